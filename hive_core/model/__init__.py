@@ -1,0 +1,1 @@
+"""The nouns: immutable values and the checks on them, without any effect."""

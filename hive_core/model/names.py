@@ -1,0 +1,61 @@
+"""The one place where names are judged: agent names, agent UUIDs, short ids, unit and slice names.
+
+Standard library only: the root helper imports this file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+RESERVED: Final = frozenset({"operator", "hive", "self", "host", "system"})
+NAME_MAX: Final = 32
+SHORT: Final = 8  # hex digits of a UUID that name a node directory and a slice part
+
+_NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?", re.ASCII)
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_SHORT: Final = re.compile(r"[0-9a-f]{8}", re.ASCII)
+
+
+def name_fault(name: str) -> str | None:
+    """Say why `name` cannot be an agent's name, or None when it can."""
+    if not _NAME.fullmatch(name):
+        return "must be 1 to 32 of a-z, 0-9 and '-', start with a letter and not end with '-'"
+    if "--" in name:
+        return "must not contain '--'"
+    if name in RESERVED:
+        return "is reserved"
+    return None
+
+
+def is_uuid(text: str) -> bool:
+    """Say whether `text` is a UUID in its canonical lower-case form."""
+    return _UUID.fullmatch(text) is not None
+
+
+def is_short(text: str) -> bool:
+    """Say whether `text` can be a short id."""
+    return _SHORT.fullmatch(text) is not None
+
+
+def short(uuid: str) -> str:
+    """Give the short id of a UUID: its first eight hex digits."""
+    return uuid[:SHORT]
+
+
+def agent_unit(name: str) -> str:
+    """Name the service of an agent."""
+    return f"hive-agent@{name}.service"
+
+
+def job_unit(job: str) -> str:
+    """Name the service of a job."""
+    return f"hive-job@{job}.service"
+
+
+def slice_unit(path: tuple[str, ...]) -> str:
+    """Name the slice of a path of short ids; systemd nests slices by the dashes in their names.
+
+    https://www.freedesktop.org/software/systemd/man/latest/systemd.slice.html
+    """
+    return "-".join(("hive", *path)) + ".slice"

@@ -1,0 +1,1 @@
+"""What then: actions as values, and how each is rendered; pure."""
