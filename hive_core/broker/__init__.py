@@ -1,0 +1,1 @@
+"""The request road: registry of operations, dispatch, batches and streams."""

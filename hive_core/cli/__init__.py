@@ -1,0 +1,1 @@
+"""The operator's command, over the generated list of operations and the small client."""

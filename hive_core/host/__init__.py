@@ -1,0 +1,1 @@
+"""The effects of the daemon, one door each."""

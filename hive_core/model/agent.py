@@ -1,0 +1,96 @@
+"""What an agent should be: the spec that stands in `agents/<name>.json` of the meta repo."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from hive_core.model.names import check_name
+
+AgentName = Annotated[str, AfterValidator(check_name)]
+
+
+class Value(BaseModel):
+    """A frozen pydantic value that refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+class Role(StrEnum):
+    """What an agent is for; `kernel` is the daemon itself and never an agent."""
+
+    DAEMON = "daemon"
+    AGENT = "agent"
+    ARCHITECT = "architect"
+    LEAD = "lead"
+    WORKER = "worker"
+    TASK = "task"
+
+
+class Tier(StrEnum):
+    STRATEGIC = "strategic"
+    TACTICAL = "tactical"
+    OPERATIONAL = "operational"
+
+
+class Revoke(StrEnum):
+    """How an ex-ancestor loses what it had open in a subtree that moved away."""
+
+    SCAN = "scan"
+    RESTART = "restart"
+
+
+MIB = 1 << 20
+
+
+class Limits(Value):
+    """Bounds of one machine, or of a subtree. Absent = the host's default."""
+
+    memory_max: int | None = Field(None, ge=16 * MIB, le=1 << 50, description="Bytes of memory.")
+    memory_high: int | None = Field(
+        None, ge=16 * MIB, le=1 << 50, description="Bytes above which the kernel slows the agent."
+    )
+    tasks_max: int | None = Field(None, ge=8, le=1 << 22, description="Processes and threads.")
+    cpu_quota: int | None = Field(None, ge=1, le=100_000, description="Percent of one core.")
+    cpu_weight: int | None = Field(None, ge=1, le=10_000, description="Share against siblings.")
+    io_weight: int | None = Field(None, ge=1, le=10_000, description="Share against siblings.")
+
+
+class SubtreeLimits(Value):
+    """Bounds of an agent with all its descendants together."""
+
+    memory_max: int | None = Field(None, ge=16 * MIB, le=1 << 50, description="Bytes of memory.")
+    tasks_max: int | None = Field(None, ge=8, le=1 << 22, description="Processes and threads.")
+    cpu_quota: int | None = Field(None, ge=1, le=100_000, description="Percent of one core.")
+    agents: int | None = Field(None, ge=0, le=100_000, description="Descendants at most.")
+
+
+class AgentSpec(Value):
+    """One agent as committed. The name is the file's; the UUID is the identity."""
+
+    uuid: UUID
+    role: Role = Role.AGENT
+    tier: Tier = Tier.OPERATIONAL
+    title: str = Field("", max_length=200)
+    capabilities: tuple[str, ...] = ()
+    allow: tuple[UUID, ...] = Field((), description="Agents that this one may send to beside H12.")
+    image: str = "host"
+    boot: bool = False
+    command: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    subtree: SubtreeLimits | None = None
+    max_children: int = Field(10, ge=0, le=10_000)
+    revoke: Revoke = Revoke.SCAN
+
+    @property
+    def id(self) -> str:
+        """The UUID as text: the key of everything durable."""
+        return str(self.uuid)
+
+    @property
+    def short(self) -> str:
+        """First 8 hex digits: directory and slice part."""
+        return self.uuid.hex[:8]

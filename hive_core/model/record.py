@@ -1,0 +1,102 @@
+"""What is kept: messages, events, jobs, log lines. Values only; `ledger/` stores them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from collections.abc import Mapping
+
+OPERATOR = "operator"
+DAEMON = "daemon"
+
+
+class Relation(StrEnum):
+    """What the sender is to the recipient at the time of sending."""
+
+    SELF = "self"
+    PARENT = "parent"
+    CHILD = "child"
+    SIBLING = "sibling"
+    ANCESTOR = "ancestor"
+    DESCENDANT = "descendant"
+    ALLOWED = "allowed"
+    OPERATOR = "operator"
+    DAEMON = "daemon"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One letter. `sender` and `recipient` are UUID texts, or `operator` or `daemon`."""
+
+    id: str
+    sender: str
+    sender_name: str
+    recipient: str
+    recipient_name: str
+    relation: Relation
+    body: str
+    kind: str
+    thread: str
+    reply_to: str | None
+    priority: int
+    sent_at: float
+    expires_at: float | None
+    attempt: int = 0
+    dead_why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the audit log; `digest` chains it to the one before."""
+
+    seq: int
+    time: float
+    kind: str
+    caller: str
+    operation: str
+    target: str
+    allowed: bool | None
+    rule: str
+    reason: str
+    commit: str
+    request: str
+    fields: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What takes time: returned at once, finished by the change road."""
+
+    id: str
+    operation: str
+    caller: str
+    agents: tuple[str, ...]
+    state: str
+    started: float
+    ended: float | None = None
+    error: str = ""
+    progress: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """Which lines of which agent; `uuid` is matched on trusted journal fields only."""
+
+    uuid: str
+    unit: str
+    lines: int = 100
+    since: float | None = None
+    grep: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """`unit` is the agent's unit, or the inner unit's name as a booted guest claims it."""
+
+    time: float
+    unit: str
+    text: str
+    cursor: str = ""

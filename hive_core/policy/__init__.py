@@ -1,0 +1,1 @@
+"""Who may: rules over one snapshot of the tree, and the decision with its reason."""

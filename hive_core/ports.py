@@ -1,0 +1,65 @@
+"""What the core may ask of the world outside this process; nothing else gets a port.
+
+`host/` holds the real ones, `testing.py` the in-memory twins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
+
+from hive_core.model.machine import Observed
+from hive_core.model.record import LogLine, LogQuery
+from hive_core.plan.actions import Action
+
+
+class Machines(Protocol):
+    """The containers of this host: what is there, and one change at a time."""
+
+    async def observe(self, uuids: Iterable[str] | None = None) -> Observed:
+        """Facts about these agents (None: everything on the host, strays included)."""
+        ...
+
+    async def apply(self, action: Action) -> dict[str, object]:
+        """Do one action; returns what it reports, raises HiveError when it could not."""
+        ...
+
+    def subscribe(self, wake: Callable[[str], None]) -> None:
+        """Call `wake(uuid or "")` whenever a unit of ours may have changed."""
+        ...
+
+
+class Journal(Protocol):
+    """The host's journal, read only."""
+
+    async def read(self, query: LogQuery) -> Sequence[LogLine]:
+        """Lines of one agent, oldest first, bounded by the query."""
+        ...
+
+    def follow(self, query: LogQuery) -> AsyncIterator[LogLine]:
+        """Lines as they are written; ends when the consumer stops."""
+        ...
+
+
+class Clock(Protocol):
+    """Time and waiting."""
+
+    def now(self) -> float:
+        """Seconds since 1970 in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never jump."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Run `callback` once when `monotonic()` reaches `when`; returns a cancel function."""
+        ...
+
+
+class Jobs(Protocol):
+    """Small throw-away containers for work on bytes that agents wrote."""
+
+    def run(self, action: Action) -> Awaitable[dict[str, object]]:
+        """Start the job that the action describes and wait for its bounded result."""
+        ...

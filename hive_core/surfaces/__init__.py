@@ -1,0 +1,1 @@
+"""Views derived from the registry of operations."""

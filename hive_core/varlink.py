@@ -1,0 +1,177 @@
+"""The Varlink codec (UAPI.20) and a small blocking client.
+
+A message is one JSON object and a NUL byte. Standard library only: the root helper and the
+in-container client use this file too. What the codec refuses is fixed here for every reader:
+large and deep frames, duplicate keys, NaN, lone surrogates, huge integers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator
+from typing import Final, Never, TypeVar
+
+from hive_core.errors import BadFrame, TimedOut, Unreachable, from_wire
+
+FRAME_LIMIT: Final = 1 << 20
+DEPTH_LIMIT: Final = 32
+_READ: Final = 1 << 16
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_NESTING = re.compile(rb"[\[\]{}]")
+
+Message = dict[str, object]
+T = TypeVar("T")
+
+
+def encode(message: Message) -> bytes:
+    """One frame, NUL included. Non-ASCII text stays UTF-8; NaN and lone surrogates are refused."""
+    try:
+        text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode() + b"\0"
+    except (ValueError, RecursionError) as error:
+        raise BadFrame(f"cannot encode message: {error}") from error
+
+
+def decode(frame: bytes) -> Message:
+    """The object in one frame without its NUL; raises BadFrame with the rule that it breaks."""
+    if len(frame) > FRAME_LIMIT:
+        raise BadFrame(f"frame is larger than {FRAME_LIMIT} bytes")
+    if frame.count(b"{") + frame.count(b"[") > DEPTH_LIMIT and _depth(frame) > DEPTH_LIMIT:
+        raise BadFrame(f"frame nests deeper than {DEPTH_LIMIT}")
+    try:
+        message = _DECODER.decode(frame.decode())
+    except (ValueError, RecursionError) as error:
+        raise BadFrame(f"frame is not JSON: {error}") from error
+    if not isinstance(message, dict):
+        raise BadFrame("frame is not a JSON object")
+    # Only an escaped surrogate can survive UTF-8 decoding, so most frames skip the second walk.
+    if b"\\u" in frame:
+        _refuse_surrogates(message)
+    return message
+
+
+def _depth(frame: bytes) -> int:
+    """Nesting depth, strings left out; json would recurse in C before we could look."""
+    deepest = level = 0
+    for bracket in _NESTING.finditer(_STRINGS.sub(b"", frame)):
+        level += 1 if bracket.group() in b"[{" else -1
+        deepest = max(deepest, level)
+    return deepest
+
+
+def _unique(pairs: list[tuple[str, object]]) -> Message:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("duplicate key")
+    return found
+
+
+def _no_constant(name: str) -> Never:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _bounded_int(digits: str) -> int:
+    if len(digits) > 20:
+        raise ValueError("integer is out of range")
+    return int(digits)
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_bounded_int
+)
+
+
+def _refuse_surrogates(message: Message) -> None:
+    try:
+        json.dumps(message, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise BadFrame("frame holds a lone surrogate") from error
+
+
+class FrameReader:
+    """Cuts a byte stream into frames; keeps at most one unfinished frame."""
+
+    def __init__(self, limit: int = FRAME_LIMIT) -> None:
+        self._limit = limit
+        self._rest = b""
+
+    @property
+    def pending(self) -> bool:
+        """True inside an unfinished frame."""
+        return bool(self._rest)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that `data` completes; raises BadFrame once an open one is too large."""
+        *whole, self._rest = (self._rest + data if self._rest else data).split(b"\0")
+        if len(self._rest) > self._limit:
+            raise BadFrame(f"frame is larger than {self._limit} bytes")
+        return whole
+
+
+class Client:
+    """One blocking connection; calls go one after another. Close it or use it as a context."""
+
+    def __init__(self, path: str, wait: float | None = 60.0) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(wait)
+        self._reader = FrameReader()
+        self._frames: list[bytes] = []
+        try:
+            self._socket.connect(path)
+        except OSError as error:
+            self._socket.close()
+            raise Unreachable(f"cannot reach {path}: {error.strerror or error}") from error
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def call(self, method: str, parameters: Message | None = None) -> Message:
+        """The reply's parameters; raises the error that the reply names."""
+        self._send({"method": method, "parameters": parameters or {}})
+        return _parameters(self._receive())
+
+    def stream(self, method: str, parameters: Message | None = None) -> Iterator[Message]:
+        """Each reply of a `more` call as it comes."""
+        self._send({"method": method, "parameters": parameters or {}, "more": True})
+        while True:
+            reply = self._receive()
+            yield _parameters(reply)
+            if not reply.get("continues"):
+                return
+
+    def _send(self, message: Message) -> None:
+        self._guard(lambda: self._socket.sendall(encode(message)))
+
+    def _receive(self) -> Message:
+        while not self._frames:
+            data = self._guard(lambda: self._socket.recv(_READ))
+            if not data:
+                raise Unreachable("the daemon closed the connection")
+            self._frames = self._reader.feed(data)
+        return decode(self._frames.pop(0))
+
+    @staticmethod
+    def _guard(effect: Callable[[], T]) -> T:
+        try:
+            return effect()
+        except TimeoutError as error:
+            raise TimedOut("no answer in time") from error
+        except OSError as error:
+            raise Unreachable(f"connection lost: {error.strerror or error}") from error
+
+
+def _parameters(reply: Message) -> Message:
+    parameters = reply.get("parameters")
+    found = parameters if isinstance(parameters, dict) else {}
+    error = reply.get("error")
+    if error is not None:
+        raise from_wire(str(error), found)
+    return found
