@@ -1,0 +1,1 @@
+"""hive runs a tree of AI agents on one host, each in its own systemd-nspawn container."""
