@@ -1,0 +1,176 @@
+"""What the operator may set on this host: `/etc/hive/hive.toml` as a frozen value.
+
+Every figure has a default, so an empty or absent file is a valid one; an unknown key is refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from hive_core.model.agent import AgentName, Limits, SubtreeLimits, Value
+
+MIB = 1 << 20
+UID_RANGE = 65536
+UID_STARTS = range(524288, 1874853888, UID_RANGE)  # https://systemd.io/UIDS-GIDS: containers
+HOST_IMAGE = "host"
+
+
+def _absolute(path: Path) -> Path:
+    if not path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{path} must be an absolute path without '..'")
+    return path
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+ImageName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{0,62}$")]
+
+
+class RootAgent(Value):
+    """The agent that exists from the first start on and comes back by itself."""
+
+    name: AgentName = "root"
+    image: ImageName | None = Field(None, description="Image; the default one when absent.")
+    boot: bool = Field(False, description="Whether an init runs inside.")
+    command: tuple[str, ...] = Field((), description="What it runs; an empty command holds.")
+    autostart: bool = Field(True, description="Create and start it when hived starts.")
+
+
+class Bounds(Value):
+    """How much of everything there may be."""
+
+    depth: int = Field(32, ge=1, le=64, description="Levels of the tree.")
+    agents: int = Field(10_000, ge=1, le=100_000, description="Agents on this host.")
+    children: int = Field(10, ge=0, le=10_000, description="Children of a new agent.")
+    inbox_count: int = Field(1000, ge=1, description="Messages in one inbox.")
+    inbox_bytes: int = Field(16 * MIB, ge=1024, description="Bytes in one inbox.")
+    send_rate: float = Field(50.0, gt=0, description="Messages a second to one recipient.")
+    send_burst: int = Field(200, ge=1, description="Messages to one recipient at once.")
+    attempts: int = Field(5, ge=1, description="Deliveries before a message is a dead letter.")
+    connections: int = Field(64, ge=1, description="Connections of one agent.")
+    starts_at_once: int = Field(8, ge=1, le=256, description="Machines that start at once.")
+    refusals_kept: int = Field(600, ge=1, description="Refusals recorded per caller and minute.")
+
+
+class Retention(Value):
+    """How long things are kept, in seconds."""
+
+    archive: float = Field(86_400.0, ge=0, description="A destroyed agent can be restored.")
+    keys: float = Field(7 * 86_400.0, ge=60, description="A repeated call gets its first result.")
+    jobs: float = Field(7 * 86_400.0, ge=60, description="An ended job can be read.")
+    dead_letters: float = Field(30 * 86_400.0, ge=60, description="A dead letter can be listed.")
+
+
+class BackOff(Value):
+    """How a machine that fails is started again, in seconds."""
+
+    first: float = Field(1.0, gt=0, description="Pause after the first failure; then doubled.")
+    most: float = Field(300.0, gt=0, description="Longest pause.")
+    jitter: float = Field(0.2, ge=0, le=1, description="Share of the pause that chance may add.")
+    failures: int = Field(5, ge=1, description="Failures that park an agent...")
+    window: float = Field(600.0, gt=0, description="...when they fall into this time.")
+    healthy: float = Field(300.0, gt=0, description="Time up after which failures are forgotten.")
+
+
+class Grace(Value):
+    """How long things may take, in seconds."""
+
+    stop: float = Field(5.0, ge=0, le=30, description="Between the wish to stop and the kill.")
+    start: float = Field(120.0, gt=0, description="Until a machine must run.")
+    lease: float = Field(60.0, ge=1, le=3600, description="Until an unacked message returns.")
+    bus: float = Field(10.0, gt=0, description="For one call to systemd.")
+    privd: float = Field(60.0, gt=0, description="For one action of the root helper.")
+    crash_lines: int = Field(20, ge=0, le=200, description="Log lines in a crash message.")
+
+
+class Paths(Value):
+    """Where things lie. The root helper knows its own; these must agree."""
+
+    state: AbsolutePath = Path("/var/lib/hive")
+    runtime: AbsolutePath = Path("/run/hive")
+
+    @property
+    def meta(self) -> Path:
+        return self.state / "meta"
+
+    @property
+    def database(self) -> Path:
+        return self.state / "hive.db"
+
+    @property
+    def ballast(self) -> Path:
+        return self.state / "ballast"
+
+    @property
+    def operator_socket(self) -> Path:
+        return self.runtime / "operator.sock"
+
+    @property
+    def privd_socket(self) -> Path:
+        return self.runtime / "privd.sock"
+
+    @property
+    def exits(self) -> Path:
+        return self.runtime / "exits"
+
+    def door(self, uuid: str) -> Path:
+        """What hived and the agent share: `run/` (socket, identity) and `view/`."""
+        return self.runtime / "agents" / uuid
+
+    def socket(self, uuid: str) -> Path:
+        return self.door(uuid) / "run" / "broker.sock"
+
+    def identity(self, uuid: str) -> Path:
+        return self.door(uuid) / "run" / "identity.json"
+
+    def view(self, uuid: str) -> Path:
+        return self.door(uuid) / "view"
+
+
+class Settings(Value):
+    """The whole file. Tables have the names of the fields."""
+
+    root: RootAgent = RootAgent()
+    default_image: ImageName = Field(HOST_IMAGE, description="Image of agents that name none.")
+    images: dict[ImageName, AbsolutePath | None] = Field(
+        {HOST_IMAGE: None},
+        description='Prepared trees that agents may ask for, by name; `host` stands for ""'
+        " (the machine's own /usr).",
+    )
+    operator_group: str = "hive-operator"
+    uid_start: int = Field(0x30000000, description="First uid of the first agent's range.")
+    ballast: int = Field(8 * MIB, ge=0, description="Bytes held back for when the disk is full.")
+    agent_limits: Limits = Field(Limits(), description="Limits of an agent that sets none.")
+    all_limits: SubtreeLimits = Field(SubtreeLimits(), description="All agents together.")
+    limits: Bounds = Bounds()
+    retention: Retention = Retention()
+    back_off: BackOff = BackOff()
+    grace: Grace = Grace()
+    paths: Paths = Paths()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_path_is_none(cls, data: object) -> object:
+        # TOML has no null: an image of the machine itself is written `host = ""`.
+        if isinstance(data, dict) and isinstance(data.get("images"), dict):
+            images = {name: path or None for name, path in data["images"].items()}
+            return {**data, "images": {HOST_IMAGE: None, **images}}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name in (self.default_image, self.root.image):
+            if name is not None and name not in self.images:
+                raise ValueError(f"image {name} is not in [images]")
+        for name, path in self.images.items():
+            if (path is None) != (name == HOST_IMAGE):
+                raise ValueError(f"image {name}: only {HOST_IMAGE} has no path")
+        if self.uid_start not in UID_STARTS:
+            raise ValueError(f"uid_start must be one of {UID_STARTS}")
+        return self
+
+    @property
+    def image_names(self) -> frozenset[str]:
+        return frozenset(self.images)
