@@ -31,9 +31,13 @@ class OnlyContract(Contract):
     def _source(self) -> str:
         return str(self.source)
 
+    @property
+    def _allowed(self) -> list[str]:
+        return list(self.allowed)  # type: ignore[call-overload]  # a field until it is filled
+
     def _breaches(self, graph: ImportGraph) -> Iterator[str]:
         inside = {self._source, *graph.find_descendants(self._source)}
-        ours = {str(name) for name in self.allowed} & graph.modules
+        ours = set(self._allowed) & graph.modules
         around = {part for name in inside | ours for part in _path(name)} & graph.modules
         fine = inside | around
         for importer in fine:

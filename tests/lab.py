@@ -1,0 +1,57 @@
+"""`scripts/lab`: runs one command in a lab of its own and ends as the command ended."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from e2e.labhost import Lab, LabError, environment, trixie_tree
+
+USAGE = "usage: scripts/lab [--trixie] [--] COMMAND..."
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_GRACE_SECONDS = 5.0
+
+
+def main(arguments: list[str]) -> int:
+    lower = Path("/")
+    if arguments[:1] == ["--trixie"]:
+        lower, arguments = trixie_tree(), arguments[1:]
+    if arguments[:1] == ["--"]:
+        arguments = arguments[1:]
+    if not arguments or arguments[0].startswith("-"):
+        sys.stderr.write(USAGE + "\n")
+        return 0 if arguments in (["-h"], ["--help"]) else 2
+    try:
+        with Lab(lower=lower) as lab:
+            return _run(lab, arguments)
+    except LabError as error:
+        sys.stderr.write(f"lab: {error}\n")
+        return 1
+
+
+def _run(lab: Lab, command: list[str]) -> int:
+    here = str(Path.cwd())
+    cwd = here if lab.path(here).is_dir() else "/"
+    process = subprocess.Popen(lab.argv(command, cwd), env=environment(os.environ))
+    for number in _FORWARDED:
+        signal.signal(number, lambda got, _: _forward(process, got))
+    status = process.wait()
+    # A process that a signal ended is reported as shells do.
+    return status if status >= 0 else 128 - status
+
+
+def _forward(process: "subprocess.Popen[bytes]", number: int) -> None:
+    """Hand a signal on, and pull the plug when it does not help; a terminal does the former."""
+    if number == signal.SIGINT and sys.stdin.isatty():
+        return
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        task = f"/proc/{process.pid}/task/{process.pid}/children"
+        os.kill(int(Path(task).read_text().split()[0]), number)
+    signal.signal(signal.SIGALRM, lambda *_: process.kill())
+    signal.setitimer(signal.ITIMER_REAL, _GRACE_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
