@@ -1,0 +1,123 @@
+"""What a handler sees (one `Call`) and what it may return (one outcome).
+
+No handler commits, blocks or keeps a stream: it returns a value and the broker does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+from hive_core.broker.operation import Result
+from hive_core.model.hive import Hive
+from hive_core.model.machine import State
+from hive_core.model.record import OPERATOR
+
+if TYPE_CHECKING:
+    from hive_core.ledger.store import Ledger
+    from hive_core.model.settings import Settings
+    from hive_core.ports import Journal
+
+R_co = TypeVar("R_co", bound=Result, covariant=True)
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class StatesView(Protocol):
+    """What the change road saw last; reading it asks nobody."""
+
+    def state(self, uuid: str) -> State:
+        """State of the agent's machine."""
+        ...
+
+    def activity(self, uuid: str) -> str:
+        """What the agent is at: idle, running or blocked."""
+        ...
+
+    def plan(self) -> Sequence[str]:
+        """What the next pass would do, one printable line per step."""
+        ...
+
+    def alarms(self) -> Sequence[str]:
+        """What the operator has to know."""
+        ...
+
+
+class Call(NamedTuple):
+    """One judged call. A tuple, because one is made for every call that arrives."""
+
+    caller: str
+    """Name of the caller in `hive`, or `operator`."""
+    uuid: str
+    """UUID text of the caller, or `operator`."""
+    request: str
+    now: float
+    """Seconds since 1970; one reading for all calls of a batch."""
+    hive: Hive
+    """The snapshot after all earlier calls of the batch."""
+    ledger: Ledger
+    """Already inside this call's savepoint."""
+    settings: Settings
+    states: StatesView
+    more: bool = False
+    """The caller asked for a stream; at its end return `Wait`, not an empty page."""
+
+    @property
+    def by_operator(self) -> bool:
+        return self.uuid == OPERATOR
+
+
+class Reads(Protocol):
+    """What a slow read may reach."""
+
+    @property
+    def journal(self) -> Journal: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[R_co]):
+    """The next hive; the broker commits it and replies after COMMIT. Wakes `tree` by itself."""
+
+    writes: ClassVar[bool] = True
+    result: R_co
+    hive: Hive
+    message: str
+    wakes: frozenset[str] = frozenset()
+    fields: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[R_co]):
+    """Recorded in the ledger. `wakes`: topics touched, such as `inbox:<uuid>` or `run:<uuid>`."""
+
+    writes: ClassVar[bool] = True
+    result: R_co
+    wakes: frozenset[str] = frozenset()
+    fields: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait(Generic[R_co]):
+    """Nothing yet: judged and asked again when a topic is touched, or at `until` at the latest.
+
+    `until` is in epoch seconds. It may be earlier than the caller's deadline (when a lease ends,
+    say): the call is asked again then. At `deadline` the answer is `otherwise`.
+    """
+
+    writes: ClassVar[bool] = False
+    topics: frozenset[str]
+    deadline: float | None
+    otherwise: R_co
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Later(Generic[R_co]):
+    """A slow read outside the ledger; the call is judged again before its result is delivered."""
+
+    writes: ClassVar[bool] = False
+    read: Callable[[Reads], Awaitable[R_co]]
+
+
+Outcome = Result | Change[Result] | Record[Result] | Wait[Result] | Later[Result]

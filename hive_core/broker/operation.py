@@ -1,0 +1,158 @@
+"""The declaration of an operation, and the registry that everything else is derived from."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hive_core.policy.rules import Rule
+
+if TYPE_CHECKING:
+    from hive_core.broker.call import Call, Outcome
+
+
+class Params(BaseModel):
+    """Base of every operation's parameters: unknown ones are refused, types are not coerced.
+
+    Fields are what JSON has: str, int, float, bool, list, dict, Literal and nested Params.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Mutation(Params):
+    """Parameters of an operation that changes or records something."""
+
+    idempotency_key: str | None = Field(
+        None, min_length=1, max_length=128,
+        description="Repeating the call with this key within 7 days returns the first result.",
+    )  # fmt: skip
+
+
+class Result(BaseModel):
+    """Base of every operation's result. A field named by a keyword takes `serialization_alias`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+P = TypeVar("P", bound=Params)
+Handler = Callable[["Call", P], "Outcome"]
+Facts = Callable[["Call", P], frozenset[str]]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation. `writes` needs a transaction; `mutates` is audited and takes a key."""
+
+    name: str
+    allow: Rule
+    handler: Handler[Any]
+    params: type[Params]
+    result: type[Result]
+    doc: str
+    target: str | None
+    second: str | None
+    facts: Facts[Any] | None
+    aliases: tuple[str, ...]
+    streams: bool
+    writes: bool
+
+    @property
+    def method(self) -> str:
+        """The Varlink method: CamelCase of the name."""
+        return camel(self.name)
+
+    @property
+    def mutates(self) -> bool:
+        return issubclass(self.params, Mutation)
+
+    @property
+    def verb(self) -> str:
+        """For sentences such as `cannot stop bob`."""
+        return self.name.replace("_", " ")
+
+
+REGISTRY: dict[str, Operation] = {}
+
+
+def camel(name: str) -> str:
+    """`get_logs` as `GetLogs`."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def operation(
+    *,
+    allow: Rule,
+    target: str | None = None,
+    second: str | None = None,
+    facts: Facts[Any] | None = None,
+    aliases: tuple[str, ...] = (),
+    streams: bool = False,
+) -> Callable[[Handler[P]], Handler[P]]:
+    """Declare a handler `(call, params) -> outcome` as an operation under its own name.
+
+    `target` and `second` name the params judged by `allow`; an absent target is the caller itself,
+    an empty second means "no parent". `facts` finds what the rule cannot see (`reply`).
+    Params and result come from the annotations: `-> Record[SendResult] | Wait[SendResult]`.
+    An operation with `after` in its params and `next` in its result streams; `streams=True` is
+    for one that is asked again with the same params.
+    """
+
+    def declare(handler: Handler[P]) -> Handler[P]:
+        hints = get_type_hints(handler)
+        _, params = (hints[name] for name in inspect.signature(handler).parameters)
+        outcomes = list(_outcomes(hints["return"]))
+        results = {result for result, _ in outcomes}
+        if len(results) != 1:
+            raise TypeError(f"{handler.__name__} has {len(results)} result models, not one")
+        (result,) = results
+        paged = "after" in params.model_fields and "next" in result.model_fields
+        REGISTRY[handler.__name__] = _checked(
+            Operation(
+                name=handler.__name__,
+                allow=allow,
+                handler=handler,
+                params=params,
+                result=result,
+                doc=inspect.getdoc(handler) or "",
+                target=target,
+                second=second,
+                facts=facts,
+                aliases=aliases,
+                streams=streams or paged,
+                writes=any(writes for _, writes in outcomes),
+            )
+        )
+        return handler
+
+    return declare
+
+
+def _outcomes(hint: object) -> Iterator[tuple[type[Result], bool]]:
+    """Each result model in a return annotation, and whether its outcome writes."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        for each in get_args(hint):
+            yield from _outcomes(each)
+    elif origin is not None:
+        yield get_args(hint)[0], origin.writes
+    else:
+        yield cast("type[Result]", hint), False
+
+
+def _checked(found: Operation) -> Operation:
+    """Mistakes of a declaration stop the import, not a caller."""
+    for name in filter(None, (found.target, found.second)):
+        if name not in found.params.model_fields:
+            raise TypeError(f"{found.name} judges {name}, which is not among its params")
+    if not found.doc:
+        raise TypeError(f"{found.name} has no docstring")
+    taken = {alias for each in REGISTRY.values() for alias in (each.name, *each.aliases)}
+    if twice := taken.intersection((found.name, *found.aliases)):
+        raise TypeError(f"{sorted(twice)[0]} is declared twice")
+    return found
