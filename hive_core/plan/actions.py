@@ -1,7 +1,7 @@
 """What hived may ask of the root helper: a closed union of typed actions, and what comes back.
 
 An action names agents, short ids and images; it never carries a path, a flag or a program of the
-host. `parse` is the only way from the wire to an action and refuses every unknown key, kind and
+host. What comes back is in `plan/results.py`. `parse` is the only way from the wire to an action and refuses every unknown key, kind and
 type with the name of the field; hived uses `encode`, privd uses `parse`. Each docstring says what
 the action does and what privd checks again on the machine. Every action is idempotent, so a pass
 that died half way is simply repeated.
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
 from hive_core.model.names import is_short, is_uuid, name_fault, short
 
@@ -45,7 +46,8 @@ class JobKind(StrEnum):
     """What a job container does; later kinds fetch, evaluate and build."""
 
     PURGE_ARCHIVE = "purge_archive"  # delete the bytes of an archived node
-    COPY_TREE = "copy_tree"  # copy a prepared tree into the agent's root
+    PURGE_ROOT = "purge_root"  # delete the bytes of a copied root
+    COPY_TREE = "copy_tree"  # copy a prepared tree, into a root named like the job
 
 
 def _matcher(pattern: str, reason: str) -> Callable[[Any], str | None]:
@@ -94,6 +96,7 @@ def _environment(value: Any) -> str | None:
 Uuid = Annotated[str, lambda value: None if is_uuid(value) else "is not a UUID"]
 Name = Annotated[str, name_fault]
 Label = Annotated[str, _matcher(r"[0-9a-z]{1,64}", "must be 1 to 64 of 0-9 and a-z")]
+Nonce = Annotated[int, _between(0, 2**63)]
 Image = Annotated[str, _matcher(r"[a-z][a-z0-9.-]{0,62}", "is not the name of an image")]
 Lineage = Annotated[tuple[str, ...], _path(1)]  # short ids, root first, own id last
 SlicePath = Annotated[tuple[str, ...], _path(0)]
@@ -120,7 +123,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class MakeNode:
-    """Make the node directory of an agent, with `state/`, `config/` and `kids/`. -> Done
+    """Make the node directory of an agent, with `state/`, `config/` and `kids/`. -> `Done`
 
     privd walks from the held descriptor of the tree, follows no symlink, and refuses when the
     parent's node is missing.
@@ -131,7 +134,7 @@ class MakeNode:
 
 @dataclass(frozen=True, slots=True)
 class MoveNode:
-    """Rename a node to its new place; running containers see it at once. -> Done
+    """Rename a node to its new place; running containers see it at once. -> `Done`
 
     privd checks that the own id stays the same, that the target does not lie below the source,
     that nothing is in the way (rename without replacement), and that both are real directories.
@@ -144,7 +147,7 @@ class MoveNode:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveNode:
-    """Take the node of a destroyed agent out of the tree, keeping its bytes. -> Done
+    """Take the node of a destroyed agent out of the tree, keeping its bytes. -> `Done`
 
     privd checks that `kids/` is empty and that the UUID belongs to the last short id.
     """
@@ -155,7 +158,7 @@ class ArchiveNode:
 
 @dataclass(frozen=True, slots=True)
 class RestoreNode:
-    """Put an archived node back into the tree. -> Done
+    """Put an archived node back into the tree. -> `Done`
 
     privd checks that nothing is in the way and that the UUID belongs to the last short id.
     """
@@ -166,7 +169,7 @@ class RestoreNode:
 
 @dataclass(frozen=True, slots=True)
 class DropArchive:
-    """Remove the empty shell of an archive whose bytes a `purge_archive` job has deleted. -> Done
+    """Remove the empty shell of an archive whose bytes a `purge_archive` job has deleted. -> `Done`
 
     privd only ever removes empty directories; anything left in them is a refusal.
     """
@@ -176,7 +179,7 @@ class DropArchive:
 
 @dataclass(frozen=True, slots=True)
 class OpenDoor:
-    """Make `/run/hive/agents/UUID/{run,view}`, which hived fills and the container sees. -> Done
+    """Make `/run/hive/agents/UUID/{run,view}`, which hived fills and the container sees. -> `Done`
 
     What is there already stays as it is: a container bound to it would never see a new one.
     """
@@ -186,7 +189,7 @@ class OpenDoor:
 
 @dataclass(frozen=True, slots=True)
 class CloseDoor:
-    """Remove the door of an agent and what hived put into it. -> Done
+    """Remove the door of an agent and what hived put into it. -> `Done`
 
     privd removes plain entries one level deep by descriptor, and refuses while the agent's root
     is mounted (the agent may still run).
@@ -196,44 +199,45 @@ class CloseDoor:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeRoot:
-    """Make the root directory of an agent. -> Done
+class AdoptRoot:
+    """Give the finished copy of a prepared tree to an agent, as its root. -> `Done`
 
-    The `host` image is generated anew each time. A prepared tree is copied by a job once: privd
-    looks its path up in its own table, never in the message, and refuses while no copy exists.
-    Refused while the agent's root is mounted.
+    `source` is the job that made the copy. privd refuses when the agent has a root already.
     """
 
+    source: Uuid
     uuid: Uuid
-    image: Image
-    boot: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DropRoot:
-    """Remove the generated root of an agent, or the shell of an emptied copy. -> Done"""
+    """Remove the shell of a copied root that a `purge_root` job has emptied. -> `Done`"""
 
     uuid: Uuid
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Mount root and node of an agent, mapped into its range, `nosuid,nodev`. -> Done
+    """Mount root and node of an agent, mapped into its range, `nosuid,nodev`. -> `Done`
 
-    privd opens both by descriptor without following symlinks, checks that the node belongs to
-    the UUID, and replaces mounts that show another directory or another range.
+    The root of the `host` image is made anew in memory; any other image needs the agent's own
+    copy (`RunJob` and `AdoptRoot`). What is mounted and right stays, so `Unmount` comes before a
+    start. privd opens both by descriptor without following symlinks and refuses a range that
+    another agent's mounts use.
     """
 
     uuid: Uuid
     lineage: Lineage
     base: AgentBase
+    image: Image
+    boot: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Unmount:
-    """Detach root and node of an agent on the host's side. -> Done
+    """Detach root and node of an agent, or what a job had mounted, on the host's side. -> `Done`
 
-    A running container keeps what it has; a stopped one must have none.
+    A running container keeps what it has. The root of the `host` image is gone with it.
     """
 
     uuid: Uuid
@@ -241,22 +245,22 @@ class Unmount:
 
 @dataclass(frozen=True, slots=True)
 class StartUnit:
-    """Start the container of an agent; returns when systemd has the job, not when it runs. -> Done
+    """Start the container of an agent; returns when systemd has the job, not when it runs. -> `Done`
 
-    privd checks that the door is there and that root and node are mounted with exactly this
-    range, that no other agent runs with it, and that no unit of this name is loaded for another
-    UUID; it resets a failed one, writes the command to a file of its own, and renders every flag
-    itself. `environment` is added to HIVE_NAME, HIVE_PARENT and HIVE_SOCKET, which privd sets.
+    privd checks that the door is there, that root and node are mounted with exactly this range,
+    and that no unit of this name runs; it resets a failed one, writes the command to a file of
+    its own, and renders every flag itself. `environment` is added to HIVE_NAME, HIVE_PARENT and HIVE_SOCKET, which privd sets.
     An empty command holds.
     """
 
     uuid: Uuid
     name: Name
-    nonce: Label
+    nonce: Nonce
     spec: Label
     base: AgentBase
     slice: SlicePath
     limits: Limits
+    image: Image
     boot: bool
     parent: Name | None
     command: Command
@@ -266,7 +270,7 @@ class StartUnit:
 
 @dataclass(frozen=True, slots=True)
 class StopUnit:
-    """Begin a graceful stop. -> Done; privd checks that the unit is this UUID's."""
+    """Begin a graceful stop. -> `Done`; privd checks that the unit is this UUID's."""
 
     uuid: Uuid
     name: Name
@@ -274,7 +278,7 @@ class StopUnit:
 
 @dataclass(frozen=True, slots=True)
 class KillUnit:
-    """Kill every process of the unit at once. -> Done; privd checks that it is this UUID's."""
+    """Kill every process of the unit at once. -> `Done`; privd checks that it is this UUID's."""
 
     uuid: Uuid
     name: Name
@@ -282,7 +286,7 @@ class KillUnit:
 
 @dataclass(frozen=True, slots=True)
 class ResetUnit:
-    """Forget a failed unit. -> Done; privd checks that it is this UUID's."""
+    """Forget a failed unit. -> `Done`; privd checks that it is this UUID's."""
 
     uuid: Uuid
     name: Name
@@ -290,7 +294,7 @@ class ResetUnit:
 
 @dataclass(frozen=True, slots=True)
 class SetSlice:
-    """Set the limits of a subtree's slice until the next boot. -> Done
+    """Set the limits of a subtree's slice until the next boot. -> `Done`
 
     The empty path is the slice of all agents. Limits not named are lifted.
     """
@@ -301,7 +305,7 @@ class SetSlice:
 
 @dataclass(frozen=True, slots=True)
 class EndHolders:
-    """End the processes of an agent that still hold what was moved out of its sight. -> Ended
+    """End the processes of an agent that still hold what was moved out of its sight. -> `Ended`
 
     For agents that cannot mount. privd looks only at processes in the cgroup of this UUID's unit
     and ends those with a descriptor, directory, program or mapping that lies outside of what
@@ -314,7 +318,7 @@ class EndHolders:
 
 @dataclass(frozen=True, slots=True)
 class ObserveUnit:
-    """Say what only root can see of a running agent. -> UnitFacts
+    """Say what only root can see of a running agent. -> `UnitFacts`
 
     `pid` is the main process as the bus tells it; privd believes it only when its cgroup is that
     of the unit.
@@ -329,28 +333,29 @@ class ObserveUnit:
 
 @dataclass(frozen=True, slots=True)
 class ObserveStorage:
-    """List what is on disk and mounted, whoever it belongs to. -> StorageFacts"""
+    """List what is on disk and mounted, whoever it belongs to. -> `StorageFacts`"""
 
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """Run one job in a small container: throw-away range, no network, bounded. -> Done
+    """Run one job in a small container: throw-away range, no network, bounded. -> `Done`
 
-    The end is told by `/run/hive/exits/JOB` and the end of `hive-job@JOB.service`. privd refuses
-    while the agent's root is mounted, opens everything by descriptor, and takes the path of a
-    prepared tree from its own table.
+    The end is told by `/run/hive/exits/JOB` and the end of `hive-job@JOB.service`; `Unmount(JOB)`
+    follows it. `uuid` names the archive or root to purge, `image` the tree to copy. privd refuses
+    a root that is mounted, opens everything by descriptor, and takes the path of a prepared tree
+    from its own table.
     """
 
     job: Uuid
     kind: JobKind
-    uuid: Uuid
     base: JobBase
+    uuid: Uuid | None = None
     image: Image | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GiveBackMeta:
-    """Return what root left in the meta repository to hived's user. -> Done
+    """Return what root left in the meta repository to hived's user. -> `Done`
 
     By descriptor, directories and plain files with one link only, nothing outside of it.
     """
@@ -358,73 +363,50 @@ class GiveBackMeta:
 
 Action = (
     MakeNode | MoveNode | ArchiveNode | RestoreNode | DropArchive | OpenDoor | CloseDoor
-    | MakeRoot | DropRoot | Mount | Unmount | StartUnit | StopUnit | KillUnit | ResetUnit
+    | AdoptRoot | DropRoot | Mount | Unmount | StartUnit | StopUnit | KillUnit | ResetUnit
     | SetSlice | EndHolders | ObserveUnit | ObserveStorage | RunJob | GiveBackMeta
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The state asked for is there; `changed` tells whether it was not before."""
-
-    changed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A process that was ended, and the kind of link (`fd`, `cwd`, `map_files`...) that told."""
-
-    pid: int
-    command: str
-    link: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What `EndHolders` ended, and how many passes it took."""
-
-    holders: tuple[Holder, ...]
-    passes: int
-
-
-@dataclass(frozen=True, slots=True)
-class UnitFacts:
-    """What root sees of a running agent; `running` needs the first four, `moved` wants a restart.
-
-    `ours`: the main process is in the unit's cgroup. `mapped`: its container's user namespace is
-    exactly the range. `payload`: the payload was really executed. `rooted`: the container's `/`
-    and `/tree` show this agent's directories. `leader` is the container's first process, 0 if
-    there is none. `mounted`: the host's side of both mounts is there and right.
-    """
-
-    ours: bool
-    mapped: bool
-    payload: bool
-    rooted: bool
-    mounted: bool
-    leader: int
-
-
-@dataclass(frozen=True, slots=True)
-class StorageFacts:
-    """What is there: lineages of nodes, UUIDs of everything else."""
-
-    nodes: tuple[tuple[str, ...], ...]
-    archives: tuple[str, ...]
-    roots: tuple[str, ...]
-    mounts: tuple[str, ...]
-    doors: tuple[str, ...]
-
-
-Result = Done | Ended | UnitFacts | StorageFacts
-
 KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(Action)}
-RESULTS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(Result)}
-_NESTED: Final[tuple[type[Any], ...]] = (Limits, Holder)
-_HINTS: Final = {
-    kind: get_type_hints(kind, include_extras=True)
-    for kind in (*KINDS.values(), *RESULTS.values(), *_NESTED)
-}
+_hints: Final = cache(lambda kind: get_type_hints(kind, include_extras=True))
+
+
+def parse(value: object) -> Action:
+    """Turn decoded JSON into an action, or raise `Malformed`."""
+    if not isinstance(value, Mapping) or value.get("kind") not in tuple(KINDS):
+        raise Malformed("kind", "is unknown")
+    rest = {key: item for key, item in value.items() if key != "kind"}
+    action: Action = build(KINDS[value["kind"]], rest)
+    match action:
+        case ArchiveNode() | RestoreNode() | Mount() | ObserveUnit():
+            if action.lineage[-1] != short(action.uuid):
+                raise Malformed("lineage", "does not end with the short id of the agent")
+        case MoveNode(source=source, target=target):
+            if source[-1] != target[-1] or source[-1] in target[:-1]:
+                raise Malformed("target", "must end with the agent's own id and not lie below it")
+        case RunJob(kind=kind):
+            copies = kind is JobKind.COPY_TREE
+            if (action.image is not None, action.uuid is not None) != (copies, not copies):
+                raise Malformed("kind", "a copy takes an image, a purge a UUID")
+    return action
+
+
+def encode(action: Action) -> dict[str, object]:
+    """Turn an action into what goes over the wire as JSON."""
+    return {"kind": type(action).__name__, **asdict(action)}
+
+
+def build(kind: type[Any], value: object, where: str = "") -> Any:
+    """Build one dataclass from a decoded object; every field strictly, none unknown or missing."""
+    if not isinstance(value, Mapping):
+        raise Malformed(where, "must be an object")
+    hints, prefix = _hints(kind), f"{where}." if where else ""
+    needed = {field.name for field in fields(kind) if field.default is MISSING}
+    for keys, reason in ((value.keys() - hints.keys(), "unknown"), (needed - value.keys(), "missing")):
+        if keys:
+            raise Malformed(f"{prefix}{min(keys)}", f"is {reason}")
+    return kind(**{key: _value(hints[key], item, f"{prefix}{key}") for key, item in value.items()})
 
 
 def _value(hint: Any, value: object, where: str) -> Any:
@@ -443,8 +425,8 @@ def _value(hint: Any, value: object, where: str) -> Any:
         if arguments[-1] is not ... and len(value) != len(arguments):
             raise Malformed(where, f"must hold {len(arguments)} values")
         return tuple(_value(arguments[0], item, where) for item in value)
-    if hint in _HINTS:
-        return _build(hint, value, where)
+    if is_dataclass(hint):
+        return build(cast("type[Any]", hint), value, where)
     if issubclass(hint, StrEnum):
         if value not in tuple(hint):
             raise Malformed(where, f"must be one of {', '.join(hint)}")
@@ -452,69 +434,3 @@ def _value(hint: Any, value: object, where: str) -> Any:
     if type(value) is not hint:  # exact: True is no int
         raise Malformed(where, f"must be of type {hint.__name__}")
     return value
-
-
-def _build(kind: type[Any], value: object, where: str) -> Any:
-    if not isinstance(value, Mapping):
-        raise Malformed(where or "action", "must be an object")
-    hints, prefix = _HINTS[kind], f"{where}." if where else ""
-    for key in value:
-        if key not in hints:
-            raise Malformed(f"{prefix}{key}", "is unknown")
-    given = {key: _value(hints[key], item, f"{prefix}{key}") for key, item in value.items()}
-    try:
-        return kind(**given)
-    except TypeError:
-        needed = (field.name for field in fields(kind) if field.default is MISSING)
-        missing = next(name for name in needed if name not in given)
-        raise Malformed(f"{prefix}{missing}", "is missing") from None
-
-
-def _parse(kinds: Mapping[str, type[Any]], value: object) -> Any:
-    if not isinstance(value, Mapping):
-        raise Malformed("action", "must be an object")
-    kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in kinds:
-        raise Malformed("kind", "is unknown")
-    return _build(kinds[kind], {key: item for key, item in value.items() if key != "kind"}, "")
-
-
-def parse(value: object) -> Action:
-    """Turn decoded JSON into an action, or raise `Malformed`."""
-    action: Action = _parse(KINDS, value)
-    match action:
-        case ArchiveNode() | RestoreNode() | Mount() | ObserveUnit():
-            if action.lineage[-1] != short(action.uuid):
-                raise Malformed("lineage", "does not end with the short id of the agent")
-        case MoveNode(source=source, target=target):
-            if source[-1] != target[-1]:
-                raise Malformed("target", "must keep the agent's own id")
-            if source[-1] in target[:-1]:
-                raise Malformed("target", "lies below the agent itself")
-        case RunJob(kind=kind, image=image):
-            if (image is None) == (kind is JobKind.COPY_TREE):
-                raise Malformed("image", "belongs to the copying of a tree, and only to it")
-        case _:
-            pass
-    return action
-
-
-def parse_result(value: object) -> Result:
-    """Turn decoded JSON into a result, or raise `Malformed`."""
-    result: Result = _parse(RESULTS, value)
-    return result
-
-
-def _plain(value: object) -> object:
-    if type(value) in _HINTS:
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}  # type: ignore[arg-type]
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, StrEnum) else value
-
-
-def encode(item: Action | Result) -> dict[str, object]:
-    """Turn an action or a result into what goes over the wire as JSON."""
-    plain = _plain(item)
-    assert isinstance(plain, dict)
-    return {"kind": type(item).__name__, **plain}

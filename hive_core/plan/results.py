@@ -1,0 +1,81 @@
+"""What the root helper answers to each action, as values; hived reads replies with `read`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hive_core.plan.actions import (
+    Action,
+    EndHolders,
+    ObserveStorage,
+    ObserveUnit,
+    build,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The state asked for is there; `changed` tells whether it was not before."""
+
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that was ended, and the kind of link (`fd`, `cwd`, `map_files`...) that told."""
+
+    pid: int
+    command: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What `EndHolders` ended, and in how many passes; the last two found none."""
+
+    holders: tuple[Holder, ...]
+    passes: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFacts:
+    """What root sees of a running agent.
+
+    `ours`: the main process is in the unit's cgroup. `mapped`: its container's user namespace is
+    exactly the range. `payload`: the payload was really executed. `tree`: `/tree` in the container
+    is the agent's node. These four make it running. `mounted`: the host's side of root and node is
+    there and right. `leader` is the container's first process, 0 while there is none.
+    """
+
+    ours: bool
+    mapped: bool
+    payload: bool
+    tree: bool
+    mounted: bool
+    leader: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFacts:
+    """What is there: lineages of nodes; UUIDs of agents and jobs for everything else."""
+
+    nodes: tuple[tuple[str, ...], ...]
+    archives: tuple[str, ...]
+    roots: tuple[str, ...]
+    mounts: tuple[str, ...]
+    doors: tuple[str, ...]
+
+
+Result = Done | Ended | UnitFacts | StorageFacts
+_OTHERS: Final[dict[type[Any], type[Any]]] = {
+    EndHolders: Ended,
+    ObserveUnit: UnitFacts,
+    ObserveStorage: StorageFacts,
+}
+
+
+def read(action: Action, reply: object) -> Result:
+    """Turn the reply to `action` into its result, or raise `Malformed`."""
+    result: Result = build(_OTHERS.get(type(action), Done), reply)
+    return result
