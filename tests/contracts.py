@@ -33,7 +33,9 @@ class OnlyContract(Contract):
 
     @property
     def _allowed(self) -> list[str]:
-        return list(self.allowed)  # type: ignore[call-overload]  # a field until it is filled
+        names: object = self.allowed  # a field in the class, its value in the instance
+        assert isinstance(names, list)
+        return [str(name) for name in names]
 
     def _breaches(self, graph: ImportGraph) -> Iterator[str]:
         inside = {self._source, *graph.find_descendants(self._source)}

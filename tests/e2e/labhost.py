@@ -77,7 +77,11 @@ class Lab:
             self._disk = None
 
     def reboot(self, *, power_cut: bool = False) -> None:
-        """Start systemd again on the same disk; /run is new. A power cut asks nobody first."""
+        """Start systemd again on the same disk; /run is new. A power cut asks nobody first.
+
+        The boot id stays: it is the kernel's, and hiding it would keep user namespaces from
+        mounting their own /proc.
+        """
         if not power_cut:
             self.run(["systemctl", "poweroff"], check=False)
             self._wait_for_end(_BOOT_SECONDS)
@@ -182,7 +186,9 @@ class Lab:
             },
         )
         assert self._disk.stdout is not None
-        if self._disk.stdout.readline() != "ready\n":
+        with self._disk.stdout as words:
+            ready = words.readline() == "ready\n"
+        if not ready:
             raise LabError("the disk could not be made; see the messages above")
 
     def _wait_until_up(self) -> None:
@@ -242,8 +248,8 @@ def in_tree(command: Sequence[str], directory: str, tree: Path = TREE) -> list[s
     It sees `directory`, and in it the sockets, under its own name.
     """
     script = (
-        'cd "$1"; mount -t proc proc proc; mount -t tmpfs tmpfs run; mkdir -p ".$2";'
-        ' mount --bind "$2" ".$2"; shift 2; exec chroot . "$@"'
+        'cd "$1"; mount -t proc proc proc; mount -t tmpfs tmpfs run; mount -t tmpfs tmpfs tmp;'
+        ' mkdir -p ".$2"; mount --bind "$2" ".$2"; shift 2; exec chroot . "$@"'
     )
     private = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", script)
     return [*private, "sh", str(tree), directory, *command]

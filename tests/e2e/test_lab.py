@@ -1,0 +1,192 @@
+"""The lab itself: a host that enforces limits, takes reboots, and leaves nothing behind."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from e2e.labhost import CHECKOUT, Lab, in_tree, trixie_tree
+
+pytestmark = pytest.mark.lab
+
+ROOT = """
+mkdir -p {root}/{{etc,proc,sys,dev,run,tmp,usr,var}}
+for name in bin sbin lib lib64; do ln -s usr/$name {root}/$name; done
+cp -L /etc/os-release {root}/etc/os-release
+echo root:x:0:0::/:/bin/sh >{root}/etc/passwd; echo root:x:0: >{root}/etc/group
+"""
+NSPAWN = (
+    "systemd-nspawn --quiet --keep-unit --register=no --settings=no --as-pid2 --machine=guest "
+    "--directory={root} --private-users=655360:65536 --private-users-ownership=map "
+    "--private-network --link-journal=no --resolv-conf=off --timezone=off --bind-ro=/usr"
+).split
+
+
+def scripts_lab(*command: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [CHECKOUT / "scripts/lab", "--", *command],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def traces() -> set[str]:
+    """What a lab that did not tidy up would leave on the machine."""
+    groups = {str(path) for path in Path("/sys/fs/cgroup").glob("**/hive-lab-*")}
+    mounts = {line for line in Path("/proc/mounts").read_text().splitlines() if "hive-lab" in line}
+    processes = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if b"\0LAB_NAME=" in b"\0" + path.read_bytes():
+                processes.add(str(path.parent))
+        except OSError:
+            continue
+    return groups | mounts | processes
+
+
+@contextmanager
+def no_new_traces() -> Iterator[None]:
+    before = traces()
+    yield
+    deadline = time.monotonic() + 10
+    while traces() - before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert traces() - before == set()
+
+
+def limited(lab: Lab, limits: list[str], *command: str) -> subprocess.CompletedProcess[str]:
+    properties = [f"--property={limit}" for limit in limits]
+    return lab.run(["systemd-run", "-q", "--wait", "--pipe", *properties, *command], check=False)
+
+
+def test_status_and_streams_pass_through() -> None:
+    done = scripts_lab("sh", "-c", "cat; echo grumble >&2; exit 7", text="hello")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "hello", "grumble\n")
+
+
+def test_a_death_by_signal_reads_as_in_a_shell() -> None:
+    assert scripts_lab("sh", "-c", "kill -KILL $$").returncode == 128 + signal.SIGKILL
+
+
+def test_the_host_is_whole(lab: Lab) -> None:
+    assert lab.run(["systemctl", "is-system-running"]).stdout == "running\n"
+    assert lab.run(["cat", "/proc/1/comm"]).stdout == "systemd\n"
+
+
+def test_memory_is_limited(lab: Lab) -> None:
+    eat = ("/usr/bin/python3", "-c", "print(len(bytearray(200 << 20)))")
+    assert limited(lab, ["MemoryMax=1G"], *eat).stdout == f"{200 << 20}\n"
+    killed = limited(lab, ["MemoryMax=60M", "MemorySwapMax=0"], *eat)
+    assert killed.returncode != 0
+    assert killed.stdout == ""
+
+
+def test_tasks_are_limited(lab: Lab) -> None:
+    fork = ("sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 9 & done; echo all")
+    assert limited(lab, ["TasksMax=50", "KillMode=mixed"], *fork).stdout == "all\n"
+    refused = limited(lab, ["TasksMax=5"], *fork)
+    assert "all" not in refused.stdout
+    assert "Cannot fork" in refused.stderr
+
+
+def test_nspawn_runs_in_a_user_namespace(lab: Lab) -> None:
+    root = "/var/lib/hive/guest"
+    lab.run(["bash", "-ec", ROOT.format(root=root)])
+    command = [word.format(root=root) for word in NSPAWN()]
+    show = ("/bin/sh", "-c", "id -u; cat /proc/self/uid_map; ls -ld --numeric-uid-gid /etc")
+    done = limited(lab, ["Delegate=yes", "Slice=machine.slice"], *command, *show)
+    assert done.returncode == 0, done.stderr
+    uid, uid_map, etc = done.stdout.splitlines()
+    assert (uid, uid_map.split()) == ("0", ["0", "655360", "65536"])
+    assert etc.split()[2:4] == ["0", "0"]
+
+
+def test_mounts_reach_namespaces_made_earlier(lab: Lab) -> None:
+    assert lab.run(["findmnt", "-no", "PROPAGATION", "/"]).stdout == "shared\n"
+
+
+def test_unprivileged_users_can_run_hive(lab: Lab) -> None:
+    code = "import hive_core, pydantic, pygit2, systemd.journal; print(hive_core.__file__)"
+    run = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "python", "-c", code]
+    assert lab.run(run).stdout == "/usr/src/hive/hive_core/__init__.py\n"
+
+
+def test_commands_are_on_the_path(lab: Lab) -> None:
+    for name in ("hive", "hived", "hive-privd", "hive-agent"):
+        assert lab.run(["which", name]).stdout == f"/usr/local/bin/{name}\n"
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_a_reboot_keeps_what_disks_keep(power_cut: bool) -> None:  # noqa: FBT001 - a parameter
+    unit = "[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+    with Lab() as lab:
+        lab.run(["tee", "/etc/systemd/system/stay.service"], input=unit)
+        lab.run(["systemctl", "enable", "stay"])
+        lab.run(["touch", "/var/lib/hive/kept", "/run/lost"])
+        lab.run(["sh", "-c", "echo before | systemd-cat -t me; journalctl --sync"])
+        identity = lab.run(["cat", "/etc/machine-id"]).stdout
+        lab.reboot(power_cut=power_cut)
+        assert lab.run(["ls", "/var/lib/hive"]).stdout == "kept\n"
+        assert lab.run(["test", "-e", "/run/lost"], check=False).returncode == 1
+        assert lab.run(["systemctl", "is-active", "stay"]).stdout == "active\n"
+        assert lab.run(["cat", "/etc/machine-id"]).stdout == identity
+        assert lab.run(["journalctl", "--identifier=me", "--output=cat"]).stdout == "before\n"
+
+
+def test_nothing_is_written_to_the_machine(lab: Lab, tmp_path: Path) -> None:
+    places = [tmp_path / "new", CHECKOUT / "new-from-lab", Path("/etc/new-from-lab")]
+    lab.run(["touch", *map(str, places)])
+    assert lab.run(["ls", "/usr/src/hive/new-from-lab"]).returncode == 0
+    assert [place for place in places if place.exists()] == []
+
+
+def test_nothing_is_left_when_it_ends() -> None:
+    with no_new_traces():
+        assert scripts_lab("sh", "-c", "sleep 1000 & exit 3").returncode == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_when_it_is_ended(number: signal.Signals) -> None:
+    # Programs started in the background may find SIGINT ignored, and a shell keeps it so.
+    shell = ("env", "--default-signal=INT", "sh", "-c")
+    script = "trap 'echo bye; exit 9' TERM INT; echo up; sleep 1000 & wait"
+    with (
+        no_new_traces(),
+        subprocess.Popen(
+            [CHECKOUT / "scripts/lab", *shell, script],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(number)
+        rest, status = process.stdout.read(), process.wait(30)
+    assert (rest, status) == (("", -9) if number == signal.SIGKILL else ("bye\n", 9))
+
+
+def test_two_labs_do_not_meet(lab: Lab) -> None:
+    with Lab("other") as other:
+        assert other.run(["hostname"]).stdout == "other\n"
+        other.run(["systemd-run", "-q", "--unit=mine", "sleep", "1000"])
+        assert lab.run(["systemctl", "is-active", "mine"], check=False).stdout == "inactive\n"
+        assert (
+            lab.run(["cat", "/etc/machine-id"]).stdout
+            != other.run(["cat", "/etc/machine-id"]).stdout
+        )
+
+
+def test_another_systemd_boots_and_its_varlinkctl_is_a_client(lab: Lab) -> None:
+    with Lab("trixie", lower=trixie_tree()) as newer:
+        assert newer.run(["systemctl", "is-system-running"]).stdout == "running\n"
+        assert "systemd 257" in newer.run(["systemctl", "--version"]).stdout
+    socket = "/run/systemd/journal/io.systemd.journal"
+    method = ["varlinkctl", "call", socket, "io.systemd.Journal.Synchronize", "{}"]
+    assert lab.run(in_tree(method, str(Path(socket).parent))).stdout == "{}\n"
