@@ -33,9 +33,9 @@ class RootAgent(Value):
 
     name: AgentName = "root"
     image: ImageName | None = Field(None, description="Image; the default one when absent.")
-    boot: bool = Field(False, description="Whether an init runs inside.")
+    boot: bool = Field(default=False, description="Whether an init runs inside.")
     command: tuple[str, ...] = Field((), description="What it runs; an empty command holds.")
-    autostart: bool = Field(True, description="Create and start it when hived starts.")
+    autostart: bool = Field(default=True, description="Create and start it when hived starts.")
 
 
 class Bounds(Value):
