@@ -1,0 +1,61 @@
+"""One received message, and what may be said about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+BODY_LIMIT: Final = 64 * 1024
+_CUT: Final = "\n[cut]"
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What `serve` needs of a message; the rest stays on the wire."""
+
+    id: str
+    sender: str
+    relation: str
+    body: str
+    kind: str
+    thread: str
+    reply_to: str
+
+    @classmethod
+    def of(cls, message: object) -> Self:
+        """From the wire: absent and null look the same."""
+        found = message if isinstance(message, dict) else {}
+        names = ("id", "from", "relation", "body", "kind", "thread", "reply_to")
+        return cls(*(str(found.get(name) or "") for name in names))
+
+    @property
+    def answerable(self) -> bool:
+        """Whether output is sent back.
+
+        Not to the daemon, which reads nothing; not to ourselves; and not in answer to an answer,
+        or two serving agents would talk for ever (the same rule as RFC 3834 for mail).
+        """
+        return self.relation not in ("self", "daemon") and not self.reply_to
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the command sees beside the body on its standard input."""
+        found = {
+            "HIVE_MESSAGE_ID": self.id,
+            "HIVE_FROM": self.sender,
+            "HIVE_RELATION": self.relation,
+            "HIVE_THREAD": self.thread,
+            "HIVE_KIND": self.kind,
+            "HIVE_REPLY_TO": self.reply_to,
+        }
+        # execve takes no NUL, and a kind or thread is the sender's text.
+        return {key: value.replace("\0", "") for key, value in found.items()}
+
+
+def reply_body(output: bytes) -> str:
+    """What a command printed as a body: text, without the last newline, cut where it must be."""
+    text = output.decode(errors="replace").removesuffix("\n")
+    data = text.encode()
+    if len(data) <= BODY_LIMIT:
+        return text
+    return data[: BODY_LIMIT - len(_CUT)].decode(errors="ignore") + _CUT

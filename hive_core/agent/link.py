@@ -1,0 +1,93 @@
+"""Calls that outlive a restart of the daemon: the connection is made again, the call repeated.
+
+Only what may safely happen twice is repeated: reads, and calls under an idempotency key.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from itertools import chain
+from itertools import repeat as forever
+from typing import Final
+
+from hive_core.agent.catalog import camel
+from hive_core.errors import TimedOut, Unreachable
+from hive_core.varlink import Client, Message
+
+PATIENCE: Final = 15.0  # a daemon is back within seconds, or somebody has to look
+_MARGIN: Final = 10.0
+_PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+def new_key() -> str:
+    """An idempotency key of its own for each call."""
+    return os.urandom(16).hex()
+
+
+class Link:
+    """One connection to the broker behind `path`, opened when first needed."""
+
+    def __init__(self, path: str, patience: float = PATIENCE, answer: float = 60.0) -> None:
+        self.path = path
+        self._patience = patience
+        self._answer = answer
+        self._client: Client | None = None
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+
+    def ask(self, operation: str, **params: object) -> Message:
+        """Call an operation by its name; None stands for a parameter not given."""
+        given = {key: value for key, value in params.items() if value is not None}
+        return self.call(camel(operation), given, repeat=True)
+
+    def change(self, operation: str, **params: object) -> Message:
+        """The same for an operation that records or changes: sent under a key of its own."""
+        return self.ask(operation, **{"idempotency_key": new_key(), **params})
+
+    def call(self, method: str, params: Message, *, repeat: bool = False) -> Message:
+        """Call a full method name; a lost connection is survived only with `repeat`."""
+        client = self._connected()
+        try:
+            return client.call(method, params)
+        except TimedOut:
+            self.close()
+            raise
+        except Unreachable:
+            self.close()
+            if not repeat:
+                raise
+        return self._again(method, params)
+
+    def stream(self, method: str, params: Message) -> Iterator[Message]:
+        """Each reply of a `more` call, on a connection of its own, however long it takes."""
+        with Client(self.path, wait=None) as client:
+            yield from client.stream(method, params)
+
+    def _again(self, method: str, params: Message) -> Message:
+        """Repeat a call whose connection broke until the daemon is back or patience ends."""
+        ends = time.monotonic() + self._patience
+        pauses = chain(_PAUSES, forever(_PAUSES[-1]))
+        while True:
+            time.sleep(next(pauses))
+            try:
+                return self._connected().call(method, params)
+            except Unreachable:
+                self.close()
+                if time.monotonic() >= ends:
+                    raise
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            self._client = Client(self.path, wait=self._answer + _MARGIN)
+        return self._client

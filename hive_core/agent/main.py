@@ -1,0 +1,123 @@
+"""`hive-agent`: the client inside a container. Standard library only; decides nothing.
+
+Every operation of the daemon is a command; its required parameters are positional, the others
+flags. `call`, `serve` and `hold` are the ones that are more than one call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from hive_core.agent import catalog, derived, show
+from hive_core.agent.link import Link
+from hive_core.errors import HiveError, Unreachable
+
+SOCKET: Final = "/run/hive/broker.sock"
+SHORT: Final = {"agents": "list_agents", "logs": "get_logs", "jobs": "list_jobs"}
+OWN: Final = {
+    "call": "Call a method with parameters in JSON.",
+    "serve": "Run a command for every message; what it prints is the reply.",
+    "hold": "Do nothing; mail waits.",
+}
+
+
+def _call(path: str, arguments: Sequence[str]) -> int:
+    parser = derived.parser_of("call", OWN["call"])
+    parser.add_argument("method", help="GetLogs, get_logs, or a full method name")
+    parser.add_argument("parameters", nargs="?", default="{}", help="JSON object; - reads it")
+    parser.add_argument("--more", action="store_true", help="print each reply of a stream")
+    options = parser.parse_args(arguments)
+    text = sys.stdin.read() if options.parameters == "-" else options.parameters
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        parser.error(f"parameters are not JSON: {error}")
+    if not isinstance(given, dict):
+        parser.error("parameters are not a JSON object")
+    method = catalog.method(options.method, catalog.load())
+    with Link(path) as link:
+        replies = link.stream(method, given) if options.more else [link.call(method, given)]
+        for reply in replies:
+            show.result(reply, "json")
+    return 0
+
+
+def _serve(path: str, arguments: Sequence[str]) -> int:
+    # Imported here by name: subprocess and signal cost what the other commands do not need.
+    from hive_core.agent import serve  # noqa: PLC0415
+
+    parser = argparse.ArgumentParser(
+        "hive-agent serve",
+        usage="hive-agent serve [options] -- COMMAND...",
+        description=OWN["serve"],
+    )
+    parser.add_argument("--lease", type=int, default=60, help="seconds until a message that was "
+                        "not acknowledged comes again (1-3600)")  # fmt: skip
+    parser.add_argument("--timeout", type=float, help="seconds that one run may take")
+    before, command = derived.split(arguments)
+    options = parser.parse_args(before)
+    if not command:
+        parser.error("the command is missing: hive-agent serve -- COMMAND...")
+    work = serve.Work(command, options.lease, options.timeout, environment=dict(os.environ))
+    return serve.serve(path, work)
+
+
+def _hold(_path: str, _arguments: Sequence[str]) -> int:
+    from hive_core.agent import serve  # noqa: PLC0415
+
+    return serve.hold()
+
+
+def _help(_path: str, _arguments: Sequence[str]) -> int:
+    lines = ["usage: hive-agent COMMAND [arguments]", "", "commands:"]
+    shorts = {long: short for short, long in SHORT.items()}
+    table = {shorts.get(each.name, each.name): each.summary for each in catalog.load()}
+    for name, text in sorted({**table, **OWN}.items()):
+        lines.append(f"  {name.replace('_', '-'):<22} {text}")
+    show.line("\n".join([*lines, "", "hive-agent COMMAND --help tells more."]))
+    return 0
+
+
+_COMMANDS: Final = {
+    "serve": _serve, "hold": _hold, "call": _call, "help": _help, "-h": _help, "--help": _help,
+}  # fmt: skip
+
+
+def run(arguments: Sequence[str], path: str) -> int:
+    """Carry out one command line; raises what the daemon refuses."""
+    name, *rest = arguments or ["help"]
+    if name in _COMMANDS:
+        return _COMMANDS[name](path, rest)
+    wanted = catalog.load().get(SHORT.get(name, name))
+    if wanted is None:
+        show.complaint(f"no command {name!r}; hive-agent --help lists them")
+        return 2
+    return derived.operation(path, wanted, rest)
+
+
+def main() -> None:
+    """Entry point: exit codes are those of CONTRACT, one line says why."""
+    try:
+        status = run(sys.argv[1:], os.environ.get("HIVE_SOCKET", SOCKET))
+    except Unreachable as error:
+        show.complaint(f"{error.reason}: is hived running?")
+        status = error.exit_code
+    except HiveError as error:
+        show.complaint(error.reason or error.wire)
+        status = error.exit_code
+    except BrokenPipeError:
+        # The reader went away; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    except KeyboardInterrupt:
+        status = 130
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

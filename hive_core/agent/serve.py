@@ -1,0 +1,187 @@
+"""The message loop: any program becomes an agent by `hive-agent serve -- COMMAND...`.
+
+One message at a time: the command gets the body on its standard input, what it prints is the
+reply, exit 0 acknowledges. At least once: after a crash the message comes again, and the reply's
+idempotency key (made of the message id) keeps the sender from getting two.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Never
+
+from hive_core.agent.letter import Letter, reply_body
+from hive_core.agent.link import Link
+from hive_core.errors import Conflict, HiveError, TimedOut, Unreachable
+
+TRIES: Final = 3
+POLL: Final = 50  # seconds one `recv` waits; the daemon allows no more
+TRY_AGAIN: Final = 75
+_BACK: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class Stopped(BaseException):
+    """SIGTERM or SIGINT came; not an Exception, so that no retry swallows it."""
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"hive-agent: {text}\n")
+    sys.stderr.flush()
+
+
+def _pause(attempt: int, pauses: Sequence[float]) -> float:
+    return pauses[min(attempt, len(pauses) - 1)]
+
+
+@dataclass
+class Work:
+    """The command, and how often and how long it is tried."""
+
+    command: Sequence[str]
+    lease: int = 60
+    timeout: float | None = None
+    back_off: Sequence[float] = (1.0, 4.0)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def run(self, letter: Letter) -> bytes:
+        """What the command printed; raises CalledProcessError and the like when it failed."""
+        done = subprocess.run(
+            list(self.command),
+            input=letter.body.encode(),
+            stdout=subprocess.PIPE,
+            env={**self.environment, **letter.environment},
+            timeout=self.timeout,
+            check=True,
+        )
+        return done.stdout
+
+
+class Loop:
+    """Receives, works, replies, acknowledges; comes back whenever the daemon was away."""
+
+    def __init__(self, path: str, work: Work, sleep: Callable[[float], object]) -> None:
+        self._link = Link(path, answer=POLL)
+        self._work = work
+        self._sleep = sleep
+
+    def forever(self) -> Never:
+        while True:
+            self.step()
+
+    def step(self) -> bool:
+        """One message, if one comes while `recv` waits."""
+        try:
+            reply = self._patiently("recv", wait=POLL, max=1, lease=self._work.lease)
+        except HiveError as error:
+            _say(f"cannot receive: {error.reason}")
+            self._sleep(_BACK[-1])
+            return False
+        messages = reply.get("messages")
+        for message in messages if isinstance(messages, list) else []:
+            self._handle(Letter.of(message))
+        return bool(messages)
+
+    def _handle(self, letter: Letter) -> None:
+        try:
+            output = self._attempts(letter)
+        except Stopped:
+            # Given back at once, so that the next start need not wait for the lease to end.
+            self._quietly("nack", ids=[letter.id], why="the agent stopped")
+            raise
+        if output is None:
+            return
+        if letter.answerable and (body := reply_body(output)):
+            self._reply(letter, body)
+        elif output:
+            _say(f"not sent ({letter.relation or 'no'} sender): {reply_body(output)!r}")
+        self._quietly("ack", ids=[letter.id])
+
+    def _attempts(self, letter: Letter) -> bytes | None:
+        """The command's output, or None after it failed for good and the message was buried."""
+        why = ""
+        for attempt in range(TRIES):
+            if attempt:
+                self._sleep(_pause(attempt - 1, self._work.back_off))
+            try:
+                return self._work.run(letter)
+            except (OSError, subprocess.SubprocessError) as error:
+                why = _reason(error)
+                _say(f"message {letter.id}: {why} (try {attempt + 1} of {TRIES})")
+        self._quietly("nack", ids=[letter.id], why=why, dead=True)
+        return None
+
+    def _reply(self, letter: Letter, body: str) -> None:
+        """Answer once; a sender that is gone or may not be written to any more is only noted."""
+        params: dict[str, object] = {"to": letter.sender, "body": body, "reply_to": letter.id}
+        if letter.thread:
+            params["thread"] = letter.thread
+        try:
+            self._patiently("send", **params, idempotency_key=f"reply:{letter.id}")
+        except Conflict:
+            _say(f"message {letter.id} was answered before")
+        except HiveError as error:
+            _say(f"cannot reply to {letter.sender}: {error.reason}")
+
+    def _quietly(self, operation: str, **params: object) -> None:
+        """A refusal is noted and no more: the message then comes again by itself."""
+        try:
+            self._patiently(operation, **params)
+        except HiveError as error:
+            _say(f"cannot {operation}: {error.reason}")
+
+    def _patiently(self, operation: str, **params: object) -> dict[str, object]:
+        """Ask until there is an answer: the daemon may be away, or the recipient's inbox full."""
+        attempt = 0
+        while True:
+            try:
+                return self._link.ask(operation, **params)
+            except (Unreachable, TimedOut) as error:
+                self._link.close()
+                if attempt == 0:
+                    _say(f"{error.reason}; waiting for the daemon")
+            except HiveError as error:
+                if error.exit_code != TRY_AGAIN:
+                    raise
+            self._sleep(_pause(attempt, _BACK))
+            attempt += 1
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case subprocess.CalledProcessError(returncode=code) if code < 0:
+            return f"the command was ended by {signal.Signals(-code).name}"
+        case subprocess.CalledProcessError(returncode=code):
+            return f"the command ended with {code}"
+        case subprocess.TimeoutExpired():
+            return f"the command took longer than {error.timeout:g} s"
+        case _:
+            return f"cannot run the command: {error}"
+
+
+def _stop(number: int, _frame: object) -> Never:
+    raise Stopped(number)
+
+
+def until_stopped(body: Callable[[], object]) -> int:
+    """Run `body` until SIGTERM or SIGINT; the status is the shell's for that signal."""
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, _stop)
+    try:
+        body()
+    except Stopped as stop:
+        return 0 if stop.args[0] == signal.SIGTERM else 128 + int(stop.args[0])
+    return 0
+
+
+def serve(path: str, work: Work) -> int:
+    return until_stopped(Loop(path, work, threading.Event().wait).forever)
+
+
+def hold() -> int:
+    """Do nothing, so that the container stays and its mail waits."""
+    return until_stopped(threading.Event().wait)

@@ -1,0 +1,79 @@
+"""What `hive-agent` prints: JSON for programs, a few aligned lines for people.
+
+Text that others wrote is shown with control and direction characters spelled out, so that it can
+neither move the cursor nor pose as something else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+# C0 without tab and newline, DEL, C1, and the format characters of Unicode that turn or hide text.
+_HOSTILE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e007f\ud800-\udfff]"
+)
+
+
+def plain(text: str) -> str:
+    """The text with everything that acts on a terminal spelled out as ⟨U+001B⟩."""
+    return _HOSTILE.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    return json.dumps(found.group())[1:-1]
+
+
+def as_json(value: object, indent: int | None = None) -> str:
+    """JSON that keeps readable text and escapes what acts on a terminal; parses to the same."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _HOSTILE.sub(_json_escape, text)
+
+
+def line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def complaint(text: str) -> None:
+    sys.stderr.write(f"hive-agent: {plain(text)}\n")
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None | "":
+            return "-"
+        case str():
+            return plain(value).replace("\n", "⏎").replace("\t", " ")
+        case list() if all(isinstance(each, str) for each in value):
+            return ",".join(_cell(each) for each in value) or "-"
+        case _:
+            return as_json(value)
+
+
+def _table(rows: list[Mapping[str, object]]) -> list[str]:
+    names = list(rows[0])
+    cells = [[name.upper() for name in names]]
+    cells += [[_cell(row.get(name)) for name in names] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+
+
+def _text(reply: Mapping[str, object]) -> list[str]:
+    lines = []
+    for key, value in reply.items():
+        if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+            lines += _table(value)
+        else:
+            lines.append(f"{key}: {_cell(value)}")
+    return lines
+
+
+def result(reply: Mapping[str, object], style: str) -> None:
+    """One reply of the daemon, in the style that was asked for."""
+    for each in [as_json(reply)] if style == "json" else _text(reply):
+        line(each)
