@@ -8,7 +8,15 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from hive_core.model.names import check_name
+from hive_core.model.names import name_fault
+
+
+def check_name(name: str) -> str:
+    """The name itself, or ValueError with the rule that it breaks."""
+    if fault := name_fault(name):
+        raise ValueError(f"{name!r} {fault}")
+    return name
+
 
 AgentName = Annotated[str, AfterValidator(check_name)]
 

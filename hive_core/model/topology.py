@@ -127,6 +127,11 @@ class Topology:
         """Ancestors of `name`, nearest first; empty for roots and for broken chains."""
         return walk(self.parents, name) or ()
 
+    def size(self, name: str) -> int:
+        """How many agents `subtree` gives, in constant time."""
+        place = self.numbering.get(name)
+        return 0 if place is None else place.leave - place.enter + 1
+
     def subtree(self, name: str) -> tuple[str, ...]:
         """`name` and all its descendants, parents before children."""
         if name not in self.numbering:

@@ -1,0 +1,163 @@
+"""What a creator may give: roles, tiers, capabilities, limits, seats, images.
+
+One idea under all of it: nobody gives what it does not have. The operator is bound by the form of
+the tree and by the closed lists alone; more than a creator has is the operator's to give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
+from hive_core.model.agent import AgentSpec, Limits, Role, Tier
+from hive_core.model.capability import HANDED_ON_BY_NOBODY, checked, missing
+from hive_core.model.hive import Hive
+from hive_core.model.record import OPERATOR
+from hive_core.model.roles import HABITS, RANK, default_capabilities
+from hive_core.policy.purse import CEILINGS, SUMMED, ceiling, claim, limit, remainder, share
+
+_NO_DEFAULTS = Limits()
+
+
+def check_spawn(
+    hive: Hive, creator: str, parent: str | None, spec: AgentSpec, images: Container[str]
+) -> None:
+    """Refuse what the creator may not create there.
+
+    Raises InvalidArgument, NotAllowed or LimitReached. Who may create under `parent` at all is the
+    rule SPAWN; this is about what. `parent` None makes a root, which only the operator does.
+    """
+    checked(spec.capabilities)
+    if spec.role is Role.TASK and spec.tier is Tier.STRATEGIC:
+        raise InvalidArgument("a task is never strategic", field="tier")
+    if creator == OPERATOR:
+        return
+    if parent is None:
+        raise NotAllowed("cannot spawn a root: only the operator may")
+    giver = hive.spec(creator)
+    _check_role(hive, (creator, parent), spec)
+    _check_capabilities(giver, spec)
+    _check_rest(giver, spec, images)
+    check_seat(hive, parent)
+    _check_bounded(hive, creator, spec)
+    _check_limits(hive, creator, parent, spec)
+
+
+def check_move(hive: Hive, caller: str, name: str, parent: str | None) -> None:
+    """Refuse a move into a place where the agent could not have been created.
+
+    Who may move is the rule MOVE. The operator may move anything anywhere in the tree.
+    """
+    if caller == OPERATOR or parent is None or hive.topology.parent(name) == parent:
+        return
+    spec = hive.spec(name)
+    _check_role(hive, (parent,), spec, "move")
+    check_seat(hive, parent, moved=name)
+    for field in SUMMED:
+        rest, wanted = remainder(hive, parent, field), claim(spec, field)
+        if rest is not None and wanted is not None and wanted > rest:
+            raise LimitReached(f"cannot move {name}: {parent} has {rest} of {field} left")
+
+
+def capabilities(
+    hive: Hive, creator: str, parent: str | None, role: Role, asked: Iterable[str] | None = None
+) -> tuple[str, ...]:
+    """What a new agent will hold: what was asked for, or its role's default as far as it goes.
+
+    An agent gives of the default what it holds itself; what was asked for by name it must hold
+    (`check_spawn` refuses the rest).
+    """
+    if asked is not None:
+        return checked(asked)
+    usual = default_capabilities(role, root=parent is None)
+    if creator == OPERATOR:
+        return usual
+    lacking = missing(hive.spec(creator).capabilities, usual)
+    return tuple(each for each in usual if each not in lacking)
+
+
+def inherit(
+    hive: Hive, creator: str, parent: str | None, spec: AgentSpec, defaults: Limits = _NO_DEFAULTS
+) -> AgentSpec:
+    """The spec with what was left open filled in from the creator, so that it stays in bounds.
+
+    `defaults` are the host's limits for agents that set none: what a creator without a limit of
+    its own has. LimitReached when more was asked for than that.
+    """
+    if creator == OPERATOR or parent is None:
+        return spec
+    _check_limits(hive, creator, parent, spec, defaults)
+    fields = spec.limits.model_dump()
+    for field in (*SUMMED, *CEILINGS):
+        if fields[field] is None:
+            fields[field] = share(hive, creator, parent, field, defaults)
+    seats = min(spec.max_children, hive.spec(creator).max_children)
+    return spec.model_copy(update={"limits": Limits(**fields), "max_children": seats})
+
+
+def check_grant(capability: str, spec: AgentSpec) -> tuple[str, ...]:
+    """The capabilities of `spec` with one more, which the operator gives."""
+    return checked((*spec.capabilities, capability))
+
+
+def _check_role(hive: Hive, givers: tuple[str, ...], spec: AgentSpec, verb: str = "spawn") -> None:
+    """The matrix holds for the creator and for the parent: no detour through a third agent."""
+    for name in dict.fromkeys(givers):
+        giver = hive.spec(name)
+        if spec.role not in HABITS[giver.role].creates:
+            raise NotAllowed(f"cannot {verb} a {spec.role}: {name} is a {giver.role}")
+        if RANK[spec.tier] > RANK[giver.tier]:
+            raise NotAllowed(f"cannot {verb} at tier {spec.tier}: {name} is {giver.tier}")
+
+
+def _check_capabilities(giver: AgentSpec, spec: AgentSpec) -> None:
+    if lacking := missing(giver.capabilities, spec.capabilities):
+        raise NotAllowed(f"cannot spawn with {', '.join(lacking)}: you do not hold it")
+    if kept := HANDED_ON_BY_NOBODY & set(spec.capabilities):
+        raise NotAllowed(f"cannot spawn with {', '.join(kept)}: it is the operator's to give")
+
+
+def _check_rest(giver: AgentSpec, spec: AgentSpec, images: Container[str]) -> None:
+    if spec.allow:
+        raise NotAllowed("cannot spawn with an allow-list: it is the operator's to give")
+    if "/" in spec.image or spec.image not in images:
+        raise NotAllowed(f"cannot spawn from {spec.image}: no image that this host offers")
+    if spec.max_children > giver.max_children:
+        raise LimitReached(f"cannot spawn with {spec.max_children} seats: you have fewer")
+
+
+def check_seat(hive: Hive, parent: str, moved: str | None = None) -> None:
+    """Refuse one more child, or one more subtree, where a quota is used up.
+
+    Adoption does not ask: a quota may be exceeded by it (row K9), and then refuses new ones.
+    """
+    tree = hive.topology
+    most = hive.spec(parent).max_children
+    if len(tree.children(parent)) >= most:
+        raise LimitReached(f"{parent} has its {most} children")
+    coming = 1 if moved is None else tree.size(moved)
+    for name in (parent, *tree.lineage(parent)):
+        bound = limit(hive.spec(name).subtree, "agents")
+        if bound is None or (moved is not None and tree.is_ancestor(name, moved)):
+            continue
+        if tree.size(name) - 1 + coming > bound:
+            raise LimitReached(f"{name} has at most {bound} descendants")
+
+
+def _check_limits(
+    hive: Hive, creator: str, parent: str, spec: AgentSpec, defaults: Limits = _NO_DEFAULTS
+) -> None:
+    for field in (*SUMMED, *CEILINGS):
+        wanted = claim(spec, field)
+        rest = remainder(hive, parent, field) if field in SUMMED else None
+        bounds = (ceiling(hive, creator, field, defaults), rest)
+        most = min((each for each in bounds if each is not None), default=None)
+        if most is not None and wanted is not None and wanted > most:
+            raise LimitReached(f"cannot give {wanted} of {field}: you have {most} left")
+
+
+def _check_bounded(hive: Hive, creator: str, spec: AgentSpec) -> None:
+    """A child without a limit would get the host's default, which may be more than its creator."""
+    for field in SUMMED:
+        if claim(hive.spec(creator), field) is not None and claim(spec, field) is None:
+            raise InvalidArgument(f"say {field}: you have a limit yourself", field="limits")

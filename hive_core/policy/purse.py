@@ -1,0 +1,70 @@
+"""How much of its own limits an agent has left to give.
+
+A limit that is set on an agent is also its budget: what its children are given adds up to no more
+(memory, processes, CPU). A limit that is not set is the host's default, which everybody gets and
+which nobody has to pay for; more than that is the operator's to give.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hive_core.model.agent import AgentSpec, Limits
+from hive_core.model.hive import Hive
+
+SUMMED: Final = ("memory_max", "tasks_max", "cpu_quota")
+CEILINGS: Final = ("memory_high", "cpu_weight", "io_weight")
+LEAST: Final = {"memory_max": 16 << 20, "tasks_max": 8, "cpu_quota": 1}
+
+_EVERYTHING: Final = Limits()
+
+
+def limit(limits: object, field: str) -> int | None:
+    value = getattr(limits, field, None)
+    return value if isinstance(value, int) else None
+
+
+def claim(spec: AgentSpec, field: str) -> int | None:
+    """What an agent was given: for itself with its descendants, or else for itself."""
+    whole = limit(spec.subtree, field)
+    return limit(spec.limits, field) if whole is None else whole
+
+
+def remainder(hive: Hive, name: str, field: str) -> int | None:
+    """What `name` may still give its children; None when nothing was set on it.
+
+    Adopted children may have brought more than there was: then it is 0.
+    """
+    spec = hive.spec(name)
+    purse = claim(spec, field)
+    if purse is None:
+        return None
+    own = limit(spec.limits, field) if limit(spec.subtree, field) is not None else None
+    given = sum(claim(hive.spec(kid), field) or 0 for kid in hive.topology.children(name))
+    return max(0, purse - given - (own or 0))
+
+
+def ceiling(hive: Hive, name: str, field: str, defaults: Limits = _EVERYTHING) -> int | None:
+    """The most that `name` has of this itself; None when there is no bound."""
+    spec = hive.spec(name)
+    own = limit(spec.limits, field)
+    bounds = [each for each in (own, limit(spec.subtree, field)) if each is not None]
+    return min(bounds) if bounds else limit(defaults, field)
+
+
+def share(hive: Hive, creator: str, parent: str, field: str, defaults: Limits) -> int | None:
+    """What a child gets that asks for nothing; None leaves it with the host's default.
+
+    Of what adds up it is an equal part of the rest: rest divided by free seats.
+    """
+    most = ceiling(hive, creator, field, defaults)
+    bounds = [] if claim(hive.spec(creator), field) is None and field in SUMMED else [most]
+    if field in SUMMED:
+        rest = remainder(hive, parent, field)
+        seats = hive.spec(parent).max_children - len(hive.topology.children(parent))
+        bounds.append(None if rest is None else rest // max(1, seats))
+    elif limit(hive.spec(creator).limits, field) is None:
+        return None
+    known = [each for each in (*bounds, limit(defaults, field)) if each is not None]
+    given = min(known) if any(each is not None for each in bounds) else None
+    return None if given is None else max(given, LEAST.get(field, 1))

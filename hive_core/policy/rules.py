@@ -1,0 +1,135 @@
+"""Who may: every rule that an operation can name in its `allow`.
+
+Nobody is allowed anything by position alone but what stands here; `decide` denies the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hive_core.model.agent import Role
+from hive_core.model.capability import covers
+from hive_core.model.record import OPERATOR as THE_OPERATOR
+from hive_core.policy.algebra import Both, Decision, Denial, Either, Is, Question, Rule
+
+__all__ = [
+    "ANCESTOR", "ANYONE", "DESCENDANT", "KILL", "MOVE", "OPERATOR", "PARENT", "ROUTE", "SELF",
+    "SIBLING", "SPAWN", "Decision", "Question", "Rule", "holds",
+]  # fmt: skip
+
+
+def _self(question: Question) -> bool:
+    return question.target is None or question.target == question.caller
+
+
+def _parent(question: Question) -> bool:
+    target = question.target
+    return target is not None and question.hive.topology.parents.get(target) == question.caller
+
+
+def _child(question: Question) -> bool:
+    target = question.target
+    return target is not None and question.hive.topology.parents.get(question.caller) == target
+
+
+def _ancestor(question: Question) -> bool:
+    target = question.target
+    return target is not None and question.hive.topology.is_ancestor(question.caller, target)
+
+
+def _descendant(question: Question) -> bool:
+    target = question.target
+    return target is not None and question.hive.topology.is_ancestor(target, question.caller)
+
+
+def _sibling(question: Question) -> bool:
+    target = question.target
+    return target is not None and question.hive.topology.are_siblings(question.caller, target)
+
+
+def _listed(question: Question) -> bool:
+    """The allow-list is the operator's, points one way and holds UUIDs: a reused name is not on it.
+
+    (attack 40)
+    """
+    caller = question.hive.specs.get(question.caller)
+    target = question.hive.specs.get(question.target or "")
+    return caller is not None and target is not None and target.uuid in caller.allow
+
+
+def _not_a_task(question: Question) -> bool:
+    spec = question.hive.specs.get(question.caller)
+    return spec is not None and spec.role is not Role.TASK
+
+
+def _under_caller(question: Question) -> bool:
+    second = question.second
+    return second is not None and (
+        second == question.caller or question.hive.topology.is_ancestor(question.caller, second)
+    )
+
+
+def _no_loop(question: Question) -> bool:
+    target, second = question.target, question.second
+    if target is None or second is None:
+        return target is not None
+    return target != second and not question.hive.topology.is_ancestor(target, second)
+
+
+def holds(capability: str) -> Rule:
+    """The caller holds the capability; the operator holds every one."""
+
+    def test(question: Question) -> bool:
+        if question.caller == THE_OPERATOR:
+            return True
+        spec = question.hive.specs.get(question.caller)
+        return spec is not None and covers(spec.capabilities, capability)
+
+    denial = Denial(8, f"you do not hold the capability {capability}")
+    return Is(f"holds({capability})", f"with the capability `{capability}`", test, denial)
+
+
+SELF: Final = Is("self", "the agent itself", _self, Denial(2, "not yourself"))
+PARENT: Final = Is("parent", "its parent", _parent, Denial(3, "not your child"))
+ANCESTOR: Final = Is("ancestor", "an ancestor", _ancestor, Denial(4, "not your descendant"))
+SIBLING: Final = Is("sibling", "a sibling", _sibling, Denial(2, "not your sibling"))
+DESCENDANT: Final = Is("descendant", "a descendant", _descendant, Denial(2, "not your ancestor"))
+OPERATOR: Final = Is(
+    "operator", "the operator", lambda question: question.caller == THE_OPERATOR,
+    Denial(1, "only the operator may"),
+)  # fmt: skip
+ANYONE: Final = Is("anyone", "anyone", lambda _: True, Denial(0, "nobody may"))
+
+# An ancestor may stop, start, restart and update. To end without grace, or for good, it needs the
+# capability beside that.
+KILL: Final = Both(ANCESTOR, holds("kill")) | OPERATOR
+
+# `target` is the parent of the new agent. What may be created there is for `grants.check_spawn`.
+SPAWN: Final = Both(Either(SELF, ANCESTOR), holds("spawn")) | OPERATOR
+
+_UNDER_CALLER: Final = Is(
+    "under caller", "when the new parent is that ancestor or below it", _under_caller,
+    Denial(7, "the new parent is neither you nor your descendant"),
+)  # fmt: skip
+_NO_LOOP: Final = Is("", "", _no_loop, Denial(9, "the new parent is the agent or below it"))
+MOVE: Final = Both(Either(OPERATOR, Both(ANCESTOR, _UNDER_CALLER)), _NO_LOOP)
+
+# Row H12. The guard stands over everything but the own parent and a reply.
+REPLY: Final = Is(
+    "reply", "whoever was sent a message, to its sender",
+    lambda question: "reply" in question.facts, Denial(0, "not a reply"),
+)  # fmt: skip
+_TO_PARENT: Final = Is("child", "a child, to its parent", _child, Denial(0, "not your parent"))
+_LISTED: Final = Is(
+    "allow-list", "an agent that the operator allowed to", _listed,
+    Denial(5, "neither your parent, sibling nor descendant, nor on your allow-list"),
+)  # fmt: skip
+_NOT_A_TASK: Final = Is("", "", _not_a_task, Denial(9, "a task writes to its parent only"))
+_TO_OPERATOR: Final = Is(
+    "to operator", "any agent, to the operator",
+    lambda question: question.target == THE_OPERATOR, Denial(0, "not the operator"),
+)  # fmt: skip
+_NEAR: Final = Either(
+    SELF, SIBLING, ANCESTOR, Both(_TO_OPERATOR, holds("message.operator")), _LISTED
+)
+ROUTE: Final = Either(OPERATOR, _TO_PARENT, REPLY, Both(_NOT_A_TASK, _NEAR))
