@@ -45,21 +45,55 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a unit ended, as its ExecStopPost wrote it down."""
+    """How a unit ended, as its ExecStopPost wrote it down.
+
+    `asked`: systemd had a stop job for it, so somebody asked for this end.
+    """
 
     invocation: str
     result: str
     code: str
     status: str
+    nonce: int = 0
+    asked: bool = False
 
     @property
     def clean(self) -> bool:
         return self.result == "success" and self.status == "0"
 
+    @property
+    def reboot(self) -> bool:
+        """The guest asked to be started again; systemd does that by itself (nspawn ends with 133)."""
+        return self.status == "133"
+
+    def __str__(self) -> str:
+        how = "ended" if self.code == "exited" else self.code or "failed"
+        tail = "" if self.result in ("success", "exit-code", "signal") else f" ({self.result})"
+        return f"{how} with {self.status or self.result}{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """What is kept of an agent's failures: back-off, parking, and which exit was counted last.
+
+    `nonce` is that of the last counted exit: a run with a newer one has no failures yet.
+    """
+
+    failures: tuple[float, ...] = ()
+    next_at: float = 0.0
+    parked: bool = False
+    exit_seen: str = ""
+    nonce: int = 0
+    why: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Facts about one agent on this host."""
+    """Facts about one agent on this host: its unit, what root sees of it, its storage, its door.
+
+    `since` is when the unit changed its state, in monotonic seconds. `fault` says why what runs is
+    not what should run there. `identity` and `view` are marks of what the agent is shown.
+    """
 
     uuid: str
     unit: str = ""
@@ -69,14 +103,24 @@ class Machine:
     spec_hash: str = ""
     invocation: str = ""
     main_pid: int = 0
+    leader: int = 0
     job: str = ""
+    since: float = 0.0
+    slice: str = ""
     uid_base: int = 0
     verified: bool = False
     executed: bool = False
-    mounted: bool = False
-    node: tuple[str, ...] = ()
+    fault: str = ""
     properties: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     exit: Exit | None = None
+    node: tuple[str, ...] = ()
+    mounted: bool = False
+    root: bool = False
+    archived: bool = False
+    door: bool = False
+    listening: bool = False
+    identity: int = 0
+    view: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +131,14 @@ class Stray:
     name: str
     detail: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}{': ' if self.detail else ''}{self.detail}"
+
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One look at the host."""
+    """One look at the host. `slices`: limits of the loaded slices, by unit name."""
 
     machines: Mapping[str, Machine] = field(default_factory=lambda: MappingProxyType({}))
     strays: tuple[Stray, ...] = ()
+    slices: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}))

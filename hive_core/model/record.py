@@ -90,6 +90,7 @@ class LogQuery:
     since: float | None = None
     grep: str = ""
     after: str = ""
+    boot: bool = False  # lines start with the name of the guest's own unit
 
 
 @dataclass(frozen=True, slots=True)
