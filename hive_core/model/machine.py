@@ -63,10 +63,12 @@ class Exit:
 
     @property
     def reboot(self) -> bool:
-        """The guest asked to be started again; systemd does that by itself (nspawn ends with 133)."""
+        """The guest rebooted: nspawn ends with 133 and systemd starts it again by itself."""
         return self.status == "133"
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """For people: `killed with KILL`."""
         how = "ended" if self.code == "exited" else self.code or "failed"
         tail = "" if self.result in ("success", "exit-code", "signal") else f" ({self.result})"
         return f"{how} with {self.status or self.result}{tail}"
@@ -131,7 +133,9 @@ class Stray:
     name: str
     detail: str = ""
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """For people: `unit hive-agent@x.service`."""
         return f"{self.kind} {self.name}{': ' if self.detail else ''}{self.detail}"
 
 
