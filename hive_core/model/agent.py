@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated
 from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from hive_core.model.names import name_fault
+from hive_core.model.names import name_fault, short
 
 
 def check_name(name: str) -> str:
@@ -76,6 +77,10 @@ class SubtreeLimits(Value):
     agents: int | None = Field(None, ge=0, le=100_000, description="Descendants at most.")
 
 
+# Asked for at every decision and for every agent at every commit; making it anew takes 1 us.
+_text = lru_cache(maxsize=1 << 17)(str)
+
+
 class AgentSpec(Value):
     """One agent as committed. The name is the file's; the UUID is the identity."""
 
@@ -96,9 +101,9 @@ class AgentSpec(Value):
     @property
     def id(self) -> str:
         """The UUID as text: the key of everything durable."""
-        return str(self.uuid)
+        return _text(self.uuid)
 
     @property
     def short(self) -> str:
         """First 8 hex digits: directory and slice part."""
-        return self.uuid.hex[:8]
+        return short(_text(self.uuid))

@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 from hive_core.errors import AlreadyExists, InvalidArgument, NotFound
 from hive_core.model.agent import AgentSpec
-from hive_core.model.topology import DEPTH_LIMIT, Topology
+from hive_core.model.names import name_fault, short
+from hive_core.model.topology import DEPTH_LIMIT, Parents, Topology
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,11 @@ class Hive:
         """Name by UUID text."""
         return {spec.id: name for name, spec in self.specs.items()}
 
+    @cached_property
+    def shorts(self) -> frozenset[str]:
+        """Every short id in use."""
+        return frozenset(short(uuid) for uuid in self.names)
+
     def spec(self, name: str) -> AgentSpec:
         if name not in self.specs:
             raise NotFound(f"no agent {name}", agent=name)
@@ -39,47 +45,75 @@ class Hive:
         chain = (*reversed(self.topology.lineage(name)), name)
         return tuple(self.specs[each].short for each in chain)
 
+    def at(self, commit: str) -> Hive:
+        """The same hive as it stands in `commit`."""
+        return self._kept(replace(self, commit=commit), self.names)
+
     def validated(self) -> Hive:
         """Itself, or InvalidArgument that names the first broken rule."""
         if self.topology.parents.keys() != self.specs.keys():
-            odd = sorted(self.topology.parents.keys() ^ self.specs.keys())[0]
+            odd = min(self.topology.parents.keys() ^ self.specs.keys())
             reason = f"{odd} is not in both topology.json and agents/"
             raise InvalidArgument(reason, field="topology")
-        topology = Topology.forest(self.topology.parents, self.depth_limit)
         shorts: dict[str, str] = {}
         for name, spec in self.specs.items():
+            if fault := name_fault(name):
+                raise InvalidArgument(f"the name {name!r} {fault}", field="name")
             if other := shorts.get(spec.short):
                 raise InvalidArgument(f"{name} and {other} share a short id", field="uuid")
             shorts[spec.short] = name
+        topology = Topology.forest(self.topology.parents, self.depth_limit)
         return replace(self, topology=topology)
 
     def with_agent(self, name: str, parent: str | None, spec: AgentSpec) -> Hive:
-        """A new agent; its name must be free."""
+        """A new agent; its name and its short id must be free."""
+        if fault := name_fault(name):
+            raise InvalidArgument(f"the name {name!r} {fault}", field="name")
         if name in self.specs:
             raise AlreadyExists(f"the name {name} is taken", agent=name)
-        return self._with({**self.topology.parents, name: parent}, {**self.specs, name: spec})
+        if spec.short in self.shorts:
+            raise InvalidArgument(f"the short id {spec.short} is taken", field="uuid")
+        parents = {**self.topology.parents, name: parent}
+        names = {**self.names, spec.id: name}
+        return self._with(parents, {**self.specs, name: spec}, names)
 
     def with_spec(self, name: str, spec: AgentSpec) -> Hive:
         """The same tree with another spec for `name`; the UUID may not change."""
         if self.spec(name).uuid != spec.uuid:
             raise InvalidArgument(f"the uuid of {name} cannot change", field="uuid")
-        return replace(self, specs=MappingProxyType({**self.specs, name: spec}))
+        specs = MappingProxyType({**self.specs, name: spec})
+        return self._kept(replace(self, specs=specs), self.names)
 
     def moved(self, name: str, parent: str | None) -> Hive:
         """`name` and its descendants under `parent` (None makes it a root)."""
-        return self._with({**self.topology.parents, name: parent}, dict(self.specs))
+        self.spec(name)
+        parents = {**self.topology.parents, name: parent}
+        topology = Topology.forest(parents, self.depth_limit)
+        return self._kept(replace(self, topology=topology), self.names)
 
     def without(self, *names: str) -> Hive:
-        """The agents gone; children that stay go to the nearest ancestor that stays."""
+        """The agents gone; children that stay go to the nearest ancestor that stays (row K9)."""
         gone = set(names)
-        parents = {}
-        for name, parent in self.topology.parents.items():
-            if name in gone:
-                continue
-            heirs = (each for each in self.topology.lineage(name) if each not in gone)
-            parents[name] = next(heirs, None) if parent in gone else parent
-        return self._with(parents, {n: s for n, s in self.specs.items() if n not in gone})
+        parents = {
+            name: self._heir(name, gone) if parent in gone else parent
+            for name, parent in self.topology.parents.items()
+            if name not in gone
+        }
+        specs = {name: spec for name, spec in self.specs.items() if name not in gone}
+        kept = {uuid: name for uuid, name in self.names.items() if name not in gone}
+        return self._with(parents, specs, kept)
 
-    def _with(self, parents: Mapping[str, str | None], specs: dict[str, AgentSpec]) -> Hive:
+    def _heir(self, name: str, gone: set[str]) -> str | None:
+        return next((each for each in self.topology.lineage(name) if each not in gone), None)
+
+    def _with(
+        self, parents: Parents, specs: Mapping[str, AgentSpec], names: Mapping[str, str]
+    ) -> Hive:
         topology = Topology.forest(parents, self.depth_limit)
-        return replace(self, topology=topology, specs=MappingProxyType(specs))
+        return self._kept(replace(self, topology=topology, specs=MappingProxyType(specs)), names)
+
+    @staticmethod
+    def _kept(hive: Hive, names: Mapping[str, str]) -> Hive:
+        """Hand `names` on: working them out again costs more than the change at 10,000 agents."""
+        hive.__dict__["names"] = names
+        return hive

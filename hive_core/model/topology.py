@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Self
+from typing import NamedTuple, Self
 
 from hive_core.errors import InvalidArgument
 
@@ -32,9 +32,8 @@ def walk(parents: Parents, name: str) -> tuple[str, ...] | None:
     return tuple(chain)
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Place in a depth-first numbering: descendants have numbers in (enter, leave]."""
+class Interval(NamedTuple):
+    """Place in a depth-first numbering: an agent and its descendants are `enter` to `leave`."""
 
     enter: int
     leave: int
@@ -51,21 +50,27 @@ class Topology:
     def forest(cls, parents: Parents, depth_limit: int = DEPTH_LIMIT) -> Self:
         """The topology, or InvalidArgument that names the first agent that breaks a rule."""
         found = cls(MappingProxyType(dict(parents)))
-        for name, parent in parents.items():
-            found._check(name, parent, depth_limit)
+        fault = found._broken() or found._too_deep(depth_limit)
+        if fault:
+            raise InvalidArgument(fault, field="parent")
         return found
 
-    def _check(self, name: str, parent: str | None, depth_limit: int) -> None:
-        if parent == name:
-            raise InvalidArgument(f"{name} is its own parent", field="parent")
-        if parent is not None and parent not in self.parents:
-            raise InvalidArgument(f"parent {parent} of {name} is unknown", field="parent")
-        place = self.numbering.get(name)
-        if place is None:
-            raise InvalidArgument(f"{name} is on or below a cycle", field="parent")
-        if place.depth > depth_limit:
-            reason = f"{name} would be deeper than {depth_limit} levels"
-            raise InvalidArgument(reason, field="parent")
+    def _broken(self) -> str:
+        if len(self.order) == len(self.parents):
+            return ""
+        for name, parent in self.parents.items():
+            if parent == name:
+                return f"{name} is its own parent"
+            if parent is not None and parent not in self.parents:
+                return f"parent {parent} of {name} is unknown"
+        lost = next(name for name in self.parents if name not in self.numbering)
+        return f"{lost} is on or below a cycle"
+
+    def _too_deep(self, limit: int) -> str:
+        if self.depth <= limit:
+            return ""
+        deep = next(name for name, place in self.numbering.items() if place.depth > limit)
+        return f"{deep} would be deeper than {limit} levels"
 
     @cached_property
     def kids(self) -> Mapping[str | None, tuple[str, ...]]:
@@ -76,23 +81,36 @@ class Topology:
         return {parent: tuple(names) for parent, names in found.items()}
 
     @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Everyone who hangs on a root: depth first, siblings by name. Nobody else is in it."""
+        kids, found, stack = self.kids, [], list(reversed(self.roots))
+        while stack:
+            name = stack.pop()
+            found.append(name)
+            if below := kids.get(name):
+                stack.extend(reversed(below))
+        return tuple(found)
+
+    @cached_property
     def numbering(self) -> Mapping[str, Interval]:
         """Intervals of every agent that hangs on a root; nobody else has one."""
-        places: dict[str, Interval] = {}
-        enters: dict[str, tuple[int, int]] = {}
-        stack: list[tuple[str, int, bool]] = [(r, 1, False) for r in reversed(self.roots)]
-        count = 0
-        while stack:
-            name, depth, done = stack.pop()
-            if done:
-                enter, depth = enters[name]
-                places[name] = Interval(enter, count, depth)
-                continue
-            count += 1
-            enters[name] = (count, depth)
-            stack.append((name, depth, True))
-            stack.extend((kid, depth + 1, False) for kid in reversed(self.children(name)))
-        return places
+        parents, order = self.parents, self.order
+        sizes, depths = dict.fromkeys(order, 1), dict.fromkeys(order, 1)
+        for name in order:
+            if (parent := parents[name]) is not None:
+                depths[name] = depths[parent] + 1
+        for name in reversed(order):
+            if (parent := parents[name]) is not None:
+                sizes[parent] += sizes[name]
+        return {
+            name: Interval(enter, enter + sizes[name] - 1, depths[name])
+            for enter, name in enumerate(order, 1)
+        }
+
+    @property
+    def depth(self) -> int:
+        """Levels of the deepest tree."""
+        return max((place.depth for place in self.numbering.values()), default=0)
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -119,9 +137,11 @@ class Topology:
         return above is not None and below is not None and above.enter < below.enter <= above.leave
 
     def are_siblings(self, one: str, other: str) -> bool:
-        """Two agents under one parent. Roots are not siblings."""
+        """Two agents under one parent. Roots are not siblings, nor is anyone on a broken chain."""
         parent = self.parents.get(one)
-        return one != other and parent is not None and parent == self.parents.get(other)
+        if parent is None or one == other or parent != self.parents.get(other):
+            return False
+        return one in self.numbering
 
     def lineage(self, name: str) -> tuple[str, ...]:
         """Ancestors of `name`, nearest first; empty for roots and for broken chains."""
@@ -134,11 +154,5 @@ class Topology:
 
     def subtree(self, name: str) -> tuple[str, ...]:
         """`name` and all its descendants, parents before children."""
-        if name not in self.numbering:
-            return ()
-        found, stack = [], [name]
-        while stack:
-            at = stack.pop()
-            found.append(at)
-            stack.extend(reversed(self.children(at)))
-        return tuple(found)
+        place = self.numbering.get(name)
+        return () if place is None else self.order[place.enter - 1 : place.leave]

@@ -9,8 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from typing_extensions import override
 
@@ -96,19 +97,15 @@ class Rule(ABC):
     text: str
 
     @abstractmethod
-    def grant(self, question: Question) -> Grant | None:
-        """The part that allows, or None."""
-
-    @abstractmethod
-    def denial(self, question: Question) -> Denial:
-        """Why nothing allows; asked only after `grant` gave None."""
+    def ask(self, question: Question) -> Grant | Denial:
+        """The part that allows, or why none does."""
 
     def judge(self, question: Question) -> Decision:
         """The rule's own answer. `decide` asks first who the caller is and what it may see."""
-        grant = self.grant(question)
-        if grant is not None:
-            return Decision.granted(grant, question)
-        return Decision.refused(self.name, self.denial(question).reason, question)
+        answer = self.ask(question)
+        if isinstance(answer, Grant):
+            return Decision.granted(answer, question)
+        return Decision.refused(self.name, answer.reason, question)
 
     def __or__(self, other: Rule) -> Rule:
         return Either(self, other)
@@ -127,12 +124,8 @@ class Is(Rule):
         self._test, self._denial, self._grant = test, denial, Grant(name, text)
 
     @override
-    def grant(self, question: Question) -> Grant | None:
-        return self._grant if self._test(question) else None
-
-    @override
-    def denial(self, question: Question) -> Denial:
-        return self._denial
+    def ask(self, question: Question) -> Grant | Denial:
+        return self._grant if self._test(question) else self._denial
 
 
 class Either(Rule):
@@ -146,40 +139,55 @@ class Either(Rule):
         self.text = f"{', '.join(first)} or {last}" if first else last
 
     @override
-    def grant(self, question: Question) -> Grant | None:
+    def ask(self, question: Question) -> Grant | Denial:
+        told = _SILENT
         for rule in self.rules:
-            grant = rule.grant(question)
-            if grant is not None:
-                return grant
-        return None
-
-    @override
-    def denial(self, question: Question) -> Denial:
-        return max((rule.denial(question) for rule in self.rules), key=lambda each: each.weight)
+            answer = rule.ask(question)
+            if isinstance(answer, Grant):
+                return answer
+            if answer.weight > told.weight:
+                told = answer
+        return told
 
 
 class Both(Rule):
     """Every one has to allow; told is the first that does not."""
 
     def __init__(self, *rules: Rule) -> None:
-        self.rules = rules
-        self.name = " & ".join(_inner(rule, rule.name) for rule in rules if rule.name)
-        self.text = " ".join(_inner(rule, rule.text) for rule in rules if rule.text)
+        parts = (rule.rules if isinstance(rule, Both) else (rule,) for rule in rules)
+        self.rules: tuple[Rule, ...] = tuple(chain.from_iterable(parts))
+        self.name = " & ".join(_inner(rule, rule.name) for rule in self.rules if rule.name)
+        self.text = " ".join(_inner(rule, rule.text) for rule in self.rules if rule.text)
 
     @override
-    def grant(self, question: Question) -> Grant | None:
-        names, texts = [], []
+    def ask(self, question: Question) -> Grant | Denial:
+        grants = []
         for rule in self.rules:
-            grant = rule.grant(question)
-            if grant is None:
-                return None
-            names.append(grant.name)
-            texts.append(grant.text)
-        return Grant(" & ".join(filter(None, names)), " ".join(filter(None, texts)))
+            answer = rule.ask(question)
+            if isinstance(answer, Denial):
+                return answer
+            grants.append(answer)
+        return _joined(*grants)
+
+
+class Named(Rule):
+    """A rule of several parts under one name and one sentence."""
+
+    def __init__(self, name: str, text: str, rule: Rule) -> None:
+        self.name, self.text, self._rule = name, text, rule
 
     @override
-    def denial(self, question: Question) -> Denial:
-        return next(each.denial(question) for each in self.rules if each.grant(question) is None)
+    def ask(self, question: Question) -> Grant | Denial:
+        return self._rule.ask(question)
+
+
+_SILENT: Final = Denial(-1, "nobody may")
+
+
+@lru_cache(maxsize=256)
+def _joined(*grants: Grant) -> Grant:
+    names = " & ".join(grant.name for grant in grants if grant.name)
+    return Grant(names, " ".join(grant.text for grant in grants if grant.text))
 
 
 def _inner(rule: Rule, text: str) -> str:

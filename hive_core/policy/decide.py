@@ -31,9 +31,9 @@ def decide(rule: Rule, question: Question) -> Decision:
 def _unseen(rule: Rule, question: Question, name: str) -> Decision:
     """A reply may go to a living sender that the caller cannot see; nothing else may."""
     if question.facts and name == question.target and name in question.hive.topology.numbering:
-        grant = rule.grant(question)
-        if grant is not None and grant.name == "reply":
-            return Decision.granted(grant, question)
+        decision = rule.judge(question)
+        if decision.allowed and decision.rule == "reply":
+            return decision
     reason = UNSEEN if name == question.target else f"no agent {name} to move it to"
     return Decision.refused("visible", reason, question, visible=False)
 
@@ -56,11 +56,15 @@ def visible(hive: Hive, caller: str, target: str) -> bool:
         there.enter <= here.enter <= there.leave
         or here.enter <= there.enter <= here.leave
         or tree.are_siblings(caller, target)
-        or _listed(hive, caller, target)
+        or listed(hive, caller, target)
     )
 
 
-def _listed(hive: Hive, caller: str, target: str) -> bool:
+def listed(hive: Hive, caller: str, target: str) -> bool:
+    """Whether the operator allowed the caller to write to the target.
+
+    The list points one way and holds UUIDs, so a name that is used again is not on it (attack 40).
+    """
     spec, other = hive.specs.get(caller), hive.specs.get(target)
     return spec is not None and other is not None and other.uuid in spec.allow
 

@@ -10,7 +10,8 @@ from typing import Final
 from hive_core.model.agent import Role
 from hive_core.model.capability import covers
 from hive_core.model.record import OPERATOR as THE_OPERATOR
-from hive_core.policy.algebra import Both, Decision, Denial, Either, Is, Question, Rule
+from hive_core.policy.algebra import Decision, Denial, Is, Named, Question, Rule
+from hive_core.policy.decide import listed
 
 __all__ = [
     "ANCESTOR", "ANYONE", "DESCENDANT", "KILL", "MOVE", "OPERATOR", "PARENT", "ROUTE", "SELF",
@@ -48,13 +49,8 @@ def _sibling(question: Question) -> bool:
 
 
 def _listed(question: Question) -> bool:
-    """The allow-list is the operator's, points one way and holds UUIDs: a reused name is not on it.
-
-    (attack 40)
-    """
-    caller = question.hive.specs.get(question.caller)
-    target = question.hive.specs.get(question.target or "")
-    return caller is not None and target is not None and target.uuid in caller.allow
+    target = question.target
+    return target is not None and listed(question.hive, question.caller, target)
 
 
 def _not_a_task(question: Question) -> bool:
@@ -63,10 +59,9 @@ def _not_a_task(question: Question) -> bool:
 
 
 def _under_caller(question: Question) -> bool:
-    second = question.second
-    return second is not None and (
-        second == question.caller or question.hive.topology.is_ancestor(question.caller, second)
-    )
+    caller, second = question.caller, question.second
+    tree = question.hive.topology
+    return second is not None and (second == caller or tree.is_ancestor(caller, second))
 
 
 def _no_loop(question: Question) -> bool:
@@ -102,34 +97,42 @@ ANYONE: Final = Is("anyone", "anyone", lambda _: True, Denial(0, "nobody may"))
 
 # An ancestor may stop, start, restart and update. To end without grace, or for good, it needs the
 # capability beside that.
-KILL: Final = Both(ANCESTOR, holds("kill")) | OPERATOR
+KILL: Final = ANCESTOR & holds("kill") | OPERATOR
 
 # `target` is the parent of the new agent. What may be created there is for `grants.check_spawn`.
-SPAWN: Final = Both(Either(SELF, ANCESTOR), holds("spawn")) | OPERATOR
+SPAWN: Final = (SELF | ANCESTOR) & holds("spawn") | OPERATOR
 
+_NOT_A_ROOT: Final = Is(
+    "", "", lambda question: question.second is not None,
+    Denial(7, "only the operator makes a root"),
+)  # fmt: skip
 _UNDER_CALLER: Final = Is(
-    "under caller", "when the new parent is that ancestor or below it", _under_caller,
+    "under caller", "", _under_caller,
     Denial(7, "the new parent is neither you nor your descendant"),
 )  # fmt: skip
-_NO_LOOP: Final = Is("", "", _no_loop, Denial(9, "the new parent is the agent or below it"))
-MOVE: Final = Both(Either(OPERATOR, Both(ANCESTOR, _UNDER_CALLER)), _NO_LOOP)
+_NO_LOOP: Final = Is("", "", _no_loop, Denial(9, "the new parent is the agent itself or below it"))
+MOVE: Final = Named(
+    "move", "the operator, or an ancestor of the agent that is, or is above, the new parent",
+    (OPERATOR | ANCESTOR & _NOT_A_ROOT & _UNDER_CALLER) & _NO_LOOP,
+)  # fmt: skip
 
 # Row H12. The guard stands over everything but the own parent and a reply.
-REPLY: Final = Is(
-    "reply", "whoever was sent a message, to its sender",
+_TO_PARENT: Final = Is("parent", "to the parent", _child, Denial(0, "not your parent"))
+_REPLY: Final = Is(
+    "reply", "to the sender of a message that is answered",
     lambda question: "reply" in question.facts, Denial(0, "not a reply"),
-)  # fmt: skip
-_TO_PARENT: Final = Is("child", "a child, to its parent", _child, Denial(0, "not your parent"))
-_LISTED: Final = Is(
-    "allow-list", "an agent that the operator allowed to", _listed,
-    Denial(5, "neither your parent, sibling nor descendant, nor on your allow-list"),
 )  # fmt: skip
 _NOT_A_TASK: Final = Is("", "", _not_a_task, Denial(9, "a task writes to its parent only"))
 _TO_OPERATOR: Final = Is(
-    "to operator", "any agent, to the operator",
-    lambda question: question.target == THE_OPERATOR, Denial(0, "not the operator"),
+    "to operator", "to the operator", lambda question: question.target == THE_OPERATOR,
+    Denial(0, "not the operator"),
 )  # fmt: skip
-_NEAR: Final = Either(
-    SELF, SIBLING, ANCESTOR, Both(_TO_OPERATOR, holds("message.operator")), _LISTED
-)
-ROUTE: Final = Either(OPERATOR, _TO_PARENT, REPLY, Both(_NOT_A_TASK, _NEAR))
+_LISTED: Final = Is(
+    "allow-list", "to whom the operator allowed", _listed,
+    Denial(5, "neither your parent, sibling nor descendant, nor on your allow-list"),
+)  # fmt: skip
+_NEAR: Final = SELF | SIBLING | ANCESTOR | _TO_OPERATOR & holds("message.operator") | _LISTED
+ROUTE: Final = Named(
+    "route", "whom the routing rule lets write to the recipient",
+    OPERATOR | _TO_PARENT | _REPLY | _NOT_A_TASK & _NEAR,
+)  # fmt: skip
