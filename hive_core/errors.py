@@ -12,10 +12,12 @@ VARLINK = "org.varlink.service."
 
 
 class HiveError(Exception):
-    """A refusal with a name on the wire; `fields` go out beside `reason`."""
+    """A refusal with a name on the wire; `fields` go out beside the reason."""
 
     wire: ClassVar[str] = HIVE + "Internal"
     exit_code: ClassVar[int] = 1
+    # What the reason is called on the wire; the service's own errors have one field or none.
+    key: ClassVar[str] = "reason"
 
     def __init__(self, reason: str = "", **fields: object) -> None:
         super().__init__(reason)
@@ -24,13 +26,13 @@ class HiveError(Exception):
 
     @property
     def parameters(self) -> dict[str, object]:
-        return {"reason": self.reason, **self.fields}
+        return {self.key: self.reason, **self.fields} if self.key else {}
 
     @classmethod
     def of(cls, parameters: dict[str, object]) -> Self:
         """Rebuild the error on the client's side from what came over the wire."""
-        fields = {k: v for k, v in parameters.items() if k != "reason"}
-        return cls(str(parameters.get("reason", "")), **fields)
+        fields = {k: v for k, v in parameters.items() if k != cls.key}
+        return cls(str(parameters.get(cls.key, "")), **fields)
 
 
 class Internal(HiveError):
@@ -132,21 +134,17 @@ class TimedOut(HiveError):
 class InvalidParameter(HiveError):
     """A call that does not fit the schema; names the `parameter`."""
 
+    # The specification gives this error one field; strict clients refuse others.
     wire = VARLINK + "InvalidParameter"
     exit_code = 2
-
-    def __init__(self, parameter: str = "", why: str = "") -> None:
-        super().__init__(why or f"parameter {parameter!r} does not fit")
-        self.parameter = parameter
+    key = "parameter"
 
     @property
-    def parameters(self) -> dict[str, object]:
-        # The specification gives this error one field; strict clients refuse others.
-        return {"parameter": self.parameter}
+    def parameter(self) -> str:
+        return self.reason
 
-    @classmethod
-    def of(cls, parameters: dict[str, object]) -> Self:
-        return cls(str(parameters.get("parameter", "")))
+    def __str__(self) -> str:
+        return f"parameter {self.parameter!r} does not fit"
 
 
 class InterfaceNotFound(HiveError):
@@ -154,10 +152,7 @@ class InterfaceNotFound(HiveError):
 
     wire = VARLINK + "InterfaceNotFound"
     exit_code = 2
-
-    @property
-    def parameters(self) -> dict[str, object]:
-        return {"interface": self.reason}
+    key = "interface"
 
 
 class MethodNotFound(HiveError):
@@ -165,10 +160,15 @@ class MethodNotFound(HiveError):
 
     wire = VARLINK + "MethodNotFound"
     exit_code = 2
+    key = "method"
 
-    @property
-    def parameters(self) -> dict[str, object]:
-        return {"method": self.reason}
+
+class MethodNotImplemented(HiveError):
+    """The method exists and not in the way it was called (`upgrade`)."""
+
+    wire = VARLINK + "MethodNotImplemented"
+    exit_code = 2
+    key = "method"
 
 
 class ExpectedMore(HiveError):
@@ -176,10 +176,7 @@ class ExpectedMore(HiveError):
 
     wire = VARLINK + "ExpectedMore"
     exit_code = 2
-
-    @property
-    def parameters(self) -> dict[str, object]:
-        return {}
+    key = ""
 
 
 class BadFrame(HiveError):
@@ -194,7 +191,7 @@ BY_WIRE: dict[str, type[HiveError]] = {
     for kind in (
         Internal, NotFound, NotAllowed, InvalidArgument, Conflict, LimitReached, InboxFull,
         StorageFull, NotRunning, AlreadyExists, Expired, Busy, InvalidParameter,
-        InterfaceNotFound, MethodNotFound, ExpectedMore, BadFrame,
+        InterfaceNotFound, MethodNotFound, MethodNotImplemented, ExpectedMore, BadFrame,
     )
 }  # fmt: skip
 

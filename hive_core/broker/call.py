@@ -62,6 +62,8 @@ class Call(NamedTuple):
     states: StatesView
     more: bool = False
     """The caller asked for a stream; at its end return `Wait`, not an empty page."""
+    uid: int = -1
+    """The peer's uid on the host: on whose behalf the operator acts."""
 
     @property
     def by_operator(self) -> bool:
@@ -80,6 +82,7 @@ class Change(Generic[R_co]):
     """The next hive; the broker commits it and replies after COMMIT. Wakes `tree` by itself."""
 
     writes: ClassVar[bool] = True
+    changes: ClassVar[bool] = True
     result: R_co
     hive: Hive
     message: str
@@ -92,6 +95,7 @@ class Record(Generic[R_co]):
     """Recorded in the ledger. `wakes`: topics touched, such as `inbox:<uuid>` or `run:<uuid>`."""
 
     writes: ClassVar[bool] = True
+    changes: ClassVar[bool] = False
     result: R_co
     wakes: frozenset[str] = frozenset()
     fields: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
@@ -106,6 +110,7 @@ class Wait(Generic[R_co]):
     """
 
     writes: ClassVar[bool] = False
+    changes: ClassVar[bool] = False
     topics: frozenset[str]
     deadline: float | None
     otherwise: R_co
@@ -117,6 +122,7 @@ class Later(Generic[R_co]):
     """A slow read outside the ledger; the call is judged again before its result is delivered."""
 
     writes: ClassVar[bool] = False
+    changes: ClassVar[bool] = False
     read: Callable[[Reads], Awaitable[R_co]]
 
 

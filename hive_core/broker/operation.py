@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hive_core.policy.rules import Rule
+from hive_core.policy.rules import OPERATOR, Rule
 
 if TYPE_CHECKING:
     from hive_core.broker.call import Call, Outcome
@@ -60,18 +61,25 @@ class Operation:
     facts: Facts[Any] | None
     aliases: tuple[str, ...]
     streams: bool
+    urgent: bool
     writes: bool
+    changes: bool
+
+    @cached_property
+    def awaits(self) -> bool:
+        """Whether the broker can answer it after its job has ended."""
+        return "wait" in self.params.model_fields and "job" in self.result.model_fields
 
     @property
     def method(self) -> str:
         """The Varlink method: CamelCase of the name."""
         return camel(self.name)
 
-    @property
+    @cached_property
     def mutates(self) -> bool:
         return issubclass(self.params, Mutation)
 
-    @property
+    @cached_property
     def verb(self) -> str:
         """For sentences such as `cannot stop bob`."""
         return self.name.replace("_", " ")
@@ -85,7 +93,7 @@ def camel(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def operation(
+def operation(  # noqa: PLR0913 - a declaration, all by keyword
     *,
     allow: Rule,
     target: str | None = None,
@@ -93,6 +101,7 @@ def operation(
     facts: Facts[Any] | None = None,
     aliases: tuple[str, ...] = (),
     streams: bool = False,
+    urgent: bool = False,
 ) -> Callable[[Handler[P]], Handler[P]]:
     """Declare a handler `(call, params) -> outcome` as an operation under its own name.
 
@@ -100,7 +109,8 @@ def operation(
     an empty second means "no parent". `facts` finds what the rule cannot see (`reply`).
     Params and result come from the annotations: `-> Record[SendResult] | Wait[SendResult]`.
     An operation with `after` in its params and `next` in its result streams; `streams=True` is
-    for one that is asked again with the same params.
+    for one that is asked again with the same params. An `urgent` one may use the ballast when the
+    disk is full.
     """
 
     def declare(handler: Handler[P]) -> Handler[P]:
@@ -108,6 +118,7 @@ def operation(
         _, params = (hints[name] for name in inspect.signature(handler).parameters)
         outcomes = list(_outcomes(hints["return"]))
         results = {result for result, _ in outcomes}
+        kinds = [kind for _, kind in outcomes if kind is not None]
         if len(results) != 1:
             raise TypeError(f"{handler.__name__} has {len(results)} result models, not one")
         (result,) = results
@@ -125,7 +136,9 @@ def operation(
                 facts=facts,
                 aliases=aliases,
                 streams=streams or paged,
-                writes=any(writes for _, writes in outcomes),
+                urgent=urgent,
+                writes=any(kind.writes for kind in kinds),
+                changes=any(kind.changes for kind in kinds),
             )
         )
         return handler
@@ -133,16 +146,36 @@ def operation(
     return declare
 
 
-def _outcomes(hint: object) -> Iterator[tuple[type[Result], bool]]:
-    """Each result model in a return annotation, and whether its outcome writes."""
+def unlisted(name: str, handler: Handler[Any]) -> Operation:
+    """An operation of the daemon's own, which nobody can call."""
+    return Operation(
+        name=name,
+        allow=OPERATOR,
+        handler=handler,
+        params=Mutation,
+        result=Result,
+        doc=name,
+        target=None,
+        second=None,
+        facts=None,
+        aliases=(),
+        streams=False,
+        urgent=False,
+        writes=True,
+        changes=True,
+    )
+
+
+def _outcomes(hint: object) -> Iterator[tuple[type[Result], Any]]:
+    """Each result model in a return annotation, with the outcome that carries it (None: bare)."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         for each in get_args(hint):
             yield from _outcomes(each)
     elif origin is not None:
-        yield get_args(hint)[0], origin.writes
+        yield get_args(hint)[0], origin
     else:
-        yield cast("type[Result]", hint), False
+        yield cast("type[Result]", hint), None
 
 
 def _checked(found: Operation) -> Operation:

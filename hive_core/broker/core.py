@@ -1,0 +1,276 @@
+"""The request road: batches of calls, each batch one transaction, replies after its COMMIT."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from typing import Final, TypeVar
+
+from hive_core.broker import reply
+from hive_core.broker.audit import Audit, Entry
+from hive_core.broker.call import Call, Change, Outcome, Record
+from hive_core.broker.dispatch import Dispatch
+from hive_core.broker.line import Ask, Door, Line, Step
+from hive_core.broker.operation import Operation, Result
+from hive_core.broker.outcome import TREE
+from hive_core.broker.request import Fixed, Reader
+from hive_core.broker.turn import Turn, World
+from hive_core.broker.waiting import Waiting
+from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
+from hive_core.model.hive import Hive
+
+log = logging.getLogger(__name__)
+R = TypeVar("R", bound=Result)
+
+# A batch is bounded so that the loop gets to read, and a line's part so that all get a share.
+BATCH: Final = 512
+SHARE: Final = 64
+CHANGES: Final = 4
+OUT: Final = 1 << 20
+
+
+class Broker:
+    """Synchronous: the transport feeds lines, asks for turns and writes what they leave behind.
+
+    `hive` is the snapshot in force. `moved` is called when the branch is not where the ledger
+    says (a hand commit): it judges that and may `adopt`. `spare` frees the ballast of a full disk.
+    """
+
+    def __init__(
+        self, world: World, hive: Hive, registry: Mapping[str, Operation],
+        fixed: Mapping[str, Fixed],
+    ) -> None:  # fmt: skip
+        self.hive = hive
+        self.world = world
+        self.moved: Callable[[], None] = lambda: None
+        self.spare: Callable[[], bool] = lambda: False
+        self.listeners: list[Callable[[frozenset[str]], None]] = []
+        self.audit = Audit(world.ledger, world.settings.limits.refusals_kept)
+        self._dispatch = Dispatch(world, self.audit)
+        self._reader = Reader(registry, fixed)
+        self._waiting = Waiting(world.clock, self._ripe)
+        self._ready: dict[Line, None] = {}
+        self._door: Door | None = None
+
+    # What the transport calls.
+
+    def attach(self, door: Door) -> None:
+        self._door = door
+
+    def feed(self, line: Line, frames: Iterable[bytes]) -> None:
+        """Frames have arrived; they are asked in the next turn, in order."""
+        ask, queue = self._reader.ask, line.queue
+        for frame in frames:
+            queue.append(ask(line, frame))
+        self._ripe(line)
+
+    def fail(self, line: Line, fault: HiveError) -> None:
+        """Bytes that are no frame: said after the answers that came before, then closed."""
+        ask = Ask(line)
+        ask.fault = fault
+        line.queue.append(ask)
+        self._ripe(line)
+
+    def drained(self, line: Line) -> None:
+        """The peer reads again."""
+        line.choked = False
+        self._ripe(line)
+
+    def brought(self, line: Line, found: Result | HiveError) -> None:
+        """A slow read has ended; the call is judged again and then answered."""
+        if line.queue and line.busy:
+            line.queue[0].ready = found
+            line.busy = False
+            self._ripe(line)
+
+    def drop(self, line: Line) -> None:
+        """The connection is gone, and with it everything asked and not yet begun."""
+        self._waiting.drop(line)
+        self._ready.pop(line, None)
+        line.queue.clear()
+        line.closing = True
+
+    def turn(self) -> None:
+        """Serve one batch of what has arrived."""
+        batch = self._collect()
+        try:
+            self._attempt(batch)
+        except StorageFull:
+            for ask in batch:
+                if ask.line.willing and ask.line.queue[0] is ask:
+                    self._alone(ask)
+        if self._ready:
+            self._wake()
+
+    # What the other road calls.
+
+    def touch(self, topics: Iterable[str]) -> None:
+        """Something that calls may wait for has changed outside of a call."""
+        self._waiting.touch(topics)
+
+    def adopt(self, hive: Hive, found: Entry) -> None:
+        """A commit that was judged elsewhere is in force from now on."""
+        with self.world.ledger.transaction():
+            self.world.ledger.head = hive.commit
+            self.audit.write(found)
+        self.hive = hive
+        self._tell(frozenset((TREE,)))
+
+    def perform(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R:
+        """Something that the daemon does by itself, in the same steps as a call."""
+        kept: list[R] = []
+
+        def kept_too(call: Call) -> Outcome:
+            found = handler(call)
+            kept[:] = [found.result]
+            return found
+
+        self._settle(self._transact(lambda turn: self._dispatch.own(turn, name, kept_too)))
+        return kept[0]
+
+    # Batches.
+
+    def _collect(self) -> list[Ask]:
+        batch: list[Ask] = []
+        changes = 0
+        for line in list(self._ready):
+            if len(batch) >= BATCH:
+                break
+            line.sized = 0
+            for ask in islice(line.queue, SHARE):
+                changes += ask.changes
+                if changes > CHANGES:
+                    break
+                batch.append(ask)
+        return batch
+
+    def _attempt(self, batch: Sequence[Ask]) -> None:
+        if any(ask.writes for ask in batch):
+            turn = self._transact(lambda turn: self._steps(batch, turn))
+        else:
+            turn = self._turn(inside=False)
+            self._steps(batch, turn)
+            self._keep(turn.entries)
+        self._settle(turn)
+
+    def _alone(self, ask: Ask) -> None:
+        """The disk is full for the batch: this call fits by itself, or with the ballast, or not."""
+        urgent = ask.request is not None and ask.request[0].urgent
+        for last in (not urgent, True):
+            try:
+                self._attempt([ask])
+            except StorageFull as error:
+                if last or not self.spare():
+                    turn = self._turn(inside=False)
+                    turn.steps.append(Step(ask, reply.refusal(error)))
+                    self._settle(turn)
+                    return
+            else:
+                return
+
+    def _turn(self, *, inside: bool, frozen: bool = False) -> Turn:
+        clock = self.world.clock
+        return Turn(self.hive, clock.now(), clock.monotonic(), inside, frozen=frozen)
+
+    def _transact(self, work: Callable[[Turn], None]) -> Turn:
+        """COMMIT is the decision; a branch in other hands is looked at once, then worked around."""
+        for frozen in (False, True):
+            turn = self._turn(inside=True, frozen=frozen)
+            try:
+                self._commit(turn, work)
+            except (Conflict, Busy):
+                if not turn.commits:
+                    raise
+                self.moved()
+            else:
+                return turn
+        raise Busy("the meta repo is being changed by hand; try again")
+
+    def _commit(self, turn: Turn, work: Callable[[Turn], None]) -> None:
+        """Objects -> lock and check the ref -> head in the transaction -> COMMIT -> move the ref."""
+        ledger, before, move = self.world.ledger, turn.hive.commit, None
+        with ExitStack() as held:
+            with ledger.transaction():
+                work(turn)
+                if turn.commits:
+                    move = held.enter_context(self.world.repo.hold(before))
+                    ledger.head = turn.hive.commit
+            if move is not None:
+                move(turn.hive.commit)
+
+    def _steps(self, batch: Sequence[Ask], turn: Turn) -> None:
+        step, steps, stopped = self._dispatch.step, turn.steps, turn.stopped
+        for ask in batch:
+            line = ask.line
+            if line in stopped:
+                continue
+            found = step(ask, turn)
+            steps.append(found)
+            line.sized += len(found.data)
+            if not found.done or line.sized > OUT or ask.fault is not None:
+                stopped.add(line)
+
+    def _keep(self, entries: Sequence[Entry]) -> None:
+        """Refusals of a batch that only read. A full disk costs their record, not the answer."""
+        if not entries:
+            return
+        try:
+            with self.world.ledger.transaction():
+                for found in entries:
+                    self.audit.write(found)
+        except StorageFull:
+            log.warning("disk full: %d refusals are not recorded", len(entries))
+
+    # After COMMIT.
+
+    def _settle(self, turn: Turn) -> None:
+        self.hive = turn.hive
+        lines: dict[Line, None] = {}
+        for step in turn.steps:
+            lines[step.ask.line] = None
+            self._apply(step)
+        for line in lines:
+            if line.out and self._door is not None:
+                self._door.written(line)
+            if not line.willing:
+                self._ready.pop(line, None)
+            else:
+                # To the end of the row: whoever came meanwhile is served first.
+                self._ready.pop(line, None)
+                self._ready[line] = None
+        if turn.wakes:
+            self._tell(frozenset(turn.wakes))
+
+    def _apply(self, step: Step) -> None:
+        ask, line = step.ask, step.ask.line
+        if step.data and not ask.oneway:
+            line.out.append(step.data)
+        if step.done or ask.oneway:
+            line.queue.popleft()
+            if isinstance(ask.fault, BadFrame):
+                line.queue.clear()
+                line.closing = True
+        elif step.page is not None:
+            ask.turn_page(step.page)
+        elif step.read is not None and self._door is not None:
+            line.busy = True
+            self._door.read(line, step.read)
+        else:
+            ask.due, ask.job = step.due, step.job
+            self._waiting.park(line, step)
+
+    def _tell(self, topics: frozenset[str]) -> None:
+        self._waiting.touch(topics)
+        for listener in self.listeners:
+            listener(topics)
+
+    def _ripe(self, line: Line) -> None:
+        if line.willing:
+            self._ready[line] = None
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._door is not None:
+            self._door.wake()

@@ -1,0 +1,111 @@
+"""One call, once: authorize, ask the handler, record. Gives a `Step`; nothing leaves from here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from itertools import count
+from uuid import uuid4
+
+from hive_core.broker import keys, outcome, reply
+from hive_core.broker.audit import REFUSED, Audit, Judged, entry
+from hive_core.broker.call import Call, Outcome
+from hive_core.broker.judge import judge
+from hive_core.broker.line import Ask, Line, Step
+from hive_core.broker.operation import unlisted
+from hive_core.broker.outcome import Case
+from hive_core.broker.turn import Turn, World
+from hive_core.errors import HiveError, Internal, NotAllowed, NotFound, StorageFull
+from hive_core.model.record import DAEMON, OPERATOR
+
+log = logging.getLogger(__name__)
+
+
+class Dispatch:
+    """Asks calls one at a time, inside the turn that it is given."""
+
+    def __init__(self, world: World, audit: Audit) -> None:
+        self._world = world
+        self._audit = audit
+        prefix = uuid4().hex[:12]
+        self._requests = (f"{prefix}-{number:x}" for number in count(1))
+
+    def step(self, ask: Ask, turn: Turn) -> Step:
+        """What the call comes to. Only a full disk goes further up: it takes the batch with it."""
+        try:
+            return self._step(ask, turn)
+        except StorageFull:
+            raise
+        except HiveError as error:
+            return Step(ask, reply.refusal(error))
+        except Exception:
+            # A fault of ours costs its caller this call, and nobody else anything.
+            name = ask.request[0].verb if ask.request else "answer"
+            log.exception("cannot %s", name)
+            return Step(ask, reply.refusal(Internal(f"cannot {name}: a fault of the daemon")))
+
+    def _step(self, ask: Ask, turn: Turn) -> Step:
+        if ask.fault is not None:
+            raise ask.fault
+        if ask.request is None:
+            return Step(ask, ask.reply)
+        if ask.job is not None:
+            return outcome.after_job(ask, turn, self._world.ledger.jobs.get(ask.job[0]))
+        operation, params = ask.request
+        call = self.call(turn, ask.line.party, ask.line.uid, more=ask.streams)
+        stored = keys.first_result(call, operation, params)
+        if stored is not None:
+            return outcome.answer(ask, turn, stored)
+        judged, error = judge(call, operation, params)
+        if error is not None:
+            self._refused(turn, call, judged)
+            raise error
+        return self._asked(Case(ask, turn, call, operation, params, judged))
+
+    def call(self, turn: Turn, party: str, uid: int, *, more: bool = False) -> Call:
+        """A call of the party on the snapshot of this moment."""
+        world, name = self._world, party
+        if party not in (OPERATOR, DAEMON):
+            name = turn.hive.names.get(party, "")
+            if not name:
+                raise NotFound("you are no agent of this hive any more")
+        return Call(
+            name, party, next(self._requests), turn.now, turn.hive, world.ledger,
+            world.settings, world.states, more, uid,
+        )  # fmt: skip
+
+    def _asked(self, case: Case) -> Step:
+        ready = case.ask.ready
+        if isinstance(ready, HiveError):
+            raise ready
+        if ready is not None:
+            return outcome.page(case.ask, ready)
+        try:
+            if case.operation.writes:
+                return outcome.written(case, self._world, self._audit)
+            found = case.operation.handler(case.call, case.params)
+        except NotAllowed as error:
+            rule = str(error.fields.get("rule", case.judged.rule))
+            judged = case.judged._replace(rule=rule, reason=error.reason)
+            self._refused(case.turn, case.call, judged)
+            raise
+        self._audit.reads[case.operation.name] += 1
+        return outcome.read(case, found)
+
+    def _refused(self, turn: Turn, call: Call, judged: Judged) -> None:
+        """Recorded in order where a transaction is open, else after the batch in one of its own."""
+        if not self._audit.admits(call.uuid, call.now):
+            return
+        found = entry(REFUSED, call, judged)
+        if turn.inside:
+            self._audit.write(found)
+        else:
+            turn.entries.append(found)
+
+    def own(self, turn: Turn, name: str, handler: Callable[[Call], Outcome]) -> None:
+        """What the daemon does by itself: nobody to judge, the rest as for a call."""
+        operation = unlisted(name, lambda call, _: handler(call))
+        ask, call = Ask(Line(DAEMON, -1)), self.call(turn, DAEMON, -1)
+        judged = Judged(name, None, DAEMON, "")
+        case = Case(ask, turn, call, operation, operation.params(), judged)
+        outcome.written(case, self._world, self._audit)

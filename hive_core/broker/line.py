@@ -1,0 +1,120 @@
+"""One connection as the broker sees it, and one call on it from its frame to its last reply."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+from hive_core.broker.call import Reads
+from hive_core.broker.operation import Operation, Params, Result
+from hive_core.errors import HiveError
+
+Read = Callable[[Reads], Awaitable[Result]]
+_NOWHERE: frozenset[str] = frozenset()
+
+
+class Ask:
+    """One call of a line. It stays at the head of the queue until its last reply."""
+
+    __slots__ = (
+        "due", "fault", "job", "line", "more", "oneway", "ready", "reply", "request",
+    )  # fmt: skip
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.request: tuple[Operation, Params] | None = None
+        self.more = self.oneway = False
+        # What can be said without asking a handler: a fault of the frame, or a fixed reply.
+        self.fault: HiveError | None = None
+        self.reply = b""
+        # Monotonic end of a wait that has begun.
+        self.due: float | None = None
+        # The job that the answer waits for, with the reply for when it has ended well.
+        self.job: tuple[str, bytes] | None = None
+        # What a slow read brought.
+        self.ready: Result | HiveError | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether asking the handler needs a transaction."""
+        return self.request is not None and self.request[0].writes and self.job is None
+
+    @property
+    def changes(self) -> bool:
+        """Whether it may end in a commit."""
+        return self.request is not None and self.request[0].changes and self.job is None
+
+    @property
+    def streams(self) -> bool:
+        return self.more and self.request is not None and self.request[0].streams
+
+    def turn_page(self, params: Params) -> None:
+        """A part of the stream is out; the next one is asked for afresh."""
+        if self.request is not None:
+            self.request = (self.request[0], params)
+        self.ready = self.due = None
+
+
+class Line:
+    """One connection: who calls, what was asked in order, and what is to be written.
+
+    `party` is the UUID text of the agent whose socket this is, or `operator`.
+    """
+
+    __slots__ = ("busy", "choked", "closing", "out", "party", "queue", "sized", "uid", "unpark")
+
+    def __init__(self, party: str, uid: int) -> None:
+        self.party = party
+        self.uid = uid
+        self.queue: deque[Ask] = deque()
+        self.out: list[bytes] = []
+        # The head of the queue waits for a topic, a time, a job or a slow read.
+        self.busy = False
+        # The peer does not read: nothing is asked until the transport has drained.
+        self.choked = False
+        # To be closed once everything is written.
+        self.closing = False
+        # Forgets the wait of the head.
+        self.unpark: Callable[[], None] | None = None
+        # Bytes answered in the current batch.
+        self.sized = 0
+
+    @property
+    def willing(self) -> bool:
+        """Whether its head can be asked now."""
+        return bool(self.queue) and not (self.busy or self.choked or self.closing)
+
+
+class Step(NamedTuple):
+    """What asking one call once came to; applied to its line only after COMMIT.
+
+    Not `done`: the call stays at the head of its line until a topic is touched, `until` or `due`
+    (monotonic) has come, a read has ended, or, with data, until the transport has drained.
+    """
+
+    ask: Ask
+    data: bytes = b""
+    done: bool = True
+    topics: frozenset[str] = _NOWHERE
+    until: float | None = None
+    due: float | None = None
+    read: Read | None = None
+    job: tuple[str, bytes] | None = None
+    page: Params | None = None
+
+
+class Door(Protocol):
+    """What the broker needs of the transport."""
+
+    def wake(self) -> None:
+        """Call `Broker.turn` soon; asked again before that, it is still one turn."""
+        ...
+
+    def read(self, line: Line, read: Read) -> None:
+        """Run a slow read and hand what it brings to `Broker.brought`."""
+        ...
+
+    def written(self, line: Line) -> None:
+        """Send what stands in `line.out`, and close the line if it is closing."""
+        ...

@@ -1,0 +1,131 @@
+"""From what a handler returned to the next step of its call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from hive_core.broker import keys, reply
+from hive_core.broker.audit import CHANGED, RECORDED, Audit, Judged, entry
+from hive_core.broker.call import Call, Change, Later, Outcome, Record, Wait
+from hive_core.broker.line import Ask, Step
+from hive_core.broker.operation import Operation, Params, Result
+from hive_core.broker.turn import Repository, Turn, World
+from hive_core.errors import Busy
+from hive_core.model.hive import Hive
+from hive_core.model.record import Job
+
+TREE = "tree"
+
+
+class Case(NamedTuple):
+    """One allowed call on its way through a turn."""
+
+    ask: Ask
+    turn: Turn
+    call: Call
+    operation: Operation
+    params: Params
+    judged: Judged
+
+
+def read(case: Case, found: Outcome) -> Step:
+    """The step for an outcome that recorded nothing."""
+    if isinstance(found, Wait):
+        return _parked(case, found)
+    if isinstance(found, Later):
+        return Step(case.ask, done=False, read=found.read)
+    if isinstance(found, Result):
+        return page(case.ask, found)
+    raise TypeError(f"{case.operation.name} must not return {type(found).__name__}")
+
+
+def page(ask: Ask, result: Result) -> Step:
+    """A whole answer, or the next part of a stream; `next` None is its end."""
+    text = reply.body(result)
+    if not ask.streams or ask.request is None:
+        return Step(ask, reply.last(text))
+    _, params = ask.request
+    if "next" not in type(result).model_fields:
+        return Step(ask, reply.continued(text), done=False, page=params)
+    after = getattr(result, "next", None)
+    if after is None:
+        return Step(ask, reply.last(text))
+    following = params.model_copy(update={"after": after})
+    return Step(ask, reply.continued(text), done=False, page=following)
+
+
+def _parked(case: Case, found: Wait[Result]) -> Step:
+    ask, turn = case.ask, case.turn
+    due = ask.due
+    if due is None and found.deadline is not None:
+        due = turn.monotonic + found.deadline - turn.now
+    if due is not None and turn.monotonic >= due:
+        return page(ask, found.otherwise)
+    until = None if found.until is None else turn.monotonic + found.until - turn.now
+    return Step(ask, done=False, topics=found.topics, until=until, due=due)
+
+
+def written(case: Case, world: World, audit: Audit) -> Step:
+    """Ask a handler that may record, and record with it, in one savepoint."""
+    turn, call, hive = case.turn, case.call, case.call.hive
+    with call.ledger.savepoint():
+        found = case.operation.handler(call, case.params)
+        if not isinstance(found, Change | Record):
+            return read(case, found)
+        text = reply.body(found.result)
+        if isinstance(found, Change):
+            hive = _committed(case, found, world.repo)
+        if case.operation.mutates:
+            kind = CHANGED if isinstance(found, Change) else RECORDED
+            audit.write(entry(kind, call, case.judged, hive.commit, found.fields))
+            keys.keep(call, case.operation, case.params, text)
+    # Only now: a savepoint that was rolled back must leave no trace in the turn.
+    turn.wakes |= found.wakes
+    if isinstance(found, Change):
+        turn.hive = hive
+        turn.commits += 1
+        turn.wakes.add(TREE)
+    return page(case.ask, found.result) if case.ask.streams else answer(case.ask, turn, text)
+
+
+def _committed(case: Case, found: Change[Result], repo: Repository) -> Hive:
+    """The next hive with its commit, on top of what the batch has committed so far."""
+    if case.turn.frozen:
+        raise Busy("the meta repo is being changed by hand; try again")
+    call = case.call
+    trailers = {
+        "Hive-Caller": f"{call.caller} {call.uuid}" if call.caller != call.uuid else call.caller,
+        "Hive-Operation": case.operation.name,
+        "Hive-Request": call.request,
+    }
+    hive = found.hive.validated()
+    return replace(hive, commit=repo.write(hive, call.hive, found.message, trailers))
+
+
+def answer(ask: Ask, turn: Turn, text: bytes) -> Step:
+    """The reply to a recorded call: now, or once its job has ended when the caller waits for it."""
+    if ask.request is None or not ask.request[0].awaits:
+        return Step(ask, reply.last(text))
+    wait = getattr(ask.request[1], "wait", None)
+    job = reply.job_of(text) if wait else None
+    if not wait or job is None:
+        return Step(ask, reply.last(text))
+    due = turn.monotonic + wait
+    return Step(ask, done=False, topics=_job_topic(job), due=due, job=(job, reply.last(text)))
+
+
+def after_job(ask: Ask, turn: Turn, job: Job | None) -> Step:
+    """The reply that was held back: a job that failed is the caller's error."""
+    if ask.job is None:
+        raise TypeError("no job is waited for")
+    name, text = ask.job
+    if job is not None and job.ended is not None:
+        return Step(ask, reply.refusal(reply.job_error(job)) if job.error else text)
+    if job is None or ask.due is None or turn.monotonic >= ask.due:
+        return Step(ask, text)
+    return Step(ask, done=False, topics=_job_topic(name), due=ask.due, job=ask.job)
+
+
+def _job_topic(job: str) -> frozenset[str]:
+    return frozenset((f"job:{job}",))

@@ -1,0 +1,104 @@
+"""From a frame to an `Ask`: the Varlink envelope, the method, parameters that fit its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from hive_core import errors, varlink
+from hive_core.broker.line import Ask, Line
+from hive_core.broker.operation import Operation, camel
+from hive_core.errors import HiveError, InvalidArgument, InvalidParameter
+
+INTERFACE: Final = "org.hive.Broker"
+FLAGS: Final = ("oneway", "more", "upgrade")
+_ENVELOPE: Final = frozenset({"method", "parameters", *FLAGS})
+_NAMED: Final = 200
+# Everything else that pydantic reports is a value of the wrong shape.
+_SENSELESS: Final = frozenset({
+    "value_error", "assertion_error", "greater_than", "greater_than_equal", "less_than",
+    "less_than_equal", "multiple_of", "finite_number", "string_too_short", "string_too_long",
+    "string_pattern_mismatch", "too_short", "too_long",
+})  # fmt: skip
+
+Fixed = Callable[[Mapping[str, object]], bytes]
+
+
+class Reader:
+    """Knows every method: those of the registry, and those with a fixed reply."""
+
+    def __init__(self, registry: Mapping[str, Operation], fixed: Mapping[str, Fixed]) -> None:
+        self._methods = {
+            f"{INTERFACE}.{camel(name)}": each
+            for each in registry.values()
+            for name in (each.name, *each.aliases)
+        }
+        self._fixed = fixed
+        self._interfaces = {INTERFACE, *(name.rpartition(".")[0] for name in fixed)}
+
+    def ask(self, line: Line, frame: bytes) -> Ask:
+        """The call in a frame; what is wrong with it is its `fault`, never an exception."""
+        ask = Ask(line)
+        try:
+            self._fill(ask, varlink.decode(frame))
+        except HiveError as fault:
+            ask.fault = fault
+        return ask
+
+    def _fill(self, ask: Ask, message: varlink.Message) -> None:
+        method, parameters = message.get("method"), message.get("parameters")
+        if len(message) > 1:
+            _check_envelope(ask, message)
+        if not isinstance(method, str):
+            raise InvalidParameter("method")
+        if parameters is None:
+            parameters = {}
+        elif not isinstance(parameters, dict):
+            raise InvalidParameter("parameters")
+        found = self._methods.get(method)
+        if found is None:
+            ask.reply = self._fixed_reply(method, parameters)
+            return
+        try:
+            params = found.params.__pydantic_validator__.validate_python(parameters)
+        except ValidationError as error:
+            raise misfit(error) from None
+        ask.request = (found, params)
+
+    def _fixed_reply(self, method: str, parameters: Mapping[str, object]) -> bytes:
+        if method in self._fixed:
+            return self._fixed[method](parameters)
+        interface = method.rpartition(".")[0]
+        if interface in self._interfaces:
+            raise errors.MethodNotFound(method[:_NAMED])
+        raise errors.InterfaceNotFound(interface[:_NAMED])
+
+
+def _check_envelope(ask: Ask, message: varlink.Message) -> None:
+    for name, value in message.items():
+        if name not in _ENVELOPE:
+            raise InvalidParameter(name[:_NAMED])
+        if name in FLAGS and value not in (True, False, None):
+            raise InvalidParameter(name)
+    # The flag decides whether a fault is answered, so it is set before anything else can fail.
+    ask.oneway = message.get("oneway") is True
+    ask.more = message.get("more") is True
+    if message.get("upgrade") is True:
+        raise errors.MethodNotImplemented(str(message.get("method"))[:_NAMED])
+
+
+def misfit(error: ValidationError) -> HiveError:
+    """A wrong shape names its parameter; only values that fit can make no sense."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    shape = next((each for each in found if each["type"] not in _SENSELESS), None)
+    if shape is not None:
+        return InvalidParameter(_place(shape))
+    reason = found[0]["msg"].removeprefix("Value error, ")
+    return InvalidArgument(reason, field=_place(found[0]))
+
+
+def _place(detail: ErrorDetails) -> str:
+    return ".".join(str(part) for part in detail["loc"])[:_NAMED]
