@@ -36,12 +36,6 @@ class Malformed(ValueError):
         self.reason = reason
 
 
-class Network(StrEnum):
-    """How an agent reaches the network."""
-
-    NONE = "none"  # a private namespace with only loopback
-
-
 class JobKind(StrEnum):
     """What a job container does; later kinds fetch, evaluate and build."""
 
@@ -230,7 +224,6 @@ class Mount:
     lineage: Lineage
     base: AgentBase
     image: Image
-    boot: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +240,10 @@ class Unmount:
 class StartUnit:
     """Start the container of an agent; returns when systemd has the job, not when it runs. -> `Done`
 
-    privd checks that the door is there, that root and node are mounted with exactly this range,
-    and that no unit of this name runs; it resets a failed one, writes the command to a file of
-    its own, and renders every flag itself. `environment` is added to HIVE_NAME, HIVE_PARENT and HIVE_SOCKET, which privd sets.
-    An empty command holds.
+    privd checks that root and node are mounted with exactly this range and that no unit of this
+    name is loaded, writes the command to a file of its own, and renders every flag itself. A unit
+    that ended is unloaded, however it ended; `/run/hive/exits/UUID` tells. `environment` is added to HIVE_NAME, HIVE_PARENT and HIVE_SOCKET, which privd sets.
+    An empty command holds. The network is private, with only loopback.
     """
 
     uuid: Uuid
@@ -265,7 +258,6 @@ class StartUnit:
     parent: Name | None
     command: Command
     environment: Environment = ()
-    network: Network = Network.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,14 +271,6 @@ class StopUnit:
 @dataclass(frozen=True, slots=True)
 class KillUnit:
     """Kill every process of the unit at once. -> `Done`; privd checks that it is this UUID's."""
-
-    uuid: Uuid
-    name: Name
-
-
-@dataclass(frozen=True, slots=True)
-class ResetUnit:
-    """Forget a failed unit. -> `Done`; privd checks that it is this UUID's."""
 
     uuid: Uuid
     name: Name
@@ -353,18 +337,10 @@ class RunJob:
     image: Image | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GiveBackMeta:
-    """Return what root left in the meta repository to hived's user. -> `Done`
-
-    By descriptor, directories and plain files with one link only, nothing outside of it.
-    """
-
-
 Action = (
     MakeNode | MoveNode | ArchiveNode | RestoreNode | DropArchive | OpenDoor | CloseDoor
-    | AdoptRoot | DropRoot | Mount | Unmount | StartUnit | StopUnit | KillUnit | ResetUnit
-    | SetSlice | EndHolders | ObserveUnit | ObserveStorage | RunJob | GiveBackMeta
+    | AdoptRoot | DropRoot | Mount | Unmount | StartUnit | StopUnit | KillUnit | SetSlice
+    | EndHolders | ObserveUnit | ObserveStorage | RunJob
 )  # fmt: skip
 
 

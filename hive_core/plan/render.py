@@ -1,0 +1,158 @@
+"""How an action is rendered: properties of the unit, flags of systemd-nspawn, argv. Pure.
+
+RUNTIME in the design pages says why each flag stands here; systemd's own words are at
+https://www.freedesktop.org/software/systemd/man/latest/systemd-nspawn.html
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import Final
+
+from hive_core.model.names import agent_unit, job_unit, slice_unit
+from hive_core.plan.actions import RANGE, JobKind, Limits, RunJob, SetSlice, StartUnit
+
+STATE: Final = "/var/lib/hive"
+RUN: Final = "/run/hive"
+# The generated root of the `host` image takes these from the machine, read-only.
+SHARED: Final = ("usr", "etc/alternatives", "etc/ssl/certs", "etc/pam.d", "etc/login.defs",
+                 "etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d")  # fmt: skip
+_CLOSED: Final = "~@mount io_uring_setup userfaultfd"  # who cannot mount can be revoked live
+_DROPPED: Final = ("CAP_MKNOD,CAP_AUDIT_CONTROL,CAP_AUDIT_WRITE,CAP_LINUX_IMMUTABLE,"
+                   "CAP_SYS_TTY_CONFIG,CAP_NET_RAW,CAP_LEASE")  # fmt: skip
+_PROPERTIES: Final = ("MemoryMax", "MemoryHigh", "TasksMax", "CPUWeight", "CPUQuota", "IOWeight")
+_JOBS: Final = {
+    JobKind.PURGE_ARCHIVE: "find /out/state /out/config -mindepth 1 -delete",
+    JobKind.PURGE_ROOT: "find /out -mindepth 1 -delete",
+    # Devices cannot be made inside a user namespace, and a container brings its own.
+    JobKind.COPY_TREE: "cd /in && find . -mindepth 1 -maxdepth 1 ! -name dev ! -name proc "
+    "! -name sys ! -name run ! -name tmp -exec cp -a -t /out {} + && cd /out && "
+    "mkdir -p dev proc sys run tmp tree agents opt/hive/bin opt/hive/hive_core && chmod 1777 tmp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What rendering has to know about the machine."""
+
+    package: str  # the directory of hive_core
+    shared: tuple[str, ...] = SHARED  # those of SHARED that exist here
+    tun: bool = False  # whether systemd-nspawn wants /dev/net/tun
+
+
+def systemd_run(host: Host, action: StartUnit | RunJob) -> list[str]:
+    """Render the command that starts the transient unit of an agent or a job."""
+    scripts = f"{host.package}/privd"
+    if isinstance(action, StartUnit):
+        unit, properties, word = agent_unit(action.name), _agent(host, action), action.uuid
+        tail = [word, str(action.nonce)]
+    else:
+        unit, properties, word = job_unit(action.job), _job(action), action.job
+        tail = [word, "0"]
+    properties += [
+        f"ExecStopPost=/bin/sh {scripts}/hive-stopped {' '.join(tail)}",
+        "NotifyAccess=main", "Delegate=yes", "KillMode=mixed", "MemorySwapMax=0",
+        "OOMPolicy=continue", "OOMScoreAdjust=500", "DevicePolicy=closed", "DeviceAllow=char-pts rw",
+        f"LogExtraFields=HIVE_UUID={word}",
+    ]  # fmt: skip
+    if host.tun:
+        properties.append("DeviceAllow=/dev/net/tun rwm")
+    flags = [flag for item in properties for flag in ("-p", item)]
+    return ["systemd-run", "--quiet", "--no-block", "--collect", f"--unit={unit}", *flags, "--",
+            "/bin/bash", f"{scripts}/hive-run", word]  # fmt: skip
+
+
+def _agent(host: Host, action: StartUnit) -> list[str]:
+    given = [(key, value) for key, value in _limits(action.limits) if value]
+    limits = {"TasksMax": "1024", "CPUWeight": "50", "IOWeight": "50"} | dict(given)
+    return [
+        f"Description=hive agent {action.uuid} {action.nonce} {action.spec}",
+        "Type=notify", f"Slice={slice_unit(action.slice)}", f"SyslogIdentifier={action.name}",
+        "TimeoutStartSec=120", "TimeoutStopSec=60",
+        "Restart=no", "RestartForceExitStatus=133", "SuccessExitStatus=133",
+        *(f"{key}={value}" for key, value in limits.items()),
+    ]  # fmt: skip
+
+
+def _job(action: RunJob) -> list[str]:
+    return [
+        f"Description=hive job {action.job} {action.kind}", "Type=notify",
+        "Slice=hive-jobs.slice", "SyslogIdentifier=hive-job", "MemoryMax=512M", "TasksMax=64",
+        "CPUWeight=20", "IOWeight=20", "RuntimeMaxSec=600", "TimeoutStopSec=5",
+    ]  # fmt: skip
+
+
+def _limits(limits: Limits) -> list[tuple[str, str]]:
+    values = zip(_PROPERTIES, astuple(limits), strict=True)
+    texts = [(key, "" if value is None else str(value)) for key, value in values]
+    return [(key, f"{text}%" if text and key == "CPUQuota" else text) for key, text in texts]
+
+
+def set_slice(action: SetSlice) -> list[str]:
+    """Render the command that sets the limits of a slice; an empty value lifts one."""
+    settings = [f"{key}={value}" for key, value in _limits(action.limits)]
+    return ["systemctl", "set-property", "--runtime", slice_unit(action.path), *settings]
+
+
+def _nspawn(host: Host, uuid: str, base: int, hostname: str) -> list[str]:
+    return [
+        "systemd-nspawn", "--quiet", "--keep-unit", "--register=no", "--settings=no",
+        f"--machine={uuid}", f"--uuid={uuid}", f"--hostname={hostname}",
+        f"--directory={STATE}/mounts/{uuid}/root",
+        f"--private-users={base}:{RANGE}", "--private-users-ownership=off", "--private-network",
+        "--link-journal=no", "--resolv-conf=off", "--timezone=off", "--no-new-privileges=yes",
+        f"--drop-capability={_DROPPED}", "--rlimit=RLIMIT_NOFILE=4096",
+        "--kill-signal=SIGRTMIN+3",
+    ]  # fmt: skip
+
+
+def agent_argv(host: Host, action: StartUnit) -> list[str]:
+    """Render the container of an agent; the agent's own command comes last, verbatim."""
+    door, guest = f"{RUN}/agents/{action.uuid}", f"{host.package}/privd/guest"
+    binds = [f"--bind-ro=/{part}" for part in host.shared if action.image == "host"]
+    binds += [f"--bind-ro={guest}/bin:/opt/hive/bin", f"--bind-ro={host.package}:/opt/hive/hive_core",
+              f"--bind={STATE}/mounts/{action.uuid}/tree:/tree",
+              f"--bind-ro={door}/view:/agents", f"--bind-ro={door}/run:/run/hive"]  # fmt: skip
+    variables = {"HIVE_NAME": action.name, "HIVE_SOCKET": "/run/hive/broker.sock"}
+    variables |= dict(action.environment)
+    if action.parent is not None:
+        variables["HIVE_PARENT"] = action.parent
+    environment = [f"--setenv={key}={value}" for key, value in sorted(variables.items())]
+    argv = [*_nspawn(host, action.uuid, action.base, action.name), *binds, *environment]
+    if not action.boot:
+        path = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        command = action.command or ("sleep", "infinity")
+        return [*argv, "--as-pid2", "--console=pipe", f"--system-call-filter={_CLOSED}",
+                f"--setenv=PATH={path}", "--chdir=/tree/state", "--", *command]  # fmt: skip
+    system = "/run/systemd/system"
+    argv += ["--boot", "--notify-ready=yes", "--console=read-only",
+             f"--bind-ro={guest}/service.conf:{system}/service.d/hive.conf",
+             f"--bind-ro={guest}/journald.conf:/run/systemd/journald.conf.d/hive.conf"]  # fmt: skip
+    if action.command:
+        argv.append(f"--bind-ro={RUN}/units/{action.uuid}/harness:{system}/hive-harness.service")
+    return [*argv, "--", "systemd.mask=console-getty.service", "systemd.wants=hive-harness.service"]
+
+
+def job_argv(host: Host, action: RunJob) -> list[str]:
+    """Render the container of a job: a generated root, the host's programs, one place to write."""
+    mounts = f"{STATE}/mounts/{action.job}"
+    argv = [*_nspawn(host, action.job, action.base, "job"), "--bind-ro=/usr",
+            f"--bind={mounts}/out:/out"]  # fmt: skip
+    if action.kind is JobKind.COPY_TREE:
+        argv.append(f"--bind-ro={mounts}/in:/in")
+    return [*argv, "--as-pid2", "--console=pipe", f"--system-call-filter={_CLOSED}", "--",
+            "/bin/sh", "-c", _JOBS[action.kind]]  # fmt: skip
+
+
+def harness(command: tuple[str, ...]) -> str:
+    """Render the service that runs the command of an agent whose container boots an init.
+
+    The colon keeps systemd from expanding variables; what is left to escape is in
+    https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html#Command%20lines
+    """
+    escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "%": "%%"})
+    words = " ".join(f'"{word.translate(escapes)}"' for word in command)
+    return (
+        "[Unit]\nDescription=The agent's own command\n[Service]\n"
+        f"WorkingDirectory=/tree/state\nExecStart=:/usr/bin/env {words}\n"
+    )

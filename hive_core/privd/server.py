@@ -1,0 +1,113 @@
+"""The socket of the root helper and the table of what it does.
+
+It speaks Varlink with a codec of its own: the only peer is hived, `actions.parse` judges what came
+in, and every line that root need not import is one less to trust. A lock makes it do one thing at
+a time; long work is a job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from hive_core.plan import actions as a
+from hive_core.plan import render
+from hive_core.privd import mounts, procs, tree, units
+
+SOCKET: Final = f"{render.RUN}/privd.sock"
+LIMIT: Final = 1 << 20
+LOCK: Final = threading.Lock()
+_Result = bool | dict[str, object]
+DO: Final[dict[type[Any], Callable[[render.Host, Any], _Result]]] = {
+    a.MakeNode: lambda _, x: tree.make_node(x.lineage),
+    a.MoveNode: lambda _, x: tree.rename(tree.node(x.source), tree.node(x.target)),
+    a.ArchiveNode: lambda _, x: tree.archive(x.lineage, x.uuid),
+    a.RestoreNode: lambda _, x: tree.rename((tree.ARCHIVE, x.uuid), tree.node(x.lineage)),
+    a.DropArchive: lambda _, x: tree.drop(tree.ARCHIVE, x.uuid),
+    a.OpenDoor: lambda _, x: tree.open_door(x.uuid),
+    a.CloseDoor: lambda _, x: tree.close_door(x.uuid),
+    a.AdoptRoot: lambda _, x: tree.rename((tree.ROOTS, x.source), (tree.ROOTS, x.uuid)),
+    a.DropRoot: lambda _, x: tree.drop(tree.ROOTS, x.uuid),
+    a.Mount: lambda _, x: mounts.mount(x),
+    a.Unmount: lambda _, x: mounts.detach(x.uuid),
+    a.StartUnit: units.start,
+    a.StopUnit: lambda _, x: units.signal(x, "stop", "--no-block"),
+    a.KillUnit: lambda _, x: units.signal(x, "kill", "--kill-whom=all", "--signal=KILL"),
+    a.SetSlice: lambda _, x: units.set_slice(x),
+    a.EndHolders: lambda _, x: procs.end_holders(x),
+    a.ObserveUnit: lambda _, x: procs.observe(x),
+    a.ObserveStorage: lambda _, _x: {
+        "nodes": list(tree.lineages()), "archives": tree.uuids(tree.ARCHIVE),
+        "roots": tree.uuids(tree.ROOTS), "mounts": tree.uuids(mounts.MOUNTS),
+        "doors": tree.uuids(tree.DOORS),
+    },
+    a.RunJob: units.start,
+}  # fmt: skip
+
+
+def answer(host: render.Host, frame: bytes) -> dict[str, object]:
+    """Judge one call, do what it asks, and give the reply."""
+    try:
+        match json.loads(frame):
+            case {"method": "org.hive.Privd.Apply", "parameters": {"action": value}}:
+                action = a.parse(value)
+            case _:
+                raise a.Malformed("method", "must be org.hive.Privd.Apply with an action")
+        with LOCK:
+            done = DO[type(action)](host, action)
+    except Exception as error:  # noqa: BLE001 - the edge: every fault becomes a reply
+        return _refusal(error)
+    return {"parameters": {"result": {"changed": done} if isinstance(done, bool) else done}}
+
+
+def _refusal(error: Exception) -> dict[str, object]:
+    parameters = {"reason": str(error) or type(error).__name__}
+    match error:
+        case a.Malformed(field=field, reason=reason):
+            name, parameters = "InvalidArgument", {"field": field, "reason": reason}
+        case FileNotFoundError():
+            name = "NotFound"
+        case FileExistsError() | NotADirectoryError():
+            name = "Conflict"
+        case _:
+            name = "Internal"
+    return {"error": f"org.hive.Broker.{name}", "parameters": parameters}
+
+
+def converse(connection: socket.socket, host: render.Host, peer: int) -> None:
+    """Answer the calls of one connection, in order, if it is hived's."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    with connection, suppress(OSError):
+        pending = b""
+        while struct.unpack("3i", credentials)[1] == peer and len(pending) <= LIMIT:
+            if not (data := connection.recv(LIMIT)):
+                break
+            *frames, pending = (pending + data).split(b"\0")
+            for frame in frames:
+                reply = json.dumps(answer(host, frame)).encode()
+                connection.sendall(reply + b"\0")
+
+
+def main() -> None:
+    """Serve until killed; nothing is lost then, hived asks again."""
+    hive, host = pwd.getpwnam("hive"), units.host()
+    with suppress(FileNotFoundError):
+        os.unlink(SOCKET)
+    with socket.socket(socket.AF_UNIX) as listener:
+        os.umask(0o117)
+        listener.bind(SOCKET)
+        os.chown(SOCKET, 0, hive.pw_gid)
+        os.umask(0o022)
+        listener.listen()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+            systemd.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=converse, args=(connection, host, hive.pw_uid), daemon=True).start()

@@ -1,0 +1,154 @@
+"""What lies on disk: the tree of nodes, copied roots, doors. Walked by descriptors, not by paths.
+
+Node and `kids/` directories belong to root, so nothing below a held descriptor changes under us;
+`state/` and `config/` belong to the storage range and are never entered.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from hive_core.model.names import is_short, is_uuid
+from hive_core.plan.actions import STORAGE_BASE
+from hive_core.plan.render import RUN, STATE
+
+TREE: Final = f"{STATE}/tree"
+ROOTS: Final = f"{STATE}/roots"
+ARCHIVE: Final = f"{TREE}/.archive"
+DOORS: Final = f"{RUN}/agents"
+IMAGES: Final = "/etc/hive/images"  # lines of `name path`
+_WALK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+Steps = tuple[str, ...]
+
+
+def kids(lineage: Steps) -> Steps:
+    """Give the steps from the tree to where the children of this node lie."""
+    return (TREE, *(step for part in lineage for step in (part, "kids")))
+
+
+def node(lineage: Steps) -> Steps:
+    """Give the steps from the tree to a node."""
+    return (*kids(lineage[:-1]), lineage[-1])
+
+
+@contextmanager
+def opened(start: str, *steps: str) -> Iterator[int]:
+    """Walk from a directory of ours, one real directory at a time, and hold the last."""
+    at = os.open(start, _WALK)
+    try:
+        for step in steps:
+            below = os.open(step, _WALK, dir_fd=at)
+            os.close(at)
+            at = below
+        yield at
+    finally:
+        os.close(at)
+
+
+def _there(name: str, place: int) -> bool:
+    """Say whether a real directory of this name lies there; anything else is a refusal."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
+            return True
+        raise FileExistsError(f"{name} is in the way and is no directory")
+    return False
+
+
+def make(place: Steps, name: str, owned: dict[str, int]) -> bool:
+    """Make a directory with leaves of these owners; one that was left half made is completed."""
+    with opened(*place) as above:
+        if new := not _there(name, above):
+            os.mkdir(name, 0o755, dir_fd=above)
+    with opened(*place, name) as own:
+        for leaf, owner in owned.items():
+            if not _there(leaf, own):
+                os.mkdir(leaf, 0o755, dir_fd=own)
+            if os.stat(leaf, dir_fd=own, follow_symlinks=False).st_uid == 0:
+                os.chown(leaf, owner, owner, dir_fd=own, follow_symlinks=False)
+    return new
+
+
+def make_node(lineage: Steps) -> bool:
+    """Make the node of an agent."""
+    owned = {"kids": 0, "state": STORAGE_BASE, "config": STORAGE_BASE}
+    return make(kids(lineage[:-1]), lineage[-1], owned)
+
+
+def rename(old: Steps, new: Steps) -> bool:
+    """Move a directory, given by the steps to each place, and never onto another one."""
+    with opened(*new[:-1]) as target:
+        there = _there(new[-1], target)
+        with suppress(FileNotFoundError), opened(*old[:-1]) as source:
+            if _there(old[-1], source):
+                if there:
+                    raise FileExistsError(f"{new[-1]} is in the way")
+                os.rename(old[-1], new[-1], src_dir_fd=source, dst_dir_fd=target)
+                return True
+    if not there:
+        raise FileNotFoundError(f"{old[-1]} is not there")
+    return False
+
+
+def archive(lineage: Steps, uuid: str) -> bool:
+    """Take a node without kids out of the tree."""
+    with suppress(FileNotFoundError), opened(*node(lineage), "kids") as own:
+        if os.listdir(own):
+            raise FileExistsError("the agent has children")
+    return rename(node(lineage), (ARCHIVE, uuid))
+
+
+def drop(place: str, uuid: str) -> bool:
+    """Remove an emptied directory; one with anything left in its leaves is refused."""
+    with opened(place) as above:
+        if not _there(uuid, above):
+            return False
+        with opened(place, uuid) as own:
+            for leaf in os.listdir(own):
+                os.rmdir(leaf, dir_fd=own)
+        os.rmdir(uuid, dir_fd=above)
+    return True
+
+
+def open_door(uuid: str) -> bool:
+    """Make the two directories that hived fills and a container sees."""
+    hive = pwd.getpwnam("hive").pw_uid
+    return make((DOORS,), uuid, {"run": hive, "view": hive})
+
+
+def close_door(uuid: str) -> bool:
+    """Remove a door; rmtree works by descriptors here, and hived put nothing of agents in."""
+    with opened(DOORS) as above:
+        if _there(uuid, above):
+            shutil.rmtree(uuid, dir_fd=above)
+            return True
+    return False
+
+
+def prepared(image: str) -> str:
+    """Look up the path of a prepared tree in the table that only root writes."""
+    with open(IMAGES, encoding="utf-8") as table:
+        for line in table:
+            name, path = line.split(maxsplit=1)
+            if name == image:
+                return path.rstrip("\n")
+    raise FileNotFoundError(f"no prepared tree is called {image}")
+
+
+def lineages(lineage: Steps = ()) -> Iterator[Steps]:
+    """List every node below one."""
+    with opened(*kids(lineage)) as place:
+        below = list(filter(is_short, os.listdir(place)))
+    for name in below:
+        yield (*lineage, name)
+        yield from lineages((*lineage, name))
+
+
+def uuids(place: str) -> list[str]:
+    """List what carries the name of an agent or a job."""
+    return sorted(filter(is_uuid, os.listdir(place)))
