@@ -14,7 +14,7 @@ from hive_core.policy.algebra import Decision, Denial, Is, Named, Question, Rule
 from hive_core.policy.decide import listed
 
 __all__ = [
-    "ANCESTOR", "ANYONE", "DESCENDANT", "KILL", "MOVE", "OPERATOR", "PARENT", "ROUTE", "SELF",
+    "ANCESTOR", "ANYONE", "DESCENDANT", "MOVE", "OPERATOR", "PARENT", "ROUTE", "SELF",
     "SIBLING", "SPAWN", "Decision", "Question", "Rule", "holds",
 ]  # fmt: skip
 
@@ -94,10 +94,6 @@ OPERATOR: Final = Is(
     Denial(1, "only the operator may"),
 )  # fmt: skip
 ANYONE: Final = Is("anyone", "anyone", lambda _: True, Denial(0, "nobody may"))
-
-# An ancestor may stop, start, restart and update. To end without grace, or for good, it needs the
-# capability beside that.
-KILL: Final = ANCESTOR & holds("kill") | OPERATOR
 
 # `target` is the parent of the new agent. What may be created there is for `grants.check_spawn`.
 SPAWN: Final = (SELF | ANCESTOR) & holds("spawn") | OPERATOR
