@@ -1,0 +1,50 @@
+"""The one table of roles (rows K1, K10, K26)."""
+
+from __future__ import annotations
+
+from hive_core.model.agent import Role
+from hive_core.model.capability import checked
+from hive_core.model.roles import HABITS, ROOT_EXTRA, AfterTask, default_capabilities
+
+
+def test_every_role_has_a_row_of_known_capabilities() -> None:
+    assert HABITS.keys() == set(Role)
+    for role, habit in HABITS.items():
+        assert checked(habit.capabilities) == habit.capabilities, role
+
+
+def test_nobody_can_be_created_as_the_kernel() -> None:
+    """K1: that is the daemon itself."""
+    assert "kernel" not in set(Role)
+
+
+def test_a_worker_creates_tasks_only_and_a_task_or_an_architect_nothing() -> None:
+    """K1."""
+    assert HABITS[Role.WORKER].creates == {Role.TASK}
+    assert HABITS[Role.TASK].creates == HABITS[Role.ARCHITECT].creates == frozenset()
+
+
+def test_who_creates_something_may_spawn_by_default_and_nobody_else() -> None:
+    for role, habit in HABITS.items():
+        assert bool(habit.creates) == ("spawn" in habit.capabilities), role
+
+
+def test_only_daemons_come_back_by_themselves() -> None:
+    """K10."""
+    assert {role for role, habit in HABITS.items() if habit.restarts} == {Role.DAEMON}
+
+
+def test_a_task_ends_with_its_work_and_an_architect_sleeps_after_it() -> None:
+    """K6."""
+    after = {role: habit.after_task for role, habit in HABITS.items()}
+    assert after.pop(Role.TASK) is AfterTask.EXITS
+    assert after.pop(Role.ARCHITECT) is AfterTask.SLEEPS
+    assert set(after.values()) == {AfterTask.STAYS}
+
+
+def test_roots_hold_the_meta_capabilities_beside_their_role() -> None:
+    """H13: roots by default."""
+    assert set(default_capabilities(Role.AGENT, root=True)) == {
+        *HABITS[Role.AGENT].capabilities,
+        *ROOT_EXTRA,
+    }
