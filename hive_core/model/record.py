@@ -78,6 +78,7 @@ class Job:
     ended: float | None = None
     error: str = ""
     progress: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    goals: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)

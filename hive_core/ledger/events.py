@@ -1,0 +1,161 @@
+"""The audit log: gap-free numbers and a hash chain, so that an edit or a deletion is found.
+
+digest = SHA-256(previous digest + canonical JSON). The end of the chain stands in `meta` too, so
+that cutting off the tail is found as well; pruning moves its beginning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any, Final, TypedDict, Unpack
+
+from hive_core.ledger.connection import Connection
+from hive_core.model.record import Event
+
+_START: Final = (0, bytes(32))
+_PAGE: Final = 1000
+
+
+class What(TypedDict):
+    """What one event says."""
+
+    kind: str
+    caller: str
+    operation: str
+    target: str
+    allowed: bool | None
+    rule: str
+    reason: str
+    commit: str
+    request: str
+    fields: Mapping[str, object]
+    now: float
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+
+
+def _link(before: bytes, body: str) -> bytes:
+    return sha256(before + body.encode("utf-8", "surrogatepass")).digest()
+
+
+def _event(seq: int, digest: bytes, body: str) -> Event:
+    what: dict[str, Any] = json.loads(body)
+    fields = MappingProxyType(what.pop("fields"))
+    return Event(seq=seq, **what, fields=fields, digest=digest.hex())
+
+
+class Events:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+        self._tail: tuple[int, bytes] | None = None
+        self._unsealed = False
+        self._reads: Counter[tuple[str, str]] = Counter()
+
+    def append(self, **what: Unpack[What]) -> Event:
+        """Add one line to the log."""
+        seq, before = self._end()
+        values = {"time": what["now"], **what, "fields": dict(what["fields"])}
+        del values["now"]
+        body = _encode(values)
+        digest = _link(before, body)
+        self._db.run(
+            "INSERT INTO events (seq, digest, body) VALUES (?, ?, ?)", (seq + 1, digest, body)
+        )
+        self._tail, self._unsealed = (seq + 1, digest), True
+        return Event(
+            seq + 1, what["now"], what["kind"], what["caller"], what["operation"], what["target"],
+            what["allowed"], what["rule"], what["reason"], what["commit"], what["request"],
+            what["fields"], digest.hex(),
+        )  # fmt: skip
+
+    def page(self, after: int, limit: int) -> list[Event]:
+        """The events behind number `after`, oldest first."""
+        rows = self._db.rows(
+            "SELECT seq, digest, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
+            (after, limit),
+        )
+        return [_event(*row) for row in rows]
+
+    @property
+    def last(self) -> int:
+        """Number of the newest event."""
+        return self._end()[0]
+
+    def verify(self) -> int | None:
+        """The first number at which the chain is broken, or None."""
+        seq, digest = self._mark("events_base")
+        for found, stored, body in self._chain(seq):
+            seq, digest = seq + 1, _link(digest, body)
+            if (found, stored) != (seq, digest):
+                return seq
+        return None if (seq, digest) == self._mark("events_tail") else seq + 1
+
+    def count(self, caller: str, operation: str) -> None:
+        """Count an allowed read; in memory, because a read must cost no fsync."""
+        self._reads[caller, operation] += 1
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How often each caller ran each reading operation."""
+        found = Counter(self._reads)
+        for caller, operation, count in self._db.rows("SELECT caller, operation, count FROM reads"):
+            found[caller, operation] += count
+        return dict(found)
+
+    def keep_counts(self) -> None:
+        """Write the counted reads down; for now and then, and for a clean stop."""
+        self._db.run_each(
+            "INSERT INTO reads (caller, operation, count) VALUES (?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET count = count + excluded.count",
+            [(*key, count) for key, count in self._reads.items()],
+        )
+        self._reads.clear()
+
+    def prune(self, before: int) -> int:
+        """Forget events below number `before`; the chain then begins there. How many."""
+        row = self._db.row("SELECT seq, digest FROM events WHERE seq = ?", (before - 1,))
+        if row is None:
+            return 0
+        self._keep("events_base", row)
+        return self._db.run("DELETE FROM events WHERE seq < ?", (before,))
+
+    def seal(self) -> None:
+        """Before COMMIT: write down where the chain ends now."""
+        if self._unsealed and self._tail is not None:
+            self._keep("events_tail", self._tail)
+            self._unsealed = False
+
+    def forget(self) -> None:
+        """After a rollback: what was remembered may never have been."""
+        self._tail = None
+
+    def _end(self) -> tuple[int, bytes]:
+        if self._tail is None:
+            row = self._db.row("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1")
+            self._tail = (row[0], row[1]) if row else self._mark("events_base")
+        return self._tail
+
+    def _chain(self, after: int) -> Iterator[tuple[int, bytes, str]]:
+        while True:
+            rows = self._db.rows(
+                "SELECT seq, digest, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
+                (after, _PAGE),
+            )
+            yield from ((seq, digest, body) for seq, digest, body in rows)
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][0]
+
+    def _mark(self, key: str) -> tuple[int, bytes]:
+        text = self._db.value("SELECT value FROM meta WHERE key = ?", (key,))
+        if not text:
+            return _START
+        seq, digest = text.split()
+        return int(seq), bytes.fromhex(digest)
+
+    def _keep(self, key: str, end: tuple[int, bytes]) -> None:
+        self._db.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, f"{end[0]} {end[1].hex()}"))

@@ -1,0 +1,60 @@
+"""A letter on its way in and out of the tables."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hive_core.model.record import Message, Relation
+
+_ID: Final = re.compile(r"[0-9a-f]{13,15}")
+
+# Column order of `message`. q is the place in the queue, m the letter, s and r the parties.
+COLUMNS: Final = (
+    "m.id, s.party, s.name, r.party, r.name, m.relation, m.body, m.kind, m.thread, m.reply_to,"
+    " m.priority, m.sent_at, m.expires_at, q.attempt, q.why"
+)
+# CROSS JOIN keeps the planner to this order: https://www.sqlite.org/optoverview.html
+JOINED: Final = (
+    "queue q CROSS JOIN messages m ON m.id = q.id"
+    " CROSS JOIN parties s ON s.id = m.sender CROSS JOIN parties r ON r.id = m.recipient"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A letter as it is handed in. Parties are UUIDs; `ttl` is in seconds."""
+
+    sender: str
+    sender_name: str
+    recipient: str
+    recipient_name: str
+    relation: Relation
+    body: str
+    kind: str = "message"
+    priority: int = 2
+    thread: str | None = None
+    reply_to: str | None = None
+    ttl: float | None = None
+
+
+def text_id(number: int) -> str:
+    """An id as it goes over the wire. Ids and their texts sort by time."""
+    return f"{number:013x}"
+
+
+def number(text: str) -> int | None:
+    """The number of an id, or None for what is none."""
+    return int(text, 16) if _ID.fullmatch(text) else None
+
+
+def message(row: tuple[Any, ...]) -> Message:
+    """The value of one row of COLUMNS."""
+    found, reply_to = text_id(row[0]), row[9]
+    return Message(
+        id=found, sender=row[1], sender_name=row[2], recipient=row[3], recipient_name=row[4],
+        relation=Relation(row[5]), body=row[6], kind=row[7], thread=row[8] or found,
+        reply_to=None if reply_to is None else text_id(reply_to), priority=row[10],
+        sent_at=row[11], expires_at=row[12], attempt=row[13], dead_why=row[14],
+    )  # fmt: skip

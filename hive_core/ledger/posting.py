@@ -1,0 +1,110 @@
+"""Handing in: where a letter is written down, and which thread it belongs to."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from hive_core.errors import InboxFull, InvalidArgument, NotFound
+from hive_core.ledger.boxes import Boxes
+from hive_core.ledger.connection import Connection
+from hive_core.ledger.letters import NewMessage, number, text_id
+from hive_core.model.record import DAEMON, Message, Relation
+
+_LISTED = 20
+
+
+class Posting:
+    def __init__(self, connection: Connection, boxes: Boxes) -> None:
+        self._db = connection
+        self._boxes = boxes
+        self._last = 0
+
+    def start(self) -> None:
+        """Continue behind the highest id that was ever given."""
+        self._last = self._db.value(
+            "SELECT MAX(COALESCE((SELECT MAX(id) FROM messages), 0),"
+            " COALESCE((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'mail'), 0))"
+        )
+
+    def send(self, new: NewMessage, now: float) -> Message:
+        """Take a letter of an agent or the operator."""
+        sender = self._boxes.enter(new.sender, new.sender_name)
+        thread, reply_to = self._thread(new, sender)
+        return self._put(new, now, thread, reply_to)
+
+    def belongs(self, thread: str, party: int | None) -> bool | None:
+        """Whether the party sent or received something in a thread; None when there is none."""
+        rows = self._db.rows(
+            "SELECT sender, recipient FROM messages WHERE id = ? AND thread IS NULL"
+            " UNION SELECT sender, recipient FROM messages WHERE thread = ?",
+            (number(thread), thread),
+        )
+        return any(party in row for row in rows) if rows else None
+
+    def tell(self, lost: list[Message], now: float) -> None:
+        """One message to one sender about all of its letters that just died."""
+        first = lost[0]
+        lines = [f"{each.id} to {each.recipient_name}: {each.dead_why}" for each in lost[:_LISTED]]
+        if len(lost) > _LISTED:
+            lines.append(f"and {len(lost) - _LISTED} more")
+        new = NewMessage(
+            sender=DAEMON, sender_name=DAEMON, recipient=first.sender,
+            recipient_name=first.sender_name, relation=Relation.DAEMON,
+            body="\n".join(["Not delivered:", *lines]), kind="dead_letter",
+        )  # fmt: skip
+        # A sender that is gone or reads nothing: the dead letters can still be listed.
+        with suppress(InboxFull, NotFound):
+            self._put(new, now, first.thread, number(first.id))
+
+    def _put(
+        self, new: NewMessage, now: float, thread: str | None, reply_to: int | None
+    ) -> Message:
+        sender = self._boxes.enter(new.sender, new.sender_name)
+        inbox = self._boxes.enter(new.recipient, new.recipient_name)
+        body = new.body
+        size = len(body) if body.isascii() else len(body.encode())
+        self._boxes.admit(inbox, size, twice=new.sender == DAEMON)
+        # Time-ordered, and unique even when the clock goes back.
+        self._last = found = max(self._last + 1, int(now * 1e6))
+        expires_at = None if new.ttl is None else now + new.ttl
+        row = (
+            found, sender, inbox, new.relation.value, new.kind, thread, reply_to, new.priority,
+            now, expires_at, body,
+        )  # fmt: skip
+        self._db.run(
+            "INSERT INTO messages (id, sender, recipient, relation, kind, thread, reply_to,"
+            " priority, sent_at, expires_at, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            row,
+        )
+        self._db.run(
+            "INSERT INTO queue (inbox, state, rank, id, size, due) VALUES (?, 0, ?, ?, ?, ?)",
+            (inbox, new.priority, found, size, expires_at),
+        )
+        text = text_id(found)
+        return Message(
+            text, new.sender, new.sender_name, new.recipient, new.recipient_name, new.relation,
+            body, new.kind, thread or text, None if reply_to is None else text_id(reply_to),
+            new.priority, now, expires_at,
+        )  # fmt: skip
+
+    def _thread(self, new: NewMessage, sender: int) -> tuple[str | None, int | None]:
+        """Nobody gets into a talk between others, by an answer or by naming its thread."""
+        if new.reply_to is not None:
+            return self._answer(new.reply_to, new.thread, sender)
+        thread = new.thread
+        if thread is None:
+            return None, None
+        if (known := self.belongs(thread, sender)) or (known is None and number(thread) is None):
+            return thread, None
+        raise InvalidArgument(f"no thread {thread} of yours", field="thread")
+
+    def _answer(self, reply_to: str, thread: str | None, sender: int) -> tuple[str, int]:
+        row = self._db.row(
+            "SELECT id, thread, sender, recipient FROM messages WHERE id = ?", (number(reply_to),)
+        )
+        if row is None or sender not in row[2:]:
+            raise NotFound(f"no message {reply_to} in your mail")
+        inherited = row[1] or text_id(row[0])
+        if thread not in (None, inherited):
+            raise InvalidArgument(f"message {reply_to} is not in thread {thread}", field="thread")
+        return inherited, row[0]

@@ -1,0 +1,189 @@
+"""The ledger: one SQLite file that says what was sent, wanted, allowed and done.
+
+One connection on one thread. A batch of calls is one transaction, each call a savepoint in it;
+COMMIT returns after the disk has it. Each noun has its own small class and module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from hive_core.errors import HiveError
+from hive_core.ledger import connection as sqlite
+from hive_core.ledger.archives import Archives
+from hive_core.ledger.connection import Connection
+from hive_core.ledger.events import Events
+from hive_core.ledger.jobs import COURSE as JOB_COURSE
+from hive_core.ledger.jobs import Jobs
+from hive_core.ledger.keys import Keys
+from hive_core.ledger.messages import Messages
+from hive_core.ledger.ranges import Ranges
+from hive_core.ledger.runs import Runs
+from hive_core.ledger.starts import StartsTable
+from hive_core.model.rates import Rates
+from hive_core.model.settings import Bounds
+from hive_core.model.states import Course
+
+MIGRATIONS: Final = Path(__file__).with_name("migrations")
+COURSES: Final[tuple[tuple[str, Course], ...]] = (("jobs", JOB_COURSE),)
+
+
+def nothing(step: str) -> None:
+    """Where a test may end the process; here it goes on."""
+
+
+class Transaction:
+    """One COMMIT. Leaves the ledger as it was when an exception passes through."""
+
+    __slots__ = ("_ledger",)
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def __enter__(self) -> None:
+        self._ledger.connection.begin()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._ledger.commit()
+        else:
+            self._ledger.roll_back()
+
+
+class Savepoint:
+    """One call inside a transaction: all of it or nothing. Savepoints nest."""
+
+    __slots__ = ("_ledger",)
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def __enter__(self) -> None:
+        self._ledger.connection.run("SAVEPOINT call")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._ledger.roll_back_call()
+        elif self._ledger.connection.inside:
+            self._ledger.connection.run("RELEASE call")
+
+
+class Ledger:
+    """Open it with `Ledger.open`; every change happens inside `transaction()`."""
+
+    def __init__(self, connection: Connection, limits: Bounds, step: Callable[[str], None]) -> None:
+        self.connection = connection
+        self._step = step
+        self._transaction = Transaction(self)
+        self._savepoint = Savepoint(self)
+        self.messages = Messages(connection, limits)
+        self.runs = Runs(connection)
+        self.events = Events(connection)
+        self.jobs = Jobs(connection)
+        self.keys = Keys(connection)
+        self.ranges = Ranges(connection)
+        self.archives = Archives(connection)
+        self.starts = StartsTable(connection)
+        self.sends = Rates(limits.send_rate, limits.send_burst)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        migrations: Path = MIGRATIONS,
+        limits: Bounds | None = None,
+        step: Callable[[str], None] = nothing,
+    ) -> Ledger:
+        """The ledger in `path`, made if absent. Damaged, TooNew, Busy or Broken when it is not fit.
+
+        `step` is called by name between the parts of a COMMIT; tests end the process there.
+        """
+        connection = Connection(path)
+        try:
+            sqlite.configure(connection)
+            sqlite.check(connection)
+            sqlite.migrate(connection, migrations, step)
+            sqlite.prime(connection)
+            ledger = cls(connection, limits or Bounds(), step)
+            with ledger.transaction():
+                ledger._guard_states()
+                ledger.messages.hold()
+        except BaseException:
+            connection.close()
+            raise
+        return ledger
+
+    def close(self) -> None:
+        """Let go of the file. Counted reads that no transaction took along are kept."""
+        try:
+            with self.transaction():
+                self.events.keep_counts()
+        except HiveError:
+            pass  # counts of reads are no reason to fail a stop
+        self.connection.close()
+
+    def transaction(self) -> Transaction:
+        """`with` it: BEGIN IMMEDIATE ... COMMIT, with the fsync."""
+        return self._transaction
+
+    def savepoint(self) -> Savepoint:
+        """`with` it inside a transaction: what is inside is rolled back on any exception."""
+        return self._savepoint
+
+    @property
+    def head(self) -> str:
+        """The commit of the meta repo that is in force; empty before the first."""
+        return self.connection.value("SELECT value FROM meta WHERE key = 'head'") or ""
+
+    @head.setter
+    def head(self, oid: str) -> None:
+        self.connection.run("INSERT OR REPLACE INTO meta VALUES ('head', ?)", (oid,))
+
+    def commit(self) -> None:
+        """End the transaction: the changes are on disk when this returns."""
+        try:
+            self.events.seal()
+            self._step("commit")
+            self.connection.commit()
+        except BaseException:
+            self.roll_back()
+            raise
+        self._step("committed")
+
+    def roll_back(self) -> None:
+        self._forget()
+        self.connection.roll_back()
+
+    def roll_back_call(self) -> None:
+        """Undo the innermost savepoint, if the transaction still stands."""
+        self._forget()
+        if self.connection.inside:
+            self.connection.run("ROLLBACK TO call")
+            self.connection.run("RELEASE call")
+
+    def checkpoint(self) -> None:
+        """Move the WAL into the file. Worth doing when idle; a commit does it when it must."""
+        self.connection.control("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _forget(self) -> None:
+        """What is remembered of rows that may not have been committed."""
+        self.messages.forget()
+        self.events.forget()
+
+    def _guard_states(self) -> None:
+        """Triggers that abort illegal moves, as the courses have them now."""
+        for table, course in COURSES:
+            for name, sql in course.trigger(table).items():
+                found = self.connection.value(
+                    "SELECT sql FROM sqlite_schema WHERE name = ?", (name,)
+                )
+                if found != sql:
+                    self.connection.run(f"DROP TRIGGER IF EXISTS {name}")
+                    self.connection.run(sql)

@@ -1,0 +1,50 @@
+"""Token buckets: so many a second, and a burst. In memory; a restart forgives.
+
+The caller passes the time in, so nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+_SWEEP = 4096
+
+
+class Rates:
+    """One bucket per key, made when first asked for and dropped once it is full again."""
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self.per_second = per_second
+        self.burst = float(burst)
+        self._buckets: dict[Hashable, tuple[float, float]] = {}
+        self._sweep_at = _SWEEP
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, key: Hashable, now: float) -> float:
+        """Take one token: 0.0, or the seconds until there is one again (and none is taken)."""
+        left, at = self._buckets.get(key, (self.burst, now))
+        # A clock that went back gives nothing and takes nothing.
+        left = min(self.burst, left + max(0.0, now - at) * self.per_second)
+        if left < 1.0:
+            self._buckets[key] = (left, now)
+            return (1.0 - left) / self.per_second
+        if key not in self._buckets and len(self._buckets) >= self._sweep_at:
+            self._sweep(now)
+        self._buckets[key] = (left - 1.0, now)
+        return 0.0
+
+    def forget(self, key: Hashable) -> None:
+        """The key is gone."""
+        self._buckets.pop(key, None)
+
+    def _sweep(self, now: float) -> None:
+        """Drop buckets that are full again, so that the table follows what is in use."""
+        self._buckets = {
+            key: (left, at)
+            for key, (left, at) in self._buckets.items()
+            if left + (now - at) * self.per_second < self.burst
+        }
+        # Twice what is left, so that sweeping stays cheap however many senders are busy.
+        self._sweep_at = max(_SWEEP, 2 * len(self._buckets))
