@@ -1,0 +1,129 @@
+"""Commands that change the tree: create, destroy, restore, move."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+from hive_core.agent.show import as_json
+from hive_core.cli.output import Column, Listing, moment, output_option, say, words
+from hive_core.cli.session import Session, complete_agent
+from hive_core.cli.sizes import limits
+
+ROLES: Final = ("daemon", "agent", "architect", "lead", "worker", "task")
+ARCHIVES: Final = Listing(
+    "id",
+    (Column("id"), Column("name"), Column("destroyed_at", "destroyed", moment),
+     Column("expires_at", "kept until", moment)),
+    "nothing was destroyed lately",
+)  # fmt: skip
+no_wait: Final = click.option("--no-wait", is_flag=True, help="Return once it is recorded.")
+
+
+@click.group
+def agent() -> None:
+    """Make agents."""
+
+
+@agent.command("create", context_settings={"ignore_unknown_options": False})
+@click.argument("name")
+@click.option("--parent", shell_complete=complete_agent,
+              help='The parent; the root agent if absent, "" makes a root.')  # fmt: skip
+@click.option("--role", type=click.Choice(ROLES), help="What it is for.  [default: agent]")
+@click.option("--title", help="What people call it.")
+@click.option("--image", help="An image of hive.toml, or a directory with a prepared tree.")
+@click.option("--boot/--no-boot", default=None, help="Run an init inside.")
+@click.option("--capability", "capabilities", multiple=True, help="One right; may be repeated.")
+@click.option("--limit", "bounds", multiple=True, metavar="KEY=VALUE",
+              help="A bound such as memory_max=512M, tasks_max=200; may be repeated.")  # fmt: skip
+@no_wait
+@click.argument("command", nargs=-1)
+@click.pass_obj
+def create(session: Session, /, name: str, **given: object) -> None:
+    """Make the agent NAME and start it: hive agent create NAME -- COMMAND...
+
+    Any command is a valid agent; without one it holds and its mail waits.
+    """
+    wait = not given.pop("no_wait")
+    bounds = limits(given.pop("bounds"))
+    params = {**_wanted(given), **({"limits": bounds} if bounds else {})}
+    reply = session.change("spawn", name=name, **params)
+    say(f"{name} is {reply.get('uuid')}")
+    session.finish(reply, f"starting {name}", wait=wait)
+
+
+def _wanted(given: Mapping[str, object]) -> dict[str, object]:
+    """What was given on the command line, in JSON's types."""
+    lists = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in given.items()
+    }
+    return {key: value for key, value in lists.items() if value is not None and value != []}
+
+
+def _confirm(session: Session, name: str, *, recursive: bool) -> None:
+    rows = list(session.rows("list_agents", "agents", root=name))
+    children = [row for row in rows if row.get("parent") == name]
+    below = f" and its {len(rows) - 1} descendants" if recursive and len(rows) > 1 else ""
+    text = f"Destroy {name}{below}? Files are kept for a while (`hive restore`)."
+    if children and not recursive:
+        text += f" Its {len(children)} children move up to its parent."
+    click.confirm(text, abort=True, err=True)
+
+
+@click.command
+@click.argument("name", shell_complete=complete_agent)
+@click.option("--recursive", is_flag=True, help="Its descendants too.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@no_wait
+@click.pass_obj
+def destroy(session: Session, name: str, *, recursive: bool, yes: bool, no_wait: bool) -> None:
+    """Take NAME out of the tree for good; `hive restore` undoes it for a while."""
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("nobody to ask: destroy needs --yes here")
+        _confirm(session, name, recursive=recursive)
+    reply = session.change("destroy", agent=name, recursive=recursive)
+    session.finish(reply, f"destroying {name}", wait=not no_wait)
+
+
+@click.command
+@click.argument("archive", metavar="[ID]", required=False)
+@output_option
+@no_wait
+@click.pass_obj
+def restore(session: Session, archive: str | None, style: str, *, no_wait: bool) -> None:
+    """Bring a destroyed agent back; without ID list what can be brought back."""
+    if archive is None:
+        ARCHIVES.show(session.rows("list_archives", "archives"), style)
+        return
+    reply = session.change("restore", id=archive)
+    say(f"{reply.get('name')} is back")
+    session.finish(reply, "restoring", wait=not no_wait)
+
+
+@click.command
+@click.argument("name", shell_complete=complete_agent)
+@click.option("--parent", required=True, shell_complete=complete_agent,
+              help='The new parent; "" makes a root.')  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Say what it would restart, and do nothing.")
+@no_wait
+@click.pass_obj
+def move(session: Session, name: str, parent: str, *, dry_run: bool, no_wait: bool) -> None:
+    """Put NAME with all its descendants under another parent, live."""
+    if dry_run:
+        reply = session.ask("move", agent=name, parent=parent, dry_run=True)
+    else:
+        reply = session.change("move", agent=name, parent=parent)
+        session.finish(reply, f"moving {name}", wait=not no_wait)
+    for key in ("restarts", "ended"):
+        for each in _listed(reply, key):
+            say(f"{key}: {each}")
+
+
+def _listed(reply: dict[str, object], key: str) -> list[str]:
+    found = reply.get(key)
+    values = found if isinstance(found, list) else []
+    return [words(each) if isinstance(each, str) else as_json(each) for each in values]

@@ -1,0 +1,84 @@
+"""`hive chat`: a conversation of the operator with one agent."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import Final
+
+import click
+
+from hive_core.agent.show import plain
+from hive_core.cli.output import echo, say
+from hive_core.cli.session import Session, complete_agent
+from hive_core.errors import HiveError
+from hive_core.varlink import Message
+
+ROOT: Final = "root"
+
+
+@dataclass
+class Conversation:
+    """What was said; one thread of ours sends, another prints what comes."""
+
+    socket: str
+    name: str
+    thread: str = ""
+    open: set[str] = field(default_factory=set)
+    answered: set[str] = field(default_factory=set)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def listen(self) -> None:
+        """Print the agent's messages as they come, and take them out of the inbox."""
+        session = Session(self.socket)
+        try:
+            for row in session.follow("list_messages", "messages"):
+                if row.get("from") == self.name:
+                    self._received(session, row)
+        except HiveError as error:
+            say(f"{self.name} cannot be heard any more: {error.reason}")
+        with self.changed:
+            self.answered |= self.open
+            self.changed.notify_all()
+
+    def _received(self, session: Session, row: Message) -> None:
+        lead = f"{self.name}> " if sys.stdout.isatty() else ""
+        echo(lead + plain(str(row.get("body"))))
+        session.ask("ack", ids=[row.get("id")])
+        with self.changed:
+            self.answered.add(str(row.get("reply_to")))
+            self.changed.notify_all()
+
+    def send(self, session: Session, text: str) -> None:
+        thread = self.thread or None
+        reply = session.change("send", to=self.name, body=text, thread=thread)
+        self.thread = self.thread or str(reply.get("thread") or reply.get("id"))
+        with self.changed:
+            self.open.add(str(reply.get("id")))
+
+    def wait(self, seconds: float) -> bool:
+        """Whether everything was answered in time."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self.open <= self.answered, seconds)
+
+
+@click.command
+@click.argument("name", default=ROOT, shell_complete=complete_agent)
+@click.option("--wait", "seconds", type=click.FloatRange(0), default=30.0, show_default=True,
+              help="Seconds to wait for answers after the end of the input.")  # fmt: skip
+@click.pass_obj
+def chat(session: Session, name: str, seconds: float) -> int:
+    """Talk to NAME: each line is a message, answers are printed as they come.
+
+    An answer that has not come when the input ends is waited for; 124 says that one did not come.
+    """
+    talk = Conversation(session.socket, name)
+    session.ask("list_agents", root=name)
+    threading.Thread(target=talk.listen, daemon=True).start()
+    if sys.stdin.isatty():
+        say(f"talking to {name}; Ctrl-D ends")
+    for line in sys.stdin:
+        if line.strip():
+            talk.send(session, line.rstrip("\n"))
+    return 0 if sys.stdin.isatty() or talk.wait(seconds) else 124

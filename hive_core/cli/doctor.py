@@ -1,0 +1,156 @@
+"""`hive doctor`: does this machine have what a hive needs, and is everything where it belongs?
+
+Each check looks and answers; none changes anything.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from hive_core.cli.install.layout import CONFIG, DIRECTORIES, LEAST, UNITS, WISHED
+from hive_core.cli.install.machine import systemd_version
+from hive_core.cli.output import Column, Listing, output_option
+from hive_core.cli.session import Session
+from hive_core.errors import HiveError
+
+PROGRAMS: Final = ("systemd-nspawn", "systemd-run", "systemctl", "nsenter", "git", "mount")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One answer: `fail` makes the exit status 1."""
+
+    check: str
+    verdict: str  # ok, warn or fail
+    detail: str
+
+
+def _ok(check: str, detail: str = "") -> Finding:
+    return Finding(check, "ok", detail)
+
+
+def _fail(check: str, detail: str) -> Finding:
+    return Finding(check, "fail", detail)
+
+
+def _systemd() -> Iterator[Finding]:
+    version = systemd_version()
+    if version < LEAST:
+        yield _fail("systemd", f"{version} is too old: {LEAST} is the least")
+    elif version < WISHED:
+        yield Finding("systemd", "warn", f"{version} works; {WISHED} or newer is better")
+    else:
+        yield _ok("systemd", str(version))
+    if not Path("/run/systemd/system").is_dir():
+        yield _fail("systemd", "is not the first process of this machine")
+
+
+def _programs() -> Iterator[Finding]:
+    for name in PROGRAMS:
+        found = shutil.which(name)
+        yield _ok("program", found) if found else _fail("program", f"{name} is missing")
+
+
+def _users() -> Iterator[Finding]:
+    try:
+        groups = os.getgrouplist("hive", pwd.getpwnam("hive").pw_gid)
+        wanted = {name: grp.getgrnam(name).gr_gid for name in ("hive-operator", "systemd-journal")}
+    except KeyError as error:
+        yield _fail("users", f"{error}: run `hive setup`")
+        return
+    journal = wanted["systemd-journal"] in groups
+    yield _ok("users") if journal else _fail("users", "hive is not in systemd-journal")
+
+
+def _directories() -> Iterator[Finding]:
+    for each in DIRECTORIES:
+        try:
+            found = Path(each.path).lstat()
+        except OSError as error:
+            yield _fail("directory", f"{each.path}: {error.strerror}")
+            continue
+        mode = stat.S_IMODE(found.st_mode)
+        right = stat.S_ISDIR(found.st_mode) and mode == each.mode
+        text = f"{each.path} {mode:o}"
+        yield _ok("directory", text) if right else _fail("directory", f"{text}, not {each.mode:o}")
+
+
+def _config() -> Iterator[Finding]:
+    try:
+        tomllib.loads(Path(CONFIG).read_text())
+    except (OSError, ValueError) as error:
+        yield _fail("config", f"{CONFIG}: {error}")
+    else:
+        yield _ok("config", CONFIG)
+
+
+def _units() -> Iterator[Finding]:
+    for unit in UNITS:
+        done = subprocess.run(
+            ["systemctl", "is-active", unit], capture_output=True, text=True, check=False
+        )
+        state = done.stdout.strip() or done.stderr.strip()
+        yield (
+            _ok("unit", f"{unit} is active")
+            if state == "active"
+            else _fail("unit", f"{unit} is {state}")
+        )
+
+
+def _quota() -> Iterator[Finding]:
+    """Without project quotas the daemon can only watch how much the agents write."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    inside = [m for m in mounts if Path("/var/lib/hive").is_relative_to(m[1])]
+    kind, options = max(inside, key=lambda mount: len(mount[1]))[2:4]
+    has = {"prjquota", "pquota"} & set(options.split(","))
+    yield (
+        _ok("quota", kind)
+        if has
+        else Finding(
+            "quota",
+            "warn",
+            f"no project quotas on {kind}: what agents write is not bounded by the disk",
+        )
+    )
+
+
+CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
+    _systemd, _programs, _users, _directories, _config, _units, _quota,
+)  # fmt: skip
+
+
+def _daemon(session: Session) -> Iterator[Finding]:
+    try:
+        row = session.ask("status")
+    except HiveError as error:
+        yield _fail("hived", error.reason)
+        return
+    yield _ok("hived", f"answers on {session.socket}")
+    alarms = row.get("alarms")
+    for alarm in alarms if isinstance(alarms, list) else []:
+        yield Finding("alarm", "warn", str(alarm))
+
+
+FINDINGS: Final = Listing("check", (Column("check"), Column("verdict"), Column("detail")))
+
+
+@click.command
+@output_option
+@click.pass_obj
+def doctor(session: Session, style: str) -> int:
+    """Check this machine, the installation and the daemon; 1 if something is broken."""
+    findings = [each for check in CHECKS for each in check()] + list(_daemon(session))
+    FINDINGS.show([asdict(each) for each in findings], style)
+    return int(any(each.verdict == "fail" for each in findings))

@@ -1,0 +1,131 @@
+"""Entering a container, by root's own hands: the daemon has no verb for it.
+
+The container gets nothing of ours: no descriptor, no variable, a terminal of its own (or pipes
+that we copy), and the process joins the agent's control groups, so that its limits hold and
+stopping the agent ends it too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hive_core.cli.relay import in_pipes, in_terminal
+from hive_core.cli.session import Session
+from hive_core.errors import Conflict, NotAllowed, NotRunning
+from hive_core.model.names import agent_unit
+
+RANGE: Final = 65536
+PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Joins the groups named first, then becomes the rest.
+_JOIN: Final = 'while [ "$1" != -- ]; do echo 0 >"$1" || exit 1; shift; done; shift; exec "$@"'
+_TERM: Final = re.compile(r"[A-Za-z0-9._+-]{1,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A running container: its first process as the host counts, and what must be true of it."""
+
+    name: str
+    leader: int
+    base: int
+
+    @property
+    def proc(self) -> Path:
+        return Path("/proc") / str(self.leader)
+
+
+def locate(session: Session, name: str, doing: str) -> Place:
+    """Where NAME runs, believed only after a look at the kernel's own books."""
+    if os.geteuid() != 0:
+        raise NotAllowed(
+            f"cannot {doing} {name}: only root may enter a container, and the daemon never does;"
+            " try it with sudo"
+        )
+    found = session.ask("locate", agent=name)
+    leader, base = found.get("leader"), found.get("uid_base")
+    if not isinstance(leader, int) or not leader or not isinstance(base, int):
+        raise NotRunning(f"cannot {doing} {name}: it is not running")
+    place = Place(name, leader, base)
+    verify(place)
+    return place
+
+
+def verify(place: Place) -> None:
+    """Refuse a process that is not in the agent's unit or not in the agent's uid range."""
+    try:
+        groups = (place.proc / "cgroup").read_text()
+        mapping = (place.proc / "uid_map").read_text().split()
+    except OSError as error:
+        raise NotRunning(f"cannot enter {place.name}: it has just ended") from error
+    unit = agent_unit(place.name)
+    tracked = [
+        line for line in groups.splitlines() if line.startswith("0::") or "=systemd:" in line
+    ]
+    if not tracked or not all(unit in line.split("/") for line in tracked):
+        raise Conflict(f"cannot enter {place.name}: process {place.leader} is not in {unit}")
+    if mapping != ["0", str(place.base), str(RANGE)]:
+        raise Conflict(f"cannot enter {place.name}: process {place.leader} has another uid range")
+
+
+def groups_of(place: Place, mounts: str) -> list[str]:
+    """The `cgroup.procs` files of every hierarchy that the container is in."""
+    found = []
+    where = _hierarchies(mounts)
+    for line in (place.proc / "cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers in where:
+            found.append(f"{where[controllers]}{path.rstrip('/')}/cgroup.procs")
+    return found
+
+
+def _hierarchies(mounts: str) -> dict[str, str]:
+    """Mount point by the controllers of a hierarchy; the empty text stands for version 2."""
+    found: dict[str, str] = {}
+    for line in mounts.splitlines():
+        _, where, kind, options = line.split(" ")[:4]
+        if kind == "cgroup2":
+            found.setdefault("", where)
+        elif kind == "cgroup":
+            names = [each for each in options.split(",") if _is_controller(each)]
+            found.setdefault(",".join(names), where)
+    return found
+
+
+def _is_controller(option: str) -> bool:
+    plain = ("rw", "ro", "nosuid", "nodev", "noexec", "relatime", "xattr", "clone_children")
+    return option not in plain and not option.startswith("release_agent=")
+
+
+def argv(place: Place, command: Sequence[str]) -> list[str]:
+    """What root executes in order to execute `command` inside."""
+    groups = groups_of(place, Path("/proc/self/mounts").read_text())
+    nsenter = shutil.which("nsenter", path="/usr/bin:/bin:/run/current-system/sw/bin") or "nsenter"
+    join = ["/bin/sh", "-c", _JOIN, "sh", *groups, "--"]
+    return [*join, nsenter, f"--target={place.leader}", "--all", "--", *command]
+
+
+def environment(place: Place) -> dict[str, str]:
+    """All that a process inside gets to know of us is the kind of our terminal."""
+    term = os.environ.get("TERM", "")
+    return {
+        "PATH": PATH,
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        "TERM": term if _TERM.fullmatch(term) else "dumb",
+        "HIVE_NAME": place.name,
+        "HIVE_SOCKET": "/run/hive/broker.sock",
+    }
+
+
+def run(place: Place, command: Sequence[str]) -> int:
+    """Run a command inside; its exit status is ours."""
+    words, variables = argv(place, command), environment(place)
+    if os.isatty(0) and os.isatty(1):
+        return in_terminal(words, variables)
+    return in_pipes(words, variables)

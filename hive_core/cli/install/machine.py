@@ -1,0 +1,180 @@
+"""The one door of `hive setup` and `hive teardown` to the machine.
+
+Everything is idempotent and tells in a line what it did; what was right before is not mentioned.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from hive_core.cli.install.layout import Directory, File, Installation
+from hive_core.errors import Conflict, HiveError
+
+_SHELLS: Final = ("/usr/sbin/nologin", "/sbin/nologin", "/bin/false")
+_POLL: Final = 0.05
+
+
+class Broken(HiveError):
+    """A program of the machine failed; the reason holds what it said."""
+
+
+def systemd_version() -> int:
+    """The running machine's systemd, 0 if there is none."""
+    try:
+        done = subprocess.run(
+            ["systemctl", "--version"], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return 0
+    found = re.match(r"systemd (\d+)", done.stdout)
+    return int(found[1]) if found else 0
+
+
+def is_booted() -> bool:
+    """Whether systemd is the first process: https://man7.org/linux/man-pages/man3/sd_booted.3.html"""
+    return Path("/run/systemd/system").is_dir()
+
+
+def installation() -> Installation:
+    """Where the entry points of this hive are: beside the command that runs now."""
+    beside = (Path(sys.argv[0]).resolve().parent, Path(sys.executable).parent)
+    found = shutil.which("hived", path=os.pathsep.join(map(str, beside))) or shutil.which("hived")
+    if found is None:
+        raise Conflict("cannot find hived beside the command hive: install the package first")
+    return Installation(bin=str(Path(found).parent), python=sys.executable)
+
+
+class Machine:
+    """Says through `tell` what was changed."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def run(self, *argv: str, check: bool = True) -> str:
+        """Run a program of the machine; its output is the answer."""
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if check and done.returncode:
+            said = (done.stderr or done.stdout).strip()
+            raise Broken(f"{' '.join(argv)} ended with {done.returncode}: {said}")
+        return done.stdout
+
+    def group(self, name: str) -> None:
+        if name not in {each.gr_name for each in grp.getgrall()}:
+            self.run("groupadd", "--system", name)
+            self._tell(f"made group {name}")
+
+    def user(self, name: str, home: str) -> None:
+        """A system user that cannot log in."""
+        if name in {each.pw_name for each in pwd.getpwall()}:
+            return
+        shell = next((each for each in _SHELLS if Path(each).exists()), _SHELLS[-1])
+        self.run("useradd", "--system", "--gid", name, "--home-dir", home, "--no-create-home",
+                 "--shell", shell, "--comment", "hive daemon", name)  # fmt: skip
+        self._tell(f"made user {name}")
+
+    def member(self, user: str, group: str) -> None:
+        if user not in grp.getgrnam(group).gr_mem:
+            self.run("usermod", "--append", "--groups", group, user)
+            self._tell(f"put user {user} into group {group}")
+
+    def directory(self, wanted: Directory) -> None:
+        """Make it, or set right its owner and mode."""
+        path = Path(wanted.path)
+        uid, gid = pwd.getpwnam(wanted.owner).pw_uid, grp.getgrnam(wanted.group).gr_gid
+        if not path.exists():
+            path.mkdir(parents=True)
+            self._tell(f"made {path}")
+        found = path.lstat()
+        if (found.st_uid, found.st_gid, found.st_mode & 0o7777) != (uid, gid, wanted.mode):
+            os.chown(path, uid, gid)
+            path.chmod(wanted.mode)
+
+    def file(self, wanted: File) -> bool:
+        """Write it if it is not so already; whether it was written."""
+        path = wanted.path
+        if path.exists() and (wanted.kept or path.read_text() == wanted.text):
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f".{path.name}.new")
+        new.write_text(wanted.text)
+        new.chmod(wanted.mode)
+        new.replace(path)
+        self._tell(f"wrote {path}")
+        return True
+
+    def remove(self, paths: Iterable[Path]) -> None:
+        """Files, and directories with everything in them; symlinks are not followed."""
+        for path in paths:
+            if path.is_mount():
+                # Somebody's mount stays; what is in it goes.
+                self.remove(path.iterdir())
+            elif path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+                self._tell(f"removed {path}")
+            elif path.exists() or path.is_symlink():
+                path.unlink()
+                self._tell(f"removed {path}")
+
+    def safe_directory(self, path: str, *, wanted: bool) -> None:
+        """Let every user's git read a repository that is not its own."""
+        key = ("git", "config", "--system")
+        listed = path in self.run(*key, "--get-all", "safe.directory", check=False).splitlines()
+        if wanted and not listed:
+            self.run(*key, "--add", "safe.directory", path)
+            self._tell(f"told git that {path} is safe to read")
+        elif listed and not wanted:
+            self.run(*key, "--fixed-value", "--unset-all", "safe.directory", path)
+
+    def account_gone(self, user: str, groups: Sequence[str]) -> None:
+        if user in {each.pw_name for each in pwd.getpwall()}:
+            self.run("userdel", user)
+            self._tell(f"removed user {user}")
+        for group in groups:
+            if group in {each.gr_name for each in grp.getgrall()}:
+                self.run("groupdel", group)
+                self._tell(f"removed group {group}")
+
+    def active(self, unit: str) -> bool:
+        return self.run("systemctl", "is-active", unit, check=False).strip() == "active"
+
+    def loaded(self, *patterns: str) -> list[str]:
+        """Units of these names that are active or failed."""
+        listed = self.run("systemctl", "list-units", "--all", "--plain", "--no-legend",
+                          "--no-pager", "--full", *patterns)  # fmt: skip
+        return [line.split()[0] for line in listed.splitlines() if line.strip()]
+
+    def end(self, patterns: Sequence[str], patience: float) -> None:
+        """Stop units gracefully, and after a while with force."""
+        units = self.loaded(*patterns)
+        if not units:
+            return
+        self.run("systemctl", "stop", "--no-block", *units, check=False)
+        ends = time.monotonic() + patience
+        while any(self.active_or_ending(unit) for unit in units):
+            if time.monotonic() > ends:
+                self.run("systemctl", "kill", "--signal=KILL", *units, check=False)
+                ends = time.monotonic() + patience
+            time.sleep(_POLL)
+        self.run("systemctl", "reset-failed", *units, check=False)
+        self._tell(f"stopped {len(units)} of {', '.join(patterns)}")
+
+    def active_or_ending(self, unit: str) -> bool:
+        state = self.run("systemctl", "is-active", unit, check=False).strip()
+        return state in ("active", "activating", "deactivating", "reloading")
+
+    def unmount_below(self, place: str) -> None:
+        """Detach every mount below a place, the deepest first."""
+        lines = Path("/proc/self/mounts").read_text().splitlines()
+        points = [line.split()[1].encode().decode("unicode_escape") for line in lines]
+        for point in reversed([each for each in points if each.startswith(f"{place}/")]):
+            self.run("umount", "--lazy", point, check=False)

@@ -1,0 +1,84 @@
+"""The steps of `hive setup` and `hive teardown`, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from hive_core.cli.install import layout
+from hive_core.cli.install.machine import Machine, installation, is_booted, systemd_version
+from hive_core.errors import Conflict
+
+_PATIENCE: Final = 10.0  # seconds an agent has at teardown before it is killed
+
+
+def check(warn: Callable[[str], None]) -> None:
+    """Refuse a machine that cannot be a hive host."""
+    if Path("/etc/NIXOS").exists():
+        raise Conflict("NixOS is set up by its configuration: import hive's module there")
+    if not is_booted():
+        raise Conflict("cannot set up: systemd is not the first process here (see scripts/lab)")
+    version = systemd_version()
+    if refusal := layout.old_systemd(version):
+        raise Conflict(f"cannot set up: {refusal}")
+    if version < layout.WISHED:
+        warn(f"systemd {version} works; {layout.WISHED} or newer is better")
+
+
+def install(machine: Machine) -> None:
+    """Accounts, directories, files, units; running daemons at the end."""
+    _accounts(machine)
+    for directory in layout.DIRECTORIES:
+        machine.directory(directory)
+    machine.file(layout.config())
+    machine.safe_directory(layout.META, wanted=True)
+    files = layout.rendered(installation())
+    changed = [each.path for each in files if machine.file(each)]
+    for path in (each.path for each in files if each.path.parent == layout.TMPFILES):
+        machine.run("systemd-tmpfiles", "--create", str(path))
+    _units(machine, {path.name for path in changed})
+
+
+def _accounts(machine: Machine) -> None:
+    for group in (layout.USER, layout.OPERATORS):
+        machine.group(group)
+    machine.user(layout.USER, layout.HOME)
+    machine.member(layout.USER, layout.JOURNAL)
+
+
+def _units(machine: Machine, changed: set[str]) -> None:
+    """Enable and start both daemons; one that runs from an old unit is restarted.
+
+    That stops no agent: containers live in units of their own.
+    """
+    if changed:
+        machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "enable", "--quiet", *layout.UNITS)
+    for unit in layout.UNITS:
+        if not machine.active(unit) or unit in changed:
+            machine.run("systemctl", "restart", unit)
+
+
+def remove(machine: Machine) -> None:
+    """Stop everything and take the units away; files and accounts stay."""
+    machine.end(("hived.service",), _PATIENCE)
+    machine.end(layout.AGENTS, _PATIENCE)
+    machine.end(("hive-privd.service",), _PATIENCE)
+    machine.run("systemctl", "disable", "--quiet", *layout.UNITS, check=False)
+    machine.unmount_below(layout.HOME)
+    machine.unmount_below(layout.RUN)
+    slices = machine.loaded("hive*.slice")
+    if slices:
+        machine.run("systemctl", "stop", *slices, check=False)
+        machine.run("systemctl", "revert", *slices, check=False)
+    written = [each.path for each in layout.rendered(layout.Installation("", ""))]
+    machine.remove([*written, Path(layout.RUN)])
+    machine.run("systemctl", "daemon-reload")
+
+
+def purge(machine: Machine) -> None:
+    """Remove what agents and operators made, and the accounts."""
+    machine.remove([Path(layout.HOME), Path(layout.CONFIG).parent])
+    machine.safe_directory(layout.META, wanted=False)
+    machine.account_gone(layout.USER, (layout.USER, layout.OPERATORS))

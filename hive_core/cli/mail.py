@@ -1,0 +1,43 @@
+"""`hive send` and `hive inbox`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import click
+
+from hive_core.cli.output import Column, Listing, echo, moment, output_option
+from hive_core.cli.session import Session, complete_agent
+
+_FIRST: Final = (
+    Column("id"), Column("sent_at", "sent", moment), Column("from"), Column("relation"),
+)  # fmt: skip
+INBOX: Final = Listing("id", (*_FIRST, Column("body")), "no messages")
+DEAD: Final = Listing("id", (*_FIRST, Column("dead_why", "why"), Column("body")), "no dead letters")
+
+
+@click.command
+@click.argument("name", shell_complete=complete_agent)
+@click.argument("text")
+@click.option("--kind", help="What kind of message it is.")
+@click.option("--thread", help="The thread it belongs to.")
+@click.option("--reply-to", help="The message it answers.")
+@click.option("--priority", type=click.IntRange(0, 3), help="0 critical, 1, 2 (default), 3 low.")
+@click.option("--ttl", type=float, help="Seconds after which it is of no use.")
+@click.pass_obj
+def send(session: Session, /, name: str, text: str, **given: object) -> None:
+    """Send TEXT to NAME as the operator and print the message's id; - reads the text."""
+    body = sys.stdin.read() if text == "-" else text
+    echo(str(session.change("send", to=name, body=body, **given).get("id")))
+
+
+@click.command
+@click.argument("name", required=False, shell_complete=complete_agent)
+@click.option("--dead", is_flag=True, help="Messages that were given up.")
+@output_option
+@click.pass_obj
+def inbox(session: Session, name: str | None, style: str, *, dead: bool) -> None:
+    """List the messages that wait for NAME, or for the operator; reading takes none away."""
+    rows = session.rows("list_messages", "messages", agent=name, dead=dead or None)
+    (DEAD if dead else INBOX).show(rows, style)

@@ -1,0 +1,100 @@
+"""`hive`: the operator's command. Data goes to standard output, talk to standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+import click
+
+from hive_core.agent.show import plain
+from hive_core.cli.lazy import LazyGroup, meant
+from hive_core.cli.session import Session
+from hive_core.errors import HiveError, NotFound, Unreachable
+
+SOCKET: Final = "/run/hive/operator.sock"
+INTERRUPTED: Final = 130
+
+# Command -> the module of this package that has it; `hive --help` prints them in this order.
+COMMANDS: Final = {
+    "setup": "setup", "teardown": "setup", "status": "status", "tree": "tree",
+    "agent": "agents", "start": "lifecycle", "stop": "lifecycle", "restart": "lifecycle",
+    "kill": "lifecycle", "update": "lifecycle", "destroy": "agents", "restore": "agents",
+    "move": "agents", "send": "mail", "inbox": "mail", "chat": "chat", "logs": "records",
+    "events": "records", "shell": "shell", "call": "call", "cap": "rights", "allow": "rights",
+    "disallow": "rights", "why": "rights", "converge": "upkeep", "gc": "upkeep",
+    "wait": "wait", "doctor": "doctor", "meta": "meta", "completion": "completion",
+}  # fmt: skip
+
+
+class Hive(LazyGroup):
+    table = COMMANDS
+
+
+@click.group(
+    "hive",
+    cls=Hive,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--socket", envvar="HIVE_OPERATOR_SOCKET", default=SOCKET, show_default=True,
+    help="Where the daemon listens.",
+)  # fmt: skip
+@click.pass_context
+def hive(ctx: click.Context, socket: str) -> None:
+    """Run a tree of agents, each in a container of its own, and decide what they may become."""
+    ctx.obj = Session(socket)
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
+
+
+def _reason(error: HiveError, session: Session) -> str:
+    """One line that says why, and what to do where that is known."""
+    if isinstance(error, Unreachable):
+        if "Permission denied" in error.reason:
+            return f"{error.reason}; operators are root and the members of group hive-operator"
+        return f"{error.reason}; is hived running? (`systemctl status hived`, `hive setup`)"
+    agent = error.fields.get("agent")
+    near = meant(str(agent), session.names()) if isinstance(error, NotFound) and agent else ""
+    return (error.reason or error.wire) + near
+
+
+def _invoke(context: click.Context) -> int:
+    try:
+        status = hive.invoke(context)
+    except HiveError as error:
+        complain(_reason(error, context.find_object(Session) or Session(SOCKET)))
+        return error.exit_code
+    return status if isinstance(status, int) else 0
+
+
+def complain(text: str) -> None:
+    click.echo(f"hive: {plain(text)}", err=True)
+
+
+def run(arguments: list[str]) -> int:
+    """Carry out one command line and say why it failed, if it did."""
+    try:
+        with hive.make_context("hive", arguments) as context:
+            status = _invoke(context)
+    except click.exceptions.Exit as end:
+        status = end.exit_code
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except BrokenPipeError:
+        # The reader went away; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    except (click.Abort, KeyboardInterrupt):
+        complain("interrupted; what was asked for goes on")
+        status = INTERRUPTED
+    return status
+
+
+def main() -> None:
+    """Entry point; completion is click's own, asked for by an environment variable."""
+    if "_HIVE_COMPLETE" in os.environ:
+        hive.main(prog_name="hive")
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,169 @@
+"""How data is printed: a table for people, JSON and bare names for programs.
+
+A table is bent for the reader (times in words, hostile characters spelled out); JSON is what the
+daemon said.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from unicodedata import east_asian_width
+
+import click
+
+from hive_core.agent.show import as_json, plain
+
+Row = Mapping[str, object]
+
+FORMATS: Final = ("table", "json", "jsonl", "name")
+WIDTH: Final = 80  # where the output is no terminal
+COLOURS: Final = {
+    "running": "green", "starting": "yellow", "stopping": "yellow", "deploying": "yellow",
+    "degraded": "magenta", "failed": "red", "parked": "red", "sleeping": "cyan",
+    "stopped": "bright_black", "absent": "bright_black", "allowed": "green", "refused": "red",
+}  # fmt: skip
+
+output_option: Final = click.option(
+    "-o", "--output", "style", type=click.Choice(FORMATS), default="table", show_default=True,
+    help="How to print: for people, or for programs.",
+)  # fmt: skip
+
+
+def words(value: object) -> str:
+    """A value for people, on one line."""
+    match value:
+        case None | "" | [] | {}:
+            text = "-"
+        case bool():
+            text = "yes" if value else "no"
+        case str():
+            text = plain(value).replace("\n", "⏎").replace("\t", " ")
+        case list() if all(isinstance(each, str) for each in value):
+            text = ", ".join(map(words, value))
+        case _:
+            text = as_json(value)
+    return text
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: the field, its heading and how a value is put in words."""
+
+    field: str
+    heading: str = ""
+    words: Callable[[object], str] = words
+
+    @property
+    def title(self) -> str:
+        return (self.heading or self.field).upper().replace("_", " ")
+
+    def cell(self, row: Row) -> str:
+        return self.words(row.get(self.field))
+
+
+def moment(value: object) -> str:
+    """Seconds since 1970 as local time."""
+    if not isinstance(value, int | float):
+        return "-"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+
+
+def echo(text: str) -> None:
+    """A line of data."""
+    click.echo(text)
+
+
+def say(text: str) -> None:
+    """A line of talk."""
+    click.echo(plain(text), err=True)
+
+
+def coloured(word: str, shown: str = "") -> str:
+    """A state in its colour; click drops the colour where the output is no terminal."""
+    return click.style(shown or word, fg=COLOURS[word]) if word in COLOURS else shown or word
+
+
+def columns_of(terminal: bool | None = None) -> int:  # noqa: FBT001 - None asks the stream
+    """How wide a line may be."""
+    on_terminal = sys.stdout.isatty() if terminal is None else terminal
+    return shutil.get_terminal_size((WIDTH, 24)).columns if on_terminal else WIDTH
+
+
+def breadth(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    return sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
+
+
+def pad(text: str, width: int) -> str:
+    return text + " " * (width - breadth(text))
+
+
+def cut(text: str, width: int) -> str:
+    """The text in at most `width` columns, the end left out if need be."""
+    if breadth(text) <= width:
+        return text
+    while breadth(text) > max(width - 1, 0):
+        text = text[:-1]
+    return text + "…"
+
+
+def table(rows: Sequence[Row], columns: Sequence[Column], width: int | None) -> list[str]:
+    """Aligned lines below a heading; with a width, the last column is cut to it."""
+    cells = [[column.title for column in columns]]
+    cells += [[column.cell(row) for column in columns] for row in rows]
+    widths = [max(breadth(line[at]) for line in cells) for at in range(len(columns))]
+    before = sum(widths[:-1]) + 2 * (len(columns) - 1)
+    lines = []
+    for number, line in enumerate(cells):
+        last = line[-1] if width is None else cut(line[-1], max(width - before, 8))
+        padded = [pad(text, room) for text, room in zip(line, [*widths[:-1], 0], strict=True)]
+        painted = [
+            coloured(text, shown) if number else shown
+            for text, shown in zip(line[:-1], padded[:-1], strict=True)
+        ]
+        lines.append("  ".join([*painted, coloured(last) if number else last]).rstrip())
+    return lines
+
+
+@dataclass(frozen=True)
+class Listing:
+    """How one kind of row is listed; `name` is the field that `-o name` prints."""
+
+    name: str
+    columns: Sequence[Column]
+    empty: str = "nothing to list"
+
+    def show(self, rows: Iterable[Row], style: str) -> None:
+        """Print the rows; JSON lines are printed as they come."""
+        if style in ("jsonl", "name"):
+            for row in rows:
+                echo(as_json(row) if style == "jsonl" else words(row.get(self.name)))
+            return
+        found = list(rows)
+        if style == "json":
+            echo(as_json(found, 2))
+        elif not found:
+            say(self.empty)
+        else:
+            width = columns_of() if sys.stdout.isatty() else None
+            for line in table(found, self.columns, width):
+                echo(line)
+
+
+def one(row: Row, style: str, name: str, lines: Callable[[], Iterable[str]]) -> None:
+    """Print a single thing: as JSON, as its name, or as the lines made for people."""
+    match style:
+        case "json":
+            echo(as_json(row, 2))
+        case "jsonl":
+            echo(as_json(row))
+        case "name":
+            echo(words(row.get(name)))
+        case _:
+            for line in lines():
+                echo(line)

@@ -1,0 +1,92 @@
+"""What every command has: the connection to the daemon, and how a call is made and waited for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final
+
+import click
+
+from hive_core.agent.catalog import camel
+from hive_core.agent.link import Link
+from hive_core.cli.progress import working
+from hive_core.errors import HiveError, Internal, TimedOut
+from hive_core.varlink import Client, Message
+
+WAIT: Final = 50  # seconds; the daemon allows no more
+_QUICK: Final = 2.0  # for what only makes the command line nicer
+
+
+class Session:
+    """One run of `hive`."""
+
+    def __init__(self, socket: str) -> None:
+        self.socket = socket
+
+    @cached_property
+    def link(self) -> Link:
+        return Link(self.socket)
+
+    def ask(self, operation: str, **params: object) -> Message:
+        return self.link.ask(operation, **params)
+
+    def change(self, operation: str, **params: object) -> Message:
+        return self.link.change(operation, **params)
+
+    def rows(self, operation: str, field: str, **params: object) -> Iterator[Message]:
+        """All pages of a listing."""
+        after: object = params.pop("after", None)
+        while True:
+            reply = self.ask(operation, after=after, **params)
+            yield from entries(reply, field)
+            after = reply.get("next")
+            if not after:
+                return
+
+    def follow(self, operation: str, field: str, **params: object) -> Iterator[Message]:
+        """A stream: what there is, then what comes."""
+        given = {key: value for key, value in params.items() if value is not None}
+        for reply in self.link.stream(camel(operation), given):
+            yield from entries(reply, field)
+
+    def finish(self, reply: Message, doing: str, *, wait: bool = True) -> Message:
+        """Wait for the job in a reply, telling on a terminal that we do; its failure is raised."""
+        job = reply.get("job")
+        if not wait or not job:
+            return reply
+        with working(doing):
+            self._await_job(str(job))
+        return reply
+
+    def _await_job(self, job: str) -> None:
+        while True:
+            found = self.ask("wait_job", id=job, wait=WAIT)
+            if found.get("state") == "failed":
+                raise Internal(str(found.get("error") or f"job {job} failed"))
+            if found.get("state") != "running":
+                return
+
+    def names(self) -> list[str]:
+        """Agent names for suggestions and completion: quickly or not at all."""
+        with contextlib.suppress(HiveError), Client(self.socket, wait=_QUICK) as client:
+            found = client.call(camel("list_agents"))
+            return [str(row["name"]) for row in entries(found, "agents")]
+        return []
+
+
+def entries(reply: Message, field: str) -> list[Message]:
+    """The list of objects under `field`."""
+    found = reply.get(field)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def complete_agent(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names for the shell's completion."""
+    socket = ctx.find_root().params.get("socket")
+    return [name for name in Session(str(socket)).names() if name.startswith(incomplete)]
+
+
+def give_up(seconds: float | None, what: str) -> TimedOut:
+    return TimedOut(f"{what} did not happen within {seconds:g} s")
