@@ -18,6 +18,7 @@ from hive_core.errors import BadFrame, TimedOut, Unreachable, from_wire
 FRAME_LIMIT: Final = 1 << 20
 DEPTH_LIMIT: Final = 32
 _READ: Final = 1 << 16
+_DIGITS: Final = 20
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _NESTING = re.compile(rb"[\[\]{}]")
 
@@ -73,7 +74,7 @@ def _no_constant(name: str) -> Never:
 
 
 def _bounded_int(digits: str) -> int:
-    if len(digits) > 20:
+    if len(digits) > _DIGITS:
         raise ValueError("integer is out of range")
     return int(digits)
 
@@ -95,7 +96,7 @@ class FrameReader:
 
     def __init__(self, limit: int = FRAME_LIMIT) -> None:
         self._limit = limit
-        self._rest = b""
+        self._rest = bytearray()
 
     @property
     def pending(self) -> bool:
@@ -104,7 +105,12 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that `data` completes; raises BadFrame once an open one is too large."""
-        *whole, self._rest = (self._rest + data if self._rest else data).split(b"\0")
+        # Only new bytes are searched and copied: a frame may come one byte at a time (attack 36).
+        *whole, rest = data.split(b"\0")
+        if whole and self._rest:
+            whole[0] = bytes(self._rest) + whole[0]
+            self._rest.clear()
+        self._rest += rest
         if len(self._rest) > self._limit:
             raise BadFrame(f"frame is larger than {self._limit} bytes")
         return whole

@@ -1,14 +1,14 @@
-"""What is kept of calls: every mutation, every refusal up to a rate, and how often reads ran."""
+"""What is kept of calls: every mutation, and every refusal up to a rate."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from hive_core.broker.call import Call
+from hive_core.model.hive import Hive
 
 if TYPE_CHECKING:
     from hive_core.ledger.store import Ledger
@@ -70,6 +70,23 @@ def entry(
     )
 
 
+def stranger(party: str, uid: int, hive: Hive, now: float) -> Entry:
+    """A peer outside of the uid range of the socket that it opened (attacks 33 and 34)."""
+    return Entry(
+        kind=REFUSED,
+        caller=f"uid:{uid}",
+        operation="connect",
+        target=party,
+        allowed=False,
+        rule="uid range",
+        reason=f"uid {uid} is not of this agent's range",
+        commit=hive.commit,
+        request="",
+        now=now,
+        fields={"uid": uid, "target_name": hive.names.get(party, "")},
+    )
+
+
 class Bucket:
     """Refusals of one caller: a burst of a minute's share, then one at a time."""
 
@@ -96,7 +113,6 @@ class Audit:
         self._ledger = ledger
         self._burst = float(refusals_a_minute)
         self._buckets: dict[str, Bucket] = {}
-        self.reads: Counter[str] = Counter()
 
     def admits(self, caller: str, now: float) -> bool:
         """Whether another refusal of this caller is kept; counts it when not."""

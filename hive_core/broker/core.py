@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from hive_core.broker import reply
-from hive_core.broker.audit import Audit, Entry
+from hive_core.broker.audit import Audit, Entry, stranger
 from hive_core.broker.call import Call, Change, Outcome, Record
 from hive_core.broker.dispatch import Dispatch
 from hive_core.broker.line import Ask, Door, Line, Step
@@ -52,6 +52,7 @@ class Broker:
         self._reader = Reader(registry, fixed)
         self._waiting = Waiting(world.clock, self._ripe)
         self._ready: dict[Line, None] = {}
+        self._strangers: list[Entry] = []
         self._door: Door | None = None
 
     # What the transport calls.
@@ -59,18 +60,9 @@ class Broker:
     def attach(self, door: Door) -> None:
         self._door = door
 
-    def feed(self, line: Line, frames: Iterable[bytes]) -> None:
-        """Frames have arrived; they are asked in the next turn, in order."""
-        ask, queue = self._reader.ask, line.queue
-        for frame in frames:
-            queue.append(ask(line, frame))
-        self._ripe(line)
-
-    def fail(self, line: Line, fault: HiveError) -> None:
-        """Bytes that are no frame: said after the answers that came before, then closed."""
-        ask = Ask(line)
-        ask.fault = fault
-        line.queue.append(ask)
+    def feed(self, line: Line, frames: Iterable[bytes | BadFrame]) -> None:
+        """Frames have arrived. Bytes that are no frame come as the fault: answered, then closed."""
+        line.frames.extend(frames)
         self._ripe(line)
 
     def drained(self, line: Line) -> None:
@@ -80,8 +72,8 @@ class Broker:
 
     def brought(self, line: Line, found: Result | HiveError) -> None:
         """A slow read has ended; the call is judged again and then answered."""
-        if line.queue and line.busy:
-            line.queue[0].ready = found
+        if line.asks and line.busy:
+            line.asks[0].ready = found
             line.busy = False
             self._ripe(line)
 
@@ -89,17 +81,29 @@ class Broker:
         """The connection is gone, and with it everything asked and not yet begun."""
         self._waiting.drop(line)
         self._ready.pop(line, None)
-        line.queue.clear()
+        line.asks.clear()
+        line.frames.clear()
         line.closing = True
+
+    def stranger(self, party: str, uid: int) -> None:
+        """Somebody outside of the party's uid range opened its socket."""
+        now = self.world.clock.now()
+        if self.audit.admits(party, now):
+            self._strangers.append(stranger(party, uid, self.hive, now))
+            self._wake()
 
     def turn(self) -> None:
         """Serve one batch of what has arrived."""
+        strangers, self._strangers = self._strangers, []
+        self._keep(strangers)
         batch = self._collect()
         try:
             self._attempt(batch)
-        except StorageFull:
+        except HiveError:
+            # Rolled back as a whole. One by one, only the call that does not fit fails.
             for ask in batch:
-                if ask.line.willing and ask.line.queue[0] is ask:
+                line = ask.line
+                if line.willing and line.asks and line.asks[0] is ask:
                     self._alone(ask)
         if self._ready:
             self._wake()
@@ -139,12 +143,18 @@ class Broker:
             if len(batch) >= BATCH:
                 break
             line.sized = 0
-            for ask in islice(line.queue, SHARE):
+            self._parse(line)
+            for ask in islice(line.asks, SHARE):
                 changes += ask.changes
                 if changes > CHANGES:
                     break
                 batch.append(ask)
         return batch
+
+    def _parse(self, line: Line) -> None:
+        asks, frames, ask = line.asks, line.frames, self._reader.ask
+        while frames and len(asks) < SHARE:
+            asks.append(ask(line, frames.popleft()))
 
     def _attempt(self, batch: Sequence[Ask]) -> None:
         if any(ask.writes for ask in batch):
@@ -156,27 +166,27 @@ class Broker:
         self._settle(turn)
 
     def _alone(self, ask: Ask) -> None:
-        """The disk is full for the batch: this call fits by itself, or with the ballast, or not."""
+        """A batch of one: it fits now, or with the ballast, or it fails."""
         urgent = ask.request is not None and ask.request[0].urgent
-        for last in (not urgent, True):
+        try:
             try:
                 self._attempt([ask])
-            except StorageFull as error:
-                if last or not self.spare():
-                    turn = self._turn(inside=False)
-                    turn.steps.append(Step(ask, reply.refusal(error)))
-                    self._settle(turn)
-                    return
-            else:
-                return
+            except StorageFull:
+                if not (urgent and self.spare()):
+                    raise
+                self._attempt([ask])
+        except HiveError as error:
+            turn = self._turn(inside=False)
+            turn.steps.append(Step(ask, reply.refusal(error)))
+            self._settle(turn)
 
     def _turn(self, *, inside: bool, frozen: bool = False) -> Turn:
         clock = self.world.clock
         return Turn(self.hive, clock.now(), clock.monotonic(), inside, frozen=frozen)
 
     def _transact(self, work: Callable[[Turn], None]) -> Turn:
-        """COMMIT is the decision; a branch in other hands is looked at once, then worked around."""
-        for frozen in (False, True):
+        """COMMIT is the decision; a branch in other hands is looked at, then worked around."""
+        for frozen in (False, False, True):
             turn = self._turn(inside=True, frozen=frozen)
             try:
                 self._commit(turn, work)
@@ -189,7 +199,7 @@ class Broker:
         raise Busy("the meta repo is being changed by hand; try again")
 
     def _commit(self, turn: Turn, work: Callable[[Turn], None]) -> None:
-        """Objects -> lock and check the ref -> head in the transaction -> COMMIT -> move the ref."""
+        """Objects -> lock and check the ref -> head in the transaction -> COMMIT -> the ref."""
         ledger, before, move = self.world.ledger, turn.hive.commit, None
         with ExitStack() as held:
             with ledger.transaction():
@@ -232,13 +242,12 @@ class Broker:
             lines[step.ask.line] = None
             self._apply(step)
         for line in lines:
-            if line.out and self._door is not None:
-                self._door.written(line)
-            if not line.willing:
-                self._ready.pop(line, None)
-            else:
-                # To the end of the row: whoever came meanwhile is served first.
-                self._ready.pop(line, None)
+            if line.out:
+                line.send(b"".join(line.out), line.closing)
+                line.out.clear()
+            # To the end of the row: whoever came meanwhile is served first.
+            self._ready.pop(line, None)
+            if line.willing:
                 self._ready[line] = None
         if turn.wakes:
             self._tell(frozenset(turn.wakes))
@@ -248,10 +257,8 @@ class Broker:
         if step.data and not ask.oneway:
             line.out.append(step.data)
         if step.done or ask.oneway:
-            line.queue.popleft()
-            if isinstance(ask.fault, BadFrame):
-                line.queue.clear()
-                line.closing = True
+            line.asks.popleft()
+            line.closing = line.closing or isinstance(ask.fault, BadFrame)
         elif step.page is not None:
             ask.turn_page(step.page)
         elif step.read is not None and self._door is not None:

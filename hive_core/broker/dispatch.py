@@ -21,6 +21,10 @@ from hive_core.model.record import DAEMON, OPERATOR
 log = logging.getLogger(__name__)
 
 
+def _nowhere(_: bytes, __: bool) -> None:  # noqa: FBT001 - as Line.send is called
+    """Where the daemon's own doings are answered."""
+
+
 class Dispatch:
     """Asks calls one at a time, inside the turn that it is given."""
 
@@ -89,7 +93,7 @@ class Dispatch:
             judged = case.judged._replace(rule=rule, reason=error.reason)
             self._refused(case.turn, case.call, judged)
             raise
-        self._audit.reads[case.operation.name] += 1
+        case.call.ledger.events.count(case.call.uuid, case.operation.name)
         return outcome.read(case, found)
 
     def _refused(self, turn: Turn, call: Call, judged: Judged) -> None:
@@ -105,7 +109,7 @@ class Dispatch:
     def own(self, turn: Turn, name: str, handler: Callable[[Call], Outcome]) -> None:
         """What the daemon does by itself: nobody to judge, the rest as for a call."""
         operation = unlisted(name, lambda call, _: handler(call))
-        ask, call = Ask(Line(DAEMON, -1)), self.call(turn, DAEMON, -1)
+        ask, call = Ask(Line(DAEMON, -1, _nowhere)), self.call(turn, DAEMON, -1)
         judged = Judged(name, None, DAEMON, "")
         case = Case(ask, turn, call, operation, operation.params(), judged)
         outcome.written(case, self._world, self._audit)

@@ -8,9 +8,10 @@ from typing import NamedTuple, Protocol
 
 from hive_core.broker.call import Reads
 from hive_core.broker.operation import Operation, Params, Result
-from hive_core.errors import HiveError
+from hive_core.errors import BadFrame, HiveError
 
 Read = Callable[[Reads], Awaitable[Result]]
+Send = Callable[[bytes, bool], None]
 _NOWHERE: frozenset[str] = frozenset()
 
 
@@ -59,31 +60,39 @@ class Ask:
 class Line:
     """One connection: who calls, what was asked in order, and what is to be written.
 
-    `party` is the UUID text of the agent whose socket this is, or `operator`.
+    `party` is the UUID text of the agent whose socket this is, or `operator`. `send` takes the
+    bytes of a batch, and whether to close after them.
     """
 
-    __slots__ = ("busy", "choked", "closing", "out", "party", "queue", "sized", "uid", "unpark")
+    __slots__ = (
+        "asks", "busy", "choked", "closing", "frames", "out", "party", "send", "sized", "uid",
+        "unpark",
+    )  # fmt: skip
 
-    def __init__(self, party: str, uid: int) -> None:
+    def __init__(self, party: str, uid: int, send: Send) -> None:
         self.party = party
         self.uid = uid
-        self.queue: deque[Ask] = deque()
+        self.send = send
+        # Frames are read a few at a time: many small ones must not hold up the others.
+        self.frames: deque[bytes | BadFrame] = deque()
+        self.asks: deque[Ask] = deque()
         self.out: list[bytes] = []
-        # The head of the queue waits for a topic, a time, a job or a slow read.
+        # The first call waits for a topic, a time, a job or a slow read.
         self.busy = False
         # The peer does not read: nothing is asked until the transport has drained.
         self.choked = False
         # To be closed once everything is written.
         self.closing = False
-        # Forgets the wait of the head.
+        # Forgets the wait of the first call.
         self.unpark: Callable[[], None] | None = None
         # Bytes answered in the current batch.
         self.sized = 0
 
     @property
     def willing(self) -> bool:
-        """Whether its head can be asked now."""
-        return bool(self.queue) and not (self.busy or self.choked or self.closing)
+        """Whether its first call can be asked now."""
+        waiting = self.busy or self.choked or self.closing
+        return not waiting and bool(self.asks or self.frames)
 
 
 class Step(NamedTuple):
@@ -113,8 +122,4 @@ class Door(Protocol):
 
     def read(self, line: Line, read: Read) -> None:
         """Run a slow read and hand what it brings to `Broker.brought`."""
-        ...
-
-    def written(self, line: Line) -> None:
-        """Send what stands in `line.out`, and close the line if it is closing."""
         ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from hive_core.broker import keys, reply
@@ -100,7 +99,7 @@ def _committed(case: Case, found: Change[Result], repo: Repository) -> Hive:
         "Hive-Request": call.request,
     }
     hive = found.hive.validated()
-    return replace(hive, commit=repo.write(hive, call.hive, found.message, trailers))
+    return hive.at(repo.write(hive, call.hive, found.message, trailers))
 
 
 def answer(ask: Ask, turn: Turn, text: bytes) -> Step:

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from hive_core import errors, varlink
 from hive_core.broker.line import Ask, Line
 from hive_core.broker.operation import Operation, camel
-from hive_core.errors import HiveError, InvalidArgument, InvalidParameter
+from hive_core.errors import BadFrame, HiveError, InvalidArgument, InvalidParameter
 
 INTERFACE: Final = "org.hive.Broker"
 FLAGS: Final = ("oneway", "more", "upgrade")
@@ -39,10 +39,12 @@ class Reader:
         self._fixed = fixed
         self._interfaces = {INTERFACE, *(name.rpartition(".")[0] for name in fixed)}
 
-    def ask(self, line: Line, frame: bytes) -> Ask:
+    def ask(self, line: Line, frame: bytes | BadFrame) -> Ask:
         """The call in a frame; what is wrong with it is its `fault`, never an exception."""
         ask = Ask(line)
         try:
+            if isinstance(frame, BadFrame):
+                raise frame
             self._fill(ask, varlink.decode(frame))
         except HiveError as fault:
             ask.fault = fault
