@@ -22,20 +22,20 @@ def decide(rule: Rule, question: Question) -> Decision:
     hive, caller = question.hive, question.caller
     if caller != OPERATOR and caller not in hive.topology.numbering:
         return Decision.refused("known caller", "you are no agent of this hive", question)
-    for name in (question.target, question.second):
-        if name is not None and not visible(hive, caller, name):
-            return _unseen(rule, question, name)
+    target, second = question.target, question.second
+    if target is not None and not visible(hive, caller, target) and not _replies(rule, question):
+        return Decision.refused("visible", UNSEEN, question, visible=False)
+    if second is not None and not visible(hive, caller, second):
+        return Decision.refused("visible", f"no such agent as {second}", question, visible=False)
     return rule.judge(question)
 
 
-def _unseen(rule: Rule, question: Question, name: str) -> Decision:
+def _replies(rule: Rule, question: Question) -> bool:
     """A reply may go to a living sender that the caller cannot see; nothing else may."""
-    if question.facts and name == question.target and name in question.hive.topology.numbering:
-        decision = rule.judge(question)
-        if decision.allowed and decision.rule == "reply":
-            return decision
-    reason = UNSEEN if name == question.target else f"no agent {name} to move it to"
-    return Decision.refused("visible", reason, question, visible=False)
+    if not question.facts or question.target not in question.hive.topology.numbering:
+        return False
+    decision = rule.judge(question)
+    return decision.allowed and decision.rule == "reply"
 
 
 def visible(hive: Hive, caller: str, target: str) -> bool:
@@ -78,9 +78,10 @@ def visible_names(hive: Hive, caller: str) -> tuple[str, ...]:
         return ()
     parent = tree.parent(caller)
     siblings = () if parent is None else tree.children(parent)
-    allowed = (hive.name(str(each)) for each in hive.spec(caller).allow)
     near = (*reversed(tree.lineage(caller)), *siblings, *tree.subtree(caller))
-    return tuple(dict.fromkeys((*near, *(name for name in allowed if name is not None))))
+    allowed = (hive.name(str(each)) for each in hive.spec(caller).allow)
+    living = (name for name in allowed if name is not None and name in tree.numbering)
+    return tuple(dict.fromkeys((*near, *living)))
 
 
 def relation(hive: Hive, sender: str, recipient: str) -> Relation:
