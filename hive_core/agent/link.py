@@ -46,12 +46,12 @@ class Link:
             self._client.close()
         self._client = None
 
-    def ask(self, operation: str, **params: object) -> Message:
+    def ask(self, operation: str, /, **params: object) -> Message:
         """Call an operation by its name; None stands for a parameter not given."""
         given = {key: value for key, value in params.items() if value is not None}
         return self.call(camel(operation), given, repeat=True)
 
-    def change(self, operation: str, **params: object) -> Message:
+    def change(self, operation: str, /, **params: object) -> Message:
         """The same for an operation that records or changes: sent under a key of its own."""
         return self.ask(operation, **{"idempotency_key": new_key(), **params})
 

@@ -64,8 +64,8 @@ class Work:
 class Loop:
     """Receives, works, replies, acknowledges; comes back whenever the daemon was away."""
 
-    def __init__(self, path: str, work: Work, sleep: Callable[[float], object]) -> None:
-        self._link = Link(path, answer=POLL)
+    def __init__(self, link: Link, work: Work, sleep: Callable[[float], object]) -> None:
+        self._link = link
         self._work = work
         self._sleep = sleep
 
@@ -179,7 +179,8 @@ def until_stopped(body: Callable[[], object]) -> int:
 
 
 def serve(path: str, work: Work) -> int:
-    return until_stopped(Loop(path, work, threading.Event().wait).forever)
+    with Link(path, answer=POLL) as link:
+        return until_stopped(Loop(link, work, threading.Event().wait).forever)
 
 
 def hold() -> int:

@@ -29,6 +29,8 @@ def _parameters(text: str) -> Message:
 
 
 def _full_name(name: str) -> str:
+    if "." in name:
+        return name
     operations = catalog.load()
     try:
         return catalog.method(name, operations)

@@ -44,7 +44,8 @@ class Hive(LazyGroup):
 @click.pass_context
 def hive(ctx: click.Context, socket: str) -> None:
     """Run a tree of agents, each in a container of its own, and decide what they may become."""
-    ctx.obj = Session(socket)
+    ctx.obj = session = Session(socket)
+    ctx.call_on_close(session.close)
     if os.environ.get("NO_COLOR"):
         ctx.color = False
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Final
 
 import click
@@ -12,7 +11,7 @@ import click
 from hive_core.agent.catalog import camel
 from hive_core.agent.link import Link
 from hive_core.cli.progress import working
-from hive_core.errors import HiveError, Internal, TimedOut
+from hive_core.errors import HiveError, Internal
 from hive_core.varlink import Client, Message
 
 WAIT: Final = 50  # seconds; the daemon allows no more
@@ -25,17 +24,18 @@ class Session:
     def __init__(self, socket: str) -> None:
         self.socket = socket
 
-    @cached_property
-    def link(self) -> Link:
-        return Link(self.socket)
+        self.link = Link(socket)
 
-    def ask(self, operation: str, **params: object) -> Message:
+    def close(self) -> None:
+        self.link.close()
+
+    def ask(self, operation: str, /, **params: object) -> Message:
         return self.link.ask(operation, **params)
 
-    def change(self, operation: str, **params: object) -> Message:
+    def change(self, operation: str, /, **params: object) -> Message:
         return self.link.change(operation, **params)
 
-    def rows(self, operation: str, field: str, **params: object) -> Iterator[Message]:
+    def rows(self, operation: str, field: str, /, **params: object) -> Iterator[Message]:
         """All pages of a listing."""
         after: object = params.pop("after", None)
         while True:
@@ -45,7 +45,7 @@ class Session:
             if not after:
                 return
 
-    def follow(self, operation: str, field: str, **params: object) -> Iterator[Message]:
+    def follow(self, operation: str, field: str, /, **params: object) -> Iterator[Message]:
         """A stream: what there is, then what comes."""
         given = {key: value for key, value in params.items() if value is not None}
         for reply in self.link.stream(camel(operation), given):
@@ -86,7 +86,3 @@ def complete_agent(ctx: click.Context, _param: click.Parameter, incomplete: str)
     """Names for the shell's completion."""
     socket = ctx.find_root().params.get("socket")
     return [name for name in Session(str(socket)).names() if name.startswith(incomplete)]
-
-
-def give_up(seconds: float | None, what: str) -> TimedOut:
-    return TimedOut(f"{what} did not happen within {seconds:g} s")

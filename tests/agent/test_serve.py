@@ -1,0 +1,186 @@
+"""The message loop of `hive-agent serve`, against a socket."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agent.peer import Peer, peer
+
+from hive_core.agent.link import Link
+from hive_core.agent.serve import Loop, Stopped, Work
+from hive_core.errors import Conflict, HiveError, InboxFull, NotFound
+from hive_core.varlink import Message
+
+SHOUT = (sys.executable, "-c", "print(input().upper())")
+LETTER: Message = {
+    "id": "m1", "from": "lead", "from_uuid": "u", "relation": "parent", "to": "worker",
+    "body": "hello", "kind": "", "thread": "t1", "reply_to": None, "priority": 2,
+    "sent_at": 1.0, "attempt": 1,
+}  # fmt: skip
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Peer]:
+    with peer(tmp_path / "broker.sock") as made:
+        made.answers = {
+            "Recv": lambda _: {"messages": [LETTER]},
+            "Ack": lambda _: {"count": 1},
+            "Nack": lambda _: {},
+            "Send": lambda _: {"id": "m2"},
+        }
+        yield made
+
+
+def step(broker: Peer, *command: str, slept: list[float] | None = None) -> bool:
+    """One turn of a loop that does not really wait between tries."""
+    return turn(broker, Work(command), slept)
+
+
+def turn(broker: Peer, work: Work, slept: list[float] | None = None) -> bool:
+    with Link(broker.path) as link:
+        return Loop(link, work, (slept if slept is not None else []).append).step()
+
+
+def test_what_the_command_prints_is_the_reply_and_exit_0_acknowledges(broker: Peer) -> None:
+    assert step(broker, *SHOUT)
+    (reply,) = broker.asked("Send")
+    assert reply == {
+        "to": "lead", "body": "HELLO", "reply_to": "m1", "thread": "t1",
+        "idempotency_key": "reply:m1",
+    }  # fmt: skip
+    assert [name for name, _ in broker.calls] == ["Recv", "Send", "Ack"]
+    assert broker.asked("Ack") == [{"ids": ["m1"]}]
+
+
+def test_one_message_is_taken_at_a_time_so_that_the_others_can_go_elsewhere(broker: Peer) -> None:
+    step(broker, "true")
+    assert broker.asked("Recv") == [{"wait": 50, "max": 1, "lease": 60}]
+
+
+def test_no_output_is_no_reply(broker: Peer) -> None:
+    step(broker, "true")
+    assert not broker.asked("Send")
+    assert broker.asked("Ack") == [{"ids": ["m1"]}]
+
+
+def test_the_command_learns_about_the_message_from_its_environment(broker: Peer) -> None:
+    names = ("HIVE_MESSAGE_ID", "HIVE_FROM", "HIVE_RELATION", "HIVE_THREAD")
+    shown = " ".join(f"${name}" for name in names)
+    step(broker, "/bin/sh", "-c", f"echo {shown}")
+    assert broker.asked("Send")[0]["body"] == "m1 lead parent t1"
+
+
+def test_a_failing_command_is_tried_three_times_with_growing_pauses_then_buried(
+    broker: Peer,
+) -> None:
+    slept: list[float] = []
+    step(broker, "/bin/sh", "-c", "exit 7", slept=slept)
+    assert slept == [1.0, 4.0]
+    assert broker.asked("Nack") == [
+        {"ids": ["m1"], "why": "the command ended with 7", "dead": True}
+    ]
+    assert not broker.asked("Ack")
+
+
+def test_a_command_that_succeeds_at_last_is_acknowledged(broker: Peer, tmp_path: Path) -> None:
+    script = f"test -e {tmp_path}/again || {{ touch {tmp_path}/again; exit 1; }}; echo done"
+    step(broker, "/bin/sh", "-c", script)
+    assert broker.asked("Send")[0]["body"] == "done"
+    assert broker.asked("Ack")
+
+
+def test_a_command_that_does_not_exist_is_told_to_the_sender(broker: Peer) -> None:
+    step(broker, "/nowhere/at-all")
+    (buried,) = broker.asked("Nack")
+    assert "No such file" in str(buried["why"])
+
+
+def test_a_command_that_takes_too_long_is_ended(broker: Peer) -> None:
+    turn(broker, Work(("sleep", "60"), timeout=0.05))
+    assert broker.asked("Nack")[0]["why"] == "the command took longer than 0.05 s"
+
+
+@pytest.mark.parametrize("change", [
+    {"relation": "self", "from": "worker"},
+    {"relation": "daemon", "from": "daemon"},
+    {"reply_to": "m0"},
+])  # fmt: skip
+def test_nobody_is_answered_who_would_not_read_it_or_would_answer_back(
+    broker: Peer, change: Message
+) -> None:
+    broker.answers["Recv"] = lambda _: {"messages": [{**LETTER, **change}]}
+    step(broker, *SHOUT)
+    assert not broker.asked("Send")
+    assert broker.asked("Ack")
+
+
+@pytest.mark.parametrize("error", [NotFound("no agent lead"), Conflict("another reply")])
+def test_a_reply_that_cannot_be_sent_does_not_bring_the_message_back(
+    broker: Peer, error: HiveError
+) -> None:
+    def refuse(_: Message) -> Message:
+        raise error
+
+    broker.answers["Send"] = refuse
+    step(broker, *SHOUT)
+    assert broker.asked("Ack")
+
+
+def test_a_full_inbox_of_the_sender_is_waited_for(broker: Peer) -> None:
+    def full_once(_: Message) -> Message:
+        if len(broker.asked("Send")) == 1:
+            raise InboxFull("lead has to read first")
+        return {"id": "m2"}
+
+    broker.answers["Send"] = full_once
+    step(broker, *SHOUT)
+    keys = [each["idempotency_key"] for each in broker.asked("Send")]
+    assert keys == ["reply:m1", "reply:m1"]
+    assert broker.asked("Ack")
+
+
+def test_a_daemon_that_went_away_is_waited_for_and_the_reply_is_sent_under_the_same_key(
+    broker: Peer,
+) -> None:
+    def hang_up(_: Message) -> Message:
+        broker.answers["Send"] = lambda _: {"id": "m2"}
+        raise KeyError("Send")
+
+    broker.answers["Send"] = hang_up
+    step(broker, *SHOUT)
+    keys = {each["idempotency_key"] for each in broker.asked("Send")}
+    assert keys == {"reply:m1"}
+    assert broker.asked("Ack")
+
+
+def test_a_stopped_agent_gives_its_message_back_at_once(broker: Peer) -> None:
+    class Interrupted(Work):
+        def run(self, letter: object) -> bytes:
+            raise Stopped(15)
+
+    with pytest.raises(Stopped):
+        turn(broker, Interrupted(("true",)))
+    assert broker.asked("Nack") == [{"ids": ["m1"], "why": "the agent stopped"}]
+
+
+def test_a_refused_recv_is_told_and_tried_again_later(
+    broker: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: Message) -> Message:
+        raise NotFound("no such agent")
+
+    broker.answers["Recv"] = refuse
+    slept: list[float] = []
+    assert not step(broker, "true", slept=slept)
+    assert slept
+    assert "cannot receive: no such agent" in capsys.readouterr().err
+
+
+def test_a_long_reply_is_cut_to_what_a_message_may_hold(broker: Peer) -> None:
+    step(broker, "/bin/sh", "-c", "head -c 200000 /dev/zero | tr '\\0' 'é'")
+    body = str(broker.asked("Send")[0]["body"])
+    assert len(body.encode()) <= 64 * 1024
+    assert body.endswith("[cut]")

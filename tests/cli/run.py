@@ -1,0 +1,30 @@
+"""Runs `hive` in this process against a peer and says what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from agent.peer import Peer
+
+from hive_core.cli.main import run
+
+
+@dataclass
+class Outcome:
+    status: int
+    out: str
+    err: str
+
+
+class Hive:
+    """The command line, aimed at a socket."""
+
+    def __init__(self, peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+        self.peer = peer
+        self._capsys = capsys
+
+    def __call__(self, *words: str) -> Outcome:
+        status = run(["--socket", self.peer.path, *words])
+        said = self._capsys.readouterr()
+        return Outcome(status, said.out, said.err)

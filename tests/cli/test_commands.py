@@ -1,0 +1,219 @@
+"""What the commands ask of the daemon, what they print, and how they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.run import Hive
+
+from hive_core.cli.main import run
+from hive_core.errors import (
+    AlreadyExists, Busy, Conflict, Expired, HiveError, InboxFull, Internal, InvalidArgument,
+    InvalidParameter, LimitReached, NotAllowed, NotFound, NotRunning, StorageFull,
+)  # fmt: skip
+from hive_core.varlink import Message
+
+DONE: Message = {"id": "j1", "operation": "", "state": "done", "error": ""}
+
+
+def refusing(error: HiveError) -> object:
+    def answer(_: Message) -> Message:
+        raise error
+
+    return answer
+
+
+@pytest.mark.parametrize(("error", "status"), [
+    (NotRunning("x"), 3), (NotFound("x"), 4), (NotAllowed("x"), 5), (InvalidParameter("x"), 2),
+    (InvalidArgument("x", field="y"), 2), (LimitReached("x"), 75), (InboxFull("x"), 75),
+    (StorageFull("x"), 75), (Busy("x"), 75), (Conflict("x"), 1), (AlreadyExists("x"), 1),
+    (Expired("x"), 1), (Internal("x"), 1),
+])  # fmt: skip
+def test_each_refusal_has_its_exit_status_and_its_line(
+    hive: Hive, error: HiveError, status: int
+) -> None:
+    hive.peer.answers["Send"] = refusing(error)  # type: ignore[assignment]
+    done = hive("send", "bob", "hello")
+    assert done.status == status
+    assert done.out == ""
+    assert done.err.startswith("hive: ")
+    assert "x" in done.err
+
+
+def test_no_daemon_is_69_and_says_what_to_look_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--socket", str(tmp_path / "none"), "tree"]) == 69
+    assert "is hived running?" in capsys.readouterr().err
+
+
+def test_wrong_usage_is_2(hive: Hive) -> None:
+    assert hive("send", "bob").status == 2
+    assert hive("tree", "-o", "yaml").status == 2
+
+
+def test_an_unknown_command_suggests_one(hive: Hive) -> None:
+    done = hive("statsu")
+    assert done.status == 2
+    assert "did you mean status" in done.err
+
+
+def test_an_unknown_agent_suggests_one(hive: Hive) -> None:
+    hive.peer.answers["Stop"] = refusing(NotFound("no agent alise", agent="alise"))  # type: ignore[assignment]
+    done = hive("stop", "alise")
+    assert done.status == 4
+    assert done.err == "hive: no agent alise; did you mean alice?\n"
+
+
+def test_tree_prints_json_lines_and_names(hive: Hive) -> None:
+    (root,) = json.loads(hive("tree", "-o", "json").out)
+    assert root["children"][0]["children"][0]["name"] == "bob"
+    assert hive("tree", "-o", "name").out == "root\nalice\nbob\n"
+    lines = hive("tree", "-o", "jsonl").out.splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["root", "alice", "bob"]
+
+
+def test_create_waits_until_the_agent_runs_and_passes_the_command_on(hive: Hive) -> None:
+    hive.peer.answers["Spawn"] = lambda _: {"name": "carol", "uuid": "u", "job": "j1"}
+    hive.peer.answers["WaitJob"] = lambda _: DONE
+    done = hive("agent", "create", "carol", "--parent", "bob", "--role", "worker", "--limit",
+                "memory_max=64M", "--", "sleep", "--help", "1000")  # fmt: skip
+    assert done.status == 0
+    (asked,) = hive.peer.asked("Spawn")
+    key = asked.pop("idempotency_key")
+    assert isinstance(key, str)
+    assert asked == {
+        "name": "carol", "parent": "bob", "role": "worker", "limits": {"memory_max": 64 << 20},
+        "command": ["sleep", "--help", "1000"],
+    }  # fmt: skip
+    assert hive.peer.asked("WaitJob")
+
+
+def test_no_wait_returns_at_once(hive: Hive) -> None:
+    hive.peer.answers["Spawn"] = lambda _: {"name": "carol", "uuid": "u", "job": "j1"}
+    assert hive("agent", "create", "carol", "--no-wait").status == 0
+    assert not hive.peer.asked("WaitJob")
+
+
+def test_a_failed_job_fails_the_command(hive: Hive) -> None:
+    hive.peer.answers["Start"] = lambda _: {"agents": ["bob"], "job": "j1"}
+    hive.peer.answers["WaitJob"] = lambda _: {**DONE, "state": "failed", "error": "no such image"}
+    done = hive("start", "bob")
+    assert done.status == 1
+    assert "no such image" in done.err
+
+
+def test_a_script_must_say_yes_to_destroy(hive: Hive, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/null").open() as nobody:
+        monkeypatch.setattr("sys.stdin", nobody)
+        done = hive("destroy", "bob")
+    assert done.status == 2
+    assert "--yes" in done.err
+    assert not hive.peer.asked("Destroy")
+
+
+def test_stop_takes_several_names_and_a_grace_of_nought(hive: Hive) -> None:
+    hive.peer.answers["Stop"] = lambda _: {"agents": [], "job": "j1"}
+    hive.peer.answers["WaitJob"] = lambda _: DONE
+    assert hive("stop", "alice", "bob", "--grace", "0", "--recursive").status == 0
+    asked = hive.peer.asked("Stop")
+    assert [each["agent"] for each in asked] == ["alice", "bob"]
+    assert all(each["grace"] == 0 and each["recursive"] is True for each in asked)
+
+
+def test_a_move_to_nowhere_makes_a_root(hive: Hive) -> None:
+    hive.peer.answers["Move"] = lambda _: {"job": "j1", "restarts": [], "ended": []}
+    hive.peer.answers["WaitJob"] = lambda _: DONE
+    assert hive("move", "bob", "--parent", "").status == 0
+    assert hive.peer.asked("Move")[0]["parent"] == ""
+
+
+def test_a_dry_move_changes_nothing_and_tells_what_it_would_restart(hive: Hive) -> None:
+    hive.peer.answers["Move"] = lambda _: {"job": None, "restarts": ["bob"], "ended": []}
+    done = hive("move", "bob", "--parent", "root", "--dry-run")
+    assert "restarts: bob" in done.err
+    assert hive.peer.asked("Move")[0]["dry_run"] is True
+
+
+def test_why_ends_with_the_verdict(hive: Hive) -> None:
+    verdict: Message = {"allowed": False, "rule": "an ancestor", "reason": "not your descendant",
+                        "chain": ["alice", "root"], "commit": "abc"}  # fmt: skip
+    hive.peer.answers["Why"] = lambda _: verdict
+    done = hive("why", "bob", "get-logs", "alice")
+    assert done.status == 5
+    assert done.out.splitlines()[0] == "refused"
+    assert "alice -> root" in done.out
+    assert hive.peer.asked("Why")[0] == {
+        "caller": "bob", "operation": "get_logs", "target": "alice",
+    }  # fmt: skip
+    assert json.loads(hive("why", "bob", "get_logs", "alice", "-o", "json").out) == verdict
+    hive.peer.answers["Why"] = lambda _: {**verdict, "allowed": True, "reason": ""}
+    allowed = hive("why", "operator", "stop", "alice")
+    assert (allowed.status, allowed.out.splitlines()[0]) == (0, "allowed")
+
+
+def test_wait_takes_names_and_a_state_in_any_order(hive: Hive) -> None:
+    agents = [{"name": "alice", "state": "running"}]
+    hive.peer.answers["WaitAgents"] = lambda _: {"agents": agents, "done": True}
+    for words in (("alice", "--for", "running"), ("--for", "state=running", "alice")):
+        done = hive("wait", *words)
+        assert (done.status, done.out) == (0, "alice running\n")
+    assert hive.peer.asked("WaitAgents")[1]["states"] == ["running"]
+
+
+def test_waiting_in_vain_is_124(hive: Hive) -> None:
+    hive.peer.answers["WaitAgents"] = lambda _: {"agents": [], "done": False}
+    done = hive("wait", "alice", "--for", "stopped", "--timeout", "0.05")
+    assert done.status == 124
+    assert "alice stopped" in done.err
+
+
+def test_an_unknown_state_is_wrong_usage(hive: Hive) -> None:
+    assert hive("wait", "alice", "--for", "happy").status == 2
+
+
+def test_listings_follow_pages(hive: Hive) -> None:
+    def page(params: Message) -> Message:
+        first = params.get("after") is None
+        return {"events": [{"seq": 1 if first else 2}], "next": "1" if first else None}
+
+    hive.peer.answers["ListEvents"] = page
+    lines = hive("events", "-o", "jsonl").out.splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == [1, 2]
+
+
+def test_followed_logs_are_printed_as_they_come(hive: Hive) -> None:
+    line = {"time": 0.0, "unit": "hive-agent@bob.service", "text": "hello\x1b[2J"}
+    hive.peer.answers["GetLogs"] = lambda _: [{"lines": [line]}, {"lines": [line]}]  # type: ignore[dict-item]
+    done = hive("logs", "bob", "-f")
+    assert done.out.count("hive-agent@bob.service: hello⟨U+001B⟩[2J") == 2
+
+
+def test_json_on_a_terminal_is_still_harmless_and_still_the_same(hive: Hive) -> None:
+    said = {"messages": [{"id": "1", "body": "\x9b2J\u202e"}], "next": None}
+    hive.peer.answers["ListMessages"] = lambda _: dict(said)
+    text = hive("inbox", "-o", "json").out
+    assert "\x9b" not in text
+    assert json.loads(text) == said["messages"]
+
+
+def test_a_lost_connection_is_made_again_under_the_same_key(hive: Hive) -> None:
+    def hang_up(_: Message) -> Message:
+        hive.peer.answers["Send"] = lambda _: {"id": "m1"}
+        raise KeyError("Send")
+
+    hive.peer.answers["Send"] = hang_up
+    assert hive("send", "bob", "hello").out == "m1\n"
+    first, second = hive.peer.asked("Send")
+    assert first["idempotency_key"] == second["idempotency_key"]
+
+
+def test_only_root_may_enter_a_container(hive: Hive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    for words in (("shell", "bob"), ("call", "org.hive.Broker.Whoami", "--as", "bob")):
+        done = hive(*words)
+        assert done.status == 5
+        assert "only root" in done.err
+    assert not hive.peer.calls
