@@ -30,6 +30,8 @@ def check_spawn(
     checked(spec.capabilities)
     if spec.role is Role.TASK and spec.tier is Tier.STRATEGIC:
         raise InvalidArgument("a task is never strategic", field="tier")
+    if "/" not in spec.image and spec.image not in images:
+        raise InvalidArgument(f"no image called {spec.image}", field="image")
     if creator == OPERATOR:
         return
     if parent is None:
@@ -37,7 +39,7 @@ def check_spawn(
     giver = hive.spec(creator)
     _check_role(hive, (creator, parent), spec)
     _check_capabilities(giver, spec)
-    _check_rest(giver, spec, images)
+    _check_rest(giver, spec)
     check_seat(hive, parent)
     _check_bounded(hive, creator, spec)
     _check_limits(hive, creator, parent, spec)
@@ -105,23 +107,27 @@ def _check_role(hive: Hive, givers: tuple[str, ...], spec: AgentSpec, verb: str 
     for name in dict.fromkeys(givers):
         giver = hive.spec(name)
         if spec.role not in HABITS[giver.role].creates:
-            raise NotAllowed(f"cannot {verb} a {spec.role}: {name} is a {giver.role}")
+            raise NotAllowed(f"cannot {verb} {_a(spec.role)}: {name} is {_a(giver.role)}")
         if RANK[spec.tier] > RANK[giver.tier]:
             raise NotAllowed(f"cannot {verb} at tier {spec.tier}: {name} is {giver.tier}")
 
 
+def _a(role: Role) -> str:
+    return f"an {role}" if role[0] == "a" else f"a {role}"
+
+
 def _check_capabilities(giver: AgentSpec, spec: AgentSpec) -> None:
-    if lacking := missing(giver.capabilities, spec.capabilities):
-        raise NotAllowed(f"cannot spawn with {', '.join(lacking)}: you do not hold it")
+    if lacking := missing(giver.capabilities, sorted(spec.capabilities)):
+        raise NotAllowed(f"cannot spawn with {', '.join(lacking)}: you do not hold that")
     if kept := HANDED_ON_BY_NOBODY & set(spec.capabilities):
         raise NotAllowed(f"cannot spawn with {', '.join(kept)}: it is the operator's to give")
 
 
-def _check_rest(giver: AgentSpec, spec: AgentSpec, images: Container[str]) -> None:
+def _check_rest(giver: AgentSpec, spec: AgentSpec) -> None:
     if spec.allow:
         raise NotAllowed("cannot spawn with an allow-list: it is the operator's to give")
-    if "/" in spec.image or spec.image not in images:
-        raise NotAllowed(f"cannot spawn from {spec.image}: no image that this host offers")
+    if "/" in spec.image:
+        raise NotAllowed("cannot spawn from a path: it is the operator's to give")
     if spec.max_children > giver.max_children:
         raise LimitReached(f"cannot spawn with {spec.max_children} seats: you have fewer")
 

@@ -14,7 +14,7 @@ from hive_core.model.hive import Hive
 
 SUMMED: Final = ("memory_max", "tasks_max", "cpu_quota")
 CEILINGS: Final = ("memory_high", "cpu_weight", "io_weight")
-LEAST: Final = {"memory_max": 16 << 20, "tasks_max": 8, "cpu_quota": 1}
+LEAST: Final = {"memory_max": 16 << 20, "memory_high": 16 << 20, "tasks_max": 8}
 
 _EVERYTHING: Final = Limits()
 
@@ -55,16 +55,16 @@ def ceiling(hive: Hive, name: str, field: str, defaults: Limits = _EVERYTHING) -
 def share(hive: Hive, creator: str, parent: str, field: str, defaults: Limits) -> int | None:
     """What a child gets that asks for nothing; None leaves it with the host's default.
 
-    Of what adds up it is an equal part of the rest: rest divided by free seats.
+    It is no more than the creator has and, of what adds up, an equal part of what the parent has
+    left: the rest divided by its free seats.
     """
-    most = ceiling(hive, creator, field, defaults)
-    bounds = [] if claim(hive.spec(creator), field) is None and field in SUMMED else [most]
-    if field in SUMMED:
-        rest = remainder(hive, parent, field)
-        seats = hive.spec(parent).max_children - len(hive.topology.children(parent))
-        bounds.append(None if rest is None else rest // max(1, seats))
-    elif limit(hive.spec(creator).limits, field) is None:
+    bounds = [ceiling(hive, creator, field)]
+    rest = remainder(hive, parent, field) if field in SUMMED else None
+    if rest is not None:
+        free = hive.spec(parent).max_children - len(hive.topology.children(parent))
+        bounds.append(rest // max(1, free))
+    known = [each for each in bounds if each is not None]
+    if not known:
         return None
-    known = [each for each in (*bounds, limit(defaults, field)) if each is not None]
-    given = min(known) if any(each is not None for each in bounds) else None
-    return None if given is None else max(given, LEAST.get(field, 1))
+    usual = limit(defaults, field)
+    return max(LEAST.get(field, 1), min(known if usual is None else [*known, usual]))

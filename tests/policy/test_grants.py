@@ -1,0 +1,238 @@
+"""What a creator may give: never more than it has."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model.trees import hive_of, spec
+
+from hive_core.errors import HiveError, InvalidArgument, LimitReached, NotAllowed
+from hive_core.model.agent import AgentSpec, Limits, Role, Tier
+from hive_core.model.capability import missing
+from hive_core.model.hive import Hive
+from hive_core.model.roles import HABITS
+from hive_core.policy.grants import capabilities, check_grant, check_move, check_spawn, inherit
+from hive_core.policy.purse import SUMMED, claim, remainder
+
+MIB = 1 << 20
+TREE = {"root": None, "bob": "root", "carl": "bob"}
+IMAGES = frozenset({"host", "tools"})
+
+
+def child(role: Role = Role.AGENT, **fields: object) -> AgentSpec:
+    return spec(99, role, **({"capabilities": ()} | fields))
+
+
+def spawn(hive: Hive, creator: str, parent: str | None, new: AgentSpec) -> Hive:
+    """Everything that stands between the wish and the commit, in the order of the operation."""
+    filled = inherit(hive, creator, parent, new)
+    check_spawn(hive, creator, parent, filled, IMAGES)
+    return hive.with_agent("kid", parent, filled)
+
+
+@pytest.mark.parametrize("giver", Role)
+@pytest.mark.parametrize("role", Role)
+def test_the_matrix_of_roles_holds_for_creators_and_for_parents(giver: Role, role: Role) -> None:
+    """K1: worker creates task only, task and architect nothing, and no detour helps."""
+    hive = hive_of(TREE, {"bob": spec(2, giver)})
+    for creator, parent in (("bob", "bob"), ("root", "bob"), ("bob", "carl")):
+        if role in HABITS[giver].creates:
+            spawn(hive, creator, parent, child(role))
+        else:
+            with pytest.raises(NotAllowed, match=f"cannot spawn an? {role}: bob is an? {giver}"):
+                spawn(hive, creator, parent, child(role))
+
+
+@pytest.mark.parametrize(("giver", "tier"), [(g, t) for g in Tier for t in Tier])
+def test_a_child_is_never_of_a_higher_tier_than_its_creator(giver: Tier, tier: Tier) -> None:
+    """K2."""
+    rank = [Tier.OPERATIONAL, Tier.TACTICAL, Tier.STRATEGIC]
+    hive = hive_of(TREE, {"bob": spec(2, tier=giver)})
+    if rank.index(tier) <= rank.index(giver):
+        spawn(hive, "bob", "bob", child(tier=tier))
+    else:
+        with pytest.raises(NotAllowed, match=f"at tier {tier}: bob is {giver}"):
+            spawn(hive, "bob", "bob", child(tier=tier))
+
+
+def test_a_task_is_never_strategic_whoever_asks() -> None:
+    """K2."""
+    with pytest.raises(InvalidArgument, match="never strategic"):
+        spawn(hive_of(TREE), "operator", "bob", child(Role.TASK, tier=Tier.STRATEGIC))
+
+
+def test_a_child_holds_no_capability_that_its_creator_does_not_hold() -> None:
+    hive = hive_of(TREE, {"bob": spec(2, capabilities=("spawn", "meta.update"))})
+    spawn(hive, "bob", "bob", child(capabilities=("spawn", "meta.update:nixpkgs")))
+    with pytest.raises(NotAllowed, match="cannot spawn with broadcast, kill: you do not hold"):
+        spawn(hive, "bob", "bob", child(capabilities=("kill", "spawn", "broadcast")))
+
+
+def test_the_host_s_network_is_handed_on_by_nobody() -> None:
+    """H29."""
+    hive = hive_of(TREE, {"bob": spec(2, capabilities=("spawn", "network:host", "network:veth"))})
+    spawn(hive, "bob", "bob", child(capabilities=("network:veth",)))
+    with pytest.raises(NotAllowed, match="network:host"):
+        spawn(hive, "bob", "bob", child(capabilities=("network:host",)))
+
+
+def test_a_word_off_the_list_is_no_capability_for_the_operator_either() -> None:
+    with pytest.raises(InvalidArgument, match="'root' is not a capability"):
+        spawn(hive_of(TREE), "operator", None, child(capabilities=("root",)))
+    with pytest.raises(InvalidArgument, match="'root' is not a capability"):
+        check_grant("root", spec(1))
+    assert check_grant("broadcast", child(capabilities=("spawn",))) == ("broadcast", "spawn")
+
+
+def test_nobody_asked_gets_the_defaults_of_the_role_as_far_as_the_creator_holds_them() -> None:
+    """K26."""
+    hive = hive_of(TREE, {"bob": spec(2, capabilities=("spawn", "escalate", "broadcast"))})
+    assert capabilities(hive, "bob", "bob", Role.AGENT) == ("escalate", "spawn")
+    assert capabilities(hive, "root", "bob", Role.TASK) == ("escalate",)
+    assert "meta.update" in capabilities(hive, "operator", None, Role.AGENT)
+    assert "meta.update" not in capabilities(hive, "operator", "root", Role.AGENT)
+    assert capabilities(hive, "bob", "bob", Role.AGENT, ["spawn", "kill"]) == ("kill", "spawn")
+    assert capabilities(hive, "bob", "bob", Role.AGENT, []) == ()
+
+
+def test_images_are_names_for_agents_and_also_paths_for_the_operator() -> None:
+    hive = hive_of(TREE)
+    spawn(hive, "bob", "bob", child(image="tools"))
+    spawn(hive, "operator", "bob", child(image="/srv/trees/debian"))
+    with pytest.raises(NotAllowed, match="cannot spawn from a path"):
+        spawn(hive, "bob", "bob", child(image="/srv/trees/debian"))
+    for creator in ("bob", "operator"):
+        with pytest.raises(InvalidArgument, match="no image called other"):
+            spawn(hive, creator, "bob", child(image="other"))
+
+
+def test_allow_lists_and_roots_are_the_operator_s_to_give() -> None:
+    hive = hive_of(TREE)
+    with pytest.raises(NotAllowed, match="allow-list"):
+        spawn(hive, "bob", "bob", child(allow=[spec(1).uuid]))
+    with pytest.raises(NotAllowed, match="a root"):
+        spawn(hive, "bob", None, child())
+    assert spawn(hive, "operator", None, child()).topology.parent("kid") is None
+
+
+def test_seats_run_out_for_agents_and_not_for_the_operator() -> None:
+    """H8: quota."""
+    hive = hive_of(TREE, {"bob": spec(2, max_children=2)})
+    full = spawn(hive, "bob", "bob", child())
+    assert full.spec("kid").max_children == 2
+    for creator in ("bob", "root"):
+        with pytest.raises(LimitReached, match="bob has its 2 children"):
+            check_spawn(full, creator, "bob", child(max_children=1), IMAGES)
+    check_spawn(full, "operator", "bob", child(), IMAGES)
+    with pytest.raises(LimitReached, match="seats: you have fewer"):
+        check_spawn(hive, "bob", "bob", child(max_children=3), IMAGES)
+
+
+def test_a_bound_on_a_subtree_counts_every_generation_below_it() -> None:
+    """H8: subtree total."""
+    hive = hive_of(TREE, {"root": spec(1, subtree={"agents": 3})})
+    full = spawn(hive, "carl", "carl", child())
+    with pytest.raises(LimitReached, match="root has at most 3 descendants"):
+        check_spawn(full, "carl", "carl", child(), IMAGES)
+
+
+def test_children_together_are_given_no_more_than_their_parent_has() -> None:
+    hive = hive_of(TREE, {"bob": spec(2, limits={"memory_max": 512 * MIB})})
+    hive = spawn(hive, "bob", "bob", child(limits={"memory_max": 300 * MIB}))
+    assert remainder(hive, "bob", "memory_max") == 212 * MIB
+    check_spawn(hive, "bob", "bob", child(limits={"memory_max": 212 * MIB}), IMAGES)
+    for creator in ("bob", "root"):
+        with pytest.raises(LimitReached, match=f"you have {212 * MIB} left"):
+            check_spawn(hive, creator, "bob", child(limits={"memory_max": 213 * MIB}), IMAGES)
+    check_spawn(hive, "operator", "bob", child(limits={"memory_max": 1 << 40}), IMAGES)
+
+
+def test_a_child_that_asks_for_no_limit_gets_an_equal_share() -> None:
+    hive = hive_of(TREE, {"bob": spec(2, max_children=5, limits={"memory_max": 512 * MIB})})
+    assert inherit(hive, "bob", "bob", child()).limits.memory_max == 512 * MIB // 4
+    with pytest.raises(InvalidArgument, match="say memory_max"):
+        check_spawn(hive, "bob", "bob", child(max_children=5), IMAGES)
+    assert inherit(hive, "root", "root", child()).limits == Limits()
+
+
+def test_without_a_limit_of_its_own_a_creator_has_the_host_s_default() -> None:
+    hive, usual = hive_of(TREE), Limits(memory_max=256 * MIB)
+    inherit(hive, "bob", "bob", child(limits={"memory_max": 256 * MIB}), usual)
+    with pytest.raises(LimitReached, match="memory_max"):
+        inherit(hive, "bob", "bob", child(limits={"memory_max": 257 * MIB}), usual)
+
+
+def test_weights_are_bounded_by_the_creator_s_and_do_not_add_up() -> None:
+    hive = hive_of(TREE, {"bob": spec(2, limits={"cpu_weight": 50})})
+    hive = spawn(hive, "bob", "bob", child(limits={"cpu_weight": 50}))
+    assert inherit(hive, "bob", "bob", child()).limits.cpu_weight == 50
+    with pytest.raises(LimitReached, match="cpu_weight"):
+        inherit(hive, "bob", "bob", child(limits={"cpu_weight": 51}))
+
+
+def test_a_subtree_limit_pays_for_the_agent_itself_too() -> None:
+    bob = spec(2, limits={"tasks_max": 100}, subtree={"tasks_max": 300})
+    hive = hive_of(TREE, {"bob": bob, "carl": spec(3, limits={"tasks_max": 50})})
+    assert remainder(hive, "bob", "tasks_max") == 150
+
+
+def test_a_move_by_an_agent_ends_only_where_a_spawn_could_have() -> None:
+    """A quota is no quota when a subtree made elsewhere can be moved past it."""
+    tree = {**TREE, "dora": "root", "eve": "dora"}
+    hive = hive_of(tree, {"carl": spec(3, limits={"memory_max": 300 * MIB})})
+    check_move(hive, "root", "carl", "dora")
+    bounds: list[dict[str, object]] = [
+        {"max_children": 1},
+        {"subtree": {"agents": 1}},
+        {"role": Role.WORKER},
+        {"limits": {"memory_max": 299 * MIB}},
+    ]
+    for bound in bounds:
+        full = hive.with_spec("dora", spec(4, **bound))  # type: ignore[arg-type]
+        with pytest.raises((LimitReached, NotAllowed)):
+            check_move(full, "root", "carl", "dora")
+        check_move(full, "operator", "carl", "dora")
+        check_move(full, "root", "eve", "dora")
+
+
+Step = tuple[str, str, int | None, frozenset[str]]
+steps: st.SearchStrategy[list[Step]] = st.lists(
+    st.tuples(
+        st.sampled_from(["root", "bob", "k0", "k1", "k2"]),
+        st.sampled_from(["root", "bob", "k0", "k1", "k2"]),
+        st.one_of(st.none(), st.integers(8, 400)),
+        st.frozensets(st.sampled_from(["spawn", "kill", "broadcast", "meta.update"])),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=300)
+@given(steps)
+def test_no_sequence_of_spawns_makes_more_out_of_less(wishes: list[Step]) -> None:
+    """Whatever agents create: no more in sum than was given, nothing that nobody above holds."""
+    hive = hive_of(
+        {"root": None, "bob": "root"},
+        {
+            "root": spec(1, capabilities=("spawn", "kill"), max_children=4),
+            "bob": spec(2, limits={"tasks_max": 300}, capabilities=("spawn",), max_children=3),
+        },
+    )
+    for number, (creator, parent, tasks, held) in enumerate(wishes):
+        if creator not in hive.topology or parent not in hive.topology.subtree(creator):
+            continue
+        new = spec(10 + number, limits={"tasks_max": tasks}, capabilities=tuple(held))
+        try:
+            filled = inherit(hive, creator, parent, new)
+            check_spawn(hive, creator, parent, filled, IMAGES)
+        except HiveError:
+            continue
+        hive = hive.with_agent(f"k{number}", parent, filled).validated()
+    for name, each in hive.specs.items():
+        kids = [hive.spec(kid) for kid in hive.topology.children(name)]
+        assert len(kids) <= each.max_children
+        assert not missing(hive.spec("root").capabilities, each.capabilities)
+        for field in SUMMED:
+            if (own := claim(each, field)) is not None:
+                assert sum(claim(kid, field) or own + 1 for kid in kids) <= own
