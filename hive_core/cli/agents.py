@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import click
 
-from hive_core.agent.show import as_json
-from hive_core.cli.output import Column, Listing, moment, output_option, say, words
-from hive_core.cli.session import Session, complete_agent
+from hive_core.cli.output import Column, Listing, Row, moment, one, output_option, say, words
+from hive_core.cli.progress import working
+from hive_core.cli.session import WAIT, Session, complete_agent
 from hive_core.cli.sizes import limits
 
 ROLES: Final = ("daemon", "agent", "architect", "lead", "worker", "task")
@@ -104,26 +104,35 @@ def restore(session: Session, archive: str | None, style: str, *, no_wait: bool)
     session.finish(reply, "restoring", wait=not no_wait)
 
 
+def _move_lines(reply: Row) -> Iterator[str]:
+    """What a move means for what runs."""
+    restarts = reply.get("restarts")
+    yield f"restarts  {words(restarts)}" if restarts else "live      nothing is restarted"
+    for key, text in (("gaining", "gains"), ("scanned", "loses"), ("ended", "ended")):
+        if reply.get(key):
+            yield f"{text:<9} {words(reply[key])}"
+
+
 @click.command
 @click.argument("name", shell_complete=complete_agent)
 @click.option("--parent", required=True, shell_complete=complete_agent,
               help='The new parent; "" makes a root.')  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what it would restart, and do nothing.")
 @no_wait
+@output_option
 @click.pass_obj
-def move(session: Session, name: str, parent: str, *, dry_run: bool, no_wait: bool) -> None:
-    """Put NAME with all its descendants under another parent, live."""
+def move(  # noqa: PLR0913 - one parameter for each word of the command line
+    session: Session, name: str, parent: str, style: str, *, dry_run: bool, no_wait: bool
+) -> None:
+    """Put NAME with all its descendants under another parent, live.
+
+    Printed is what it means: who is restarted, who gains and who loses sight of NAME's files, and
+    which processes were ended because they still held one.
+    """
     if dry_run:
         reply = session.ask("move", agent=name, parent=parent, dry_run=True)
     else:
-        reply = session.change("move", agent=name, parent=parent)
+        with working(f"moving {name}"):
+            reply = session.change("move", agent=name, parent=parent, wait=0 if no_wait else WAIT)
         session.finish(reply, f"moving {name}", wait=not no_wait)
-    for key in ("restarts", "ended"):
-        for each in _listed(reply, key):
-            say(f"{key}: {each}")
-
-
-def _listed(reply: dict[str, object], key: str) -> list[str]:
-    found = reply.get(key)
-    values = found if isinstance(found, list) else []
-    return [words(each) if isinstance(each, str) else as_json(each) for each in values]
+    one(reply, style, "agent", lambda: _move_lines(reply))

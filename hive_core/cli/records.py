@@ -38,7 +38,7 @@ EVENTS: Final = Listing(
 @click.command
 @click.argument("name", shell_complete=complete_agent)
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines are written.")
-@click.option("-n", "--lines", type=click.IntRange(0), default=50, show_default=True,
+@click.option("-n", "--lines", type=click.IntRange(1, 1000), default=50, show_default=True,
               help="How many of the last lines.")  # fmt: skip
 @click.option("--since", type=float, help="Only lines after this time (seconds since 1970).")
 @click.option("--grep", help="Only lines that hold this text.")
@@ -59,7 +59,7 @@ def logs(session: Session, /, name: str, style: str, *, follow: bool, **given: o
 
 @click.command
 @click.option("-f", "--follow", is_flag=True, help="Go on as things happen.")
-@click.option("-n", "--lines", type=click.IntRange(0), help="Only so many of the last events.")
+@click.option("-n", "--lines", type=click.IntRange(1), help="Only so many of the last events.")
 @output_option
 @click.pass_obj
 def events(session: Session, style: str, *, follow: bool, lines: int | None) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from agent.peer import Peer, peer
+from typing_extensions import override
 
+from hive_core.agent.letter import Letter
 from hive_core.agent.link import Link
 from hive_core.agent.serve import Loop, Stopped, Work
 from hive_core.errors import Conflict, HiveError, InboxFull, NotFound
@@ -158,8 +160,9 @@ def test_a_daemon_that_went_away_is_waited_for_and_the_reply_is_sent_under_the_s
 
 def test_a_stopped_agent_gives_its_message_back_at_once(broker: Peer) -> None:
     class Interrupted(Work):
-        def run(self, letter: object) -> bytes:
-            raise Stopped(15)
+        @override
+        def run(self, letter: Letter) -> bytes:
+            raise Stopped(letter.id)
 
     with pytest.raises(Stopped):
         turn(broker, Interrupted(("true",)))
