@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeV
 
 from hive_core.broker.operation import Result
 from hive_core.model.hive import Hive
-from hive_core.model.machine import State
+from hive_core.model.machine import Machine, State
 from hive_core.model.record import OPERATOR
 
 if TYPE_CHECKING:
     from hive_core.ledger.store import Ledger
     from hive_core.model.settings import Settings
+    from hive_core.plan.desired import Plan
     from hive_core.ports import Journal
 
 R_co = TypeVar("R_co", bound=Result, covariant=True)
@@ -35,8 +36,20 @@ class StatesView(Protocol):
         """What the agent is at: idle, running or blocked."""
         ...
 
-    def plan(self) -> Sequence[str]:
-        """What the next pass would do, one printable line per step."""
+    def machine(self, uuid: str) -> Machine | None:
+        """The last look at the agent's machine; None when it was never seen."""
+        ...
+
+    def plan(self) -> Plan:
+        """What the next pass would do, and what it would only report."""
+        ...
+
+    def refused(self) -> Sequence[tuple[str, str]]:
+        """Hand commits that are parked, each with the reason."""
+        ...
+
+    def since(self) -> float:
+        """When this daemon was started, in seconds since 1970."""
         ...
 
     def alarms(self) -> Sequence[str]:

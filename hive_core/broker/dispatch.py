@@ -13,7 +13,7 @@ from hive_core.broker.call import Call, Outcome
 from hive_core.broker.judge import judge
 from hive_core.broker.line import Ask, Line, Step
 from hive_core.broker.operation import unlisted
-from hive_core.broker.outcome import Case
+from hive_core.broker.outcome import EVENTS, Case
 from hive_core.broker.turn import Turn, World
 from hive_core.errors import HiveError, Internal, NotAllowed, NotFound, StorageFull
 from hive_core.model.record import DAEMON, OPERATOR
@@ -101,6 +101,7 @@ class Dispatch:
         if not self._audit.admits(call.uuid, call.now):
             return
         found = entry(REFUSED, call, judged)
+        turn.wakes.add(EVENTS)
         if turn.inside:
             self._audit.write(found)
         else:

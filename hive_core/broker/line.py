@@ -31,7 +31,7 @@ class Ask:
         self.reply = b""
         # Monotonic end of a wait that has begun.
         self.due: float | None = None
-        # The job that the answer waits for, with the reply for when it has ended well.
+        # The job that the answer waits for, with the result for when it has ended well.
         self.job: tuple[str, bytes] | None = None
         # What a slow read brought.
         self.ready: Result | HiveError | None = None

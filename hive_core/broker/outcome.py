@@ -14,7 +14,7 @@ from hive_core.errors import Busy
 from hive_core.model.hive import Hive
 from hive_core.model.record import Job
 
-TREE = "tree"
+TREE, EVENTS = "tree", "events"
 
 
 class Case(NamedTuple):
@@ -78,6 +78,7 @@ def written(case: Case, world: World, audit: Audit) -> Step:
         if case.operation.mutates:
             kind = CHANGED if isinstance(found, Change) else RECORDED
             audit.write(entry(kind, call, case.judged, hive.commit, found.fields))
+            turn.wakes.add(EVENTS)
             keys.keep(call, case.operation, case.params, text)
     # Only now: a savepoint that was rolled back must leave no trace in the turn.
     turn.wakes |= found.wakes
@@ -111,7 +112,7 @@ def answer(ask: Ask, turn: Turn, text: bytes) -> Step:
     if not wait or job is None:
         return Step(ask, reply.last(text))
     due = turn.monotonic + wait
-    return Step(ask, done=False, topics=_job_topic(job), due=due, job=(job, reply.last(text)))
+    return Step(ask, done=False, topics=_job_topic(job), due=due, job=(job, text))
 
 
 def after_job(ask: Ask, turn: Turn, job: Job | None) -> Step:
@@ -120,9 +121,10 @@ def after_job(ask: Ask, turn: Turn, job: Job | None) -> Step:
         raise TypeError("no job is waited for")
     name, text = ask.job
     if job is not None and job.ended is not None:
-        return Step(ask, reply.refusal(reply.job_error(job)) if job.error else text)
+        found = reply.refusal(reply.job_error(job)) if job.error else reply.filled(text, job)
+        return Step(ask, found)
     if job is None or ask.due is None or turn.monotonic >= ask.due:
-        return Step(ask, text)
+        return Step(ask, reply.last(text))
     return Step(ask, done=False, topics=_job_topic(name), due=ask.due, job=ask.job)
 
 

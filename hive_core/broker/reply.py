@@ -38,6 +38,13 @@ def job_of(text: bytes) -> str | None:
     return job if isinstance(job, str) else None
 
 
+def filled(text: bytes, job: Job) -> bytes:
+    """The reply after a job that went well, which fills in what only the effect could tell."""
+    result = json.loads(text)
+    told = {name: value for name, value in job.progress.items() if name in result}
+    return varlink.encode({"parameters": {**result, **told}}) if told else last(text)
+
+
 def job_error(job: Job) -> HiveError:
     """How a failed job ends the call that waits for it: `NotRunning: reason`, or Internal."""
     name, _, reason = job.error.partition(": ")

@@ -1,0 +1,28 @@
+"""Write what is derived from the registry into the tree: `python -m hive_core.surfaces`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from hive_core import operations
+from hive_core.broker.operation import REGISTRY, Operation
+from hive_core.surfaces.operations_json import operations_json
+from hive_core.surfaces.reference import reference
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+WRITTEN: Final[Mapping[str, Callable[[Mapping[str, Operation]], str]]] = {
+    "hive_core/cli/operations.json": operations_json,
+    "docs/reference/operations.md": reference,
+}
+
+
+def main() -> None:
+    operations.load()
+    for place, text in WRITTEN.items():
+        (ROOT / place).write_text(text(REGISTRY), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""`operations.json`: the registry as data, for programs that must not import it.
+
+The CLI and the in-container client read it, because importing the registry takes ten times as long
+as starting them. It also publishes the JSON schema of every result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hive_core.broker.operation import Operation
+from hive_core.broker.request import INTERFACE
+from hive_core.surfaces.shape import params_schema, result_schema
+
+
+def operations_json(registry: Mapping[str, Operation]) -> str:
+    """The text of the file."""
+    operations = {name: _entry(each) for name, each in registry.items()}
+    found = {"interface": INTERFACE, "operations": operations}
+    return json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _entry(operation: Operation) -> dict[str, Any]:
+    return {
+        "method": operation.method,
+        "doc": operation.doc,
+        "who": operation.allow.text,
+        "mutates": operation.mutates,
+        "stream": operation.streams,
+        "target": operation.target,
+        "second": operation.second,
+        "aliases": sorted(operation.aliases),
+        "params": params_schema(operation),
+        "result": result_schema(operation),
+    }

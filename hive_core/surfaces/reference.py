@@ -1,0 +1,86 @@
+"""`docs/reference/operations.md`, written from the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from hive_core import errors
+from hive_core.broker.operation import Operation
+from hive_core.broker.request import INTERFACE
+from hive_core.surfaces.shape import Field, Named, Shapes, params_schema, result_schema
+
+_HEAD = f"""\
+# Operations
+
+Generated from the registry by `python -m hive_core.surfaces`; do not edit.
+
+Every operation is a method of the Varlink interface `{INTERFACE}`, on the socket of each agent and
+on the operator's. Types are written as in its interface description: `?` may be absent, `[]` is a
+list, `[string]` a map. What does not fit is answered with `org.varlink.service.InvalidParameter`,
+a value that fits and makes no sense with `InvalidArgument`. An agent that the caller cannot see
+is answered like one that does not exist: `NotFound`. That a name is taken is the one thing that a
+caller can learn about an agent that it cannot see.
+"""
+
+
+def reference(registry: Mapping[str, Operation]) -> str:
+    """The whole page."""
+    shapes = Shapes(set())
+    parts = [_operation(each, shapes) for _, each in sorted(registry.items())]
+    types = [_type(each) for _, each in sorted(shapes.types.items())]
+    index = " · ".join(f"[{name}](#{name})" for name in sorted(registry))
+    return "\n".join((_HEAD, index, "", *parts, "# Types\n", *types, _errors()))
+
+
+def _operation(operation: Operation, shapes: Shapes) -> str:
+    params = shapes.fields(params_schema(operation), absent=True)
+    result = shapes.fields(result_schema(operation), absent=False)
+    return "\n".join((
+        f"## {operation.name}\n",
+        operation.doc + "\n",
+        *_facts(operation),
+        *_table("Parameters", params),
+        *_table("Result", result),
+    ))  # fmt: skip
+
+
+def _facts(operation: Operation) -> Iterator[str]:
+    yield f"- Method: `{INTERFACE}.{operation.method}`"
+    yield f"- Allowed: {operation.allow.text}"
+    if operation.aliases:
+        yield f"- Also called: {', '.join(f'`{each}`' for each in sorted(operation.aliases))}"
+    if operation.mutates:
+        yield "- Recorded in the audit log"
+    if operation.streams:
+        yield "- Streams when called with `more`"
+    yield ""
+
+
+def _table(title: str, fields: Iterable[Field]) -> Iterator[str]:
+    rows = [f"| `{each.name}` | `{each.type}` | {_cell(each.doc)} |" for each in fields]
+    if not rows:
+        yield f"{title}: none.\n"
+        return
+    yield from (f"| {title} | Type | |", "| --- | --- | --- |", *rows, "")
+
+
+def _type(named: Named) -> str:
+    lines = [f"## {named.name}\n"]
+    if named.doc:
+        lines.append(named.doc + "\n")
+    if named.words:
+        lines.append(f"One of {', '.join(f'`{word}`' for word in named.words)}.\n")
+    return "\n".join((*lines, *(_table("Member", named.fields) if named.fields else ())))
+
+
+def _errors() -> str:
+    rows = (
+        f"| `{name}` | {kind.exit_code} | {_cell(' '.join((kind.__doc__ or '').split()))} |"
+        for name, kind in errors.BY_WIRE.items()
+    )
+    head = "# Errors\n\n| Error | Exit code | |\n| --- | --- | --- |\n"
+    return head + "\n".join(rows) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
