@@ -10,7 +10,9 @@ from typing import Protocol
 
 from hive_core.model.machine import Observed
 from hive_core.model.record import LogLine, LogQuery
-from hive_core.plan.actions import Action
+from hive_core.plan.actions import Action, RunJob
+from hive_core.plan.local import Local
+from hive_core.plan.results import Result
 
 
 class Machines(Protocol):
@@ -20,7 +22,7 @@ class Machines(Protocol):
         """Facts about these agents (None: everything on the host, strays included)."""
         ...
 
-    async def apply(self, action: Action) -> dict[str, object]:
+    async def apply(self, action: Action | Local) -> Result:
         """Do one action; returns what it reports, raises HiveError when it could not."""
         ...
 
@@ -60,6 +62,6 @@ class Clock(Protocol):
 class Jobs(Protocol):
     """Small throw-away containers for work on bytes that agents wrote."""
 
-    def run(self, action: Action) -> Awaitable[dict[str, object]]:
-        """Start the job that the action describes and wait for its bounded result."""
+    def run(self, action: RunJob) -> Awaitable[Result]:
+        """Start the job in a uid range that is free, wait for its end, clean up after it."""
         ...

@@ -1,0 +1,206 @@
+"""The next steps of one living agent: its door, its unit, its mounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID, uuid5
+
+from hive_core.model.agent import Revoke
+from hive_core.model.machine import Machine, Run, Wanted
+from hive_core.model.settings import HOST_IMAGE
+from hive_core.plan.actions import (
+    JOB_BASES,
+    Action,
+    AdoptRoot,
+    EndHolders,
+    JobKind,
+    KillUnit,
+    Mount,
+    OpenDoor,
+    RunJob,
+    StartUnit,
+    StopUnit,
+    Unmount,
+)
+from hive_core.plan.desired import Desired, Moment
+from hive_core.plan.failure import restarts
+from hive_core.plan.local import Listen, Local, Renew, ShowIdentity, ShowView
+from hive_core.plan.place import Place
+from hive_core.plan.state import Phase, Trouble, phase, trouble
+
+Act = tuple[Action | Local, str]
+POLL_FIRST, POLL_MOST = 0.02, 0.5  # seconds between looks at a unit whose payload is not seen yet
+KILL_AGAIN = 1.0
+
+
+def job_id(uuid: str, kind: JobKind) -> str:
+    """The id of a job is that of its work, so a repeated pass repeats no work."""
+    return str(uuid5(UUID(uuid), kind))
+
+
+def work(uuid: str, kind: JobKind, image: str | None = None) -> RunJob:
+    """A job; who runs it gives it a uid range that is free, the one here is a stand-in."""
+    target = None if kind is JobKind.COPY_TREE else uuid
+    return RunJob(job_id(uuid, kind), kind, JOB_BASES[0], target, image)
+
+
+@dataclass(slots=True)
+class Chain:
+    """One agent under the eyes of the planner. `wait` and `seat` are what it asks for beside."""
+
+    desired: Desired
+    place: Place
+    machine: Machine
+    moment: Moment
+    blocked: bool = False  # a descendant has to go down first
+    wait: float | None = None
+    wants_seat: bool = False
+
+    @property
+    def run(self) -> Run:
+        run = self.desired.runs.get(self.place.uuid)
+        return run or Run(self.place.uuid, Wanted.STOPPED, 0)
+
+    @property
+    def settled(self) -> bool:
+        """Nothing to do, said quickly: most agents in most passes."""
+        place, machine, run = self.place, self.machine, self.run
+        return (
+            machine.active == "active" and run.wanted is Wanted.RUNNING
+            and machine.nonce == run.nonce and machine.verified and machine.executed
+            and machine.mounted and machine.door and machine.listening and not machine.fault
+            and machine.identity == place.identity and machine.view == place.view
+            and machine.slice == place.slice_unit and place.uuid not in self.desired.revoking
+            and place.uuid not in self.desired.starts
+        )  # fmt: skip
+
+    def acts(self) -> Iterator[Act]:
+        yield from self._door()
+        match phase(self.machine):
+            case Phase.DOWN:
+                yield from self._down()
+            case Phase.GOING:
+                yield from self._going()
+            case Phase.UP | Phase.COMING:
+                yield from self._up()
+
+    def _door(self) -> Iterator[Act]:
+        uuid, machine, place = self.place.uuid, self.machine, self.place
+        base = self.desired.bases.get(uuid)
+        if base is None:
+            return
+        if not machine.door:
+            yield OpenDoor(uuid), "it has none"
+        if not machine.listening:
+            yield Listen(uuid, base), "it is closed"
+        if machine.identity != place.identity:
+            yield ShowIdentity(uuid, place.document, place.identity), "it changed"
+        if machine.view != place.view:
+            links = tuple(self.desired.places.links(uuid))
+            yield ShowView(uuid, links, place.view), "it changed"
+
+    def must_stop(self) -> str:
+        """Why a unit that is up may not stay as it is; empty: it may."""
+        run, machine = self.run, self.machine
+        overdue = machine.since + self.desired.settings.grace.start
+        reasons = (
+            (run.wanted is not Wanted.RUNNING, run.reason or run.wanted.value),
+            (machine.nonce != run.nonce, "a fresh start is wanted"),
+            (bool(machine.fault), machine.fault),
+            (machine.slice != self.place.slice_unit, "it belongs to another slice"),
+            (self._trouble is Trouble.PARKED, "it is parked"),
+            (not self._healthy and self.moment.monotonic >= overdue, "it does not come up"),
+        )
+        return next((why for holds, why in reasons if holds), "")
+
+    @property
+    def _healthy(self) -> bool:
+        return self.machine.verified and self.machine.executed
+
+    @property
+    def _trouble(self) -> Trouble:
+        return trouble(self.run, self.desired.starts.get(self.place.uuid))
+
+    def _up(self) -> Iterator[Act]:
+        uuid, name = self.place.uuid, self.place.name
+        if why := self.must_stop():
+            if self.machine.fault:
+                yield KillUnit(uuid, name), why
+            elif not self.blocked:
+                yield (KillUnit if self.run.grace == 0 else StopUnit)(uuid, name), why
+        elif not self._healthy:
+            age = self.moment.monotonic - self.machine.since
+            self.wait = self.moment.monotonic + min(POLL_MOST, max(POLL_FIRST, age / 4))
+        else:
+            if not self.machine.mounted and (mount := self._mount()):
+                yield mount, "it is missing"
+            if uuid in self.desired.revoking:
+                yield self._revoke()
+
+    def _revoke(self) -> Act:
+        spec, why = self.place.spec, "what it could see has moved away"
+        if spec.boot or spec.revoke is Revoke.RESTART:
+            return Renew(self.place.uuid), why
+        return EndHolders(self.place.uuid, self.place.name), why
+
+    def _going(self) -> Iterator[Act]:
+        deadline = self.machine.since + self.run.grace
+        if self.machine.fault or self.moment.monotonic >= deadline:
+            yield KillUnit(self.place.uuid, self.place.name), "its grace is over"
+            self.wait = self.moment.monotonic + KILL_AGAIN
+        else:
+            self.wait = deadline
+
+    def _down(self) -> Iterator[Act]:
+        if not self._may_start():
+            if self.machine.mounted:
+                yield Unmount(self.place.uuid), "it does not run"
+            return
+        starts = self.desired.starts.get(self.place.uuid)
+        pause = starts.next_at - self.moment.wall if starts and self._trouble else 0.0
+        if pause > 0 and self._trouble is Trouble.FAILED:
+            self.wait = self.moment.monotonic + pause
+            if self.machine.mounted:
+                yield Unmount(self.place.uuid), "it waits for its next try"
+            return
+        self.wants_seat = True
+
+    def _may_start(self) -> bool:
+        if self.run.wanted is not Wanted.RUNNING or self.place.uuid not in self.desired.bases:
+            return False
+        match self._trouble:
+            case Trouble.PARKED:
+                return False
+            case Trouble.FAILED:
+                return restarts(self.place, self.desired.settings)
+            case Trouble.NONE:
+                return True
+
+    def _mount(self) -> Mount | None:
+        base = self.desired.bases.get(self.place.uuid)
+        if base is None:
+            return None
+        place = self.place
+        return Mount(place.uuid, place.lineage, base, place.spec.image)
+
+    def start(self) -> Iterator[Act]:
+        """What it takes to start the unit, once there is a seat for it."""
+        place, spec, why = self.place, self.place.spec, "it should run"
+        if spec.image != HOST_IMAGE and not self.machine.root:
+            yield work(place.uuid, JobKind.COPY_TREE, spec.image), why
+            copy = job_id(place.uuid, JobKind.COPY_TREE)
+            yield AdoptRoot(copy, place.uuid), why
+        if self.machine.mounted:
+            yield Unmount(place.uuid), "each start has a fresh root"
+        if mount := self._mount():
+            yield mount, why
+            yield self._start_unit(mount.base), why
+
+    def _start_unit(self, base: int) -> StartUnit:
+        place = self.place
+        return StartUnit(
+            uuid=place.uuid, name=place.name, nonce=self.run.nonce, spec=place.spec_hash,
+            base=base, slice=place.slice, limits=place.limits, image=place.spec.image,
+            boot=place.spec.boot, parent=place.parent, command=place.spec.command,
+        )  # fmt: skip

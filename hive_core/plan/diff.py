@@ -1,0 +1,197 @@
+"""Desired against observed: the steps that bring one to the other. Pure and level-triggered.
+
+`tree` steps change the shape of the storage and go first, one after another. Every agent then has
+a chain of its own, and chains go in parallel. A chain ends where something has to be waited for:
+the next look finds what is left to do. Applying a plan and planning again ends in no step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from hive_core.model.agent import SubtreeLimits
+from hive_core.model.machine import Machine, Observed, Stray, Wanted
+from hive_core.model.names import agent_unit, slice_unit
+from hive_core.plan.actions import MoveNode, SetSlice
+from hive_core.plan.chain import POLL_MOST, Act, Chain
+from hive_core.plan.desired import Desired, Moment, Plan, Step
+from hive_core.plan.gone import Gone, unit_name
+from hive_core.plan.place import Place, limits_of, subtree_limits
+from hive_core.plan.shape import shape
+from hive_core.plan.state import Phase, phase
+
+
+def plan(
+    desired: Desired,
+    observed: Observed,
+    moment: Moment,
+    dirty: Iterable[str] | None = None,
+    seats: int | None = None,
+) -> Plan:
+    """The next steps of the `dirty` agents (None: of all); `seats`: how many may start now."""
+    return _Planner(desired, observed, moment, seats).plan(dirty)
+
+
+def starting(observed: Observed) -> int:
+    """How many machines are on their way up."""
+    return sum(is_starting(machine) for machine in observed.machines.values())
+
+
+def is_starting(machine: Machine) -> bool:
+    match phase(machine):
+        case Phase.COMING:
+            return True
+        case Phase.UP:
+            return not (machine.verified and machine.executed)
+        case _:
+            return False
+
+
+class _Planner:
+    def __init__(
+        self, desired: Desired, observed: Observed, moment: Moment, seats: int | None
+    ) -> None:
+        self._desired, self._observed, self._moment = desired, observed, moment
+        if seats is None:
+            seats = desired.settings.limits.starts_at_once - starting(observed)
+        self._seats = seats
+        self._chains: dict[str, tuple[Step, ...]] = {}
+        self._waits: dict[str, float] = {}
+        self._queued: list[str] = []
+        self._reports: list[Stray] = []
+        self._set: set[str] = set()
+
+    def plan(self, dirty: Iterable[str] | None) -> Plan:
+        places, machines = self._desired.places.by_uuid, self._observed.machines
+        living = self._order(dirty)
+        tree = tuple(shape(self._desired, machines, living))
+        blocked = self._blocked(living)
+        for uuid in living:
+            self._living(places[uuid], uuid in blocked)
+        gone = machines.keys() | self._desired.archives.keys() if dirty is None else set(dirty)
+        moved = {step.action.target[-1] for step in tree if isinstance(step.action, MoveNode)}
+        for uuid in sorted(gone - places.keys()):
+            self._gone(uuid, moved)
+        strays = self._observed.strays if dirty is None else ()
+        return Plan(tree, self._chains, self._waits, tuple(self._queued), (*strays, *self._reports))
+
+    def _order(self, dirty: Iterable[str] | None) -> list[str]:
+        """Parents before children."""
+        places = self._desired.places.by_uuid
+        if dirty is None:
+            return list(places)
+        known = (uuid for uuid in dirty if uuid in places)
+        return sorted(known, key=lambda uuid: (len(places[uuid].lineage), places[uuid].name))
+
+    def _machine(self, uuid: str) -> Machine:
+        return self._observed.machines.get(uuid) or Machine(uuid)
+
+    def _blocked(self, living: Iterable[str]) -> set[str]:
+        """Agents that wait for a descendant which has to go down too: leaves first."""
+        places, found = self._desired.places, set[str]()
+        if not any(map(self._ending, living)):
+            return found
+        for uuid in places.by_uuid:
+            if self._ending(uuid):
+                found.update(place.uuid for place in places.above(uuid))
+        return found
+
+    def _ending(self, uuid: str) -> bool:
+        """Whether its unit is not down yet and is to go down by somebody's wish."""
+        machine, run = self._observed.machines.get(uuid), self._desired.runs.get(uuid)
+        if machine is None or machine.active == "inactive":
+            return False
+        unwanted = run is None or run.wanted is not Wanted.RUNNING or run.nonce != machine.nonce
+        return unwanted and phase(machine) is not Phase.DOWN
+
+    def _living(self, place: Place, blocked: bool) -> None:  # noqa: FBT001
+        chain = Chain(self._desired, place, self._machine(place.uuid), self._moment, blocked)
+        if chain.settled:
+            self._report(place, chain.machine)
+            acts = list(self._slices(place, loaded=True)) if place.carries else []
+        else:
+            acts = [*chain.acts()]
+            acts += self._seated(chain) if chain.wants_seat else ()
+        self._add(place.uuid, place.name, acts, chain.wait)
+
+    def _add(self, uuid: str, name: str, acts: list[Act], wait: float | None) -> None:
+        if acts:
+            self._chains[uuid] = tuple(Step(uuid, name, action, why) for action, why in acts)
+        if wait is not None:
+            self._waits[uuid] = wait
+
+    def _seated(self, chain: Chain) -> Iterator[Act]:
+        """The start, when there is a seat and no older agent's unit has the name."""
+        place = chain.place
+        if agent_unit(place.name) in self._taken:
+            chain.wait = self._moment.monotonic + POLL_MOST
+        elif self._seats <= 0:
+            self._queued.append(place.uuid)
+        else:
+            self._seats -= 1
+            yield from self._slices(place)
+            yield from chain.start()
+
+    @cached_property
+    def _taken(self) -> set[str]:
+        """Units that still run for agents of the past, whose names may be in use again."""
+        return {machine.unit for machine in self._past if phase(machine) is not Phase.DOWN}
+
+    @cached_property
+    def _past(self) -> list[Machine]:
+        places, machines = self._desired.places.by_uuid, self._observed.machines
+        return [machines[uuid] for uuid in machines.keys() - places.keys()]
+
+    def _slices(self, place: Place, *, loaded: bool = False) -> Iterator[Act]:
+        """Limits of the slices that the unit lies in; `loaded`: only those that exist already.
+
+        A slice comes and goes with its units, so its limits are set before the first of them.
+        """
+        if not loaded:
+            yield from self._slice((), self._desired.settings.all_limits)
+        for each in (*self._desired.places.above(place.uuid), place):
+            if each.carries and (not loaded or each.slice_unit in self._observed.slices):
+                yield from self._slice(each.slice, each.spec.subtree)
+
+    def _slice(self, path: tuple[str, ...], limits: SubtreeLimits | None) -> Iterator[Act]:
+        wanted = subtree_limits(limits)
+        unit = slice_unit(path)
+        if limits_of(wanted) != self._observed.slices.get(unit, {}) and unit not in self._set:
+            self._set.add(unit)
+            yield SetSlice(path, wanted), "its limits differ"
+
+    def _report(self, place: Place, machine: Machine) -> None:
+        if machine.spec_hash != place.spec_hash:
+            detail = "changed since its start; the next start takes it up"
+            self._reports.append(Stray("spec", place.name, detail))
+        elif machine.properties:
+            for key, value in limits_of(place.limits).items():
+                if (found := machine.properties.get(key)) != value:
+                    detail = f"{key} is {found}, not {value}"
+                    self._reports.append(Stray("property", place.name, detail))
+
+    def _gone(self, uuid: str, moved: set[str]) -> None:
+        machine = self._machine(uuid)
+        expires = self._desired.archives.get(uuid)
+        if expires is None:
+            if phase(machine) is not Phase.DOWN or machine.node:
+                detail = "/".join(machine.node)
+                self._reports.append(Stray("machine", machine.unit or uuid, detail))
+            return
+        kids = self._kids(machine, moved)
+        if any(phase(kid) is not Phase.DOWN for kid in kids if kid in self._past):
+            return  # leaves first
+        gone = Gone(self._desired, machine, self._moment, expires, bool(kids))
+        self._add(uuid, unit_name(machine) or uuid, list(gone.acts()), gone.wait)
+
+    def _kids(self, machine: Machine, moved: set[str]) -> list[Machine]:
+        """Whose nodes lie below this one, and stay there when this plan's moves are done."""
+        if not machine.node:
+            return []
+        depth, node = len(machine.node), machine.node
+        return [
+            each for each in self._observed.machines.values()
+            if len(each.node) > depth and each.node[:depth] == node
+            and moved.isdisjoint(each.node[depth:])
+        ]  # fmt: skip

@@ -1,0 +1,91 @@
+"""What an exit means: intended, ended, or a failure with a pause before the next try. Pure.
+
+Who is started again after a failure: agents of role `daemon` and the root agent. Everybody else
+stays `failed` until an ancestor or the operator starts it; its parent is told in any case. After
+`failures` failures within `window` a daemon is parked; the root agent never is. An end with 0 is
+the agent's own wish: it counts as stopped, except for the root agent, which comes back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from hive_core.model.agent import Role
+from hive_core.model.machine import Exit, Run, Starts, Wanted
+from hive_core.model.settings import BackOff, Settings
+from hive_core.plan.place import Place
+
+KEPT = 16  # failures remembered; the pause has long reached its longest by then
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one exit means. `crash`: the parent is told. `ended`: the wish becomes stopped."""
+
+    starts: Starts
+    crash: bool = False
+    ended: bool = False
+    parked: bool = False
+
+
+def is_root(place: Place, settings: Settings) -> bool:
+    return place.parent is None and place.name == settings.root.name
+
+
+def restarts(place: Place, settings: Settings) -> bool:
+    return place.spec.role is Role.DAEMON or is_root(place, settings)
+
+
+def pause(back_off: BackOff, uuid: str, count: int) -> float:
+    """Seconds before try number `count`; chance comes from the agent, so it can be repeated."""
+    drawn = sha256(f"{uuid}:{count}".encode()).digest()
+    chance = int.from_bytes(drawn[:4], "big") / 2**32
+    doubled = back_off.first * float(1 << min(count - 1, 32))
+    return min(back_off.most, doubled * (1 + back_off.jitter * chance))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One agent with its wish and its failures so far."""
+
+    place: Place
+    run: Run
+    starts: Starts
+    settings: Settings
+
+    def judge(self, end: Exit, now: float) -> Verdict:
+        """Count one exit that was not counted before."""
+        seen = replace(self.starts, exit_seen=end.invocation)
+        if self.run.wanted is not Wanted.RUNNING or end.nonce != self.run.nonce or end.asked:
+            return Verdict(seen)
+        if end.clean and not is_root(self.place, self.settings):
+            cleared = replace(seen, failures=(), parked=False, nonce=self.run.nonce, why=end.text)
+            return Verdict(cleared, ended=True)
+        return self._failed(end, now)
+
+    def _failed(self, end: Exit, now: float) -> Verdict:
+        figures = self.settings.back_off
+        failures = (*self._earlier(now), now)[-KEPT:]
+        recent = [each for each in failures if each > now - figures.window]
+        returns = restarts(self.place, self.settings) or end.reboot
+        parked = (
+            returns and len(recent) >= figures.failures and not is_root(self.place, self.settings)
+        )
+        starts = Starts(
+            failures=failures,
+            next_at=now + pause(figures, self.place.uuid, len(failures)),
+            parked=parked,
+            exit_seen=end.invocation,
+            nonce=self.run.nonce,
+            why=end.text,
+        )
+        return Verdict(starts, crash=parked or not (end.clean or end.reboot), parked=parked)
+
+    def _earlier(self, now: float) -> tuple[float, ...]:
+        """Failures that still count: of this run, and not before a long healthy time."""
+        starts = self.starts
+        if starts.nonce != self.run.nonce:
+            return ()
+        up = now - starts.next_at
+        return () if up >= self.settings.back_off.healthy else starts.failures

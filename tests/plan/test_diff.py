@@ -1,0 +1,397 @@
+"""Desired against observed: applying a plan and planning again ends in nothing left to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plan.hives import World, hive, hives, moved, spec
+
+from hive_core.model.agent import SubtreeLimits
+from hive_core.model.machine import Starts, State, Wanted
+from hive_core.model.settings import Bounds, Settings
+from hive_core.plan import actions as a
+from hive_core.plan.diff import plan
+from hive_core.plan.local import Forget, Hush, Listen, Renew, ShowIdentity, ShowView
+from hive_core.plan.state import facts, state_of
+
+TREE = {"root": None, "ann": "root", "bob": "ann", "cat": "ann", "dan": "root"}
+
+
+def kinds(world: World, name: str) -> list[str]:
+    chain = world.plan().chains.get(world.uuid(name), ())
+    return [type(step.action).__name__ for step in chain]
+
+
+def state(world: World, name: str) -> State:
+    machine = world.host.look().machines[world.uuid(name)]
+    run = world.runs[world.uuid(name)]
+    return state_of(facts(run, machine, world.starts.get(world.uuid(name))))
+
+
+def running() -> World:
+    world = World(hive(TREE))
+    world.converge()
+    return world
+
+
+def test_a_new_hive_is_made_parents_first_and_runs() -> None:
+    world = World(hive(TREE))
+    nodes = [step.name for step in world.plan().tree]
+    assert nodes.index("root") < nodes.index("ann") < nodes.index("bob")
+    assert kinds(world, "root") == [
+        "OpenDoor", "Listen", "ShowIdentity", "ShowView", "Mount", "StartUnit",
+    ]  # fmt: skip
+    world.converge()
+    assert {name: state(world, name) for name in TREE} == dict.fromkeys(TREE, State.RUNNING)
+
+
+def test_a_hive_that_is_as_it_should_be_needs_no_step() -> None:
+    world = running()
+    found = world.plan()
+    assert (found.steps, found.waits, found.queued, found.reports) == ((), {}, (), ())
+
+
+def test_no_more_machines_start_at_once_than_the_setting_says() -> None:
+    world = World(hive({f"a{n}": None for n in range(20)}))
+    world.host.slow = True
+    for step in world.plan().steps:
+        world.host.do(step.action)
+    assert len(world.host.starts) == 8
+    assert len(world.plan().queued) == 12
+    world.host.settle(world.host.starts[0])
+    for step in world.plan().steps:
+        world.host.do(step.action)
+    assert len(world.host.starts) == 9
+
+
+def test_a_stop_of_a_subtree_goes_leaves_first_with_siblings_together() -> None:
+    world = running()
+    world.host.slow = True
+    for name in ("ann", "bob", "cat"):
+        world.want(name, Wanted.STOPPED)
+    assert {step.name for step in world.plan().steps} == {"bob", "cat"}
+    for step in world.plan().steps:
+        world.host.do(step.action)
+    assert world.plan().steps == ()
+    world.host.settle(world.uuid("bob"))
+    assert kinds(world, "ann") == []
+    world.host.settle(world.uuid("cat"))
+    assert kinds(world, "ann") == ["StopUnit"]
+
+
+def test_a_parent_may_stop_while_its_children_are_wanted() -> None:
+    world = running()
+    world.want("ann", Wanted.STOPPED)
+    assert kinds(world, "ann") == ["StopUnit"]
+
+
+def test_grace_is_over_when_it_is_over() -> None:
+    world = running()
+    world.host.slow = True
+    world.want("dan", Wanted.STOPPED, grace=3.0)
+    world.host.do(world.plan().steps[0].action)
+    waits = world.plan().waits
+    assert waits == {world.uuid("dan"): world.clock.monotonic() + 3.0}
+    world.clock.advance(3.0)
+    assert kinds(world, "dan") == ["KillUnit"]
+
+
+def test_no_grace_is_a_kill() -> None:
+    world = running()
+    world.want("dan", Wanted.STOPPED, grace=0)
+    assert kinds(world, "dan") == ["KillUnit"]
+
+
+def test_a_machine_with_a_foreign_user_namespace_is_killed_at_once() -> None:
+    """Attack 1."""
+    world = running()
+    world.host.change(world.uuid("bob"), fault="its user namespace is not its range")
+    assert kinds(world, "bob") == ["KillUnit"]
+
+
+def test_what_does_not_come_up_in_time_is_stopped() -> None:
+    world = World(hive({"root": None}))
+    world.host.slow = True
+    for step in world.plan().steps:
+        world.host.do(step.action)
+    uuid = world.uuid("root")
+    world.host.change(uuid, active="active", verified=True)
+    assert uuid in world.plan().waits
+    world.clock.advance(world.settings.grace.start)
+    assert kinds(world, "root") == ["StopUnit"]
+
+
+def test_a_fresh_nonce_stops_what_runs_and_starts_it_anew() -> None:
+    world = running()
+    before = world.host.units[world.uuid("bob")].invocation
+    world.want("bob", Wanted.RUNNING)
+    assert kinds(world, "bob") == ["StopUnit"]
+    world.converge()
+    after = world.host.units[world.uuid("bob")]
+    assert (after.nonce, after.invocation != before) == (2, True)
+
+
+def test_a_removed_mount_is_restored_without_a_restart() -> None:
+    world = running()
+    world.host.do(a.Unmount(world.uuid("bob")))
+    assert state(world, "bob") is State.DEGRADED
+    assert kinds(world, "bob") == ["Mount"]
+    starts = len(world.host.starts)
+    world.converge()
+    assert (state(world, "bob"), len(world.host.starts)) == (State.RUNNING, starts)
+
+
+def test_a_changed_property_and_a_changed_spec_are_reported_and_left_alone() -> None:
+    world = World(hive(TREE, {"dan": spec(4, limits={"tasks_max": 100})}))
+    world.converge()
+    world.host.change(world.uuid("dan"), properties={"tasks_max": 7})
+    found = world.plan()
+    assert [each.text for each in found.reports] == ["property dan: tasks_max is 7, not 100"]
+    assert found.steps == ()
+    world.change(world.hive.with_spec("dan", spec(4, limits={"tasks_max": 200})))
+    assert [each.kind for each in world.plan().reports] == ["spec"]
+
+
+def test_a_stray_node_and_a_stray_machine_are_reported_and_left_alone() -> None:
+    world = running()
+    world.host.do(a.MakeNode(("deadbeef",)))
+    stranger = replace(world.host.units[world.uuid("dan")], uuid="x", unit="hive-agent@x.service")
+    world.host.units["x"] = stranger
+    found = world.plan()
+    assert {each.text for each in found.reports} == {
+        "node deadbeef", "machine hive-agent@x.service",
+    }  # fmt: skip
+    assert found.steps == ()
+
+
+def test_a_parked_agent_stays_down_and_a_failed_one_waits() -> None:
+    world = World(hive(TREE, {"dan": spec(4, role="daemon")}))
+    world.converge()
+    uuid = world.uuid("dan")
+    world.host.crash(uuid)
+    world.starts[uuid] = Starts((world.clock.now(),), world.clock.now() + 2, nonce=1)
+    world.converge()
+    assert state(world, "dan") is State.FAILED
+    assert world.plan().waits[uuid] == world.clock.monotonic() + 2
+    world.starts[uuid] = replace(world.starts[uuid], parked=True)
+    world.clock.advance(2)
+    assert world.plan().steps == ()
+    world.starts[uuid] = replace(world.starts[uuid], parked=False)
+    world.converge()
+    assert state(world, "dan") is State.RUNNING
+
+
+def test_a_failed_agent_of_another_role_waits_for_its_parent() -> None:
+    world = running()
+    uuid = world.uuid("bob")
+    world.host.crash(uuid)
+    world.starts[uuid] = Starts((world.clock.now(),), nonce=1)
+    world.clock.advance(1000)
+    world.converge()
+    assert state(world, "bob") is State.FAILED
+    world.want("bob", Wanted.RUNNING)
+    world.converge()
+    assert state(world, "bob") is State.RUNNING
+
+
+def test_a_move_is_one_rename_and_restarts_nobody() -> None:
+    """Row H6."""
+    world = running()
+    starts = len(world.host.starts)
+    world.change(world.hive.moved("ann", "dan"))
+    short = {name: world.uuid(name)[:8] for name in TREE}
+    source, target = (short["root"], short["ann"]), (short["root"], short["dan"], short["ann"])
+    assert [step.action for step in world.plan().tree] == [a.MoveNode(source, target)]
+    assert {step.name for step in world.plan().steps} == {"ann", "root", "dan"}
+    world.converge()
+    assert len(world.host.starts) == starts
+    assert world.host.storage.node(short["cat"]) == (*target, short["cat"])
+
+
+def test_a_move_across_the_border_of_a_subtree_limit_restarts_what_crosses_it() -> None:
+    limited = spec(4, subtree=SubtreeLimits(memory_max=1 << 30))
+    world = World(hive(TREE, {"dan": limited}))
+    world.converge()
+    before = {name: world.host.units[world.uuid(name)].invocation for name in TREE}
+    world.change(world.hive.moved("ann", "dan"))
+    world.converge()
+    after = {name: world.host.units[world.uuid(name)].invocation for name in TREE}
+    assert {name for name in TREE if before[name] != after[name]} == {"ann", "bob", "cat"}
+    assert world.host.units[world.uuid("bob")].slice == f"hive-{limited.short}.slice"
+
+
+def test_who_lost_its_view_has_its_holders_ended_or_is_restarted() -> None:
+    world = World(hive(TREE, {"dan": spec(4, boot=True)}))
+    world.converge()
+    world.revoking = {world.uuid("ann"), world.uuid("dan")}
+    acts = {step.name: type(step.action) for step in world.plan().steps}
+    assert acts == {"ann": a.EndHolders, "dan": Renew}
+
+
+def test_two_agents_that_change_places_are_moved_parents_first() -> None:
+    world = running()
+    flipped = {"root": None, "bob": "root", "ann": "bob", "cat": "ann", "dan": "root"}
+    world.change(replace(hive(flipped, world.hive.specs)))
+    world.converge()
+    for place in world.places.by_uuid.values():
+        assert world.host.storage.node(place.lineage[-1]) == place.lineage
+
+
+def test_a_destroyed_agent_is_ended_archived_and_deleted_in_due_time() -> None:
+    world = running()
+    uuid, short = world.uuid("ann"), world.uuid("ann")[:8]
+    world.change(world.hive.without("ann"))
+    world.converge()
+    store = world.host.storage
+    assert uuid not in world.host.units
+    assert (uuid in store.archives, uuid in store.mounts, uuid in store.doors) == (
+        True, False, False,
+    )  # fmt: skip
+    root = world.uuid("root")[:8]
+    assert store.node(world.uuid("bob")[:8]) == (root, world.uuid("bob")[:8])
+    assert store.node(short) == ()
+    assert world.plan().waits == {uuid: world.clock.monotonic() + 86_400}
+    world.clock.advance(86_400)
+    last = [type(step.action) for step in world.plan().steps]
+    assert last == [a.RunJob, a.DropArchive, Forget]
+    world.converge()
+    assert (uuid in store.archives, uuid in world.archives) == (False, False)
+
+
+def test_a_restored_agent_gets_its_node_back() -> None:
+    world = running()
+    uuid, back = world.uuid("dan"), world.hive.specs["dan"]
+    world.change(world.hive.without("dan"))
+    world.converge()
+    del world.archives[uuid]
+    world.change(world.hive.with_agent("dan", "ann", back))
+    assert [type(step.action) for step in world.plan().tree] == [a.RestoreNode]
+    world.converge()
+    assert state(world, "dan") is State.RUNNING
+
+
+def test_a_name_that_is_used_again_waits_for_the_older_unit() -> None:
+    """Attack 40: the new agent inherits nothing, not even the running unit."""
+    world = running()
+    world.host.slow = True
+    world.change(world.hive.without("dan"))
+    world.change(world.hive.with_agent("dan", "root", spec(77)))
+    assert "StartUnit" not in kinds(world, "dan")
+    world.host.slow = False
+    world.converge()
+    assert state(world, "dan") is State.RUNNING
+
+
+def test_an_unchanged_tree_is_copied_once() -> None:
+    world = World(hive({"root": None}, {"root": spec(0, image="debian")}))
+    assert kinds(world, "root")[-4:] == ["RunJob", "AdoptRoot", "Mount", "StartUnit"]
+    world.converge()
+    world.want("root", Wanted.RUNNING)
+    world.converge()
+    assert sum(isinstance(each, a.AdoptRoot) for each in world.host.applied) == 1
+
+
+def test_identity_and_view_follow_the_topology() -> None:
+    """Rows H5, H18."""
+    world = running()
+    world.change(world.hive.moved("bob", "dan"))
+    acts = {(step.name, type(step.action)): step.action for step in world.plan().steps}
+    identity = acts["dan", ShowIdentity]
+    assert isinstance(identity, ShowIdentity)
+    assert identity.document["children"] == ["bob"]
+    view = acts["dan", ShowView]
+    assert isinstance(view, ShowView)
+    assert dict(view.links) == {"dan": "/tree", "bob": f"/tree/kids/{world.uuid('bob')[:8]}"}
+    assert ("ann", ShowIdentity) in acts
+    assert ("cat", ShowIdentity) not in acts
+
+
+def test_after_a_reboot_of_the_host_everything_wanted_starts_again() -> None:
+    world = running()
+    world.want("bob", Wanted.STOPPED)
+    world.converge()
+    world.host.reboot()
+    world.converge()
+    assert state(world, "bob") is State.STOPPED
+    assert state(world, "cat") is State.RUNNING
+
+
+DRIFTS = ("crash", "vanish", "stopped_by_hand", "unmount", "silence", "slam", "renew", "stop")
+
+
+def drift(world: World, kind: str, uuid: str) -> None:
+    """One thing that goes wrong by hand or by chance."""
+    if kind in ("crash", "vanish", "stopped_by_hand") and uuid in world.host.units:
+        getattr(world.host, kind)(uuid)
+    elif kind == "unmount":
+        world.host.storage.applied(a.Unmount(uuid))
+    elif kind == "silence":
+        world.host.storage.applied(Hush(uuid))
+    elif kind == "slam":
+        world.host.storage.applied(a.CloseDoor(uuid))
+    elif kind in ("renew", "stop") and (name := world.hive.name(uuid)):
+        world.want(name, Wanted.RUNNING if kind == "renew" else Wanted.STOPPED)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_applying_ends_in_nothing_to_do_whatever_drifts(data: st.DataObject) -> None:
+    world = World(data.draw(hives()))
+    world.converge()
+    for turn in range(data.draw(st.integers(1, 4))):
+        if data.draw(st.booleans()):
+            world.change(data.draw(moved(world.hive, turn)))
+        chosen = data.draw(st.lists(st.sampled_from(sorted(world.places.by_uuid) or [""])))
+        for uuid in chosen:
+            drift(world, data.draw(st.sampled_from(DRIFTS)), uuid)
+        world.converge()
+        observed = world.host.look()
+        for uuid, place in world.places.by_uuid.items():
+            machine = observed.machines[uuid]
+            assert machine.node == place.lineage
+            wanted = world.runs[uuid].wanted is Wanted.RUNNING
+            assert (machine.active == "active") == wanted
+        assert not observed.strays
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_planning_the_dirty_ones_finds_what_planning_all_finds(data: st.DataObject) -> None:
+    world = World(data.draw(hives()))
+    world.converge()
+    before = world.places
+    world.change(data.draw(moved(world.hive)))
+    everything = world.plan()
+    dirty = [
+        uuid for uuid in world.places.by_uuid.keys() | before.by_uuid.keys()
+        if world.places.by_uuid.get(uuid) != before.by_uuid.get(uuid)
+    ]  # fmt: skip
+    some = world.plan(dirty)
+    assert {step.name for step in some.tree} == {step.name for step in everything.tree}
+    assert dict(some.chains) == dict(everything.chains)
+
+
+@pytest.mark.parametrize("count", [10_000])
+def test_ten_thousand_agents_are_planned_in_no_time(count: int) -> None:
+    parents = {f"a{n}": f"a{(n - 1) // 10}" if n else None for n in range(count)}
+    world = World(hive(parents), Settings(limits=Bounds(starts_at_once=256)))
+    world.converge()
+    desired, observed, moment = world.desired, world.host.look(), world.moment
+    took = []
+    for _ in range(3):
+        start = perf_counter()
+        assert plan(desired, observed, moment).steps == ()
+        took.append(perf_counter() - start)
+    assert min(took) < 0.15
+
+
+def test_listening_needs_a_range() -> None:
+    world = World(hive({"root": None}))
+    bare = replace(world.desired, bases={})
+    found = plan(bare, world.host.look(), world.moment)
+    assert [type(step.action) for step in found.steps] == [a.MakeNode]
+    assert not any(isinstance(step.action, Listen) for step in found.steps)

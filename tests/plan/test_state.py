@@ -1,0 +1,78 @@
+"""The table of states: total, ordered, and with the meaning that the contract gives the words."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from hive_core.model.machine import Machine, Run, Starts, State, Wanted
+from hive_core.plan.state import TABLE, Facts, Phase, Trouble, facts, phase, state_of, trouble
+
+FLAG = (False, True)
+EVERYTHING = [
+    Facts(*values) for values in product((None, *Wanted), FLAG, Phase, FLAG, FLAG, Trouble, FLAG)
+]
+UP = Machine("u", active="active", nonce=3, verified=True, executed=True, mounted=True)
+RUN = Run("u", Wanted.RUNNING, 3)
+
+
+def test_every_combination_has_exactly_one_state() -> None:
+    for each in EVERYTHING:
+        assert state_of(each) in State
+
+
+def test_every_line_of_the_table_decides_something() -> None:
+    deciding = {
+        next(index for index, (holds, _) in enumerate(TABLE) if holds(each)) for each in EVERYTHING
+    }
+    assert deciding == set(range(len(TABLE)))
+
+
+def test_every_state_can_be_reached() -> None:
+    assert {state_of(each) for each in EVERYTHING} == set(State)
+
+
+def test_running_needs_an_active_unit_of_this_nonce_verified_and_executed() -> None:
+    """RUNTIME 12; attack 1: a machine whose user namespace was not seen never counts."""
+    for each in EVERYTHING:
+        if state_of(each) in (State.RUNNING, State.DEGRADED):
+            assert each.phase is Phase.UP
+            assert each.healthy
+            assert each.current
+            assert each.wanted is Wanted.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("run", "machine", "state"),
+    [
+        (RUN, UP, State.RUNNING),
+        (RUN, replace(UP, mounted=False), State.DEGRADED),
+        (RUN, replace(UP, verified=False), State.STARTING),
+        (RUN, replace(UP, executed=False), State.STARTING),
+        (RUN, replace(UP, nonce=2), State.STOPPING),
+        (RUN, replace(UP, active="activating"), State.STARTING),
+        (RUN, replace(UP, active="deactivating"), State.STOPPING),
+        (RUN, Machine("u"), State.STARTING),
+        (RUN, Machine("u", active="failed"), State.STARTING),
+        (replace(RUN, wanted=Wanted.STOPPED), UP, State.STOPPING),
+        (replace(RUN, wanted=Wanted.STOPPED), Machine("u"), State.STOPPED),
+        (replace(RUN, wanted=Wanted.SLEEPING), Machine("u"), State.SLEEPING),
+        (None, Machine("u"), State.ABSENT),
+        (None, UP, State.STOPPING),
+    ],
+)
+def test_the_state_of_a_machine(run: Run | None, machine: Machine, state: State) -> None:
+    assert state_of(facts(run, machine)) is state
+
+
+def test_failures_count_until_a_fresh_start_is_wanted() -> None:
+    failed = Starts(failures=(1.0,), nonce=3)
+    assert trouble(RUN, failed) is Trouble.FAILED
+    assert trouble(RUN, replace(failed, parked=True)) is Trouble.PARKED
+    assert trouble(replace(RUN, nonce=4), failed) is Trouble.NONE
+    assert state_of(facts(RUN, Machine("u"), failed)) is State.FAILED
+    assert state_of(facts(RUN, Machine("u"), replace(failed, parked=True))) is State.PARKED
+
+
+def test_a_state_of_systemd_that_nobody_knows_yet_counts_as_down() -> None:
+    assert phase(Machine("u", active="thawing")) is Phase.DOWN
