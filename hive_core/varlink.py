@@ -31,7 +31,7 @@ def encode(message: Message) -> bytes:
     try:
         text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode() + b"\0"
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise BadFrame(f"cannot encode message: {error}") from error
 
 
