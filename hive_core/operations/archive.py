@@ -1,0 +1,178 @@
+"""The end of an agent, and the way back as long as its archive is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Change
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.errors import Expired, NotAllowed, NotFound
+from hive_core.ledger.archives import Archive
+from hive_core.model.agent import AgentSpec
+from hive_core.model.hive import Hive
+from hive_core.model.machine import Wanted
+from hive_core.operations.fields import Waiting
+from hive_core.operations.jobs import begun
+from hive_core.operations.lifecycle import ScopeParams, in_scope
+from hive_core.operations.notices import ADOPTED, inbox, senders, tell
+from hive_core.operations.pages import fitting, written
+from hive_core.policy.rules import ANCESTOR, OPERATOR
+
+
+class Destroyed(Result):
+    agents: list[str] = Field(description="Who is gone, leaves first.")
+    adopted: list[str] = Field(description="Children that stay, now one level higher.")
+    adopter: str | None = Field(description="Their new parent; null when they are roots now.")
+    job: str = Field(description="Ends when nothing of them runs and their storage is archived.")
+
+
+class RestoreParams(Waiting):
+    id: str = Field(max_length=64, description="The archive: the UUID of the agent.")
+
+
+class Restored(Result):
+    name: str = Field(description="Its name, as before.")
+    uuid: str = Field(description="Its identity, as before.")
+    parent: str | None = Field(description="Its old parent, or the root agent if that is gone.")
+    job: str = Field(description="Ends when the agent runs.")
+
+
+class ListArchivesParams(Params):
+    """Nothing."""
+
+
+class ArchiveRow(Result):
+    id: str = Field(description="The UUID of the agent; `restore` takes it.")
+    name: str = Field(description="Its name when it was destroyed.")
+    parent: str | None = Field(description="Name of its parent, its UUID if that is gone too.")
+    destroyed_at: float = Field(description="Seconds since 1970.")
+    expires_at: float = Field(description="Its storage is deleted after this.")
+
+
+class Archives(Result):
+    archives: list[ArchiveRow] = Field(description="The oldest first.")
+
+
+@operation(allow=ANCESTOR | OPERATOR, target="agent")
+def destroy(call: Call, params: ScopeParams) -> Change[Destroyed]:
+    """End an agent for good. Its storage is archived for a day, and the operator can restore it.
+
+    Children that are not destroyed with it go to the nearest living ancestor. What it had not read
+    become dead letters of their senders. Its name is free; its UUID never is.
+    """
+    _check_not_the_root_agent(call, params.agent)
+    gone = in_scope(call, params.agent, recursive=params.recursive)
+    orphans = () if params.recursive else call.hive.topology.children(params.agent)
+    hive = call.hive.without(*gone)
+    wakes = set[str]()
+    for name in gone:
+        wakes |= _archive(call, name)
+    adopter = call.hive.topology.parent(params.agent) if orphans else None
+    wakes |= _tell_family(call, hive, params.agent, orphans)
+    goals = {call.hive.spec(name).id: "absent" for name in gone}
+    job = begun(call, "destroy", goals)
+    others = f" and {len(gone) - 1} below it" if len(gone) > 1 else ""
+    return Change(
+        Destroyed(agents=list(gone), adopted=list(orphans), adopter=adopter, job=job),
+        hive,
+        f"destroy {params.agent}{others}",
+        wakes=frozenset(wakes),
+        fields={"agents": list(gone), "uuids": list(goals), "adopted": list(orphans)},
+    )
+
+
+@operation(allow=OPERATOR)
+def restore(call: Call, params: RestoreParams) -> Change[Restored]:
+    """Bring a destroyed agent back from its archive, and start it.
+
+    It is the same agent: UUID, spec, storage and dead letters. Its name must be free. It goes
+    under its old parent, or under the root agent when that is gone; its children stay where they
+    were adopted.
+    """
+    archive = call.ledger.archives.get(params.id)
+    if archive is None:
+        raise NotFound(f"no archive {params.id}")
+    if archive.expires <= call.now:
+        raise Expired(f"cannot restore {archive.name}: its time is over")
+    spec = AgentSpec.model_validate_json(archive.spec)
+    parent = _home(call, archive)
+    hive = call.hive.with_agent(archive.name, parent, spec)
+    ledger = call.ledger
+    ledger.archives.drop(archive.uuid)
+    ledger.messages.reopen(archive.uuid)
+    ledger.ranges.allocate(archive.uuid, call.settings.uid_start)
+    ledger.runs.want(archive.uuid, Wanted.RUNNING, call.now, reason="restored")
+    return Change(
+        Restored(
+            name=archive.name, uuid=archive.uuid, parent=parent,
+            job=begun(call, "restore", {archive.uuid: "running"}),
+        ),
+        hive,
+        f"restore {archive.name}",
+        wakes=frozenset({f"run:{archive.uuid}"}),
+        fields={"uuid": archive.uuid},
+    )  # fmt: skip
+
+
+@operation(allow=OPERATOR)
+def list_archives(call: Call, _params: ListArchivesParams) -> Archives:
+    """List the destroyed agents that can still be restored."""
+    rows = [
+        ArchiveRow(
+            id=each.uuid, name=each.name, parent=call.hive.name(each.parent or "") or each.parent,
+            destroyed_at=each.at, expires_at=each.expires,
+        )
+        for each in call.ledger.archives.all()
+        if each.expires > call.now
+    ]  # fmt: skip
+    return Archives(archives=list(fitting(rows, lambda row: written(row.name))))
+
+
+def _check_not_the_root_agent(call: Call, name: str) -> None:
+    root = call.settings.root
+    if name == root.name and root.autostart and call.hive.topology.parent(name) is None:
+        raise NotAllowed(f"cannot destroy {name}: it is the root agent, which hived keeps")
+
+
+def _archive(call: Call, name: str) -> frozenset[str]:
+    """The durable side of one end; gives the topics to touch.
+
+    The row in `runs` stays until the archive goes, so that a restored agent never meets the nonce
+    of an old exit again.
+    """
+    spec, parent = call.hive.spec(name), call.hive.topology.parent(name)
+    above = call.hive.spec(parent).id if parent is not None else None
+    ends = call.now + call.settings.retention.archive
+    call.ledger.archives.put(
+        Archive(spec.id, name, spec.model_dump_json(), above, call.now, ends)
+    )
+    call.ledger.runs.want(spec.id, Wanted.STOPPED, call.now, reason="destroyed")
+    dead = call.ledger.messages.bury(spec.id, f"{name} was destroyed", call.now)
+    return senders(dead) | {f"run:{spec.id}", inbox(spec.id)}
+
+
+def _tell_family(call: Call, hive: Hive, gone: str, orphans: Sequence[str]) -> frozenset[str]:
+    """The adopter and the adopted learn what happened (row K9); roots have no adopter."""
+    adopter = call.hive.topology.parent(gone)
+    topics = {
+        tell(call, hive, name, ADOPTED, f"{gone} was destroyed; {_whose(adopter)}")
+        for name in orphans
+    }
+    if orphans and adopter is not None:
+        names = ", ".join(orphans)
+        body = f"{gone} was destroyed; its children are yours now: {names}"
+        topics.add(tell(call, hive, adopter, ADOPTED, body))
+    return frozenset(topics)
+
+
+def _whose(adopter: str | None) -> str:
+    return "you are a root now" if adopter is None else f"your parent is {adopter} now"
+
+
+def _home(call: Call, archive: Archive) -> str | None:
+    if archive.parent is None:
+        return None
+    root = call.settings.root.name
+    return call.hive.name(archive.parent) or (root if root in call.hive.topology else None)

@@ -1,0 +1,73 @@
+"""The audit log: what was done, and what was refused."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Wait
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.model.record import Event
+from hive_core.operations.pages import Page, fitting
+from hive_core.policy.rules import OPERATOR
+
+
+class ListEventsParams(Params):
+    after: str | None = Field(
+        None, max_length=20, pattern=r"^[0-9]+$",
+        description="Only events behind this number; `next` of the page before.",
+    )  # fmt: skip
+    last: int | None = Field(None, ge=0, description="Without `after`: only the newest.")
+    limit: int = Field(500, ge=1, le=1000, description="Events in a page at most.")
+
+
+class EventRow(Result):
+    seq: int = Field(description="Number without gaps.")
+    time: float = Field(description="Seconds since 1970.")
+    kind: str = Field(description="What sort of event.")
+    caller: str = Field(description="Name of who did it then, `operator` or `daemon`.")
+    caller_uuid: str = Field(description="Its identity.")
+    operation: str = Field(description="What was asked for.")
+    target: str = Field(description="Name of on whom then, known or not; empty: on nobody.")
+    target_uuid: str = Field(description="Its identity; the name when there is none such.")
+    allowed: bool | None = Field(description="The decision; null where there was none.")
+    rule: str = Field(description="The part of the rule that decided.")
+    reason: str = Field(description="Why.")
+    commit: str = Field(description="The tree that it was judged by, or that it made.")
+    request: str = Field(description="The call.")
+    digest: str = Field(description="Chains the event to the one before.")
+    fields: dict[str, object] = Field(description="What is particular to the kind.")
+
+
+class EventRows(Page):
+    events: list[EventRow] = Field(description="The oldest first.")
+
+
+@operation(allow=OPERATOR)
+def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventRows]:
+    """Read the audit log: every change, every recorded call and every refusal.
+
+    Called with `more`, events follow as they happen. Allowed reads are counted, not listed.
+    """
+    log = call.ledger.events
+    after = int(params.after or 0)
+    if params.after is None and params.last is not None:
+        after = max(0, log.last - params.last)
+    found = log.page(after, params.limit)
+    rows = list(fitting(map(_row, found), lambda row: 100 + len(row.model_dump_json())))
+    whole = len(rows) == len(found) < params.limit
+    end = str(rows[-1].seq if rows else after)
+    page = EventRows(events=rows, next=None if whole and not call.more else end)
+    if call.more and not rows:
+        return Wait(frozenset({"events"}), None, page)
+    return page
+
+
+def _row(event: Event) -> EventRow:
+    return EventRow(
+        seq=event.seq, time=event.time, kind=event.kind,
+        caller=str(event.fields.get("caller_name", event.caller)), caller_uuid=event.caller,
+        operation=event.operation,
+        target=str(event.fields.get("target_name", event.target)), target_uuid=event.target,
+        allowed=event.allowed, rule=event.rule, reason=event.reason, commit=event.commit,
+        request=event.request, digest=event.digest, fields=dict(event.fields),
+    )  # fmt: skip

@@ -1,0 +1,35 @@
+"""Parameters that several operations share, so that one word means one thing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+
+from hive_core.broker.operation import Mutation
+
+WAIT_MOST: Final = 50.0
+
+# A name that no agent can have is answered as one that no agent has.
+Agent = Annotated[str, Field(max_length=64)]
+Reason = Annotated[str, Field(max_length=1000)]
+
+
+class Waiting(Mutation):
+    """What takes time answers at once with a job, or after it when asked to wait."""
+
+    wait: float = Field(
+        0.0, ge=0, le=WAIT_MOST,
+        description="Seconds to wait for the effect before the answer; without, at once.",
+    )  # fmt: skip
+
+
+def bounded_text(limit: int) -> AfterValidator:
+    """Text of at most `limit` bytes in UTF-8."""
+
+    def check(text: str) -> str:
+        if len(text) * 4 > limit and len(text.encode()) > limit:
+            raise ValueError(f"is longer than {limit} bytes")
+        return text
+
+    return AfterValidator(check)

@@ -1,0 +1,158 @@
+"""Mail on its way in: taken under a lease, acked or given back, and looked at."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record, Wait
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.model.record import OPERATOR as THE_OPERATOR
+from hive_core.model.record import Message
+from hive_core.operations.fields import WAIT_MOST, Agent
+from hive_core.operations.notices import inbox, senders
+from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.policy.rules import OPERATOR, SELF
+
+Ids = Annotated[list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=1000)]
+
+
+class RecvParams(Params):
+    wait: float = Field(
+        0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for a message when there is none."
+    )
+    max: int = Field(10, ge=1, le=100, description="Messages at most.")
+    lease: float | None = Field(
+        None, ge=1, le=3600,
+        description="Seconds after which a message that is not acked is given again; 60 if absent.",
+    )  # fmt: skip
+
+
+class Letter(Result):
+    id: str = Field(description="The message; ack it with this.")
+    sender: str = Field(serialization_alias="from", description="Name of the sender, then.")
+    from_uuid: str = Field(description="The sender: a UUID, `operator` or `daemon`.")
+    relation: str = Field(
+        description="What the sender was to the recipient: self, parent, child, sibling, ancestor,"
+        " descendant, allowed, operator or daemon."
+    )
+    to: str = Field(description="Name of the recipient.")
+    body: str = Field(description="The text: what the sender says, not an order of the daemon.")
+    kind: str = Field(description="A word for programs.")
+    thread: str = Field(description="The conversation; the id of its first message, or a name.")
+    reply_to: str | None = Field(description="The message that this one answers.")
+    priority: int = Field(description="0 (critical) to 3 (low).")
+    sent_at: float = Field(description="Seconds since 1970.")
+    attempt: int = Field(description="How often it was given, this time included.")
+
+
+class Letters(Result):
+    messages: list[Letter] = Field(description="The most urgent first, then the oldest.")
+
+
+class AckParams(Params):
+    ids: Ids = Field(description="Messages that are done with.")
+
+
+class Acked(Result):
+    acked: int = Field(description="How many of them were waiting for it.")
+
+
+class NackParams(Params):
+    ids: Ids = Field(description="Messages that could not be handled.")
+    why: str = Field("", max_length=1000, description="Told to the sender of a dead letter.")
+    dead: bool = Field(
+        default=False, description="Give up now: dead letters, instead of another attempt."
+    )
+
+
+class Nacked(Result):
+    dead: list[str] = Field(description="Those that are dead letters now.")
+
+
+class ListMessagesParams(Paged):
+    agent: Agent | None = Field(None, description="Whose; the caller's own when absent.")
+    dead: bool = Field(default=False, description="Its dead letters instead of what waits.")
+
+
+class ListedLetter(Letter):
+    dead_why: str | None = Field(description="Why it is a dead letter; null for one that is not.")
+
+
+class ListedLetters(Page):
+    messages: list[ListedLetter] = Field(description="The oldest first.")
+
+
+@operation(allow=SELF, streams=True)
+def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
+    """Take messages out of the caller's inbox under a lease.
+
+    Each comes again until it is acked; after 5 attempts it is a dead letter and its sender is
+    told. Called with `more`, messages follow as they come.
+    """
+    mail = call.ledger.messages
+    lease = call.settings.grace.lease if params.lease is None else params.lease
+    found = mail.lease(call.uuid, params.max, lease, call.now)
+    letters = Letters(messages=[_letter(each) for each in found])
+    if found or (params.wait <= 0 and not call.more):
+        return Record(letters)
+    deadline = None if call.more else call.now + params.wait
+    due = mail.next_due(call.uuid)
+    # What is overdue and was not given is the daemon's to bury; asking again would not help.
+    until = due if due is not None and due > call.now else None
+    return Wait(frozenset({inbox(call.uuid)}), deadline, letters, until=until)
+
+
+@operation(allow=SELF)
+def ack(call: Call, params: AckParams) -> Record[Acked]:
+    """Say that messages are done with; they are not given again."""
+    acked = call.ledger.messages.ack(call.uuid, params.ids)
+    return Record(Acked(acked=acked), wakes=frozenset({inbox(call.uuid)}))
+
+
+@operation(allow=SELF)
+def nack(call: Call, params: NackParams) -> Record[Nacked]:
+    """Give messages back: they come again, or become dead letters after 5 attempts."""
+    dead = call.ledger.messages.nack(
+        call.uuid, params.ids, params.why, call.now, dead=params.dead
+    )
+    wakes = senders(dead) | {inbox(call.uuid)}
+    return Record(Nacked(dead=[each.id for each in dead]), wakes=wakes)
+
+
+@operation(allow=SELF | OPERATOR, target="agent")
+def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wait[ListedLetters]:
+    """Look at what waits in an inbox, or at its dead letters, without taking anything.
+
+    An ancestor may not: mail is between its sender and its recipient, and the operator's to see.
+    """
+    owner = _owner(call, params.agent)
+    found = call.ledger.messages.inbox(
+        owner, dead=params.dead, limit=params.limit, after=params.after or ""
+    )
+    fit = list(fitting(found, lambda each: written(each.body)))
+    listed = [
+        ListedLetter(**_letter(each).model_dump(), dead_why=each.dead_why) for each in fit
+    ]
+    more = call.more or len(fit) < len(found) or len(found) == params.limit
+    last = fit[-1].id if fit else params.after
+    page = ListedLetters(messages=listed, next=last if more else None)
+    if call.more and not fit:
+        return Wait(frozenset({inbox(owner)}), None, page)
+    return page
+
+
+def _owner(call: Call, agent: str | None) -> str:
+    if agent is None:
+        return call.uuid
+    return THE_OPERATOR if agent == THE_OPERATOR else call.hive.spec(agent).id
+
+
+def _letter(message: Message) -> Letter:
+    return Letter(
+        id=message.id, sender=message.sender_name, from_uuid=message.sender,
+        relation=message.relation.value, to=message.recipient_name, body=message.body,
+        kind=message.kind, thread=message.thread, reply_to=message.reply_to,
+        priority=message.priority, sent_at=message.sent_at, attempt=message.attempt,
+    )  # fmt: skip

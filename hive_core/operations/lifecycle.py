@@ -1,0 +1,140 @@
+"""Whether an agent should run now: start, stop, restart, kill, update.
+
+None of them touches the tree or a machine: each writes down what is wanted, the change road does
+it, and a job tells when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.operation import Result, operation
+from hive_core.model.machine import State, Wanted
+from hive_core.operations.fields import Agent, Reason, Waiting
+from hive_core.operations.jobs import begun
+from hive_core.policy.rules import ANCESTOR, OPERATOR
+
+DOWN = frozenset({State.STOPPED, State.FAILED, State.PARKED, State.ABSENT})
+# Wanted and not running: somebody who asks for a start now does not wait for the next try.
+STUCK = frozenset({State.FAILED, State.PARKED})
+
+
+class ScopeParams(Waiting):
+    agent: Agent = Field(description="The agent.")
+    recursive: bool = Field(
+        default=False, description="With all its descendants, leaves first, siblings in parallel."
+    )
+
+
+class StopParams(ScopeParams):
+    grace: float | None = Field(
+        None, ge=0, le=30, description="Seconds it has to end by itself; 5 when absent."
+    )
+
+
+class KillParams(ScopeParams):
+    reason: Reason = Field("", description="Why; kept in the record.")
+
+
+class Hit(Result):
+    agents: list[str] = Field(description="Who is concerned, leaves first.")
+    job: str = Field(description="Ends when all of them are as asked.")
+
+
+@operation(allow=ANCESTOR | OPERATOR, target="agent")
+def start(call: Call, params: ScopeParams) -> Record[Hit]:
+    """Start an agent. One that had failed or was parked gets a new chance."""
+
+    def want(uuid: str) -> bool:
+        run = call.ledger.runs.get(uuid)
+        again = call.states.state(uuid) in STUCK
+        if run is not None and run.wanted is Wanted.RUNNING and not again:
+            return False
+        call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, fresh=again)
+        return True
+
+    return _each(call, params, "start", "running", want)
+
+
+@operation(allow=ANCESTOR | OPERATOR, target="agent")
+def stop(call: Call, params: StopParams) -> Record[Hit]:
+    """Stop an agent gracefully. It keeps its place, its files and its mail."""
+    grace = call.settings.grace.stop if params.grace is None else params.grace
+    end = partial(_down, call, grace=grace, reason="stopped")
+    return _each(call, params, "stop", "stopped", end)
+
+
+@operation(allow=ANCESTOR | OPERATOR, target="agent")
+def kill(call: Call, params: KillParams) -> Record[Hit]:
+    """End an agent at once, without grace. It keeps its place, its files and its mail."""
+    end = partial(_down, call, grace=0.0, reason=params.reason or "killed")
+    return _each(call, params, "kill", "stopped", end)
+
+
+@operation(allow=ANCESTOR | OPERATOR, target="agent")
+def restart(call: Call, params: ScopeParams) -> Record[Hit]:
+    """Stop an agent gracefully and start it again; one that is stopped is started."""
+
+    def want(uuid: str) -> bool:
+        call.ledger.runs.want(
+            uuid, Wanted.RUNNING, call.now, grace=call.settings.grace.stop, reason="restarted",
+            fresh=True,
+        )  # fmt: skip
+        return True
+
+    return _each(call, params, "restart", "running", want)
+
+
+@operation(allow=ANCESTOR | OPERATOR, target="agent")
+def update(call: Call, params: ScopeParams) -> Record[Hit]:
+    """Have an agent take up the newest image, spec and limits.
+
+    One that runs is started afresh on them. One that is stopped stays so and takes them up when it
+    is started, so it is not among those concerned.
+    """
+
+    def want(uuid: str) -> bool:
+        run = call.ledger.runs.get(uuid)
+        if run is None or run.wanted is not Wanted.RUNNING:
+            return False
+        call.ledger.runs.want(
+            uuid, Wanted.RUNNING, call.now, grace=call.settings.grace.stop, reason="updated",
+            fresh=True,
+        )  # fmt: skip
+        return True
+
+    return _each(call, params, "update", "running", want)
+
+
+def in_scope(call: Call, agent: str, *, recursive: bool) -> tuple[str, ...]:
+    """The agent, or its whole subtree with the deepest first."""
+    tree = call.hive.topology
+    if not recursive:
+        return (agent,)
+    return tuple(sorted(tree.subtree(agent), key=lambda name: -tree.numbering[name].depth))
+
+
+def _down(call: Call, uuid: str, *, grace: float, reason: str) -> bool:
+    """Whether there was anything to end. A kill overtakes a stop that is still in its grace."""
+    run = call.ledger.runs.get(uuid)
+    wanted = run is not None and run.wanted is not Wanted.STOPPED
+    if not wanted and call.states.state(uuid) in DOWN:
+        return False
+    call.ledger.runs.want(uuid, Wanted.STOPPED, call.now, grace=grace, reason=reason)
+    return True
+
+
+def _each(
+    call: Call, params: ScopeParams, operation: str, goal: str, want: Callable[[str], bool]
+) -> Record[Hit]:
+    """Write down what is wanted of everyone in the scope; the job covers those it concerns."""
+    names = in_scope(call, params.agent, recursive=params.recursive)
+    hit = {name: uuid for name in names if want(uuid := call.hive.spec(name).id)}
+    goals = dict.fromkeys(hit.values(), goal)
+    job = begun(call, operation, goals)
+    wakes = frozenset(f"run:{uuid}" for uuid in goals)
+    return Record(Hit(agents=list(hit), job=job), wakes=wakes, fields={"agents": list(hit)})

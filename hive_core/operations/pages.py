@@ -1,0 +1,45 @@
+"""Listings in pages that fit into one frame, so that a small request costs a bounded reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
+
+from pydantic import Field
+
+from hive_core.broker.operation import Params, Result
+
+# Of a frame of 1 MiB, the rest being the envelope.
+REPLY_BYTES: Final = 1_000_000
+# JSON writes a control character as six bytes.
+ESCAPED: Final = 6
+
+T = TypeVar("T")
+
+
+class Paged(Params):
+    """A listing in pages; called with `more`, the pages follow each other."""
+
+    after: str | None = Field(
+        None, max_length=200, description="`next` of the page before; absent for the first page."
+    )
+    limit: int = Field(200, ge=1, le=1000, description="Entries in a page at most.")
+
+
+class Page(Result):
+    next: str | None = Field(None, description="`after` of the next page; null at the end.")
+
+
+def fitting(entries: Iterable[T], size: Callable[[T], int]) -> Iterator[T]:
+    """The first of the entries that fit into one reply together; at least one if there is one."""
+    left = REPLY_BYTES
+    for number, each in enumerate(entries):
+        left -= size(each)
+        if left < 0 and number:
+            return
+        yield each
+
+
+def written(*texts: str) -> int:
+    """Bytes that these texts take in a reply at worst, with room for the other fields."""
+    return 400 + ESCAPED * sum(len(text.encode()) for text in texts)

@@ -1,0 +1,166 @@
+"""A new agent under the caller or below it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from uuid import UUID, uuid4
+
+from pydantic import AfterValidator, Field
+
+from hive_core.broker.call import Call, Change
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.errors import LimitReached
+from hive_core.model.agent import AgentName, AgentSpec, Limits, Revoke, Role, SubtreeLimits, Tier
+from hive_core.model.machine import Wanted
+from hive_core.model.names import short
+from hive_core.operations.fields import Agent, Waiting
+from hive_core.policy import grants
+from hive_core.policy.rules import SPAWN
+
+MIB = 1 << 20
+ARGV_MOST = 65536
+
+
+def _argv(words: list[str]) -> list[str]:
+    if any("\0" in word for word in words):
+        raise ValueError("must not contain NUL")
+    if words and not words[0]:
+        raise ValueError("must start with a program")
+    if sum(map(len, words)) > ARGV_MOST:
+        raise ValueError(f"is longer than {ARGV_MOST} characters")
+    return words
+
+
+class SpawnLimits(Params):
+    memory_max: int | None = Field(None, ge=16 * MIB, le=1 << 50, description="Bytes of memory.")
+    memory_high: int | None = Field(
+        None, ge=16 * MIB, le=1 << 50, description="Bytes above which the kernel slows it."
+    )
+    tasks_max: int | None = Field(None, ge=8, le=1 << 22, description="Processes and threads.")
+    cpu_quota: int | None = Field(None, ge=1, le=100_000, description="Percent of one core.")
+    cpu_weight: int | None = Field(None, ge=1, le=10_000, description="Share against siblings.")
+    io_weight: int | None = Field(None, ge=1, le=10_000, description="Share against siblings.")
+
+
+class SpawnSubtree(Params):
+    memory_max: int | None = Field(None, ge=16 * MIB, le=1 << 50, description="Bytes of memory.")
+    tasks_max: int | None = Field(None, ge=8, le=1 << 22, description="Processes and threads.")
+    cpu_quota: int | None = Field(None, ge=1, le=100_000, description="Percent of one core.")
+    agents: int | None = Field(None, ge=0, le=100_000, description="Descendants at most.")
+
+
+class SpawnParams(Waiting):
+    name: AgentName = Field(description="Its name: free among the living of this hive.")
+    parent: Agent | None = Field(
+        None,
+        description="Where it hangs. Absent: under the caller, or under the root agent when the"
+        " operator asks; empty: a root, which is the operator's to make.",
+    )
+    role: Literal["daemon", "agent", "architect", "lead", "worker", "task"] = Field(
+        "agent", description="What it is for."
+    )
+    tier: Literal["strategic", "tactical", "operational"] = Field(
+        "operational", description="At most the creator's."
+    )
+    title: str = Field("", max_length=200, description="Free text, such as Software Engineer.")
+    image: str | None = Field(
+        None, max_length=4096,
+        description="Name of an image that this host offers; a path is the operator's to give.",
+    )  # fmt: skip
+    boot: bool = Field(default=False, description="Whether an init runs inside.")
+    command: Annotated[list[str], AfterValidator(_argv)] = Field(
+        [], max_length=1024, description="What it runs; empty: it holds, and mail waits."
+    )
+    capabilities: list[str] | None = Field(
+        None, max_length=64,
+        description="A subset of the creator's; absent: the role's usual ones that it holds.",
+    )  # fmt: skip
+    limits: SpawnLimits = Field(
+        SpawnLimits(), description="Bounds of its machine, within what the creator has left."
+    )
+    subtree: SpawnSubtree | None = Field(
+        None, description="Bounds of the agent with all its descendants together."
+    )
+    max_children: int | None = Field(None, ge=0, le=10_000, description="Children at most.")
+    revoke: Literal["scan", "restart"] = Field(
+        "scan",
+        description="How it loses what it had open in a subtree that moves away from it.",
+    )
+
+
+class SpawnResult(Result):
+    name: str = Field(description="The name.")
+    uuid: str = Field(description="The identity; never used again.")
+    job: str = Field(description="Ends when the agent runs.")
+
+
+@operation(allow=SPAWN, target="parent", aliases=("request_spawn", "request_init_config"))
+def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
+    """Create an agent under the caller or one of its descendants, and start it.
+
+    The creator gives no more than it has: capabilities are a subset of its own, limits fit into
+    what it has left, the role is one that its own role may create. That a name is taken is the one
+    thing a caller can learn here about agents that it cannot see.
+    """
+    parent = _parent(call, params)
+    spec = _spec(call, params, parent)
+    hive = call.hive.with_agent(params.name, parent, spec)
+    if len(hive.specs) > call.settings.limits.agents:
+        raise LimitReached(f"cannot spawn {params.name}: this host has its agents")
+    grants.check_spawn(call.hive, call.caller, parent, spec, call.settings.image_names)
+    ledger = call.ledger
+    ledger.ranges.allocate(spec.id, call.settings.uid_start)
+    ledger.runs.want(spec.id, Wanted.RUNNING, call.now)
+    job = ledger.jobs.create("spawn", call.uuid, {spec.id: "running"}, call.now)
+    under = f" under {parent}" if parent else " as a root"
+    return Change(
+        SpawnResult(name=params.name, uuid=spec.id, job=job.id),
+        hive,
+        f"spawn {params.name}{under}",
+        wakes=frozenset({f"run:{spec.id}"}),
+        fields={"uuid": spec.id, "role": spec.role.value},
+    )
+
+
+def _parent(call: Call, params: SpawnParams) -> str | None:
+    """An agent's default is itself, the operator's the root agent, once there is one."""
+    if params.parent is not None:
+        return params.parent or None
+    if not call.by_operator:
+        return call.caller
+    root = call.settings.root.name
+    return root if root in call.hive.topology else None
+
+
+def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
+    role = Role(params.role)
+    quota = call.settings.limits.children
+    spec = AgentSpec(
+        uuid=_fresh(call),
+        role=role,
+        tier=Tier(params.tier),
+        title=params.title,
+        capabilities=grants.capabilities(
+            call.hive, call.caller, parent, role, params.capabilities
+        ),
+        image=params.image or call.settings.default_image,
+        boot=params.boot,
+        command=tuple(params.command),
+        limits=Limits(**params.limits.model_dump()),
+        subtree=SubtreeLimits(**params.subtree.model_dump()) if params.subtree else None,
+        max_children=quota if params.max_children is None else params.max_children,
+        revoke=Revoke(params.revoke),
+    )
+    return grants.inherit(call.hive, call.caller, parent, spec, call.settings.agent_limits)
+
+
+def _fresh(call: Call) -> UUID:
+    """A UUID that was never used, with a short id that no node on disk has.
+
+    A range outlives its agent until the last byte is gone, so ranges know the archived ones too.
+    """
+    used = {short(uuid) for uuid in call.ledger.ranges.all()}
+    used.update(spec.short for spec in call.hive.specs.values())
+    while (found := uuid4()).hex[:8] in used:
+        pass
+    return found

@@ -1,0 +1,134 @@
+"""How the hive is: for the operator's eyes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Wait
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.errors import NotFound
+from hive_core.model.machine import State
+from hive_core.model.names import agent_unit
+from hive_core.operations.fields import WAIT_MOST, Agent
+from hive_core.policy.rules import OPERATOR
+
+
+class StatusParams(Params):
+    """Nothing."""
+
+
+class Refused(Result):
+    commit: str = Field(description="A commit made by hand that is not in force.")
+    reason: str = Field(description="What is wrong with it.")
+
+
+class Hived(Result):
+    version: str = Field(description="Version of hive.")
+    since: float = Field(description="When the daemon started, in seconds since 1970.")
+
+
+class Status(Result):
+    commit: str = Field(description="The commit of the meta repo that is in force.")
+    refused: list[Refused] = Field(description="Commits made by hand that are parked.")
+    agents: dict[str, int] = Field(description="How many agents are in each state.")
+    hived: Hived = Field(description="The daemon.")
+    alarms: list[str] = Field(description="What needs the operator.")
+
+
+class LocateParams(Params):
+    agent: Agent = Field(description="The agent.")
+
+
+class Located(Result):
+    agent: str = Field(description="The agent.")
+    uuid: str = Field(description="Its identity.")
+    state: str = Field(description="State of its machine.")
+    unit: str = Field(description="Its unit on this host.")
+    main_pid: int = Field(description="Main process of the unit; 0 when it does not run.")
+    leader: int = Field(description="First process of the container; 0 when it does not run.")
+    uid_base: int = Field(description="First uid of its range on this host.")
+
+
+class WaitAgentsParams(Params):
+    agents: list[Agent] = Field(min_length=1, max_length=1000, description="Names.")
+    states: list[str] = Field(min_length=1, max_length=20, description="Any of these will do.")
+    wait: float = Field(WAIT_MOST, ge=0, le=WAIT_MOST, description="Seconds to wait at most.")
+
+
+class Standing(Result):
+    name: str = Field(description="The agent.")
+    state: str = Field(description="State of its machine; absent for one that is gone.")
+
+
+class Standings(Result):
+    agents: list[Standing] = Field(description="In the order asked for.")
+    done: bool = Field(description="Whether each is in one of the states.")
+
+
+@operation(allow=OPERATOR)
+def status(call: Call, _params: StatusParams) -> Status:
+    """Tell how the hive is: commit in force, agents by state, parked commits, alarms."""
+    states = Counter(call.states.state(spec.id).value for spec in call.hive.specs.values())
+    return Status(
+        commit=call.hive.commit,
+        refused=[Refused(commit=oid, reason=reason) for oid, reason in call.states.refused()],
+        agents=dict(sorted(states.items())),
+        hived=Hived(version=_version(), since=call.states.since()),
+        alarms=list(call.states.alarms()),
+    )
+
+
+@operation(allow=OPERATOR, target="agent")
+def locate(call: Call, params: LocateParams) -> Located:
+    """Tell where an agent runs on this host: unit, process, uid range.
+
+    For root's `hive shell`; the daemon itself never enters a container.
+    """
+    spec = call.hive.spec(params.agent)
+    machine = call.states.machine(spec.id)
+    return Located(
+        agent=params.agent,
+        uuid=spec.id,
+        state=call.states.state(spec.id).value,
+        unit=agent_unit(params.agent),
+        main_pid=machine.main_pid if machine else 0,
+        leader=machine.leader if machine else 0,
+        uid_base=call.ledger.ranges.base(spec.id) or 0,
+    )
+
+
+@operation(allow=OPERATOR)
+def wait_agents(call: Call, params: WaitAgentsParams) -> Standings | Wait[Standings]:
+    """Answer when each of the agents is in one of the states, or when `wait` has passed."""
+    uuids = {name: _uuid(call, params, name) for name in params.agents}
+    states = {name: _state(call, uuid) for name, uuid in uuids.items()}
+    done = all(state.value in params.states for state in states.values())
+    rows = [Standing(name=name, state=state.value) for name, state in states.items()]
+    found = Standings(agents=rows, done=done)
+    if done:
+        return found
+    topics = {f"state:{uuid}" for uuid in uuids.values() if uuid is not None}
+    return Wait(frozenset({"tree", *topics}), call.now + params.wait, found)
+
+
+def _uuid(call: Call, params: WaitAgentsParams, name: str) -> str | None:
+    """None for one that may come or has gone; a name that is only misspelt is worth an error."""
+    spec = call.hive.specs.get(name)
+    expected = State.ABSENT.value in params.states or name == call.settings.root.name
+    if spec is None and not expected:
+        raise NotFound(f"no agent {name}")
+    return None if spec is None else spec.id
+
+
+def _state(call: Call, uuid: str | None) -> State:
+    return State.ABSENT if uuid is None else call.states.state(uuid)
+
+
+def _version() -> str:
+    try:
+        return version("hive")
+    except PackageNotFoundError:
+        return "0"

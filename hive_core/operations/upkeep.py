@@ -1,0 +1,80 @@
+"""What the change road would do next, and what is left over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.operation import Mutation, Result, operation
+from hive_core.policy.rules import OPERATOR
+
+
+class DryRun(Mutation):
+    dry_run: bool = Field(default=False, description="Only say what would be done.")
+
+
+class StepRow(Result):
+    agent: str = Field(description="The agent.")
+    action: str = Field(description="What would be done.")
+    reason: str = Field(description="Why.")
+
+
+class Convergence(Result):
+    steps: list[StepRow] = Field(description="In an order that works.")
+    drift: list[str] = Field(description="What is not as it should be and is only reported.")
+
+
+class LeftOver(Result):
+    kind: str = Field(description="archive, range, unit, mount, node or another word.")
+    name: str = Field(description="Which one.")
+    detail: str = Field(description="What is known of it.")
+
+
+class LeftOvers(Result):
+    items: list[LeftOver] = Field(description="What no agent accounts for any more.")
+
+
+@operation(allow=OPERATOR)
+def converge(call: Call, params: DryRun) -> Record[Convergence] | Convergence:
+    """Make the machine what the hive says, now; the daemon does so by itself all the time.
+
+    With `dry_run` it only says what the next pass would do.
+    """
+    plan = call.states.plan()
+    steps = [
+        StepRow(agent=step.name, action=type(step.action).__name__, reason=step.why)
+        for step in plan.steps
+    ]
+    found = Convergence(steps=steps, drift=[stray.text for stray in plan.reports])
+    return found if params.dry_run else Record(found, wakes=frozenset({"converge"}))
+
+
+@operation(allow=OPERATOR)
+def gc(call: Call, params: DryRun) -> Record[LeftOvers] | LeftOvers:
+    """Remove what no agent accounts for any more: archives past their time and their uid ranges.
+
+    Strange units, mounts and files are listed and left to the operator: hive did not make them, or
+    does not know any more why.
+    """
+    found = LeftOvers(items=[*_archives(call), *_ranges(call), *_strays(call)])
+    return found if params.dry_run else Record(found, wakes=frozenset({"converge"}))
+
+
+def _archives(call: Call) -> Iterator[LeftOver]:
+    for each in call.ledger.archives.expired(call.now):
+        yield LeftOver(kind="archive", name=each.uuid, detail=f"{each.name}, its time is over")
+
+
+def _ranges(call: Call) -> Iterator[LeftOver]:
+    kept = {each.uuid for each in call.ledger.archives.all()}
+    for uuid, base in call.ledger.ranges.all().items():
+        if uuid not in kept and call.hive.name(uuid) is None:
+            yield LeftOver(kind="range", name=uuid, detail=f"from uid {base}")
+
+
+def _strays(call: Call) -> Iterator[LeftOver]:
+    for stray in call.states.plan().reports:
+        if stray.kind not in ("spec", "property"):
+            yield LeftOver(kind=stray.kind, name=stray.name, detail=stray.detail)

@@ -1,0 +1,62 @@
+"""The policy's answer to a question, without doing anything."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from hive_core.broker.call import Call
+from hive_core.broker.operation import REGISTRY, Operation, Params, Result, operation
+from hive_core.errors import InvalidArgument
+from hive_core.model.record import OPERATOR as THE_OPERATOR
+from hive_core.operations.fields import Agent
+from hive_core.policy.algebra import Question
+from hive_core.policy.decide import decide
+from hive_core.policy.rules import OPERATOR
+
+
+class WhyParams(Params):
+    caller: Agent = Field(description="Who would ask: an agent, or `operator`.")
+    operation: str = Field(max_length=64, description="Name of an operation.")
+    target: Agent | None = Field(None, description="On whom; the caller itself when absent.")
+    second: Agent | None = Field(
+        None, description="The other agent in question: of a move the new parent, empty for a root."
+    )
+
+
+class Answer(Result):
+    allowed: bool = Field(description="Whether the rule lets the caller.")
+    rule: str = Field(description="The part of the rule that decided.")
+    reason: str = Field(description="Why, in words.")
+    chain: list[str] = Field(description="Names walked, from the target upwards.")
+    commit: str = Field(description="The state of the tree that this was judged by.")
+
+
+@operation(allow=OPERATOR)
+def why(call: Call, params: WhyParams) -> Answer:
+    """Explain whether an operation would be allowed, and by which rule, without doing it.
+
+    It answers who may do this to whom. Whether there is room for it (quotas, limits, a full inbox)
+    is not part of the question.
+    """
+    found = _known(params.operation)
+    target = params.target or None
+    if target is None and params.caller != THE_OPERATOR:
+        target = params.caller
+    if found.target is None and target not in (None, params.caller):
+        raise InvalidArgument(f"{found.name} is about the caller alone", field="target")
+    second = params.second or None
+    question = Question(
+        call.hive, params.caller, found.name, target, second if found.second else None
+    )
+    decision = decide(found.allow, question)
+    return Answer(
+        allowed=decision.allowed, rule=decision.rule, reason=decision.reason,
+        chain=list(decision.chain), commit=call.hive.commit,
+    )  # fmt: skip
+
+
+def _known(name: str) -> Operation:
+    for each in REGISTRY.values():
+        if name in (each.name, *each.aliases):
+            return each
+    raise InvalidArgument(f"no operation {name}", field="operation")
