@@ -136,8 +136,8 @@ class MemoryMachines:
         store = self.storage
         match action:
             case a.MakeNode(lineage) | a.RestoreNode(_, lineage) | a.MoveNode(_, lineage):
-                if store.node(lineage[-1]) != lineage and store.node(lineage[-1])[:-1] == lineage:
-                    raise Conflict("the target lies below the source")
+                if isinstance(action, a.MoveNode) and store.node(lineage[-1]) != action.source:
+                    raise NotFound(f"no node {'/'.join(action.source)}")
                 if len(lineage) > 1 and store.node(lineage[-2]) != lineage[:-1]:
                     raise NotFound(f"no node {'/'.join(lineage[:-1])}")
             case a.ArchiveNode(lineage):

@@ -182,7 +182,8 @@ class _Planner:
         kids = self._kids(machine, moved)
         if any(phase(kid) is not Phase.DOWN for kid in kids if kid in self._past):
             return  # leaves first
-        gone = Gone(self._desired, machine, self._moment, expires, bool(kids))
+        busy = bool(kids) or not moved.isdisjoint(machine.node)
+        gone = Gone(self._desired, machine, self._moment, expires, busy)
         self._add(uuid, unit_name(machine) or uuid, list(gone.acts()), gone.wait)
 
     def _kids(self, machine: Machine, moved: set[str]) -> list[Machine]:

@@ -31,13 +31,13 @@ def unit_name(machine: Machine) -> str:
 
 @dataclass(slots=True)
 class Gone:
-    """One destroyed agent. `kids`: nodes still lie below its own."""
+    """One destroyed agent. `busy`: nodes lie below its own, or it moves along in this plan."""
 
     desired: Desired
     machine: Machine
     moment: Moment
     expires: float
-    kids: bool = False
+    busy: bool = False
     wait: float | None = None
 
     def acts(self) -> Iterator[Act]:
@@ -66,7 +66,7 @@ class Gone:
         if machine.root:
             yield work(uuid, JobKind.PURGE_ROOT), WHY
             yield DropRoot(uuid), WHY
-        if machine.node and not self.kids:
+        if machine.node and not self.busy:
             yield ArchiveNode(machine.node, uuid), WHY
         elif not machine.node:
             yield from self._expire(uuid)

