@@ -48,22 +48,22 @@ Facts = Callable[["Call", P], frozenset[str]]
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation. `writes` needs a transaction; `mutates` is audited and takes a key."""
+    """One operation. `writes` needs a transaction, `changes` may commit."""
 
     name: str
+    doc: str
     allow: Rule
     handler: Handler[Any]
     params: type[Params]
     result: type[Result]
-    doc: str
-    target: str | None
-    second: str | None
-    facts: Facts[Any] | None
-    aliases: tuple[str, ...]
-    streams: bool
-    urgent: bool
     writes: bool
     changes: bool
+    target: str | None = None
+    second: str | None = None
+    facts: Facts[Any] | None = None
+    aliases: tuple[str, ...] = ()
+    streams: bool = False
+    urgent: bool = False
 
     @cached_property
     def awaits(self) -> bool:
@@ -102,12 +102,14 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     aliases: tuple[str, ...] = (),
     streams: bool = False,
     urgent: bool = False,
+    into: dict[str, Operation] = REGISTRY,
 ) -> Callable[[Handler[P]], Handler[P]]:
     """Declare a handler `(call, params) -> outcome` as an operation under its own name.
 
+    Params and result come from the annotations: `-> Record[SendResult] | Wait[SendResult]`.
+
     `target` and `second` name the params judged by `allow`; an absent target is the caller itself,
     an empty second means "no parent". `facts` finds what the rule cannot see (`reply`).
-    Params and result come from the annotations: `-> Record[SendResult] | Wait[SendResult]`.
     An operation with `after` in its params and `next` in its result streams; `streams=True` is
     for one that is asked again with the same params. An `urgent` one may use the ballast when the
     disk is full.
@@ -123,24 +125,24 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
             raise TypeError(f"{handler.__name__} has {len(results)} result models, not one")
         (result,) = results
         paged = "after" in params.model_fields and "next" in result.model_fields
-        REGISTRY[handler.__name__] = _checked(
-            Operation(
-                name=handler.__name__,
-                allow=allow,
-                handler=handler,
-                params=params,
-                result=result,
-                doc=inspect.getdoc(handler) or "",
-                target=target,
-                second=second,
-                facts=facts,
-                aliases=aliases,
-                streams=streams or paged,
-                urgent=urgent,
-                writes=any(kind.writes for kind in kinds),
-                changes=any(kind.changes for kind in kinds),
-            )
+        found = Operation(
+            name=handler.__name__,
+            doc=inspect.getdoc(handler) or "",
+            allow=allow,
+            handler=handler,
+            params=params,
+            result=result,
+            writes=any(kind.writes for kind in kinds),
+            changes=any(kind.changes for kind in kinds),
+            target=target,
+            second=second,
+            facts=facts,
+            aliases=aliases,
+            streams=streams or paged,
+            urgent=urgent,
         )
+        _check(found, into)
+        into[found.name] = found
         return handler
 
     return declare
@@ -148,22 +150,7 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
 
 def unlisted(name: str, handler: Handler[Any]) -> Operation:
     """An operation of the daemon's own, which nobody can call."""
-    return Operation(
-        name=name,
-        allow=OPERATOR,
-        handler=handler,
-        params=Mutation,
-        result=Result,
-        doc=name,
-        target=None,
-        second=None,
-        facts=None,
-        aliases=(),
-        streams=False,
-        urgent=False,
-        writes=True,
-        changes=True,
-    )
+    return Operation(name, name, OPERATOR, handler, Mutation, Result, writes=True, changes=True)
 
 
 def _outcomes(hint: object) -> Iterator[tuple[type[Result], Any]]:
@@ -178,14 +165,13 @@ def _outcomes(hint: object) -> Iterator[tuple[type[Result], Any]]:
         yield cast("type[Result]", hint), None
 
 
-def _checked(found: Operation) -> Operation:
+def _check(found: Operation, registry: dict[str, Operation]) -> None:
     """Mistakes of a declaration stop the import, not a caller."""
     for name in filter(None, (found.target, found.second)):
         if name not in found.params.model_fields:
             raise TypeError(f"{found.name} judges {name}, which is not among its params")
     if not found.doc:
         raise TypeError(f"{found.name} has no docstring")
-    taken = {alias for each in REGISTRY.values() for alias in (each.name, *each.aliases)}
+    taken = {alias for each in registry.values() for alias in (each.name, *each.aliases)}
     if twice := taken.intersection((found.name, *found.aliases)):
         raise TypeError(f"{sorted(twice)[0]} is declared twice")
-    return found
