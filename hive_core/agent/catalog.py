@@ -100,13 +100,15 @@ class Operation:
 
     @property
     def flags(self) -> list[Flag]:
+        """Its parameters; the required ones first, in the order of their declaration."""
         params = _schema(self.entry.get("params"))
-        defs = _schema(params.get("$defs"))
+        defs, properties = _schema(params.get("$defs")), _schema(params.get("properties"))
         required = params.get("required")
         needed = required if isinstance(required, list) else []
+        order = [*needed, *(name for name in properties if name not in needed)]
         return [
-            Flag(name, _resolve(_schema(each), defs), required=name in needed)
-            for name, each in _schema(params.get("properties")).items()
+            Flag(name, _resolve(_schema(properties[name]), defs), required=name in needed)
+            for name in order
         ]
 
 

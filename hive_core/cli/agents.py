@@ -43,7 +43,7 @@ def agent() -> None:
 @click.argument("command", nargs=-1)
 @click.pass_obj
 def create(session: Session, /, name: str, **given: object) -> None:
-    """Make the agent NAME and start it: hive agent create NAME -- COMMAND...
+    """Make the agent NAME and start it; what stands after -- is its command.
 
     Any command is a valid agent; without one it holds and its mail waits.
     """

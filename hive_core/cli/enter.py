@@ -76,7 +76,7 @@ def verify(place: Place) -> None:
 def groups_of(place: Place, mounts: str) -> list[str]:
     """The `cgroup.procs` files of every hierarchy that the container is in."""
     found = []
-    where = _hierarchies(mounts)
+    where = hierarchies(mounts)
     for line in (place.proc / "cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers in where:
@@ -84,7 +84,7 @@ def groups_of(place: Place, mounts: str) -> list[str]:
     return found
 
 
-def _hierarchies(mounts: str) -> dict[str, str]:
+def hierarchies(mounts: str) -> dict[str, str]:
     """Mount point by the controllers of a hierarchy; the empty text stands for version 2."""
     found: dict[str, str] = {}
     for line in mounts.splitlines():

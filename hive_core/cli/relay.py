@@ -79,11 +79,11 @@ def _status(code: int) -> int:
 @contextmanager
 def _raw(terminal: int) -> Iterator[None]:
     before = termios.tcgetattr(terminal)
-    tty.setraw(terminal)
+    tty.setraw(terminal, termios.TCSADRAIN)  # what was typed ahead is kept
     try:
         yield
     finally:
-        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 def _same_size(master: int) -> None:

@@ -16,22 +16,24 @@ def cap() -> None:
     """Grant and revoke capabilities."""
 
 
-def _capability(word: str) -> click.Command:
+def _capability(word: str, text: str, *more: click.Parameter) -> click.Command:
     @click.pass_obj
-    def act(session: Session, name: str, capability: str) -> None:
-        reply = session.change(f"{word}_capability", agent=name, capability=capability)
+    def act(session: Session, name: str, capability: str, *, recursive: bool = False) -> None:
+        wanted = {"recursive": True} if recursive else {}
+        reply = session.change(f"{word}_capability", agent=name, capability=capability, **wanted)
         say(f"{name} holds: {words(reply.get('capabilities'))}")
 
-    arguments: list[click.Parameter] = [
+    params: list[click.Parameter] = [
         click.Argument(["name"], shell_complete=complete_agent),
         click.Argument(["capability"]),
+        *more,
     ]
-    text = {"grant": "Give NAME a capability.", "revoke": "Take a capability from NAME."}[word]
-    return click.Command(word, callback=act, params=arguments, help=text)
+    return click.Command(word, callback=act, params=params, help=text)
 
 
-cap.add_command(_capability("grant"))
-cap.add_command(_capability("revoke"))
+_BELOW = click.Option(["--recursive"], is_flag=True, help="From all its descendants too.")
+cap.add_command(_capability("grant", "Give NAME a capability."))
+cap.add_command(_capability("revoke", "Take a capability from NAME.", _BELOW))
 
 
 def _routing(word: str, text: str) -> click.Command:

@@ -1,0 +1,78 @@
+"""What `hive setup` would write, before anything is written."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from hive_core.cli.install import layout
+from hive_core.cli.install.machine import Machine
+from hive_core.cli.setup import root_agent
+from hive_core.model.settings import Settings
+
+HERE = layout.Installation(bin="/opt/x/bin", python="/opt/x/bin/python", package="/opt/x/hive_core")
+
+
+def test_the_settings_file_is_all_defaults_and_names_every_one() -> None:
+    text = layout.config().text
+    assert Settings.model_validate(tomllib.loads(text)) == Settings()
+    shown = re.sub(r"^#(?=[a-z_]+ = )", "", text, flags=re.MULTILINE)
+    told = tomllib.loads(shown)
+    assert Settings.model_validate(told) == Settings()
+    defaults = Settings().model_dump(mode="json", exclude_none=True)
+    for table in ("root", "limits", "retention", "back_off", "grace"):
+        assert told[table] == defaults[table], table
+
+
+def test_units_name_the_installation_and_leave_no_placeholder() -> None:
+    files = layout.rendered(HERE)
+    names = {each.path.name for each in files}
+    assert set(layout.UNITS) <= names
+    for each in files:
+        assert not re.search(r"@[A-Z]+@", each.text), each.path
+        assert each.path.parent in (layout.SYSTEM, layout.TMPFILES)
+    assert any("/opt/x/" in each.text for each in files)
+
+
+def test_an_old_systemd_is_refused() -> None:
+    assert layout.old_systemd(251) == "systemd 251 is too old: hive needs 252 or newer"
+    assert layout.old_systemd(252) is None
+
+
+def test_a_file_is_written_once_and_the_operators_own_is_never_touched(tmp_path: Path) -> None:
+    told: list[str] = []
+    machine = Machine(told.append)
+    unit = layout.File(tmp_path / "deep" / "hived.service", "[Unit]\n")
+    assert [machine.file(unit), machine.file(unit)] == [True, False]
+    assert told == [f"wrote {unit.path}"]
+    unit.path.write_text("changed")
+    assert machine.file(unit)
+    kept = layout.File(unit.path, "other", kept=True)
+    assert not machine.file(kept)
+    assert unit.path.read_text() == "[Unit]\n"
+    assert unit.path.stat().st_mode & 0o777 == 0o644
+
+
+def test_removing_follows_no_symlink(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    (tmp_path / "hive").mkdir()
+    (tmp_path / "hive" / "link").symlink_to(tmp_path / "precious")
+    (tmp_path / "top").symlink_to(tmp_path / "precious")
+    Machine(lambda _: None).remove([tmp_path / "hive", tmp_path / "top", tmp_path / "absent"])
+    assert [each.name for each in tmp_path.iterdir()] == ["precious"]
+    assert (tmp_path / "precious" / "file").exists()
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("", ("root", True)),
+    ('[root]\nname = "boss"\nautostart = false\n', ("boss", False)),
+])  # fmt: skip
+def test_the_name_of_the_root_agent_is_a_setting(
+    tmp_path: Path, text: str, found: tuple[str, bool]
+) -> None:
+    (tmp_path / "hive.toml").write_text(text)
+    assert root_agent(tmp_path / "hive.toml") == found

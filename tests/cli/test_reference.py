@@ -1,0 +1,15 @@
+"""The reference page says what the commands say."""
+
+from __future__ import annotations
+
+from hive_core.cli.reference import FILE, reference
+
+
+def test_the_reference_of_the_commands_is_fresh() -> None:
+    assert FILE.read_text() == reference(), "run `python -m hive_core.cli.reference`"
+
+
+def test_every_command_has_a_sentence() -> None:
+    for section in reference().split("\n## hive ")[1:]:
+        sentence = section.split("\n\n")[2].strip()
+        assert sentence.endswith((".", "?")), section
