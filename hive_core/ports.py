@@ -35,11 +35,11 @@ class Journal(Protocol):
     """The host's journal, read only."""
 
     async def read(self, query: LogQuery) -> Sequence[LogLine]:
-        """Lines of one agent, oldest first, bounded by the query."""
+        """Lines of one agent, oldest first: the newest, or with `after` the first behind it."""
         ...
 
     def follow(self, query: LogQuery) -> AsyncIterator[LogLine]:
-        """Lines as they are written; ends when the consumer stops."""
+        """Lines as they are written; ends after half a minute without one."""
         ...
 
 

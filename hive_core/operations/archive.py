@@ -145,9 +145,7 @@ def _archive(call: Call, name: str) -> frozenset[str]:
     spec, parent = call.hive.spec(name), call.hive.topology.parent(name)
     above = call.hive.spec(parent).id if parent is not None else None
     ends = call.now + call.settings.retention.archive
-    call.ledger.archives.put(
-        Archive(spec.id, name, spec.model_dump_json(), above, call.now, ends)
-    )
+    call.ledger.archives.put(Archive(spec.id, name, spec.model_dump_json(), above, call.now, ends))
     call.ledger.runs.want(spec.id, Wanted.STOPPED, call.now, reason="destroyed")
     dead = call.ledger.messages.bury(spec.id, f"{name} was destroyed", call.now)
     return senders(dead) | {f"run:{spec.id}", inbox(spec.id)}

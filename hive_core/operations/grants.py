@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
+from typing import Final
+
 from pydantic import Field
 
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Mutation, Result, operation
-from hive_core.errors import InvalidArgument
+from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.model.agent import AgentSpec
 from hive_core.model.capability import checked
 from hive_core.model.hive import Hive
 from hive_core.operations.fields import Agent
 from hive_core.policy.rules import OPERATOR
+
+# Of each; the spec stays within what the meta repo reads back.
+MOST: Final = 128
 
 
 class AllowParams(Mutation):
@@ -46,6 +52,7 @@ def allow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
         raise InvalidArgument("an agent may write to itself anyway", field="other")
     if other.uuid in spec.allow:
         return _allowed(call.hive, params.agent)
+    _check_most(params.agent, spec.allow)
     allowed = spec.model_copy(update={"allow": (*spec.allow, other.uuid)})
     return _with_list(call, params, allowed, f"allow {params.agent} to write to {params.other}")
 
@@ -64,14 +71,13 @@ def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
 
 
 @operation(allow=OPERATOR, target="agent")
-def grant_capability(
-    call: Call, params: CapabilityParams
-) -> Change[Capabilities] | Capabilities:
+def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilities] | Capabilities:
     """Give an agent a capability. It may hand it on to agents that it creates from now on."""
     spec = call.hive.spec(params.agent)
     held = checked((*spec.capabilities, params.capability))
     if held == spec.capabilities:
         return _held(call.hive, params.agent)
+    _check_most(params.agent, spec.capabilities)
     hive = call.hive.with_spec(params.agent, spec.model_copy(update={"capabilities": held}))
     return Change(
         _held(hive, params.agent), hive, f"grant {params.agent} {params.capability}",
@@ -100,13 +106,14 @@ def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] 
     )  # fmt: skip
 
 
-def _with_list(
-    call: Call, params: AllowParams, spec: AgentSpec, message: str
-) -> Change[Allowed]:
+def _check_most(agent: str, given: Sized) -> None:
+    if len(given) >= MOST:
+        raise LimitReached(f"cannot give {agent} more: it has {MOST}")
+
+
+def _with_list(call: Call, params: AllowParams, spec: AgentSpec, message: str) -> Change[Allowed]:
     hive = call.hive.with_spec(params.agent, spec)
-    return Change(
-        _allowed(hive, params.agent), hive, message, fields={"other": params.other}
-    )
+    return Change(_allowed(hive, params.agent), hive, message, fields={"other": params.other})
 
 
 def _allowed(hive: Hive, agent: str) -> Allowed:

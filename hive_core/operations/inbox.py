@@ -114,9 +114,7 @@ def ack(call: Call, params: AckParams) -> Record[Acked]:
 @operation(allow=SELF)
 def nack(call: Call, params: NackParams) -> Record[Nacked]:
     """Give messages back: they come again, or become dead letters after 5 attempts."""
-    dead = call.ledger.messages.nack(
-        call.uuid, params.ids, params.why, call.now, dead=params.dead
-    )
+    dead = call.ledger.messages.nack(call.uuid, params.ids, params.why, call.now, dead=params.dead)
     wakes = senders(dead) | {inbox(call.uuid)}
     return Record(Nacked(dead=[each.id for each in dead]), wakes=wakes)
 
@@ -132,9 +130,7 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
         owner, dead=params.dead, limit=params.limit, after=params.after or ""
     )
     fit = list(fitting(found, lambda each: written(each.body)))
-    listed = [
-        ListedLetter(**_letter(each).model_dump(), dead_why=each.dead_why) for each in fit
-    ]
+    listed = [ListedLetter(**_letter(each).model_dump(), dead_why=each.dead_why) for each in fit]
     more = call.more or len(fit) < len(found) or len(found) == params.limit
     last = fit[-1].id if fit else params.after
     page = ListedLetters(messages=listed, next=last if more else None)

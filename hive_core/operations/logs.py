@@ -63,7 +63,7 @@ def get_logs(call: Call, params: GetLogsParams) -> Later[Lines]:
 
 
 async def _next(reads: Reads, query: LogQuery) -> Sequence[LogLine]:
-    """The next line that is written; none when the journal ends."""
+    """The next line that is written; none after a while, so that no read is open for ever."""
     async for line in reads.journal.follow(query):
         return (line,)
     return ()
@@ -78,7 +78,8 @@ def _page(found: Sequence[LogLine], params: GetLogsParams) -> Lines:
     else:
         cut = list(fitting(cut, lambda line: written(line.text)))
         last = found[len(cut) - 1].cursor if cut else ""
-    return Lines(lines=cut, next=last or params.after)
+    # A stream goes on where nothing was written yet, so its mark is never null.
+    return Lines(lines=cut, next=last or params.after or "")
 
 
 def _line(line: LogLine) -> Line:

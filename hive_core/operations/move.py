@@ -40,7 +40,9 @@ class Moved(Result):
     )
     gaining: list[str] = Field(description="Who gain access to the agent's files.")
     ended: list[str] = Field(description="What was ended; known when the answer waited for it.")
-    job: str | None = Field(description="Ends when files and views are as decided; null when nothing was done.")
+    job: str | None = Field(
+        description="Ends when files and views are as decided; null when nothing was done."
+    )
 
 
 @operation(allow=MOVE, target="agent", second="parent")

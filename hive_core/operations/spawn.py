@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Literal
 from uuid import UUID, uuid4
 
@@ -18,7 +19,8 @@ from hive_core.policy import grants
 from hive_core.policy.rules import SPAWN
 
 MIB = 1 << 20
-ARGV_MOST = 65536
+# As JSON, with which a spec stays within what the meta repo reads back (64 KiB).
+ARGV_MOST = 32 * 1024
 
 
 def _argv(words: list[str]) -> list[str]:
@@ -26,8 +28,8 @@ def _argv(words: list[str]) -> list[str]:
         raise ValueError("must not contain NUL")
     if words and not words[0]:
         raise ValueError("must start with a program")
-    if sum(map(len, words)) > ARGV_MOST:
-        raise ValueError(f"is longer than {ARGV_MOST} characters")
+    if len(json.dumps(words)) > ARGV_MOST:
+        raise ValueError(f"is longer than {ARGV_MOST} bytes")
     return words
 
 
@@ -140,9 +142,7 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         role=role,
         tier=Tier(params.tier),
         title=params.title,
-        capabilities=grants.capabilities(
-            call.hive, call.caller, parent, role, params.capabilities
-        ),
+        capabilities=grants.capabilities(call.hive, call.caller, parent, role, params.capabilities),
         image=params.image or call.settings.default_image,
         boot=params.boot,
         command=tuple(params.command),

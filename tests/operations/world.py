@@ -1,0 +1,250 @@
+"""A whole hive for tests: the real broker, ledger and git, and twins of what needs a machine."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
+
+from hive_core import varlink
+from hive_core.broker.core import Broker
+from hive_core.broker.line import Line, Read
+from hive_core.broker.operation import Result, camel
+from hive_core.broker.turn import World as Parts
+from hive_core.errors import HIVE, HiveError, from_wire
+from hive_core.host.git import MetaRepo
+from hive_core.ledger.store import Ledger
+from hive_core.model.hive import Hive
+from hive_core.model.machine import Machine, State, Wanted
+from hive_core.model.record import OPERATOR
+from hive_core.model.settings import Settings
+from hive_core.operations import load
+from hive_core.plan.desired import Plan
+from hive_core.testing import ManualClock, MemoryJournal
+
+Reply = dict[str, object]
+
+
+@dataclass
+class Seen:
+    """What the change road saw last, as a test sets it; without a word: what is wanted."""
+
+    ledger: Ledger
+    states: dict[str, State] = field(default_factory=dict)
+    machines: dict[str, Machine] = field(default_factory=dict)
+    planned: Plan = field(default_factory=Plan)
+    parked: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def state(self, uuid: str) -> State:
+        run = self.ledger.runs.get(uuid)
+        usual = State.RUNNING if run and run.wanted is Wanted.RUNNING else State.STOPPED
+        return self.states.get(uuid, usual)
+
+    def activity(self, _uuid: str) -> str:
+        return "idle"
+
+    def machine(self, uuid: str) -> Machine | None:
+        return self.machines.get(uuid)
+
+    def plan(self) -> Plan:
+        return self.planned
+
+    def refused(self) -> list[tuple[str, str]]:
+        return self.parked
+
+    def since(self) -> float:
+        return 1.0
+
+    def alarms(self) -> list[str]:
+        return self.warnings
+
+
+@dataclass
+class Reads:
+    journal: MemoryJournal = field(default_factory=MemoryJournal)
+
+
+@dataclass
+class Exchange:
+    """One call and what has come of it so far."""
+
+    world: World
+    line: Line
+    replies: list[Reply] = field(default_factory=list)
+
+    @property
+    def pending(self) -> bool:
+        return not self.replies or bool(self.replies[-1].get("continues"))
+
+    @property
+    def pages(self) -> list[Reply]:
+        """Parameters of all replies; raises the error of the last."""
+        return [_parameters(reply) for reply in self.replies]
+
+    def result(self) -> Reply:
+        assert self.replies, "no reply yet"
+        return self.pages[-1]
+
+    def close(self) -> None:
+        self.world.broker.drop(self.line)
+
+
+class World:
+    """The operator made `root`; everything else is made by calls."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.settings = settings
+        self.clock = ManualClock()
+        self.ledger = Ledger.open(folder / "hive.db", limits=settings.limits)
+        self.repo = MetaRepo.open(folder / "meta", settings.limits.depth, clock=self.clock.now)
+        self.seen = Seen(self.ledger)
+        self.reads = Reads()
+        self.loop = asyncio.new_event_loop()
+        self._woken = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        parts = Parts(self.ledger, self.repo, settings, self.seen, self.clock)
+        hive = Hive(depth_limit=settings.limits.depth)
+        self.broker = Broker(parts, hive, load(), {})
+        self.broker.attach(self)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self.loop.run_until_complete(asyncio.sleep(0))
+        self.loop.close()
+        self.ledger.close()
+
+    # The transport, as the broker sees it.
+
+    def wake(self) -> None:
+        self._woken = True
+
+    def read(self, line: Line, read: Read) -> None:
+        task = self.loop.create_task(self._bring(line, read))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # What tests say.
+
+    @property
+    def hive(self) -> Hive:
+        return self.broker.hive
+
+    def uuid(self, name: str) -> str:
+        return name if name == OPERATOR else self.hive.spec(name).id
+
+    def ask(self, caller: str, operation: str, *, more: bool = False, **params: object) -> Exchange:
+        """Begin a call on a connection of its own; it may be left waiting."""
+        return self.ask_as(self.uuid(caller), operation, more=more, **params)
+
+    def ask_as(
+        self, party: str, operation: str, *, more: bool = False, **params: object
+    ) -> Exchange:
+        """The same by UUID, for those who are no more."""
+        replies: list[Reply] = []
+
+        def send(data: bytes, _closing: bool) -> None:  # noqa: FBT001 - as Line.send is called
+            replies.extend(varlink.decode(frame) for frame in data.split(b"\0")[:-1])
+
+        exchange = Exchange(self, Line(party, 0, send), replies)
+        given = {name.rstrip("_"): value for name, value in params.items()}
+        message: varlink.Message = {"method": HIVE + camel(operation), "parameters": given}
+        frame = varlink.encode({**message, "more": True} if more else message)
+        self.broker.feed(exchange.line, [frame[:-1]])
+        self.run()
+        return exchange
+
+    def call(self, caller: str, operation: str, **params: object) -> Reply:
+        """One call, answered at once; raises the error that it is answered with."""
+        return self.ask(caller, operation, **params).result()
+
+    def fault(self, caller: str, operation: str, **params: object) -> str:
+        """Name of the error that a call is answered with, empty when it is allowed."""
+        try:
+            self.call(caller, operation, **params)
+        except HiveError as error:
+            return type(error).__name__
+        return ""
+
+    def run(self) -> None:
+        """Turn until nothing is left to do at this moment."""
+        for _ in range(1000):
+            while self._woken:
+                self._woken = False
+                self.broker.turn()
+            for _ in range(4):
+                self.loop.run_until_complete(asyncio.sleep(0))
+            if not self._woken:
+                return
+        raise AssertionError("the broker does not come to rest")
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.run()
+
+    def grow(self, *edges: str) -> None:
+        """Agents by the operator: `grow("a", "a/b")`; the word behind a colon is the role."""
+        for edge in edges:
+            path, _, role = edge.partition(":")
+            parent, _, name = path.rpartition("/")
+            self.call(OPERATOR, "spawn", name=name, parent=parent, role=role or "agent")
+
+    def finish(self, job: object, error: str = "", **progress: object) -> None:
+        """What the change road does when a job's goals are reached."""
+        with self.ledger.transaction():
+            if progress:
+                self.ledger.jobs.progress(str(job), progress)
+            self.ledger.jobs.finish(str(job), error, self.clock.now())
+        self.broker.touch({f"job:{job}"})
+        self.run()
+
+    def mail(self, name: str) -> list[Reply]:
+        """Everything that waits for somebody, without taking it."""
+        return rows(self.call(OPERATOR, "list_messages", agent=name)["messages"])
+
+    def events(self) -> list[Reply]:
+        return rows(self.call(OPERATOR, "list_events", limit=1000)["events"])
+
+    async def _bring(self, line: Line, read: Read) -> None:
+        found: Result | HiveError
+        try:
+            found = await read(self.reads)
+        except HiveError as error:
+            found = error
+        self.broker.brought(line, found)
+
+
+def rows(value: object) -> list[Reply]:
+    assert isinstance(value, list)
+    return value
+
+
+def names(value: object, key: str = "name") -> list[object]:
+    """One field of every row."""
+    return [row[key] for row in rows(value)]
+
+
+def _parameters(reply: Reply) -> Reply:
+    parameters = reply.get("parameters", {})
+    assert isinstance(parameters, dict)
+    if "error" in reply:
+        raise from_wire(str(reply["error"]), parameters)
+    return parameters
+
+
+@contextmanager
+def world(settings: Settings | None = None, *edges: str) -> Iterator[World]:
+    """A fresh world on the RAM disk, with `root` in it."""
+    folder = Path(mkdtemp(prefix="hive-world-", dir="/dev/shm"))  # noqa: S108 - RAM, removed below
+    made = World(folder, settings or Settings())
+    try:
+        made.grow("root", *edges)
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder)
