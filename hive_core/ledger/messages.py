@@ -81,8 +81,8 @@ class Messages:
         return [message(row) for row in given]
 
     def ack(self, recipient: str, ids: Iterable[str]) -> int:
-        """Done with these; how many there were. Late is fine, never given is not."""
-        inbox, places = self._given(recipient, ids)
+        """Done with these, given out or only looked at; how many there were."""
+        inbox, places = self._standing(recipient, ids)
         if inbox is not None and places:
             self._boxes.done(inbox, places)
         return len(places)
@@ -91,7 +91,7 @@ class Messages:
         self, recipient: str, ids: Iterable[str], why: str, now: float, *, dead: bool = False
     ) -> list[Message]:
         """Could not be handled: given again, or dead (at once if `dead`). The dead ones."""
-        _, places = self._given(recipient, ids)
+        _, places = self._standing(recipient, ids)
         ended = []
         for place in places:
             if dead or place.attempt >= self._limits.attempts:
@@ -102,7 +102,7 @@ class Messages:
 
     def release(self, recipient: str, ids: Iterable[str]) -> int:
         """Take leases back as if never given: the reply did not reach anybody. How many."""
-        _, places = self._given(recipient, ids)
+        _, places = self._standing(recipient, ids)
         leased = [place for place in places if place.state == Stands.LEASED]
         for place in leased:
             self._boxes.back(place, place.attempt - 1)
@@ -185,14 +185,14 @@ class Messages:
         count = self._boxes.prune(Stands.DEAD, int((now - dead) * 1e6), _AT_ONCE)
         return count + self._boxes.prune(Stands.DONE, int((now - done) * 1e6), _AT_ONCE)
 
-    def _given(self, recipient: str, ids: Iterable[str]) -> tuple[int | None, list[Place]]:
-        """Those of the ids that were given out of this box and are not over."""
+    def _standing(self, recipient: str, ids: Iterable[str]) -> tuple[int | None, list[Place]]:
+        """Those of the ids that are in this box and not over."""
         inbox = self._boxes.number(recipient)
         if inbox is None:
             return None, []
         wanted = dict.fromkeys(filter(None, map(number, ids)))
         places = [self._boxes.place(inbox, each) for each in wanted]
-        return inbox, [place for place in places if place is not None and place.attempt > 0]
+        return inbox, [place for place in places if place is not None]
 
     def _come_back(self, inbox: int, now: float) -> None:
         """Leases of this box that ended; those that are dead by it are for `expire`."""

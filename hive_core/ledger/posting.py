@@ -34,12 +34,18 @@ class Posting:
 
     def belongs(self, thread: str, party: int | None) -> bool | None:
         """Whether the party sent or received something in a thread; None when there is none."""
-        rows = self._db.rows(
-            "SELECT sender, recipient FROM messages WHERE id = ? AND thread IS NULL"
-            " UNION SELECT sender, recipient FROM messages WHERE thread = ?",
-            (number(thread), thread),
-        )
-        return any(party in row for row in rows) if rows else None
+        root = number(thread)
+        begun = "SELECT 1 FROM messages WHERE id = ?1 AND thread IS NULL"
+        went_on = "SELECT 1 FROM messages WHERE thread = ?2"
+        mine = "?3 IN (sender, recipient)"
+        for where in (f" AND {mine}", ""):
+            # Bounded by what a talk holds; a member is found at its first line.
+            if self._db.value(
+                f"SELECT EXISTS ({begun}{where}) OR EXISTS ({went_on}{where}), ?3",
+                (root, thread, party),
+            ):
+                return bool(where)
+        return None
 
     def tell(self, lost: list[Message], now: float) -> None:
         """One message to one sender about all of its letters that just died."""

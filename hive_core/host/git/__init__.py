@@ -1,0 +1,9 @@
+"""The meta repo: the one door to git. Only modules in this package may import pygit2."""
+
+from __future__ import annotations
+
+from hive_core.host.git.faults import Damage, DamagedRepo, HeadMoved
+from hive_core.host.git.recovery import HandCommit, Kind, Recovery
+from hive_core.host.git.repo import MetaRepo
+
+__all__ = ["Damage", "DamagedRepo", "HandCommit", "HeadMoved", "Kind", "MetaRepo", "Recovery"]

@@ -1,0 +1,71 @@
+"""The one branch: where it stands, and how it is moved so that a crash leaves it old or new.
+
+The ref file is written by us and not by libgit2, whose transaction would leave a lock without a
+name in it when the process is killed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import pygit2
+
+from hive_core.host.git.faults import Damage, DamagedRepo, HeadMoved, reading
+from hive_core.host.git.locks import Lock, flush, replace
+
+BRANCH: Final = "refs/heads/main"
+_OID: Final = re.compile(r"[0-9a-f]{40}")
+
+
+class Branch:
+    """`move` it inside `locked`; nobody else can move it meanwhile."""
+
+    def __init__(self, git: pygit2.Repository, folder: Path) -> None:
+        self._git = git
+        self._file = folder / BRANCH
+        self._spare = folder / "hive-branch"
+        self._lock = Lock(self._file)
+
+    def head(self) -> str:
+        """The commit of the branch, or empty. DamagedRepo when the ref cannot be read."""
+        try:
+            with reading(BRANCH, str(self._file)):
+                return str(self._git.lookup_reference(BRANCH).resolve().target)
+        except DamagedRepo as error:
+            if isinstance(error.__cause__, KeyError):
+                return ""
+            raise
+
+    @contextmanager
+    def locked(self, expected: str | None) -> Iterator[None]:
+        """Lock it; HeadMoved unless it stands at `expected` (empty: no commit, None: anywhere)."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._lock.acquire()
+        try:
+            if expected is not None and (head := self.head()) != expected:
+                raise HeadMoved(f"the branch is at {head or 'nothing'}, not at {expected}")
+            yield
+        finally:
+            self._lock.release()
+
+    def move(self, oid: str) -> None:
+        """Under the lock: let the branch stand at `oid`, durably."""
+        if not _OID.fullmatch(oid):
+            raise DamagedRepo(Damage(BRANCH, str(self._file), f"{oid!r} is no commit"))
+        replace(self._file, f"{oid}\n".encode(), self._spare, durable=True)
+
+    def drop(self) -> None:
+        """Under the lock: let the branch have no commit."""
+        with suppress(KeyError):
+            self._git.references.delete(BRANCH)  # a packed one
+        self._file.unlink(missing_ok=True)
+        flush(self._file.parent)
+
+    def checked_out(self) -> bool:
+        """Whether HEAD is this branch: only then is the work tree ours to keep."""
+        with reading("HEAD", str(self._file.parents[2] / "HEAD")):
+            return bool(self._git.lookup_reference("HEAD").target == BRANCH)

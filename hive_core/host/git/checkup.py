@@ -1,0 +1,75 @@
+"""Looking for damage, with a handle of its own: another one would answer from its cache."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import pygit2
+
+from hive_core.errors import HiveError
+from hive_core.host.git.branch import BRANCH, Branch
+from hive_core.host.git.faults import Damage, DamagedRepo, reading
+from hive_core.host.git.locks import left_behind
+from hive_core.host.git.objects import Objects
+
+_STALE: Final = 60.0
+_HISTORY: Final = 10_000
+_REF: Final = re.compile(rb"([0-9a-f]{40}|ref: refs/[!-~]+)\s*")
+
+
+def verify(folder: Path) -> list[Damage]:
+    """Everything that is wrong with refs, locks and what the branch's commit holds."""
+    found = [*_refs(folder), *_locks(folder)]
+    try:
+        with reading("repository", str(folder)):
+            git = pygit2.Repository(str(folder))
+        head = Branch(git, folder).head()
+        if head:
+            Objects(git).check(head)
+            _history(git, head)
+    except DamagedRepo as error:
+        if error.damage.what != BRANCH or not found:
+            found.append(error.damage)
+    except HiveError as error:
+        found.append(Damage(BRANCH, str(folder), error.reason))
+    return found
+
+
+def _history(git: pygit2.Repository, head: str) -> None:
+    """Every ancestor is there as a commit; what older ones hold is not in force."""
+    with reading(f"history of {head[:8]}", "objects"):
+        for _ in islice(git.walk(head), _HISTORY):
+            pass
+
+
+def _refs(folder: Path) -> Iterator[Damage]:
+    """Refs that are empty or hold something else than a commit."""
+    for file in [folder / "HEAD", *sorted((folder / "refs").rglob("*"))]:
+        if file.is_dir() or file.suffix == ".lock":
+            continue
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            yield Damage(file.name, str(file), str(error))
+            continue
+        if not _REF.fullmatch(data):
+            yield Damage(
+                str(file.relative_to(folder)), str(file), "holds no commit" if data else "empty"
+            )
+
+
+def _locks(folder: Path) -> Iterator[Damage]:
+    """Locks that nobody seems to hold any more. A dead one of ours is taken over when needed."""
+    for file in [*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock")]:
+        try:
+            age = time.time() - file.stat().st_mtime
+        except OSError:
+            continue
+        if age > _STALE and not left_behind(file):
+            why = f"made {age:.0f} seconds ago by another git; remove it if that is no more"
+            yield Damage(file.name, str(file), why)

@@ -1,0 +1,61 @@
+"""What can be wrong with the meta repo, and how libgit2's errors are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pygit2
+
+from hive_core.errors import Conflict, Internal, StorageFull
+
+# libgit2 hands on the text of errno and not its number.
+_NO_SPACE = "No space left on device"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """`what` is broken, `where` it lies, and `why` it is called so."""
+
+    what: str
+    where: str
+    why: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.what} ({self.where}): {self.why}"
+
+
+class DamagedRepo(Internal):
+    """Something in the repository cannot be read. Nothing that was read before changes by it."""
+
+    def __init__(self, damage: Damage) -> None:
+        super().__init__(f"the meta repo is damaged: {damage.text}", what=damage.what)
+        self.damage = damage
+
+
+class HeadMoved(Conflict):
+    """The branch is not where the ledger says: somebody committed by hand, or it lags behind."""
+
+
+@contextmanager
+def reading(what: str, where: str) -> Iterator[None]:
+    """Any failure inside is damage of `what`."""
+    try:
+        yield
+    except KeyError as error:
+        raise DamagedRepo(Damage(what, where, "missing")) from error
+    except (pygit2.GitError, ValueError, OSError) as error:
+        raise DamagedRepo(Damage(what, where, str(error) or "unreadable")) from error
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Any failure inside means that nothing was written."""
+    try:
+        yield
+    except (pygit2.GitError, OSError) as error:
+        if _NO_SPACE in str(error):
+            raise StorageFull("the disk of the host is full") from error
+        raise Internal(f"the meta repo cannot be written: {error}") from error

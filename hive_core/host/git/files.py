@@ -1,0 +1,75 @@
+"""The files of the meta repo as bytes: how the hive is written down, and how it is read back.
+
+Reading is strict: an unknown key, a doubled key, a bad name or a file too many is an
+InvalidArgument that names the file. Nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import ValidationError
+
+from hive_core.errors import BadFrame, InvalidArgument
+from hive_core.model.agent import AgentSpec
+from hive_core.model.names import name_fault
+from hive_core.model.topology import Parents
+from hive_core.varlink import decode
+
+TOPOLOGY: Final = "topology.json"
+AGENTS: Final = "agents"
+SUFFIX: Final = ".json"
+LIMIT: Final = 1 << 20
+SPEC_LIMIT: Final = 64 << 10
+
+
+def topology_bytes(parents: Parents) -> bytes:
+    """`name: parent or null`, sorted, one line each. Names need no escaping."""
+    lines = [
+        f'  "{name}": ' + ("null" if parent is None else f'"{parent}"')
+        for name, parent in sorted(parents.items())
+    ]
+    return ("{\n" + ",\n".join(lines) + "\n}\n" if lines else "{}\n").encode()
+
+
+def spec_bytes(spec: AgentSpec) -> bytes:
+    """Everything but what is unset, so that a default that changes later changes no agent."""
+    return (spec.model_dump_json(indent=2, exclude_none=True) + "\n").encode()
+
+
+def read_topology(data: bytes) -> dict[str, str | None]:
+    parents: dict[str, str | None] = {}
+    for name, parent in _object(data, TOPOLOGY).items():
+        if fault := name_fault(name):
+            raise InvalidArgument(f"{TOPOLOGY}: the name {name!r} {fault}", field=TOPOLOGY)
+        if parent is not None and not isinstance(parent, str):
+            reason = f"{TOPOLOGY}: the parent of {name} is neither a name nor null"
+            raise InvalidArgument(reason, field=TOPOLOGY)
+        parents[name] = parent
+    return parents
+
+
+def read_spec(data: bytes, file: str) -> AgentSpec:
+    if len(data) > SPEC_LIMIT:
+        raise InvalidArgument(f"{file}: larger than {SPEC_LIMIT} bytes", field=file)
+    try:
+        return AgentSpec.model_validate(_object(data, file))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidArgument(f"{file}: {where}: {first['msg']}", field=file) from error
+
+
+def agent_name(file: str) -> str:
+    """The agent that a file in agents/ is about."""
+    name = file.removesuffix(SUFFIX)
+    if name == file or name_fault(name):
+        raise InvalidArgument(f"{AGENTS}/{file!r} is no file of an agent", field=AGENTS)
+    return name
+
+
+def _object(data: bytes, file: str) -> dict[str, object]:
+    try:
+        return decode(data)
+    except BadFrame as error:
+        raise InvalidArgument(f"{file}: {error.reason}", field=file) from error

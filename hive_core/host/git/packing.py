@@ -1,0 +1,80 @@
+"""Keeping the object store small: loose objects go into packs, packs into one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pygit2
+from pygit2.packbuilder import PackBuilder
+
+from hive_core.host.git.faults import reading
+from hive_core.host.git.locks import flush
+from hive_core.host.git.recovery import HandCommit
+
+MANY: Final = 2000
+_OID: Final = re.compile(r"[0-9a-f]{40}")
+
+
+def pack(folder: Path, at_least: int) -> int:
+    """Pack the loose objects if there are many; how many were packed.
+
+    Opens the repository anew, so it may run beside the thread that uses the other handle; libgit2
+    works without the interpreter's lock.
+    """
+    objects = folder / "objects"
+    loose = list(_loose(objects))
+    if len(loose) < at_least:
+        return 0
+
+    def choose(builder: PackBuilder) -> None:
+        for oid in loose:
+            builder.add(pygit2.Oid(hex=oid))
+
+    with reading("loose objects", str(objects)):
+        pygit2.Repository(str(folder)).pack(pack_delegate=choose, n_threads=1)
+        _flush_packs(objects / "pack")
+        packed = pygit2.Odb()
+        packed.add_backend(pygit2.OdbBackendPack(str(objects)), 1)
+        for oid in loose:
+            packed.read(pygit2.Oid(hex=oid))  # only what can be read from a pack may go
+            (objects / oid[:2] / oid[2:]).unlink(missing_ok=True)
+    return len(loose)
+
+
+def settle(git: pygit2.Repository, oids: Iterable[str], commits: Iterable[HandCommit]) -> None:
+    """Make durable what another git wrote, before the ledger relies on it."""
+    folders = set()
+    for oid in {*oids, *(each.oid for each in commits)}:
+        path = Path(git.path, "objects", oid[:2], oid[2:])
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # in a pack; git fsyncs those
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        folders.add(path.parent)
+    for folder in folders:
+        flush(folder)
+
+
+def _flush_packs(folder: Path) -> None:
+    for file in folder.iterdir():
+        handle = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    flush(folder)
+
+
+def _loose(objects: Path) -> Iterator[str]:
+    for file in objects.glob("[0-9a-f][0-9a-f]/*"):
+        oid = file.parent.name + file.name
+        if _OID.fullmatch(oid):
+            yield oid

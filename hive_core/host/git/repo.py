@@ -1,0 +1,226 @@
+"""The meta repo as the rest of hived sees it.
+
+A change of the hive takes five steps, of which the COMMIT of the ledger decides: objects on disk
+(`write`), the branch locked and compared (`hold`), the new head in the ledger's transaction,
+COMMIT, the branch moved. A process that dies between two of them leaves exactly the old or the new
+state behind: `recover` lets the branch follow the ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pygit2
+from pygit2.enums import RepositoryInitMode
+
+from hive_core.errors import Busy, HiveError
+from hive_core.host.git import checkup, packing, recovery
+from hive_core.host.git.branch import BRANCH, Branch
+from hive_core.host.git.faults import Damage, DamagedRepo, reading
+from hive_core.host.git.objects import Objects
+from hive_core.host.git.recovery import Judge, Kind, Recovery
+from hive_core.host.git.worktree import WorkTree
+from hive_core.model.hive import Hive
+from hive_core.model.topology import DEPTH_LIMIT
+
+log = logging.getLogger(__name__)
+
+
+def nothing(step: str) -> None:
+    """Where a test may end the process; here it goes on."""
+
+
+class MetaRepo:
+    """Open it with `MetaRepo.open`. One process and one thread at a time, beside people's git."""
+
+    def __init__(
+        self, git: pygit2.Repository, objects: Objects, step: Callable[[str], None]
+    ) -> None:
+        self.folder = Path(git.path)
+        self._git = git
+        self._objects = objects
+        self._step = step
+        self._branch = Branch(git, self.folder)
+        self._tree = WorkTree(objects, self.folder)
+        # When the work tree is brought up to date after a move. A loop's call_soon lets the replies
+        # go first; meanwhile the index stays locked.
+        self.later: Callable[[Callable[[], None]], object] = lambda work: work()
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        depth_limit: int = DEPTH_LIMIT,
+        step: Callable[[str], None] = nothing,
+        clock: Callable[[], float] = time.time,
+    ) -> MetaRepo:
+        """The repository in `path`, made if absent; DamagedRepo when git cannot open it.
+
+        `step` is called by name between the parts of a change; tests end the process there.
+        """
+        if not (path / ".git").exists():
+            _make(path)
+        with reading("repository", str(path)):
+            git = pygit2.Repository(str(path))
+        return cls(git, Objects(git, depth_limit, clock), step)
+
+    def head(self) -> str:
+        """The commit of the branch, or empty. DamagedRepo when the ref cannot be read."""
+        return self._branch.head()
+
+    def read(self, oid: str) -> Hive:
+        """The hive at a commit. DamagedRepo, or InvalidArgument that says what is not valid."""
+        return self._objects.read(oid)
+
+    def last_good(self, oid: str) -> Hive | None:
+        """The nearest ancestor of an unreadable commit that can be read: to show, not to obey."""
+        return recovery.last_good(self._git, self._objects.read, oid)
+
+    def write(self, hive: Hive, before: Hive, message: str, trailers: Mapping[str, str]) -> str:
+        """A commit on top of `before.commit`, its objects on disk; no ref moves."""
+        oid = self._objects.write(hive, before, message, trailers)
+        self._step("objects")
+        return oid
+
+    @contextmanager
+    def hold(self, expected: str) -> Iterator[Callable[[str], None]]:
+        """Lock the branch, which must stand at `expected`; call what it gives to move it.
+
+        HeadMoved when it stands elsewhere, Busy when another git has it. To move is no decision
+        any more (the ledger has taken it), so moving never fails: a branch that could not be moved
+        lags behind, and the next `recover` lets it follow.
+        """
+        with self._branch.locked(expected):
+            # Before the branch moves, so that nobody commits an index that lacks what we commit.
+            if not self._tree.lock.held:
+                with suppress(Busy):
+                    self._tree.lock.acquire()
+            self._step("locked")
+            try:
+                yield self._move
+            except BaseException:
+                self._tree.lock.release()
+                raise
+        self.later(self._show)
+
+    def refresh(self) -> bool:
+        """Let the work tree show the branch; False when somebody's git is at work in it."""
+        try:
+            if self._branch.checked_out() and (head := self.head()):
+                self._tree.show(head)
+        except HiveError as error:
+            log.info("The work tree is not brought up to date: %s", error.reason)
+            return False
+        finally:
+            self._tree.lock.release()
+        return True
+
+    def _show(self) -> None:
+        self.refresh()
+
+    def recover(self, head: str, judge: Judge | None = None) -> Recovery:
+        """Bring the branch and the ledger's `head` together; at start and when the branch moved.
+
+        `judge` raises what speaks against a valid hive that was committed by hand. DamagedRepo
+        when the ledger's own head cannot be read: then nothing is touched.
+        """
+        before = self.read(head) if head else Hive()
+        kind, branch, reason = self._compare(head)
+        if kind is Kind.ADOPT:
+            return self._judge(before, branch, judge)
+        if kind is Kind.REFUSED:
+            return self._refuse(head, branch, reason)
+        if kind is not Kind.SAME:
+            with self._branch.locked(None if kind is Kind.RESTORED else branch):
+                self._branch.move(head)
+        self.refresh()
+        return Recovery(kind, head, reason=reason)
+
+    def refused(self) -> list[tuple[str, str]]:
+        """Commits that were not taken over, and why; newest first."""
+        return recovery.refused(self._git)
+
+    def dirty(self) -> list[str]:
+        """What in the work tree differs from the branch."""
+        try:
+            if not self._branch.checked_out():
+                return ["HEAD is not the branch main"]
+        except DamagedRepo as error:
+            return [error.reason]
+        return self._tree.dirty()
+
+    def verify(self) -> list[Damage]:
+        """Look for damage in what is in force: refs, locks and every object of the head."""
+        return checkup.verify(self.folder)
+
+    def pack(self, at_least: int = packing.MANY) -> int:
+        """Put loose objects into a pack, if there are many; how many. Safe in a thread."""
+        return packing.pack(self.folder, at_least)
+
+    def _move(self, oid: str) -> None:
+        try:
+            self._branch.move(oid)
+        except OSError as error:
+            log.warning("The branch lags behind %s: %s", oid, error)
+        self._step("moved")
+
+    def _judge(self, before: Hive, branch: str, judge: Judge | None) -> Recovery:
+        found = recovery.commits(self._git, before.commit, branch)
+        try:
+            hive = self.read(branch)
+            recovery.same_agents(before, hive)
+            if judge is not None:
+                judge(hive)
+            packing.settle(self._git, self._objects.check(branch), found)
+        except HiveError as error:
+            return self._refuse(before.commit, branch, error.reason, found)
+        self.refresh()
+        return Recovery(Kind.ADOPT, branch, hive, found)
+
+    def _refuse(
+        self, head: str, branch: str, reason: str, found: tuple[recovery.HandCommit, ...] = ()
+    ) -> Recovery:
+        """Keep it aside, first of all; then the branch and the work tree return."""
+        with suppress(DamagedRepo):
+            recovery.keep(self._git, branch, reason)
+        with self._branch.locked(branch):
+            if head:
+                self._branch.move(head)
+            else:
+                self._branch.drop()
+        self._tree.note(branch)
+        self.refresh()
+        return Recovery(Kind.REFUSED, head, None, found, reason)
+
+    def _compare(self, head: str) -> tuple[Kind, str, str]:
+        """How the branch stands to the ledger's head, where it is, and what is wrong with it."""
+        try:
+            branch = self.head()
+            if head and not branch:
+                return Kind.RESTORED, "", "the branch was gone"
+            kind = recovery.relation(self._git, head, branch)
+        except DamagedRepo as error:
+            if not head:
+                raise
+            return Kind.RESTORED, "", error.reason
+        rewritten = f"it rewrites history: {head} is not part of it"
+        return kind, branch, rewritten if kind is Kind.REFUSED else ""
+
+
+def _make(path: Path) -> None:
+    """An empty repository that root and the daemon can both write (RUNTIME 23)."""
+    git = pygit2.init_repository(
+        str(path), mode=RepositoryInitMode.SHARED_GROUP, initial_head=BRANCH.rpartition("/")[2]
+    )
+    git.config["core.sharedRepository"] = "group"
+    # What people commit here is as durable as ours; git leaves loose objects to luck by default.
+    git.config["core.fsync"] = "all"
+    folder = Path(git.path)
+    for number in range(256):
+        (folder / "objects" / f"{number:02x}").mkdir(exist_ok=True)
+    for each in (path, folder, *(found for found in folder.rglob("*") if found.is_dir())):
+        each.chmod(0o2775 if each != path else 0o2770)
