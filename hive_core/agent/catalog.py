@@ -41,9 +41,10 @@ def _schema(value: object) -> Schema:
 class Flag:
     """One parameter of an operation, as its JSON schema tells it."""
 
-    def __init__(self, name: str, schema: Schema, *, required: bool) -> None:
+    def __init__(self, name: str, schema: Schema, *, required: bool, first: bool) -> None:
         self.name = name
         self.required = required
+        self.positional = required or first
         self.help = str(schema.get("description", ""))
         choices = [each for each in _variants(schema) if each.get("type") != "null"]
         self.schema = choices[0] if len(choices) == 1 else {"type": "object"}
@@ -106,10 +107,15 @@ class Operation:
         required = params.get("required")
         needed = required if isinstance(required, list) else []
         order = [*needed, *(name for name in properties if name not in needed)]
+        # `logs [AGENT]`: whom it is about needs no flag when nothing else is required.
+        lone = None if needed else self.entry.get("target")
         return [
-            Flag(name, _resolve(_schema(properties[name]), defs), required=name in needed)
+            Flag(
+                name, _resolve(_schema(properties[name]), defs),
+                required=name in needed, first=name == lone,
+            )
             for name in order
-        ]
+        ]  # fmt: skip
 
 
 def _resolve(schema: Schema, defs: Schema) -> Schema:

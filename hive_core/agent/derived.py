@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from hive_core.agent import catalog, show
@@ -24,7 +24,7 @@ def parser_of(name: str, summary: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _value(flag: catalog.Flag) -> object:
+def _value(flag: catalog.Flag) -> Callable[[str], object]:
     """argparse's `type`: it names the function in its message, so that gets the type's name."""
 
     def parse(text: str) -> object:
@@ -40,14 +40,15 @@ def _add(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
     if flag.kind == "boolean":
         action = argparse.BooleanOptionalAction
         parser.add_argument(option, dest=flag.name, action=action, default=None, help=text)
-    elif flag.kind == "array" and flag.required:
+    elif flag.kind == "array" and flag.positional:
         parser.add_argument(flag.name, nargs="+", help=text)
     elif flag.kind == "array":
         parser.add_argument(option, dest=flag.name, action="append", help=text)
-    elif flag.required:
-        parser.add_argument(flag.name, type=_value(flag), help=text)  # type: ignore[arg-type]
+    elif flag.positional:
+        count = None if flag.required else "?"
+        parser.add_argument(flag.name, nargs=count, type=_value(flag), help=text)
     else:
-        parser.add_argument(option, dest=flag.name, type=_value(flag), help=text)  # type: ignore[arg-type]
+        parser.add_argument(option, dest=flag.name, type=_value(flag), help=text)
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:

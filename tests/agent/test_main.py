@@ -1,0 +1,151 @@
+"""`hive-agent`: commands derived from the description of the operations, on a socket."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agent.peer import Peer, peer
+
+from hive_core.agent import catalog
+from hive_core.agent.main import SHORT, run
+from hive_core.varlink import Message
+
+CHECKOUT = Path(catalog.__file__).parents[2]
+LAUNCHER = f"""
+import sys
+sys.path.insert(0, {str(CHECKOUT)!r})
+from hive_core.agent.main import main
+main()
+"""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Peer]:
+    with peer(tmp_path / "broker.sock") as made:
+        yield made
+
+
+def hive_agent(path: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """As it starts in a container: Debian's own interpreter, isolated."""
+    command = ["/usr/bin/python3", "-I", "-c", LAUNCHER, *words]
+    return subprocess.run(
+        command, env={"HIVE_SOCKET": path}, capture_output=True, text=True, check=False, timeout=30
+    )
+
+
+def test_whoami_is_json_where_the_output_is_no_terminal(broker: Peer) -> None:
+    broker.answers["Whoami"] = lambda _: {"name": "bob", "children": ["carol"]}
+    done = hive_agent(broker.path, "whoami")
+    assert json.loads(done.stdout) == {"name": "bob", "children": ["carol"]}
+    assert hive_agent(broker.path, "whoami", "-o", "text").stdout == "name: bob\nchildren: carol\n"
+
+
+def test_required_parameters_are_positional_and_in_the_order_of_the_declaration(
+    broker: Peer,
+) -> None:
+    broker.answers["Send"] = lambda _: {"id": "m1"}
+    assert run(["send", "lead", "all done", "--priority", "0"], broker.path) == 0
+    (asked,) = broker.asked("Send")
+    key = asked.pop("idempotency_key")
+    assert isinstance(key, str)
+    assert asked == {"to": "lead", "body": "all done", "priority": 0}
+
+
+def test_a_command_stands_after_two_dashes(broker: Peer) -> None:
+    broker.answers["Spawn"] = lambda _: {"name": "kid", "uuid": "u", "job": "j"}
+    words = ["spawn", "kid", "--role", "worker", "--no-boot", "--capabilities", "kill",
+             "--limits", '{"tasks_max": 20}', "--", "sh", "-c", "--", "x"]  # fmt: skip
+    assert run(words, broker.path) == 0
+    (asked,) = broker.asked("Spawn")
+    del asked["idempotency_key"]
+    assert asked == {
+        "name": "kid", "role": "worker", "boot": False, "capabilities": ["kill"],
+        "limits": {"tasks_max": 20}, "command": ["sh", "-c", "--", "x"],
+    }  # fmt: skip
+
+
+def test_whom_it_is_about_needs_no_flag(broker: Peer) -> None:
+    broker.answers["GetLogs"] = lambda _: {"lines": [], "next": None}
+    assert run(["logs", "kid", "--lines", "3"], broker.path) == 0
+    assert run(["logs"], broker.path) == 0
+    assert broker.asked("GetLogs") == [{"agent": "kid", "lines": 3}, {}]
+
+
+def test_lists_of_ids_are_words(broker: Peer) -> None:
+    broker.answers["Ack"] = lambda _: {"acked": 2}
+    assert run(["ack", "m1", "m2"], broker.path) == 0
+    assert broker.asked("Ack") == [{"ids": ["m1", "m2"]}]
+
+
+def test_following_prints_each_page(broker: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    pages: list[Message] = [{"lines": [{"text": "a"}]}, {"lines": [{"text": "b"}]}]
+    broker.answers["GetLogs"] = lambda _: pages
+    assert run(["logs", "kid", "-f"], broker.path) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == pages
+
+
+@pytest.mark.parametrize("name", ["get_logs", "GetLogs", "get-logs", "org.hive.Broker.GetLogs"])
+def test_call_takes_any_spelling_of_a_method(broker: Peer, name: str) -> None:
+    broker.answers["GetLogs"] = lambda _: {"lines": []}
+    assert run(["call", name, '{"agent": "kid"}'], broker.path) == 0
+    assert broker.asked("GetLogs") == [{"agent": "kid"}]
+
+
+def test_exit_statuses_are_the_contracts(broker: Peer) -> None:
+    def refuse(_: Message) -> Message:
+        from hive_core.errors import NotAllowed  # noqa: PLC0415
+
+        raise NotAllowed("cannot stop lead: not your descendant")
+
+    broker.answers["Stop"] = refuse
+    done = hive_agent(broker.path, "stop", "lead")
+    assert done.returncode == 5
+    assert done.stderr == "hive-agent: cannot stop lead: not your descendant\n"
+    assert hive_agent(broker.path + "x", "whoami").returncode == 69
+    assert hive_agent(broker.path, "stop").returncode == 2
+    assert hive_agent(broker.path, "no-such-thing").returncode == 2
+    assert hive_agent(broker.path, "serve").returncode == 2
+
+
+def test_help_lists_every_operation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"], "") == 0
+    shown = capsys.readouterr().out
+    short = {long: short for short, long in SHORT.items()}
+    for operation in catalog.load():
+        name = short.get(operation.name, operation.name).replace("_", "-")
+        assert f"  {name} " in shown
+    for own in ("serve", "hold", "call"):
+        assert f"  {own} " in shown
+
+
+def test_every_operation_has_a_command_with_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for operation in catalog.load():
+        with pytest.raises(SystemExit) as end:
+            run([operation.name, "--help"], "")
+        assert end.value.code == 0
+        assert operation.summary.split()[0] in capsys.readouterr().out
+
+
+def test_hold_ends_well_when_it_is_told_to(broker: Peer) -> None:
+    command = ["/usr/bin/python3", "-I", "-c", LAUNCHER, "hold"]
+    with subprocess.Popen(command, env={"HIVE_SOCKET": broker.path}) as process:
+        while b"SigCgt" not in (status := Path(f"/proc/{process.pid}/status").read_bytes()) or not (
+            int(status.split(b"SigCgt:")[1].split()[0], 16) & (1 << 14)
+        ):
+            assert process.poll() is None
+        process.terminate()
+        assert process.wait(10) == 0
+
+
+def test_the_client_starts_without_what_it_does_not_need() -> None:
+    script = LAUNCHER.replace("main()\n", "print(*sys.modules)\n")
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
+    )
+    for heavy in ("pydantic", "click", "subprocess", "asyncio", "pygit2", "typing_extensions"):
+        assert heavy not in done.stdout.split()

@@ -1,0 +1,36 @@
+"""The command line starts quickly because of what it does not import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from hive_core.cli import main
+
+CHECKOUT = str(Path(main.__file__).parents[2])
+
+
+@pytest.mark.parametrize("words", [["--help"], ["tree"], ["call", "whoami"], ["agent", "--help"]])
+def test_nothing_heavy_is_imported(words: list[str]) -> None:
+    script = (
+        f"import sys; sys.path.insert(0, {CHECKOUT!r}); from hive_core.cli.main import run\n"
+        f"run(['--socket', '/nowhere', *{words!r}]); print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
+    )
+    heavy = {"pydantic", "pygit2", "asyncio", "sqlite3", "typing_extensions", "dbus_fast",
+             "hive_core.broker.operation", "hive_core.model.agent"}  # fmt: skip
+    assert heavy.isdisjoint(done.stdout.split())
+
+
+def test_every_command_of_the_table_is_there() -> None:
+    with click.Context(main.hive) as context:
+        for name in main.COMMANDS:
+            command = main.hive.get_command(context, name)
+            assert command is not None
+            assert command.name == name
