@@ -97,11 +97,6 @@ def inherit(
     return spec.model_copy(update={"limits": Limits(**fields), "max_children": seats})
 
 
-def check_grant(capability: str, spec: AgentSpec) -> tuple[str, ...]:
-    """The capabilities of `spec` with one more, which the operator gives."""
-    return checked((*spec.capabilities, capability))
-
-
 def _check_role(hive: Hive, givers: tuple[str, ...], spec: AgentSpec, verb: str = "spawn") -> None:
     """The matrix holds for the creator and for the parent: no detour through a third agent."""
     for name in dict.fromkeys(givers):

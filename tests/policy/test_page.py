@@ -1,0 +1,117 @@
+"""docs/agent-hierarchy.md says what the rules say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from model.trees import hive_of
+
+from hive_core.model.agent import Role
+from hive_core.model.roles import HABITS, ROOT_EXTRA
+from hive_core.operations import load
+from hive_core.policy.decide import decide
+from hive_core.policy.rules import Decision, Question
+
+PAGE = (Path(__file__).parents[2] / "docs" / "agent-hierarchy.md").read_text()
+OPERATIONS = load()
+CODE = re.compile(r"`([^`]+)`")
+
+
+def block(language: str) -> str:
+    return PAGE.split(f"\n\n```{language}\n", 1)[1].split("```", 1)[0]
+
+
+def rows(header: str) -> list[list[str]]:
+    """Cells of the table whose first header cell is this."""
+    table = PAGE.split(f"| {header} |", 1)[1].split("\n\n", 1)[0]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+
+
+HIVE = hive_of(json.loads(block("json")))
+CALLERS = ("carl", "bob", "root", "cora", "cleo", "dan", "eve", "operator")
+TARGET = "carl"
+ANSWERS = {"yes": (True, True), "no": (False, True), "hidden": (False, False)}
+TABLE = [(name, row) for row in rows("operation, target") for name in CODE.findall(row[0])]
+
+
+def ask(caller: str, operation: str, target: str | None, second: str | None = None) -> Decision:
+    question = Question(HIVE, caller, operation, target, second)
+    return decide(OPERATIONS[operation].allow, question)
+
+
+@pytest.mark.parametrize(("operation", "row"), TABLE)
+def test_the_table_says_who_may_do_what(operation: str, row: list[str]) -> None:
+    assert OPERATIONS[operation].target is not None
+    for caller, cell in zip(CALLERS, row[1:], strict=True):
+        decision = ask(caller, operation, TARGET)
+        assert (decision.allowed, decision.visible) == ANSWERS[cell], caller
+
+
+def listed(before: str) -> list[str]:
+    """The operations in the paragraph that ends with these words."""
+    end = re.search(before, PAGE)
+    assert end is not None
+    return CODE.findall(PAGE[: end.start()].rsplit("\n\n", 1)[1])
+
+
+def test_some_operations_are_about_the_caller_itself() -> None:
+    for operation in listed(r"are about the caller\s+itself"):
+        assert OPERATIONS[operation].target is None
+        assert ask("carl", operation, None).rule == "self"
+
+
+def test_some_operations_are_the_operator_s() -> None:
+    for operation in listed(r"are the\s+operator's\."):
+        assert OPERATIONS[operation].target is None
+        assert not ask("root", operation, None).allowed
+        assert ask("operator", operation, None).allowed
+
+
+def test_every_operation_stands_on_the_page_once() -> None:
+    itself, operator = listed(r"are about the caller\s+itself"), listed(r"are the\s+operator's\.")
+    named = [*(name for name, _ in TABLE), *itself, *operator, "move"]
+    assert sorted(named) == sorted(each.name for each in OPERATIONS.values())
+
+
+def test_the_drawing_is_the_tree() -> None:
+    drawn = [line.lstrip("│├└─ ") for line in block("").strip().splitlines()]
+    assert tuple(drawn) == HIVE.topology.order
+
+
+def test_the_table_of_roles_is_the_one_in_the_code() -> None:
+    shown = {
+        Role(CODE.findall(name)[0]): (creates, again == "yes", tuple(CODE.findall(held)))
+        for name, creates, again, held in rows("role")
+    }
+    words = {frozenset(Role): "any role", frozenset[Role](): "nothing"}
+    assert shown == {
+        role: (
+            words.get(habit.creates, ", ".join(f"`{each}`" for each in sorted(habit.creates))),
+            habit.restarts,
+            habit.capabilities,
+        )
+        for role, habit in HABITS.items()
+    }
+    roots = PAGE.split("Roots hold ", 1)[1].split(" beside", 1)[0]
+    assert tuple(CODE.findall(roots)) == ROOT_EXTRA
+
+
+EXAMPLES = re.findall(r"# hive why (.+)\n(\w+)\nrule    (.+)\nreason  (.+)\nchain   (.+)\n", PAGE)
+
+
+@pytest.mark.parametrize(("command", "verdict", "rule", "reason", "chain"), EXAMPLES)
+def test_the_examples_are_what_hive_why_says(
+    command: str, verdict: str, rule: str, reason: str, chain: str
+) -> None:
+    caller, operation, target, *second = command.split()
+    decision = ask(caller, operation, target, *second)
+    assert decision.allowed == (verdict == "allowed")
+    assert (decision.rule, decision.reason) == (rule, reason)
+    assert " -> ".join(decision.chain or ("-",)) == chain
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) == PAGE.count("# hive why")
