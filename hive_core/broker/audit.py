@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hive_core.broker.call import Call
 from hive_core.model.hive import Hive
+from hive_core.model.record import OPERATOR
 
 if TYPE_CHECKING:
     from hive_core.ledger.store import Ledger
 
 _NAMED = 64
 _NONE: Mapping[str, object] = MappingProxyType({})
-CHANGED, RECORDED, REFUSED = "change", "record", "refusal"
+CHANGED, RECORDED, REFUSED, ADOPTED = "change", "record", "refusal", "adopt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,22 @@ def stranger(party: str, uid: int, hive: Hive, now: float) -> Entry:
         request="",
         now=now,
         fields={"uid": uid, "target_name": hive.names.get(party, "")},
+    )
+
+
+def adopted(commit: str, reason: str, now: float) -> Entry:
+    """A commit that people made in the meta repo."""
+    return Entry(
+        kind=ADOPTED,
+        caller=OPERATOR,
+        operation="hand",
+        target="",
+        allowed=True,
+        rule="hand commit",
+        reason=reason,
+        commit=commit,
+        request="",
+        now=now,
     )
 
 

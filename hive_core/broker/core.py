@@ -9,12 +9,12 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from hive_core.broker import reply
-from hive_core.broker.audit import Audit, Entry, stranger
+from hive_core.broker.audit import Audit, Entry, adopted, stranger
 from hive_core.broker.call import Call, Change, Outcome, Record
 from hive_core.broker.dispatch import Dispatch
 from hive_core.broker.line import Ask, Door, Line, Step
 from hive_core.broker.operation import Operation, Result
-from hive_core.broker.outcome import TREE
+from hive_core.broker.outcome import EVENTS, TREE
 from hive_core.broker.request import Fixed, Reader
 from hive_core.broker.turn import Turn, World
 from hive_core.broker.waiting import Waiting
@@ -114,13 +114,14 @@ class Broker:
         """Something that calls may wait for has changed outside of a call."""
         self._waiting.touch(topics)
 
-    def adopt(self, hive: Hive, found: Entry) -> None:
-        """A commit that was judged elsewhere is in force from now on."""
-        with self.world.ledger.transaction():
-            self.world.ledger.head = hive.commit
-            self.audit.write(found)
-        self.hive = hive
-        self._tell(frozenset((TREE,)))
+    def adopt(self, hive: Hive, commit: str, reason: str) -> None:
+        """A hand commit that was judged elsewhere is in force from now on."""
+        clock, ledger = self.world.clock, self.world.ledger
+        with ledger.transaction():
+            ledger.head = commit
+            self.audit.write(adopted(commit, reason, clock.now()))
+        self.hive = hive.at(commit)
+        self._tell(frozenset((TREE, EVENTS)))
 
     def perform(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R:
         """Something that the daemon does by itself, in the same steps as a call."""

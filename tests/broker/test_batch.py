@@ -1,0 +1,250 @@
+"""Batches: one transaction for all calls that arrived together, and replies only after COMMIT."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from broker.house import House, open_house, spec
+from broker.small import Grown, Noted
+
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.core import CHANGES, SHARE
+from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached, NotAllowed, StorageFull
+from hive_core.host.git import MetaRepo
+from hive_core.ledger.connection import Broken
+from hive_core.ledger.store import Ledger
+from hive_core.model.hive import Hive
+from hive_core.model.machine import Wanted
+
+
+class Steps:
+    """What happened between the parts of a change, in order; may end the process at one."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.die_at = ""
+
+    def __call__(self, step: str) -> None:
+        self.seen.append(step)
+        if step == self.die_at:
+            raise Broken(f"killed at {step}")
+
+
+def test_calls_that_arrive_together_share_one_commit(folder: Path) -> None:
+    steps = Steps()
+    with open_house(folder, step=steps) as house:
+        steps.seen.clear()
+        phones = [house.phone("ann"), house.phone("bob"), house.phone("operator")]
+        for phone, agent in zip(phones, ("bob", "cat", "dan"), strict=True):
+            phone.ask("Note", {"agent": agent})
+        house.run()
+        assert [phone.result()["nonce"] for phone in phones] == [1, 1, 1]
+        assert steps.seen == ["commit", "committed"]
+
+
+def test_a_batch_that_only_reads_has_no_transaction(folder: Path) -> None:
+    steps = Steps()
+    with open_house(folder, step=steps) as house:
+        steps.seen.clear()
+        house.phone("ann").call("Look")
+        assert steps.seen == []
+
+
+def test_a_call_that_fails_after_its_effect_takes_back_its_own_only(house: House) -> None:
+    ann = house.phone("ann")
+    for then in ("", "limit", "fault", "deny", ""):
+        ann.ask("Note", {"agent": "bob", "then": then})
+    house.run()
+    assert ann.result() == {"nonce": 1}
+    with pytest.raises(LimitReached):
+        ann.result()
+    ann.replies.pop(0)
+    with pytest.raises(NotAllowed):
+        ann.result()
+    assert ann.result() == {"nonce": 2}
+
+
+def test_each_call_sees_what_the_one_before_it_changed(house: House) -> None:
+    ann = house.phone("ann")
+    ann.ask("Grow", {"name": "eve"})
+    ann.ask("Look", {"agent": "eve"})
+    ann.ask("Grow", {"name": "fay", "parent": "eve"})
+    ann.ask("Grow", {"name": "eve"})
+    house.turn()
+    ann.result()
+    assert ann.result() == {"name": "eve", "agents": 7}
+    ann.result()
+    with pytest.raises(Exception, match="taken"):
+        ann.result()
+    assert house.hive.topology.parent("fay") == "eve"
+
+
+def test_a_change_is_a_commit_with_trailers_on_top_of_the_one_before(house: House) -> None:
+    before = house.hive.commit
+    house.phone("ann").call("Grow", {"name": "eve"})
+    after = house.hive.commit
+    assert after == house.repo.head() == house.ledger.head != before
+    assert house.repo.read(after).topology.parent("eve") == "ann"
+    event = house.events("change")[-1]
+    assert (event.commit, event.operation, event.caller) == (after, "grow", spec("ann").id)
+    assert frozenset({"tree", "events"}) in house.woken
+
+
+def test_a_change_that_fails_leaves_no_trace_in_the_batch(house: House) -> None:
+    ann = house.phone("ann")
+    ann.ask("Grow", {"name": "eve", "then": "limit"})
+    ann.ask("Grow", {"name": "fay"})
+    house.turn()
+    with pytest.raises(LimitReached):
+        ann.result()
+    ann.result()
+    assert "eve" not in house.hive.topology
+    assert "fay" in house.repo.read(house.repo.head()).topology
+
+
+def test_a_batch_has_at_most_four_changes_and_the_rest_come_next(house: House) -> None:
+    phones = [house.phone("root") for _ in range(7)]
+    for number, phone in enumerate(phones):
+        phone.ask("Grow", {"name": f"new{number}"})
+    house.turn()
+    assert sum(bool(phone.replies) for phone in phones) == CHANGES
+    house.run()
+    assert all(phone.result()["uuid"] for phone in phones)
+
+
+def test_one_line_gets_a_share_of_a_batch_and_the_others_theirs(house: House) -> None:
+    busy, other = house.phone("ann"), house.phone("bob")
+    for _ in range(SHARE + 10):
+        busy.ask("Look")
+    other.ask("Look")
+    house.turn()
+    assert len(busy.replies) == SHARE
+    assert len(other.replies) == 1
+    house.run()
+    assert len(busy.replies) == SHARE + 10
+
+
+@pytest.mark.parametrize("step", ["objects", "locked", "commit", "committed"])
+def test_a_daemon_that_dies_at_a_step_has_answered_nothing(folder: Path, step: str) -> None:
+    steps = Steps()
+    with open_house(folder, step=steps) as house:
+        ann = house.phone("ann")
+        before, steps.die_at = house.hive.commit, step
+        ann.ask("Grow", {"name": "eve"})
+        with pytest.raises(Broken):
+            house.run()
+        assert not ann.replies
+        assert house.repo.head() == before
+        steps.die_at = ""
+    with closing(Ledger.open(folder / "hive.db")) as ledger:
+        repo = MetaRepo.open(folder / "meta")
+        found = repo.recover(ledger.head)
+        assert ("eve" in repo.read(repo.head()).topology) == (step == "committed")
+        assert found.head == ledger.head == repo.head()
+
+
+def test_a_hand_commit_is_adopted_before_the_change_that_met_it(house: House) -> None:
+    def adopt() -> None:
+        found = house.repo.recover(house.ledger.head)
+        assert found.hive is not None
+        house.broker.adopt(found.hive, found.head, "hand")
+
+    house.broker.moved = adopt
+    by_hand(house, "eve")
+    house.phone("ann").call("Grow", {"name": "fay"})
+    tree = house.repo.read(house.repo.head()).topology
+    assert {"eve", "fay"} <= set(tree)
+    assert [each.operation for each in house.events("adopt")] == ["hand"]
+
+
+def test_a_branch_that_stays_in_other_hands_makes_changes_busy_and_nothing_else(
+    house: House,
+) -> None:
+    ann, bob = house.phone("ann"), house.phone("bob")
+    by_hand(house, "eve")
+    ann.ask("Grow", {"name": "fay"})
+    bob.ask("Note", {"agent": "cat"})
+    house.run()
+    with pytest.raises(Busy, match="by hand"):
+        ann.result()
+    assert bob.result() == {"nonce": 1}
+
+
+def test_what_the_daemon_does_by_itself_takes_the_same_steps(house: House) -> None:
+    def handler(call: Call) -> Change[Grown]:
+        hive = call.hive.with_agent("eve", "root", spec("eve"))
+        return Change(Grown(uuid="u"), hive, "grow eve")
+
+    assert house.broker.perform("ensure", handler) == Grown(uuid="u")
+    event = house.events("change")[-1]
+    assert (event.caller, event.operation, event.rule) == ("daemon", "ensure", "daemon")
+    assert house.repo.head() == house.hive.commit == event.commit
+
+    def failing(call: Call) -> Record[Noted]:
+        call.ledger.runs.want(spec("eve").id, Wanted.RUNNING, call.now)
+        raise Conflict("no")
+
+    with pytest.raises(Conflict):
+        house.broker.perform("fail", failing)
+    assert house.ledger.runs.get(spec("eve").id) is None
+
+
+def test_a_next_hive_that_is_no_forest_is_refused(house: House) -> None:
+    def handler(call: Call) -> Change[Grown]:
+        return Change(Grown(uuid="u"), Hive("", call.hive.topology, {}), "lose the specs")
+
+    with pytest.raises(InvalidArgument):
+        house.broker.perform("break", handler)
+
+
+def full(house: House) -> None:
+    """From now on the file of the ledger cannot grow."""
+    house.ledger.connection.control("VACUUM")
+    (pages,) = house.ledger.connection.control("PRAGMA page_count")[0]
+    house.ledger.connection.control(f"PRAGMA max_page_count = {pages}")
+
+
+def test_on_a_full_disk_only_the_call_that_does_not_fit_fails(house: House) -> None:
+    """The whole transaction is rolled back, so the batch is run again one by one."""
+    full(house)
+    ann, bob = house.phone("ann"), house.phone("bob")
+    ann.ask("Tell", {"agent": "ann", "text": "x" * 200_000})
+    ann.ask("Look")
+    bob.ask("Note", {"agent": "cat"})
+    house.run()
+    with pytest.raises(StorageFull):
+        ann.result()
+    assert ann.result()["name"] == "ann"
+    assert bob.result() == {"nonce": 1}
+
+
+def test_an_urgent_call_may_use_the_ballast(house: House) -> None:
+    spared: list[bool] = []
+
+    def spare() -> bool:
+        house.ledger.connection.control("PRAGMA max_page_count = 100000")
+        spared.append(True)
+        return True
+
+    full(house)
+    ann = house.phone("ann")
+    letter = {"agent": "ann", "text": "x" * 50_000}
+    assert isinstance(ann.error("Tell", letter), StorageFull)
+    house.broker.spare = spare
+    assert isinstance(ann.error("Tell", letter), StorageFull)
+    assert not spared
+    for number in range(100):
+        ann.call("Note", {"agent": "bob", "idempotency_key": f"{number:0>100}"})
+    assert spared
+
+
+def by_hand(house: House, name: str) -> None:
+    """Somebody commits a new agent with git."""
+    head = house.repo.head()
+    before = house.repo.read(head)
+    hive = before.with_agent(name, "root", spec(name))
+    oid = house.repo.write(hive, before, f"add {name}", {})
+    with house.repo.hold(head) as move:
+        move(oid)
