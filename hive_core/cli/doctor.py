@@ -68,7 +68,7 @@ def _users() -> Iterator[Finding]:
         groups = os.getgrouplist("hive", pwd.getpwnam("hive").pw_gid)
         wanted = {name: grp.getgrnam(name).gr_gid for name in ("hive-operator", "systemd-journal")}
     except KeyError as error:
-        yield _fail("users", f"{error}: run `hive setup`")
+        yield _fail("users", f"{error.args[0]}; `hive setup` makes them")
         return
     journal = wanted["systemd-journal"] in groups
     yield _ok("users") if journal else _fail("users", "hive is not in systemd-journal")

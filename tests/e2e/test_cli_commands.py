@@ -1,0 +1,265 @@
+"""The operator's commands on real containers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+from e2e.schema import faults
+
+from hive_core.agent import catalog
+from hive_core.cli.reference import OUTPUTS
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.setup()
+    made.hive("agent", "create", "lead", "--role", "lead", "--", "hive-agent", "serve", "--",
+              "tr", "a-z", "A-Z")  # fmt: skip
+    made.hive("agent", "create", "worker", "--parent", "lead", "--role", "worker",
+              "--", "sh", "-c", "echo hello from the worker; exec sleep 1000")  # fmt: skip
+    made.hive("agent", "create", "other", "--role", "lead")
+    yield made
+    made.hive("teardown", "--purge")
+
+
+def test_create_returns_when_the_agent_runs(host: HiveHost) -> None:
+    host.hive("agent", "create", "quick", "--", "sleep", "1000")
+    shown = host.run("systemctl", "is-active", "hive-agent@quick.service").stdout
+    assert shown == "active\n"
+    first = host.run("pgrep", "-P", str(host.main_pid("quick"))).stdout.split()[0]
+    mapping = host.run("cat", f"/proc/{first}/uid_map").stdout.split()
+    assert mapping[0] == "0"
+    assert int(mapping[1]) >= 524288
+    host.hive("destroy", "quick", "--yes")
+
+
+def test_a_name_that_is_taken_is_refused(host: HiveHost) -> None:
+    assert "taken" in host.fails(1, "agent", "create", "worker")
+
+
+def test_the_tree_as_json_and_in_lines(host: HiveHost) -> None:
+    (root,) = host.json("tree")
+    assert root["name"] == "root"
+    assert root["parent"] is None
+    assert {child["name"] for child in root["children"]} == {"lead", "other"}
+    lead = next(child for child in root["children"] if child["name"] == "lead")
+    (worker,) = lead["children"]
+    assert (worker["name"], worker["parent"], worker["role"]) == ("worker", "lead", "worker")
+    assert worker["state"] == "running"
+    drawn = host.hive("tree").splitlines()
+    assert drawn[0].startswith("root")
+    assert any(line.startswith(("│   └── worker", "    └── worker")) for line in drawn)
+    assert max(map(len, drawn)) <= 80
+
+
+def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
+    questions = {
+        "status": [], "why": ["lead", "stop", "worker"], "inbox": ["lead"], "logs": ["worker"],
+        "events": [], "restore": [], "converge": ["--dry-run"], "gc": ["--dry-run"],
+        "move": ["worker", "--parent", "other", "--dry-run"],
+    }  # fmt: skip
+    assert questions.keys() == OUTPUTS.keys()
+    operations = catalog.load()
+    for command, (name, field) in OUTPUTS.items():
+        operation = operations.get(name)
+        assert operation is not None
+        printed = host.json(command, *questions[command])
+        schema = operation.entry["result"]
+        assert isinstance(schema, dict)
+        part = schema["properties"][field] if field else schema
+        assert faults(printed, part, schema) == [], command
+
+
+def test_status_counts_the_agents(host: HiveHost) -> None:
+    found = host.json("status")
+    assert found["agents"]["running"] == 4
+    assert found["refused"] == []
+    assert found["hived"]["version"]
+
+
+def test_stop_start_and_what_is_not_running(host: HiveHost) -> None:
+    host.hive("stop", "other", "--grace", "1")
+    assert host.hive("wait", "other", "--for", "stopped", "--timeout", "10") == "other stopped\n"
+    assert "not running" in host.fails(3, "shell", "other")
+    assert host.fails(124, "wait", "other", "--for", "running", "--timeout", "0.2")
+    host.hive("start", "other")
+    assert host.hive("wait", "--for", "running", "other") == "other running\n"
+
+
+def test_names_that_do_not_exist_are_4_and_one_is_suggested(host: HiveHost) -> None:
+    assert "did you mean worker" in host.fails(4, "stop", "wroker")
+
+
+def test_the_operator_talks_with_an_agent(host: HiveHost) -> None:
+    assert host.hive("chat", "lead", text="good morning\n\nhow are you\n").splitlines() == [
+        "GOOD MORNING", "HOW ARE YOU",
+    ]  # fmt: skip
+    assert host.hive("inbox", "-o", "name") == ""
+
+
+def test_a_message_to_one_who_holds_waits_in_its_inbox(host: HiveHost) -> None:
+    sent = host.hive("send", "other", "for later").strip()
+    (letter,) = host.json("inbox", "other")
+    assert (letter["id"], letter["from"], letter["body"]) == (sent, "operator", "for later")
+    got = json.loads(host.inside("other", "hive-agent", "recv"))
+    host.inside("other", "hive-agent", "ack", got["messages"][0]["id"])
+    assert host.json("inbox", "other") == []
+
+
+def test_logs_are_shown_and_followed(host: HiveHost) -> None:
+    assert "hello from the worker" in host.hive("logs", "worker")
+    with host.lab.popen(["hive", "logs", "worker", "-f", "-n", "1"], stdout=-1) as follow:
+        assert follow.stdout is not None
+        assert "hello" in follow.stdout.readline()
+        follow.kill()
+
+
+def test_a_shell_is_the_agents_own_root_and_under_its_limits(host: HiveHost) -> None:
+    assert host.inside("worker", "id", "-u") == "0\n"
+    assert host.inside("worker", "hostname") == "worker\n"
+    names = {line.split("=")[0] for line in host.inside("worker", "env").splitlines()}
+    assert {"AWS_KEY", "SUDO_USER", "LAB_NAME"}.isdisjoint(names)
+    assert names <= {
+        "PATH",
+        "HOME",
+        "LANG",
+        "TERM",
+        "HIVE_NAME",
+        "HIVE_SOCKET",
+        "PWD",
+        "SHLVL",
+        "_",
+    }
+    assert (
+        host.run("hive", "shell", "worker", "--", "sh", "-c", "exit 9", check=False).returncode == 9
+    )
+    with host.lab.popen(["hive", "shell", "other", "--", "sleep", "1000"]) as entered:
+        unit = "hive-agent@other.service"
+        while "sleep" not in host.run("systemctl", "status", "--no-pager", unit).stdout.replace(
+            "sleep infinity", ""
+        ):
+            assert entered.poll() is None
+            time.sleep(0.05)
+        host.hive("stop", "other", "--grace", "0")
+        assert entered.wait(15) != 0
+    host.hive("start", "other")
+
+
+def test_only_root_enters_and_only_operators_ask(host: HiveHost) -> None:
+    group = host.run("getent", "group", "hive-operator").stdout.split(":")[2]
+    operator = ("setpriv", "--reuid=65534", "--regid=65534", f"--groups={group}", "hive")
+    assert host.run(*operator, "tree", "-o", "name").stdout.startswith("root\n")
+    for words in (("shell", "worker"), ("call", "Whoami", "--as", "worker")):
+        done = host.run(*operator, *words, check=False)
+        assert done.returncode == 5
+        assert "only root" in done.stderr
+    stranger = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "hive", "tree")
+    done = host.run(*stranger, check=False)
+    assert done.returncode == 69
+    assert "hive-operator" in done.stderr
+
+
+def test_call_reaches_any_method_also_as_an_agent(host: HiveHost) -> None:
+    assert json.loads(host.hive("call", "whoami"))["name"] == "operator"
+    assert json.loads(host.hive("call", "Whoami", "{}", "--as", "worker"))["name"] == "worker"
+    said = host.fails(5, "call", "Stop", '{"agent": "lead"}', "--as", "worker")
+    assert said == "hive-agent: cannot stop lead: not your descendant\n"
+    assert "did you mean get_logs" in host.fails(2, "call", "get_log")
+
+
+def test_why_explains_both_answers(host: HiveHost) -> None:
+    assert host.hive("why", "lead", "stop", "worker").startswith("allowed\n")
+    done = host.run("hive", "why", "worker", "stop", "lead", check=False)
+    assert done.returncode == 5
+    assert done.stdout.startswith("refused\n")
+    found = json.loads(
+        host.run("hive", "why", "worker", "stop", "lead", "-o", "json", check=False).stdout
+    )
+    assert found["allowed"] is False
+    assert found["reason"] == "not your descendant"
+    assert found["commit"]
+
+
+def test_events_tell_who_did_what_and_what_was_refused(host: HiveHost) -> None:
+    host.fails(5, "call", "Stop", '{"agent": "lead"}', "--as", "worker")
+    lines = [json.loads(line) for line in host.hive("events", "-o", "jsonl").splitlines()]
+    assert [each["seq"] for each in lines] == list(range(1, len(lines) + 1))
+    refused = [each for each in lines if each["allowed"] is False]
+    assert refused[-1]["caller"] == "worker"
+    assert refused[-1]["operation"] == "stop"
+    keys = {"seq", "time", "kind", "caller", "operation", "target", "allowed", "rule", "reason",
+            "commit", "request"}  # fmt: skip
+    assert all(keys <= each.keys() for each in lines)
+
+
+def test_capabilities_and_routes_are_given_and_taken(host: HiveHost) -> None:
+    host.hive("cap", "grant", "other", "meta.read")
+    held = json.loads(host.hive("call", "whoami", "--as", "other"))["capabilities"]
+    assert "meta.read" in held
+    host.hive("cap", "revoke", "other", "meta.read")
+    assert host.fails(2, "cap", "grant", "other", "everything")
+    send = ("call", "send", '{"to": "worker", "body": "psst"}', "--as", "other")
+    host.fails(4, *send)
+    host.hive("allow", "other", "worker")
+    host.hive(*send)
+    host.hive("disallow", "other", "worker")
+    host.fails(4, *send)
+
+
+def test_git_in_the_meta_repo_is_run_as_its_owner(host: HiveHost) -> None:
+    assert "spawn worker under lead" in host.hive("meta", "git", "log", "--format=%s")
+    host.hive("meta", "git", "commit", "--allow-empty", "-q", "-m", "a note by hand")
+    owners = host.run("find", "/var/lib/hive/meta", "!", "-user", "hive").stdout
+    assert owners == ""
+    assert host.hive("tree", "-o", "name").startswith("root\n")
+
+
+def test_names_of_agents_are_completed(host: HiveHost) -> None:
+    env = {"COMP_WORDS": "hive stop wo", "COMP_CWORD": "2", "_HIVE_COMPLETE": "bash_complete"}
+    assert host.lab.run(["hive"], env=env).stdout == "plain,worker\n"
+    script = host.hive("completion", "bash")
+    assert "_HIVE_COMPLETE=bash_complete" in script
+
+
+def test_destroy_and_restore(host: HiveHost) -> None:
+    host.hive("agent", "create", "brief", "--parent", "other", "--", "sleep", "1000")
+    uuid = json.loads(host.hive("call", "whoami", "--as", "brief"))["uuid"]
+    host.inside("brief", "sh", "-c", "echo kept >/tree/state/file")
+    host.fails(2, "destroy", "brief")
+    host.hive("destroy", "brief", "--yes")
+    host.fails(4, "stop", "brief")
+    assert [row["id"] for row in host.json("restore") if row["name"] == "brief"] == [uuid]
+    host.hive("restore", uuid)
+    assert host.inside("brief", "cat", "/agents/brief/state/file") == "kept\n"
+    host.hive("destroy", "brief", "--yes")
+
+
+def test_a_move_says_what_it_means_and_is_live(host: HiveHost) -> None:
+    before = host.main_pid("worker")
+    dry = host.json("move", "worker", "--parent", "other", "--dry-run")
+    assert (dry["restarts"], dry["live"]) == ([], True)
+    host.hive("move", "worker", "--parent", "other")
+    assert host.main_pid("worker") == before
+    identity = json.loads(host.inside("worker", "cat", "/run/hive/identity.json"))
+    assert identity["parent"] == "other"
+    host.hive("move", "worker", "--parent", "lead")
+
+
+def test_nothing_is_left_to_do_and_nothing_left_over(host: HiveHost) -> None:
+    assert host.json("converge", "--dry-run")["steps"] == []
+    assert host.run("hive", "doctor").returncode == 0
+
+
+def test_without_a_daemon_it_is_69(host: HiveHost) -> None:
+    host.run("systemctl", "stop", "hived.service")
+    assert "is hived running" in host.fails(69, "status")
+    host.run("systemctl", "start", "hived.service")
+    assert host.hive("tree", "-o", "name").startswith("root\n")

@@ -1,0 +1,64 @@
+"""`hive setup` and `hive teardown` on a real host: H16, H30, H31."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def fresh() -> Iterator[HiveHost]:
+    with Lab() as lab:
+        yield HiveHost(lab)
+
+
+def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) -> None:
+    said = fresh.setup()
+    for line in ("made user hive", "wrote /etc/systemd/system/hived.service"):
+        assert line in said
+    assert fresh.hive("tree", "-o", "name") == "root\n"
+    home = fresh.run("stat", "-c", "%U:%G %a", "/var/lib/hive").stdout
+    assert home == "root:hive 1775\n"
+    assert "systemd-journal" in fresh.run("id", "-nG", "hive").stdout
+    socket = fresh.run("stat", "-c", "%G %a", "/run/hive/operator.sock").stdout
+    assert socket == "hive-operator 660\n"
+    assert fresh.run("git", "config", "--system", "--get-all", "safe.directory").stdout.strip() == (
+        "/var/lib/hive/meta"
+    )
+    assert fresh.run("hive", "doctor").returncode == 0
+
+    assert "nothing to do" in fresh.setup()
+
+    fresh.hive("agent", "create", "stubborn", "--", "sh", "-c", "trap '' TERM; sleep 1000")
+    fresh.hive("teardown")
+    assert units(fresh) == ""
+    assert "hive/" not in fresh.run("cat", "/proc/self/mounts").stdout.replace("lib/hive ", "")
+    assert fresh.run("hive", "tree", check=False).returncode == 69
+
+    fresh.setup()
+    assert fresh.hive("tree", "-o", "name") == "root\nstubborn\n"
+
+    fresh.hive("teardown", "--purge")
+    assert units(fresh) == ""
+    for path in ("/var/lib/hive/meta", "/etc/hive", "/run/hive"):
+        assert fresh.run("test", "-e", path, check=False).returncode == 1, path
+    for account in (("passwd", "hive"), ("group", "hive"), ("group", "hive-operator")):
+        assert fresh.run("getent", *account, check=False).returncode == 2
+
+
+def units(host: HiveHost) -> str:
+    listed = host.run("systemctl", "list-units", "--all", "--plain", "--no-legend", "hive*")
+    return listed.stdout
+
+
+def test_a_user_who_is_not_root_is_told_so(fresh: HiveHost) -> None:
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "hive")
+    for words in (("setup",), ("teardown",)):
+        done = fresh.run(*nobody, *words, check=False)
+        assert (done.returncode, done.stdout) == (5, "")
+        assert "only root may" in done.stderr

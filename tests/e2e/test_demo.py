@@ -1,0 +1,32 @@
+"""The demo: the main job, start to end, as a newcomer runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+import pytest
+from e2e.labhost import CHECKOUT
+from e2e.test_lab import no_new_traces
+
+pytestmark = pytest.mark.lab
+
+SHOWN = ("HELLO FROM OUTSIDE", "not your descendant", "container_crash", "refused",
+         "live      nothing is restarted", "└── tester", "All of this was so.")  # fmt: skip
+
+
+def test_the_demo_shows_every_scene_in_time_and_leaves_nothing_behind() -> None:
+    began = time.monotonic()
+    with no_new_traces():
+        done = subprocess.run(
+            [CHECKOUT / "scripts/demo"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert time.monotonic() - began < 120
+    for shown in SHOWN:
+        assert shown in done.stdout
