@@ -148,7 +148,7 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         command=tuple(params.command),
         limits=Limits(**params.limits.model_dump()),
         subtree=SubtreeLimits(**params.subtree.model_dump()) if params.subtree else None,
-        max_children=quota if params.max_children is None else params.max_children,
+        max_children=grants.seats(call.hive, call.caller, params.max_children, quota),
         revoke=Revoke(params.revoke),
     )
     return grants.inherit(call.hive, call.caller, parent, spec, call.settings.agent_limits)

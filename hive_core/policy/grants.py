@@ -78,6 +78,13 @@ def capabilities(
     return tuple(each for each in usual if each not in lacking)
 
 
+def seats(hive: Hive, creator: str, asked: int | None, usual: int) -> int:
+    """How many children a new agent may have: as asked, or the usual as far as the creator's go."""
+    if asked is not None or creator == OPERATOR:
+        return usual if asked is None else asked
+    return min(usual, hive.spec(creator).max_children)
+
+
 def inherit(
     hive: Hive, creator: str, parent: str | None, spec: AgentSpec, defaults: Limits = _NO_DEFAULTS
 ) -> AgentSpec:
@@ -93,8 +100,7 @@ def inherit(
     for field in (*SUMMED, *CEILINGS):
         if fields[field] is None:
             fields[field] = share(hive, creator, parent, field, defaults)
-    seats = min(spec.max_children, hive.spec(creator).max_children)
-    return spec.model_copy(update={"limits": Limits(**fields), "max_children": seats})
+    return spec.model_copy(update={"limits": Limits(**fields)})
 
 
 def _check_role(hive: Hive, givers: tuple[str, ...], spec: AgentSpec, verb: str = "spawn") -> None:

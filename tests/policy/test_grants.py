@@ -12,7 +12,7 @@ from hive_core.model.agent import AgentSpec, Limits, Role, Tier
 from hive_core.model.capability import missing
 from hive_core.model.hive import Hive
 from hive_core.model.roles import HABITS
-from hive_core.policy.grants import capabilities, check_move, check_spawn, inherit
+from hive_core.policy.grants import capabilities, check_move, check_spawn, inherit, seats
 from hive_core.policy.purse import SUMMED, claim, remainder
 
 MIB = 1 << 20
@@ -116,14 +116,21 @@ def test_allow_lists_and_roots_are_the_operator_s_to_give() -> None:
 def test_seats_run_out_for_agents_and_not_for_the_operator() -> None:
     """H8: quota."""
     hive = hive_of(TREE, {"bob": spec(2, max_children=2)})
-    full = spawn(hive, "bob", "bob", child())
-    assert full.spec("kid").max_children == 2
+    full = spawn(hive, "bob", "bob", child(max_children=2))
     for creator in ("bob", "root"):
         with pytest.raises(LimitReached, match="bob has its 2 children"):
             check_spawn(full, creator, "bob", child(max_children=1), IMAGES)
     check_spawn(full, "operator", "bob", child(), IMAGES)
     with pytest.raises(LimitReached, match="seats: you have fewer"):
         check_spawn(hive, "bob", "bob", child(max_children=3), IMAGES)
+
+
+def test_seats_that_nobody_asked_for_are_no_more_than_the_creator_s() -> None:
+    hive = hive_of(TREE, {"bob": spec(2, max_children=2)})
+    assert seats(hive, "bob", None, 10) == 2
+    assert seats(hive, "root", None, 10) == 10
+    assert seats(hive, "operator", None, 10) == 10
+    assert seats(hive, "bob", 3, 10) == 3  # which check_spawn refuses
 
 
 def test_a_bound_on_a_subtree_counts_every_generation_below_it() -> None:
@@ -219,7 +226,12 @@ def test_no_sequence_of_spawns_makes_more_out_of_less(wishes: list[Step]) -> Non
     for number, (creator, parent, tasks, held) in enumerate(wishes):
         if creator not in hive.topology or parent not in hive.topology.subtree(creator):
             continue
-        new = spec(10 + number, limits={"tasks_max": tasks}, capabilities=tuple(held))
+        new = spec(
+            10 + number,
+            max_children=seats(hive, creator, None, 10),
+            limits={"tasks_max": tasks},
+            capabilities=tuple(held),
+        )
         try:
             filled = inherit(hive, creator, parent, new)
             check_spawn(hive, creator, parent, filled, IMAGES)
