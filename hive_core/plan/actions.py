@@ -1,10 +1,10 @@
-"""What hived may ask of the root helper: a closed union of typed actions, and what comes back.
+"""What hived may ask of the root helper: a closed union of typed actions.
 
 An action names agents, short ids and images; it never carries a path, a flag or a program of the
-host. What comes back is in `plan/results.py`. `parse` is the only way from the wire to an action and refuses every unknown key, kind and
+host. `parse` is the only way from the wire to an action and refuses every unknown key, kind and
 type with the name of the field; hived uses `encode`, privd uses `parse`. Each docstring says what
-the action does and what privd checks again on the machine. Every action is idempotent, so a pass
-that died half way is simply repeated.
+the action does, what privd checks again on the machine, and which value of `plan/results.py` comes
+back. Every action is idempotent, so a pass that died half way is simply repeated.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
-from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from hive_core.model.names import is_short, is_uuid, name_fault, short
 
@@ -25,6 +24,7 @@ STORAGE_BASE: Final = 2147352576
 AGENT_BASES: Final = range(524288, 1874853888, RANGE)
 JOB_BASES: Final = range(1874853888, 1879048192, RANGE)  # 64 throw-away ranges
 DEPTH_MAX: Final = 64
+COMMAND_MAX: Final = 65536
 
 
 class Malformed(ValueError):
@@ -32,8 +32,7 @@ class Malformed(ValueError):
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
-        self.field = field
-        self.reason = reason
+        self.field, self.reason = field, reason
 
 
 class JobKind(StrEnum):
@@ -44,47 +43,44 @@ class JobKind(StrEnum):
     COPY_TREE = "copy_tree"  # copy a prepared tree, into a root named like the job
 
 
-def _matcher(pattern: str, reason: str) -> Callable[[Any], str | None]:
+_Check = Callable[[Any], str | None]
+
+
+def _matcher(pattern: str, reason: str) -> _Check:
     compiled = re.compile(pattern, re.ASCII)
     return lambda value: None if compiled.fullmatch(value) else reason
 
 
-def _between(low: int, high: int) -> Callable[[Any], str | None]:
+def _between(low: int, high: int) -> _Check:
     return lambda value: None if low <= value <= high else f"must be {low} to {high}"
 
 
-def _base(bases: range) -> Callable[[Any], str | None]:
+def _base(bases: range) -> _Check:
     return lambda value: None if value in bases else "is not the start of a range for this use"
 
 
-def _path(least: int) -> Callable[[Any], str | None]:
-    def fault(value: Any) -> str | None:
-        if not least <= len(value) <= DEPTH_MAX:
-            return f"must hold {least} to {DEPTH_MAX} short ids"
-        if not all(is_short(part) for part in value) or len(set(value)) != len(value):
-            return "must be different short ids of 8 hex digits"
-        return None
+def _path(least: int) -> _Check:
+    def fault(value: tuple[str, ...]) -> str | None:
+        if not least <= len(value) <= DEPTH_MAX or len(set(value)) != len(value):
+            return f"must hold {least} to {DEPTH_MAX} different short ids"
+        return None if all(map(is_short, value)) else "must hold short ids of 8 hex digits"
 
     return fault
 
 
-def _command(value: Any) -> str | None:
-    if any("\0" in word for word in value):
-        return "must not contain NUL"
-    if value and not value[0]:
-        return "must start with a program"
-    return None if sum(map(len, value)) <= 65536 else "is longer than 65536 characters"
+def _command(value: tuple[str, ...]) -> str | None:
+    if any("\0" in word for word in value) or (value and not value[0]):
+        return "must start with a program and hold no NUL"
+    return None if sum(map(len, value)) <= COMMAND_MAX else f"must be within {COMMAND_MAX} letters"
 
 
-def _environment(value: Any) -> str | None:
+def _environment(value: tuple[tuple[str, str], ...]) -> str | None:
     if len(dict(value)) != len(value):
         return "names a variable twice"
-    for key, text in value:
-        if not re.fullmatch(r"HIVE_[A-Z0-9_]{1,40}", key, re.ASCII):
-            return "may only set HIVE_* variables"
-        if not text.isprintable() or len(text) > 4096:
-            return "must be printable and at most 4096 characters"
-    return None
+    if not all(re.fullmatch(r"HIVE_[A-Z0-9_]{1,40}", key, re.ASCII) for key, _ in value):
+        return "may only set HIVE_* variables"
+    plain = all(re.fullmatch(r"[A-Za-z0-9_./:@+,=-]{0,4096}", text) for _, text in value)
+    return None if plain else "must be plain words"
 
 
 Uuid = Annotated[str, lambda value: None if is_uuid(value) else "is not a UUID"]
@@ -130,9 +126,8 @@ class MakeNode:
 class MoveNode:
     """Rename a node to its new place; running containers see it at once. -> `Done`
 
-    privd checks that the own id stays the same, that the target does not lie below the source,
-    that nothing is in the way (rename without replacement), and that both are real directories.
-    Source gone and target there is success: it was moved before.
+    privd checks that the own id stays the same, that nothing is in the way and that no step is
+    anything but a real directory. Source gone and target there is success: it was moved before.
     """
 
     source: Lineage
@@ -183,10 +178,9 @@ class OpenDoor:
 
 @dataclass(frozen=True, slots=True)
 class CloseDoor:
-    """Remove the door of an agent and what hived put into it. -> `Done`
+    """Remove the door of an agent, with what hived put into it, and its exit record. -> `Done`
 
-    privd removes plain entries one level deep by descriptor, and refuses while the agent's root
-    is mounted (the agent may still run).
+    Also takes the UUID of a job, which has only the latter. privd walks by descriptors.
     """
 
     uuid: Uuid
@@ -238,12 +232,13 @@ class Unmount:
 
 @dataclass(frozen=True, slots=True)
 class StartUnit:
-    """Start the container of an agent; returns when systemd has the job, not when it runs. -> `Done`
+    """Have systemd start the container of an agent; it does not run yet then. -> `Done`
 
     privd checks that root and node are mounted with exactly this range and that no unit of this
     name is loaded, writes the command to a file of its own, and renders every flag itself. A unit
-    that ended is unloaded, however it ended; `/run/hive/exits/UUID` tells. `environment` is added to HIVE_NAME, HIVE_PARENT and HIVE_SOCKET, which privd sets.
-    An empty command holds. The network is private, with only loopback.
+    that ended is unloaded, however it ended; `/run/hive/exits/UUID` tells. `environment` is added
+    to HIVE_NAME, HIVE_PARENT and HIVE_SOCKET, which privd sets. An empty command holds. The network
+    is private, with only loopback.
     """
 
     uuid: Uuid
@@ -331,7 +326,7 @@ class RunJob:
     """
 
     job: Uuid
-    kind: JobKind
+    work: JobKind
     base: JobBase
     uuid: Uuid | None = None
     image: Image | None = None
@@ -345,7 +340,7 @@ Action = (
 
 
 KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(Action)}
-_hints: Final = cache(lambda kind: get_type_hints(kind, include_extras=True))
+T = TypeVar("T")
 
 
 def parse(value: object) -> Action:
@@ -359,12 +354,14 @@ def parse(value: object) -> Action:
             if action.lineage[-1] != short(action.uuid):
                 raise Malformed("lineage", "does not end with the short id of the agent")
         case MoveNode(source=source, target=target):
-            if source[-1] != target[-1] or source[-1] in target[:-1]:
-                raise Malformed("target", "must end with the agent's own id and not lie below it")
-        case RunJob(kind=kind):
-            copies = kind is JobKind.COPY_TREE
+            if source[-1] != target[-1]:
+                raise Malformed("target", "does not keep the agent's own id")
+        case RunJob(work=work):
+            copies = work is JobKind.COPY_TREE
             if (action.image is not None, action.uuid is not None) != (copies, not copies):
-                raise Malformed("kind", "a copy takes an image, a purge a UUID")
+                raise Malformed("work", "a copy takes an image, a purge a UUID")
+        case _:
+            pass
     return action
 
 
@@ -373,40 +370,41 @@ def encode(action: Action) -> dict[str, object]:
     return {"kind": type(action).__name__, **asdict(action)}
 
 
-def build(kind: type[Any], value: object, where: str = "") -> Any:
+def build(kind: type[T], value: object, where: str = "") -> T:
     """Build one dataclass from a decoded object; every field strictly, none unknown or missing."""
     if not isinstance(value, Mapping):
         raise Malformed(where, "must be an object")
-    hints, prefix = _hints(kind), f"{where}." if where else ""
-    needed = {field.name for field in fields(kind) if field.default is MISSING}
-    for keys, reason in ((value.keys() - hints.keys(), "unknown"), (needed - value.keys(), "missing")):
-        if keys:
-            raise Malformed(f"{prefix}{min(keys)}", f"is {reason}")
+    hints, prefix = get_type_hints(kind, include_extras=True), f"{where}." if where else ""
+    needed = {field.name for field in fields(kind) if field.default is MISSING}  # type: ignore[arg-type]
+    if unknown := value.keys() - hints.keys():
+        raise Malformed(f"{prefix}{min(unknown)}", "is unknown")
+    if missing := needed - value.keys():
+        raise Malformed(f"{prefix}{min(missing)}", "is missing")
     return kind(**{key: _value(hints[key], item, f"{prefix}{key}") for key, item in value.items()})
 
 
-def _value(hint: Any, value: object, where: str) -> Any:
+def _value(hint: Any, value: object, where: str) -> object:  # noqa: ANN401 - an annotation
     """Turn one decoded JSON value into what the annotation asks for."""
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        built = _value(arguments[0], value, where)
-        if (reason := arguments[1](built)) is not None:
+        built = _value(inner[0], value, where)
+        if (reason := inner[1](built)) is not None:
             raise Malformed(where, reason)
         return built
     if origin in (UnionType, Union):  # only `X | None`
-        return None if value is None else _value(arguments[0], value, where)
+        return None if value is None else _value(inner[0], value, where)
     if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise Malformed(where, "must be a list")
-        if arguments[-1] is not ... and len(value) != len(arguments):
-            raise Malformed(where, f"must hold {len(arguments)} values")
-        return tuple(_value(arguments[0], item, where) for item in value)
-    if is_dataclass(hint):
-        return build(cast("type[Any]", hint), value, where)
-    if issubclass(hint, StrEnum):
-        if value not in tuple(hint):
-            raise Malformed(where, f"must be one of {', '.join(hint)}")
-        return hint(value)
-    if type(value) is not hint:  # exact: True is no int
-        raise Malformed(where, f"must be of type {hint.__name__}")
+        if not isinstance(value, list | tuple) or len(value) != (
+            len(value) if inner[-1] is ... else len(inner)
+        ):
+            raise Malformed(where, "must be a list of the right length")
+        return tuple(_value(inner[0], item, where) for item in value)
+    return (build if is_dataclass(hint) else _scalar)(hint, value, where)
+
+
+def _scalar(kind: type[T], value: object, where: str) -> T:
+    if issubclass(kind, StrEnum) and value in tuple(kind):
+        return kind(cast("str", value))
+    if type(value) is not kind:  # exact: True is no int
+        raise Malformed(where, f"must be of type {kind.__name__}")
     return value

@@ -6,6 +6,7 @@ https://www.freedesktop.org/software/systemd/man/latest/systemd-nspawn.html
 
 from __future__ import annotations
 
+import json
 from dataclasses import astuple, dataclass
 from typing import Final
 
@@ -20,15 +21,9 @@ SHARED: Final = ("usr", "etc/alternatives", "etc/ssl/certs", "etc/pam.d", "etc/l
 _CLOSED: Final = "~@mount io_uring_setup userfaultfd"  # who cannot mount can be revoked live
 _DROPPED: Final = ("CAP_MKNOD,CAP_AUDIT_CONTROL,CAP_AUDIT_WRITE,CAP_LINUX_IMMUTABLE,"
                    "CAP_SYS_TTY_CONFIG,CAP_NET_RAW,CAP_LEASE")  # fmt: skip
+_PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_HARNESS: Final = "/etc/systemd/system/hive-harness.service"
 _PROPERTIES: Final = ("MemoryMax", "MemoryHigh", "TasksMax", "CPUWeight", "CPUQuota", "IOWeight")
-_JOBS: Final = {
-    JobKind.PURGE_ARCHIVE: "find /out/state /out/config -mindepth 1 -delete",
-    JobKind.PURGE_ROOT: "find /out -mindepth 1 -delete",
-    # Devices cannot be made inside a user namespace, and a container brings its own.
-    JobKind.COPY_TREE: "cd /in && find . -mindepth 1 -maxdepth 1 ! -name dev ! -name proc "
-    "! -name sys ! -name run ! -name tmp -exec cp -a -t /out {} + && cd /out && "
-    "mkdir -p dev proc sys run tmp tree agents opt/hive/bin opt/hive/hive_core && chmod 1777 tmp",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,37 +32,34 @@ class Host:
 
     package: str  # the directory of hive_core
     shared: tuple[str, ...] = SHARED  # those of SHARED that exist here
-    tun: bool = False  # whether systemd-nspawn wants /dev/net/tun
+    tun: bool = False  # systemd-nspawn 257 opens /dev/net/tun for every user namespace
 
 
 def systemd_run(host: Host, action: StartUnit | RunJob) -> list[str]:
     """Render the command that starts the transient unit of an agent or a job."""
-    scripts = f"{host.package}/privd"
     if isinstance(action, StartUnit):
-        unit, properties, word = agent_unit(action.name), _agent(host, action), action.uuid
-        tail = [word, str(action.nonce)]
+        unit, uuid, nonce = agent_unit(action.name), action.uuid, action.nonce
+        properties = _agent(action)
     else:
-        unit, properties, word = job_unit(action.job), _job(action), action.job
-        tail = [word, "0"]
+        unit, uuid, nonce, properties = job_unit(action.job), action.job, 0, _job(action)
     properties += [
-        f"ExecStopPost=/bin/sh {scripts}/hive-stopped {' '.join(tail)}",
-        "NotifyAccess=main", "Delegate=yes", "KillMode=mixed", "MemorySwapMax=0",
-        "OOMPolicy=continue", "OOMScoreAdjust=500", "DevicePolicy=closed", "DeviceAllow=char-pts rw",
-        f"LogExtraFields=HIVE_UUID={word}",
+        f"ExecStopPost=/bin/sh {host.package}/privd/hive-stopped {uuid} {nonce}",
+        "Type=notify", "NotifyAccess=main", "Delegate=yes", "KillMode=mixed", "MemorySwapMax=0",
+        "OOMPolicy=continue", "OOMScoreAdjust=500", f"LogExtraFields=HIVE_UUID={uuid}",
+        "DevicePolicy=closed", "DeviceAllow=char-pts rw",
     ]  # fmt: skip
-    if host.tun:
-        properties.append("DeviceAllow=/dev/net/tun rwm")
+    properties += ["DeviceAllow=/dev/net/tun rwm"] if host.tun else []
     flags = [flag for item in properties for flag in ("-p", item)]
     return ["systemd-run", "--quiet", "--no-block", "--collect", f"--unit={unit}", *flags, "--",
-            "/bin/bash", f"{scripts}/hive-run", word]  # fmt: skip
+            "/bin/bash", f"{host.package}/privd/hive-run", uuid]  # fmt: skip
 
 
-def _agent(host: Host, action: StartUnit) -> list[str]:
+def _agent(action: StartUnit) -> list[str]:
     given = [(key, value) for key, value in _limits(action.limits) if value]
     limits = {"TasksMax": "1024", "CPUWeight": "50", "IOWeight": "50"} | dict(given)
     return [
         f"Description=hive agent {action.uuid} {action.nonce} {action.spec}",
-        "Type=notify", f"Slice={slice_unit(action.slice)}", f"SyslogIdentifier={action.name}",
+        f"Slice={slice_unit(action.slice)}", f"SyslogIdentifier={action.name}",
         "TimeoutStartSec=120", "TimeoutStopSec=60",
         "Restart=no", "RestartForceExitStatus=133", "SuccessExitStatus=133",
         *(f"{key}={value}" for key, value in limits.items()),
@@ -76,8 +68,8 @@ def _agent(host: Host, action: StartUnit) -> list[str]:
 
 def _job(action: RunJob) -> list[str]:
     return [
-        f"Description=hive job {action.job} {action.kind}", "Type=notify",
-        "Slice=hive-jobs.slice", "SyslogIdentifier=hive-job", "MemoryMax=512M", "TasksMax=64",
+        f"Description=hive job {action.job} {action.work}",
+        "Slice=hive-jobs.slice", "SyslogIdentifier=hive-job", "MemoryMax=1G", "TasksMax=64",
         "CPUWeight=20", "IOWeight=20", "RuntimeMaxSec=600", "TimeoutStopSec=5",
     ]  # fmt: skip
 
@@ -94,7 +86,7 @@ def set_slice(action: SetSlice) -> list[str]:
     return ["systemctl", "set-property", "--runtime", slice_unit(action.path), *settings]
 
 
-def _nspawn(host: Host, uuid: str, base: int, hostname: str) -> list[str]:
+def _nspawn(uuid: str, base: int, hostname: str) -> list[str]:
     return [
         "systemd-nspawn", "--quiet", "--keep-unit", "--register=no", "--settings=no",
         f"--machine={uuid}", f"--uuid={uuid}", f"--hostname={hostname}",
@@ -113,46 +105,49 @@ def agent_argv(host: Host, action: StartUnit) -> list[str]:
     binds += [f"--bind-ro={guest}/bin:/opt/hive/bin", f"--bind-ro={host.package}:/opt/hive/hive_core",
               f"--bind={STATE}/mounts/{action.uuid}/tree:/tree",
               f"--bind-ro={door}/view:/agents", f"--bind-ro={door}/run:/run/hive"]  # fmt: skip
-    variables = {"HIVE_NAME": action.name, "HIVE_SOCKET": "/run/hive/broker.sock"}
+    variables = {"HIVE_NAME": action.name, "HIVE_SOCKET": "/run/hive/broker.sock", "PATH": _PATH}
     variables |= dict(action.environment)
     if action.parent is not None:
         variables["HIVE_PARENT"] = action.parent
-    environment = [f"--setenv={key}={value}" for key, value in sorted(variables.items())]
-    argv = [*_nspawn(host, action.uuid, action.base, action.name), *binds, *environment]
+    environment = [f"setenv={key}={value}" for key, value in sorted(variables.items())]
+    argv = [*_nspawn(action.uuid, action.base, action.name), *binds]
     if not action.boot:
-        path = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         command = action.command or ("sleep", "infinity")
-        return [*argv, "--as-pid2", "--console=pipe", f"--system-call-filter={_CLOSED}",
-                f"--setenv=PATH={path}", "--chdir=/tree/state", "--", *command]  # fmt: skip
-    system = "/run/systemd/system"
-    argv += ["--boot", "--notify-ready=yes", "--console=read-only",
-             f"--bind-ro={guest}/service.conf:{system}/service.d/hive.conf",
-             f"--bind-ro={guest}/journald.conf:/run/systemd/journald.conf.d/hive.conf"]  # fmt: skip
+        return [*argv, *(f"--{word}" for word in environment), "--setenv=HOME=/tree/state",
+                "--as-pid2", "--console=pipe", f"--system-call-filter={_CLOSED}",
+                "--chdir=/tree/state", "--", *command]  # fmt: skip
+    # The rest is for the init inside, which reads its arguments like those of a kernel. Its
+    # journal goes to the host's over the console.
+    words = [*environment, "mask=console-getty.service", "show_status=no",
+             "journald.forward_to_console=1", "journald.max_level_console=info"]  # fmt: skip
     if action.command:
-        argv.append(f"--bind-ro={RUN}/units/{action.uuid}/harness:{system}/hive-harness.service")
-    return [*argv, "--", "systemd.mask=console-getty.service", "systemd.wants=hive-harness.service"]
+        words.append("wants=hive-harness.service")
+        argv.append(f"--bind-ro={STATE}/mounts/{action.uuid}/harness:{_HARNESS}")
+    return [*argv, "--boot", "--notify-ready=yes", "--console=read-only", "--",
+            *(f"systemd.{word}" for word in words)]  # fmt: skip
 
 
 def job_argv(host: Host, action: RunJob) -> list[str]:
     """Render the container of a job: a generated root, the host's programs, one place to write."""
     mounts = f"{STATE}/mounts/{action.job}"
-    argv = [*_nspawn(host, action.job, action.base, "job"), "--bind-ro=/usr",
-            f"--bind={mounts}/out:/out"]  # fmt: skip
-    if action.kind is JobKind.COPY_TREE:
+    argv = [*_nspawn(action.job, action.base, "job"), "--bind-ro=/usr", f"--bind={mounts}/out:/out",
+            f"--bind-ro={host.package}/privd:/opt/hive/bin"]  # fmt: skip
+    if action.work is JobKind.COPY_TREE:
         argv.append(f"--bind-ro={mounts}/in:/in")
     return [*argv, "--as-pid2", "--console=pipe", f"--system-call-filter={_CLOSED}", "--",
-            "/bin/sh", "-c", _JOBS[action.kind]]  # fmt: skip
+            "/bin/sh", "/opt/hive/bin/hive-job", action.work]  # fmt: skip
 
 
 def harness(command: tuple[str, ...]) -> str:
     """Render the service that runs the command of an agent whose container boots an init.
 
-    The colon keeps systemd from expanding variables; what is left to escape is in
-    https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html#Command%20lines
+    The container ends with the command and has its exit status. The colon keeps systemd from
+    expanding variables; it understands the escapes of JSON:
+    https://www.freedesktop.org/software/systemd/man/latest/systemd.syntax.html#Quoting
     """
-    escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "%": "%%"})
-    words = " ".join(f'"{word.translate(escapes)}"' for word in command)
+    words = " ".join(json.dumps(word, ensure_ascii=False) for word in command).replace("%", "%%")
     return (
-        "[Unit]\nDescription=The agent's own command\n[Service]\n"
-        f"WorkingDirectory=/tree/state\nExecStart=:/usr/bin/env {words}\n"
+        "[Unit]\nDescription=The agent's own command\nSuccessAction=exit\nFailureAction=exit\n"
+        "[Service]\nSyslogIdentifier=harness\nWorkingDirectory=/tree/state\n"
+        f"Environment=HOME=/tree/state\nExecStart=:/usr/bin/env {words}\n"
     )

@@ -6,47 +6,46 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
 
 from hive_core.model.names import agent_unit
 from hive_core.plan.actions import RANGE, EndHolders, ObserveUnit
 from hive_core.privd import mounts, tree, units
 
-_PASSES: Final = 100
+_CLEAN, _PASSES = 2, 20
 
 
 def observe(action: ObserveUnit) -> dict[str, object]:
     """Say what runs there; what ends meanwhile, or is not there, leaves the rest False."""
-    facts: dict[str, object] = dict.fromkeys(("ours", "mapped", "payload", "tree", "mounted"), False)
-    facts["leader"] = 0
-    with suppress(OSError):
-        with tree.opened(*tree.node(action.lineage)) as node:
-            seen = os.stat(f"{mounts.MOUNTS}/{action.uuid}/tree")
-            same = os.path.samestat(seen, os.fstat(node))
+    facts: dict[str, object] = {"ours": False, "mapped": False, "payload": False, "tree": False}
+    facts |= {"mounted": False, "leader": 0}
+    with suppress(OSError), tree.opened(*tree.node(action.lineage)) as node:
+        with tree.opened(f"{mounts.MOUNTS}/{action.uuid}/tree") as shown:
+            same = os.path.sameopenfile(shown, node)
         facts["mounted"] = same and mounts.right(action.uuid, action.base)
     with suppress(OSError):
         steps = _cgroup(action.pid).split("/")
         # The outermost counts: an agent may give such a name to a cgroup in its own subtree.
         unit = next((step for step in steps if step.startswith("hive-agent@")), None)
         if unit == agent_unit(action.name) and (found := _children(action.pid)):
-            facts |= {"ours": True, "leader": found[0]}
-            facts |= _contained(action, found[0])
+            facts |= {"ours": True, "leader": found[0], **_contained(action, found[0])}
     return facts
 
 
 def _contained(action: ObserveUnit, leader: int) -> dict[str, object]:
     maps = [Path(f"/proc/{leader}/{kind}_map").read_text().split() for kind in ("uid", "gid")]
-    nspawn = os.stat(f"/proc/{action.pid}/exe")
+    nspawn = Path(f"/proc/{action.pid}/exe").stat()
     # The init of systemd-nspawn runs the same program as systemd-nspawn; the payload is below it.
-    started = any(not os.path.samestat(os.stat(f"/proc/{pid}/exe"), nspawn)
-                  for pid in (leader, *_children(leader)))  # fmt: skip
-    with tree.opened(f"/proc/{leader}/root/", "tree") as seen:
-        with tree.opened(*tree.node(action.lineage)) as node:
-            same = os.path.sameopenfile(seen, node)
+    programs = [Path(f"/proc/{pid}/exe").stat() for pid in (leader, *_children(leader))]
+    with (
+        tree.opened(f"/proc/{leader}/root/", "tree") as seen,
+        tree.opened(*tree.node(action.lineage)) as node,
+    ):
+        same = os.path.sameopenfile(seen, node)
     mapped = maps == [["0", str(action.base), str(RANGE)]] * 2
-    return {"mapped": mapped, "payload": started, "tree": same}
+    payload = not all(os.path.samestat(program, nspawn) for program in programs)
+    return {"mapped": mapped, "payload": payload, "tree": same}
 
 
 def end_holders(action: EndHolders) -> dict[str, object]:
@@ -56,55 +55,69 @@ def end_holders(action: EndHolders) -> dict[str, object]:
     is not the container's root. https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html
     """
     unit = units.ours(action.name, action.uuid)
-    main = int(unit["MainPID"])
-    root = os.stat(f"/proc/{_children(main)[0]}/root")
+    main, group = int(unit["MainPID"]), unit["ControlGroup"]
+    root = Path(f"/proc/{_children(main)[0]}/root").stat()
     ended: list[dict[str, object]] = []
-    clean = passes = 0
-    while clean < 2:
-        passes += 1
-        if passes > _PASSES:
-            raise FileExistsError("processes take hold faster than they are ended")
-        found = list(filter(None, (_end(pid, unit["ControlGroup"], root) for pid in _pids() if pid != main)))
-        ended += found
-        clean = 0 if found else clean + 1
-        time.sleep(0.01 if found else 0)
+    passes = clean = 0
+    with _still(group):
+        while clean < _CLEAN and (passes := passes + 1) <= _PASSES:
+            pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
+            found = [holder for pid in pids if pid != main and (holder := _end(pid, group, root))]
+            ended += found
+            clean = 0 if found else clean + 1
+            time.sleep(0.01 if found else 0)
+    if clean < _CLEAN:
+        raise FileExistsError("processes take hold faster than they are ended")
     return {"holders": ended, "passes": passes}
+
+
+@contextmanager
+def _still(group: str) -> Iterator[None]:
+    """Freeze a control group, so that nobody forks away from under the search."""
+    tops = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
+    place = next(
+        path for top in tops if (path := Path(top + group)).joinpath("cgroup.freeze").exists()
+    )
+    (place / "cgroup.freeze").write_text("1")
+    try:
+        for _ in range(_PASSES):
+            if "frozen 1" in (place / "cgroup.events").read_text():
+                break
+            time.sleep(0.01)
+        yield
+    finally:
+        with suppress(OSError):  # it ends with its last process
+            (place / "cgroup.freeze").write_text("0")
 
 
 def _end(pid: int, group: str, root: os.stat_result) -> dict[str, object] | None:
     with suppress(OSError):
         handle = os.pidfd_open(pid)  # the number may be used again, the descriptor never is
         try:
-            if not f"{_cgroup(pid)}/".startswith(f"{group}/"):
-                return None
-            if link := next((link for link in _links(pid) if _escaped(link, root)), None):
+            links = _links(pid) if f"{_cgroup(pid)}/".startswith(f"{group}/") else ()
+            if link := next((link for link in links if _escaped(link, root)), None):
                 command = Path(f"/proc/{pid}/comm").read_text().strip()
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
-                return {"pid": pid, "command": command, "link": link}
+                return {"pid": pid, "command": command, "link": str(link)}
         finally:
             os.close(handle)
     return None
 
 
-def _links(pid: int) -> Iterator[str]:
+def _links(pid: int) -> Iterator[Path]:
     """List what a process holds; threads may have descriptors and directories of their own."""
-    yield f"/proc/{pid}/exe"
-    yield from (f"/proc/{pid}/map_files/{name}" for name in os.listdir(f"/proc/{pid}/map_files"))
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        own = f"/proc/{pid}/task/{thread}"
-        yield from (f"{own}/cwd", f"{own}/root")
-        yield from (f"{own}/fd/{name}" for name in os.listdir(f"{own}/fd"))
+    process = Path(f"/proc/{pid}")
+    yield process / "exe"
+    yield from (process / "map_files").iterdir()
+    for thread in (process / "task").iterdir():
+        yield from (thread / "cwd", thread / "root", *(thread / "fd").iterdir())
 
 
-def _escaped(link: str, root: os.stat_result) -> bool:
+def _escaped(link: Path, root: os.stat_result) -> bool:
     with suppress(OSError):
-        shown = os.readlink(link).removesuffix(" (deleted)")
-        return shown == "/" and not os.path.samestat(os.stat(link), root)
+        shown = str(link.readlink()).removesuffix(" (deleted)")
+        return shown == "/" and not os.path.samestat(link.stat(), root)
     return False
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
 def _children(pid: int) -> list[int]:

@@ -15,15 +15,20 @@ import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from hive_core.plan import actions as a
 from hive_core.plan import render
 from hive_core.privd import mounts, procs, tree, units
 
-SOCKET: Final = f"{render.RUN}/privd.sock"
+SOCKET: Final = Path(render.RUN, "privd.sock")
 LIMIT: Final = 1 << 20
 LOCK: Final = threading.Lock()
+REFUSALS: Final[dict[type[Exception], str]] = {
+    a.Malformed: "InvalidArgument", FileNotFoundError: "NotFound",
+    FileExistsError: "Conflict", NotADirectoryError: "Conflict",
+}  # fmt: skip
 _Result = bool | dict[str, object]
 DO: Final[dict[type[Any], Callable[[render.Host, Any], _Result]]] = {
     a.MakeNode: lambda _, x: tree.make_node(x.lineage),
@@ -40,7 +45,7 @@ DO: Final[dict[type[Any], Callable[[render.Host, Any], _Result]]] = {
     a.StartUnit: units.start,
     a.StopUnit: lambda _, x: units.signal(x, "stop", "--no-block"),
     a.KillUnit: lambda _, x: units.signal(x, "kill", "--kill-whom=all", "--signal=KILL"),
-    a.SetSlice: lambda _, x: units.set_slice(x),
+    a.SetSlice: lambda _, x: units.act(*render.set_slice(x)),
     a.EndHolders: lambda _, x: procs.end_holders(x),
     a.ObserveUnit: lambda _, x: procs.observe(x),
     a.ObserveStorage: lambda _, _x: {
@@ -55,30 +60,22 @@ DO: Final[dict[type[Any], Callable[[render.Host, Any], _Result]]] = {
 def answer(host: render.Host, frame: bytes) -> dict[str, object]:
     """Judge one call, do what it asks, and give the reply."""
     try:
-        match json.loads(frame):
-            case {"method": "org.hive.Privd.Apply", "parameters": {"action": value}}:
-                action = a.parse(value)
-            case _:
-                raise a.Malformed("method", "must be org.hive.Privd.Apply with an action")
+        action = _action(json.loads(frame))
         with LOCK:
             done = DO[type(action)](host, action)
     except Exception as error:  # noqa: BLE001 - the edge: every fault becomes a reply
-        return _refusal(error)
+        name = REFUSALS.get(type(error), "Internal")
+        parameters = {"reason": str(error) or type(error).__name__, **vars(error)}
+        return {"error": f"org.hive.Broker.{name}", "parameters": parameters}
     return {"parameters": {"result": {"changed": done} if isinstance(done, bool) else done}}
 
 
-def _refusal(error: Exception) -> dict[str, object]:
-    parameters = {"reason": str(error) or type(error).__name__}
-    match error:
-        case a.Malformed(field=field, reason=reason):
-            name, parameters = "InvalidArgument", {"field": field, "reason": reason}
-        case FileNotFoundError():
-            name = "NotFound"
-        case FileExistsError() | NotADirectoryError():
-            name = "Conflict"
+def _action(call: object) -> a.Action:
+    match call:
+        case {"method": "org.hive.Privd.Apply", "parameters": {"action": value}}:
+            return a.parse(value)
         case _:
-            name = "Internal"
-    return {"error": f"org.hive.Broker.{name}", "parameters": parameters}
+            raise a.Malformed("method", "must be org.hive.Privd.Apply with an action")
 
 
 def converse(connection: socket.socket, host: render.Host, peer: int) -> None:
@@ -98,11 +95,10 @@ def converse(connection: socket.socket, host: render.Host, peer: int) -> None:
 def main() -> None:
     """Serve until killed; nothing is lost then, hived asks again."""
     hive, host = pwd.getpwnam("hive"), units.host()
-    with suppress(FileNotFoundError):
-        os.unlink(SOCKET)
+    SOCKET.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         os.umask(0o117)
-        listener.bind(SOCKET)
+        listener.bind(bytes(SOCKET))
         os.chown(SOCKET, 0, hive.pw_gid)
         os.umask(0o022)
         listener.listen()
@@ -110,4 +106,5 @@ def main() -> None:
             systemd.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
         while True:
             connection, _ = listener.accept()
-            threading.Thread(target=converse, args=(connection, host, hive.pw_uid), daemon=True).start()
+            arguments = (connection, host, hive.pw_uid)
+            threading.Thread(target=converse, args=arguments, daemon=True).start()

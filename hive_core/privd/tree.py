@@ -12,6 +12,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 from hive_core.model.names import is_short, is_uuid
@@ -22,7 +23,7 @@ TREE: Final = f"{STATE}/tree"
 ROOTS: Final = f"{STATE}/roots"
 ARCHIVE: Final = f"{TREE}/.archive"
 DOORS: Final = f"{RUN}/agents"
-IMAGES: Final = "/etc/hive/images"  # lines of `name path`
+IMAGES: Final = Path("/etc/hive/images")  # lines of `name path`
 _WALK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 Steps = tuple[str, ...]
 
@@ -98,7 +99,7 @@ def rename(old: Steps, new: Steps) -> bool:
 def archive(lineage: Steps, uuid: str) -> bool:
     """Take a node without kids out of the tree."""
     with suppress(FileNotFoundError), opened(*node(lineage), "kids") as own:
-        if os.listdir(own):
+        if os.listdir(own):  # noqa: PTH208 - a descriptor, not a path
             raise FileExistsError("the agent has children")
     return rename(node(lineage), (ARCHIVE, uuid))
 
@@ -109,7 +110,12 @@ def drop(place: str, uuid: str) -> bool:
         if not _there(uuid, above):
             return False
         with opened(place, uuid) as own:
-            for leaf in os.listdir(own):
+            leaves = os.listdir(own)  # noqa: PTH208
+            for leaf in leaves:  # all are looked at before the first goes
+                with opened(place, uuid, leaf) as inner:
+                    if os.listdir(inner):  # noqa: PTH208
+                        raise FileExistsError(f"{leaf} is not empty")
+            for leaf in leaves:
                 os.rmdir(leaf, dir_fd=own)
         os.rmdir(uuid, dir_fd=above)
     return True
@@ -122,33 +128,31 @@ def open_door(uuid: str) -> bool:
 
 
 def close_door(uuid: str) -> bool:
-    """Remove a door; rmtree works by descriptors here, and hived put nothing of agents in."""
+    """Remove a door and the record of the last end; rmtree follows no link of hived's."""
+    Path(f"{RUN}/exits/{uuid}").unlink(missing_ok=True)
     with opened(DOORS) as above:
-        if _there(uuid, above):
+        if gone := _there(uuid, above):
             shutil.rmtree(uuid, dir_fd=above)
-            return True
-    return False
+    return gone
 
 
 def prepared(image: str) -> str:
     """Look up the path of a prepared tree in the table that only root writes."""
-    with open(IMAGES, encoding="utf-8") as table:
-        for line in table:
-            name, path = line.split(maxsplit=1)
-            if name == image:
-                return path.rstrip("\n")
-    raise FileNotFoundError(f"no prepared tree is called {image}")
+    table = dict(line.split(maxsplit=1) for line in IMAGES.read_text().splitlines())
+    if image not in table:
+        raise FileNotFoundError(f"no prepared tree is called {image}")
+    return table[image]
 
 
 def lineages(lineage: Steps = ()) -> Iterator[Steps]:
     """List every node below one."""
     with opened(*kids(lineage)) as place:
-        below = list(filter(is_short, os.listdir(place)))
+        below = list(filter(is_short, os.listdir(place)))  # noqa: PTH208
     for name in below:
         yield (*lineage, name)
         yield from lineages((*lineage, name))
 
 
-def uuids(place: str) -> list[str]:
+def uuids(place: str | Path) -> list[str]:
     """List what carries the name of an agent or a job."""
-    return sorted(filter(is_uuid, os.listdir(place)))
+    return sorted(path.name for path in Path(place).iterdir() if is_uuid(path.name))

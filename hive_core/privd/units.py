@@ -8,26 +8,28 @@ from pathlib import Path
 
 from hive_core.model.names import agent_unit
 from hive_core.plan import render
-from hive_core.plan.actions import KillUnit, RunJob, SetSlice, StartUnit, StopUnit
+from hive_core.plan.actions import KillUnit, RunJob, StartUnit, StopUnit
 from hive_core.privd import mounts
 
 
 def run(*argv: str) -> str:
     """Run a program of systemd; nothing of our environment reaches it but the path."""
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, env=environment)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, env=environment)  # noqa: PLW1510
     if done.returncode:
         raise OSError(f"{argv[0]}: {done.stderr.strip()[-500:]}")
     return done.stdout
 
 
+def act(*argv: str) -> bool:
+    """Run a program of systemd that changes something."""
+    return bool(run(*argv)) or True
+
+
 def host() -> render.Host:
     """Look at what rendering has to know about this machine."""
-    version = run("systemctl", "--version").split()[1]
-    shared = tuple(part for part in render.SHARED if os.path.exists(f"/{part}"))
-    # Since 257 systemd-nspawn opens it for every container with a user namespace.
-    tun = int(version[:3]) >= 257 and os.path.exists("/dev/net/tun")
-    return render.Host(str(Path(__file__).parents[1]), shared, tun)
+    shared = tuple(part for part in render.SHARED if Path("/", part).exists())
+    return render.Host(str(Path(__file__).parents[1]), shared, Path("/dev/net/tun").exists())
 
 
 def show(name: str) -> dict[str, str]:
@@ -48,35 +50,20 @@ def ours(name: str, uuid: str) -> dict[str, str]:
 def signal(action: StopUnit | KillUnit, *verb: str) -> bool:
     """Stop or kill the unit of an agent."""
     ours(action.name, action.uuid)
-    run("systemctl", *verb, agent_unit(action.name))
-    return True
-
-
-def set_slice(action: SetSlice) -> bool:
-    """Set the limits of a slice, loaded or not."""
-    run(*render.set_slice(action))
-    return True
+    return act("systemctl", *verb, agent_unit(action.name))
 
 
 def start(machine: render.Host, action: StartUnit | RunJob) -> bool:
     """Check, write down what the unit will execute, and have systemd start it."""
     if isinstance(action, RunJob):
         mounts.mount_job(action)
-        files = {"argv": "\0".join(render.job_argv(machine, action)), "uuid": action.job}
+        place, argv = mounts.MOUNTS / action.job, render.job_argv(machine, action)
     else:
-        _check(action)
-        files = {"argv": "\0".join(render.agent_argv(machine, action)), "uuid": action.uuid}
-        files["harness"] = render.harness(action.command)
-    place = Path(render.RUN, "units", files.pop("uuid"))
-    place.mkdir(exist_ok=True)
-    for name, text in files.items():
-        place.joinpath(name).write_text(text, encoding="utf-8")
-    run(*render.systemd_run(machine, action))
-    return True
-
-
-def _check(action: StartUnit) -> None:
-    if not mounts.right(action.uuid, action.base):
-        raise FileExistsError("root and node are not mounted with this range")
-    if (state := show(action.name)["ActiveState"]) != "inactive":
-        raise FileExistsError(f"{agent_unit(action.name)} is {state}")
+        if not mounts.right(action.uuid, action.base):
+            raise FileExistsError("root and node are not mounted with this range")
+        if (state := show(action.name)["ActiveState"]) != "inactive":
+            raise FileExistsError(f"{agent_unit(action.name)} is {state}")
+        place, argv = mounts.MOUNTS / action.uuid, render.agent_argv(machine, action)
+        (place / "harness").write_text(render.harness(action.command), encoding="utf-8")
+    (place / "argv").write_text("\0".join(argv), encoding="utf-8")
+    return act(*render.systemd_run(machine, action))

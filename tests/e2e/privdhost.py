@@ -1,0 +1,254 @@
+"""A lab with nothing of hive but the root helper, and a caller with hived's rights."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+from e2e.labhost import Lab, LabError
+
+from hive_core.errors import from_wire
+from hive_core.plan.actions import (
+    AGENT_BASES,
+    JOB_BASES,
+    RANGE,
+    STORAGE_BASE,
+    Action,
+    Limits,
+    MakeNode,
+    Mount,
+    ObserveUnit,
+    OpenDoor,
+    RunJob,
+    StartUnit,
+    StopUnit,
+    Unmount,
+    encode,
+)  # fmt: skip
+from hive_core.plan.results import Result, UnitFacts, read
+
+PACKAGE = "/usr/src/hive/hive_core"
+_SETUP = f"""
+useradd --system --user-group --home-dir /var/lib/hive --shell /usr/sbin/nologin hive
+sed 's,@PACKAGE@,{PACKAGE},;s,@BIN@,/usr/local/bin,' {PACKAGE}/privd/units/hive-privd.service \
+    >/etc/systemd/system/hive-privd.service
+cp {PACKAGE}/privd/units/hive.tmpfiles /etc/tmpfiles.d/hive.conf
+systemd-tmpfiles --create hive.conf
+systemctl daemon-reload
+systemctl start hive-privd
+"""
+# What hived will do: frames in, frames out, from a process with hived's user.
+_RELAY = """
+import socket, sys
+wire = socket.socket(socket.AF_UNIX); wire.connect("/run/hive/privd.sock")
+for line in sys.stdin.buffer:
+    wire.sendall(line.rstrip(b"\\n") + b"\\0"); got = b""
+    while not got.endswith(b"\\0"): got += wire.recv(1 << 20)
+    sys.stdout.buffer.write(got[:-1] + b"\\n"); sys.stdout.buffer.flush()
+"""
+# An agent that runs what it finds in `do`, so that all of it is confined like an agent.
+_OBEY = """
+while :; do
+    if [ -e do ]; then sh do >said 2>&1 </dev/null; echo $? >code; mv do done; fi; sleep 0.02
+done
+"""
+
+
+@dataclass(frozen=True)
+class Agent:
+    number: int
+    lineage: tuple[str, ...]
+    name: str
+    boot: bool = False
+    image: str = "host"
+    command: tuple[str, ...] = ("sh", "-c", _OBEY)
+    slice: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    nonce: int = 1
+    parent: str | None = None
+
+    @property
+    def uuid(self) -> str:
+        return f"{self.number:08x}-0000-4000-8000-{self.number:012x}"
+
+    @property
+    def base(self) -> int:
+        return AGENT_BASES[self.number]
+
+    @property
+    def unit(self) -> str:
+        return f"hive-agent@{self.name}.service"
+
+    @property
+    def node(self) -> Path:
+        return Path("/var/lib/hive/tree", *"/kids/".join(self.lineage).split("/"))
+
+    @property
+    def mount(self) -> Mount:
+        return Mount(self.uuid, self.lineage, self.base, self.image)
+
+    @property
+    def start(self) -> StartUnit:
+        return StartUnit(
+            uuid=self.uuid, name=self.name, nonce=self.nonce, spec="abc", base=self.base,
+            slice=self.slice, limits=self.limits, image=self.image, boot=self.boot,
+            parent=self.parent, command=self.command,
+        )  # fmt: skip
+
+
+class Host:
+    """A lab, its root helper, and the steps that hived takes."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self._numbers = itertools.count(1)
+        lab.run(["sh", "-ec", _SETUP])
+        self._relay = self._connect()
+
+    def _connect(self) -> subprocess.Popen[str]:
+        command = ["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "/usr/bin/python3"]
+        pipe = subprocess.PIPE
+        return self.lab.popen([*command, "-Ic", _RELAY], stdin=pipe, stdout=pipe)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._relay.kill()
+        self._relay.communicate()
+
+    def raw(self, call: object) -> dict[str, object]:
+        assert self._relay.stdin is not None
+        assert self._relay.stdout is not None
+        self._relay.stdin.write(json.dumps(call) + "\n")
+        self._relay.stdin.flush()
+        reply: dict[str, object] = json.loads(self._relay.stdout.readline())
+        return reply
+
+    def do(self, action: Action) -> Result:
+        method = "org.hive.Privd.Apply"
+        reply = self.raw({"method": method, "parameters": {"action": encode(action)}})
+        parameters = reply["parameters"]
+        assert isinstance(parameters, dict)
+        if "error" in reply:
+            raise from_wire(str(reply["error"]), parameters)
+        return read(action, parameters["result"])
+
+    def reconnect(self) -> None:
+        self._relay.kill()
+        self._relay.communicate()
+        self._relay = self._connect()
+
+    def agent(self, above: Agent | None = None, **more: object) -> Agent:
+        number = next(self._numbers)
+        lineage = (*(above.lineage if above else ()), f"{number:08x}")
+        fresh = Agent(number, lineage, f"agent-{number}", parent=above.name if above else None)
+        return replace(fresh, **more)  # type: ignore[arg-type]
+
+    def prepare(self, agent: Agent) -> None:
+        for action in (MakeNode(agent.lineage), OpenDoor(agent.uuid), Unmount(agent.uuid)):
+            self.do(action)
+        self.do(agent.mount)
+
+    def launch(self, agent: Agent) -> Agent:
+        """Start an agent and wait until root sees that it runs."""
+        self.prepare(agent)
+        self.do(agent.start)
+        try:
+            self.until(lambda: self.runs(agent), f"{agent.name} does not run")
+        except LabError as error:
+            raise LabError(f"{error}: {self.log('-u', agent.unit)}") from None
+        return agent
+
+    def running(self, above: Agent | None = None, **more: object) -> Agent:
+        return self.launch(self.agent(above, **more))
+
+    def facts(self, agent: Agent) -> UnitFacts:
+        pid = int(self.show(agent.unit, "MainPID") or 0)
+        if pid == 0:
+            return UnitFacts(
+                ours=False, mapped=False, payload=False, tree=False, mounted=False, leader=0
+            )
+        found = self.do(ObserveUnit(agent.uuid, agent.name, agent.lineage, agent.base, pid))
+        assert isinstance(found, UnitFacts)
+        return found
+
+    def runs(self, agent: Agent) -> bool:
+        facts = self.facts(agent)
+        return (
+            facts.ours and facts.mapped and facts.payload and facts.tree
+            and self.show(agent.unit, "ActiveState") == "active"
+        )  # fmt: skip
+
+    def stop(self, agent: Agent) -> dict[str, object]:
+        self.do(StopUnit(agent.uuid, agent.name))
+        return self.ended(agent)
+
+    def ended(self, agent: Agent) -> dict[str, object]:
+        gone = lambda: self.show(agent.unit, "ActiveState") == "inactive"  # noqa: E731
+        self.until(gone, f"{agent.name} does not end", seconds=30)
+        return self.exit_record(agent.uuid)
+
+    def exit_record(self, uuid: str) -> dict[str, object]:
+        record: dict[str, object] = json.loads(self.lab.path(f"/run/hive/exits/{uuid}").read_text())
+        return record
+
+    def job(self, job: RunJob) -> dict[str, object]:
+        """Run a job to its end and take its mounts away."""
+        self.do(job)
+        unit = f"hive-job@{job.job}.service"
+        self.until(lambda: self.show(unit, "ActiveState") == "inactive", f"{unit} does not end")
+        self.do(Unmount(job.job))
+        return self.exit_record(job.job)
+
+    def a_job(self) -> tuple[str, int]:
+        """Give a UUID and a range for a job."""
+        number = next(self._numbers)
+        return (f"{number:08x}-0000-4000-9000-{number:012x}", JOB_BASES[number % len(JOB_BASES)])
+
+    def say(self, agent: Agent, script: str, *, check: bool = True) -> str:
+        """Have an obedient agent run a script, and give what it said."""
+        state = self.lab.path(agent.node / "state")
+        (state / "do.new").write_text(script)
+        os.chown(state / "do.new", STORAGE_BASE, STORAGE_BASE)  # else nobody's, and immovable
+        (state / "done").unlink(missing_ok=True)
+        (state / "do.new").rename(state / "do")
+        self.until((state / "done").exists, f"{agent.name} does not obey: {script}")
+        said, code = (state / "said").read_text(), (state / "code").read_text().strip()
+        if check and code != "0":
+            raise LabError(f"{script!r} ended with {code}: {said}")
+        return said.rstrip("\n")
+
+    def enter(self, agent: Agent, *command: str) -> str:
+        """Run a command in a container as the operator's shell does; it is not confined."""
+        leader = str(self.facts(agent).leader)
+        enter = ["nsenter", "--target", leader, "--all", "--wd=/", "--", *command]
+        return self.lab.run(enter, check=False).stdout.rstrip("\n")
+
+    def show(self, unit: str, what: str) -> str:
+        return self.lab.run(["systemctl", "show", "--value", "-p", what, unit]).stdout.strip()
+
+    def log(self, *match: str) -> Sequence[str]:
+        self.lab.run(["journalctl", "--sync"])
+        output = self.lab.run(["journalctl", "--output=cat", *match], check=False).stdout
+        return output.splitlines()
+
+    @staticmethod
+    def until(condition: Callable[[], bool], failure: str, seconds: float = 15) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                raise LabError(failure)
+            time.sleep(0.02)
+
+
+def inside(base: int, uid: str) -> bool:
+    """Say whether a uid lies in the range that starts there."""
+    return base <= int(uid) < base + RANGE

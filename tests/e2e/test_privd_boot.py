@@ -1,0 +1,113 @@
+"""Containers that boot an init: how fast, how whole, and where their lines go."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from e2e.labhost import Lab
+from e2e.privdhost import Host
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[Host]:
+    with Host(lab) as made:
+        yield made
+
+
+def test_a_booted_agent_is_ready_and_whole(host: Host) -> None:
+    agent = host.agent(boot=True, command=())
+    host.prepare(agent)
+    begin = time.monotonic()
+    host.do(agent.start)
+    host.until(lambda: host.runs(agent), "does not run")
+    assert time.monotonic() - begin < 5
+    assert host.enter(agent, "systemctl", "is-system-running") == "running"
+    assert host.enter(agent, "systemctl", "--failed", "--no-legend") == ""
+    units = host.enter(agent, "systemctl", "list-units", "--type=service", "--plain", "--no-legend")
+    foreign = [
+        name for name in (line.split()[0] for line in units.splitlines())
+        if not name.startswith(("systemd-", "dbus.", "user@", "user-runtime-dir@"))
+    ]  # fmt: skip
+    assert foreign == []  # nothing that the host has installed is started
+    record = host.stop(agent)
+    assert record["result"] == "success"
+
+
+def test_the_command_runs_as_a_service_with_the_environment(host: Host) -> None:
+    script = 'echo "$HIVE_NAME $HIVE_PARENT $HIVE_SOCKET $PWD $HOME"; command -v hive-agent; exec sleep 99'
+    parent = host.running()
+    agent = host.running(parent, boot=True, command=("sh", "-c", script))
+    line = f"{agent.name} {parent.name} /run/hive/broker.sock /tree/state /tree/state"
+    host.until(lambda: any(line in said for said in host.log("-u", agent.unit)), "is silent")
+    log = "\n".join(host.log("-u", agent.unit, f"HIVE_UUID={agent.uuid}"))
+    assert "/opt/hive/bin/hive-agent" in log
+    shown = host.enter(agent, "systemctl", "show", "-p", "ActiveState", "hive-harness")
+    assert shown == "ActiveState=active"
+    host.stop(agent)
+
+
+def test_words_of_a_command_arrive_as_they_are(host: Host) -> None:
+    words = (
+        "$$",
+        "${HOME}",
+        "%i",
+        "a b",
+        "",
+        "\n",
+        '"',
+        "'",
+        "\\",
+        "-p",
+        "ü",
+        ";",
+        "\x1b",
+        "\\x41",
+    )
+    code = "import sys; open('words', 'w').write(ascii(sys.argv[1:])); sys.exit(5)"
+    agent = host.agent(boot=True, command=("python3", "-c", code, *words))
+    host.prepare(agent)
+    host.do(agent.start)
+    record = host.ended(agent)
+    assert host.lab.path(agent.node / "state/words").read_text() == ascii(list(words))
+    assert record["status"] == "5"  # the container ends as its command ended
+
+
+def test_a_line_of_a_unit_inside_reaches_the_journal_with_its_name(host: Host) -> None:
+    agent = host.running(boot=True, command=())
+    run = ["systemd-run", "--quiet", "--wait", "--unit=inner", "sh", "-c", "echo hello; echo again"]
+    host.enter(agent, *run)
+    host.enter(
+        agent,
+        "systemd-run",
+        "--quiet",
+        "--wait",
+        "logger",
+        "-t",
+        "talker",
+        "-p",
+        "user.debug",
+        "no",
+    )
+    host.enter(agent, "systemd-run", "--quiet", "--wait", "logger", "-t", "talker", "yes")
+    lines = host.log("-u", agent.unit, f"HIVE_UUID={agent.uuid}", "-t", agent.name)
+    hello = next(line for line in lines if line.endswith(": hello"))
+    name, pid = hello.removesuffix("]: hello").split("[")
+    assert name == "sh"
+    assert f"sh[{pid}]: again" in lines
+    talk = [line for line in lines if line.startswith("talker")]
+    assert [line.split(": ", 1)[1] for line in talk] == ["yes"]
+    host.stop(agent)
+
+
+def test_a_reboot_from_inside_comes_back(host: Host) -> None:
+    agent = host.running(boot=True, command=())
+    first = host.facts(agent).leader
+    host.enter(agent, "systemctl", "reboot")
+
+    def again() -> bool:
+        return host.runs(agent) and host.facts(agent).leader != first
+
+    host.until(again, "does not come back", seconds=30)
+    host.stop(agent)

@@ -1,0 +1,307 @@
+"""How containers start, what stands in them, and what cannot be done from inside."""
+
+import re
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from e2e.labhost import Lab
+from e2e.privdhost import Agent, Host, inside
+
+from hive_core.errors import Conflict, NotFound
+from hive_core.plan.actions import (
+    CloseDoor,
+    KillUnit,
+    Limits,
+    MakeNode,
+    ObserveStorage,
+    OpenDoor,
+    SetSlice,
+    StopUnit,
+    Unmount,
+)  # fmt: skip
+from hive_core.plan.results import Done, StorageFacts
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[Host]:
+    with Host(lab) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def agent(host: Host) -> Agent:
+    return host.running()
+
+
+def test_the_helper_is_confined(host: Host) -> None:
+    said = host.lab.run(["systemd-analyze", "security", "--threshold=50", "hive-privd"]).stdout
+    found = re.search(r"exposure level for hive-privd.service: (\S+)", said)
+    assert found is not None
+    assert float(found[1]) <= 5.0
+
+
+def test_an_agent_runs_in_its_own_range(host: Host, agent: Agent) -> None:
+    facts = host.facts(agent)
+    assert facts.mounted
+    for kind in ("uid", "gid"):
+        mapped = host.lab.run(["cat", f"/proc/{facts.leader}/{kind}_map"]).stdout.split()
+        assert mapped == ["0", str(agent.base), "65536"]
+    owner = host.lab.run(["stat", "-c", "%u", f"/proc/{facts.leader}"]).stdout.strip()
+    assert inside(agent.base, owner)
+
+
+def test_environment_and_places(host: Host, agent: Agent) -> None:
+    said = host.say(agent, "env; pwd; hostname; id -u; ls -d /tree/* /agents /run/hive")
+    lines = said.splitlines()
+    assert f"HIVE_NAME={agent.name}" in lines
+    assert "HIVE_SOCKET=/run/hive/broker.sock" in lines
+    assert not [line for line in lines if line.startswith("HIVE_PARENT")]
+    assert lines[-8:] == [
+        "/tree/state", agent.name, "0",
+        "/agents", "/run/hive", "/tree/config", "/tree/kids", "/tree/state",
+    ]  # fmt: skip
+
+
+def test_the_package_is_there_for_the_client(host: Host, agent: Agent) -> None:
+    assert host.say(agent, "command -v hive-agent") == "/opt/hive/bin/hive-agent"
+    code = "import sys; sys.path.insert(0, '/opt/hive'); import hive_core.varlink; print('ok')"
+    assert host.say(agent, f'python3 -Ic "{code}"') == "ok"
+
+
+def test_a_parent_is_named(host: Host, agent: Agent) -> None:
+    child = host.running(agent)
+    assert host.say(child, "echo $HIVE_PARENT") == agent.name
+
+
+def test_starting_takes_little_more_than_nspawn_itself(host: Host) -> None:
+    """The figures go to the test's output; the bound only catches a change of kind."""
+    agents = [host.agent() for _ in range(5)]
+    times = []
+    for agent in agents:
+        host.prepare(agent)
+        begin = time.monotonic()
+        host.do(agent.start)
+        host.until(partial(host.runs, agent), "does not run")
+        times.append(time.monotonic() - begin)
+    sys.stdout.write(f"start to running, ms: {[round(1000 * t) for t in times]}\n")
+    assert statistics.median(times) < 1.0
+
+
+def test_no_network(host: Host, agent: Agent) -> None:
+    assert host.say(agent, "ls /sys/class/net; cat /proc/net/route | wc -l") == "lo\n1"
+
+
+def test_structure_cannot_be_altered_from_inside(host: Host, agent: Agent) -> None:
+    child = host.agent(agent)
+    host.do(MakeNode(child.lineage))
+    short = child.lineage[-1]
+    for attempt in (
+        "touch /tree/new", "mv /tree/state /tree/other", "rmdir /tree/config", "mkdir /tree/kids/x",
+        f"mv /tree/kids/{short} /tree/state/", f"rmdir /tree/kids/{short}/kids",
+        "ln -s / /tree/kids/link", "chmod 777 /tree /tree/kids", "chown 0 /tree/kids",
+        "rm -rf /tree/kids", "touch /agents/x", "touch /run/hive/x",
+    ):  # fmt: skip
+        assert host.say(agent, f"{attempt} && echo DONE", check=False).find("DONE") < 0, attempt
+    assert (
+        host.say(
+            agent, f"echo hello >/tree/kids/{short}/state/note; cat /tree/kids/{short}/state/note"
+        )
+        == "hello"
+    )
+
+
+def test_setuid_and_device_files_are_useless(host: Host, agent: Agent) -> None:
+    host.say(agent, "cp /usr/bin/id tool && chmod 4755 tool")
+    path = agent.node / "state/tool"
+    owner, mode = host.lab.run(["stat", "-c", "%u %a", str(path)]).stdout.split()
+    assert (inside(2147352576, owner), mode) == (True, "4755")
+    options = host.lab.run(["findmnt", "-no", "OPTIONS", "--target", str(path)]).stdout
+    assert "nosuid" in options
+    assert "nodev" in options
+    run = ["setpriv", "--reuid=65534", "--clear-groups"]
+    assert "2147352576" not in host.lab.run([*run, str(path)]).stdout
+    others = host.lab.run([*run, "sh", "-c", str(path)], check=False).stderr
+    assert "Permission denied" in others  # the directories above are closed to them
+    for place in ("/tree/state", "/", "/tmp"):
+        done = host.say(agent, f"mknod {place}/disk b 8 0 && echo DONE", check=False)
+        assert "DONE" not in done
+    inside_options = host.say(agent, "grep ' / \\| /tree ' /proc/self/mounts | cut -d' ' -f4")
+    assert all({"nosuid", "nodev"} <= set(line.split(",")) for line in inside_options.splitlines())
+
+
+def test_read_only_binds_stay_read_only(host: Host, agent: Agent) -> None:
+    for place in ("/usr", "/agents", "/run/hive", "/opt/hive/hive_core"):
+        said = host.say(agent, f"mount -o remount,bind,rw {place} && echo DONE", check=False)
+        assert "DONE" not in said
+        assert "DONE" not in host.say(agent, f"touch {place}/x && echo DONE", check=False)
+        # Not even with every capability of the container's own root and no system call filter.
+        host.enter(agent, "mount", "-o", "remount,bind,rw", place)
+        assert "DONE" not in host.enter(agent, "sh", "-c", f"touch {place}/x && echo DONE")
+
+
+def test_what_cannot_mount_can_make_no_namespace_that_can(host: Host, agent: Agent) -> None:
+    said = host.say(agent, "unshare -Urm mount -t tmpfs none /tmp && echo DONE", check=False)
+    assert "DONE" not in said
+
+
+def test_a_stop_is_graceful(host: Host) -> None:
+    trap = "trap 'echo caught $s; exit 7' TERM; trap '' HUP; echo up; while :; do sleep 0.1; done"
+    agent = host.running(command=("sh", "-c", trap))
+    host.until(lambda: "up" in host.log("-u", agent.unit), "does not come up")
+    begin = time.monotonic()
+    record = host.stop(agent)
+    assert time.monotonic() - begin < 3
+    assert "caught" in " ".join(host.log("-u", agent.unit))
+    assert (record["result"], record["status"]) == ("success", "0")  # it was asked to
+    assert record["nonce"] == agent.nonce
+
+
+def test_a_payload_without_a_trap_ends_at_once(host: Host) -> None:
+    agent = host.running(command=("sleep", "1000"))
+    begin = time.monotonic()
+    host.stop(agent)
+    assert time.monotonic() - begin < 3
+
+
+def test_an_agent_without_a_command_holds(host: Host) -> None:
+    agent = host.running(command=())
+    assert host.enter(agent, "pgrep", "-a", "sleep").endswith("sleep infinity")
+    host.stop(agent)
+
+
+@pytest.mark.parametrize(
+    ("script", "result", "status"),
+    [("exit 0", "success", "0"), ("exit 3", "exit-code", "3"), ("kill -9 $$", "exit-code", "255")],
+)
+def test_how_it_ended_is_written_down(host: Host, script: str, result: str, status: str) -> None:
+    agent = host.agent(command=("sh", "-c", script))
+    host.prepare(agent)
+    host.do(agent.start)
+    record = host.ended(agent)
+    assert (record["result"], record["code"], record["status"]) == (result, "exited", status)
+    readers = host.lab.run(["stat", "-c", "%U:%G %a", f"/run/hive/exits/{agent.uuid}"]).stdout
+    assert readers == "root:hive 640\n"
+    host.do(agent.start)  # nothing of the last run is in the way
+    host.ended(agent)
+
+
+def test_a_program_that_is_not_there_is_no_running_agent(host: Host) -> None:
+    agent = host.agent(command=("/no/such/program",))
+    host.prepare(agent)
+    host.do(agent.start)
+    assert host.ended(agent)["result"] == "exit-code"
+
+
+def test_words_of_a_command_arrive_as_they_are(host: Host) -> None:
+    words = ("$$", "${HOME}", "%i", "a b", "", "\n", '"', "'", "\\", "-p", "ü", ";")
+    agent = host.agent(command=("python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words))
+    host.prepare(agent)
+    host.do(agent.start)
+    host.ended(agent)
+    assert host.log("-u", agent.unit, "-t", agent.name) == [ascii(list(words))]
+
+
+def test_nspawn_killed_is_recovered_from(host: Host) -> None:
+    agent = host.running()
+    host.lab.run(["kill", "-KILL", host.show(agent.unit, "MainPID")])
+    record = host.ended(agent)
+    assert (record["result"], record["code"], record["status"]) == ("signal", "killed", "KILL")
+    for _ in range(2):
+        host.launch(agent)
+        host.do(KillUnit(agent.uuid, agent.name))
+        assert host.ended(agent)["result"] == "signal"
+
+
+def test_a_unit_of_another_agent_is_not_touched(host: Host, agent: Agent) -> None:
+    other = host.agent(name=agent.name)
+    host.prepare(other)
+    with pytest.raises(NotFound):
+        host.do(StopUnit(other.uuid, agent.name))
+    with pytest.raises(Conflict):
+        host.do(other.start)
+    assert host.runs(agent)
+
+
+def test_a_range_belongs_to_one_agent(host: Host, agent: Agent) -> None:
+    other = host.agent()
+    host.do(MakeNode(other.lineage))
+    with pytest.raises(Conflict):
+        host.do(type(other.mount)(other.uuid, other.lineage, agent.base, "host"))
+
+
+def test_a_start_needs_its_mounts(host: Host) -> None:
+    agent = host.agent()
+    host.do(MakeNode(agent.lineage))
+    with pytest.raises(Conflict):
+        host.do(agent.start)
+
+
+def test_memory_is_limited(host: Host) -> None:
+    agent = host.running(limits=Limits(memory_max=64 << 20))
+    said = host.say(agent, "python3 -c 'print(len(bytearray(200 << 20)))'; echo $?", check=False)
+    assert said.splitlines()[-1] != "0"
+
+
+def test_tasks_are_limited(host: Host) -> None:
+    agent = host.running(limits=Limits(tasks_max=12))
+    said = host.say(agent, "for i in $(seq 20); do sleep 9 & done; echo all", check=False)
+    assert "all" not in said
+    assert "fork" in said
+
+
+def test_a_subtree_is_limited_by_its_slice(host: Host) -> None:
+    parent = host.agent()
+    path = parent.lineage
+    host.do(SetSlice(path, Limits(memory_max=64 << 20, tasks_max=20)))
+    host.do(MakeNode(path))
+    one, two = (host.running(parent, slice=path) for _ in range(2))
+    assert host.show(one.unit, "ControlGroup").startswith(f"/hive.slice/hive-{path[0]}.slice/")
+    eat = "python3 -c 'print(len(bytearray(200 << 20)))'; echo $?"
+    assert host.say(one, eat, check=False).splitlines()[-1] != "0"
+    fork = "for i in $(seq 20); do sleep 9 & done; echo all"
+    assert "all" not in host.say(two, fork, check=False)
+    host.do(SetSlice(path, Limits()))
+    assert host.show(f"hive-{path[0]}.slice", "MemoryMax") == "infinity"
+
+
+def test_doors_survive_and_go(host: Host) -> None:
+    agent = host.running()
+    door = f"/run/hive/agents/{agent.uuid}"
+    write = ["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "sh", "-c"]
+    host.lab.run([*write, f"echo here >{door}/run/identity.json; ln -s /tree {door}/view/me"])
+    assert host.do(OpenDoor(agent.uuid)) == Done(changed=False)
+    assert (
+        host.say(agent, "cat /run/hive/identity.json; ls -d /agents/me/state")
+        == "here\n/agents/me/state"
+    )
+    host.stop(agent)
+    host.do(Unmount(agent.uuid))
+    assert host.do(CloseDoor(agent.uuid)) == Done(changed=True)
+    assert host.do(CloseDoor(agent.uuid)) == Done(changed=False)
+    facts = host.do(ObserveStorage())
+    assert isinstance(facts, StorageFacts)
+    assert agent.uuid not in (*facts.doors, *facts.mounts)
+    assert agent.lineage in facts.nodes
+
+
+def test_a_node_mount_that_was_taken_away_comes_back(host: Host) -> None:
+    agent = host.running()
+    host.lab.run(["umount", "-l", f"/var/lib/hive/mounts/{agent.uuid}/tree"])
+    assert not host.facts(agent).mounted
+    assert host.runs(agent)
+    assert host.do(agent.mount) == Done(changed=True)
+    assert host.do(agent.mount) == Done(changed=False)
+    assert host.facts(agent).mounted
+
+
+def test_the_helper_may_be_restarted_under_running_agents(host: Host, agent: Agent) -> None:
+    host.lab.run(["systemctl", "restart", "hive-privd"])
+    host.reconnect()
+    assert host.facts(agent).mounted
+    assert host.runs(agent)
