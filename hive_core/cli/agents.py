@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from hive_core.cli.install.images import enter
 from hive_core.cli.output import Column, Listing, Row, moment, one, output_option, say, words
 from hive_core.cli.progress import working
 from hive_core.cli.session import WAIT, Session, complete_agent
@@ -48,6 +49,8 @@ def create(session: Session, /, name: str, **given: object) -> None:
     Any command is a valid agent; without one it holds and its mail waits.
     """
     wait = not given.pop("no_wait")
+    if "/" in str(given.get("image")):
+        enter(str(given["image"]))
     bounds = limits(given.pop("bounds"))
     params = {**_wanted(given), **({"limits": bounds} if bounds else {})}
     reply = session.change("spawn", name=name, **params)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-import tomllib
 from pathlib import Path
 
 import click
 
 from hive_core.cli.install import layout, steps
-from hive_core.cli.install.machine import Machine
+from hive_core.cli.install.machine import Machine, settings
 from hive_core.cli.output import echo, say
 from hive_core.cli.progress import working
 from hive_core.cli.session import Session
-from hive_core.errors import Conflict, NotAllowed, TimedOut
+from hive_core.errors import NotAllowed, TimedOut
 
 
 def _need_root(doing: str) -> None:
@@ -24,10 +23,8 @@ def _need_root(doing: str) -> None:
 
 def root_agent(config: Path) -> tuple[str, bool]:
     """Name of the root agent by the settings, and whether it is started by itself."""
-    try:
-        root = tomllib.loads(config.read_text()).get("root", {})
-    except (OSError, ValueError) as error:
-        raise Conflict(f"cannot read {config}: {error}") from error
+    found = settings(config).get("root")
+    root = found if isinstance(found, dict) else {}
     return str(root.get("name", "root")), bool(root.get("autostart", True))
 
 

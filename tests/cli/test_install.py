@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hive_core.cli.install import layout
+from hive_core.cli.install import images, layout
 from hive_core.cli.install.machine import Machine
 from hive_core.cli.setup import root_agent
+from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.settings import Settings
 
 HERE = layout.Installation(bin="/opt/x/bin", python="/opt/x/bin/python", package="/opt/x/hive_core")
@@ -76,3 +77,27 @@ def test_the_name_of_the_root_agent_is_a_setting(
 ) -> None:
     (tmp_path / "hive.toml").write_text(text)
     assert root_agent(tmp_path / "hive.toml") == found
+
+
+def test_images_are_the_named_ones_and_the_paths_that_operators_gave(tmp_path: Path) -> None:
+    named = images.named({"images": {"host": "", "web": "/srv/web"}})
+    table = tmp_path / "images"
+    table.write_text(images.text(named, []))
+    assert table.read_text() == "web /srv/web\n"
+    images.enter(str(tmp_path), table)
+    images.enter(str(tmp_path), table)
+    assert table.read_text() == f"web /srv/web\n{images.label(str(tmp_path))} {tmp_path}\n"
+    kept = images.text({"new": "/srv/new"}, images.lines(table))
+    assert kept == f"new /srv/new\n{images.label(str(tmp_path))} {tmp_path}\n"
+
+
+@pytest.mark.parametrize("path", ["relative/tree", "/no/such/tree", "/tmp\nhost /"])
+def test_only_the_path_of_a_directory_becomes_an_image(tmp_path: Path, path: str) -> None:
+    with pytest.raises(InvalidArgument):
+        images.enter(path, tmp_path / "images")
+
+
+def test_only_root_gives_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(NotAllowed, match="only root may give a path"):
+        images.enter(str(tmp_path), tmp_path / "images")

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -52,6 +53,14 @@ def installation() -> Installation:
     if found is None:
         raise Conflict("cannot find hived beside the command hive: install the package first")
     return Installation(bin=str(Path(found).parent), python=sys.executable)
+
+
+def settings(config: Path) -> dict[str, object]:
+    """What hive.toml says; the daemon judges it, here only a few words are looked up."""
+    try:
+        return tomllib.loads(config.read_text())
+    except (OSError, ValueError) as error:
+        raise Conflict(f"cannot read {config}: {error}") from error
 
 
 class Machine:

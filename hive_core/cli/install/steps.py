@@ -6,8 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from hive_core.cli.install import layout
-from hive_core.cli.install.machine import Machine, installation, is_booted, systemd_version
+from hive_core.cli.install import images, layout
+from hive_core.cli.install.machine import (
+    Machine,
+    installation,
+    is_booted,
+    settings,
+    systemd_version,
+)  # fmt: skip
 from hive_core.errors import Conflict
 
 _PATIENCE: Final = 10.0  # seconds an agent has at teardown before it is killed
@@ -32,6 +38,11 @@ def install(machine: Machine) -> None:
     for directory in layout.DIRECTORIES:
         machine.directory(directory)
     machine.file(layout.config())
+    machine.file(
+        layout.File(
+            images.FILE, images.text(images.named(settings(Path(layout.CONFIG))), images.lines())
+        )
+    )
     machine.safe_directory(layout.META, wanted=True)
     files = layout.rendered(installation())
     changed = [each.path for each in files if machine.file(each)]

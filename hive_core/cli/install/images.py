@@ -1,0 +1,56 @@
+"""/etc/hive/images: where prepared trees lie, for the root helper, which believes only this file.
+
+Lines of `NAME PATH`. The names of hive.toml are copied here by `hive setup`; a path that an
+operator gives to `hive agent create --image` is entered under a name made of the path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import InvalidArgument, NotAllowed
+
+FILE: Final = Path("/etc/hive/images")
+_PREFIX: Final = "tree-"
+_DIGITS: Final = 16
+
+
+def label(path: str) -> str:
+    """The name under which a path is entered."""
+    return _PREFIX + hashlib.sha256(path.encode()).hexdigest()[:_DIGITS]
+
+
+def text(named: Mapping[str, str], kept: Iterable[str]) -> str:
+    """The file for the images of hive.toml, with the entries for single paths that it had."""
+    lines = [f"{name} {path}" for name, path in sorted(named.items()) if path]
+    lines += [line for line in kept if line.startswith(_PREFIX)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def named(settings: Mapping[str, object]) -> dict[str, str]:
+    """The prepared trees of hive.toml; the machine's own /usr has no path."""
+    table = settings.get("images")
+    found = table if isinstance(table, dict) else {}
+    return {str(name): str(path) for name, path in found.items() if path}
+
+
+def lines(file: Path = FILE) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def enter(path: str, file: Path = FILE) -> None:
+    """Make a directory usable as an image; only root may, and hived never does."""
+    if os.geteuid() != 0:
+        raise NotAllowed(f"cannot use {path} as an image: only root may give a path; name an image")
+    if not path.startswith("/") or not path.isprintable() or not Path(path).is_dir():
+        raise InvalidArgument(f"{path!r} is not the absolute path of a directory", field="image")
+    line = f"{label(path)} {path}"
+    known = lines(file)
+    if line not in known:
+        new = file.with_name(f".{file.name}.new")
+        new.write_text("".join(f"{each}\n" for each in [*known, line]))
+        new.replace(file)
