@@ -143,6 +143,9 @@ class Broker:
         for line in list(self._ready):
             if len(batch) >= BATCH:
                 break
+            if not line.willing:
+                del self._ready[line]
+                continue
             line.sized = 0
             self._parse(line)
             for ask in islice(line.asks, SHARE):

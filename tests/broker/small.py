@@ -49,15 +49,17 @@ class Noted(Result):
 def note(call: Call, params: NoteParams) -> Record[Noted]:
     """Start an agent afresh, and perhaps fail after that."""
     uuid = call.hive.spec(params.agent).id
-    for _ in range(params.times):
-        run = call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, fresh=True)
+    runs = call.ledger.runs
+    wanted = [runs.want(uuid, Wanted.RUNNING, call.now, fresh=True) for _ in range(params.times)]
     if params.then == "limit":
         raise LimitReached("enough of that")
     if params.then == "deny":
         raise NotAllowed("cannot note that: not yours", rule="special")
     if params.then == "fault":
         raise RuntimeError("a bug")
-    return Record(Noted(nonce=run.nonce), wakes=frozenset((f"run:{uuid}",)), fields={"more": 1})
+    return Record(
+        Noted(nonce=wanted[-1].nonce), wakes=frozenset((f"run:{uuid}",)), fields={"more": 1}
+    )
 
 
 class GrowParams(Mutation):

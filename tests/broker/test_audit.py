@@ -1,0 +1,105 @@
+"""Row H27: every mutation and every refusal is an event; a flood of refusals fills no disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.house import House, open_house, spec
+
+from hive_core.model.settings import Bounds, Settings
+
+ANN, BOB = spec("ann").id, spec("bob").id
+
+
+def test_h27_a_mutation_says_who_did_what_to_whom_and_why_it_was_allowed(house: House) -> None:
+    house.phone("ann").call("Note", {"agent": "bob"})
+    (event,) = house.events()
+    assert (event.kind, event.caller, event.operation, event.target) == (
+        "record", ANN, "note", BOB,
+    )  # fmt: skip
+    assert event.allowed is True
+    assert event.rule == "ancestor"
+    assert event.commit == house.hive.commit
+    assert event.request
+    assert event.fields == {"caller_name": "ann", "target_name": "bob", "more": 1}
+
+
+def test_h27_a_refusal_says_which_rule_said_no(house: House) -> None:
+    house.phone("dan").error("Note", {"agent": "ann"})
+    (event,) = house.events("refusal")
+    assert (event.caller, event.operation, event.target) == (spec("dan").id, "note", ANN)
+    assert event.allowed is False
+    assert event.rule
+    assert "not your descendant" in event.reason
+
+
+def test_a_refusal_about_an_unseen_agent_is_recorded_with_its_identity(house: House) -> None:
+    house.phone("dan").error("Look", {"agent": "cat"})
+    house.phone("dan").error("Look", {"agent": "nobody"})
+    assert [each.target for each in house.events("refusal")] == [spec("cat").id, "nobody"]
+
+
+def test_a_refusal_by_a_handler_is_recorded_with_its_rule(house: House) -> None:
+    house.phone("ann").error("Note", {"agent": "bob", "then": "deny"})
+    (event,) = house.events()
+    assert (event.kind, event.rule, event.reason) == (
+        "refusal", "special", "cannot note that: not yours",
+    )  # fmt: skip
+
+
+def test_the_operators_uid_says_on_whose_behalf(house: House) -> None:
+    house.phone("operator").call("Note", {"agent": "bob"})
+    (event,) = house.events()
+    assert event.caller == "operator"
+    assert event.fields["uid"] == 1000
+
+
+def test_calls_that_do_not_fit_and_failures_are_no_refusals(house: House) -> None:
+    ann = house.phone("ann")
+    ann.error("Note", {})
+    ann.error("Note", {"agent": "bob", "then": "limit"})
+    assert not house.events()
+
+
+def test_allowed_reads_are_counted_and_not_stored(house: House) -> None:
+    for _ in range(3):
+        house.phone("ann").call("Look")
+    assert not house.events()
+    assert house.ledger.events.counts() == {(ANN, "look"): 3}
+
+
+def test_a_flood_of_refusals_is_recorded_up_to_a_rate_and_counted(folder: Path) -> None:
+    settings = Settings(limits=Bounds(refusals_kept=60))
+    with open_house(folder, settings=settings) as house:
+        dan = house.phone("dan")
+        for _ in range(500):
+            dan.ask("Look", {"agent": "ann"})
+        house.run()
+        assert len(dan.replies) == 500
+        assert len(house.events("refusal")) == 60
+        house.phone("lone").error("Look", {"agent": "ann"})
+        assert len(house.events("refusal")) == 61
+        house.advance(2.0)
+        dan.replies.clear()
+        dan.error("Look", {"agent": "ann"})
+        kept = [each.fields for each in house.events("refusal")]
+        assert kept[-1]["not_kept"]
+        assert sum(int(str(each.get("not_kept", 0))) for each in kept) == 440
+
+
+def test_the_chain_of_events_holds(house: House) -> None:
+    ann, dan = house.phone("ann"), house.phone("dan")
+    for _ in range(3):
+        ann.ask("Note", {"agent": "bob"})
+        dan.ask("Note", {"agent": "bob"})
+        ann.ask("Grow", {"name": "eve"})
+    house.run()
+    assert house.ledger.events.verify() is None
+    assert [each.seq for each in house.events()] == list(range(1, 8))
+
+
+def test_a_stranger_at_a_socket_is_recorded(house: House) -> None:
+    house.broker.stranger(ANN, 0)
+    house.run()
+    (event,) = house.events("refusal")
+    assert (event.caller, event.operation, event.target) == ("uid:0", "connect", ANN)
