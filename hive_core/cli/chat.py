@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,10 +13,11 @@ import click
 from hive_core.agent.show import plain
 from hive_core.cli.output import echo, say
 from hive_core.cli.session import Session, complete_agent
-from hive_core.errors import HiveError
+from hive_core.errors import HiveError, TimedOut, Unreachable
 from hive_core.varlink import Message
 
 ROOT: Final = "root"
+_PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 4.0, 0.0)
 
 
 @dataclass
@@ -25,22 +27,34 @@ class Conversation:
     socket: str
     name: str
     thread: str = ""
+    lost: HiveError | None = None
     open: set[str] = field(default_factory=set)
     answered: set[str] = field(default_factory=set)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def listen(self) -> None:
         """Print the agent's messages as they come, and take them out of the inbox."""
-        session = Session(self.socket)
-        try:
-            for row in session.follow("list_messages", "messages"):
-                if row.get("from") == self.name:
-                    self._received(session, row)
-        except HiveError as error:
-            say(f"{self.name} cannot be heard any more: {error.reason}")
+        lost: HiveError | None = None
+        with closing(Session(self.socket)) as session:
+            for pause in _PAUSES:
+                try:
+                    self._listen(session)
+                except Unreachable as error:
+                    lost = error
+                    # A daemon that is started anew; what was printed was acknowledged.
+                    threading.Event().wait(pause)
+                except HiveError as error:
+                    lost = error
+                    break
         with self.changed:
-            self.answered |= self.open
+            self.lost = lost
             self.changed.notify_all()
+
+    def _listen(self, session: Session) -> None:
+        for row in session.follow("list_messages", "messages"):
+            if row.get("from") == self.name:
+                self._received(session, row)
+        raise Unreachable("the daemon ended the conversation")
 
     def _received(self, session: Session, row: Message) -> None:
         lead = f"{self.name}> " if sys.stdout.isatty() else ""
@@ -60,7 +74,10 @@ class Conversation:
     def wait(self, seconds: float) -> bool:
         """Whether everything was answered in time."""
         with self.changed:
-            return self.changed.wait_for(lambda: self.open <= self.answered, seconds)
+            self.changed.wait_for(lambda: self.lost or self.open <= self.answered, seconds)
+            if self.lost and not self.open <= self.answered:
+                raise self.lost
+            return self.open <= self.answered
 
 
 @click.command
@@ -81,4 +98,4 @@ def chat(session: Session, name: str, seconds: float) -> int:
     for line in sys.stdin:
         if line.strip():
             talk.send(session, line.rstrip("\n"))
-    return 0 if sys.stdin.isatty() or talk.wait(seconds) else 124
+    return 0 if sys.stdin.isatty() or talk.wait(seconds) else TimedOut.exit_code

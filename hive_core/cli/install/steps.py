@@ -38,17 +38,18 @@ def install(machine: Machine) -> None:
     for directory in layout.DIRECTORIES:
         machine.directory(directory)
     machine.file(layout.config())
-    machine.file(
-        layout.File(
-            images.FILE, images.text(images.named(settings(Path(layout.CONFIG))), images.lines())
-        )
-    )
+    machine.file(_images())
     machine.safe_directory(layout.META, wanted=True)
     files = layout.rendered(installation())
     changed = [each.path for each in files if machine.file(each)]
     for path in (each.path for each in files if each.path.parent == layout.TMPFILES):
         machine.run("systemd-tmpfiles", "--create", str(path))
     _units(machine, {path.name for path in changed})
+
+
+def _images() -> layout.File:
+    named = images.named(settings(Path(layout.CONFIG)))
+    return layout.File(images.FILE, images.text(named, images.lines()))
 
 
 def _accounts(machine: Machine) -> None:
