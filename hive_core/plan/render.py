@@ -43,7 +43,7 @@ def systemd_run(host: Host, action: StartUnit | RunJob) -> list[str]:
     else:
         unit, uuid, nonce, properties = job_unit(action.job), action.job, 0, _job(action)
     properties += [
-        f"ExecStopPost=/bin/sh {host.package}/privd/hive-stopped {uuid} {nonce}",
+        f"ExecStopPost=/bin/sh {host.package}/privd/hive-stopped {uuid} {nonce} {unit}",
         "Type=notify", "NotifyAccess=main", "Delegate=yes", "KillMode=mixed", "MemorySwapMax=0",
         "OOMPolicy=continue", "OOMScoreAdjust=500", f"LogExtraFields=HIVE_UUID={uuid}",
         "DevicePolicy=closed", "DeviceAllow=char-pts rw",
