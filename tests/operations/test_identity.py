@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from operations.world import World, names, rows
 
-from hive_core.errors import InvalidParameter
+from hive_core.errors import Conflict, InvalidParameter, NotFound
+from hive_core.model.machine import State
+
+
+def seen(world: World, caller: str, **params: object) -> list[object]:
+    return names(world.call(caller, "list_agents", **params)["agents"])
 
 
 def test_an_agent_learns_who_it_is_from_its_socket_alone(world: World) -> None:
@@ -14,5 +19,95 @@ def test_an_agent_learns_who_it_is_from_its_socket_alone(world: World) -> None:
     assert found["uuid"] == world.uuid("a1")
     assert found["parent"] == "a"
     assert found["children"] == ["a11"]
-    assert found["role"] == "agent"
-    assert found["tier"] == "operational"
+    assert (found["role"], found["tier"]) == ("agent", "operational")
+    assert "spawn" in rows(found["capabilities"])
+
+
+def test_the_operator_is_known_as_itself(world: World) -> None:
+    found = world.call("operator", "whoami")
+    assert (found["name"], found["uuid"], found["parent"]) == ("operator", "operator", None)
+    assert found["children"] == ["root"]
+
+
+@pytest.mark.parametrize("param", ["caller", "from", "as_agent", "act_as", "on_behalf_of"])
+def test_nobody_names_the_caller_in_a_call(world: World, param: str) -> None:
+    """Attack 35: there is no way to act as another."""
+    with pytest.raises(InvalidParameter):
+        world.call("a1", "whoami", **{param: "root"})
+
+
+@pytest.mark.parametrize(
+    ("caller", "expected"),
+    [
+        ("operator", ["root", "a", "a1", "a11", "a2", "b", "b1"]),
+        ("root", ["root", "a", "a1", "a11", "a2", "b", "b1"]),
+        ("a", ["root", "a", "a1", "a11", "a2", "b"]),
+        ("a1", ["root", "a", "a1", "a11", "a2"]),
+        ("a11", ["root", "a", "a1", "a11"]),
+        ("b1", ["root", "b", "b1"]),
+    ],
+)
+def test_a_caller_sees_itself_ancestors_siblings_and_descendants(
+    world: World, caller: str, expected: list[str]
+) -> None:
+    """Row H5, in the order of the tree."""
+    assert seen(world, caller) == expected
+
+
+def test_an_allowed_agent_is_seen_and_its_hidden_parent_is_not(world: World) -> None:
+    """Attack 41."""
+    world.call("operator", "allow", agent="a11", other="b1")
+    found = {row["name"]: row for row in rows(world.call("a11", "list_agents")["agents"])}
+    assert found["b1"]["parent"] is None
+    assert found["a1"]["parent"] == "a"
+
+
+def test_below_a_root_only_what_the_caller_sees_is_listed(world: World) -> None:
+    assert seen(world, "a2", root="a") == ["a", "a1", "a2"]
+    assert seen(world, "operator", root="a1") == ["a1", "a11"]
+
+
+def test_an_unknown_root_and_a_hidden_one_get_the_same_answer(world: World) -> None:
+    """Attack 41."""
+    texts = []
+    for name in ("b1", "nobody"):
+        with pytest.raises(NotFound) as caught:
+            seen(world, "a1", root=name)
+        texts.append(caught.value.reason.replace(name, "X"))
+    assert texts[0] == texts[1]
+
+
+def test_rows_say_state_and_activity(world: World) -> None:
+    world.seen.states[world.uuid("a1")] = State.PARKED
+    found = {row["name"]: row for row in rows(world.call("root", "list_agents")["agents"])}
+    assert (found["a1"]["state"], found["a"]["state"]) == ("parked", "running")
+    assert found["a"]["activity"] == "idle"
+
+
+def test_pages_follow_each_other(world: World) -> None:
+    """Attack 37: a reply is bounded."""
+    found: list[object] = []
+    after = None
+    for _ in range(4):
+        page = world.call("operator", "list_agents", limit=2, after=after)
+        found += names(page["agents"])
+        after = page["next"]
+    assert after is None
+    assert found == seen(world, "operator")
+
+
+def test_a_stream_gives_all_pages_and_ends(world: World) -> None:
+    asked = world.ask("operator", "list_agents", more=True, limit=3)
+    assert not asked.pending
+    assert [len(rows(page["agents"])) for page in asked.pages] == [3, 3, 1]
+
+
+def test_a_page_behind_an_agent_that_has_gone_is_a_conflict(world: World) -> None:
+    after = world.call("operator", "list_agents", limit=2)["next"]
+    world.call("operator", "destroy", agent="a", recursive=True)
+    with pytest.raises(Conflict):
+        world.call("operator", "list_agents", limit=2, after=after)
+
+
+def test_get_tree_is_the_same_listing_under_another_name(world: World) -> None:
+    assert world.call("root", "get_tree") == world.call("root", "list_agents")

@@ -138,13 +138,13 @@ class World:
     def uuid(self, name: str) -> str:
         return name if name == OPERATOR else self.hive.spec(name).id
 
-    def ask(self, caller: str, operation: str, *, more: bool = False, **params: object) -> Exchange:
-        """Begin a call on a connection of its own; it may be left waiting."""
-        return self.ask_as(self.uuid(caller), operation, more=more, **params)
-
-    def ask_as(
-        self, party: str, operation: str, *, more: bool = False, **params: object
+    def ask(
+        self, caller: str, operation: str, /, *, more: bool = False, **params: object
     ) -> Exchange:
+        """Begin a call on a connection of its own; it may be left waiting."""
+        return self.ask_as(self.uuid(caller), operation, params, more=more)
+
+    def ask_as(self, party: str, operation: str, params: Reply, *, more: bool = False) -> Exchange:
         """The same by UUID, for those who are no more."""
         replies: list[Reply] = []
 
@@ -159,11 +159,11 @@ class World:
         self.run()
         return exchange
 
-    def call(self, caller: str, operation: str, **params: object) -> Reply:
+    def call(self, caller: str, operation: str, /, **params: object) -> Reply:
         """One call, answered at once; raises the error that it is answered with."""
-        return self.ask(caller, operation, **params).result()
+        return self.ask_as(self.uuid(caller), operation, params).result()
 
-    def fault(self, caller: str, operation: str, **params: object) -> str:
+    def fault(self, caller: str, operation: str, /, **params: object) -> str:
         """Name of the error that a call is answered with, empty when it is allowed."""
         try:
             self.call(caller, operation, **params)
@@ -240,7 +240,7 @@ def _parameters(reply: Reply) -> Reply:
 @contextmanager
 def world(settings: Settings | None = None, *edges: str) -> Iterator[World]:
     """A fresh world on the RAM disk, with `root` in it."""
-    folder = Path(mkdtemp(prefix="hive-world-", dir="/dev/shm"))  # noqa: S108 - RAM, removed below
+    folder = Path(mkdtemp(prefix="hive-world-", dir="/dev/shm"))
     made = World(folder, settings or Settings())
     try:
         made.grow("root", *edges)

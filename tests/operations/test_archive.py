@@ -1,0 +1,183 @@
+"""destroy, restore, list_archives: the end of an agent and the way back."""
+
+from __future__ import annotations
+
+import pytest
+from operations.world import World, names, rows
+
+from hive_core.errors import AlreadyExists, Expired, NotAllowed, NotFound
+from hive_core.model.machine import Wanted
+
+MAY = {
+    ("operator", "a"): "", ("root", "a"): "", ("a", "a1"): "", ("root", "a11"): "",
+    ("a", "a"): "NotAllowed", ("a1", "a"): "NotAllowed", ("a11", "root"): "NotAllowed",
+    ("a1", "a2"): "NotAllowed", ("a", "b"): "NotAllowed", ("a", "b1"): "NotFound",
+    ("a", "nobody"): "NotFound",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("caller", "target"), MAY)
+def test_never_itself_never_an_ancestor(world: World, caller: str, target: str) -> None:
+    """Row H22; attack 41."""
+    before = world.hive
+    assert world.fault(caller, "destroy", agent=target) == MAY[caller, target]
+    assert (world.hive is before) is bool(MAY[caller, target])
+
+
+def test_children_go_to_the_nearest_living_ancestor(world: World) -> None:
+    """Rows H22 and K9."""
+    found = world.call("root", "destroy", agent="a")
+    assert (found["agents"], found["adopted"], found["adopter"]) == (["a"], ["a1", "a2"], "root")
+    parents = world.hive.topology.parents
+    assert (parents["a1"], parents["a2"], parents["a11"]) == ("root", "root", "a1")
+    assert world.repo.read(world.repo.head()).topology == world.hive.topology
+
+
+def test_adopter_and_adopted_are_told(world: World) -> None:
+    """Row K9: with event and notice."""
+    world.call("operator", "destroy", agent="a")
+    (told,) = world.mail("root")
+    assert (told["relation"], told["kind"]) == ("daemon", "adopted")
+    assert "a1, a2" in str(told["body"])
+    (told,) = world.mail("a1")
+    assert (told["from"], told["kind"]) == ("daemon", "adopted")
+    assert "root" in str(told["body"])
+    assert world.mail("a11") == []
+    assert world.events()[-1]["fields"] | {"adopted": ["a1", "a2"]} == world.events()[-1]["fields"]
+
+
+def test_adoption_may_exceed_the_number_of_children(world: World) -> None:
+    """Rows K4 and K9; after it the quota refuses new ones."""
+    world.call("operator", "spawn", name="narrow", parent="root", max_children=1)
+    world.grow("narrow/mid", "mid/x", "mid/y")
+    world.call("operator", "destroy", agent="mid")
+    assert world.hive.topology.children("narrow") == ("x", "y")
+    assert world.fault("narrow", "spawn", name="z") == "LimitReached"
+
+
+def test_children_of_a_destroyed_root_become_roots(world: World) -> None:
+    world.grow("other", "other/child")
+    found = world.call("operator", "destroy", agent="other")
+    assert (found["adopted"], found["adopter"]) == (["child"], None)
+    assert "child" in world.hive.topology.roots
+
+
+def test_recursive_takes_the_whole_subtree_leaves_first(world: World) -> None:
+    found = world.call("root", "destroy", agent="a", recursive=True)
+    assert (found["agents"], found["adopted"]) == (["a11", "a1", "a2", "a"], [])
+    assert set(world.hive.topology) == {"root", "b", "b1"}
+
+
+def test_the_root_agent_is_kept_by_the_daemon(world: World) -> None:
+    """Row H16."""
+    with pytest.raises(NotAllowed):
+        world.call("operator", "destroy", agent="root")
+
+
+def test_unread_mail_becomes_dead_letters_and_each_sender_is_told_once(world: World) -> None:
+    """Attack 37: one notice, however many letters."""
+    for text in ("one", "two"):
+        world.call("root", "send", to="a1", body=text)
+    world.call("a2", "send", to="a1", body="three")
+    world.call("operator", "destroy", agent="a1")
+    for name in ("root", "a2"):
+        (told,) = world.mail(name)
+        assert (told["kind"], told["relation"]) == ("dead_letter", "daemon")
+        assert "a1 was destroyed" in str(told["body"])
+
+
+def test_the_sockets_side_of_a_destroyed_agent_is_dead_at_once(world: World) -> None:
+    """Row H30, attack 38: a connection that it still has opens no door."""
+    uuid = world.uuid("a1")
+    waiting = world.ask("a1", "recv", wait=50)
+    world.call("operator", "destroy", agent="a1")
+    assert str(waiting.replies[-1]["error"]).endswith("NotFound")
+    for operation in ("whoami", "recv", "list_agents"):
+        asked = world.ask_as(uuid, operation, {})
+        assert str(asked.replies[-1]["error"]).endswith("NotFound")
+
+
+def test_it_stops_to_be_wanted_and_its_job_asks_for_its_absence(world: World) -> None:
+    uuid = world.uuid("a1")
+    job = world.call("a", "destroy", agent="a1")["job"]
+    run = world.ledger.runs.get(uuid)
+    assert run is not None
+    assert run.wanted is Wanted.STOPPED
+    kept = world.ledger.jobs.get(str(job))
+    assert kept is not None
+    assert kept.goals == {uuid: "absent"}
+
+
+def test_a_restored_agent_is_the_same_one(world: World) -> None:
+    """CONTRACT: archived 24 h."""
+    world.call("operator", "allow", agent="a11", other="b1")
+    before, base = world.hive.spec("a11"), world.ledger.ranges.base(world.uuid("a11"))
+    nonce = max(run.nonce for run in world.ledger.runs.all().values())
+    world.call("a1", "destroy", agent="a11")
+    (row,) = rows(world.call("operator", "list_archives")["archives"])
+    assert (row["name"], row["parent"], row["id"]) == ("a11", "a1", before.id)
+    assert row["expires_at"] == world.clock.now() + 86_400
+    found = world.call("operator", "restore", id=before.id)
+    assert (found["name"], found["uuid"], found["parent"]) == ("a11", before.id, "a1")
+    assert world.hive.spec("a11") == before
+    assert world.ledger.ranges.base(before.id) == base
+    run = world.ledger.runs.get(before.id)
+    assert run is not None
+    assert run.wanted is Wanted.RUNNING
+    assert run.nonce > nonce, "an exit of its former life must not be taken for one of this"
+    assert world.call("operator", "list_archives")["archives"] == []
+    assert world.fault("root", "send", to="a11", body="welcome back") == ""
+
+
+def test_its_children_stay_where_they_were_adopted(world: World) -> None:
+    uuid = world.uuid("a1")
+    world.call("operator", "destroy", agent="a1")
+    world.call("operator", "restore", id=uuid)
+    assert world.hive.topology.children("a1") == ()
+    assert world.hive.topology.parent("a11") == "a"
+
+
+def test_without_its_old_parent_it_comes_under_the_root_agent(world: World) -> None:
+    uuid = world.uuid("a11")
+    world.call("operator", "destroy", agent="a", recursive=True)
+    assert world.call("operator", "restore", id=uuid)["parent"] == "root"
+
+
+def test_a_subtree_comes_back_as_it_was_from_the_top_down(world: World) -> None:
+    uuids = [world.uuid(name) for name in ("a", "a1", "a2", "a11")]
+    before = world.hive.topology
+    world.call("operator", "destroy", agent="a", recursive=True)
+    for uuid in uuids:
+        world.call("operator", "restore", id=uuid)
+    assert world.hive.topology == before
+
+
+def test_a_name_that_was_taken_meanwhile_is_in_the_way(world: World) -> None:
+    uuid = world.uuid("a1")
+    world.call("operator", "destroy", agent="a1")
+    world.call("b", "spawn", name="a1")
+    with pytest.raises(AlreadyExists):
+        world.call("operator", "restore", id=uuid)
+    assert names(world.call("operator", "list_archives")["archives"]) == ["a1"]
+
+
+def test_after_its_time_nothing_can_be_restored(world: World) -> None:
+    uuid = world.uuid("a1")
+    world.call("operator", "destroy", agent="a1")
+    world.advance(86_401)
+    assert world.call("operator", "list_archives")["archives"] == []
+    with pytest.raises(Expired):
+        world.call("operator", "restore", id=uuid)
+
+
+def test_nothing_is_restored_that_was_not_destroyed(world: World) -> None:
+    with pytest.raises(NotFound):
+        world.call("operator", "restore", id=world.uuid("a1"))
+
+
+@pytest.mark.parametrize("operation", ["restore", "list_archives"])
+def test_archives_are_the_operators(world: World, operation: str) -> None:
+    uuid = world.uuid("a11")
+    world.call("a1", "destroy", agent="a11")
+    given = {"id": uuid} if operation == "restore" else {}
+    assert world.fault("root", operation, **given) == "NotAllowed"

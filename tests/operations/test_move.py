@@ -1,0 +1,156 @@
+"""move: another parent, at once for every decision."""
+
+from __future__ import annotations
+
+import pytest
+from operations.world import World, rows, world
+
+from hive_core.model.machine import State
+from hive_core.model.settings import Bounds, Settings
+
+MAY = {
+    ("operator", "a1", "b"): "", ("root", "a1", "b"): "", ("root", "a1", "root"): "",
+    ("a", "a11", "a2"): "", ("a", "a11", "a"): "", ("operator", "a1", ""): "",
+    ("operator", "root", "root"): "NotAllowed", ("operator", "a", "a11"): "NotAllowed",
+    ("root", "a", "a"): "NotAllowed", ("root", "a", ""): "NotAllowed",
+    ("a", "a1", "b"): "NotAllowed", ("a", "a", "b"): "NotAllowed",
+    ("a1", "a2", "a1"): "NotAllowed", ("a", "b", "a"): "NotAllowed",
+    ("a", "b1", "a"): "NotFound", ("a", "a1", "b1"): "NotFound", ("a", "a1", "nobody"): "NotFound",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("caller", "agent", "parent"), MAY)
+def test_the_operator_or_who_is_above_both(
+    world: World, caller: str, agent: str, parent: str
+) -> None:
+    """Row H6; attack 39: never under itself or below; making a root is the operator's."""
+    before = world.hive
+    assert world.fault(caller, "move", agent=agent, parent=parent) == MAY[caller, agent, parent]
+    if MAY[caller, agent, parent]:
+        assert world.hive is before
+    else:
+        assert world.hive.topology.parent(agent) == (parent or None)
+
+
+def test_descendants_move_along(world: World) -> None:
+    """Row H6."""
+    world.call("operator", "move", agent="a1", parent="b")
+    assert world.hive.topology.lineage("a11") == ("a1", "b", "root")
+    assert world.repo.read(world.repo.head()).topology == world.hive.topology
+
+
+def test_the_moved_agent_and_its_new_parent_are_told(world: World) -> None:
+    world.call("operator", "move", agent="a1", parent="b")
+    (told,) = world.mail("a1")
+    assert (told["kind"], told["relation"]) == ("moved", "daemon")
+    assert "b" in str(told["body"])
+    assert [row["kind"] for row in world.mail("b")] == ["moved"]
+    assert world.mail("a11") == []
+
+
+def test_without_limits_or_boot_a_move_is_live(world: World) -> None:
+    found = world.call("operator", "move", agent="a1", parent="b")
+    assert found["live"] is True
+    assert (found["restarts"], found["scanned"], found["gaining"]) == ([], ["a"], ["b"])
+
+
+def test_a_losing_ancestor_in_boot_mode_is_restarted(world: World) -> None:
+    world.call("operator", "spawn", name="boot", parent="a", boot=True)
+    world.call("operator", "spawn", name="strict", parent="boot", revoke="restart")
+    world.grow("strict/x")
+    found = world.call("operator", "move", agent="x", parent="b", dry_run=True)
+    assert (found["live"], found["restarts"]) == (False, ["strict", "boot"])
+    assert found["scanned"] == ["a"]
+
+
+def test_what_crosses_the_border_of_a_limited_subtree_is_restarted(world: World) -> None:
+    world.call("operator", "spawn", name="team", parent="b", subtree={"memory_max": 1 << 30})
+    found = world.call("operator", "move", agent="a1", parent="team", dry_run=True)
+    assert found["crossing"] == ["a1", "a11"]
+    found = world.call("operator", "move", agent="b1", parent="a", dry_run=True)
+    assert found["crossing"] == []
+
+
+def test_a_mere_count_of_agents_is_no_border(world: World) -> None:
+    world.call("operator", "spawn", name="team", parent="b", subtree={"agents": 5})
+    assert world.call("operator", "move", agent="a1", parent="team", dry_run=True)["live"] is True
+
+
+def test_what_does_not_run_is_not_restarted(world: World) -> None:
+    world.call("operator", "spawn", name="team", parent="b", subtree={"memory_max": 1 << 30})
+    world.seen.states[world.uuid("a1")] = State.STOPPED
+    found = world.call("operator", "move", agent="a1", parent="team", dry_run=True)
+    assert found["crossing"] == ["a11"]
+
+
+def test_a_dry_run_changes_nothing(world: World) -> None:
+    before, count = world.hive, len(world.events())
+    found = world.call("operator", "move", agent="a1", parent="b", dry_run=True)
+    assert (found["job"], world.hive, len(world.events())) == (None, before, count)
+    assert world.mail("a1") == []
+
+
+def test_a_dry_run_is_for_those_who_may(world: World) -> None:
+    assert world.fault("a", "move", agent="a1", parent="b", dry_run=True) == "NotAllowed"
+
+
+def test_a_move_to_where_it_is_does_nothing(world: World) -> None:
+    before = world.hive
+    assert world.call("operator", "move", agent="a1", parent="a")["job"] is None
+    assert world.hive is before
+
+
+def test_a_move_that_waits_lists_what_was_ended(world: World) -> None:
+    """ARCHITECTURE, what a move means: the result lists what was ended."""
+    asked = world.ask("operator", "move", agent="a1", parent="b", wait=10)
+    (job,) = [each for each in world.ledger.jobs.open() if each.operation == "move"]
+    assert job.goals == {world.uuid("a1"): "moved"}
+    world.finish(job.id, ended=["process 12 of a"])
+    assert asked.result()["ended"] == ["process 12 of a"]
+
+
+def test_from_the_commit_on_decisions_use_the_new_tree(world: World) -> None:
+    """Attack 38, in one batch too: the next call already sees it."""
+    world.call("operator", "move", agent="a1", parent="b")
+    assert world.fault("a", "get_logs", agent="a11") == "NotFound"
+    assert world.fault("a", "spawn", name="x", parent="a1") == "NotFound"
+    assert world.fault("a1", "send", to="a2", body="x") == "NotFound"
+    assert world.fault("b", "spawn", name="x", parent="a1") == ""
+
+
+def test_a_waiting_stream_of_a_losing_ancestor_is_refused_at_its_next_page(world: World) -> None:
+    """ARCHITECTURE: a caller that loses a right mid-stream is refused at the next page."""
+    asked = world.ask("a", "get_logs", agent="a11", more=True)
+    world.call("operator", "move", agent="a1", parent="b")
+    world.reads.journal.write(world.uuid("a11"), "secret")
+    world.run()
+    assert str(asked.replies[-1]["error"]).endswith("NotFound")
+    assert "secret" not in str(asked.replies)
+
+
+def test_an_agent_cannot_push_its_quota_through_a_move(world: World) -> None:
+    """Rows H8 and K1: not into a place where it could not have created."""
+    world.grow("root/plan:architect")
+    assert world.fault("root", "move", agent="a1", parent="plan") == "NotAllowed"
+    assert world.fault("operator", "move", agent="a1", parent="plan") == ""
+
+
+def test_a_full_parent_takes_nobody_in() -> None:
+    with world(Settings(limits=Bounds(children=2)), "root/a", "root/b", "a/x", "b/y") as small:
+        small.grow("a/z")
+        assert small.fault("root", "move", agent="y", parent="a") == "LimitReached"
+
+
+def test_depth_is_bounded() -> None:
+    """Attack 39."""
+    with world(Settings(limits=Bounds(depth=3)), "root/a", "a/x", "root/b", "b/y") as small:
+        assert small.fault("operator", "move", agent="b", parent="a") == "InvalidArgument"
+
+
+def test_the_record_names_both_parents(world: World) -> None:
+    """Row H27."""
+    world.call("operator", "move", agent="a1", parent="b")
+    fields = world.events()[-1]["fields"]
+    assert isinstance(fields, dict)
+    assert (fields["from"], fields["to"]) == ("a", "b")
+    assert rows(world.events())[-1]["target"] == "a1"
