@@ -290,6 +290,6 @@ class MemoryJobs:
         self.ran.append(action)
         if self.refused is not None:
             raise self.refused
-        if action.kind is a.JobKind.COPY_TREE:
+        if action.work is a.JobKind.COPY_TREE:
             self.machines.storage.roots.add(action.job)
         return Done(changed=True)

@@ -72,7 +72,7 @@ class Chain:
             and machine.mounted and machine.door and machine.listening and not machine.fault
             and machine.identity == place.identity and machine.view == place.view
             and machine.slice == place.slice_unit and place.uuid not in self.desired.revoking
-            and place.uuid not in self.desired.starts
+            and (place.uuid not in self.desired.starts or not self._troubled)
         )  # fmt: skip
 
     def acts(self) -> Iterator[Act]:
@@ -122,6 +122,10 @@ class Chain:
     def _trouble(self) -> Trouble:
         return trouble(self.run, self.desired.starts.get(self.place.uuid))
 
+    @property
+    def _troubled(self) -> bool:
+        return self._trouble is not Trouble.NONE
+
     def _up(self) -> Iterator[Act]:
         uuid, name = self.place.uuid, self.place.name
         if why := self.must_stop():
@@ -158,8 +162,8 @@ class Chain:
                 yield Unmount(self.place.uuid), "it does not run"
             return
         starts = self.desired.starts.get(self.place.uuid)
-        pause = starts.next_at - self.moment.wall if starts and self._trouble else 0.0
-        if pause > 0 and self._trouble is Trouble.FAILED:
+        pause = starts.next_at - self.moment.wall if starts and self._troubled else 0.0
+        if pause > 0:
             self.wait = self.moment.monotonic + pause
             if self.machine.mounted:
                 yield Unmount(self.place.uuid), "it waits for its next try"
@@ -182,13 +186,13 @@ class Chain:
         if base is None:
             return None
         place = self.place
-        return Mount(place.uuid, place.lineage, base, place.spec.image)
+        return Mount(place.uuid, place.lineage, base, place.image)
 
     def start(self) -> Iterator[Act]:
         """What it takes to start the unit, once there is a seat for it."""
-        place, spec, why = self.place, self.place.spec, "it should run"
-        if spec.image != HOST_IMAGE and not self.machine.root:
-            yield work(place.uuid, JobKind.COPY_TREE, spec.image), why
+        place, why = self.place, "it should run"
+        if place.image != HOST_IMAGE and not self.machine.root:
+            yield work(place.uuid, JobKind.COPY_TREE, place.image), why
             copy = job_id(place.uuid, JobKind.COPY_TREE)
             yield AdoptRoot(copy, place.uuid), why
         if self.machine.mounted:
@@ -201,6 +205,6 @@ class Chain:
         place = self.place
         return StartUnit(
             uuid=place.uuid, name=place.name, nonce=self.run.nonce, spec=place.spec_hash,
-            base=base, slice=place.slice, limits=place.limits, image=place.spec.image,
+            base=base, slice=place.slice, limits=place.limits, image=place.image,
             boot=place.spec.boot, parent=place.parent, command=place.spec.command,
         )  # fmt: skip

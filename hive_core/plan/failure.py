@@ -1,18 +1,18 @@
 """What an exit means: intended, ended, or a failure with a pause before the next try. Pure.
 
-Who is started again after a failure: agents of role `daemon` and the root agent. Everybody else
-stays `failed` until an ancestor or the operator starts it; its parent is told in any case. After
-`failures` failures within `window` a daemon is parked; the root agent never is. An end with 0 is
-the agent's own wish: it counts as stopped, except for the root agent, which comes back.
+Who is started again after a failure: agents whose role says so (`daemon`) and the root agent.
+Everybody else stays `failed` until an ancestor or the operator starts it; its parent is told in any
+case. After `failures` failures within `window` a daemon is parked; the root agent never is. An end
+with 0 is the agent's own wish: it counts as stopped, except for the root agent, which comes back.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 
-from hive_core.model.agent import Role
 from hive_core.model.machine import Exit, Run, Starts, Wanted
+from hive_core.model.roles import HABITS
 from hive_core.model.settings import BackOff, Settings
 from hive_core.plan.place import Place
 
@@ -34,7 +34,7 @@ def is_root(place: Place, settings: Settings) -> bool:
 
 
 def restarts(place: Place, settings: Settings) -> bool:
-    return place.spec.role is Role.DAEMON or is_root(place, settings)
+    return HABITS[place.spec.role].restarts or is_root(place, settings)
 
 
 def pause(back_off: BackOff, uuid: str, count: int) -> float:
@@ -55,13 +55,16 @@ class Case:
     settings: Settings
 
     def judge(self, end: Exit, now: float) -> Verdict:
-        """Count one exit that was not counted before."""
-        seen = replace(self.starts, exit_seen=end.invocation)
-        if self.run.wanted is not Wanted.RUNNING or end.nonce != self.run.nonce or end.asked:
-            return Verdict(seen)
+        """Count one exit. Nothing changes when it was counted before, or when it was intended.
+
+        An intended one needs no note: it never matters to a later run, which has another nonce.
+        """
+        seen = end.invocation == self.starts.exit_seen or end.asked
+        if seen or self.run.wanted is not Wanted.RUNNING or end.nonce != self.run.nonce:
+            return Verdict(self.starts)
         if end.clean and not is_root(self.place, self.settings):
-            cleared = replace(seen, failures=(), parked=False, nonce=self.run.nonce, why=end.text)
-            return Verdict(cleared, ended=True)
+            nonce, why = self.run.nonce, end.text
+            return Verdict(Starts(exit_seen=end.invocation, nonce=nonce, why=why), ended=True)
         return self._failed(end, now)
 
     def _failed(self, end: Exit, now: float) -> Verdict:

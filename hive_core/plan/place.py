@@ -41,6 +41,7 @@ class Place:
     slice_unit: str
     carries: bool
     limits: Limits
+    image: str
     spec_hash: str
     identity: int
     view: int
@@ -63,6 +64,11 @@ def merged(limits: SpecLimits, defaults: SpecLimits) -> Limits:
     """The agent's own limits over those of the host."""
     pairs = {**defaults.model_dump(exclude_none=True), **limits.model_dump(exclude_none=True)}
     return Limits(**pairs)
+
+
+def image_label(image: str) -> str:
+    """The name of an image; one that the operator gave as a path is entered under its digest."""
+    return f"tree-{sha256(image.encode()).hexdigest()[:16]}" if "/" in image else image
 
 
 def hash_of(spec: AgentSpec, image: str, limits: Limits) -> str:
@@ -145,12 +151,13 @@ class _Walk:
         carries = subtree_limits(spec.subtree) != Limits() and len(path) < NESTED_LIMITS
         if carries:
             path = (*path, part)
+        image = image_label(spec.image)
         limits = merged(spec.limits, self._settings.agent_limits)
         return Place(
             name=name, uuid=uuid, spec=spec, parent=parent, children=kids,
             lineage=(*(above.lineage if above else ()), part),
             slice=path, slice_unit=slice_unit(path), carries=carries, limits=limits,
-            spec_hash=hash_of(spec, spec.image, limits),
+            image=image, spec_hash=hash_of(spec, image, limits),
             identity=hash((name, parent, spec.role, spec.title, spec.capabilities, kids)),
             view=self._views[name],
         )  # fmt: skip

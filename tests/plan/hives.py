@@ -106,7 +106,7 @@ class World:
             case Forget(uuid):
                 self.archives.pop(uuid, None)
             case a.RunJob() as job:
-                if job.kind is a.JobKind.COPY_TREE:
+                if job.work is a.JobKind.COPY_TREE:
                     self.host.storage.roots.add(job.job)
             case a.EndHolders(uuid):
                 self.revoking.discard(uuid)

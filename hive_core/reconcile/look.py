@@ -1,0 +1,97 @@
+"""What the change road saw last, for everyone who asks: it is read without asking anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hive_core.model.machine import Machine, Observed, State, Stray
+from hive_core.plan.desired import Moment, Plan
+from hive_core.plan.diff import plan
+from hive_core.plan.place import Places
+from hive_core.plan.state import facts, state_of
+from hive_core.ports import Clock
+from hive_core.reconcile.wishes import Wishes
+
+
+@dataclass
+class Look:
+    """The last look at the host beside the wishes of the moment."""
+
+    wishes: Wishes
+    places: Places
+    clock: Clock
+    started: float
+    machines: dict[str, Machine] = field(default_factory=dict)
+    slices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    strays: tuple[Stray, ...] = ()
+    states: dict[str, State] = field(default_factory=dict)
+    troubles: dict[str, str] = field(default_factory=dict)
+    parked: list[tuple[str, str]] = field(default_factory=list)
+    dirty_tree: list[str] = field(default_factory=list)
+
+    @property
+    def observed(self) -> Observed:
+        return Observed(self.machines, self.strays, self.slices)
+
+    def take(self, found: Observed, *, whole: bool) -> None:
+        """Take over a look at some agents, or at the whole host."""
+        if whole:
+            self.machines.clear()
+            self.strays = found.strays
+        self.machines.update(found.machines)
+        self.slices = found.slices
+
+    def name_states(self, uuids: set[str]) -> set[str]:
+        """Judge the states of these agents anew; topics of those that changed."""
+        changed = set()
+        for uuid in uuids:
+            state = self._judged(uuid)
+            if self.states.get(uuid) is not state:
+                changed.add(f"state:{uuid}")
+            if uuid in self.places.by_uuid or uuid in self.machines:
+                self.states[uuid] = state
+            else:
+                self.states.pop(uuid, None)
+        return changed
+
+    def _judged(self, uuid: str) -> State:
+        run = self.wishes.runs.get(uuid) if uuid in self.places.by_uuid else None
+        machine = self.machines.get(uuid) or Machine(uuid)
+        return state_of(facts(run, machine, self.wishes.starts.get(uuid)))
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.clock.now(), self.clock.monotonic())
+
+    # What the broker's operations see of it.
+
+    def state(self, uuid: str) -> State:
+        return self.states.get(uuid) or self._judged(uuid)
+
+    def activity(self, uuid: str) -> str:
+        """What an agent is at, as far as its machine tells."""
+        return "running" if self.state(uuid) in (State.RUNNING, State.DEGRADED) else "idle"
+
+    def machine(self, uuid: str) -> Machine | None:
+        return self.machines.get(uuid)
+
+    def plan(self) -> Plan:
+        return plan(self.wishes.desired(self.places), self.observed, self.moment)
+
+    def refused(self) -> Sequence[tuple[str, str]]:
+        return self.parked
+
+    def since(self) -> float:
+        return self.started
+
+    def alarms(self) -> Sequence[str]:
+        """Steps that fail, agents that gave up, a work tree somebody left changed."""
+        names = self.places.by_uuid
+        given_up = (
+            f"{names[uuid].name} is parked: {self.wishes.starts[uuid].why}"
+            for uuid, state in self.states.items()
+            if state is State.PARKED and uuid in names and uuid in self.wishes.starts
+        )
+        dirty = (f"changed by hand and not committed: {path}" for path in self.dirty_tree)
+        return [*self.troubles.values(), *sorted(given_up), *dirty]

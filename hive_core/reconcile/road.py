@@ -1,0 +1,253 @@
+"""The change road: observe, count exits, plan, apply, finish jobs; woken by whatever changes.
+
+One pass looks at the dirty agents only; a full one looks at the whole host. What takes long runs in
+a task per agent, so that one slow machine keeps nobody waiting. Nothing here is remembered that a
+fresh daemon would not find again in the ledger, in git and on the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, Self
+
+from hive_core.errors import HiveError
+from hive_core.model.machine import Machine, Wanted
+from hive_core.plan.desired import Plan
+from hive_core.plan.diff import is_starting, plan
+from hive_core.plan.place import Places
+from hive_core.plan.state import Phase, phase
+from hive_core.reconcile import moves
+from hive_core.reconcile.counting import Counting
+from hive_core.reconcile.given import Broker, Ports
+from hive_core.reconcile.goals import Scene
+from hive_core.reconcile.look import Look
+from hive_core.reconcile.shaping import Shaping
+from hive_core.reconcile.wishes import Wishes
+from hive_core.reconcile.work import Work
+
+log = logging.getLogger(__name__)
+FULL_EVERY: Final = 60.0
+AGAIN: Final = 1.0
+SLICE: Final = 500  # agents planned before the loop gets a turn
+FULL = ""  # the name of the timer for full looks
+
+
+@dataclass
+class Reconciler:
+    """Call `heard` and `changed` when something happened; `run` does the rest."""
+
+    ports: Ports
+    broker: Broker
+    look: Look
+    wishes: Wishes
+    work: Work
+    counting: Counting
+    shaping: Shaping
+    _dirty: dict[str, None] = field(default_factory=dict)
+    _stale: set[str] = field(default_factory=set)
+    _queued: dict[str, None] = field(default_factory=dict)
+    _coming: set[str] = field(default_factory=set)
+    _whole: bool = True
+    _tree: bool = False
+    _awake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @classmethod
+    def build(cls, ports: Ports, broker: Broker, fatal: Callable[[BaseException], None]) -> Self:
+        wishes = Wishes(ports.ledger, ports.settings)
+        wishes.load()
+        places = Places.build(broker.hive(), ports.settings)
+        look = Look(wishes, places, ports.clock, ports.clock.now())
+        work = Work(ports, broker, look, fatal)
+        found = cls(ports, broker, look, wishes, work, Counting(work), Shaping(work))
+        work.again = found.changed
+        ports.machines.subscribe(found.changed)
+        found.changed(FULL)
+        return found
+
+    # Waking.
+
+    def heard(self, topics: frozenset[str]) -> None:
+        """The request road has written something down."""
+        for topic in topics:
+            kind, _, uuid = topic.partition(":")
+            if kind == "tree":
+                self._tree = True
+            elif kind == "run":
+                self._stale.add(uuid)
+                self._dirty[uuid] = None
+            elif kind == "converge":
+                self._whole = True
+            else:
+                continue
+            self._awake.set()
+
+    def changed(self, uuid: str) -> None:
+        """Something may have happened to this machine; empty: to any of them."""
+        if uuid:
+            self._dirty[uuid] = None
+        else:
+            self._whole = True
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Pass after pass, until cancelled."""
+        while True:
+            await self._awake.wait()
+            self._awake.clear()
+            try:
+                await self.converge()
+            except HiveError as error:
+                # The disk is full, or systemd does not answer: nothing is lost by waiting.
+                log.warning("Cannot converge: %s", error)
+                self.look.troubles[FULL] = f"cannot converge: {error}"
+                self._whole = True
+                self.ports.clock.call_at(self.ports.clock.monotonic() + AGAIN, self._awake.set)
+
+    # One pass.
+
+    async def converge(self) -> None:
+        """One pass over what is dirty."""
+        self._take_rows()
+        whole, dirty = self._take_dirty()
+        if not (whole or dirty):
+            return
+        dirty = await self._observe(whole=whole, dirty=dirty)
+        dirty -= self.counting.count(dirty)
+        self._judge(dirty)
+        for part in self._parts(dirty):
+            await self._apply(part, self._plan(part))
+            await asyncio.sleep(0)
+        self.look.troubles.pop(FULL, None)
+
+    def _take_rows(self) -> None:
+        """What the ledger and the head say now."""
+        if self._tree:
+            self._tree = False
+            before = self.look.places
+            places = Places.build(self.broker.hive(), self.ports.settings, before)
+            self.look.places = places
+            for uuid in before.by_uuid.keys() | places.by_uuid.keys():
+                if before.by_uuid.get(uuid) is not places.by_uuid.get(uuid):
+                    self._dirty[uuid] = None
+                    self._stale.add(uuid)
+        if self._stale or self._whole:
+            self.wishes.refresh(self._stale)
+            self._stale.clear()
+        self._declare()
+
+    def _declare(self) -> None:
+        """Agents that came with a hand commit have no rows yet: they should run."""
+        missing = self.look.places.by_uuid.keys() - self.wishes.runs.keys()
+        missing |= self.look.places.by_uuid.keys() - self.wishes.bases.keys()
+        if not missing:
+            return
+        ledger, now = self.ports.ledger, self.ports.clock.now()
+        with ledger.transaction():
+            for uuid in sorted(missing):
+                if uuid not in self.wishes.runs:
+                    ledger.runs.want(uuid, Wanted.RUNNING, now, reason="declared")
+                ledger.ranges.allocate(uuid, self.ports.settings.uid_start)
+        self.wishes.refresh(missing)
+        self._dirty.update(dict.fromkeys(missing))
+
+    def _take_dirty(self) -> tuple[bool, set[str]]:
+        whole, self._whole = self._whole, False
+        first = islice(self._queued, self.ports.settings.limits.starts_at_once)
+        dirty = {*self._dirty, *first} - self.work.busy.keys()
+        self._dirty = {uuid: None for uuid in self._dirty if uuid in self.work.busy}
+        for uuid in dirty:
+            self._queued.pop(uuid, None)
+        if whole:
+            self.work.later(FULL, self.ports.clock.monotonic() + FULL_EVERY)
+        return whole, dirty
+
+    async def _observe(self, *, whole: bool, dirty: set[str]) -> set[str]:
+        try:
+            found = await self.ports.machines.observe(None if whole else dirty)
+        except HiveError:
+            self._dirty.update(dict.fromkeys(dirty))
+            raise
+        self.look.take(found, whole=whole)
+        if whole:
+            self._coming.clear()
+            everyone = {*self.look.places.by_uuid, *found.machines, *self.wishes.archives}
+            dirty = (everyone | dirty) - self.work.busy.keys()
+        for uuid in found.machines:
+            machine = found.machines[uuid]
+            (self._coming.add if is_starting(machine) else self._coming.discard)(uuid)
+        return dirty
+
+    def _judge(self, dirty: set[str]) -> None:
+        """Name the states anew, and finish the jobs that waited for them."""
+        before = {uuid: self.look.states.get(uuid) for uuid in dirty}
+        topics = self.look.name_states(dirty)
+        for uuid in dirty:
+            if self.look.states.get(uuid) is not before[uuid]:
+                self._wake_above(uuid)
+        topics |= self._finish(dirty)
+        self.broker.touch(frozenset(topics))
+
+    def _wake_above(self, uuid: str) -> None:
+        """Who went down may have kept those above from going down."""
+        if phase(self.look.machines.get(uuid) or Machine(uuid)) is not Phase.DOWN:
+            return
+        if uuid in self.look.places.by_uuid:
+            above = (place.uuid for place in self.look.places.above(uuid))
+        else:
+            above = (each for each in self.wishes.archives if each in self.look.machines)
+        for each in above:
+            self.changed(each)
+
+    def _finish(self, dirty: set[str]) -> set[str]:
+        scene = Scene(
+            self.look.places, self.look.machines, self.wishes.runs, self.wishes.starts,
+            self.look.states, self.work.stuck,
+        )  # fmt: skip
+        ended: dict[str, str] = {}
+        for job in self.wishes.jobs.values():
+            moving = moves.MOVED in job.goals.values()
+            if moving or not dirty.isdisjoint(job.goals):
+                verdict = scene.verdict(job)
+                if verdict is not None:
+                    ended[job.id] = verdict
+        if ended:
+            with self.ports.ledger.transaction():
+                for job_id, error in ended.items():
+                    self.ports.ledger.jobs.finish(job_id, error, self.ports.clock.now())
+            for job_id in ended:
+                del self.wishes.jobs[job_id]
+        return {f"job:{job_id}" for job_id in ended}
+
+    def _parts(self, dirty: set[str]) -> Iterator[list[str]]:
+        """In tree order, so many at a time that the loop is not held up."""
+        places = self.look.places.by_uuid
+        living = sorted(
+            (uuid for uuid in dirty if uuid in places),
+            key=lambda uuid: (len(places[uuid].lineage), places[uuid].name),
+        )
+        order = [*living, *sorted(dirty - places.keys())]
+        for start in range(0, len(order), SLICE):
+            yield order[start : start + SLICE]
+
+    def _plan(self, part: list[str]) -> Plan:
+        coming = self._coming | self.work.starting
+        seats = self.ports.settings.limits.starts_at_once - len(coming)
+        desired = self.wishes.desired(self.look.places)
+        return plan(desired, self.look.observed, self.look.moment, part, seats)
+
+    async def _apply(self, part: Iterable[str], found: Plan) -> None:
+        failed = await self.shaping.apply(found.tree)
+        for uuid in part:
+            if uuid in found.waits:
+                self.work.later(uuid, found.waits[uuid])
+            if uuid in self.work.busy or uuid in failed:
+                continue
+            if chain := found.chains.get(uuid):
+                self.work.begin(uuid, chain)
+            elif uuid not in failed:
+                self.work.settled(uuid)
+        self._queued.update(dict.fromkeys(found.queued))

@@ -1,0 +1,53 @@
+"""The steps on the tree, in order, each with the promise that nobody keeps what it lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hive_core.errors import HiveError
+from hive_core.plan import actions as a
+from hive_core.plan.desired import Step
+from hive_core.reconcile import moves
+from hive_core.reconcile.work import Work
+
+
+@dataclass
+class Shaping:
+    work: Work
+
+    async def apply(self, tree: tuple[Step, ...]) -> set[str]:
+        """Steps on the tree go one after another; what could not be done comes again."""
+        self._announce([step for step in tree if isinstance(step.action, a.MoveNode)])
+        failed = set()
+        for step in tree:
+            try:
+                await self.work.do(step)
+            except HiveError as error:
+                self.work.failed(step.uuid, step.name, error)
+                failed.add(step.uuid)
+            else:
+                self._came_along(step)
+        return failed
+
+    def _announce(self, steps: list[Step]) -> None:
+        """Before anything moves: who loses sight of it."""
+        if not steps:
+            return
+        ledger, now = self.work.ports.ledger, self.work.ports.clock.now()
+        with ledger.transaction():
+            for step in steps:
+                if isinstance(step.action, a.MoveNode):
+                    lost = moves.losing(self.work.look.places, step.action)
+                    moves.announce(ledger, self.work.look.wishes.jobs, step.uuid, lost, now)
+        self.work.look.wishes.refresh(())
+
+    def _came_along(self, step: Step) -> None:
+        """Everybody whose facts this step changed is looked at again."""
+        for name in self.work.look.places.hive.topology.subtree(step.name):
+            self.work.again(self.work.look.places.named(name).uuid)
+        if isinstance(step.action, a.MoveNode):
+            for uuid in (
+                *moves.losing(self.work.look.places, step.action),
+                *self.work.look.wishes.archives,
+            ):
+                self.work.again(uuid)

@@ -1,0 +1,74 @@
+"""The rows of the ledger that the change road goes by, kept in memory and read again when told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from hive_core.ledger.store import Ledger
+from hive_core.model.machine import Run, Starts
+from hive_core.model.record import Job
+from hive_core.model.settings import Settings
+from hive_core.plan.desired import Desired
+from hive_core.plan.place import Places
+
+PENDING, DONE = "pending", "done"
+V = TypeVar("V")
+
+
+def losers(job: Job) -> Mapping[str, str]:
+    """Who lost part of its view by a move, and how far taking it away has come."""
+    found = job.progress.get("losers", {})
+    return found if isinstance(found, dict) else {}
+
+
+@dataclass
+class Wishes:
+    """What the ledger wants. `load` reads everything, `refresh` what may have changed."""
+
+    ledger: Ledger
+    settings: Settings
+    runs: dict[str, Run] = field(default_factory=dict)
+    bases: dict[str, int] = field(default_factory=dict)
+    starts: dict[str, Starts] = field(default_factory=dict)
+    archives: dict[str, float] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+
+    def load(self) -> None:
+        self.runs = self.ledger.runs.all()
+        self.bases = self.ledger.ranges.all()
+        self.starts = self.ledger.starts.all()
+        self.refresh(())
+
+    def refresh(self, uuids: Iterable[str]) -> None:
+        """Read the rows of these agents again, and the short lists as a whole."""
+        ledger = self.ledger
+        for uuid in uuids:
+            _put(self.runs, uuid, ledger.runs.get(uuid))
+            _put(self.bases, uuid, ledger.ranges.base(uuid))
+            _put(self.starts, uuid, ledger.starts.get(uuid))
+        self.archives = {each.uuid: each.expires for each in ledger.archives.all()}
+        self.jobs = {job.id: job for job in ledger.jobs.open()}
+
+    @property
+    def revoking(self) -> frozenset[str]:
+        """Who still has to be cut off from what moved away."""
+        return frozenset(
+            uuid
+            for job in self.jobs.values()
+            for uuid, mark in losers(job).items()
+            if mark == PENDING
+        )
+
+    def desired(self, places: Places) -> Desired:
+        return Desired(
+            places, self.settings, self.runs, self.bases, self.starts, self.archives, self.revoking
+        )
+
+
+def _put(rows: dict[str, V], key: str, value: V | None) -> None:
+    if value is None:
+        rows.pop(key, None)
+    else:
+        rows[key] = value

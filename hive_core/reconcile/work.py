@@ -1,0 +1,168 @@
+"""Doing the steps of a plan: one task per agent, failures counted and tried again later."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hive_core.errors import HiveError
+from hive_core.model.record import Job
+from hive_core.plan import actions as a
+from hive_core.plan.desired import Step
+from hive_core.plan.local import Forget, Renew
+from hive_core.plan.place import Place
+from hive_core.plan.results import Done, Ended, Result
+from hive_core.reconcile import moves
+from hive_core.reconcile.given import Broker, Ports
+from hive_core.reconcile.look import Look
+
+log = logging.getLogger(__name__)
+RETRY_FIRST, RETRY_MOST = 0.2, 30.0
+STUCK_AFTER: Final = 3
+
+
+@dataclass
+class Work:
+    """`again(uuid)` is called when an agent should be looked at anew.
+
+    `fatal` ends the daemon: after a fault in here only a fresh start is safe.
+    """
+
+    ports: Ports
+    broker: Broker
+    look: Look
+    fatal: Callable[[BaseException], None]
+    again: Callable[[str], None] = lambda _: None
+    busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    starting: set[str] = field(default_factory=set)
+    _failures: dict[str, int] = field(default_factory=dict)
+    _last: dict[str, tuple[Step, ...]] = field(default_factory=dict)
+    _timers: dict[str, Callable[[], None]] = field(default_factory=dict)
+
+    @property
+    def stuck(self) -> dict[str, str]:
+        """Agents whose steps failed again and again, with what."""
+        return {
+            uuid: self.look.troubles[uuid]
+            for uuid, count in self._failures.items()
+            if count >= STUCK_AFTER and uuid in self.look.troubles
+        }
+
+    def later(self, uuid: str, when: float) -> None:
+        """Look at the agent again at `when`, in monotonic seconds; the last word counts."""
+        if cancel := self._timers.pop(uuid, None):
+            cancel()
+        self._timers[uuid] = self.ports.clock.call_at(when, lambda: self.again(uuid))
+
+    def spawn(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
+        """Do something for one agent beside the loop; nothing else is done for it meanwhile."""
+        self.busy[uuid] = asyncio.create_task(self._guarded(uuid, work))
+
+    async def _guarded(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except HiveError as error:
+            self.failed(uuid, self._name(uuid), error)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a task would keep it to itself
+            self.fatal(error)
+        else:
+            self.again(uuid)
+        finally:
+            self.busy.pop(uuid, None)
+            self.starting.discard(uuid)
+
+    def _name(self, uuid: str) -> str:
+        place = self.look.places.by_uuid.get(uuid)
+        return place.name if place else uuid
+
+    def failed(self, uuid: str, name: str, error: HiveError) -> None:
+        """Try again later, and later still; the operator sees what is wrong meanwhile."""
+        count = self._failures[uuid] = self._failures.get(uuid, 0) + 1
+        pause = min(RETRY_MOST, RETRY_FIRST * 2 ** min(count - 1, 16))
+        self.look.troubles[uuid] = f"cannot bring {name} about: {error}"
+        log.warning("Cannot bring %s about (try %d): %s", name, count, error)
+        self.later(uuid, self.ports.clock.monotonic() + pause)
+
+    def settled(self, uuid: str) -> None:
+        """Nothing is left to do for this agent."""
+        if self._failures.pop(uuid, None) is not None:
+            self.look.troubles.pop(uuid, None)
+        self._last.pop(uuid, None)
+
+    def begin(self, uuid: str, chain: tuple[Step, ...]) -> None:
+        """Do the steps of one agent, one after another, in a task."""
+        if self._last.get(uuid) == chain and uuid not in self._failures:
+            # Done before and still to do: no reason to hurry.
+            self._failures[uuid] = 1
+            self.later(uuid, self.ports.clock.monotonic() + RETRY_FIRST)
+            return
+        self._last[uuid] = chain
+        if any(isinstance(step.action, a.StartUnit) for step in chain):
+            self.starting.add(uuid)
+        self.spawn(uuid, self._walk(uuid, chain))
+
+    async def _walk(self, uuid: str, chain: tuple[Step, ...]) -> None:
+        wish = self._wish(uuid)
+        for step in chain:
+            if self._wish(uuid) != wish:
+                return  # wanted otherwise by now
+            log.info("%s", step.text, extra={"HIVE_UUID": uuid, "HIVE_NAME": step.name})
+            await self.do(step)
+
+    def _wish(self, uuid: str) -> tuple[object, object]:
+        return self.look.wishes.runs.get(uuid), self.look.places.by_uuid.get(uuid)
+
+    async def do(self, step: Step) -> None:
+        """One step, with what it means for the ledger."""
+        match step.action:
+            case Renew():
+                self._renew(step)
+            case Forget(uuid):
+                self._forget(uuid)
+            case a.RunJob() as job:
+                await self.ports.jobs.run(job)
+            case action:
+                self._note(step, await self.ports.machines.apply(action))
+
+    def _note(self, step: Step, result: Result) -> None:
+        if isinstance(result, Ended) and (place := self._place(step)):
+            with self.ports.ledger.transaction():
+                topics = moves.scanned(self.ports.ledger, self._jobs, place, result)
+            self._told(topics, step.uuid)
+        elif isinstance(result, Done) and not result.changed:
+            log.debug("%s: was so before", step.text)
+
+    def _renew(self, step: Step) -> None:
+        place, run = self._place(step), self.look.wishes.runs.get(step.uuid)
+        if place is None or run is None:
+            return
+        ledger, now = self.ports.ledger, self.ports.clock.now()
+        with ledger.transaction():
+            topics = moves.renewed(ledger, self._jobs, place, run, now)
+        self._told(topics, step.uuid)
+
+    def _forget(self, uuid: str) -> None:
+        ledger = self.ports.ledger
+        with ledger.transaction():
+            ledger.archives.drop(uuid)
+            ledger.ranges.release(uuid)
+            ledger.runs.drop(uuid)
+            ledger.starts.clear(uuid)
+        self._told(set(), uuid)
+        self.look.machines.pop(uuid, None)
+
+    def _told(self, topics: set[str], uuid: str) -> None:
+        self.look.wishes.refresh((uuid,))
+        self.broker.touch(frozenset(topics))
+
+    def _place(self, step: Step) -> Place | None:
+        return self.look.places.by_uuid.get(step.uuid)
+
+    @property
+    def _jobs(self) -> Mapping[str, Job]:
+        return self.look.wishes.jobs
