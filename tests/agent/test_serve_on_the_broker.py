@@ -1,0 +1,122 @@
+"""The message loop against the real broker: what arrives, how often, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from operations.world import World, rows, world
+from typing_extensions import override
+
+from hive_core.agent.link import Link
+from hive_core.agent.serve import Loop, Work
+from hive_core.varlink import Message
+
+SHOUT = ("tr", "a-z", "A-Z")
+
+
+class Wire(Link):
+    """A link without a socket: the world answers in the same thread."""
+
+    def __init__(self, made: World, name: str) -> None:
+        super().__init__("")
+        self._world = made
+        self._uuid = made.uuid(name)
+        self.before: Callable[[str], None] = lambda _: None
+
+    @override
+    def call(self, method: str, params: Message, *, repeat: bool = False) -> Message:
+        operation = method.rpartition(".")[2].lower()
+        self.before(operation)
+        # Nobody else could send while this thread waits.
+        given = {**params, "wait": 0} if operation == "recv" else params
+        return self._world.ask_as(self._uuid, operation, given).result()
+
+
+@pytest.fixture(name="hive")
+def _hive() -> Iterator[World]:
+    with world(None, "root/lead", "lead/worker") as made:
+        yield made
+
+
+def step(wire: Wire, *command: str, slept: list[float] | None = None) -> bool:
+    return Loop(wire, Work(command), (slept if slept is not None else []).append).step()
+
+
+def test_a_message_is_answered_once_and_is_gone(hive: World) -> None:
+    sent = hive.call("lead", "send", to="worker", body="hello")["id"]
+    wire = Wire(hive, "worker")
+    assert step(wire, *SHOUT)
+    (reply,) = hive.mail("lead")
+    assert (reply["body"], reply["relation"], reply["reply_to"]) == ("HELLO", "child", sent)
+    assert hive.mail("worker") == []
+    assert not step(wire, *SHOUT)
+
+
+def test_messages_are_worked_off_in_their_order(hive: World) -> None:
+    for body in ("one", "two", "three"):
+        hive.call("lead", "send", to="worker", body=body)
+    wire = Wire(hive, "worker")
+    while step(wire, "cat"):
+        pass
+    assert [each["body"] for each in hive.mail("lead")] == ["one", "two", "three"]
+
+
+class Crash(BaseException):
+    """The loop is gone, as after SIGKILL: nothing more of it is sent."""
+
+
+def test_a_crash_between_reply_and_acknowledgement_answers_only_once(
+    hive: World, tmp_path: Path
+) -> None:
+    def crash_on_ack(operation: str) -> None:
+        if operation == "ack":
+            raise Crash
+
+    hive.call("lead", "send", to="worker", body="hello")
+    dying = Wire(hive, "worker")
+    dying.before = crash_on_ack
+    # The second run prints something else, as a model would.
+    command = ("sh", "-c", f"echo x >>{tmp_path}/runs; cat {tmp_path}/runs")
+    with pytest.raises(Crash):
+        step(dying, *command)
+    again = Wire(hive, "worker")
+    assert not step(again, *command)
+    hive.advance(61)
+    assert step(again, *command)
+    assert (tmp_path / "runs").read_text() == "x\nx\n"
+    assert [each["body"] for each in hive.mail("lead")] == ["x"]
+    assert hive.mail("worker") == []
+
+
+def test_after_three_tries_the_message_is_a_dead_letter_and_the_sender_knows_why(
+    hive: World,
+) -> None:
+    sent = hive.call("lead", "send", to="worker", body="hello")["id"]
+    slept: list[float] = []
+    step(Wire(hive, "worker"), "sh", "-c", "exit 7", slept=slept)
+    assert len(slept) == 2
+    letters = hive.call("operator", "list_messages", agent="worker", dead=True)["messages"]
+    (dead,) = rows(letters)
+    assert dead["id"] == sent
+    (note,) = hive.mail("lead")
+    assert note["relation"] == "daemon"
+    assert "the command ended with 7" in str(note["body"])
+
+
+def test_two_serving_agents_do_not_talk_for_ever(hive: World) -> None:
+    hive.call("lead", "send", to="worker", body="hello")
+    lead, worker = Wire(hive, "lead"), Wire(hive, "worker")
+    turns = 0
+    while step(worker, *SHOUT) or step(lead, *SHOUT):
+        turns += 1
+        assert turns < 5
+    assert hive.mail("lead") == hive.mail("worker") == []
+
+
+def test_what_an_agent_tells_itself_is_run_and_not_answered(hive: World) -> None:
+    hive.call("worker", "wake", body="tick")
+    wire = Wire(hive, "worker")
+    assert step(wire, *SHOUT)
+    assert not step(wire, *SHOUT)
