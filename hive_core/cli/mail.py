@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from hive_core.cli.output import Column, Listing, echo, moment, output_option
+from hive_core.cli.output import Column, Listing, echo, moment, output_option, say
 from hive_core.cli.session import Session, complete_agent
 
 _FIRST: Final = (
@@ -35,9 +35,18 @@ def send(session: Session, /, name: str, text: str, **given: object) -> None:
 @click.command
 @click.argument("name", required=False, shell_complete=complete_agent)
 @click.option("--dead", is_flag=True, help="Messages that were given up.")
+@click.option("--done", "ids", multiple=True, metavar="ID",
+              help="Take this message out of the operator's inbox; may be repeated.")  # fmt: skip
 @output_option
 @click.pass_obj
-def inbox(session: Session, name: str | None, style: str, *, dead: bool) -> None:
-    """List the messages that wait for NAME, or for the operator; reading takes none away."""
+def inbox(
+    session: Session, name: str | None, style: str, *, dead: bool, ids: tuple[str, ...]
+) -> None:
+    """List the messages that wait for NAME, or for the operator; looking takes none away."""
+    if ids:
+        if name is not None:
+            raise click.UsageError("only the operator's own messages can be taken out")
+        say(f"{session.ask('ack', ids=list(ids)).get('acked')} taken out")
+        return
     rows = session.rows("list_messages", "messages", agent=name, dead=dead or None)
     (DEAD if dead else INBOX).show(rows, style)

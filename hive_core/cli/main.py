@@ -89,7 +89,7 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     except (click.Abort, KeyboardInterrupt):
-        complain("interrupted; what was asked for goes on")
+        click.echo(err=True)
         status = INTERRUPTED
     return status
 

@@ -10,6 +10,7 @@ import click
 
 from hive_core.agent.catalog import camel
 from hive_core.agent.link import Link
+from hive_core.cli.output import say
 from hive_core.cli.progress import working
 from hive_core.errors import HiveError, Internal
 from hive_core.varlink import Client, Message
@@ -56,8 +57,12 @@ class Session:
         job = reply.get("job")
         if not wait or not job:
             return reply
-        with working(doing):
-            self._await_job(str(job))
+        try:
+            with working(doing):
+                self._await_job(str(job))
+        except KeyboardInterrupt:
+            say(f"this goes on: `hive wait --for job={job}`")
+            raise
         return reply
 
     def _await_job(self, job: str) -> None:

@@ -229,3 +229,10 @@ def test_only_root_may_enter_a_container(hive: Hive, monkeypatch: pytest.MonkeyP
         assert done.status == 5
         assert "only root" in done.err
     assert not hive.peer.calls
+
+
+def test_messages_are_taken_out_only_of_the_operators_own_inbox(hive: Hive) -> None:
+    hive.peer.answers["Ack"] = lambda _: {"acked": 2}
+    assert hive("inbox", "--done", "m1", "--done", "m2").err == "2 taken out\n"
+    assert hive.peer.asked("Ack") == [{"ids": ["m1", "m2"]}]
+    assert hive("inbox", "bob", "--done", "m1").status == 2
