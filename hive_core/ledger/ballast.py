@@ -1,0 +1,47 @@
+"""Room held back on the ledger's disk, to be given up when a full disk must not stop a stop."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class Ballast:
+    """A file of real blocks that says nothing."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self._path = path
+        self._size = size
+
+    @property
+    def held(self) -> bool:
+        """Whether there is something to give up."""
+        try:
+            return self._path.stat().st_size > 0
+        except OSError:
+            return False
+
+    def release(self) -> bool:
+        """Give the room up; whether there was any."""
+        held = self.held
+        self._path.unlink(missing_ok=True)
+        return held
+
+    def restore(self) -> bool:
+        """Take the room back, once the disk has twice as much to spare; whether it is held."""
+        if self.held or not self._size:
+            return self.held
+        disk = os.statvfs(self._path.parent)
+        if disk.f_bavail * disk.f_frsize < 2 * self._size:
+            return False
+        spare = self._path.with_name(self._path.name + ".new")
+        try:
+            handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                os.posix_fallocate(handle, 0, self._size)
+            finally:
+                os.close(handle)
+            spare.rename(self._path)
+        except OSError:
+            spare.unlink(missing_ok=True)
+        return self.held

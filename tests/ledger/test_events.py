@@ -1,0 +1,112 @@
+"""The audit log: spec row H27, an edit or a deletion is found."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from ledger.letters import Mind, change_mind
+
+from hive_core.ledger.store import Ledger
+from hive_core.model.record import Event
+
+
+def append(ledger: Ledger, operation: str = "send", **fields: object) -> Event:
+    return ledger.events.append(
+        kind="record", caller="anna", operation=operation, target="bob", allowed=True,
+        rule="PARENT", reason="", commit="", request="r1", fields=fields, now=10.0,
+    )  # fmt: skip
+
+
+def test_events_are_numbered_without_gaps_and_read_in_pages(ledger: Ledger) -> None:
+    with ledger.transaction():
+        written = [append(ledger, note=number) for number in range(5)]
+    assert [each.seq for each in written] == [1, 2, 3, 4, 5]
+    assert ledger.events.page(0, 3) + ledger.events.page(3, 3) == written
+    assert ledger.events.last == 5
+    assert ledger.events.page(5, 3) == []
+
+
+def test_a_rollback_leaves_no_gap_and_no_broken_chain(ledger: Ledger) -> None:
+    with ledger.transaction():
+        append(ledger)
+        with suppress(Mind), ledger.savepoint():
+            append(ledger)
+            change_mind()
+    with suppress(Mind), ledger.transaction():
+        append(ledger)
+        change_mind()
+    with ledger.transaction():
+        assert append(ledger).seq == 2
+    assert ledger.events.verify() is None
+
+
+def test_the_chain_goes_on_over_a_restart(folder: Path) -> None:
+    for expected in (1, 2, 3):
+        ledger = Ledger.open(folder / "hive.db")
+        with ledger.transaction():
+            assert append(ledger).seq == expected
+        assert ledger.events.verify() is None
+        ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "broken"),
+    [
+        ("UPDATE events SET body = replace(body, 'anna', 'carl') WHERE seq = 4", 4),
+        ("UPDATE events SET digest = zeroblob(32) WHERE seq = 4", 4),
+        ("DELETE FROM events WHERE seq = 4", 4),
+        ("DELETE FROM events WHERE seq = 1", 1),
+        ("DELETE FROM events WHERE seq >= 9", 9),
+        ("DELETE FROM events", 1),
+        ("DELETE FROM events WHERE seq = 4; UPDATE events SET seq = seq - 1 WHERE seq > 4", 4),
+        ("INSERT INTO events SELECT 11, digest, body FROM events WHERE seq = 10", 11),
+    ],
+)
+def test_an_edit_or_a_deletion_is_found(folder: Path, sql: str, broken: int) -> None:
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        for _ in range(10):
+            append(ledger)
+    ledger.close()
+    raw = sqlite3.connect(folder / "hive.db")
+    raw.executescript(sql)
+    raw.close()
+    ledger = Ledger.open(folder / "hive.db")
+    assert ledger.events.verify() == broken
+    ledger.close()
+
+
+def test_pruning_keeps_the_chain_whole(ledger: Ledger) -> None:
+    with ledger.transaction():
+        for _ in range(10):
+            append(ledger)
+        assert ledger.events.prune(before=8) == 7
+        assert ledger.events.prune(before=8) == 0
+        assert append(ledger).seq == 11
+    assert [each.seq for each in ledger.events.page(0, 100)] == [8, 9, 10, 11]
+    assert ledger.events.verify() is None
+
+
+def test_text_of_any_kind_can_stand_in_an_event(ledger: Ledger) -> None:
+    with ledger.transaction():
+        written = append(ledger, reason="Grüße \0 \u202e", nested={"a": [1, None, True]})
+    assert ledger.events.page(0, 1) == [written]
+    assert ledger.events.verify() is None
+
+
+def test_reads_are_counted_and_kept_over_a_restart(folder: Path) -> None:
+    ledger = Ledger.open(folder / "hive.db")
+    for _ in range(3):
+        ledger.events.count("anna", "whoami")
+    with ledger.transaction():
+        ledger.events.keep_counts()
+    ledger.events.count("anna", "whoami")
+    ledger.events.count("anna", "whoami")
+    assert ledger.events.counts() == {("anna", "whoami"): 5}
+    ledger.close()
+    ledger = Ledger.open(folder / "hive.db")
+    assert ledger.events.counts() == {("anna", "whoami"): 5}
+    ledger.close()

@@ -1,0 +1,230 @@
+"""The mailbox against a model in memory: order, no loss, no second copy but a redelivery."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from ledger.letters import Mind, change_mind, letter
+from typing_extensions import override
+
+from hive_core.ledger.store import Ledger
+from hive_core.model.record import DAEMON, Message
+from hive_core.model.settings import Bounds
+
+PARTIES = st.sampled_from(["anna", "bob", "carol"])
+ATTEMPTS = 3
+
+
+@dataclass
+class Letter:
+    """What the model knows of one letter."""
+
+    id: str
+    sender: str
+    recipient: str
+    priority: int
+    expires: float | None
+    attempt: int = 0
+    lease_ends: float | None = None
+    held: bool = False
+
+    def due(self, now: float) -> bool:
+        return self.lease_ends is not None and self.lease_ends <= now
+
+    def lived(self, now: float) -> bool:
+        return self.expires is not None and self.expires <= now
+
+
+@dataclass
+class Model:
+    live: dict[str, Letter] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    acked: set[str] = field(default_factory=set)
+
+    def box(self, recipient: str) -> list[Letter]:
+        return sorted(
+            (each for each in self.live.values() if each.recipient == recipient),
+            key=lambda each: (each.priority, each.id),
+        )
+
+    def ready(self, recipient: str, now: float) -> list[Letter]:
+        box = self.box(recipient)
+        for each in box:
+            if each.due(now) and each.attempt < ATTEMPTS:
+                each.lease_ends, each.held = None, False
+        held = [each for each in box if each.held]
+        return [
+            each
+            for each in box
+            if each.lease_ends is None
+            and not each.lived(now)
+            and not any(
+                old.sender == each.sender and old.priority <= each.priority and old.id < each.id
+                for old in held
+            )
+        ]
+
+    def expire(self, now: float) -> set[str]:
+        ended = set()
+        for each in self.live.values():
+            if each.lease_ends is None and each.lived(now):
+                ended.add(each.id)
+            elif each.due(now):
+                each.lease_ends, each.held = None, False
+                if each.lived(now) or each.attempt >= ATTEMPTS:
+                    ended.add(each.id)
+        return ended
+
+
+class Mailbox(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+        self.ledger = self._open()
+        self.model = Model()
+        self.now = 1000.0
+        self.last_first: dict[tuple[str, str, int], str] = {}
+
+    def _open(self) -> Ledger:
+        return Ledger.open(self.folder / "hive.db", limits=Bounds(attempts=ATTEMPTS))
+
+    @override
+    def teardown(self) -> None:
+        self.ledger.close()
+        shutil.rmtree(self.folder)
+
+    @rule(
+        sender=PARTIES,
+        recipient=PARTIES,
+        priority=st.integers(0, 3),
+        ttl=st.none() | st.floats(1, 100),
+    )
+    def send(self, sender: str, recipient: str, priority: int, ttl: float | None) -> None:
+        with self.ledger.transaction():
+            found = self.ledger.messages.send(
+                letter(sender, recipient, priority=priority, ttl=ttl), self.now
+            )
+        self._know(found)
+
+    @rule(recipient=PARTIES, most=st.integers(1, 4), lease=st.floats(1, 50))
+    def lease(self, recipient: str, most: int, lease: float) -> None:
+        with self.ledger.transaction():
+            given = self.ledger.messages.lease(recipient, most, lease, self.now)
+        expected = self.model.ready(recipient, self.now)[:most]
+        assert [each.id for each in given] == [each.id for each in expected]
+        for each, found in zip(expected, given, strict=True):
+            each.attempt += 1
+            each.lease_ends = self.now + lease
+            assert found.attempt == each.attempt
+            self._in_order(each)
+
+    @rule(recipient=PARTIES, data=st.data())
+    def ack(self, recipient: str, data: st.DataObject) -> None:
+        chosen = self._choose(recipient, data)
+        with self.ledger.transaction():
+            assert self.ledger.messages.ack(recipient, chosen) == len(chosen)
+        for each in chosen:
+            del self.model.live[each]
+            self.model.acked.add(each)
+
+    @rule(recipient=PARTIES, data=st.data(), dead=st.booleans())
+    def nack(self, recipient: str, data: st.DataObject, dead: bool) -> None:  # noqa: FBT001
+        chosen = self._choose(recipient, data)
+        with self.ledger.transaction():
+            found = self.ledger.messages.nack(recipient, chosen, "", self.now, dead=dead)
+        ended = set()
+        for each in (self.model.live[name] for name in chosen):
+            each.lease_ends, each.held = None, False
+            if dead or each.attempt >= ATTEMPTS:
+                ended.add(each.id)
+        self._die(ended, found)
+
+    @rule(recipient=PARTIES)
+    def bury_and_reopen(self, recipient: str) -> None:
+        with self.ledger.transaction():
+            found = self.ledger.messages.bury(recipient, "gone", self.now)
+        self._die({each.id for each in self.model.box(recipient)}, found, closed=recipient)
+        with self.ledger.transaction():
+            self.ledger.messages.reopen(recipient)
+
+    @rule(seconds=st.floats(0.5, 60))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule()
+    def expire(self) -> None:
+        with self.ledger.transaction():
+            found = self.ledger.messages.expire(self.now)
+        self._die(self.model.expire(self.now), found)
+
+    @rule()
+    def restart(self) -> None:
+        self.ledger.close()
+        self.ledger = self._open()
+        for each in self.model.live.values():
+            each.held = each.lease_ends is not None
+
+    @rule(recipient=PARTIES)
+    def roll_back(self, recipient: str) -> None:
+        with suppress(Mind), self.ledger.transaction():
+            self.ledger.messages.send(letter("anna", recipient), self.now)
+            self.ledger.messages.lease(recipient, 10, 60, self.now)
+            self.ledger.messages.bury(recipient, "gone", self.now)
+            change_mind()
+
+    @invariant()
+    def nothing_is_lost_and_the_counters_are_right(self) -> None:
+        mail = self.ledger.messages
+        for party in ("anna", "bob", "carol"):
+            box = self.model.box(party)
+            assert {each.id for each in mail.inbox(party, dead=False, limit=10_000)} == {
+                each.id for each in box
+            }
+            assert mail.size(party)[0] == len(box)
+            dead = {each.id for each in mail.inbox(party, dead=True, limit=10_000)}
+            assert dead <= self.model.dead
+            assert not dead & self.model.acked
+
+    def _know(self, found: Message) -> None:
+        self.model.live[found.id] = Letter(
+            found.id, found.sender, found.recipient, found.priority, found.expires_at
+        )
+
+    def _choose(self, recipient: str, data: st.DataObject) -> list[str]:
+        box = [each.id for each in self.model.box(recipient)]
+        return data.draw(st.lists(st.sampled_from(box), unique=True)) if box else []
+
+    def _in_order(self, each: Letter) -> None:
+        """The first delivery of each is never before that of an older equal one."""
+        if each.attempt == 1:
+            key = (each.sender, each.recipient, each.priority)
+            assert self.last_first.get(key, "") < each.id
+            self.last_first[key] = each.id
+
+    def _die(self, ended: set[str], found: list[Message], closed: str = "") -> None:
+        assert {each.id for each in found} == ended
+        lost = [self.model.live.pop(each) for each in ended]
+        self.model.dead |= ended
+        senders = {each.sender for each in lost} - {DAEMON, closed}
+        told = [
+            each
+            for sender in senders
+            for each in self.ledger.messages.inbox(sender, dead=False, limit=10_000)
+            if each.id not in self.model.live
+        ]
+        # One message from the daemon to each sender, and nothing else that is new.
+        assert sorted(each.recipient for each in told) == sorted(senders)
+        for each in told:
+            assert each.sender == DAEMON
+            self._know(each)
+
+
+TestMailbox = Mailbox.TestCase
+TestMailbox.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

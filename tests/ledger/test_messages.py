@@ -1,0 +1,352 @@
+"""Mail: giving, acking, coming back, dying, and who may join a talk."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from ledger.letters import Mind, bodies, change_mind, ids, letter
+
+from hive_core.errors import InboxFull, InvalidArgument, NotFound
+from hive_core.ledger.boxes import DONE_KEPT
+from hive_core.ledger.store import Ledger
+from hive_core.model.record import DAEMON, Relation
+from hive_core.model.settings import Bounds
+
+
+def test_mail_is_given_in_the_order_of_sending_and_urgent_mail_first(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        for body, priority in (("a", 2), ("b", 3), ("c", 0), ("d", 2)):
+            mail.send(letter("anna", "bob", body, priority=priority), 10.0)
+        assert bodies(mail.lease("bob", 10, 60, 11.0)) == ["c", "a", "d", "b"]
+
+
+def test_a_message_says_who_sent_it_and_how_often_it_was_given(ledger: Ledger) -> None:
+    with ledger.transaction():
+        sent = ledger.messages.send(letter("anna", "bob", kind="note", ttl=30.0), 10.0)
+        (given,) = ledger.messages.lease("bob", 10, 60, 11.0)
+    assert (sent.sender, sent.sender_name, sent.relation) == ("anna", "anna", Relation.CHILD)
+    assert (sent.thread, sent.reply_to, sent.expires_at) == (sent.id, None, 40.0)
+    assert given.attempt == 1
+    assert ledger.messages.get(sent.id) == given
+
+
+def test_leased_mail_is_not_given_again_before_its_lease_ends(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        mail.send(letter("anna", "bob"), 10.0)
+        assert mail.lease("bob", 10, 60, 11.0)
+        assert mail.lease("bob", 10, 60, 70.9) == []
+        assert mail.next_due() == mail.next_due("bob") == 71.0
+        (again,) = mail.lease("bob", 10, 60, 71.0)
+    assert again.attempt == 2
+
+
+def test_acked_mail_never_comes_back_and_a_late_ack_counts(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        mail.send(letter("anna", "bob"), 10.0)
+        given = mail.lease("bob", 10, 60, 11.0)
+        mail.expire(100.0)
+        assert mail.ack("bob", ids(given)) == 1
+        assert mail.ack("bob", ids(given)) == 0
+        assert mail.lease("bob", 10, 60, 1000.0) == []
+        assert mail.size("bob") == (0, 0)
+
+
+def test_only_the_recipient_can_ack_and_nonsense_is_nobodys(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        sent = mail.send(letter("anna", "bob"), 10.0)
+        mail.send(letter("bob", "anna"), 10.0)
+        for party in ("anna", "carol"):
+            assert mail.ack(party, [sent.id, "nonsense", ""]) == 0
+            assert mail.nack(party, [sent.id], "no", 10.0, dead=True) == []
+        assert mail.size("bob") == (1, 5)
+
+
+def test_a_message_that_comes_back_goes_before_younger_ones(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        for body in "abc":
+            mail.send(letter("anna", "bob", body), 10.0)
+        first = mail.lease("bob", 1, 60, 11.0)
+        assert mail.nack("bob", ids(first), "busy", 12.0) == []
+        assert bodies(mail.lease("bob", 10, 60, 13.0)) == ["a", "b", "c"]
+
+
+def test_a_lease_given_back_does_not_count_as_an_attempt(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        mail.send(letter("anna", "bob"), 10.0)
+        assert mail.release("bob", ids(mail.lease("bob", 1, 60, 11.0))) == 1
+        (again,) = mail.lease("bob", 1, 60, 11.0)
+    assert again.attempt == 1
+
+
+def test_after_five_attempts_mail_is_dead_and_its_sender_told_once(ledger: Ledger) -> None:
+    mail = ledger.messages
+    now = 10.0
+    with ledger.transaction():
+        sent = mail.send(letter("anna", "bob"), now)
+        for _ in range(5):
+            assert len(mail.lease("bob", 1, 60, now)) == 1
+            now += 60
+        assert mail.lease("bob", 1, 60, now) == []
+        (dead,) = mail.expire(now)
+        assert (dead.id, dead.dead_why) == (sent.id, "not acked after 5 attempts")
+        assert mail.expire(now) == []
+        (told,) = mail.lease("anna", 10, 60, now)
+    assert (told.sender, told.relation, told.kind) == (DAEMON, Relation.DAEMON, "dead_letter")
+    assert (told.reply_to, told.thread) == (sent.id, sent.thread)
+    assert sent.id in told.body
+    assert mail.inbox("bob", dead=True, limit=10) == [dead]
+    assert mail.inbox("bob", dead=False, limit=10) == []
+
+
+def test_a_last_nack_kills_with_the_reason_given(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        mail.send(letter("anna", "bob"), 10.0)
+        for _ in range(4):
+            assert mail.nack("bob", ids(mail.lease("bob", 1, 60, 10.0)), "no", 10.0) == []
+        (dead,) = mail.nack("bob", ids(mail.lease("bob", 1, 60, 10.0)), "cannot parse", 10.0)
+    assert dead.dead_why == "cannot parse"
+
+
+def test_nack_may_kill_at_once(ledger: Ledger) -> None:
+    with ledger.transaction():
+        ledger.messages.send(letter("anna", "bob"), 10.0)
+        given = ledger.messages.lease("bob", 1, 60, 10.0)
+        (dead,) = ledger.messages.nack("bob", ids(given), "", 10.0, dead=True)
+    assert dead.dead_why == "given up after 1 attempts"
+
+
+def test_nobody_is_told_when_daemon_mail_dies(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        mail.send(letter(DAEMON, "bob"), 10.0)
+        assert len(mail.nack("bob", ids(mail.lease("bob", 1, 60, 10.0)), "", 10.0, dead=True)) == 1
+        assert mail.size(DAEMON) == (0, 0)
+    assert ledger.connection.value("SELECT COUNT(*) FROM messages") == 1
+
+
+def test_one_message_tells_of_many_dead_letters(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        for _ in range(30):
+            mail.send(letter("anna", "bob"), 10.0)
+        assert len(mail.bury("bob", "bob was destroyed", 11.0)) == 30
+        (told,) = mail.lease("anna", 10, 60, 11.0)
+    assert told.body.endswith("and 10 more")
+
+
+def test_mail_that_outlives_its_ttl_is_not_given_and_dies(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        mail.send(letter("anna", "bob", ttl=5.0), 10.0)
+        assert mail.next_due("bob") == 15.0
+        assert mail.lease("bob", 10, 60, 15.0) == []
+        (dead,) = mail.expire(15.0)
+    assert dead.dead_why == "its time to live ended"
+
+
+def test_a_ttl_that_ends_during_a_lease_lets_the_work_finish(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        mail.send(letter("anna", "bob", ttl=5.0), 10.0)
+        given = mail.lease("bob", 10, 60, 14.0)
+        assert mail.expire(20.0) == []
+        assert mail.ack("bob", ids(given)) == 1
+
+
+def test_a_box_is_bounded_by_count_and_by_bytes(folder: Path) -> None:
+    ledger = Ledger.open(folder / "small.db", limits=Bounds(inbox_count=3, inbox_bytes=1024))
+    mail = ledger.messages
+    with ledger.transaction():
+        for _ in range(3):
+            mail.send(letter("anna", "bob"), 10.0)
+        with pytest.raises(InboxFull, match="the inbox of bob is full"):
+            mail.send(letter("anna", "bob"), 10.0)
+        with pytest.raises(InboxFull):
+            mail.send(letter("anna", "carol", "é" * 513), 10.0)
+        mail.ack("bob", ids(mail.lease("bob", 1, 60, 10.0)))
+        mail.send(letter("anna", "bob"), 10.0)
+    ledger.close()
+
+
+def test_what_the_daemon_says_overruns_a_full_box_up_to_double(folder: Path) -> None:
+    ledger = Ledger.open(folder / "small.db", limits=Bounds(inbox_count=3))
+    with ledger.transaction():
+        for sender in ("anna", DAEMON):
+            for _ in range(3):
+                ledger.messages.send(letter(sender, "bob"), 10.0)
+        with pytest.raises(InboxFull):
+            ledger.messages.send(letter(DAEMON, "bob"), 10.0)
+    ledger.close()
+
+
+def test_a_destroyed_recipients_mail_is_dead_and_its_box_closed(ledger: Ledger) -> None:
+    """attack 40: nothing is inherited; a restore opens the same box."""
+    mail = ledger.messages
+    with ledger.transaction():
+        mail.send(letter("anna", "bob", "a"), 10.0)
+        mail.send(letter("anna", "bob", "b"), 10.0)
+        mail.lease("bob", 1, 60, 10.0)
+        assert bodies(mail.bury("bob", "bob was destroyed", 11.0)) == ["a", "b"]
+        with pytest.raises(NotFound):
+            mail.send(letter("anna", "bob"), 12.0)
+        assert mail.size("bob") == (0, 0)
+        mail.reopen("bob")
+        mail.send(letter("anna", "bob"), 13.0)
+    assert len(mail.inbox("bob", dead=True, limit=10)) == 2
+
+
+def test_one_lease_never_gives_more_than_fits_a_frame(ledger: Ledger) -> None:
+    """attack 37: a tiny request brings no huge reply."""
+    mail = ledger.messages
+    with ledger.transaction():
+        for _ in range(10):
+            mail.send(letter("anna", "bob", "\0" * 65_536), 10.0)
+        given = mail.lease("bob", 10, 60, 10.0)
+        rest = mail.lease("bob", 10, 60, 10.0)
+    assert len(given) == len(rest) == 2
+
+
+def test_ids_grow_even_when_the_clock_goes_back_and_mail_was_deleted(folder: Path) -> None:
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        first = ledger.messages.send(letter("anna", "bob"), 1_000_000_000.0)
+        ledger.messages.ack("bob", [first.id])
+        assert ledger.messages.prune(2_000_000_000.0) == 1
+        assert ledger.messages.get(first.id) is None
+    ledger.close()
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        second = ledger.messages.send(letter("anna", "bob"), 5.0)
+    assert second.id > first.id
+    ledger.close()
+
+
+def test_a_reply_stays_in_the_thread_and_needs_the_message_in_ones_own_mail(
+    ledger: Ledger,
+) -> None:
+    """attack 43: nobody gets into a talk between others."""
+    mail = ledger.messages
+    with ledger.transaction():
+        first = mail.send(letter("anna", "bob"), 10.0)
+        mail.ack("bob", [first.id])
+        answer = mail.send(letter("bob", "anna", reply_to=first.id), 11.0)
+        again = mail.send(letter("anna", "bob", reply_to=answer.id), 12.0)
+        assert answer.thread == again.thread == first.thread
+        for wrong in (first.id, answer.id, "0" * 13, "nonsense"):
+            with pytest.raises(NotFound, match="in your mail"):
+                mail.send(letter("carol", "bob", reply_to=wrong), 13.0)
+
+
+def test_a_thread_is_open_to_those_who_belong_to_it(ledger: Ledger) -> None:
+    """attack 43: the same by naming the thread."""
+    mail = ledger.messages
+    with ledger.transaction():
+        first = mail.send(letter("anna", "bob"), 10.0)
+        named = mail.send(letter("anna", "bob", thread="release 7"), 10.0)
+        assert named.thread == "release 7"
+        for thread in (first.id, "release 7"):
+            assert mail.belongs(thread, "bob") is True
+            assert mail.belongs(thread, "carol") is False
+            assert mail.send(letter("bob", "dora", thread=thread), 11.0).thread == thread
+            assert mail.belongs(thread, "dora") is True
+            with pytest.raises(InvalidArgument):
+                mail.send(letter("carol", "bob", thread=thread), 11.0)
+        assert mail.belongs("release 8", "anna") is None
+
+
+def test_nobody_takes_a_thread_before_its_first_message(ledger: Ledger) -> None:
+    with ledger.transaction(), pytest.raises(InvalidArgument, match="no thread"):
+        ledger.messages.send(letter("carol", "bob", thread="f" * 13), 10.0)
+
+
+def test_reply_and_thread_must_agree(ledger: Ledger) -> None:
+    with ledger.transaction():
+        first = ledger.messages.send(letter("anna", "bob"), 10.0)
+        with pytest.raises(InvalidArgument, match="is not in thread"):
+            ledger.messages.send(letter("bob", "anna", reply_to=first.id, thread="x"), 10.0)
+
+
+def test_mail_of_an_earlier_daemon_holds_back_younger_mail_of_its_sender(folder: Path) -> None:
+    """The answer may have been lost with the daemon, so order needs the wait."""
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        for sender, body in (("anna", "a1"), ("anna", "a2"), ("carol", "c1")):
+            ledger.messages.send(letter(sender, "bob", body), 10.0)
+        (first,) = ledger.messages.lease("bob", 1, 60, 10.0)
+    ledger.close()
+    ledger = Ledger.open(folder / "hive.db")
+    mail = ledger.messages
+    with ledger.transaction():
+        assert bodies(mail.lease("bob", 10, 60, 11.0)) == ["c1"]
+        urgent = mail.send(letter("anna", "bob", "now", priority=0), 11.0)
+        assert ids(mail.lease("bob", 10, 60, 11.0)) == [urgent.id]
+        assert mail.ack("bob", [first.id]) == 1
+        assert bodies(mail.lease("bob", 10, 60, 12.0)) == ["a2"]
+    ledger.close()
+
+
+def test_held_mail_comes_back_when_its_lease_ends(folder: Path) -> None:
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        for body in ("a1", "a2"):
+            ledger.messages.send(letter("anna", "bob", body), 10.0)
+        ledger.messages.lease("bob", 1, 60, 10.0)
+    ledger.close()
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        assert ledger.messages.next_due("bob") == 70.0
+        assert bodies(ledger.messages.lease("bob", 10, 60, 70.0)) == ["a1", "a2"]
+    ledger.close()
+
+
+def test_acked_mail_is_kept_within_bounds(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        for _ in range(3 * DONE_KEPT):
+            mail.ack("bob", [mail.send(letter("anna", "bob"), 10.0).id])
+    kept = ledger.connection.value("SELECT COUNT(*) FROM messages")
+    assert DONE_KEPT <= kept <= 2 * DONE_KEPT
+    assert kept == ledger.connection.value("SELECT SUM(done) FROM parties")
+
+
+def test_dead_letters_are_kept_within_bounds_and_oldest_go_first(folder: Path) -> None:
+    """attack 37: mail that dies at once cannot fill the disk."""
+    ledger = Ledger.open(folder / "small.db", limits=Bounds(inbox_count=3))
+    mail = ledger.messages
+    with ledger.transaction():
+        for number in range(10):
+            mail.send(letter(DAEMON, "bob", str(number), ttl=1.0), 10.0)
+            mail.expire(20.0)
+    assert bodies(mail.inbox("bob", dead=True, limit=100)) == ["7", "8", "9"]
+    ledger.close()
+
+
+def test_a_listing_goes_on_behind_the_last_one_seen(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        for number in range(5):
+            mail.send(letter("anna", "bob", str(number)), 10.0)
+    first = mail.inbox("bob", dead=False, limit=3)
+    rest = mail.inbox("bob", dead=False, limit=3, after=first[-1].id)
+    assert bodies(first + rest) == ["0", "1", "2", "3", "4"]
+    assert mail.inbox("nobody", dead=False, limit=3) == []
+
+
+def test_what_a_savepoint_undoes_leaves_no_trace(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        with suppress(Mind), ledger.savepoint():
+            mail.send(letter("anna", "bob"), 10.0)
+            change_mind()
+        mail.send(letter("anna", "bob", "kept"), 10.0)
+    with ledger.transaction():
+        assert bodies(mail.lease("bob", 10, 60, 10.0)) == ["kept"]

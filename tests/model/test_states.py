@@ -1,0 +1,85 @@
+"""Recorded states: what one tuple of moves gives, and which tuples are refused."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from hive_core.ledger.jobs import COURSE
+from hive_core.model.states import Course, IllegalMove, Move
+
+DOOR = (
+    Move("shut", "open", "ajar", "anyone", "the handle"),
+    Move("ajar", "shut", "shut", "anyone", "the handle"),
+    Move("ajar", "break", "broken", "the wind", "it happens"),
+)
+
+
+def course(*moves: Move, start: str = "shut", finals: tuple[str, ...] = ("broken",)) -> Course:
+    return Course("door", start, frozenset(finals), moves)
+
+
+def test_moves_give_the_next_state_or_a_refusal() -> None:
+    door = course(*DOOR)
+    assert door.next("shut", "open") == "ajar"
+    assert door.states == {"shut", "ajar", "broken"}
+    with pytest.raises(IllegalMove, match="cannot open a door that is broken"):
+        door.next("broken", "open")
+
+
+@pytest.mark.parametrize(
+    ("moves", "fault"),
+    [
+        ((*DOOR, Move("shut", "open", "broken", "x", "y")), "two moves for open from shut"),
+        ((*DOOR, Move("broken", "mend", "shut", "x", "y")), "final and has a way out"),
+        ((*DOOR, Move("lost", "find", "shut", "x", "y")), "lost is never reached"),
+        (DOOR[:1], "ajar has no way out"),
+        (DOOR[:2], "broken is never reached"),
+        ((*DOOR, Move("shut", "kick", "broken", "", "y")), "does not say by whom"),
+        ((*DOOR, Move("shut", "o'k", "broken", "x", "y")), "no plain word"),
+    ],
+)
+def test_a_course_with_a_mistake_is_refused(moves: tuple[Move, ...], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        course(*moves)
+
+
+@pytest.mark.parametrize("given", [course(*DOOR), COURSE])
+def test_the_triggers_allow_exactly_the_moves(given: Course) -> None:
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE TABLE things (id INTEGER PRIMARY KEY, state TEXT)")
+    for sql in given.trigger("things").values():
+        db.execute(sql)
+    ways = {(move.source, move.to) for move in given.moves}
+    for source in given.states:
+        for to in given.states - {source}:
+            allowed = _try(db, given, source, to)
+            assert allowed == ((source, to) in ways), (source, to)
+
+
+def _try(db: sqlite3.Connection, given: Course, source: str, to: str) -> bool:
+    """Bring a new thing to `source`, then move it."""
+    thing = db.execute("INSERT INTO things (state) VALUES (?)", (given.start,)).lastrowid
+    for state in _way(given, source):
+        db.execute("UPDATE things SET state = ? WHERE id = ?", (state, thing))
+    try:
+        db.execute("UPDATE things SET state = ? WHERE id = ?", (to, thing))
+    except sqlite3.IntegrityError:
+        return False
+    return True
+
+
+def _way(given: Course, target: str) -> list[str]:
+    ways = {given.start: list[str]()}
+    while target not in ways:
+        for move in given.moves:
+            if move.source in ways:
+                ways.setdefault(move.to, [*ways[move.source], move.to])
+    return ways[target]
+
+
+def test_the_diagram_shows_every_move() -> None:
+    diagram = course(*DOOR).diagram()
+    assert diagram.startswith("stateDiagram-v2\n    [*] --> shut\n")
+    assert "    ajar --> broken: break (the wind)\n    broken --> [*]\n" in diagram
