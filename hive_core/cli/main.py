@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Final
 
@@ -15,6 +16,8 @@ from hive_core.errors import HiveError, NotFound, Unreachable
 
 SOCKET: Final = "/run/hive/operator.sock"
 INTERRUPTED: Final = 130
+# How the daemon says that it knows no such agent; the name is what the operator typed.
+_UNKNOWN: Final = re.compile(r"(\S+): no such agent$|no such agent as (\S+)$")
 
 # Command -> the module of this package that has it; `hive --help` prints them in this order.
 COMMANDS: Final = {
@@ -56,8 +59,8 @@ def _reason(error: HiveError, session: Session) -> str:
         if "Permission denied" in error.reason:
             return f"{error.reason}; operators are root and the members of group hive-operator"
         return f"{error.reason}; is hived running? (`systemctl status hived`, `hive setup`)"
-    agent = error.fields.get("agent")
-    near = meant(str(agent), session.names()) if isinstance(error, NotFound) and agent else ""
+    unknown = _UNKNOWN.search(error.reason) if isinstance(error, NotFound) else None
+    near = meant(unknown[1] or unknown[2], session.names()) if unknown else ""
     return (error.reason or error.wire) + near
 
 

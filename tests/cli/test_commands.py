@@ -73,10 +73,10 @@ def test_an_unknown_command_suggests_one(hive: Hive) -> None:
 
 
 def test_an_unknown_agent_suggests_one(hive: Hive) -> None:
-    hive.peer.answers["Stop"] = refusing(NotFound("no agent alise", agent="alise"))  # type: ignore[assignment]
+    hive.peer.answers["Stop"] = refusing(NotFound("cannot stop alise: no such agent"))  # type: ignore[assignment]
     done = hive("stop", "alise")
     assert done.status == 4
-    assert done.err == "hive: no agent alise; did you mean alice?\n"
+    assert done.err == "hive: cannot stop alise: no such agent; did you mean alice?\n"
 
 
 def test_tree_prints_json_lines_and_names(hive: Hive) -> None:
