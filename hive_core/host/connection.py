@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from typing_extensions import override
@@ -14,8 +15,6 @@ from hive_core.broker.line import Line
 from hive_core.errors import BadFrame
 from hive_core.varlink import FrameReader
 
-FIRST_FRAME: Final = 10.0
-OPEN_FRAME: Final = 30.0
 _FRAMES_MOST, _FRAMES_FEW = 256, 64
 _BUFFER: Final = 1 << 18
 _ROOM: Final = memoryview(bytearray(1 << 18))
@@ -36,8 +35,23 @@ def peer(connected: socket.socket) -> tuple[int, int]:
     return uid, pid
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long, in seconds, a peer may take for its first frame, and for one that it has begun."""
+
+    first: float = 10.0
+    begun: float = 30.0
+    # How often it is looked who is late.
+    look: float = 1.0
+
+
+PATIENCE: Final = Patience()
+
+
 class Host(Protocol):
     """What a connection needs of the daemon's side."""
+
+    patience: Patience
 
     def feed(self, line: Line, frames: list[bytes | BadFrame]) -> None: ...
 
@@ -84,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
             return
         transport.set_write_buffer_limits(high=_BUFFER)
-        self._hurry(FIRST_FRAME)
+        self._hurry(self._host.patience.first)
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -101,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         except BadFrame as fault:
             frames.append(fault)
         if frames or not self._hurried:
-            self._hurry(OPEN_FRAME if self._reader.pending else None)
+            self._hurry_if_begun()
         if frames:
             self._host.feed(line, frames)
             if len(line.frames) > _FRAMES_MOST and self.transport is not None:
@@ -119,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._paused and len(line.frames) < _FRAMES_FEW:
             self._paused = False
             transport.resume_reading()
-            self._hurry(OPEN_FRAME if self._reader.pending else None)
+            self._hurry_if_begun()
 
     def abort(self) -> None:
         if self.transport is not None:
@@ -153,6 +167,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._line is not None:
             self._host.left(self, self._line)
             self._line = None
+
+    def _hurry_if_begun(self) -> None:
+        self._hurry(self._host.patience.begun if self._reader.pending else None)
 
     def _hurry(self, seconds: float | None) -> None:
         if seconds is not None or self._hurried:

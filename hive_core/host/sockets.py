@@ -7,28 +7,30 @@ import grp
 import logging
 import os
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from hive_core.broker.call import Reads
 from hive_core.broker.core import Broker
 from hive_core.broker.line import Line, Read
 from hive_core.broker.operation import Result
 from hive_core.errors import BadFrame, Busy, HiveError, Internal
-from hive_core.host.connection import Connection
+from hive_core.host.connection import PATIENCE, Connection, Patience
 from hive_core.model.record import OPERATOR
 
 log = logging.getLogger(__name__)
 
 UID_RANGE: Final = 65536
 BACKLOG: Final = 128
+# From 3.13 on, a server that closes would remove the file that the next daemon is found by.
+_KEEP_FILE: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _OPERATOR_CONNECTIONS: Final = 256
 _READS_AT_ONCE: Final = 4
 _READ_SECONDS: Final = 45.0
-_SWEEP: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -45,6 +47,12 @@ class Listener:
     def takes(self, uid: int) -> bool:
         """The operator's peers are admitted by the mode and group of the file."""
         return self.uids is None or uid in self.uids
+
+    def end(self) -> None:
+        for connection in list(self.connections):
+            connection.abort()
+        if self.server is not None:
+            self.server.close()
 
 
 class Keeper(Protocol):
@@ -64,12 +72,13 @@ class Sockets:
 
     def __init__(
         self, broker: Broker, reads: Reads, fatal: Callable[[BaseException], None],
-        keeper: Keeper | None = None,
+        keeper: Keeper | None = None, patience: Patience = PATIENCE,
     ) -> None:  # fmt: skip
         self._broker = broker
         self._reads = reads
         self._fatal = fatal
         self._keeper = keeper
+        self.patience = patience
         self._loop = asyncio.get_running_loop()
         self._woken = self._dead = False
         self._listeners: dict[str, Listener] = {}
@@ -125,7 +134,7 @@ class Sockets:
             self._keeper.store(party, bound.fileno())
         admit = partial(self._admit, listener)
         server = await self._loop.create_unix_server(
-            lambda: Connection(self, admit), sock=bound, backlog=BACKLOG
+            lambda: Connection(self, admit), sock=bound, backlog=BACKLOG, **_KEEP_FILE
         )
         if self._listeners.get(party) is listener:
             listener.server = server
@@ -137,10 +146,7 @@ class Sockets:
         listener = self._listeners.pop(party, None)
         if listener is None:
             return
-        for connection in list(listener.connections):
-            connection.abort()
-        if listener.server is not None:
-            listener.server.close()
+        listener.end()
         listener.path.unlink(missing_ok=True)
         if self._keeper is not None:
             self._keeper.drop(party)
@@ -151,8 +157,7 @@ class Sockets:
         """The daemon ends: connections close, the sockets stay for the next one."""
         self._dead = True
         for listener in self._listeners.values():
-            for connection in list(listener.connections):
-                connection.abort()
+            listener.end()
         for task in self._tasks.values():
             task.cancel()
 
@@ -193,7 +198,7 @@ class Sockets:
         self._deadlines[connection] = self._loop.time() + seconds
         if not self._sweeping:
             self._sweeping = True
-            self._loop.call_later(_SWEEP, self._sweep)
+            self._loop.call_later(self.patience.look, self._sweep)
 
     def _sweep(self) -> None:
         """One look a second at whoever is in a hurry is cheaper than a timer for each frame."""
@@ -203,7 +208,7 @@ class Sockets:
             self._deadlines.pop(connection, None)
         self._sweeping = bool(self._deadlines)
         if self._sweeping:
-            self._loop.call_later(_SWEEP, self._sweep)
+            self._loop.call_later(self.patience.look, self._sweep)
 
     # What the broker calls.
 

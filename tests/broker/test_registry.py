@@ -1,0 +1,213 @@
+"""What every operation keeps, whoever declares it: one set of tests over the whole registry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.house import House, open_house
+from pydantic import BaseModel
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.operation import Operation, Params, Result, operation
+from hive_core.errors import InvalidParameter, NotAllowed, NotFound
+from hive_core.model.hive import Hive
+from hive_core.operations import load
+from hive_core.policy.algebra import Question
+from hive_core.policy.decide import decide
+from hive_core.policy.rules import OPERATOR
+from hive_core.surfaces.shape import params_schema, result_schema
+
+REGISTRY = load()
+NAMES = sorted(REGISTRY)
+SNAKE = re.compile(r"[a-z]+(_[a-z]+)*")
+
+
+@pytest.fixture(params=NAMES)
+def found(request: pytest.FixtureRequest) -> Operation:
+    return REGISTRY[request.param]
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with open_house(tmp_path_factory.mktemp("house"), REGISTRY) as opened:
+        yield opened
+
+
+def sample(schema: dict[str, Any], defs: dict[str, Any]) -> object:
+    """A value that fits."""
+    while "$ref" in schema or "anyOf" in schema:
+        name = schema.get("$ref", "").rpartition("/")[2]
+        schema = defs[name] if name else schema["anyOf"][0]
+    kind = schema.get("type")
+    if "enum" in schema or "const" in schema:
+        return schema.get("const", schema.get("enum", [None])[0])
+    if kind == "object":
+        required = schema.get("required", ())
+        return {name: sample(schema["properties"][name], defs) for name in required}
+    values = {"string": "x", "boolean": True, "array": ["x"], "null": None}
+    return values.get(str(kind), schema.get("minimum", 1))
+
+
+def fitting(operation: Operation, target: str | None = None) -> dict[str, Any]:
+    """The least that the operation takes, about the target."""
+    schema = params_schema(operation)
+    parameters = sample(schema, schema.get("$defs", {}))
+    assert isinstance(parameters, dict)
+    return parameters | ({operation.target: target} if target and operation.target else {})
+
+
+def models(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """The model and every one inside of it."""
+    yield kind
+    for each in kind.model_fields.values():
+        for inner in _classes(each.annotation):
+            yield from models(inner)
+
+
+def _classes(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in getattr(annotation, "__args__", ()):
+        yield from _classes(inner)
+
+
+def test_it_has_a_name_and_says_in_a_sentence_what_it_does(found: Operation) -> None:
+    assert SNAKE.fullmatch(found.name)
+    assert all(SNAKE.fullmatch(alias) for alias in found.aliases)
+    first = found.doc.splitlines()[0]
+    assert first[0].isupper()
+    assert first.endswith(".")
+
+
+def test_every_field_is_described(found: Operation) -> None:
+    for each in (*models(found.params), *models(found.result)):
+        for name, field in each.model_fields.items():
+            assert field.description, f"{each.__name__}.{name}"
+
+
+def test_parameters_are_what_json_has_and_are_taken_strictly(found: Operation) -> None:
+    for each in models(found.params):
+        assert issubclass(each, Params), f"{each.__name__} is not strict"
+    assert "format" not in str(params_schema(found))
+
+
+def test_the_rule_has_words_for_the_docs(found: Operation) -> None:
+    assert found.allow.name
+    assert found.allow.text
+
+
+def test_an_unknown_parameter_is_refused_by_name(house: House, found: Operation) -> None:
+    error = house.phone("ann").error(found.method, fitting(found, "ann") | {"no_such": 1})
+    assert isinstance(error, InvalidParameter)
+    assert error.parameter == "no_such"
+
+
+def test_a_parameter_of_another_type_is_refused_by_name(house: House, found: Operation) -> None:
+    for name in found.params.model_fields:
+        wrong = fitting(found, "ann") | {name: {"odd": [1]}}
+        error = house.phone("ann").error(found.method, wrong)
+        assert isinstance(error, InvalidParameter), name
+        assert error.parameter.split(".")[0] == name
+
+
+def test_a_missing_parameter_is_refused_by_name(house: House, found: Operation) -> None:
+    for name in params_schema(found).get("required", ()):
+        parameters = fitting(found)
+        del parameters[name]
+        error = house.phone("ann").error(found.method, parameters)
+        assert isinstance(error, InvalidParameter)
+        assert error.parameter == name
+
+
+def test_a_stranger_is_refused_and_recorded(house: House, found: Operation) -> None:
+    """`lone` is a root of its own and sees nobody; without a target it may ask about itself."""
+    if (
+        found.target is None
+        and decide(found.allow, Question(house.hive, "lone", found.name, "lone")).allowed
+    ):
+        assert found.name in FOR_EVERYONE
+        return
+    before = house.ledger.events.last
+    error = house.phone("lone").error(found.method, fitting(found, "cat"))
+    assert isinstance(error, NotFound if found.target else NotAllowed)
+    (event,) = house.ledger.events.page(before, 10)
+    assert event.allowed is False
+    assert event.operation == found.name
+    assert event.rule
+
+
+# Asked without a target, an agent asks about itself, its own box and what it may see.
+FOR_EVERYONE = {
+    "whoami", "recv", "ack", "nack", "wake", "get_job", "wait_job", "list_jobs",
+}  # fmt: skip
+
+
+def test_a_mutation_takes_a_key_and_a_read_none(found: Operation) -> None:
+    assert found.mutates == ("idempotency_key" in found.params.model_fields)
+    assert found.writes or not found.mutates
+
+
+def test_what_streams_can_go_on(found: Operation) -> None:
+    if "after" in found.params.model_fields:
+        assert found.streams
+        assert "next" in found.result.model_fields
+
+
+def test_a_result_is_described_as_it_is_written(found: Operation) -> None:
+    schema = result_schema(found)
+    names = {field.serialization_alias or name for name, field in found.result.model_fields.items()}
+    assert set(schema.get("properties", {})) == names
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"target": "nobody"}, "not among its params"),
+        ({"aliases": ("known",)}, "declared twice"),
+    ],
+)
+def test_mistakes_of_a_declaration_stop_the_import(change: dict[str, Any], why: str) -> None:
+    registry: dict[str, Operation] = {}
+
+    class NoParams(Params):
+        """Nothing."""
+
+    class NoResult(Result):
+        """Nothing."""
+
+    def known(call: Call, params: NoParams) -> Record[NoResult]:
+        """Do nothing."""
+        raise AssertionError((call, params))
+
+    def other(call: Call, params: NoParams) -> Record[NoResult]:
+        """Do nothing."""
+        raise AssertionError((call, params))
+
+    for each in (known, other):
+        each.__annotations__ = {"call": Call, "params": NoParams, "return": Record[NoResult]}
+    operation(allow=OPERATOR, into=registry)(known)
+    with pytest.raises(TypeError, match=why):
+        operation(allow=OPERATOR, into=registry, **change)(other)
+    other.__doc__ = None
+    with pytest.raises(TypeError, match="docstring"):
+        operation(allow=OPERATOR, into=registry)(other)
+
+
+def test_nobody_outside_of_the_tree_may_anything(found: Operation) -> None:
+    question = Question(Hive(), "ghost", found.name, None)
+    assert not decide(found.allow, question).allowed
+
+
+def test_the_first_set_of_the_contract_is_there(folder: Path) -> None:
+    wanted = {
+        "whoami", "list_agents", "spawn", "start", "stop", "restart", "kill", "update", "destroy",
+        "move", "get_logs", "send", "recv", "ack", "nack", "wake", "get_job", "wait_job", "status",
+    }  # fmt: skip
+    assert wanted <= set(NAMES)
+    aliases = {alias for each in REGISTRY.values() for alias in each.aliases}
+    assert {"request_spawn", "request_init_config"} <= aliases
+    assert folder.is_dir()

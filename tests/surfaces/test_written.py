@@ -1,0 +1,99 @@
+"""What is derived from the registry: fresh in the tree, whole, and readable by others."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hive_core import errors
+from hive_core.operations import load
+from hive_core.surfaces import idl
+from hive_core.surfaces.__main__ import ROOT, WRITTEN
+from hive_core.surfaces.shape import Field, Named, Shapes
+
+REGISTRY = load()
+
+
+@pytest.mark.parametrize("place", sorted(WRITTEN))
+def test_a_written_file_is_fresh(place: str) -> None:
+    text = (ROOT / place).read_text(encoding="utf-8")
+    assert text == WRITTEN[place](REGISTRY), "run: python -m hive_core.surfaces"
+
+
+def test_operations_json_has_a_schema_for_every_parameter_and_result() -> None:
+    found = json.loads((ROOT / "hive_core/cli/operations.json").read_text(encoding="utf-8"))
+    assert found["interface"] == "org.hive.Broker"
+    assert set(found["operations"]) == set(REGISTRY)
+    for entry in found["operations"].values():
+        assert entry["params"]["additionalProperties"] is False
+        assert entry["result"]["type"] == "object"
+        assert entry["who"]
+
+
+def test_every_method_alias_and_error_is_in_the_description() -> None:
+    text = idl.interface(REGISTRY)
+    for each in REGISTRY.values():
+        assert f"\nmethod {each.method}(" in text
+    assert "\nmethod RequestSpawn(" in text
+    for name in errors.BY_WIRE:
+        if name.startswith(errors.HIVE):
+            assert f"\nerror {name.removeprefix(errors.HIVE)} (" in text
+
+
+def test_every_operation_has_its_place_in_the_reference() -> None:
+    text = (ROOT / "docs/reference/operations.md").read_text(encoding="utf-8")
+    for name, each in REGISTRY.items():
+        assert f"\n## {name}\n" in text
+        assert each.doc.splitlines()[0] in text
+
+
+SCHEMA = {
+    "type": "object",
+    "required": ["plain", "maybe"],
+    "properties": {
+        "plain": {"type": "string", "description": "Plain."},
+        "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "late": {"type": "number", "default": 0},
+        "many": {"type": "array", "items": {"$ref": "#/$defs/Row"}, "default": []},
+        "map": {"type": "object", "additionalProperties": {"type": "boolean"}},
+        "word": {"enum": ["one", "two"], "type": "string"},
+        "odd": {"enum": ["a-b", "c"], "type": "string"},
+        "mixed": {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]},
+        "any": {},
+        "deep": {"anyOf": [{"$ref": "#/$defs/Colour"}, {"type": "null"}], "default": None},
+    },
+    "$defs": {
+        "Row": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
+        "Colour": {"enum": ["red"], "type": "string"},
+    },
+}
+
+
+def test_shapes_have_the_types_of_varlink() -> None:
+    shapes = Shapes(set())
+    found = {each.name: each.type for each in shapes.fields(SCHEMA, absent=True)}
+    assert found == {
+        "plain": "string",
+        "maybe": "?int",
+        "late": "?float",
+        "many": "?[]Row",
+        "map": "?[string]bool",
+        "word": "?(one, two)",
+        "odd": "?string",
+        "mixed": "?object",
+        "any": "?object",
+        "deep": "?Colour",
+    }
+    assert shapes.types["Colour"].words == ("red",)
+    given = {each.name: each.type for each in Shapes(set()).fields(SCHEMA, absent=False)}
+    assert (given["late"], given["many"], given["maybe"]) == ("float", "[]Row", "?int")
+
+
+def test_types_of_one_name_and_two_shapes_get_two_names() -> None:
+    shapes = Shapes({"Taken"})
+    one, two = Named("Row", "", (Field("x", "int", ""),)), Named("Row", "", ())
+    assert [shapes.declared(each) for each in (one, two, one, two)] == [
+        "Row", "Row2", "Row", "Row2",
+    ]  # fmt: skip
+    assert shapes.declared(Named("Taken", "")) == "Taken2"
