@@ -69,18 +69,9 @@ def _path(least: int) -> _Check:
 
 
 def _command(value: tuple[str, ...]) -> str | None:
-    if any("\0" in word for word in value) or (value and not value[0]):
-        return "must start with a program and hold no NUL"
+    if re.search("[\0\ud800-\udfff]", "".join(value)) or (value and not value[0]):
+        return "must start with a program and hold neither NUL nor half characters"
     return None if sum(map(len, value)) <= COMMAND_MAX else f"must be within {COMMAND_MAX} letters"
-
-
-def _environment(value: tuple[tuple[str, str], ...]) -> str | None:
-    if len(dict(value)) != len(value):
-        return "names a variable twice"
-    if not all(re.fullmatch(r"HIVE_[A-Z0-9_]{1,40}", key, re.ASCII) for key, _ in value):
-        return "may only set HIVE_* variables"
-    plain = all(re.fullmatch(r"[A-Za-z0-9_./:@+,=-]{0,4096}", text) for _, text in value)
-    return None if plain else "must be plain words"
 
 
 Uuid = Annotated[str, lambda value: None if is_uuid(value) else "is not a UUID"]
@@ -96,7 +87,6 @@ Pid = Annotated[int, _between(2, 2**22)]
 Bytes = Annotated[int, _between(2**20, 2**50)]
 Weight = Annotated[int, _between(1, 10000)]
 Command = Annotated[tuple[str, ...], _command]
-Environment = Annotated[tuple[tuple[str, str], ...], _environment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +226,9 @@ class StartUnit:
 
     privd checks that root and node are mounted with exactly this range and that no unit of this
     name is loaded, writes the command to a file of its own, and renders every flag itself. A unit
-    that ended is unloaded, however it ended; `/run/hive/exits/UUID` tells. `environment` is added
-    to HIVE_NAME, HIVE_PARENT and HIVE_SOCKET, which privd sets. An empty command holds. The network
-    is private, with only loopback.
+    that ended is unloaded, however it ended; `/run/hive/exits/UUID` tells. An empty command
+    holds. HIVE_NAME, HIVE_PARENT and HIVE_SOCKET are set; the network is private, with only
+    loopback.
     """
 
     uuid: Uuid
@@ -252,7 +242,6 @@ class StartUnit:
     boot: bool
     parent: Name | None
     command: Command
-    environment: Environment = ()
 
 
 @dataclass(frozen=True, slots=True)

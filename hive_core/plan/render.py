@@ -51,7 +51,7 @@ def systemd_run(host: Host, action: StartUnit | RunJob) -> list[str]:
     properties += ["DeviceAllow=/dev/net/tun rwm"] if host.tun else []
     flags = [flag for item in properties for flag in ("-p", item)]
     return ["systemd-run", "--quiet", "--no-block", "--collect", f"--unit={unit}", *flags, "--",
-            "/bin/bash", f"{host.package}/privd/hive-run", uuid]  # fmt: skip
+            "/usr/bin/env", "bash", f"{host.package}/privd/hive-run", uuid]  # fmt: skip
 
 
 def _agent(action: StartUnit) -> list[str]:
@@ -89,27 +89,24 @@ def set_slice(action: SetSlice) -> list[str]:
 def _nspawn(uuid: str, base: int, hostname: str) -> list[str]:
     return [
         "systemd-nspawn", "--quiet", "--keep-unit", "--register=no", "--settings=no",
-        f"--machine={uuid}", f"--uuid={uuid}", f"--hostname={hostname}",
+        f"--machine={uuid}", f"--uuid={uuid}", f"--hostname={hostname}", "--private-network",
         f"--directory={STATE}/mounts/{uuid}/root",
-        f"--private-users={base}:{RANGE}", "--private-users-ownership=off", "--private-network",
+        f"--private-users={base}:{RANGE}", "--private-users-ownership=off",
         "--link-journal=no", "--resolv-conf=off", "--timezone=off", "--no-new-privileges=yes",
-        f"--drop-capability={_DROPPED}", "--rlimit=RLIMIT_NOFILE=4096",
-        "--kill-signal=SIGRTMIN+3",
+        f"--drop-capability={_DROPPED}", "--rlimit=RLIMIT_NOFILE=4096", "--kill-signal=SIGRTMIN+3",
     ]  # fmt: skip
 
 
 def agent_argv(host: Host, action: StartUnit) -> list[str]:
     """Render the container of an agent; the agent's own command comes last, verbatim."""
-    door, guest = f"{RUN}/agents/{action.uuid}", f"{host.package}/privd/guest"
+    door, mounts = f"{RUN}/agents/{action.uuid}", f"{STATE}/mounts/{action.uuid}"
     binds = [f"--bind-ro=/{part}" for part in host.shared if action.image == "host"]
-    binds += [f"--bind-ro={guest}/bin:/opt/hive/bin", f"--bind-ro={host.package}:/opt/hive/hive_core",
-              f"--bind={STATE}/mounts/{action.uuid}/tree:/tree",
+    binds += [f"--bind-ro={host.package}/privd/guest/bin:/opt/hive/bin",
+              f"--bind-ro={host.package}:/opt/hive/hive_core", f"--bind={mounts}/tree:/tree",
               f"--bind-ro={door}/view:/agents", f"--bind-ro={door}/run:/run/hive"]  # fmt: skip
     variables = {"HIVE_NAME": action.name, "HIVE_SOCKET": "/run/hive/broker.sock", "PATH": _PATH}
-    variables |= dict(action.environment)
-    if action.parent is not None:
-        variables["HIVE_PARENT"] = action.parent
-    environment = [f"setenv={key}={value}" for key, value in sorted(variables.items())]
+    variables |= {"HIVE_PARENT": action.parent} if action.parent else {}
+    environment = [f"setenv={key}={value}" for key, value in variables.items()]
     argv = [*_nspawn(action.uuid, action.base, action.name), *binds]
     if not action.boot:
         command = action.command or ("sleep", "infinity")
@@ -122,7 +119,7 @@ def agent_argv(host: Host, action: StartUnit) -> list[str]:
              "journald.forward_to_console=1", "journald.max_level_console=info"]  # fmt: skip
     if action.command:
         words.append("wants=hive-harness.service")
-        argv.append(f"--bind-ro={STATE}/mounts/{action.uuid}/harness:{_HARNESS}")
+        argv.append(f"--bind-ro={mounts}/harness:{_HARNESS}")
     return [*argv, "--boot", "--notify-ready=yes", "--console=read-only", "--",
             *(f"systemd.{word}" for word in words)]  # fmt: skip
 

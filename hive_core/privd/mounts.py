@@ -26,9 +26,9 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _EMPTY_PATH, _CLONE, _CLOEXEC, _FROM_EMPTY, _HERE = 0x1000, 1, os.O_CLOEXEC, 4, -100
 _RDONLY, _NOSUID, _NODEV, _IDMAP, _DETACH_NOFOLLOW = 1, 2, 4, 0x100000, 10
-_PLACES: Final = ("agents", "dev", "etc/systemd/system", "home", "opt/hive/bin", "opt/hive/hive_core", "out",
-                  "in", "proc", "root", "run", "sys", "tmp", "tree", "var/tmp", "var/log",
-                  "var/lib")  # fmt: skip
+_PLACES: Final = ("agents", "dev", "etc/systemd/system", "home", "in", "opt/hive/bin",
+                  "opt/hive/hive_core", "out", "proc", "root", "run", "sys", "tmp", "tree",
+                  "var/lib", "var/log", "var/tmp")  # fmt: skip
 
 
 def _call(function: str, *arguments: object) -> int:
@@ -42,13 +42,13 @@ def _call(function: str, *arguments: object) -> int:
 def _mapping(disk: int, base: int) -> Iterator[int]:
     """Give a user namespace that maps ids on disk to the range; a child keeps it meanwhile."""
     with subprocess.Popen(("unshare", "--user", "sleep", "infinity")) as child:
+        process = Path(f"/proc/{child.pid}")
         try:
-            space = f"/proc/{child.pid}/ns/user"
-            while os.path.samefile(space, "/proc/self/ns/user"):
+            while (process / "ns/user").samefile("/proc/self/ns/user"):
                 time.sleep(0.001)
-            for kind in ("uid", "gid"):
-                Path(f"/proc/{child.pid}/{kind}_map").write_text(f"{disk} {base} {RANGE}")
-            with Path(space).open("rb") as namespace:
+            for kind in ("uid_map", "gid_map"):
+                (process / kind).write_text(f"{disk} {base} {RANGE}")
+            with (process / "ns/user").open("rb") as namespace:
                 yield namespace.fileno()
         finally:
             child.kill()
@@ -112,9 +112,8 @@ def right(uuid: str, base: int) -> bool:
 def mount(action: Mount) -> bool:
     """Mount what is missing or wrong of an agent's root and node."""
     uuid, base, place = action.uuid, action.base, MOUNTS / action.uuid
-    if any(
-        in_range(MOUNTS / other / "root", base) for other in tree.uuids(MOUNTS) if other != uuid
-    ):
+    others = set(tree.uuids(MOUNTS)) - {uuid}
+    if any(in_range(MOUNTS / other / "root", base) for other in others):
         raise FileExistsError("the range is in use")
     with tree.opened(*tree.node(action.lineage)) as node:
         if right(uuid, base) and os.path.samestat((place / "tree").stat(), os.fstat(node)):

@@ -36,8 +36,8 @@ def observe(action: ObserveUnit) -> dict[str, object]:
 def _contained(action: ObserveUnit, leader: int) -> dict[str, object]:
     maps = [Path(f"/proc/{leader}/{kind}_map").read_text().split() for kind in ("uid", "gid")]
     nspawn = Path(f"/proc/{action.pid}/exe").stat()
-    # The init of systemd-nspawn runs the same program as systemd-nspawn; the payload is below it.
-    programs = [Path(f"/proc/{pid}/exe").stat() for pid in (leader, *_children(leader))]
+    # The init of systemd-nspawn runs the same program; the payload is its first child.
+    programs = [Path(f"/proc/{pid}/exe").stat() for pid in (leader, *_children(leader)[:1])]
     with (
         tree.opened(f"/proc/{leader}/root/", "tree") as seen,
         tree.opened(*tree.node(action.lineage)) as node,
@@ -74,16 +74,13 @@ def end_holders(action: EndHolders) -> dict[str, object]:
 @contextmanager
 def _still(group: str) -> Iterator[None]:
     """Freeze a control group, so that nobody forks away from under the search."""
-    tops = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
-    place = next(
-        path for top in tops if (path := Path(top + group)).joinpath("cgroup.freeze").exists()
-    )
+    unified = Path("/sys/fs/cgroup/unified")  # version 2 beside version 1, or alone
+    place = Path(f"{unified if unified.exists() else unified.parent}{group}")
     (place / "cgroup.freeze").write_text("1")
     try:
         for _ in range(_PASSES):
-            if "frozen 1" in (place / "cgroup.events").read_text():
-                break
-            time.sleep(0.01)
+            if "frozen 1" not in (place / "cgroup.events").read_text():
+                time.sleep(0.01)
         yield
     finally:
         with suppress(OSError):  # it ends with its last process
@@ -91,16 +88,13 @@ def _still(group: str) -> Iterator[None]:
 
 
 def _end(pid: int, group: str, root: os.stat_result) -> dict[str, object] | None:
-    with suppress(OSError):
-        handle = os.pidfd_open(pid)  # the number may be used again, the descriptor never is
-        try:
-            links = _links(pid) if f"{_cgroup(pid)}/".startswith(f"{group}/") else ()
-            if link := next((link for link in links if _escaped(link, root)), None):
-                command = Path(f"/proc/{pid}/comm").read_text().strip()
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-                return {"pid": pid, "command": command, "link": str(link)}
-        finally:
-            os.close(handle)
+    # The number may be used again, what a descriptor names never changes.
+    with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", 0) as process:
+        links = _links(pid) if f"{_cgroup(pid)}/".startswith(f"{group}/") else ()
+        if link := next((link for link in links if _escaped(link, root)), None):
+            command = Path(f"/proc/{pid}/comm").read_text().strip()
+            signal.pidfd_send_signal(process.fileno(), signal.SIGKILL)
+            return {"pid": pid, "command": command, "link": str(link)}
     return None
 
 

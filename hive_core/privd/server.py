@@ -29,8 +29,7 @@ REFUSALS: Final[dict[type[Exception], str]] = {
     a.Malformed: "InvalidArgument", FileNotFoundError: "NotFound",
     FileExistsError: "Conflict", NotADirectoryError: "Conflict",
 }  # fmt: skip
-_Result = bool | dict[str, object]
-DO: Final[dict[type[Any], Callable[[render.Host, Any], _Result]]] = {
+DO: Final[dict[type[Any], Callable[[render.Host, Any], bool | dict[str, object]]]] = {
     a.MakeNode: lambda _, x: tree.make_node(x.lineage),
     a.MoveNode: lambda _, x: tree.rename(tree.node(x.source), tree.node(x.target)),
     a.ArchiveNode: lambda _, x: tree.archive(x.lineage, x.uuid),

@@ -96,25 +96,28 @@ def rename(old: Steps, new: Steps) -> bool:
     return False
 
 
+def _empty(*steps: str) -> bool:
+    with opened(*steps) as place:
+        return not os.listdir(place)  # noqa: PTH208 - a descriptor, not a path
+
+
 def archive(lineage: Steps, uuid: str) -> bool:
     """Take a node without kids out of the tree."""
-    with suppress(FileNotFoundError), opened(*node(lineage), "kids") as own:
-        if os.listdir(own):  # noqa: PTH208 - a descriptor, not a path
+    with suppress(FileNotFoundError):
+        if not _empty(*node(lineage), "kids"):
             raise FileExistsError("the agent has children")
     return rename(node(lineage), (ARCHIVE, uuid))
 
 
 def drop(place: str, uuid: str) -> bool:
-    """Remove an emptied directory; one with anything left in its leaves is refused."""
+    """Remove a directory whose leaves are all empty."""
     with opened(place) as above:
         if not _there(uuid, above):
             return False
         with opened(place, uuid) as own:
             leaves = os.listdir(own)  # noqa: PTH208
-            for leaf in leaves:  # all are looked at before the first goes
-                with opened(place, uuid, leaf) as inner:
-                    if os.listdir(inner):  # noqa: PTH208
-                        raise FileExistsError(f"{leaf} is not empty")
+            if not all(_empty(place, uuid, leaf) for leaf in leaves):
+                raise FileExistsError(f"{uuid} is not empty")
             for leaf in leaves:
                 os.rmdir(leaf, dir_fd=own)
         os.rmdir(uuid, dir_fd=above)

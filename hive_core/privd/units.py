@@ -14,8 +14,8 @@ from hive_core.privd import mounts
 
 def run(*argv: str) -> str:
     """Run a program of systemd; nothing of our environment reaches it but the path."""
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, env=environment)  # noqa: PLW1510
+    path = {"PATH": os.environ.get("PATH", os.defpath)}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, env=path, check=False)
     if done.returncode:
         raise OSError(f"{argv[0]}: {done.stderr.strip()[-500:]}")
     return done.stdout
@@ -23,7 +23,8 @@ def run(*argv: str) -> str:
 
 def act(*argv: str) -> bool:
     """Run a program of systemd that changes something."""
-    return bool(run(*argv)) or True
+    run(*argv)
+    return True
 
 
 def host() -> render.Host:
@@ -65,5 +66,5 @@ def start(machine: render.Host, action: StartUnit | RunJob) -> bool:
             raise FileExistsError(f"{agent_unit(action.name)} is {state}")
         place, argv = mounts.MOUNTS / action.uuid, render.agent_argv(machine, action)
         (place / "harness").write_text(render.harness(action.command), encoding="utf-8")
-    (place / "argv").write_text("\0".join(argv), encoding="utf-8")
+    (place / "argv").write_text("".join(f"{word}\0" for word in argv), encoding="utf-8")
     return act(*render.systemd_run(machine, action))

@@ -36,7 +36,7 @@ def test_a_booted_agent_is_ready_and_whole(host: Host) -> None:
 
 
 def test_the_command_runs_as_a_service_with_the_environment(host: Host) -> None:
-    script = 'echo "$HIVE_NAME $HIVE_PARENT $HIVE_SOCKET $PWD $HOME"; command -v hive-agent; exec sleep 99'
+    script = 'echo "$HIVE_NAME $HIVE_PARENT $HIVE_SOCKET $PWD $HOME"; which hive-agent; sleep 99'
     parent = host.running()
     agent = host.running(parent, boot=True, command=("sh", "-c", script))
     line = f"{agent.name} {parent.name} /run/hive/broker.sock /tree/state /tree/state"

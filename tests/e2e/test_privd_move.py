@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from e2e.labhost import Lab
 from e2e.privdhost import Agent, Host
+
 from hive_core.errors import Conflict, Internal, NotFound
 from hive_core.plan.actions import (
     AdoptRoot,
@@ -114,11 +115,16 @@ def test_who_forks_all_the_time_does_not_get_away(host: Host) -> None:
     host.do(MakeNode(winner.lineage))
     host.do(MakeNode(child.lineage))
     path = f"/tree/kids/{child.lineage[-1]}/state"
-    chain = (
-        f"import os, time; os.open('{path}', os.O_RDONLY); start = time.time()\n"
-        "while time.time() < start + 60:\n    if os.fork(): os._exit(0)\n"
-    )
-    host.say(loser, f'python3 -c "{chain}" >/dev/null 2>&1 &')
+    chain = f"""
+import os, time
+os.open('{path}', os.O_RDONLY)
+start = time.time()
+while time.time() < start + 60:
+    if os.fork():
+        os._exit(0)
+open('/tree/state/survived', 'w')
+"""
+    host.say(loser, f'python3 -c "{chain}" >/dev/null 2>&1 & sleep 0.5; pgrep python3')
     host.do(MoveNode(child.lineage, moved(child, winner).lineage))
     ended = host.do(EndHolders(loser.uuid, loser.name))
     assert isinstance(ended, Ended)
@@ -151,7 +157,7 @@ def test_archive_restore_and_deletion(host: Host) -> None:
     host.do(MakeNode(child.lineage))
     host.say(
         agent,
-        "mkdir -p a/b; echo kept >a/b/note; chmod 000 a/b; chown -R 1000:1000 a; mkfifo p; ln -s / up",
+        "mkdir -p a/b; echo kept >a/b/note; chmod 0 a/b; chown -R 1000:1000 a; mkfifo p; ln -s / x",
     )
     host.stop(agent)
     host.do(Unmount(agent.uuid))
@@ -226,7 +232,8 @@ def test_swapped_symlinks_lead_nowhere(host: Host) -> None:
     before = host.lab.run(["find", "/var/lib/bait", "-printf", "%p %u %m %T@\n"]).stdout
     swap = """
 mkdir -p real; (while :; do ln -sfn /var/lib/bait link; mv -T link trap 2>/dev/null
-rm -f trap; mkdir trap; rmdir trap; ln -sfn ../../../../bait /tree/config/kids; done) >/dev/null 2>&1 &
+rm -f trap; mkdir trap; rmdir trap; ln -sfn ../../../../bait /tree/config/kids
+done) >/dev/null 2>&1 &
 for name in state config kids; do mv /tree/$name /tree/old; ln -s /var/lib/bait /tree/$name; done
 """
     host.say(one, swap, check=False)

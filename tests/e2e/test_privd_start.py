@@ -199,7 +199,7 @@ def test_a_program_that_is_not_there_is_no_running_agent(host: Host) -> None:
 
 
 def test_words_of_a_command_arrive_as_they_are(host: Host) -> None:
-    words = ("$$", "${HOME}", "%i", "a b", "", "\n", '"', "'", "\\", "-p", "ü", ";")
+    words = ("$$", "${HOME}", "%i", "a b", "", "\n", '"', "'", "\\", "-p", "ü", ";", "")
     agent = host.agent(command=("python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words))
     host.prepare(agent)
     host.do(agent.start)

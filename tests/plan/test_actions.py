@@ -1,0 +1,188 @@
+"""The one way from the wire to an action: everything it refuses, and where it says it is wrong."""
+
+import json
+from dataclasses import fields
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hive_core.plan import actions as a
+from hive_core.plan.results import Done, Ended, Holder, StorageFacts, UnitFacts, read
+
+UUID = "0123abcd-0000-4000-8000-000000000001"
+OTHER = "89abcdef-0000-4000-8000-000000000002"
+SHORT = "0123abcd"
+BASE = a.AGENT_BASES[1]
+ALL: list[a.Action] = [
+    a.MakeNode((SHORT,)),
+    a.MoveNode((SHORT,), ("89abcdef", SHORT)),
+    a.ArchiveNode((SHORT,), UUID),
+    a.RestoreNode(UUID, (SHORT,)),
+    a.DropArchive(UUID),
+    a.OpenDoor(UUID),
+    a.CloseDoor(UUID),
+    a.AdoptRoot(OTHER, UUID),
+    a.DropRoot(UUID),
+    a.Mount(UUID, (SHORT,), BASE, "host"),
+    a.Unmount(UUID),
+    a.StartUnit(
+        UUID, "bob", 3, "abc", BASE, (SHORT,), a.Limits(memory_max=1 << 26, cpu_quota=150),
+        "host", boot=True, parent="alice", command=("echo", "", "ü"),
+    ),
+    a.StopUnit(UUID, "bob"),
+    a.KillUnit(UUID, "bob"),
+    a.SetSlice((), a.Limits()),
+    a.EndHolders(UUID, "bob"),
+    a.ObserveUnit(UUID, "bob", (SHORT,), BASE, 4711),
+    a.ObserveStorage(),
+    a.RunJob(OTHER, a.JobKind.PURGE_ARCHIVE, a.JOB_BASES[0], uuid=UUID),
+    a.RunJob(OTHER, a.JobKind.COPY_TREE, a.JOB_BASES[-1], image="debian-12"),
+]  # fmt: skip
+START = a.encode(ALL[11])
+
+
+def test_every_kind_is_tried_here() -> None:
+    assert {type(action) for action in ALL} == set(get_args(a.Action))
+
+
+@pytest.mark.parametrize("action", ALL, ids=lambda action: type(action).__name__)
+def test_what_is_encoded_is_parsed(action: a.Action) -> None:
+    assert a.parse(json.loads(json.dumps(a.encode(action)))) == action
+
+
+@pytest.mark.parametrize("action", ALL, ids=lambda action: type(action).__name__)
+def test_every_field_is_needed_and_none_is_added(action: a.Action) -> None:
+    whole = a.encode(action)
+    with pytest.raises(a.Malformed) as refused:
+        a.parse({**whole, "more": 1})
+    assert (refused.value.field, refused.value.reason) == ("more", "is unknown")
+    for field in fields(action):
+        if field.name in whole and whole[field.name] is not None:
+            with pytest.raises(a.Malformed) as refused:
+                a.parse({key: value for key, value in whole.items() if key != field.name})
+            assert refused.value.field in (field.name, "work")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"kind": "Start"}, "kind"),
+        ({"kind": None}, "kind"),
+        ({"kind": ["StartUnit"]}, "kind"),
+        ({"uuid": UUID.upper()}, "uuid"),
+        ({"uuid": UUID + "\n"}, "uuid"),
+        ({"uuid": "../../etc"}, "uuid"),
+        ({"uuid": None}, "uuid"),
+        ({"name": ".."}, "name"),
+        ({"name": "a/b"}, "name"),
+        ({"name": "-rf"}, "name"),
+        ({"name": "a%i"}, "name"),
+        ({"name": "bob\n"}, "name"),
+        ({"name": "a--b"}, "name"),
+        ({"name": "operator"}, "name"),
+        ({"name": "b" * 33}, "name"),
+        ({"parent": "Alice"}, "parent"),
+        ({"nonce": -1}, "nonce"),
+        ({"nonce": "1"}, "nonce"),
+        ({"nonce": True}, "nonce"),
+        ({"nonce": 1.0}, "nonce"),
+        ({"spec": "a b"}, "spec"),
+        ({"base": 0}, "base"),
+        ({"base": BASE + 1}, "base"),
+        ({"base": a.STORAGE_BASE}, "base"),
+        ({"base": a.JOB_BASES[0]}, "base"),
+        ({"slice": SHORT}, "slice"),
+        ({"slice": [SHORT, SHORT]}, "slice"),
+        ({"slice": ["../etcxx"]}, "slice"),
+        ({"slice": [f"{number:08x}" for number in range(65)]}, "slice"),
+        ({"limits": {}}, None),
+        ({"limits": None}, "limits"),
+        ({"limits": {"memory_max": 0}}, "limits.memory_max"),
+        ({"limits": {"memory_max": "1G"}}, "limits.memory_max"),
+        ({"limits": {"tasks": 5}}, "limits.tasks"),
+        ({"limits": {"cpu_weight": 10001}}, "limits.cpu_weight"),
+        ({"image": "/etc"}, "image"),
+        ({"image": "../x"}, "image"),
+        ({"image": ""}, "image"),
+        ({"boot": 1}, "boot"),
+        ({"command": "sh"}, "command"),
+        ({"command": [""]}, "command"),
+        ({"command": ["sh", 1]}, "command"),
+        ({"command": ["sh", "a\0b"]}, "command"),
+        ({"command": ["sh", "\udc80"]}, "command"),
+        ({"command": ["x" * 65537]}, "command"),
+        ({"command": []}, None),
+    ],
+)
+def test_a_start_is_judged_field_by_field(change: dict[str, Any], field: str | None) -> None:
+    if field is None:
+        a.parse({**START, **change})
+        return
+    with pytest.raises(a.Malformed) as refused:
+        a.parse({**START, **change})
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        a.MoveNode((SHORT,), ("89abcdef",)),
+        a.MoveNode((SHORT,), (SHORT, "89abcdef", SHORT)),
+        a.ArchiveNode(("89abcdef",), UUID),
+        a.Mount(UUID, (SHORT, "89abcdef"), BASE, "host"),
+        a.RunJob(OTHER, a.JobKind.PURGE_ROOT, a.JOB_BASES[0]),
+        a.RunJob(OTHER, a.JobKind.COPY_TREE, a.JOB_BASES[0], uuid=UUID, image="x"),
+        a.RunJob(OTHER, a.JobKind.PURGE_ROOT, BASE, uuid=UUID),
+        a.MakeNode(()),
+    ],
+)
+def test_fields_that_do_not_fit_together_are_refused(action: a.Action) -> None:
+    with pytest.raises(a.Malformed):
+        a.parse(a.encode(action))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_nothing_but_a_refusal_comes_of_nonsense(value: object) -> None:
+    with pytest.raises(a.Malformed):
+        a.parse(value)
+
+
+@given(JSON, st.data())
+def test_a_field_of_any_value_is_refused_or_understood(value: object, data: st.DataObject) -> None:
+    good = a.encode(data.draw(st.sampled_from(ALL)))
+    field = data.draw(st.sampled_from(sorted(good)))
+    try:
+        parsed = a.parse({**good, field: value})
+    except a.Malformed:
+        return
+    assert a.parse(a.encode(parsed)) == parsed
+
+
+def test_ranges_do_not_meet() -> None:
+    last = a.AGENT_BASES[-1] + a.RANGE
+    assert last <= a.JOB_BASES[0]
+    assert a.JOB_BASES[-1] + a.RANGE <= 1879048192  # the end of systemd's range for containers
+    assert len(a.JOB_BASES) == 64
+
+
+def test_results_are_read_by_the_kind_of_action() -> None:
+    assert read(ALL[0], {"changed": True}) == Done(changed=True)
+    holder = {"pid": 5, "command": "sh", "link": "/proc/5/cwd"}
+    ended = read(a.EndHolders(UUID, "bob"), {"holders": [holder], "passes": 3})
+    assert ended == Ended((Holder(5, "sh", "/proc/5/cwd"),), 3)
+    facts = dict.fromkeys(("ours", "mapped", "payload", "tree", "mounted"), True)
+    observed = read(a.ObserveUnit(UUID, "bob", (SHORT,), BASE, 5), {**facts, "leader": 6})
+    assert observed == UnitFacts(**facts, leader=6)
+    listed = {"nodes": [[SHORT]], "archives": [UUID], "roots": [], "mounts": [], "doors": []}
+    assert read(a.ObserveStorage(), listed) == StorageFacts(((SHORT,),), (UUID,), (), (), ())
+    with pytest.raises(a.Malformed):
+        read(ALL[0], {"changed": 1})

@@ -1,0 +1,55 @@
+"""What the helper answers to calls that are none, without any rights."""
+
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hive_core.errors import BY_WIRE
+from hive_core.plan.actions import Action, MakeNode, encode
+from hive_core.plan.render import Host
+from hive_core.privd import server
+from hive_core.varlink import decode
+from hive_core.varlink import encode as frame
+
+HOST = Host("/opt/hive_core")
+
+
+def refused(reply: dict[str, Any]) -> str:
+    assert set(reply) == {"error", "parameters"}
+    assert reply["error"] in BY_WIRE
+    assert decode(frame(reply)[:-1]) == reply  # a client of ours can read it
+    return str(reply["error"]).removeprefix("org.hive.Broker.")
+
+
+def test_every_action_has_its_effect() -> None:
+    assert set(server.DO) == set(get_args(Action))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"method": "org.hive.Privd.Other", "parameters": {"action": encode(MakeNode(("0",)))}},
+        {"method": "org.hive.Privd.Apply"},
+        {"method": "org.hive.Privd.Apply", "parameters": []},
+        {"method": "org.hive.Privd.Apply", "parameters": {"action": {"kind": "Shell"}}},
+        {"method": "org.hive.Privd.Apply", "parameters": {"action": {"kind": "MakeNode"}}},
+        [],
+        None,
+    ],
+)
+def test_what_is_no_action_is_refused(call: object) -> None:
+    assert refused(server.answer(HOST, json.dumps(call).encode())) == "InvalidArgument"
+
+
+def test_the_field_at_fault_is_named() -> None:
+    call = {"method": "org.hive.Privd.Apply", "parameters": {"action": {"kind": "OpenDoor"}}}
+    reply: dict[str, Any] = server.answer(HOST, json.dumps(call).encode())
+    assert reply["parameters"] == {"reason": "is missing", "field": "uuid"}
+
+
+@given(st.binary(max_size=200) | st.just(b"[" * 100_000) | st.just(b"1" * 5_000))
+def test_no_bytes_do_anything(data: bytes) -> None:
+    refused(server.answer(HOST, data))
