@@ -1,0 +1,34 @@
+"""A part of our interface as a user of asyncvarlink writes it down; that library checks it.
+
+No `from __future__ import annotations`: it does not look behind annotations that are text.
+"""
+
+from typing import TypedDict
+
+import asyncvarlink
+
+
+class Identity(TypedDict):
+    """What `Whoami` answers."""
+
+    name: str
+    uuid: str
+    parent: str | None
+    role: str
+    title: str
+    tier: str
+    capabilities: list[str]
+    children: list[str]
+    limits: dict[str, int]
+
+
+class TheirBroker(asyncvarlink.VarlinkInterface, name="org.hive.Broker"):
+    """Two methods."""
+
+    @asyncvarlink.varlinkmethod
+    def Whoami(self) -> Identity:  # noqa: N802 - the name on the wire
+        raise AssertionError
+
+    @asyncvarlink.varlinkmethod(return_parameter="id")
+    def Send(self, *, to: str, body: str) -> str:  # noqa: N802
+        raise AssertionError((to, body))
