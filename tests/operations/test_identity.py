@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import World, names, rows
+from operations.world import World, names, rows, texts
 
 from hive_core.errors import Conflict, InvalidParameter, NotFound
 from hive_core.model.machine import State
@@ -20,7 +20,7 @@ def test_an_agent_learns_who_it_is_from_its_socket_alone(world: World) -> None:
     assert found["parent"] == "a"
     assert found["children"] == ["a11"]
     assert (found["role"], found["tier"]) == ("agent", "operational")
-    assert "spawn" in rows(found["capabilities"])
+    assert "spawn" in texts(found["capabilities"])
 
 
 def test_the_operator_is_known_as_itself(world: World) -> None:

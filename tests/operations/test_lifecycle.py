@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import World, rows
+from operations.world import World, fields, rows
 
 from hive_core.model.machine import Run, State, Wanted
 
@@ -154,9 +154,7 @@ def test_the_record_says_who_was_hit_and_by_which_rule(world: World) -> None:
     world.call("root", "stop", agent="a", recursive=True)
     event = world.events()[-1]
     assert (event["caller"], event["target"], event["rule"]) == ("root", "a", "ancestor")
-    fields = event["fields"]
-    assert isinstance(fields, dict)
-    assert fields["agents"] == ["a11", "a1", "a2", "a"]
+    assert fields(event)["agents"] == ["a11", "a1", "a2", "a"]
 
 
 def test_a_refusal_is_recorded_with_its_reason(world: World) -> None:

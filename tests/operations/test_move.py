@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.world import World, rows, world
+from operations.world import World, fields, rows, world
 
 from hive_core.model.machine import State
 from hive_core.model.settings import Bounds, Settings
@@ -150,7 +150,6 @@ def test_depth_is_bounded() -> None:
 def test_the_record_names_both_parents(world: World) -> None:
     """Row H27."""
     world.call("operator", "move", agent="a1", parent="b")
-    fields = world.events()[-1]["fields"]
-    assert isinstance(fields, dict)
-    assert (fields["from"], fields["to"]) == ("a", "b")
+    found = fields(world.events()[-1])
+    assert (found["from"], found["to"]) == ("a", "b")
     assert rows(world.events())[-1]["target"] == "a1"

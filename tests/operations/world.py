@@ -152,8 +152,7 @@ class World:
             replies.extend(varlink.decode(frame) for frame in data.split(b"\0")[:-1])
 
         exchange = Exchange(self, Line(party, 0, send), replies)
-        given = {name.rstrip("_"): value for name, value in params.items()}
-        message: varlink.Message = {"method": HIVE + camel(operation), "parameters": given}
+        message: varlink.Message = {"method": HIVE + camel(operation), "parameters": params}
         frame = varlink.encode({**message, "more": True} if more else message)
         self.broker.feed(exchange.line, [frame[:-1]])
         self.run()
@@ -227,6 +226,18 @@ def rows(value: object) -> list[Reply]:
 def names(value: object, key: str = "name") -> list[object]:
     """One field of every row."""
     return [row[key] for row in rows(value)]
+
+
+def texts(value: object) -> list[str]:
+    assert isinstance(value, list)
+    return value
+
+
+def fields(event: Reply) -> Reply:
+    """What is particular to an event."""
+    found = event["fields"]
+    assert isinstance(found, dict)
+    return found
 
 
 def _parameters(reply: Reply) -> Reply:

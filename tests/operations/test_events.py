@@ -1,0 +1,94 @@
+"""list_events: the audit log."""
+
+from __future__ import annotations
+
+import pytest
+from operations.world import World, fields, names, rows
+
+CONTRACT = {
+    "seq", "time", "kind", "caller", "operation", "target", "allowed", "rule", "reason", "commit",
+    "request",
+}  # fmt: skip
+
+
+def test_an_event_has_the_fields_of_the_contract(world: World) -> None:
+    """Row H27."""
+    world.call("root", "stop", agent="a1")
+    event = world.events()[-1]
+    assert event.keys() >= CONTRACT
+    assert (event["caller"], event["target"], event["allowed"]) == ("root", "a1", True)
+    assert (event["caller_uuid"], event["target_uuid"]) == (world.uuid("root"), world.uuid("a1"))
+    assert event["commit"] == world.hive.commit
+
+
+def test_numbers_have_no_gaps_and_the_chain_holds(world: World) -> None:
+    """Row H27."""
+    world.fault("a1", "stop", agent="a2")
+    seqs = names(world.events(), "seq")
+    assert seqs == list(range(1, len(seqs) + 1))
+    assert world.ledger.events.verify() is None
+
+
+def test_mutations_and_refusals_are_listed_and_reads_are_counted(world: World) -> None:
+    """Row H27."""
+    count = len(world.events())
+    world.call("a1", "whoami")
+    world.call("a1", "list_agents")
+    assert len(world.events()) == count
+    world.fault("a1", "get_logs", agent="a2")
+    world.call("a1", "send", to="a2", body="x")
+    assert names(world.events()[count:], "operation") == ["get_logs", "send"]
+
+
+def test_bodies_of_messages_are_not_in_the_log(world: World) -> None:
+    """Row K29: secrets do not leak into the record."""
+    world.call("a1", "send", to="a2", body="the password")
+    assert "the password" not in str(world.events())
+
+
+def test_a_hidden_target_is_recorded_as_it_was_named(world: World) -> None:
+    world.fault("a1", "stop", agent="b1")
+    event = world.events()[-1]
+    assert (event["target"], event["allowed"]) == ("b1", False)
+
+
+def test_the_uid_behind_the_operator_stands_in_its_events(world: World) -> None:
+    """Attack 35: on whose behalf."""
+    assert "uid" in fields(world.events()[0])
+
+
+def test_pages_follow_each_other_and_end(world: World) -> None:
+    total, after, seen = len(world.events()), None, 0
+    for _ in range(20):
+        page = world.call("operator", "list_events", after=after, limit=3)
+        seen += len(rows(page["events"]))
+        after = page["next"]
+        if after is None:
+            break
+    assert seen == total
+
+
+def test_only_the_newest_can_be_asked_for(world: World) -> None:
+    total = len(world.events())
+    found = world.call("operator", "list_events", last=2)
+    assert names(found["events"], "seq") == [total - 1, total]
+    assert world.call("operator", "list_events", last=0)["events"] == []
+
+
+def test_a_stream_gives_events_as_they_happen(world: World) -> None:
+    last = str(len(world.events()))
+    asked = world.ask("operator", "list_events", more=True, after=last)
+    assert not asked.replies
+    world.call("a1", "send", to="a2", body="x")
+    world.fault("a1", "stop", agent="a2")
+    found = [name for page in asked.pages for name in names(page["events"], "operation")]
+    assert (found, asked.pending) == (["send", "stop"], True)
+
+
+@pytest.mark.parametrize("after", ["x", "-1", "1" * 21])
+def test_a_mark_that_is_no_number_is_refused(world: World, after: str) -> None:
+    assert world.fault("operator", "list_events", after=after) == "InvalidArgument"
+
+
+def test_the_log_is_the_operators(world: World) -> None:
+    assert world.fault("root", "list_events") == "NotAllowed"

@@ -1,0 +1,98 @@
+"""allow, disallow, grant_capability, revoke_capability: what the operator gives."""
+
+from __future__ import annotations
+
+import pytest
+from operations.world import World, texts
+
+from hive_core.errors import InvalidArgument
+
+PAIRS = [
+    ("allow", {"agent": "a1", "other": "a2"}),
+    ("disallow", {"agent": "a1", "other": "a2"}),
+    ("grant_capability", {"agent": "a1", "capability": "meta.read"}),
+    ("revoke_capability", {"agent": "a1", "capability": "spawn"}),
+]
+
+
+@pytest.mark.parametrize(("operation", "params"), PAIRS)
+@pytest.mark.parametrize("caller", ["root", "a", "a1"])
+def test_they_are_the_operators_alone(
+    world: World, operation: str, params: dict[str, object], caller: str
+) -> None:
+    before = world.hive
+    assert world.fault(caller, operation, **params) == "NotAllowed"
+    assert world.hive is before
+
+
+def test_the_list_names_whom_it_allows(world: World) -> None:
+    assert world.call("operator", "allow", agent="a1", other="b1")["allow"] == ["b1"]
+    assert world.call("operator", "allow", agent="a1", other="b")["allow"] == ["b", "b1"]
+    assert world.call("operator", "disallow", agent="a1", other="b1")["allow"] == ["b"]
+
+
+def test_what_is_so_already_makes_no_commit(world: World) -> None:
+    world.call("operator", "allow", agent="a1", other="b1")
+    before = world.hive
+    world.call("operator", "allow", agent="a1", other="b1")
+    world.call("operator", "disallow", agent="a1", other="b")
+    world.call("operator", "grant_capability", agent="a1", capability="spawn")
+    world.call("operator", "revoke_capability", agent="a1", capability="meta.read")
+    assert world.hive is before
+
+
+def test_the_list_holds_identities_not_names(world: World) -> None:
+    """Attack 40."""
+    world.call("operator", "allow", agent="a1", other="b1")
+    world.call("operator", "destroy", agent="b1")
+    world.call("b", "spawn", name="b1")
+    assert world.call("operator", "allow", agent="a1", other="b")["allow"] == ["b"]
+
+
+def test_an_agent_is_not_allowed_to_itself(world: World) -> None:
+    with pytest.raises(InvalidArgument):
+        world.call("operator", "allow", agent="a1", other="a1")
+
+
+@pytest.mark.parametrize(("agent", "other"), [("nobody", "a"), ("a", "nobody"), ("a", "")])
+def test_both_must_live(world: World, agent: str, other: str) -> None:
+    assert world.fault("operator", "allow", agent=agent, other=other) == "NotFound"
+
+
+def test_a_granted_capability_is_held_and_can_be_handed_on(world: World) -> None:
+    found = world.call("operator", "grant_capability", agent="a", capability="network:web")
+    assert "network:web" in texts(found["capabilities"])
+    assert "network:web" in texts(world.call("a", "whoami")["capabilities"])
+    assert world.fault("a", "spawn", name="new", capabilities=["network:web"]) == ""
+
+
+@pytest.mark.parametrize("capability", ["fly", "spawn:x", "secret", "network:", "secret:a b", ""])
+def test_the_list_of_capabilities_is_closed(world: World, capability: str) -> None:
+    for operation in ("grant_capability", "revoke_capability"):
+        error = world.fault("operator", operation, agent="a", capability=capability)
+        assert error == "InvalidArgument"
+
+
+def test_a_revoked_capability_is_gone_at_once(world: World) -> None:
+    world.call("operator", "revoke_capability", agent="a1", capability="spawn")
+    assert world.fault("a1", "spawn", name="new") == "NotAllowed"
+    assert world.fault("a11", "spawn", name="new") == ""
+
+
+def test_it_can_be_revoked_from_a_whole_subtree_in_one_commit(world: World) -> None:
+    before = len(world.events())
+    world.call("operator", "revoke_capability", agent="a", capability="spawn", recursive=True)
+    found = [name for name, spec in world.hive.specs.items() if "spawn" in spec.capabilities]
+    assert sorted(found) == ["b", "b1", "root"]
+    assert len(world.events()) == before + 1
+
+
+def test_what_an_agent_holds_stays_readable(world: World) -> None:
+    """A spec is bounded, so that the meta repo can be read back."""
+    given = 0
+    while not world.fault(
+        "operator", "grant_capability", agent="a", capability=f"secret:{given:064d}"
+    ):
+        given += 1
+    assert 100 < given <= 128
+    assert world.repo.read(world.hive.commit).spec("a") == world.hive.spec("a")

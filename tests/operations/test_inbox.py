@@ -1,0 +1,223 @@
+"""recv, ack, nack, list_messages: mail under a lease."""
+
+from __future__ import annotations
+
+import pytest
+from operations.world import World, names, rows
+
+FIELDS = {
+    "id", "from", "from_uuid", "relation", "to", "body", "kind", "thread", "reply_to", "priority",
+    "sent_at", "attempt",
+}  # fmt: skip
+
+
+def bodies(found: dict[str, object]) -> list[object]:
+    return names(found["messages"], "body")
+
+
+def put(world: World, *texts: str, to: str = "a1", sender: str = "a") -> list[object]:
+    return [world.call(sender, "send", to=to, body=text)["id"] for text in texts]
+
+
+def test_a_message_has_exactly_the_fields_of_the_contract(world: World) -> None:
+    put(world, "x")
+    (letter,) = rows(world.call("a1", "recv")["messages"])
+    assert set(letter) == FIELDS
+    assert letter["attempt"] == 1
+    assert letter["sent_at"] == world.clock.now()
+
+
+def test_an_empty_inbox_is_said_at_once_without_wait(world: World) -> None:
+    assert world.call("a1", "recv") == {"messages": []}
+
+
+def test_a_waiting_recv_is_answered_when_a_message_comes(world: World) -> None:
+    asked = world.ask("a1", "recv", wait=50)
+    world.advance(20)
+    assert not asked.replies
+    put(world, "at last")
+    assert bodies(asked.result()) == ["at last"]
+
+
+def test_a_waiting_recv_ends_empty_after_its_time_and_no_later(world: World) -> None:
+    asked = world.ask("a1", "recv", wait=10)
+    world.advance(9.9)
+    assert not asked.replies
+    world.advance(0.2)
+    assert asked.result() == {"messages": []}
+
+
+def test_one_message_goes_to_one_of_two_that_wait(world: World) -> None:
+    both = [world.ask("a1", "recv", wait=50) for _ in range(2)]
+    put(world, "x")
+    assert sum(bool(asked.replies) for asked in both) == 1
+
+
+def test_a_message_comes_again_until_it_is_acked(world: World) -> None:
+    put(world, "x")
+    assert bodies(world.call("a1", "recv", lease=30)) == ["x"]
+    assert bodies(world.call("a1", "recv")) == []
+    world.advance(30.1)
+    (again,) = rows(world.call("a1", "recv")["messages"])
+    assert again["attempt"] == 2
+    assert world.call("a1", "ack", ids=[again["id"]]) == {"acked": 1}
+    world.advance(3600)
+    assert bodies(world.call("a1", "recv")) == []
+
+
+def test_a_waiting_recv_gets_what_comes_back_when_its_lease_ends(world: World) -> None:
+    put(world, "x")
+    world.call("a1", "recv", lease=5)
+    asked = world.ask("a1", "recv", wait=50)
+    world.advance(5.1)
+    assert bodies(asked.result()) == ["x"]
+
+
+def test_the_lease_is_a_minute_when_not_said(world: World) -> None:
+    put(world, "x")
+    world.call("a1", "recv")
+    world.advance(59)
+    assert bodies(world.call("a1", "recv")) == []
+    world.advance(1.1)
+    assert bodies(world.call("a1", "recv")) == ["x"]
+
+
+@pytest.mark.parametrize("lease", [0, 0.5, 3601])
+def test_a_lease_is_bounded(world: World, lease: float) -> None:
+    assert world.fault("a1", "recv", lease=lease) == "InvalidArgument"
+
+
+def test_a_late_ack_counts_and_a_foreign_one_does_not(world: World) -> None:
+    (message,) = put(world, "x")
+    assert world.call("a2", "ack", ids=[message]) == {"acked": 0}
+    world.call("a1", "recv", lease=1)
+    world.advance(2)
+    assert world.call("a1", "ack", ids=[message, message, "unknown"]) == {"acked": 1}
+    assert world.call("a1", "ack", ids=[message]) == {"acked": 0}
+
+
+def test_after_five_attempts_it_is_a_dead_letter_and_the_sender_is_told(world: World) -> None:
+    """Row K17."""
+    (message,) = put(world, "x")
+    found: dict[str, object] = {}
+    for attempt in range(1, 6):
+        (letter,) = rows(world.call("a1", "recv")["messages"])
+        assert letter["attempt"] == attempt
+        found = world.call("a1", "nack", ids=[message], why="cannot read it")
+    assert found == {"dead": [message]}
+    assert bodies(world.call("a1", "recv")) == []
+    (dead,) = rows(world.call("a1", "list_messages", dead=True)["messages"])
+    assert (dead["id"], dead["dead_why"]) == (message, "cannot read it")
+    (told,) = rows(world.call("a", "recv")["messages"])
+    assert (told["relation"], told["kind"], told["reply_to"]) == ("daemon", "dead_letter", message)
+
+
+def test_a_sender_that_waits_hears_of_its_dead_letter_at_once(world: World) -> None:
+    put(world, "x")
+    asked = world.ask("a", "recv", wait=50)
+    (letter,) = rows(world.call("a1", "recv")["messages"])
+    world.call("a1", "nack", ids=[letter["id"]], dead=True)
+    assert names(asked.result()["messages"], "kind") == ["dead_letter"]
+
+
+def test_a_nack_gives_it_back_at_once(world: World) -> None:
+    put(world, "x", "y")
+    (letter,) = rows(world.call("a1", "recv", max=1)["messages"])
+    world.call("a1", "nack", ids=[letter["id"]])
+    assert bodies(world.call("a1", "recv")) == ["x", "y"]
+
+
+def test_mail_is_in_order_for_each_sender_and_urgent_mail_goes_first(world: World) -> None:
+    put(world, "1", "2", "3")
+    world.call("root", "send", to="a1", body="now", priority=0)
+    put(world, "4")
+    assert bodies(world.call("a1", "recv")) == ["now", "1", "2", "3", "4"]
+
+
+def test_max_bounds_what_is_given(world: World) -> None:
+    put(world, *map(str, range(12)))
+    assert len(bodies(world.call("a1", "recv"))) == 10
+    assert len(bodies(world.call("a1", "recv", max=1))) == 1
+
+
+def test_large_mail_comes_in_answers_that_fit_a_frame(world: World) -> None:
+    """Attack 37: the worst text there is grows six-fold in JSON."""
+    worst = "\x01" * 64 * 1024
+    put(world, *[worst] * 5)
+    given = 0
+    while given < 5:
+        found = rows(world.call("a1", "recv", max=100)["messages"])
+        assert found
+        given += len(found)
+        world.call("a1", "ack", ids=[letter["id"] for letter in found])
+
+
+def test_a_stream_gives_messages_as_they_come(world: World) -> None:
+    asked = world.ask("a1", "recv", more=True)
+    assert asked.pending
+    put(world, "one")
+    put(world, "two")
+    assert [bodies(page) for page in asked.pages] == [["one"], ["two"]]
+    asked.close()
+    put(world, "three")
+    assert bodies(world.call("a1", "recv")) == ["three"]
+
+
+def test_a_stream_gives_what_was_not_acked_again(world: World) -> None:
+    put(world, "x")
+    asked = world.ask("a1", "recv", more=True, lease=5)
+    world.advance(5.1)
+    assert [row["attempt"] for page in asked.pages for row in rows(page["messages"])] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("caller", "agent", "error"),
+    [
+        ("a1", "a1", ""), ("a1", None, ""), ("operator", "a1", ""), ("operator", None, ""),
+        ("operator", "operator", ""), ("a", "a1", "NotAllowed"), ("a1", "a2", "NotAllowed"),
+        ("a1", "operator", "NotAllowed"), ("a1", "b1", "NotFound"),
+    ],
+)  # fmt: skip
+def test_mail_is_seen_by_its_owner_and_the_operator(
+    world: World, caller: str, agent: str | None, error: str
+) -> None:
+    assert world.fault(caller, "list_messages", agent=agent) == error
+
+
+def test_looking_takes_nothing(world: World) -> None:
+    put(world, "x")
+    assert bodies(world.call("a1", "list_messages")) == ["x"]
+    (letter,) = rows(world.call("a1", "recv")["messages"])
+    assert letter["attempt"] == 1
+    assert bodies(world.call("a1", "list_messages")) == ["x"]
+
+
+def test_listed_mail_comes_in_pages(world: World) -> None:
+    put(world, *map(str, range(5)))
+    found: list[object] = []
+    page: dict[str, object] = {"next": None}
+    for _ in range(3):
+        page = world.call("a1", "list_messages", limit=2, after=page["next"])
+        found += bodies(page)
+    assert found == ["0", "1", "2", "3", "4"]
+    assert page["next"] is None
+
+
+def test_a_look_at_the_inbox_can_be_a_stream(world: World) -> None:
+    asked = world.ask("operator", "list_messages", more=True)
+    world.call("a1", "send", to="operator", body="one")
+    world.call("a2", "send", to="operator", body="two")
+    found = [body for page in asked.pages for body in bodies(page)]
+    assert (found, asked.pending) == (["one", "two"], True)
+
+
+def test_the_operator_reads_its_mail_like_anybody(world: World) -> None:
+    world.call("a1", "send", to="operator", body="help")
+    (letter,) = rows(world.call("operator", "recv")["messages"])
+    assert (letter["from"], letter["relation"]) == ("a1", "allowed")
+    assert world.call("operator", "ack", ids=[letter["id"]]) == {"acked": 1}
+
+
+def test_only_the_callers_own_mail_is_received(world: World) -> None:
+    """Row H12, attack 35: there is no parameter for another's inbox."""
+    assert world.fault("a", "recv", agent="a1") == "InvalidParameter"

@@ -1,0 +1,107 @@
+"""What holds of every operation, without knowing which there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from operations.world import World
+from pydantic import BaseModel
+
+from hive_core.broker.operation import Operation
+from hive_core.errors import HIVE
+from hive_core.operations import load
+
+OPERATIONS = sorted(load().values(), key=lambda each: each.name)
+every = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
+# CONTRACT, the first set without the operations about config.
+FIRST_SET = {
+    "whoami", "list_agents", "spawn", "request_spawn", "request_init_config", "start", "stop",
+    "restart", "kill", "update", "destroy", "move", "get_logs", "send", "recv", "ack", "nack",
+    "wake", "get_job", "wait_job",
+}  # fmt: skip
+
+
+def models(found: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """A model with those in its fields."""
+    yield found
+    for field in found.model_fields.values():
+        stack = [field.annotation]
+        while stack:
+            each = stack.pop()
+            stack += getattr(each, "__args__", ())
+            if isinstance(each, type) and issubclass(each, BaseModel) and each is not found:
+                yield from models(each)
+
+
+def test_the_first_set_is_there() -> None:
+    names = {name for each in OPERATIONS for name in (each.name, *each.aliases)}
+    assert names >= FIRST_SET
+
+
+@every
+def test_its_docstring_is_a_sentence_for_users(operation: Operation) -> None:
+    first = operation.doc.splitlines()[0]
+    assert first[0].isupper()
+    assert first.endswith((".", ":")) or ". " in operation.doc
+
+
+@every
+def test_every_field_says_what_it_means(operation: Operation) -> None:
+    for root in (operation.params, operation.result):
+        for model in models(root):
+            bare = [name for name, field in model.model_fields.items() if not field.description]
+            assert not bare, f"{model.__name__}: {bare}"
+
+
+@every
+def test_a_parameter_that_it_does_not_know_is_refused(world: World, operation: Operation) -> None:
+    asked = world.ask_as("operator", operation.name, {"no_such_parameter": 1})
+    (reply,) = asked.replies
+    assert reply["error"] == "org.varlink.service.InvalidParameter"
+
+
+SAMPLE: dict[str, object] = {
+    "agent": "b1", "parent": "b1", "to": "b1", "other": "b1", "root": "b1", "caller": "a",
+    "operation": "stop", "name": "new", "body": "x", "ids": ["x"], "id": "x", "agents": ["b1"],
+    "states": ["running"], "capability": "spawn",
+}  # fmt: skip
+
+
+def sample(operation: Operation) -> dict[str, object]:
+    """Parameters that fit, about an agent that `a2` neither sees nor may touch."""
+    judged = (operation.target, operation.second)
+    return {
+        name: SAMPLE[name]
+        for name, field in operation.params.model_fields.items()
+        if name in SAMPLE and (field.is_required() or name in judged)
+    }
+
+
+ABOUT_OTHERS = [
+    each for each in OPERATIONS if each.target is not None or "operator" in each.allow.name
+]
+
+
+@pytest.mark.parametrize("operation", ABOUT_OTHERS, ids=lambda each: each.name)
+def test_a_stranger_is_refused_and_the_refusal_is_recorded(
+    world: World, operation: Operation
+) -> None:
+    """Row H27."""
+    before = (world.hive, world.ledger.runs.all())
+    asked = world.ask_as(world.uuid("a2"), operation.name, sample(operation))
+    assert asked.replies[-1]["error"] in (HIVE + "NotFound", HIVE + "NotAllowed")
+    event = world.events()[-1]
+    assert (event["operation"], event["caller"], event["allowed"]) == (
+        operation.name, "a2", False,
+    )  # fmt: skip
+    assert (world.hive, world.ledger.runs.all()) == before
+
+
+@every
+def test_an_agent_that_is_no_more_is_refused(world: World, operation: Operation) -> None:
+    """Row H30."""
+    uuid = world.uuid("a2")
+    world.call("operator", "destroy", agent="a2")
+    asked = world.ask_as(uuid, operation.name, sample(operation))
+    assert asked.replies[-1]["error"] == HIVE + "NotFound"

@@ -1,0 +1,131 @@
+"""status, locate, wait_agents, converge, gc: for the operator's eyes."""
+
+from __future__ import annotations
+
+import pytest
+from operations.world import Exchange, World, rows
+
+from hive_core.errors import NotFound
+from hive_core.model.machine import Machine, State, Stray
+from hive_core.plan.actions import StopUnit
+from hive_core.plan.desired import Plan, Step
+
+
+@pytest.mark.parametrize(
+    ("operation", "params"),
+    [
+        ("status", {}), ("locate", {"agent": "a1"}), ("converge", {}), ("gc", {}),
+        ("wait_agents", {"agents": ["a1"], "states": ["running"]}),
+    ],
+)  # fmt: skip
+def test_they_are_the_operators(world: World, operation: str, params: dict[str, object]) -> None:
+    assert world.fault("root", operation, **params) == "NotAllowed"
+
+
+def test_status_has_the_shape_of_the_contract(world: World) -> None:
+    """Rows H2 and H5: the state in force and the refused commit are both visible."""
+    world.seen.states[world.uuid("a1")] = State.PARKED
+    world.seen.parked.append(("f" * 40, "a cycle"))
+    world.seen.warnings.append("the disk is full")
+    found = world.call("operator", "status")
+    assert found["commit"] == world.hive.commit
+    assert found["refused"] == [{"commit": "f" * 40, "reason": "a cycle"}]
+    assert found["agents"] == {"parked": 1, "running": 6}
+    hived = found["hived"]
+    assert isinstance(hived, dict)
+    assert set(hived) == {"version", "since"}
+    assert found["alarms"] == ["the disk is full"]
+
+
+def test_locate_says_where_an_agent_runs(world: World) -> None:
+    uuid = world.uuid("a1")
+    world.seen.machines[uuid] = Machine(uuid, main_pid=41, leader=42)
+    found = world.call("operator", "locate", agent="a1")
+    assert (found["unit"], found["main_pid"], found["leader"]) == (
+        "hive-agent@a1.service", 41, 42,
+    )  # fmt: skip
+    assert found["uid_base"] == world.ledger.ranges.base(uuid)
+
+
+def test_locate_of_what_never_ran_names_no_process(world: World) -> None:
+    assert world.call("operator", "locate", agent="a1")["leader"] == 0
+    assert world.fault("operator", "locate", agent="nobody") == "NotFound"
+
+
+def waiting(world: World, *agents: str, state: str = "running") -> Exchange:
+    given: dict[str, object] = {"agents": list(agents), "states": [state], "wait": 10}
+    return world.ask_as("operator", "wait_agents", given)
+
+
+def test_waiting_for_agents_ends_when_all_are_there(world: World) -> None:
+    for name in ("a1", "a2"):
+        world.seen.states[world.uuid(name)] = State.STARTING
+    asked = waiting(world, "a1", "a2")
+    for name in ("a1", "a2"):
+        assert not asked.replies
+        del world.seen.states[world.uuid(name)]
+        world.broker.touch({f"state:{world.uuid(name)}"})
+        world.run()
+    found = asked.result()
+    assert found["done"] is True
+    assert rows(found["agents"])[0] == {"name": "a1", "state": "running"}
+
+
+def test_waiting_for_agents_ends_in_time(world: World) -> None:
+    asked = waiting(world, "a1", state="stopped")
+    world.advance(10.1)
+    assert asked.result()["done"] is False
+
+
+def test_an_agent_that_is_gone_is_absent(world: World) -> None:
+    asked = waiting(world, "a1", state="absent")
+    world.call("operator", "destroy", agent="a1")
+    assert asked.result()["done"] is True
+
+
+def test_a_misspelt_name_is_not_waited_for(world: World) -> None:
+    with pytest.raises(NotFound):
+        waiting(world, "nobody").result()
+
+
+def planned(world: World) -> None:
+    uuid = world.uuid("a1")
+    step = Step(uuid, "a1", StopUnit(uuid, "a1"), "stopped")
+    reports = (Stray("unit", "hive-agent@x.service"), Stray("property", "a2", "TasksMax is 7"))
+    world.seen.planned = Plan(chains={uuid: (step,)}, reports=reports)
+
+
+def test_a_dry_run_prints_the_next_pass(world: World) -> None:
+    planned(world)
+    found = world.call("operator", "converge", dry_run=True)
+    assert found["steps"] == [{"agent": "a1", "action": "StopUnit", "reason": "stopped"}]
+    assert found["drift"] == ["unit hive-agent@x.service", "property a2: TasksMax is 7"]
+
+
+@pytest.mark.parametrize("operation", ["converge", "gc"])
+def test_without_dry_run_the_change_road_is_woken(world: World, operation: str) -> None:
+    topics = set[str]()
+    world.broker.listeners.append(topics.update)
+    world.call("operator", operation, dry_run=True)
+    assert "converge" not in topics
+    world.call("operator", operation)
+    assert "converge" in topics
+
+
+def test_gc_lists_what_no_agent_accounts_for(world: World) -> None:
+    """Row H30."""
+    planned(world)
+    uuid = world.uuid("b1")
+    world.call("operator", "destroy", agent="b1")
+    assert [row["kind"] for row in rows(world.call("operator", "gc", dry_run=True)["items"])] == [
+        "unit"
+    ]
+    world.advance(86_401)
+    found = rows(world.call("operator", "gc", dry_run=True)["items"])
+    assert [(row["kind"], row["name"]) for row in found] == [
+        ("archive", uuid), ("unit", "hive-agent@x.service"),
+    ]  # fmt: skip
+    with world.ledger.transaction():
+        world.ledger.archives.drop(uuid)
+    found = rows(world.call("operator", "gc", dry_run=True)["items"])
+    assert ("range", uuid) in [(row["kind"], row["name"]) for row in found]

@@ -1,0 +1,77 @@
+"""why: the policy's answer without the deed."""
+
+from __future__ import annotations
+
+import pytest
+from operations.world import World
+
+from hive_core.errors import InvalidArgument
+
+
+def test_it_gives_rule_reason_chain_and_commit(world: World) -> None:
+    """Row H27."""
+    found = ask(world, "a", "stop", "a11")
+    assert found == {
+        "allowed": True, "rule": "ancestor", "reason": found["reason"],
+        "chain": ["a11", "a1", "a"], "commit": world.hive.commit,
+    }  # fmt: skip
+
+
+def ask(
+    world: World, caller: str, operation: str, target: str | None = None, second: str | None = None
+) -> dict[str, object]:
+    given = {"caller": caller, "operation": operation, "target": target, "second": second}
+    return world.call("operator", "why", **given)
+
+
+QUESTIONS = [
+    ("a", "stop", "a11", None), ("a", "stop", "b", None), ("a1", "stop", "nobody", None),
+    ("operator", "destroy", "a", None), ("a1", "send", "a2", None), ("a1", "send", "b", None),
+    ("root", "move", "a1", "b"), ("a", "move", "a1", "b"), ("root", "move", "a1", ""),
+    ("operator", "move", "a1", ""), ("a", "spawn", "a1", None), ("a", "spawn", None, None),
+    ("a", "status", None, None), ("a1", "get_logs", "a", None),
+]  # fmt: skip
+NEEDED: dict[str, dict[str, object]] = {"send": {"body": "x"}, "spawn": {"name": "new"}}
+PLACES = {"stop": "agent", "destroy": "agent", "send": "to", "move": "agent", "spawn": "parent",
+          "get_logs": "agent"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("caller", "operation", "target", "second"), QUESTIONS)
+def test_it_says_what_the_call_itself_would_meet(
+    world: World, caller: str, operation: str, target: str | None, second: str | None
+) -> None:
+    expected = ask(world, caller, operation, target, second)["allowed"]
+    given = dict(NEEDED.get(operation, {}))
+    if target is not None:
+        given[PLACES[operation]] = target
+    if second is not None:
+        given["parent"] = second
+    assert (world.fault(caller, operation, **given) == "") is expected
+
+
+def test_nothing_is_done_and_nothing_is_recorded(world: World) -> None:
+    before, count = world.hive, len(world.events())
+    ask(world, "operator", "destroy", "a")
+    ask(world, "a1", "destroy", "a")
+    assert (world.hive, len(world.events())) == (before, count)
+
+
+def test_a_caller_that_is_no_agent_is_refused_everything(world: World) -> None:
+    found = ask(world, "nobody", "whoami")
+    assert (found["allowed"], found["rule"]) == (False, "known caller")
+
+
+@pytest.mark.parametrize(("operation", "target"), [("fly", "a"), ("recv", "a1"), ("", None)])
+def test_a_question_that_makes_no_sense_is_named(
+    world: World, operation: str, target: str | None
+) -> None:
+    with pytest.raises(InvalidArgument):
+        ask(world, "a", operation, target)
+
+
+def test_it_is_the_operators(world: World) -> None:
+    """Attack 41: it would be an oracle about agents that the caller cannot see."""
+    assert world.fault("root", "why", operation="stop") == "InvalidParameter"
+    given = {"caller": "a", "operation": "stop", "target": "b1"}
+    asked = world.ask_as(world.uuid("root"), "why", dict(given))
+    assert str(asked.replies[-1]["error"]).endswith("NotAllowed")
