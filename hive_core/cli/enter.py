@@ -2,7 +2,8 @@
 
 The container gets nothing of ours: no descriptor, no variable, a terminal of its own (or pipes
 that we copy), and the process joins the agent's control groups, so that its limits hold and
-stopping the agent ends it too.
+stopping the agent ends it too. It may call what an agent that cannot mount may call: files in the
+container decide what a shell does, so it is no more trusted than they are.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hive_core.cli.relay import in_pipes, in_terminal
+from hive_core.cli.relay import in_pipes
 from hive_core.cli.session import Session
 from hive_core.errors import Conflict, NotAllowed, NotRunning
 from hive_core.model.names import agent_unit
@@ -24,6 +26,15 @@ RANGE: Final = 65536
 PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Joins the groups named first, then becomes the rest.
 _JOIN: Final = 'while [ "$1" != -- ]; do echo 0 >"$1" || exit 1; shift; done; shift; exec "$@"'
+_CONFINED: Final = (
+    "NoNewPrivileges=yes",
+    "SystemCallArchitectures=native",
+    "SystemCallFilter=~@mount @module @raw-io @reboot @swap @clock @keyring bpf perf_event_open"
+    " io_uring_setup userfaultfd",
+    "SystemCallErrorNumber=EPERM",
+    "UnsetEnvironment=INVOCATION_ID SYSTEMD_EXEC_PID",
+)
+_PLAIN: Final = {"SYSTEMD_TINT_BACKGROUND": "0"}
 _TERM: Final = re.compile(r"[A-Za-z0-9._+-]{1,40}")
 
 
@@ -102,12 +113,26 @@ def _is_controller(option: str) -> bool:
     return option not in plain and not option.startswith("release_agent=")
 
 
-def argv(place: Place, command: Sequence[str]) -> list[str]:
-    """What root executes in order to execute `command` inside."""
+def argv(place: Place, command: Sequence[str], *, terminal: bool) -> list[str]:
+    """What root executes in order to execute `command` inside.
+
+    A transient service gives what this process cannot: a filter of system calls, and a terminal
+    that is nobody else's.
+    """
     groups = groups_of(place, Path("/proc/self/mounts").read_text())
-    nsenter = shutil.which("nsenter", path="/usr/bin:/bin:/run/current-system/sw/bin") or "nsenter"
-    join = ["/bin/sh", "-c", _JOIN, "sh", *groups, "--"]
-    return [*join, nsenter, f"--target={place.leader}", "--all", "--", *command]
+    enter = [_program("nsenter"), f"--target={place.leader}", "--all", "--", *command]
+    words = ["/bin/sh", "-c", _JOIN, "sh", *groups, "--", *enter]
+    return [
+        _program("systemd-run"), "--quiet", "--collect", "--wait", "--service-type=exec",
+        "--pty" if terminal else "--pipe", f"--description=operator in {place.name}",
+        *(f"--property={each}" for each in _CONFINED),
+        *(f"--setenv={key}={value}" for key, value in environment(place).items()),
+        "--", *(word.replace("$", "$$") for word in words),
+    ]  # fmt: skip
+
+
+def _program(name: str) -> str:
+    return shutil.which(name, path="/usr/bin:/bin:/run/current-system/sw/bin") or name
 
 
 def environment(place: Place) -> dict[str, str]:
@@ -125,7 +150,9 @@ def environment(place: Place) -> dict[str, str]:
 
 def run(place: Place, command: Sequence[str]) -> int:
     """Run a command inside; its exit status is ours."""
-    words, variables = argv(place, command), environment(place)
-    if os.isatty(0) and os.isatty(1):
-        return in_terminal(words, variables)
-    return in_pipes(words, variables)
+    terminal = os.isatty(0) and os.isatty(1)
+    words = argv(place, command, terminal=terminal)
+    if terminal:
+        # 256 and newer colour the background otherwise.
+        return subprocess.run(words, env={**os.environ, **_PLAIN}, check=False).returncode
+    return in_pipes(words)

@@ -1,21 +1,15 @@
-"""Copying between our terminal or pipes and those of a process in a container."""
+"""Copying between what we were started with and the pipes of a process in a container."""
 
 from __future__ import annotations
 
 import os
-import pty
 import select
-import signal
 import subprocess
-import sys
-import termios
-import tty
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 _CHUNK: Final = 1 << 16
-_DESCRIPTORS: Final = 1 << 30  # close_range(2) takes no longer for a large number
 
 
 def _read(source: int) -> bytes:
@@ -52,14 +46,13 @@ def copy(routes: Mapping[int, int], until: set[int], finished: set[int]) -> None
                 os.close(target)
 
 
-def in_pipes(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+def in_pipes(argv: Sequence[str]) -> int:
     """Run a program on pipes of ours, so that it never holds what we were started with."""
     (theirs_in, ours_in), (ours_out, theirs_out), (ours_err, theirs_err) = (
         os.pipe() for _ in range(3)
     )
     process = subprocess.Popen(
         list(argv),
-        env=dict(environment),
         stdin=theirs_in,
         stdout=theirs_out,
         stderr=theirs_err,
@@ -74,32 +67,3 @@ def in_pipes(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _status(code: int) -> int:
     return 128 - code if code < 0 else code
-
-
-@contextmanager
-def _raw(terminal: int) -> Iterator[None]:
-    before = termios.tcgetattr(terminal)
-    tty.setraw(terminal, termios.TCSADRAIN)  # what was typed ahead is kept
-    try:
-        yield
-    finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-
-
-def _same_size(master: int) -> None:
-    with suppress(termios.error, OSError):
-        termios.tcsetwinsize(master, termios.tcgetwinsize(sys.stdin.fileno()))
-
-
-def in_terminal(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a program on a terminal of its own: ours never gets into its hands."""
-    child, master = pty.fork()
-    if child == 0:
-        os.closerange(3, _DESCRIPTORS)
-        os.execve(argv[0], list(argv), dict(environment))  # noqa: S606 - no shell is wanted
-    _same_size(master)
-    signal.signal(signal.SIGWINCH, lambda *_: _same_size(master))
-    with _raw(sys.stdin.fileno()):
-        copy({sys.stdin.fileno(): master, master: sys.stdout.fileno()}, {master}, set())
-    os.close(master)
-    return _status(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -57,31 +55,11 @@ def test_only_the_kind_of_the_terminal_goes_in(monkeypatch: pytest.MonkeyPatch) 
     assert found["TERM"] == "dumb"
 
 
-RUN = """
-import os, sys
-sys.path.insert(0, {root!r})
-held = os.open("/dev/null", os.O_RDONLY)
-os.set_inheritable(held, True)
-from hive_core.cli.relay import in_terminal
-sys.exit(in_terminal(["/bin/sh", "-c", {script!r}], {{"PATH": "/usr/bin:/bin"}}))
-"""
-
-
-def test_a_terminal_of_its_own_hides_ours_and_passes_words_and_status() -> None:
-    root = str(Path(enter.__file__).parents[2])
-    script = "tty; ls /proc/self/fd | tr '\\n' ' '; read word; echo got $word; exit 7"
-    master, slave = pty.openpty()
-    ours = os.ttyname(slave)
-    program = RUN.format(root=root, script=script)
-    with subprocess.Popen([sys.executable, "-c", program], stdin=slave, stdout=slave) as process:
-        os.close(slave)
-        os.write(master, b"hello\n")
-        assert process.wait(20) == 7
-    said = os.read(master, 65536).decode()
-    os.close(master)
-    assert "got hello" in said
-    assert ours not in said
-    assert "0 1 2 3 got hello" in said  # ls itself holds the fourth
+def test_words_of_the_operator_are_taken_as_they_are() -> None:
+    found = enter.argv(place(), ["echo", "$HOME ${PATH} %n"], terminal=False)
+    assert found[-2:] == ["echo", "$$HOME $${PATH} %n"]
+    assert "--pipe" in found
+    assert "--pty" in enter.argv(place(), ["sh"], terminal=True)
 
 
 def test_pipes_pass_bytes_and_status(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -89,7 +67,7 @@ def test_pipes_pass_bytes_and_status(capfdbinary: pytest.CaptureFixture[bytes]) 
     with Path("/dev/null").open() as nothing:
         kept = os.dup(0)
         os.dup2(nothing.fileno(), 0)
-        status = in_pipes(["/bin/sh", "-c", script], {"PATH": "/usr/bin:/bin"})
+        status = in_pipes(["/bin/sh", "-c", script])
         os.dup2(kept, 0)
         os.close(kept)
     said = capfdbinary.readouterr()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import termios
 import time
 from collections.abc import Iterator
 
@@ -151,6 +155,37 @@ def test_a_shell_is_the_agents_own_root_and_under_its_limits(host: HiveHost) -> 
         host.hive("stop", "other", "--grace", "0")
         assert entered.wait(15) != 0
     host.hive("start", "other")
+
+
+def test_a_shell_cannot_mount_and_reads_its_words_as_they_are(host: HiveHost) -> None:
+    done = host.run(
+        "hive", "shell", "worker", "--", "mount", "-t", "tmpfs", "x", "/tmp", check=False
+    )
+    assert done.returncode != 0
+    assert host.inside("worker", "echo", "$HOME ${PATH} $$ %n") == "$HOME ${PATH} $$ %n\n"
+    assert host.run("hive", "shell", "worker", "--", "wc", "-c", text="a\n$b").stdout == "4\n"
+
+
+def test_a_shell_on_a_terminal_has_one_of_its_own(host: HiveHost) -> None:
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (33, 111))
+    command = host.lab.argv(["env", "TERM=vt100", "hive", "shell", "worker"])
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        said = until(master, b"# ")
+        os.write(master, b"stty size; echo $TERM; test -t 0 && exit 7\n")
+        assert process.wait(20) == 7
+        said += os.read(master, 65536)
+    os.close(master)
+    assert b"33 111" in said
+    assert b"vt100" in said
+
+
+def until(terminal: int, end: bytes) -> bytes:
+    said = b""
+    while end not in said:
+        said += os.read(terminal, 65536)
+    return said
 
 
 def test_only_root_enters_and_only_operators_ask(host: HiveHost) -> None:
