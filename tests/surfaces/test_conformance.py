@@ -15,13 +15,13 @@ import asyncvarlink
 import pytest
 from asyncvarlink.serviceinterface import VarlinkServiceInterface
 from broker.house import House, open_house, spec
+from e2e.labhost import in_tree, trixie_tree
 from surfaces.theirs import TheirBroker
 
 from hive_core.host.sockets import Sockets
 from hive_core.operations import load
 from hive_core.surfaces import idl
 from hive_core.testing import MemoryJournal
-from tests.e2e.labhost import in_tree, trixie_tree
 
 REGISTRY = load()
 HIVE = "org.hive.Broker"
