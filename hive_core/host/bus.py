@@ -1,0 +1,217 @@
+"""systemd over D-Bus: what units there are, what they are like, and when they change.
+
+One connection. It comes back by itself when the bus or systemd starts anew, and then everybody is
+told to look at everything again, because signals may have been missed.
+https://www.freedesktop.org/software/systemd/man/latest/org.freedesktop.systemd1.html
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dbus_fast import BusType, Message, MessageType
+from dbus_fast.aio import MessageBus
+from dbus_fast.errors import DBusError
+
+from hive_core.errors import TimedOut, Unreachable
+
+log = logging.getLogger(__name__)
+SYSTEMD: Final = "org.freedesktop.systemd1"
+MANAGER: Final = "/org/freedesktop/systemd1"
+UNITS: Final = "/org/freedesktop/systemd1/unit/"
+_RULES: Final = (
+    f"type='signal',sender='{SYSTEMD}',interface='{SYSTEMD}.Manager',member='JobRemoved'",
+    f"type='signal',sender='{SYSTEMD}',interface='{SYSTEMD}.Manager',member='UnitRemoved'",
+    f"type='signal',sender='{SYSTEMD}',interface='{SYSTEMD}.Manager',member='UnitNew'",
+    f"type='signal',sender='{SYSTEMD}',interface='{SYSTEMD}.Manager',member='Reloading'",
+    f"type='signal',sender='{SYSTEMD}',interface='org.freedesktop.DBus.Properties',"
+    f"member='PropertiesChanged',path_namespace='{MANAGER}/unit'",
+    "type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',"
+    f"member='NameOwnerChanged',arg0='{SYSTEMD}'",
+)
+_PAUSES: Final = (0.05, 0.2, 1.0, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One line of systemd's list. `job`: the type of the job that is under way, if any."""
+
+    name: str
+    description: str
+    load: str
+    active: str
+    sub: str
+    path: str
+    job: str
+
+
+def escape(name: str) -> str:
+    """A unit's name as the last part of its object path."""
+    return "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):02x}" for c in name)
+
+
+def unescape(part: str) -> str:
+    """The way back."""
+    return re.sub(r"_([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), part)
+
+
+class Bus:
+    """`wake(unit)` is called on signals about units whose name starts with one of `prefixes`.
+
+    An empty name means: look at all of them.
+    """
+
+    def __init__(
+        self, seconds: float, wake: Callable[[str], None], prefixes: Sequence[str]
+    ) -> None:
+        self._seconds = seconds
+        self._wake = wake
+        self._prefixes = tuple(prefixes)
+        self._paths = tuple(UNITS + escape(prefix) for prefix in prefixes)
+        self._bus: MessageBus | None = None
+        self._up = asyncio.Event()
+
+    async def run(self) -> None:
+        """Keep a connection, until cancelled."""
+        attempt = 0
+        while True:
+            bus = None
+            try:
+                bus = await self._connect()
+                attempt = 0
+                self._wake("")
+                await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+            except (OSError, EOFError, DBusError, TimeoutError, Unreachable, TimedOut) as error:
+                log.warning("Lost the system bus: %s", error)
+            finally:
+                self._bus = None
+                self._up.clear()
+                if bus is not None:
+                    bus.disconnect()
+            await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            attempt += 1
+
+    async def ready(self) -> None:
+        """Wait for the first connection, as long as a call may take."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._up.wait()
+        except TimeoutError as error:
+            raise Unreachable("no connection to the system bus") from error
+
+    async def _connect(self) -> MessageBus:
+        async with asyncio.timeout(self._seconds):
+            bus = await MessageBus(bus_type=BusType.SYSTEM).connect()
+            bus.add_message_handler(self._heard)
+            self._bus = bus
+            for rule in _RULES:
+                await self.call(
+                    ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus"),
+                    "AddMatch", "s", [rule],
+                )  # fmt: skip
+            await self._subscribe()
+        self._up.set()
+        return bus
+
+    async def _subscribe(self) -> None:
+        await self._manager("Subscribe")
+
+    async def call(
+        self,
+        where: tuple[str, str, str],
+        member: str,
+        signature: str = "",
+        body: Sequence[object] = (),
+    ) -> list[Any]:
+        """One call (destination, path, interface), bounded in time; DBusError as it comes."""
+        if self._bus is None:
+            raise Unreachable("no connection to the system bus")
+        destination, path, interface = where
+        message = Message(
+            destination=destination, path=path, interface=interface, member=member,
+            signature=signature, body=list(body),
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(self._seconds):
+                reply = await self._bus.call(message)
+        except TimeoutError as error:
+            raise TimedOut(f"systemd did not answer {member} in {self._seconds} s") from error
+        except (OSError, EOFError) as error:
+            raise Unreachable(f"lost the system bus: {error}") from error
+        if reply.message_type is MessageType.ERROR:
+            text = reply.body[0] if reply.body else reply.error_name
+            raise Unreachable(f"systemd refused {member}: {text}", error=reply.error_name or "")
+        return list(reply.body)
+
+    async def _manager(
+        self, member: str, signature: str = "", body: Sequence[object] = ()
+    ) -> list[Any]:
+        where = (SYSTEMD, MANAGER, f"{SYSTEMD}.Manager")
+        return await self.call(where, member, signature, body)
+
+    async def state(self) -> str:
+        """How the host as a whole is: running, degraded, starting, stopping..."""
+        return str(await self.get(MANAGER, "Manager", "SystemState"))
+
+    async def loaded(self, patterns: Iterable[str]) -> list[Unit]:
+        """Loaded units by pattern."""
+        found = await self._manager("ListUnitsByPatterns", "asas", [[], list(patterns)])
+        return [_unit(row) for row in found[0]]
+
+    async def named(self, names: Iterable[str]) -> list[Unit]:
+        """Units by name; one that is not loaded comes as inactive."""
+        wanted = list(names)
+        if not wanted:
+            return []
+        found = await self._manager("ListUnitsByNames", "as", [wanted])
+        return [_unit(row) for row in found[0]]
+
+    async def get(self, path: str, interface: str, name: str) -> Any:  # noqa: ANN401 - its type is systemd's
+        """One property."""
+        where = (SYSTEMD, path, "org.freedesktop.DBus.Properties")
+        found = await self.call(where, "Get", "ss", [f"{SYSTEMD}.{interface}", name])
+        return found[0].value
+
+    async def gets(self, path: str, names: Iterable[tuple[str, str]]) -> list[Any]:
+        """Several properties (interface, name) at once."""
+        return await asyncio.gather(*(self.get(path, *name) for name in names))
+
+    def _heard(self, message: Message) -> None:
+        """Signals; whatever cannot be placed is nothing of ours."""
+        if message.message_type is not MessageType.SIGNAL:
+            return
+        match message.member:
+            case "PropertiesChanged" if message.path and message.path.startswith(self._paths):
+                self._wake(unescape(message.path.removeprefix(UNITS)))
+            case "JobRemoved":
+                self._named(str(message.body[2]))
+            case "UnitNew" | "UnitRemoved":
+                self._named(str(message.body[0]))
+            case "Reloading" if not message.body[0]:
+                self._wake("")
+            case "NameOwnerChanged" if message.body[2]:
+                # systemd executed itself anew and forgot who listens.
+                self._again = asyncio.ensure_future(self._resubscribe())
+            case _:
+                pass
+
+    async def _resubscribe(self) -> None:
+        try:
+            await self._subscribe()
+        except (Unreachable, TimedOut) as error:
+            log.warning("Cannot listen to systemd: %s", error)
+        self._wake("")
+
+    def _named(self, unit: str) -> None:
+        if unit.startswith(self._prefixes):
+            self._wake(unit)
+
+
+def _unit(row: Sequence[Any]) -> Unit:
+    name, description, load, active, sub, _, path, _, job, _ = row
+    return Unit(name, description, load, active, sub, path, job)

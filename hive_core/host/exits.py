@@ -1,0 +1,37 @@
+"""How units ended, as `hive-stopped` wrote it down in `/run/hive/exits`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+
+from hive_core.model.machine import Exit
+from hive_core.model.names import is_uuid
+
+log = logging.getLogger(__name__)
+
+
+def read(folder: Path, uuid: str) -> Exit | None:
+    """The last exit of an agent or a job; None while it has none."""
+    try:
+        found = json.loads((folder / uuid).read_bytes())
+        return Exit(
+            invocation=str(found["invocation"]), result=str(found["result"]),
+            code=str(found["code"]), status=str(found["status"]), nonce=int(found["nonce"]),
+            asked=bool(found.get("asked", False)),
+        )  # fmt: skip
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("Cannot read how %s ended: %s", uuid, error)
+        return None
+
+
+def everyone(folder: Path) -> set[str]:
+    """Whose exits are written down."""
+    try:
+        return {name for name in os.listdir(folder) if is_uuid(name)}  # noqa: PTH208 - names only
+    except FileNotFoundError:
+        return set()

@@ -1,0 +1,262 @@
+"""The containers of this host: systemd tells of units, the root helper of the rest.
+
+What only root can see of a unit is asked once per invocation: a user namespace never changes. What
+lies on disk is listed now and then and otherwise kept up to date by the actions that succeed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from hive_core.errors import Busy, HiveError
+from hive_core.host import exits, views
+from hive_core.host.bus import Bus, Unit
+from hive_core.host.privd import Privd
+from hive_core.model.machine import Machine, Observed, Stray
+from hive_core.model.names import agent_unit, is_uuid, slice_unit
+from hive_core.model.settings import Paths
+from hive_core.plan import actions as a
+from hive_core.plan.local import Forget, Hush, Listen, Local, Renew, ShowIdentity, ShowView
+from hive_core.plan.place import limits_of
+from hive_core.plan.results import Done, Result, StorageFacts, UnitFacts
+from hive_core.plan.storage import Storage
+
+AGENTS: Final = "hive-agent@"
+_INFINITY: Final = 2**64 - 1
+_STATIC: Final = (
+    ("MemoryMax", "memory_max"), ("MemoryHigh", "memory_high"), ("TasksMax", "tasks_max"),
+    ("CPUQuotaPerSecUSec", "cpu_quota"), ("CPUWeight", "cpu_weight"), ("IOWeight", "io_weight"),
+)  # fmt: skip
+
+
+class Roster(Protocol):
+    """Who should be here: needed to ask about somebody of whom there is nothing to see."""
+
+    def known(self) -> Iterable[str]: ...
+    def name(self, uuid: str) -> str | None: ...
+    def base(self, uuid: str) -> int | None: ...
+
+
+class Sockets(Protocol):
+    """The part of the sockets that the change road uses."""
+
+    async def listen(self, uuid: str, path: Path, uid_base: int) -> None: ...
+    def close(self, party: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What hive writes into the description of a unit: whose it is and what it was made from."""
+
+    uuid: str
+    nonce: int
+    spec: str
+
+    @classmethod
+    def of(cls, unit: Unit) -> Label | None:
+        match unit.description.split(" "):
+            case ["hive", "agent", uuid, nonce, spec] if is_uuid(uuid) and nonce.isdecimal():
+                return cls(uuid, int(nonce), spec)
+            case _:
+                return None
+
+
+class NspawnMachines:
+    """The port `Machines` on a real host."""
+
+    def __init__(
+        self, bus: Bus, privd: Privd, sockets: Sockets, paths: Paths, roster: Roster
+    ) -> None:
+        self._bus, self._privd, self._sockets = bus, privd, sockets
+        self._paths, self._roster = paths, roster
+        self._storage = Storage()
+        self._units: dict[str, str] = {}  # unit -> uuid
+        self._known: dict[str, Machine] = {}  # by uuid: the last facts of a unit that is up
+        self._slices: dict[str, dict[str, int]] = {}
+        self._wakes: list[Callable[[str], None]] = []
+
+    def subscribe(self, wake: Callable[[str], None]) -> None:
+        self._wakes.append(wake)
+
+    def heard(self, unit: str) -> None:
+        """A signal about a unit; one that is nobody's wants a look at everything."""
+        uuid = self._units.get(unit, "")
+        for wake in self._wakes:
+            wake(uuid)
+
+    async def observe(self, uuids: Iterable[str] | None = None) -> Observed:
+        if uuids is not None:
+            wanted = set(uuids)
+            units = await self._bus.named(sorted(self._unit_names(wanted)))
+            return await self._observed(wanted, units)
+        if await self._bus.state() == "stopping":
+            raise Busy("the host is going down")
+        self._storage.look(await self._privd.ask(a.ObserveStorage(), StorageFacts))
+        units = await self._bus.loaded([f"{AGENTS}*.service"])
+        self._slices = await self._loaded_slices()
+        labels = {label.uuid for unit in units if (label := Label.of(unit))}
+        everyone = {*self._roster.known(), *self._storage.uuids, *labels}
+        found = await self._observed(everyone, units)
+        return replace(found, strays=tuple(self._strays(everyone, units)))
+
+    def _unit_names(self, uuids: Iterable[str]) -> Iterable[str]:
+        for uuid in uuids:
+            if name := self._roster.name(uuid):
+                yield agent_unit(name)
+            if (known := self._known.get(uuid)) is not None:
+                yield known.unit
+
+    def _strays(self, everyone: set[str], units: Iterable[Unit]) -> Iterable[Stray]:
+        for unit in units:
+            if Label.of(unit) is None:
+                yield Stray("unit", unit.name, unit.active)
+        shorts = {uuid[:8] for uuid in everyone}
+        for node in sorted(self._storage.nodes_without(shorts)):
+            yield Stray("node", "/".join(node))
+
+    async def _observed(self, uuids: set[str], units: Iterable[Unit]) -> Observed:
+        labelled = {label.uuid: (unit, label) for unit in units if (label := Label.of(unit))}
+        machines = {}
+        for uuid in uuids:
+            unit = labelled.get(uuid)
+            facts = await self._unit(*unit) if unit else self._down(uuid)
+            machines[uuid] = self._whole(facts)
+        return Observed(machines, (), dict(self._slices))
+
+    def _down(self, uuid: str) -> Machine:
+        self._known.pop(uuid, None)
+        return Machine(uuid)
+
+    def _whole(self, machine: Machine) -> Machine:
+        uuid, store = machine.uuid, self._storage
+        return replace(
+            machine, exit=exits.read(self._paths.exits, uuid), node=store.node(uuid[:8]),
+            mounted=uuid in store.mounts, root=uuid in store.roots,
+            archived=uuid in store.archives, door=uuid in store.doors,
+            listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
+            view=store.views.get(uuid, 0),
+        )  # fmt: skip
+
+    async def _unit(self, unit: Unit, label: Label) -> Machine:
+        """The facts of a unit that is loaded, new ones where it changed."""
+        active, uuid = _active(unit), label.uuid
+        if active in ("inactive", "failed"):
+            return self._down(uuid)
+        invocation, since, pid = await self._bus.gets(
+            unit.path,
+            (("Unit", "InvocationID"), ("Unit", "StateChangeTimestampMonotonic"),
+             ("Service", "MainPID")),
+        )  # fmt: skip
+        loop = asyncio.get_running_loop()
+        facts = Machine(
+            uuid, unit.name, active, unit.sub, nonce=label.nonce, spec_hash=label.spec,
+            invocation=bytes(invocation).hex(), main_pid=pid, job=unit.job,
+            # A job that has not begun yet has no time of its own.
+            since=since / 1e6 if active == unit.active else loop.time(),
+        )  # fmt: skip
+        self._units[unit.name] = uuid
+        self._known[uuid] = facts = await self._verified(unit, facts)
+        return facts
+
+    async def _verified(self, unit: Unit, facts: Machine) -> Machine:
+        """With what does not change during an invocation: slice, limits, user namespace."""
+        known = self._known.get(facts.uuid)
+        if known is None or known.invocation != facts.invocation:
+            facts = await self._static(unit, facts)
+        else:
+            facts = replace(
+                facts, slice=known.slice, properties=known.properties, verified=known.verified,
+                executed=known.executed, fault=known.fault, leader=known.leader,
+                uid_base=known.uid_base,
+            )  # fmt: skip
+        done = (facts.verified and facts.executed) or facts.fault
+        if done or facts.main_pid <= 1 or facts.active not in ("active", "activating"):
+            return facts
+        return await self._seen(facts)
+
+    async def _static(self, unit: Unit, facts: Machine) -> Machine:
+        names = (("Service", "Slice"), *(("Service", each) for each, _ in _STATIC))
+        found, *limits = await self._bus.gets(unit.path, names)
+        return replace(facts, slice=found, properties=_limits(limits))
+
+    async def _seen(self, facts: Machine) -> Machine:
+        """What only root can see: whose processes these are and where they live."""
+        uuid, base = facts.uuid, self._roster.base(facts.uuid)
+        node = self._storage.node(uuid[:8])
+        name = facts.unit.removeprefix(AGENTS).removesuffix(".service")
+        if base is None or not node:
+            return facts
+        try:
+            look = a.ObserveUnit(uuid, name, node, base, facts.main_pid)
+            found = await self._privd.ask(look, UnitFacts)
+        except HiveError:
+            return facts  # it may just be ending; the next look tells
+        return replace(
+            facts, verified=found.ours and found.mapped and found.tree, executed=found.payload,
+            leader=found.leader, uid_base=base if found.mapped else 0, fault=_fault(found),
+        )  # fmt: skip
+
+    async def _loaded_slices(self) -> dict[str, dict[str, int]]:
+        found = {}
+        for unit in await self._bus.loaded(["hive.slice", "hive-*.slice"]):
+            if unit.name != "hive-jobs.slice" and unit.active == "active":
+                limits = await self._bus.gets(unit.path, (("Slice", each) for each, _ in _STATIC))
+                found[unit.name] = _limits(limits)
+        return found
+
+    async def apply(self, action: a.Action | Local) -> Result:
+        match action:
+            case Listen(uuid, base):
+                await self._sockets.listen(uuid, self._paths.socket(uuid), base)
+            case Hush(uuid):
+                self._sockets.close(uuid)
+            case ShowIdentity(uuid):
+                views.show_identity(self._paths.identity(uuid), action)
+            case ShowView(uuid):
+                views.show_view(self._paths.view(uuid), action)
+            case Renew() | Forget():
+                pass  # rows of the ledger; nothing on the host
+            case _:
+                return await self._asked(action)
+        self._storage.applied(action)
+        return Done(changed=True)
+
+    async def _asked(self, action: a.Action) -> Result:
+        if isinstance(action, a.StartUnit):
+            self._units[agent_unit(action.name)] = action.uuid
+        result = await self._privd.apply(action)
+        self._storage.applied(action)
+        if isinstance(action, a.SetSlice):
+            self._slices[slice_unit(action.path)] = limits_of(action.limits)
+        return result
+
+
+def _active(unit: Unit) -> str:
+    """The state that a job which has not begun yet leads to."""
+    if unit.job in ("start", "restart") and unit.active in ("inactive", "failed"):
+        return "activating"
+    if unit.job == "stop" and unit.active in ("active", "activating", "reloading"):
+        return "deactivating"
+    return unit.active
+
+
+def _fault(found: UnitFacts) -> str:
+    """Why a payload that runs may not go on (attack 1); before that nothing can be said."""
+    if not found.payload:
+        return ""
+    if not found.mapped:
+        return "its user namespace is not its range"
+    return "" if found.tree else "it sees a directory that is not its own"
+
+
+def _limits(values: Iterable[int]) -> dict[str, int]:
+    """Limits that are set, under the names of `actions.Limits`; weights have a default."""
+    pairs = zip((name for _, name in _STATIC), values, strict=True)
+    found = {name: value for name, value in pairs if value < _INFINITY}
+    if "cpu_quota" in found:  # microseconds of each second -> percent
+        found["cpu_quota"] //= 10_000
+    return found

@@ -1,0 +1,69 @@
+"""What the daemon tells its service manager: ready, status, alive, descriptors to keep, log."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from systemd import daemon, journal
+
+IDENTIFIER: Final = "hived"
+
+
+def ready(status: str) -> None:
+    daemon.notify(f"READY=1\nSTATUS={status}")
+
+
+def status(text: str) -> None:
+    daemon.notify(f"STATUS={text}")
+
+
+def stopping() -> None:
+    daemon.notify("STOPPING=1\nSTATUS=stopping")
+
+
+def alive() -> None:
+    daemon.notify("WATCHDOG=1")
+
+
+def watchdog_seconds() -> float | None:
+    """How often a life sign is expected; None: not at all."""
+    microseconds = os.environ.get("WATCHDOG_USEC", "")
+    return int(microseconds) / 1e6 if microseconds.isdigit() else None
+
+
+class Keeper:
+    """Listening sockets in systemd's care while the daemon restarts.
+
+    https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html#FileDescriptorStoreMax=
+    """
+
+    def store(self, name: str, fd: int) -> None:
+        """Have a descriptor kept; systemd drops one that it has already."""
+        daemon.notify(f"FDSTORE=1\nFDNAME={name}", fds=[fd])
+
+    def drop(self, name: str) -> None:
+        daemon.notify(f"FDSTOREREMOVE=1\nFDNAME={name}")
+
+
+def handed_over() -> Iterator[tuple[str, int]]:
+    """What the daemon before this one left in systemd's care, by name; whoever takes it owns it."""
+    names = os.environ.get("LISTEN_FDNAMES", "").split(":")
+    return zip(names, daemon.listen_fds(unset_environment=True), strict=False)
+
+
+def log_to_journal(level: int = logging.INFO) -> None:
+    """Send the log of this process to the journal, or to stderr where there is none.
+
+    `extra={"HIVE_UUID": ...}` become fields of the entry, `MESSAGE_ID` says what kind it is.
+    """
+    handler: logging.Handler
+    if os.environ.get("JOURNAL_STREAM"):
+        handler = journal.JournalHandler(SYSLOG_IDENTIFIER=IDENTIFIER)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+    else:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,0 +1,80 @@
+"""The client of the root helper: one connection, one action at a time in order, none for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+from typing import TypeVar
+
+from hive_core.errors import Internal, TimedOut, Unreachable, from_wire
+from hive_core.plan.actions import Action, Malformed, encode
+from hive_core.plan.results import Result, read
+from hive_core.varlink import encode as frame
+
+R = TypeVar("R")
+METHOD = "org.hive.Privd.Apply"
+REPLY_MOST = 1 << 24  # the list of everything on disk is the longest; root is believed
+
+
+class Privd:
+    """Actions asked for at once are sent one after another: the root helper does one at a time."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        self._path = path
+        self._seconds = seconds
+        self._turn = asyncio.Lock()
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def apply(self, action: Action) -> Result:
+        """What the action reports, or the refusal as an error."""
+        async with self._turn:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    reply = json.loads(await self._exchange(action))
+            except TimeoutError as error:
+                self.close()
+                raise TimedOut(f"the root helper did not answer in {self._seconds} s") from error
+            except BaseException:
+                self.close()  # an answer may still be under way; it must not meet the next question
+                raise
+        return _result(action, reply)
+
+    async def ask(self, action: Action, kind: type[R]) -> R:
+        """The report of an action that gives one of this kind."""
+        found = await self.apply(action)
+        if not isinstance(found, kind):
+            raise Internal(f"the root helper answered {type(action).__name__} oddly")
+        return found
+
+    async def _exchange(self, action: Action) -> bytes:
+        data = frame({"method": METHOD, "parameters": {"action": encode(action)}})
+        try:
+            reader, writer = self._streams or await self._connect()
+            writer.write(data)
+            await writer.drain()
+            return (await reader.readuntil(b"\0"))[:-1]
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            raise Unreachable(f"cannot reach the root helper: {error}") from error
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self._streams = await asyncio.open_unix_connection(self._path, limit=REPLY_MOST)
+        return self._streams
+
+    def close(self) -> None:
+        if self._streams is not None:
+            with contextlib.suppress(OSError):
+                self._streams[1].close()
+            self._streams = None
+
+
+def _result(action: Action, reply: dict[str, object]) -> Result:
+    parameters = reply.get("parameters")
+    found = parameters if isinstance(parameters, dict) else {}
+    if (error := reply.get("error")) is not None:
+        raise from_wire(str(error), found)
+    try:
+        return read(action, found.get("result"))
+    except Malformed as fault:
+        raise Internal(f"the root helper answered oddly: {fault}") from fault
