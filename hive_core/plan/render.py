@@ -114,8 +114,8 @@ def agent_argv(host: Host, action: StartUnit) -> list[str]:
                 "--as-pid2", "--console=pipe", f"--system-call-filter={_CLOSED}",
                 "--chdir=/tree/state", "--", *command]  # fmt: skip
     # The rest is for the init inside, which reads its arguments like those of a kernel. Its
-    # journal goes to the host's over the console.
-    words = [*environment, "mask=console-getty.service", "show_status=no",
+    # journal goes to the host's over the console; the cache of libraries is the host's.
+    words = [*environment, "mask=console-getty.service", "mask=ldconfig.service", "show_status=no",
              "journald.forward_to_console=1", "journald.max_level_console=info"]  # fmt: skip
     if action.command:
         words.append("wants=hive-harness.service")

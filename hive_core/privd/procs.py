@@ -119,6 +119,6 @@ def _children(pid: int) -> list[int]:
 
 
 def _cgroup(pid: int) -> str:
-    """Give the path of the process in systemd's own hierarchy."""
+    """Give the path of the process in the hierarchy that systemd uses, of the two it may."""
     lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
-    return next((path for _, kind, path in lines if kind in ("name=systemd", "")), "")
+    return max((path for _, kind, path in lines if kind in ("name=systemd", "")), key=len)

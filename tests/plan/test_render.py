@@ -81,7 +81,7 @@ def test_a_booted_agent() -> None:
         --boot --notify-ready=yes --console=read-only --
         systemd.setenv=HIVE_NAME=bob systemd.setenv=HIVE_SOCKET=/run/hive/broker.sock
         systemd.setenv={PATH} systemd.setenv=HIVE_PARENT=alice
-        systemd.mask=console-getty.service systemd.show_status=no
+        systemd.mask=console-getty.service systemd.mask=ldconfig.service systemd.show_status=no
         systemd.journald.forward_to_console=1 systemd.journald.max_level_console=info
         systemd.wants=hive-harness.service""")
     assert not [word for word in agent_argv(HOST, start(boot=True)) if "harness" in word]

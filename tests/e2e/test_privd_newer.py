@@ -1,0 +1,51 @@
+"""The same on systemd 257 and Python 3.13, which differ in what they refuse and leave behind."""
+
+from collections.abc import Iterator
+
+import pytest
+from e2e.labhost import Lab, trixie_tree
+from e2e.privdhost import Host
+
+from hive_core.plan.actions import EndHolders, MakeNode, MoveNode
+from hive_core.plan.results import Ended
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    with Lab("newer", lower=trixie_tree()) as lab, Host(lab) as made:
+        yield made
+
+
+@pytest.mark.parametrize("boot", [False, True])
+def test_it_starts_and_stops_and_survives_a_killed_nspawn(host: Host, *, boot: bool) -> None:
+    agent = host.running(boot=boot, command=())
+    if boot:
+        assert host.enter(agent, "systemctl", "is-system-running") == "running"
+        assert host.enter(agent, "systemctl", "--failed", "--no-legend") == ""
+    host.lab.run(["sh", "-c", f"kill -KILL {host.show(agent.unit, 'MainPID')}"])
+    assert host.ended(agent)["status"] == "KILL"
+    host.launch(agent)
+    assert host.stop(agent)["result"] == "success"
+
+
+def test_moves_are_live_and_holders_end(host: Host) -> None:
+    loser, winner = host.running(), host.running()
+    child = host.agent(loser)
+    host.do(MakeNode(child.lineage))
+    short = child.lineage[-1]
+    host.say(loser, f"(cd /tree/kids/{short}/state; exec sleep 999) >/dev/null 2>&1 & sleep 0.2")
+    host.do(MoveNode(child.lineage, (*winner.lineage, short)))
+    assert host.say(winner, f"ls /tree/kids/{short}") == "config\nkids\nstate"
+    ended = host.do(EndHolders(loser.uuid, loser.name))
+    assert isinstance(ended, Ended)
+    assert [holder.command for holder in ended.holders] == ["sleep"]
+
+
+def test_what_cannot_mount_still_cannot(host: Host) -> None:
+    agent = host.running()
+    for place in ("/usr", "/agents", "/run/hive"):
+        said = host.say(agent, f"mount -o remount,bind,rw {place} && echo DONE", check=False)
+        assert "DONE" not in said
+    assert "DONE" not in host.say(agent, "mount -t tmpfs none /tmp && echo DONE", check=False)
