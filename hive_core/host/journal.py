@@ -54,7 +54,7 @@ class HostJournal:
 
 
 async def _news(reader: Any) -> None:  # noqa: ANN401 - systemd-python has no types
-    """Wait until the journal has grown. Watched only while waited for: the descriptor stays ready."""
+    """Wait until the journal has grown; watched only meanwhile, for it stays ready until read."""
     loop, news = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(reader.fileno(), news.set)
     try:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
+from hive_core.ledger.store import Ledger
+from hive_core.model.hive import Hive
 from hive_core.model.machine import Machine, Observed, State, Stray
+from hive_core.model.settings import Settings
 from hive_core.plan.desired import Moment, Plan
 from hive_core.plan.diff import plan
 from hive_core.plan.place import Places
@@ -28,7 +32,26 @@ class Look:
     states: dict[str, State] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
     parked: list[tuple[str, str]] = field(default_factory=list)
-    dirty_tree: list[str] = field(default_factory=list)
+    left_changed: list[str] = field(default_factory=list)
+    damage: str = ""
+
+    @classmethod
+    def build(cls, ledger: Ledger, settings: Settings, hive: Hive, clock: Clock) -> Self:
+        wishes = Wishes(ledger, settings)
+        wishes.load()
+        return cls(wishes, Places.build(hive, settings), clock, clock.now())
+
+    # Who should be here (the roster of `host/machines.py`).
+
+    def known(self) -> Iterable[str]:
+        return (*self.places.by_uuid, *self.wishes.archives)
+
+    def name(self, uuid: str) -> str | None:
+        place = self.places.by_uuid.get(uuid)
+        return place.name if place else None
+
+    def base(self, uuid: str) -> int | None:
+        return self.wishes.bases.get(uuid)
 
     @property
     def observed(self) -> Observed:
@@ -93,5 +116,6 @@ class Look:
             for uuid, state in self.states.items()
             if state is State.PARKED and uuid in names and uuid in self.wishes.starts
         )
-        dirty = (f"changed by hand and not committed: {path}" for path in self.dirty_tree)
-        return [*self.troubles.values(), *sorted(given_up), *dirty]
+        dirty = (f"changed by hand and not committed: {path}" for path in self.left_changed)
+        damage = [self.damage] if self.damage else []
+        return [*damage, *self.troubles.values(), *sorted(given_up), *dirty]

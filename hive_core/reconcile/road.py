@@ -56,13 +56,11 @@ class Reconciler:
     _awake: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
-    def build(cls, ports: Ports, broker: Broker, fatal: Callable[[BaseException], None]) -> Self:
-        wishes = Wishes(ports.ledger, ports.settings)
-        wishes.load()
-        places = Places.build(broker.hive(), ports.settings)
-        look = Look(wishes, places, ports.clock, ports.clock.now())
+    def build(
+        cls, ports: Ports, broker: Broker, look: Look, fatal: Callable[[BaseException], None]
+    ) -> Self:
         work = Work(ports, broker, look, fatal)
-        found = cls(ports, broker, look, wishes, work, Counting(work), Shaping(work))
+        found = cls(ports, broker, look, look.wishes, work, Counting(work), Shaping(work))
         work.again = found.changed
         ports.machines.subscribe(found.changed)
         found.changed(FULL)
@@ -141,8 +139,8 @@ class Reconciler:
 
     def _declare(self) -> None:
         """Agents that came with a hand commit have no rows yet: they should run."""
-        missing = self.look.places.by_uuid.keys() - self.wishes.runs.keys()
-        missing |= self.look.places.by_uuid.keys() - self.wishes.bases.keys()
+        known = self.look.places.by_uuid.keys()
+        missing = (known - self.wishes.runs.keys()) | (known - self.wishes.bases.keys())
         if not missing:
             return
         ledger, now = self.ports.ledger, self.ports.clock.now()

@@ -1,0 +1,302 @@
+"""hived: everything is built here, wired, and kept alive."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from hive_core import operations, varlink
+from hive_core.broker.core import Broker
+from hive_core.broker.line import Line
+from hive_core.broker.turn import World
+from hive_core.errors import HiveError
+from hive_core.host import config, notify
+from hive_core.host.bus import Bus
+from hive_core.host.clock import SystemClock
+from hive_core.host.git.faults import DamagedRepo
+from hive_core.host.git.recovery import Recovery
+from hive_core.host.git.repo import MetaRepo
+from hive_core.host.hand import HandCommits
+from hive_core.host.jobs import JOBS, NspawnJobs
+from hive_core.host.journal import HostJournal
+from hive_core.host.machines import AGENTS, NspawnMachines
+from hive_core.host.privd import Privd
+from hive_core.host.sockets import Sockets
+from hive_core.host.watch import watch_branch
+from hive_core.ledger.ballast import Ballast
+from hive_core.ledger.store import Ledger
+from hive_core.model.hive import Hive
+from hive_core.model.record import OPERATOR
+from hive_core.model.settings import Settings
+from hive_core.reconcile import root
+from hive_core.reconcile.given import Broker as Given
+from hive_core.reconcile.given import Ports
+from hive_core.reconcile.look import Look
+from hive_core.reconcile.road import Reconciler
+from hive_core.reconcile.upkeep import Upkeep
+from hive_core.surfaces import service
+
+log = logging.getLogger("hived")
+LIFE_SIGN: Final = {"method": "org.hive.Broker.ListJobs", "parameters": {"limit": 1}}
+BALLAST_EVERY: Final = 60.0
+
+
+def fatal(error: BaseException) -> None:
+    """End at once: what is in memory and what is on disk may differ. systemd starts a fresh one."""
+    log.critical("Ending: %s", error, exc_info=error)
+    logging.shutdown()
+    os._exit(70)
+
+
+def own_version() -> str:
+    try:
+        return version("hive")
+    except PackageNotFoundError:  # run from a checkout
+        return "0"
+
+
+@dataclass
+class Reads:
+    """What slow reads of operations may reach."""
+
+    journal: HostJournal
+
+
+@dataclass
+class Stores:
+    """What lies on disk, opened and brought together before anybody is served."""
+
+    ledger: Ledger
+    repo: MetaRepo
+    hive: Hive
+    recovery: Recovery | None = None
+    damage: str = ""
+
+    @classmethod
+    def open(cls, settings: Settings) -> Stores:
+        ledger = Ledger.open(settings.paths.database, limits=settings.limits)
+        repo = MetaRepo.open(settings.paths.meta, settings.limits.depth)
+        try:
+            found = repo.recover(ledger.head)
+            hive = repo.read(ledger.head) if ledger.head else Hive()
+        except DamagedRepo as error:
+            # Nobody has any authority until an operator has mended it; nothing is torn down.
+            return cls(ledger, repo, Hive(commit=ledger.head), damage=f"meta repo: {error}")
+        return cls(ledger, repo, hive, found)
+
+
+class Daemon:
+    """The parts, each built when it is first needed, inside the running loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.stores = Stores.open(settings)
+        self.clock = SystemClock()
+        self.keeper = notify.Keeper()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stop = asyncio.Event()
+
+    @cached_property
+    def look(self) -> Look:
+        look = Look.build(self.stores.ledger, self.settings, self.stores.hive, self.clock)
+        look.damage = self.stores.damage
+        return look
+
+    @cached_property
+    def broker(self) -> Broker:
+        stores, ballast = self.stores, self.ballast
+        world = World(stores.ledger, stores.repo, self.settings, self.look, self.clock)
+        registry = operations.load()
+        broker = Broker(world, stores.hive, registry, service.fixed(registry, own_version()))
+        broker.spare = ballast.release
+        return broker
+
+    @cached_property
+    def ballast(self) -> Ballast:
+        return Ballast(self.settings.paths.ballast, self.settings.ballast)
+
+    @cached_property
+    def journal(self) -> HostJournal:
+        return HostJournal()
+
+    @cached_property
+    def sockets(self) -> Sockets:
+        return Sockets(self.broker, Reads(self.journal), fatal, self.keeper)
+
+    @cached_property
+    def bus(self) -> Bus:
+        return Bus(self.settings.grace.bus, self._heard, (AGENTS, JOBS))
+
+    @cached_property
+    def privd(self) -> Privd:
+        return Privd(self.settings.paths.privd_socket, self.settings.grace.privd)
+
+    @cached_property
+    def machines(self) -> NspawnMachines:
+        return NspawnMachines(self.bus, self.privd, self.sockets, self.settings.paths, self.look)
+
+    @cached_property
+    def jobs(self) -> NspawnJobs:
+        return NspawnJobs(self.bus, self.privd, self.settings.paths.exits)
+
+    @cached_property
+    def road(self) -> Reconciler:
+        return Reconciler.build(self.ports, self.given, self.look, fatal)
+
+    @cached_property
+    def ports(self) -> Ports:
+        return Ports(
+            self.machines, self.journal, self.jobs, self.clock, self.stores.ledger, self.settings
+        )
+
+    @cached_property
+    def given(self) -> Given:
+        return Given(lambda: self.broker.hive, self.broker.touch)
+
+    @cached_property
+    def hand(self) -> HandCommits:
+        return HandCommits(self.stores.repo, self.broker, self.look)
+
+    @cached_property
+    def upkeep(self) -> Upkeep:
+        return Upkeep(self.ports, self.given, self.stores.repo.pack)
+
+    def _heard(self, unit: str) -> None:
+        """A signal of systemd; an empty name is for everybody."""
+        if unit.startswith(JOBS) or not unit:
+            self.jobs.heard(unit)
+        if unit.startswith(AGENTS) or not unit:
+            self.machines.heard(unit)
+
+    async def serve(self) -> None:
+        """Serve until asked to end."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        await self._open()
+        if self.stores.damage:
+            log.critical("Serving the operator only: %s", self.stores.damage)
+        else:
+            self._begin()
+        notify.ready(f"{len(self.broker.hive.specs)} agents")
+        self._task(self._live())
+        self._task(self._keep_room())
+        await self._stop.wait()
+        await self._close()
+
+    async def _open(self) -> None:
+        """Listen to everybody who was listened to; clients queued meanwhile."""
+        for name, fd in notify.handed_over():
+            self.sockets.adopt(name, fd)
+        self.broker.moved = self.hand.look_again
+        self.stores.repo.later = asyncio.get_running_loop().call_soon
+        if self.stores.recovery is not None:
+            self.hand.settle(self.stores.recovery)
+        paths = self.settings.paths
+        for uuid, base in self.look.wishes.bases.items():
+            if uuid in self.look.places.by_uuid and paths.socket(uuid).parent.is_dir():
+                with suppress(OSError):
+                    await self.sockets.listen(uuid, paths.socket(uuid), base)
+        await self.sockets.listen_operator(paths.operator_socket, self.settings.operator_group)
+        self.sockets.adopted_all()
+
+    def _begin(self) -> None:
+        """The change road, the watch over the meta repo, and what has its own time."""
+        self.broker.listeners += [self.road.heard, self.upkeep.heard]
+        self._task(self.bus.run())
+        self._task(self._converge())
+        folder = self.stores.repo.folder
+        self._task(watch_branch(folder, self.hand.look_again, self._stop))
+        self.upkeep.start()
+        wanted = self.settings.root
+        if wanted.autostart and wanted.name not in self.broker.hive.specs:
+            made = self.broker.perform(root.NAME, root.make)
+            log.info("Created the root agent %s", made.name, extra={"HIVE_UUID": made.uuid})
+
+    async def _converge(self) -> None:
+        with suppress(HiveError):  # the first pass says what is wrong, and is tried again
+            await self.bus.ready()
+        await self.road.run()
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Something that ends only with the daemon; if it ends otherwise, so does the daemon."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(_ended)
+        self._tasks.append(task)
+
+    async def _live(self) -> None:
+        """Life signs go the way of every request: through the broker, the ledger and the loop."""
+        if (expected := notify.watchdog_seconds()) is None:
+            return
+        frame = varlink.encode(dict(LIFE_SIGN)).rstrip(b"\0")
+        while True:
+            answered = asyncio.Event()
+            line = Line(OPERATOR, os.geteuid(), _sets(answered))
+            self.broker.feed(line, [frame])
+            await answered.wait()
+            notify.alive()
+            await asyncio.sleep(expected / 3)
+
+    async def _keep_room(self) -> None:
+        """The ballast comes back when the disk has room for it."""
+        while True:
+            self.ballast.restore()
+            notify.status(self._status())
+            await asyncio.sleep(BALLAST_EVERY)
+
+    def _status(self) -> str:
+        alarms = list(self.look.alarms())
+        agents = f"{len(self.broker.hive.specs)} agents"
+        return f"{agents}, {alarms[0]}" if alarms else agents
+
+    async def _close(self) -> None:
+        notify.stopping()
+        self.sockets.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.privd.close()
+        self.stores.ledger.close()
+
+
+def _sets(event: asyncio.Event) -> Callable[[bytes, bool], None]:
+    return lambda _, __: event.set()
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        fatal(error)
+
+
+async def _serve(settings: Settings) -> None:
+    await Daemon(settings).serve()
+
+
+def main() -> None:
+    """Entry point of `hived`; an argument names another file of settings."""
+    notify.log_to_journal()
+    began = time.monotonic()
+    os.umask(0o027)
+    try:
+        settings = config.load(Path(sys.argv[1]) if len(sys.argv) > 1 else config.FILE)
+        log.info("Starting hived %s", own_version())
+        asyncio.run(_serve(settings))
+    except HiveError as error:
+        log.critical("Cannot start: %s", error)
+        sys.exit(error.exit_code)
+    log.info("Stopped after %.0f s", time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    main()

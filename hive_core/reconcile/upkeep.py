@@ -1,0 +1,77 @@
+"""What has its own time: leases and lives of messages, and sweeping up once an hour."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.errors import HiveError
+from hive_core.reconcile.given import Broker, Ports
+
+log = logging.getLogger(__name__)
+HOUR: Final = 3600.0
+AGAIN: Final = 1.0
+
+
+@dataclass
+class Upkeep:
+    """`heard` sets the timer for the next message that is due; `sweep` sets its own."""
+
+    ports: Ports
+    broker: Broker
+    idle: Callable[[], object] = lambda: None
+    _due: float | None = None
+    _cancel: Callable[[], None] = field(default=lambda: None)
+
+    def start(self) -> None:
+        self._arm()
+        self._after(HOUR, self.sweep)
+
+    def heard(self, topics: frozenset[str]) -> None:
+        """The request road touched something; mail may be due earlier now."""
+        if any(topic.startswith("inbox:") for topic in topics):
+            self._arm()
+
+    def _arm(self) -> None:
+        due = self.ports.ledger.messages.next_due()
+        if due == self._due:
+            return
+        self._cancel()
+        self._due, self._cancel = due, lambda: None
+        if due is not None:
+            pause = max(0.0, due - self.ports.clock.now())
+            self._cancel = self._after(pause, self._expire)
+
+    def _after(self, seconds: float, work: Callable[[], None]) -> Callable[[], None]:
+        return self.ports.clock.call_at(self.ports.clock.monotonic() + seconds, work)
+
+    def _expire(self) -> None:
+        """Leases that ended come back, lives that ended make dead letters."""
+        self._due = None
+        ledger, now = self.ports.ledger, self.ports.clock.now()
+        try:
+            with ledger.transaction():
+                dead = ledger.messages.expire(now)
+        except HiveError as error:
+            log.warning("Cannot look after the mail: %s", error)
+            self._after(AGAIN, self._arm)
+            return
+        self.broker.touch(frozenset(f"inbox:{message.sender}" for message in dead))
+        self._arm()
+
+    def sweep(self) -> None:
+        """Forget what was kept long enough."""
+        self._after(HOUR, self.sweep)
+        ledger, kept, now = self.ports.ledger, self.ports.settings.retention, self.ports.clock.now()
+        try:
+            with ledger.transaction():
+                ledger.messages.prune(now, dead=kept.dead_letters)
+                ledger.keys.prune(now, kept.keys)
+                ledger.jobs.prune(now, kept.jobs)
+                ledger.events.keep_counts()
+            ledger.checkpoint()
+            self.idle()
+        except HiveError as error:
+            log.warning("Cannot sweep up: %s", error)
