@@ -16,7 +16,7 @@ from hive_core.broker.line import Ask, Door, Line, Step
 from hive_core.broker.operation import Operation, Result
 from hive_core.broker.outcome import EVENTS, TREE
 from hive_core.broker.request import Fixed, Reader
-from hive_core.broker.turn import Turn, World
+from hive_core.broker.turn import Redo, Turn, World
 from hive_core.broker.waiting import Waiting
 from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
 from hive_core.model.hive import Hive
@@ -29,6 +29,10 @@ BATCH: Final = 512
 SHARE: Final = 64
 CHANGES: Final = 4
 OUT: Final = 1 << 20
+# How often a branch that moved is looked at, and how many batches have savepoints after one was
+# missed: whoever makes calls fail late must not make every batch run twice.
+_LOOKS: Final = 2
+_CAREFUL: Final = 100
 
 
 class Broker:
@@ -53,6 +57,7 @@ class Broker:
         self._waiting = Waiting(world.clock, self._ripe)
         self._ready: dict[Line, None] = {}
         self._strangers: list[Entry] = []
+        self._careful = 0
         self._door: Door | None = None
 
     # What the transport calls.
@@ -184,19 +189,26 @@ class Broker:
             turn.steps.append(Step(ask, reply.refusal(error)))
             self._settle(turn)
 
-    def _turn(self, *, inside: bool, frozen: bool = False) -> Turn:
+    def _turn(self, *, inside: bool, frozen: bool = False, careful: bool = False) -> Turn:
         clock = self.world.clock
-        return Turn(self.hive, clock.now(), clock.monotonic(), inside, frozen=frozen)
+        return Turn(
+            self.hive, clock.now(), clock.monotonic(), inside, frozen=frozen, careful=careful
+        )
 
     def _transact(self, work: Callable[[Turn], None]) -> Turn:
         """COMMIT is the decision; a branch in other hands is looked at, then worked around."""
-        for frozen in (False, False, True):
-            turn = self._turn(inside=True, frozen=frozen)
+        moved = 0
+        while moved <= _LOOKS:
+            turn = self._turn(inside=True, frozen=moved == _LOOKS, careful=self._careful > 0)
+            self._careful = max(0, self._careful - 1)
             try:
                 self._commit(turn, work)
+            except Redo:
+                self._careful = _CAREFUL
             except (Conflict, Busy):
                 if not turn.commits:
                     raise
+                moved += 1
                 self.moved()
             else:
                 return turn

@@ -14,7 +14,7 @@ from hive_core.broker.judge import judge
 from hive_core.broker.line import Ask, Line, Step
 from hive_core.broker.operation import unlisted
 from hive_core.broker.outcome import EVENTS, Case
-from hive_core.broker.turn import Turn, World
+from hive_core.broker.turn import Redo, Turn, World
 from hive_core.errors import HiveError, Internal, NotAllowed, NotFound, StorageFull
 from hive_core.model.record import DAEMON, OPERATOR
 
@@ -35,10 +35,10 @@ class Dispatch:
         self._requests = (f"{prefix}-{number:x}" for number in count(1))
 
     def step(self, ask: Ask, turn: Turn) -> Step:
-        """What the call comes to. Only a full disk goes further up: it takes the batch with it."""
+        """What the call comes to. What takes the whole batch with it goes further up."""
         try:
             return self._step(ask, turn)
-        except StorageFull:
+        except (StorageFull, Redo):
             raise
         except HiveError as error:
             return Step(ask, reply.refusal(error))

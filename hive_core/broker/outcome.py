@@ -66,9 +66,9 @@ def _parked(case: Case, found: Wait[Result]) -> Step:
 
 
 def written(case: Case, world: World, audit: Audit) -> Step:
-    """Ask a handler that may record, and record with it, in one savepoint."""
+    """Ask a handler that may record, and record with it: all of it or nothing."""
     turn, call, hive = case.turn, case.call, case.call.hive
-    with call.ledger.savepoint():
+    with turn.guard(call.ledger):
         found = case.operation.handler(call, case.params)
         if not isinstance(found, Change | Record):
             return read(case, found)

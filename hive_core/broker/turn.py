@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from hive_core.broker.audit import Entry
 from hive_core.broker.line import Line, Step
+from hive_core.errors import StorageFull
 from hive_core.model.hive import Hive
 from hive_core.ports import Clock
 
@@ -41,6 +43,33 @@ class World:
     clock: Clock
 
 
+class Redo(Exception):
+    """A call failed after it had changed something, and there was no savepoint to go back to."""
+
+
+class Hope:
+    """Instead of a savepoint: most calls that fail have changed nothing yet.
+
+    It costs nothing, where a savepoint costs two statements. When hope fails, the batch is rolled
+    back and run again with savepoints.
+    """
+
+    __slots__ = ("_before", "_ledger")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def __enter__(self) -> None:
+        self._before = self._ledger.connection.changes
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        lost = isinstance(error, Exception) and not isinstance(error, StorageFull)
+        if lost and self._ledger.connection.changes != self._before:
+            raise Redo from error
+
+
 @dataclass(slots=True)
 class Turn:
     """`hive` is the snapshot after the calls so far; `commits` says how often it changed."""
@@ -56,3 +85,9 @@ class Turn:
     stopped: set[Line] = field(default_factory=set)
     # No commits: the branch is in other hands.
     frozen: bool = False
+    # Each call has a savepoint; else they hope.
+    careful: bool = True
+
+    def guard(self, ledger: Ledger) -> AbstractContextManager[None]:
+        """What makes a call all or nothing."""
+        return ledger.savepoint() if self.careful else Hope(ledger)

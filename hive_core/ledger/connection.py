@@ -64,7 +64,7 @@ class Connection:
         self._broken: Broken | None = None
         try:
             self._raw = sqlite3.connect(
-                path, isolation_level=None, cached_statements=256, timeout=5
+                path, isolation_level=None, cached_statements=256, timeout=1
             )
         except sqlite3.Error as error:
             raise self._failure(error) from error
@@ -74,6 +74,11 @@ class Connection:
     def inside(self) -> bool:
         """Whether a transaction is open."""
         return self._raw.in_transaction
+
+    @property
+    def changes(self) -> int:
+        """Rows changed so far, those rolled back included: equal means that nothing happened."""
+        return self._raw.total_changes
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
         """Change something inside the open transaction; the number of rows changed."""

@@ -248,3 +248,24 @@ def by_hand(house: House, name: str) -> None:
     oid = house.repo.write(hive, before, f"add {name}", {})
     with house.repo.hold(head) as move:
         move(oid)
+
+
+def test_a_late_failure_runs_its_batch_again_and_the_next_ones_with_savepoints(
+    folder: Path,
+) -> None:
+    """Calls begin without savepoints. Who makes calls fail late must not double every batch."""
+    steps = Steps()
+    with open_house(folder, step=steps) as house:
+        ann, bob = house.phone("ann"), house.phone("bob")
+        for _ in range(2):
+            bob.ask("Note", {"agent": "cat"})
+            ann.ask("Note", {"agent": "bob", "then": "limit"})
+            ann.ask("Note", {"agent": "bob"})
+            steps.seen.clear()
+            house.run()
+            assert steps.seen == ["commit", "committed"]
+        assert house.broker._careful > 90
+        assert [reply.get("error") is None for reply in ann.replies] == [False, True] * 2
+        assert [each["nonce"] for each in bob.results()] == [1, 2]
+        assert house.ledger.events.verify() is None
+        assert len(house.events("record")) == 4
