@@ -34,10 +34,11 @@ def observe(action: ObserveUnit) -> dict[str, object]:
 
 
 def _contained(action: ObserveUnit, leader: int) -> dict[str, object]:
-    maps = [Path(f"/proc/{leader}/{kind}_map").read_text().split() for kind in ("uid", "gid")]
+    # The init of systemd-nspawn runs the same program; the payload is its first child. It is
+    # looked at first: once it was executed, the map is final.
     nspawn = Path(f"/proc/{action.pid}/exe").stat()
-    # The init of systemd-nspawn runs the same program; the payload is its first child.
     programs = [Path(f"/proc/{pid}/exe").stat() for pid in (leader, *_children(leader)[:1])]
+    maps = [Path(f"/proc/{leader}/{kind}_map").read_text().split() for kind in ("uid", "gid")]
     with (
         tree.opened(f"/proc/{leader}/root/", "tree") as seen,
         tree.opened(*tree.node(action.lineage)) as node,
