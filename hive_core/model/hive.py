@@ -51,6 +51,8 @@ class Hive:
 
     def validated(self) -> Hive:
         """Itself, or InvalidArgument that names the first broken rule."""
+        if self._sound:
+            return self
         if self.topology.parents.keys() != self.specs.keys():
             odd = min(self.topology.parents.keys() ^ self.specs.keys())
             reason = f"{odd} is not in both topology.json and agents/"
@@ -63,7 +65,14 @@ class Hive:
                 raise InvalidArgument(f"{name} and {other} share a short id", field="uuid")
             shorts[spec.short] = name
         topology = Topology.forest(self.topology.parents, self.depth_limit)
-        return replace(self, topology=topology)
+        found = replace(self, topology=topology)
+        found.__dict__["checked"] = True
+        return found
+
+    @property
+    def _sound(self) -> bool:
+        """Whether it came from a valid hive by the steps below only, which keep it valid."""
+        return "checked" in self.__dict__
 
     def with_agent(self, name: str, parent: str | None, spec: AgentSpec) -> Hive:
         """A new agent; its name and its short id must be free."""
@@ -112,8 +121,9 @@ class Hive:
         topology = Topology.forest(parents, self.depth_limit)
         return self._kept(replace(self, topology=topology, specs=MappingProxyType(specs)), names)
 
-    @staticmethod
-    def _kept(hive: Hive, names: Mapping[str, str]) -> Hive:
-        """Hand `names` on: working them out again costs more than the change at 10,000 agents."""
+    def _kept(self, hive: Hive, names: Mapping[str, str]) -> Hive:
+        """Hand on what is known: working it out again costs more than the change itself."""
         hive.__dict__["names"] = names
+        if self._sound:
+            hive.__dict__["checked"] = True
         return hive

@@ -1,0 +1,57 @@
+"""A hive made from a valid one by the steps of `Hive` is valid; nobody has to look again."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hive_core.errors import HiveError, InvalidArgument
+from hive_core.model.agent import AgentSpec
+from hive_core.model.hive import Hive
+
+NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "move", "drop", "title", "at"]), NAMES, NAMES | st.none()),
+    max_size=12,
+)
+
+
+def step(hive: Hive, verb: str, name: str, other: str | None) -> Hive:
+    spec = AgentSpec(uuid=UUID(int=ord(name) << 96))
+    match verb:
+        case "add":
+            return hive.with_agent(name, other, spec)
+        case "move":
+            return hive.moved(name, other)
+        case "drop":
+            return hive.without(name)
+        case "title":
+            return hive.with_spec(name, spec.model_copy(update={"title": other or ""}))
+        case _:
+            return hive.at(f"commit {name}")
+
+
+@given(STEPS)
+def test_steps_from_a_valid_hive_lead_to_valid_hives(
+    steps: list[tuple[str, str, str | None]],
+) -> None:
+    hive = Hive().validated()
+    for each in steps:
+        with suppress(HiveError):
+            hive = step(hive, *each)
+        assert hive.validated() is hive
+        assert replace(hive).validated() == hive
+        assert dict(hive.names) == {spec.id: name for name, spec in hive.specs.items()}
+
+
+def test_what_came_about_otherwise_is_looked_at() -> None:
+    hive = Hive().validated().with_agent("a", None, AgentSpec(uuid=UUID(int=1 << 96)))
+    with pytest.raises(InvalidArgument):
+        replace(hive, specs={}).validated()
+    with pytest.raises(InvalidArgument):
+        Hive("", hive.topology).with_agent("b", "a", AgentSpec(uuid=UUID(int=2 << 96))).validated()
