@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
@@ -23,17 +24,15 @@ STEPS = st.lists(
 
 def step(hive: Hive, verb: str, name: str, other: str | None) -> Hive:
     spec = AgentSpec(uuid=UUID(int=ord(name) << 96))
-    match verb:
-        case "add":
-            return hive.with_agent(name, other, spec)
-        case "move":
-            return hive.moved(name, other)
-        case "drop":
-            return hive.without(name)
-        case "title":
-            return hive.with_spec(name, spec.model_copy(update={"title": other or ""}))
-        case _:
-            return hive.at(f"commit {name}")
+    titled = spec.model_copy(update={"title": other or ""})
+    steps: dict[str, Callable[[], Hive]] = {
+        "add": lambda: hive.with_agent(name, other, spec),
+        "move": lambda: hive.moved(name, other),
+        "drop": lambda: hive.without(name),
+        "title": lambda: hive.with_spec(name, titled),
+        "at": lambda: hive.at(f"commit {name}"),
+    }
+    return steps[verb]()
 
 
 @given(STEPS)
