@@ -45,7 +45,8 @@ class HandCommits:
         try:
             if self.repo.head() != self.broker.hive.commit:
                 self.settle(self.repo.recover(self.broker.hive.commit, self.judge))
-            self.look.left_changed = self.repo.dirty()
+            if self.repo.refresh():  # else somebody's git is at work in it right now
+                self.look.left_changed = self.repo.dirty()
         except HiveError as error:
             log.warning("Cannot look at the meta repo: %s", error)
 

@@ -67,3 +67,4 @@ def log_to_journal(level: int = logging.INFO) -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # tells of each change of a file

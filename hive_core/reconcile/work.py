@@ -12,7 +12,7 @@ from hive_core.errors import HiveError
 from hive_core.model.record import Job
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Step
-from hive_core.plan.local import Forget, Renew
+from hive_core.plan.local import Forget, Local, Renew
 from hive_core.plan.place import Place
 from hive_core.plan.results import Done, Ended, Result
 from hive_core.reconcile import moves
@@ -111,7 +111,8 @@ class Work:
         for step in chain:
             if self._wish(uuid) != wish:
                 return  # wanted otherwise by now
-            log.info("%s", step.text, extra={"HIVE_UUID": uuid, "HIVE_NAME": step.name})
+            level = logging.DEBUG if isinstance(step.action, Local) else logging.INFO
+            log.log(level, "%s", step.text, extra={"HIVE_UUID": uuid, "HIVE_NAME": step.name})
             await self.do(step)
 
     def _wish(self, uuid: str) -> tuple[object, object]:
