@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,10 +79,13 @@ def test_frames_do_not_depend_on_how_the_stream_was_cut(
         (b"\xff\xfe", "not JSON"),
         (b'{"a":1} x', "not JSON"),
         (b'{"a":' * 33 + b"1" + b"}" * 33, "deeper"),
-        (b'{"a":' + b"[" * 500_000 + b"]" * 500_000 + b"}", "deeper"),
-        (b"[" * 100_000, "deeper"),
+        (b'{"a":' + b"[" * 500_000 + b"]" * 500_000 + b"}", "more than"),
+        (b"[" * 10_000, "deeper"),
+        (b"[" * 100_000, "more than"),
+        (b"[" + b"[]," * 20_000 + b"[]]", "more than"),
         (b'{"a":"' + b"x" * FRAME_LIMIT + b'"}', "larger"),
     ],
+    ids=lambda frame: str(frame)[:20],
 )
 def test_attack_36_hostile_frames_are_refused_with_the_rule_they_break(
     frame: bytes, why: str
@@ -92,6 +96,32 @@ def test_attack_36_hostile_frames_are_refused_with_the_rule_they_break(
 
 def test_brackets_in_text_are_not_depth() -> None:
     assert decode(json.dumps({"a": "[{" * 1000}).encode()) == {"a": "[{" * 1000}
+
+
+@given(JSON, st.text('[]{}"\\,ab', max_size=80))
+def test_strings_of_any_content_are_told_from_structure(value: object, text: str) -> None:
+    deep = {"x" * 40: [{text: [text, value]}] * 40}
+    assert decode(encode(deep)[:-1]) == deep
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"[" * 33 + b'"' + b'\\"' * 500_000,
+        b"[" * 33 + b'"' * 1_000_000,
+        b"[" * 33 + b'"' + b"\\" * 1_000_000,
+        b"{" * 33 + b'"a' * 500_000,
+        b'{"a":[' + b"[]," * 300_000 + b"[]]}",
+        b'{"a":[' + b"{}," * 300_000 + b"{}]}",
+    ],
+    ids=lambda frame: str(frame)[:20],
+)
+def test_attack_36_no_frame_takes_longer_to_refuse_than_its_size_allows(frame: bytes) -> None:
+    """Some of these once took minutes: a pattern for strings started again at every quote."""
+    began = time.process_time()
+    with pytest.raises(BadFrame):
+        decode(frame)
+    assert time.process_time() - began < 1.0
 
 
 def test_the_deepest_frame_that_is_taken_has_the_limit() -> None:
