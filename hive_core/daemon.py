@@ -24,19 +24,15 @@ from hive_core.errors import HiveError
 from hive_core.host import config, notify
 from hive_core.host.bus import Bus
 from hive_core.host.clock import SystemClock
-from hive_core.host.git.faults import DamagedRepo
-from hive_core.host.git.recovery import Recovery
-from hive_core.host.git.repo import MetaRepo
 from hive_core.host.hand import HandCommits
 from hive_core.host.jobs import JOBS, NspawnJobs
 from hive_core.host.journal import HostJournal
 from hive_core.host.machines import AGENTS, NspawnMachines
 from hive_core.host.privd import Privd
 from hive_core.host.sockets import Sockets
+from hive_core.host.stores import Stores
 from hive_core.host.watch import watch_branch
 from hive_core.ledger.ballast import Ballast
-from hive_core.ledger.store import Ledger
-from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
 from hive_core.model.settings import Settings
 from hive_core.reconcile import root
@@ -50,6 +46,7 @@ from hive_core.surfaces import service
 log = logging.getLogger("hived")
 LIFE_SIGN: Final = {"method": "org.hive.Broker.ListJobs", "parameters": {"limit": 1}}
 BALLAST_EVERY: Final = 60.0
+FIRST_LOOK: Final = 5.0
 
 
 def fatal(error: BaseException) -> None:
@@ -71,29 +68,6 @@ class Reads:
     """What slow reads of operations may reach."""
 
     journal: HostJournal
-
-
-@dataclass
-class Stores:
-    """What lies on disk, opened and brought together before anybody is served."""
-
-    ledger: Ledger
-    repo: MetaRepo
-    hive: Hive
-    recovery: Recovery | None = None
-    damage: str = ""
-
-    @classmethod
-    def open(cls, settings: Settings) -> Stores:
-        ledger = Ledger.open(settings.paths.database, limits=settings.limits)
-        repo = MetaRepo.open(settings.paths.meta, settings.limits.depth)
-        try:
-            found = repo.recover(ledger.head)
-            hive = repo.read(ledger.head) if ledger.head else Hive()
-        except DamagedRepo as error:
-            # Nobody has any authority until an operator has mended it; nothing is torn down.
-            return cls(ledger, repo, Hive(commit=ledger.head), damage=f"meta repo: {error}")
-        return cls(ledger, repo, hive, found)
 
 
 class Daemon:
@@ -189,6 +163,7 @@ class Daemon:
             log.critical("Serving the operator only: %s", self.stores.damage)
         else:
             self._begin()
+            await self._first_look()
         notify.ready(f"{len(self.broker.hive.specs)} agents")
         self._task(self._live())
         self._task(self._keep_room())
@@ -215,6 +190,7 @@ class Daemon:
         """The change road, the watch over the meta repo, and what has its own time."""
         self.broker.listeners += [self.road.heard, self.upkeep.heard]
         self._task(self.bus.run())
+        self._task(self.machines.mounts.run())
         self._task(self._converge())
         folder = self.stores.repo.folder
         self._task(watch_branch(folder, self.hand.look_again, self._stop))
@@ -223,6 +199,12 @@ class Daemon:
         if wanted.autostart and wanted.name not in self.broker.hive.specs:
             made = self.broker.perform(root.NAME, root.make)
             log.info("Created the root agent %s", made.name, extra={"HIVE_UUID": made.uuid})
+
+    async def _first_look(self) -> None:
+        """States are worth something from the first pass on; who waits for it waits a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK):
+                await self.road.looked.wait()
 
     async def _converge(self) -> None:
         with suppress(HiveError):  # the first pass says what is wrong, and is tried again

@@ -256,7 +256,8 @@ class MemoryJournal:
         self._new.set()
 
     async def read(self, query: LogQuery) -> Sequence[LogLine]:
-        return self._matching(query)[-query.lines :]
+        found = self._matching(query)
+        return found[: query.lines] if query.after else found[-query.lines :]
 
     def _matching(self, query: LogQuery) -> list[LogLine]:
         return [

@@ -67,6 +67,8 @@ def _open(query: LogQuery) -> Any:  # noqa: ANN401
     reader = journal.Reader()
     reader.add_match(_SYSTEMD_UNIT=query.unit)
     reader.add_match(HIVE_UUID=query.uuid)
+    if query.invocation:
+        reader.add_match(_SYSTEMD_INVOCATION_ID=query.invocation)
     return reader
 
 

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from hive_core.errors import Busy, HiveError
 from hive_core.host import exits, views
 from hive_core.host.bus import Bus, Unit
+from hive_core.host.mountinfo import MountWatch
 from hive_core.host.privd import Privd
 from hive_core.model.machine import Machine, Observed, Stray
 from hive_core.model.names import agent_unit, is_uuid, slice_unit
@@ -78,6 +79,7 @@ class NspawnMachines:
         self._known: dict[str, Machine] = {}  # by uuid: the last facts of a unit that is up
         self._slices: dict[str, dict[str, int]] = {}
         self._wakes: list[Callable[[str], None]] = []
+        self.mounts = MountWatch(paths.state / "mounts", self._remounted)
 
     def subscribe(self, wake: Callable[[str], None]) -> None:
         self._wakes.append(wake)
@@ -87,6 +89,11 @@ class NspawnMachines:
         uuid = self._units.get(unit, "")
         for wake in self._wakes:
             wake(uuid)
+
+    def _remounted(self, uuids: frozenset[str]) -> None:
+        for uuid in uuids:
+            for wake in self._wakes:
+                wake(uuid)
 
     async def observe(self, uuids: Iterable[str] | None = None) -> Observed:
         if uuids is not None:
@@ -123,19 +130,22 @@ class NspawnMachines:
         machines = {}
         for uuid in uuids:
             unit = labelled.get(uuid)
-            facts = await self._unit(*unit) if unit else self._down(uuid)
-            machines[uuid] = self._whole(facts)
+            machines[uuid] = await self._unit(*unit) if unit else self._down(uuid)
+        mounted = self.mounts.look()
+        machines = {uuid: self._whole(each, mounted) for uuid, each in machines.items()}
         return Observed(machines, (), dict(self._slices))
 
     def _down(self, uuid: str) -> Machine:
         self._known.pop(uuid, None)
         return Machine(uuid)
 
-    def _whole(self, machine: Machine) -> Machine:
+    def _whole(self, machine: Machine, mounted: frozenset[str]) -> Machine:
+        """With what lies on disk. Half a mount is one to take away when it is not in use."""
         uuid, store = machine.uuid, self._storage
+        there = uuid in store.mounts and (uuid in mounted or not machine.unit)
         return replace(
             machine, exit=exits.read(self._paths.exits, uuid), node=store.node(uuid[:8]),
-            mounted=uuid in store.mounts, root=uuid in store.roots,
+            mounted=there, root=uuid in store.roots,
             archived=uuid in store.archives, door=uuid in store.doors,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
             view=store.views.get(uuid, 0),

@@ -92,6 +92,7 @@ class LogQuery:
     grep: str = ""
     after: str = ""
     boot: bool = False  # lines start with the name of the guest's own unit
+    invocation: str = ""  # only those of one start of the unit
 
 
 @dataclass(frozen=True, slots=True)

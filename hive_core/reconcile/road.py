@@ -47,6 +47,7 @@ class Reconciler:
     work: Work
     counting: Counting
     shaping: Shaping
+    looked: asyncio.Event = field(default_factory=asyncio.Event)
     _dirty: dict[str, None] = field(default_factory=dict)
     _stale: set[str] = field(default_factory=set)
     _queued: dict[str, None] = field(default_factory=dict)
@@ -116,6 +117,7 @@ class Reconciler:
         dirty = await self._observe(whole=whole, dirty=dirty)
         dirty -= self.counting.count(dirty)
         self._judge(dirty)
+        self.looked.set()
         for part in self._parts(dirty):
             await self._apply(part, self._plan(part))
             await asyncio.sleep(0)

@@ -1,0 +1,65 @@
+"""Which agents' storage is mounted, as the kernel tells it, and word when that changes.
+
+hived has a mount namespace of its own; what is mounted on the host shows up in it as well.
+https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import select
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+FILE: Final = Path("/proc/self/mountinfo")
+_BOTH: Final = 2  # a root and a node
+_SETTLE: Final = 0.1  # seconds; a start mounts several things one after another
+
+
+def mounted(folder: Path, text: str) -> frozenset[str]:
+    """Agents of whom both mounts below `folder` are there."""
+    place = re.compile(rf" {re.escape(str(folder))}/([0-9a-f-]{{36}})/(root|tree) ")
+    counts = Counter(uuid for uuid, _ in set(place.findall(text)))
+    return frozenset(uuid for uuid, count in counts.items() if count == _BOTH)
+
+
+class MountWatch:
+    """`changed` is called when the set of mounted agents is another one."""
+
+    def __init__(self, folder: Path, changed: Callable[[frozenset[str]], None]) -> None:
+        self._folder = folder
+        self._changed = changed
+        self._seen = self.look()
+
+    def look(self) -> frozenset[str]:
+        return mounted(self._folder, FILE.read_text(encoding="utf-8", errors="replace"))
+
+    async def run(self) -> None:
+        """Watch, until cancelled."""
+        # The file is always readable; a change shows as an error, once per open file. An epoll of
+        # its own asks for nothing else, and can itself be waited for.
+        watched, news = os.open(FILE, os.O_RDONLY | os.O_CLOEXEC), asyncio.Event()
+        epoll, loop = select.epoll(), asyncio.get_running_loop()
+        try:
+            epoll.register(watched, select.EPOLLPRI)
+            loop.add_reader(epoll.fileno(), news.set)
+            while True:
+                await news.wait()
+                epoll.poll(0)
+                news.clear()
+                await asyncio.sleep(_SETTLE)
+                self._compare()
+        finally:
+            loop.remove_reader(epoll.fileno())
+            epoll.close()
+            os.close(watched)
+
+    def _compare(self) -> None:
+        now = self.look()
+        before, self._seen = self._seen, now
+        if before != now:
+            self._changed(before ^ now)
