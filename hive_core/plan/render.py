@@ -22,7 +22,6 @@ _CLOSED: Final = "~@mount io_uring_setup userfaultfd"  # who cannot mount can be
 _DROPPED: Final = ("CAP_MKNOD,CAP_AUDIT_CONTROL,CAP_AUDIT_WRITE,CAP_LINUX_IMMUTABLE,"
                    "CAP_SYS_TTY_CONFIG,CAP_NET_RAW,CAP_LEASE")  # fmt: skip
 _PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_HARNESS: Final = "/etc/systemd/system/hive-harness.service"
 _PROPERTIES: Final = ("MemoryMax", "MemoryHigh", "TasksMax", "CPUWeight", "CPUQuota", "IOWeight")
 
 
@@ -119,7 +118,7 @@ def agent_argv(host: Host, action: StartUnit) -> list[str]:
              "journald.forward_to_console=1", "journald.max_level_console=info"]  # fmt: skip
     if action.command:
         words.append("wants=hive-harness.service")
-        argv.append(f"--bind-ro={mounts}/harness:{_HARNESS}")
+        argv.append(f"--bind-ro={mounts}/harness:/etc/systemd/system/hive-harness.service")
     return [*argv, "--boot", "--notify-ready=yes", "--console=read-only", "--",
             *(f"systemd.{word}" for word in words)]  # fmt: skip
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hive_core.plan.actions import (
-    Action,
-    EndHolders,
-    ObserveStorage,
-    ObserveUnit,
-    build,
-)
+from hive_core.plan.actions import Action, EndHolders, ObserveStorage, ObserveUnit
+from hive_core.plan.fields import build
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,14 @@ from typing import Any, Final
 
 from hive_core.plan import actions as a
 from hive_core.plan import render
+from hive_core.plan.fields import Malformed
 from hive_core.privd import mounts, procs, tree, units
 
 SOCKET: Final = Path(render.RUN, "privd.sock")
 LIMIT: Final = 1 << 20
 LOCK: Final = threading.Lock()
 REFUSALS: Final[dict[type[Exception], str]] = {
-    a.Malformed: "InvalidArgument", FileNotFoundError: "NotFound",
+    Malformed: "InvalidArgument", FileNotFoundError: "NotFound",
     FileExistsError: "Conflict", NotADirectoryError: "Conflict",
 }  # fmt: skip
 DO: Final[dict[type[Any], Callable[[render.Host, Any], bool | dict[str, object]]]] = {
@@ -74,7 +75,7 @@ def _action(call: object) -> a.Action:
         case {"method": "org.hive.Privd.Apply", "parameters": {"action": value}}:
             return a.parse(value)
         case _:
-            raise a.Malformed("method", "must be org.hive.Privd.Apply with an action")
+            raise Malformed("method", "must be org.hive.Privd.Apply with an action")
 
 
 def converse(connection: socket.socket, host: render.Host, peer: int) -> None:

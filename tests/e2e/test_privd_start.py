@@ -15,11 +15,9 @@ from hive_core.errors import Conflict, NotFound
 from hive_core.plan.actions import (
     CloseDoor,
     KillUnit,
-    Limits,
     MakeNode,
     ObserveStorage,
     OpenDoor,
-    SetSlice,
     StopUnit,
     Unmount,
 )  # fmt: skip
@@ -240,34 +238,6 @@ def test_a_start_needs_its_mounts(host: Host) -> None:
     host.do(MakeNode(agent.lineage))
     with pytest.raises(Conflict):
         host.do(agent.start)
-
-
-def test_memory_is_limited(host: Host) -> None:
-    agent = host.running(limits=Limits(memory_max=64 << 20))
-    said = host.say(agent, "python3 -c 'print(len(bytearray(200 << 20)))'; echo $?", check=False)
-    assert said.splitlines()[-1] != "0"
-
-
-def test_tasks_are_limited(host: Host) -> None:
-    agent = host.running(limits=Limits(tasks_max=12))
-    said = host.say(agent, "for i in $(seq 20); do sleep 9 & done; echo all", check=False)
-    assert "all" not in said
-    assert "fork" in said
-
-
-def test_a_subtree_is_limited_by_its_slice(host: Host) -> None:
-    parent = host.agent()
-    path = parent.lineage
-    host.do(SetSlice(path, Limits(memory_max=64 << 20, tasks_max=20)))
-    host.do(MakeNode(path))
-    one, two = (host.running(parent, slice=path) for _ in range(2))
-    assert host.show(one.unit, "ControlGroup").startswith(f"/hive.slice/hive-{path[0]}.slice/")
-    eat = "python3 -c 'print(len(bytearray(200 << 20)))'; echo $?"
-    assert host.say(one, eat, check=False).splitlines()[-1] != "0"
-    fork = "for i in $(seq 20); do sleep 9 & done; echo all"
-    assert "all" not in host.say(two, fork, check=False)
-    host.do(SetSlice(path, Limits()))
-    assert host.show(f"hive-{path[0]}.slice", "MemoryMax") == "infinity"
 
 
 def test_doors_survive_and_go(host: Host) -> None:

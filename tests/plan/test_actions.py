@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_core.plan import actions as a
+from hive_core.plan.fields import Malformed
 from hive_core.plan.results import Done, Ended, Holder, StorageFacts, UnitFacts, read
 
 UUID = "0123abcd-0000-4000-8000-000000000001"
@@ -55,12 +56,12 @@ def test_what_is_encoded_is_parsed(action: a.Action) -> None:
 @pytest.mark.parametrize("action", ALL, ids=lambda action: type(action).__name__)
 def test_every_field_is_needed_and_none_is_added(action: a.Action) -> None:
     whole = a.encode(action)
-    with pytest.raises(a.Malformed) as refused:
+    with pytest.raises(Malformed) as refused:
         a.parse({**whole, "more": 1})
     assert (refused.value.field, refused.value.reason) == ("more", "is unknown")
     for field in fields(action):
         if field.name in whole and whole[field.name] is not None:
-            with pytest.raises(a.Malformed) as refused:
+            with pytest.raises(Malformed) as refused:
                 a.parse({key: value for key, value in whole.items() if key != field.name})
             assert refused.value.field in (field.name, "work")
 
@@ -120,7 +121,7 @@ def test_a_start_is_judged_field_by_field(change: dict[str, Any], field: str | N
     if field is None:
         a.parse({**START, **change})
         return
-    with pytest.raises(a.Malformed) as refused:
+    with pytest.raises(Malformed) as refused:
         a.parse({**START, **change})
     assert refused.value.field == field
 
@@ -139,7 +140,7 @@ def test_a_start_is_judged_field_by_field(change: dict[str, Any], field: str | N
     ],
 )
 def test_fields_that_do_not_fit_together_are_refused(action: a.Action) -> None:
-    with pytest.raises(a.Malformed):
+    with pytest.raises(Malformed):
         a.parse(a.encode(action))
 
 
@@ -152,7 +153,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_nothing_but_a_refusal_comes_of_nonsense(value: object) -> None:
-    with pytest.raises(a.Malformed):
+    with pytest.raises(Malformed):
         a.parse(value)
 
 
@@ -162,7 +163,7 @@ def test_a_field_of_any_value_is_refused_or_understood(value: object, data: st.D
     field = data.draw(st.sampled_from(sorted(good)))
     try:
         parsed = a.parse({**good, field: value})
-    except a.Malformed:
+    except Malformed:
         return
     assert a.parse(a.encode(parsed)) == parsed
 
@@ -184,5 +185,5 @@ def test_results_are_read_by_the_kind_of_action() -> None:
     assert observed == UnitFacts(**facts, leader=6)
     listed = {"nodes": [[SHORT]], "archives": [UUID], "roots": [], "mounts": [], "doors": []}
     assert read(a.ObserveStorage(), listed) == StorageFacts(((SHORT,),), (UUID,), (), (), ())
-    with pytest.raises(a.Malformed):
+    with pytest.raises(Malformed):
         read(ALL[0], {"changed": 1})

@@ -1,0 +1,45 @@
+"""Limits that the kernel really keeps, of one agent and of a subtree."""
+
+from collections.abc import Iterator
+
+import pytest
+from e2e.labhost import Lab
+from e2e.privdhost import Host
+
+from hive_core.plan.actions import Limits, MakeNode, SetSlice
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[Host]:
+    with Host(lab) as made:
+        yield made
+
+
+def test_memory_is_limited(host: Host) -> None:
+    agent = host.running(limits=Limits(memory_max=64 << 20))
+    said = host.say(agent, "python3 -c 'print(len(bytearray(200 << 20)))'; echo $?", check=False)
+    assert said.splitlines()[-1] != "0"
+
+
+def test_tasks_are_limited(host: Host) -> None:
+    agent = host.running(limits=Limits(tasks_max=12))
+    said = host.say(agent, "for i in $(seq 20); do sleep 9 & done; echo all", check=False)
+    assert "all" not in said
+    assert "fork" in said
+
+
+def test_a_subtree_is_limited_by_its_slice(host: Host) -> None:
+    parent = host.agent()
+    path = parent.lineage
+    host.do(SetSlice(path, Limits(memory_max=64 << 20, tasks_max=20)))
+    host.do(MakeNode(path))
+    one, two = (host.running(parent, slice=path) for _ in range(2))
+    assert host.show(one.unit, "ControlGroup").startswith(f"/hive.slice/hive-{path[0]}.slice/")
+    eat = "python3 -c 'print(len(bytearray(200 << 20)))'; echo $?"
+    assert host.say(one, eat, check=False).splitlines()[-1] != "0"
+    fork = "for i in $(seq 20); do sleep 9 & done; echo all"
+    assert "all" not in host.say(two, fork, check=False)
+    host.do(SetSlice(path, Limits()))
+    assert host.show(f"hive-{path[0]}.slice", "MemoryMax") == "infinity"
