@@ -89,10 +89,11 @@ def _nspawn(uuid: str, base: int, hostname: str) -> list[str]:
     return [
         "systemd-nspawn", "--quiet", "--keep-unit", "--register=no", "--settings=no",
         f"--machine={uuid}", f"--uuid={uuid}", f"--hostname={hostname}", "--private-network",
-        f"--directory={STATE}/mounts/{uuid}/root",
-        f"--private-users={base}:{RANGE}", "--private-users-ownership=off",
-        "--link-journal=no", "--resolv-conf=off", "--timezone=off", "--no-new-privileges=yes",
-        f"--drop-capability={_DROPPED}", "--rlimit=RLIMIT_NOFILE=4096", "--kill-signal=SIGRTMIN+3",
+        f"--directory={STATE}/mounts/{uuid}/root", "--private-users-ownership=off",
+        f"--private-users={base}:{RANGE}", "--timezone=off",
+        "--link-journal=no", "--resolv-conf=off", "--no-new-privileges=yes",
+        f"--drop-capability={_DROPPED}", "--kill-signal=SIGRTMIN+3",
+        "--rlimit=RLIMIT_NOFILE=4096", "--rlimit=RLIMIT_CORE=0",
     ]  # fmt: skip
 
 

@@ -25,10 +25,10 @@ MOUNTS = f"/var/lib/hive/mounts/{UUID}"
 NSPAWN = f"""
 systemd-nspawn --quiet --keep-unit --register=no --settings=no
 --machine={UUID} --uuid={UUID} --hostname=bob --private-network
---directory={MOUNTS}/root --private-users=589824:65536 --private-users-ownership=off
---link-journal=no --resolv-conf=off --timezone=off --no-new-privileges=yes
+--directory={MOUNTS}/root --private-users-ownership=off --private-users=589824:65536
+--timezone=off --link-journal=no --resolv-conf=off --no-new-privileges=yes
 --drop-capability=CAP_MKNOD,CAP_AUDIT_CONTROL,CAP_AUDIT_WRITE,CAP_LINUX_IMMUTABLE,CAP_SYS_TTY_CONFIG,CAP_NET_RAW,CAP_LEASE
---rlimit=RLIMIT_NOFILE=4096 --kill-signal=SIGRTMIN+3
+--kill-signal=SIGRTMIN+3 --rlimit=RLIMIT_NOFILE=4096 --rlimit=RLIMIT_CORE=0
 """
 BINDS = f"""
 --bind-ro=/usr --bind-ro=/etc/ssl/certs

@@ -1,0 +1,96 @@
+"""How containers end, and what is written down and left of it."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from e2e.labhost import Lab
+from e2e.privdhost import Host
+
+from hive_core.plan.actions import KillUnit
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[Host]:
+    with Host(lab) as made:
+        yield made
+
+
+def test_a_stop_is_graceful(host: Host) -> None:
+    trap = "trap 'echo caught $s; exit 7' TERM; trap '' HUP; echo up; while :; do sleep 0.1; done"
+    agent = host.running(command=("sh", "-c", trap))
+    host.until(lambda: "up" in host.log("-u", agent.unit), "does not come up")
+    begin = time.monotonic()
+    record = host.stop(agent)
+    assert time.monotonic() - begin < 3
+    assert "caught" in " ".join(host.log("-u", agent.unit))
+    assert (record["result"], record["status"]) == ("success", "0")  # it was asked to
+    assert record["nonce"] == agent.nonce
+
+
+def test_a_payload_without_a_trap_ends_at_once(host: Host) -> None:
+    agent = host.running(command=("sleep", "1000"))
+    begin = time.monotonic()
+    host.stop(agent)
+    assert time.monotonic() - begin < 3
+
+
+def test_an_agent_without_a_command_holds(host: Host) -> None:
+    agent = host.running(command=())
+    assert host.enter(agent, "pgrep", "-a", "sleep").endswith("sleep infinity")
+    host.stop(agent)
+
+
+@pytest.mark.parametrize(
+    ("script", "result", "status"),
+    [("exit 0", "success", "0"), ("exit 3", "exit-code", "3"), ("kill -9 $$", "exit-code", "255")],
+)
+def test_how_it_ended_is_written_down(host: Host, script: str, result: str, status: str) -> None:
+    agent = host.agent(command=("sh", "-c", script))
+    host.prepare(agent)
+    host.do(agent.start)
+    record = host.ended(agent)
+    assert (record["result"], record["code"], record["status"]) == (result, "exited", status)
+    readers = host.lab.run(["stat", "-c", "%U:%G %a", f"/run/hive/exits/{agent.uuid}"]).stdout
+    assert readers == "root:hive 640\n"
+    host.do(agent.start)  # nothing of the last run is in the way
+    host.ended(agent)
+
+
+def test_a_program_that_is_not_there_is_no_running_agent(host: Host) -> None:
+    agent = host.agent(command=("/no/such/program",))
+    host.prepare(agent)
+    host.do(agent.start)
+    assert host.ended(agent)["result"] == "exit-code"
+
+
+def test_words_of_a_command_arrive_as_they_are(host: Host) -> None:
+    words = ("$$", "${HOME}", "%i", "a b", "", "\n", '"', "'", "\\", "-p", "ü", ";", "")
+    agent = host.agent(command=("python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words))
+    host.prepare(agent)
+    host.do(agent.start)
+    host.ended(agent)
+    assert host.log("-u", agent.unit, "-t", agent.name) == [ascii(list(words))]
+
+
+def test_nspawn_killed_is_recovered_from(host: Host) -> None:
+    agent = host.running()
+    host.lab.run(["kill", "-KILL", host.show(agent.unit, "MainPID")])
+    record = host.ended(agent)
+    assert (record["result"], record["code"], record["status"]) == ("signal", "killed", "KILL")
+    for _ in range(2):
+        host.launch(agent)
+        host.do(KillUnit(agent.uuid, agent.name))
+        assert host.ended(agent)["result"] == "signal"
+
+
+@pytest.mark.parametrize("verb", ["daemon-reload", "daemon-reexec"])
+def test_a_reload_of_systemd_changes_nothing(host: Host, verb: str) -> None:
+    agent = host.running()
+    host.lab.run(["systemctl", verb])
+    assert host.runs(agent)
+    assert host.stop(agent)["result"] == "success"
+    host.launch(agent)
+    host.stop(agent)
