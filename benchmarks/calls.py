@@ -19,6 +19,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from uuid import UUID
 
+from typing_extensions import override
+
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 3.0
 AGENTS = 100
@@ -157,9 +159,11 @@ async def echo(folder: Path) -> None:
             self.reader = FrameReader()
             self.transport: asyncio.BaseTransport | None = None
 
+        @override
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             self.transport = transport
 
+        @override
         def data_received(self, data: bytes) -> None:
             assert isinstance(self.transport, asyncio.Transport)
             frames = self.reader.feed(data)

@@ -100,7 +100,7 @@ def test_brackets_in_text_are_not_depth() -> None:
 
 @given(JSON, st.text('[]{}"\\,ab', max_size=80))
 def test_strings_of_any_content_are_told_from_structure(value: object, text: str) -> None:
-    deep = {"x" * 40: [{text: [text, value]}] * 40}
+    deep: varlink.Message = {"x" * 40: [{text: [text, value]}] * 40}
     assert decode(encode(deep)[:-1]) == deep
 
 
