@@ -35,6 +35,7 @@ from hive_core.host.watch import watch_branch
 from hive_core.ledger.ballast import Ballast
 from hive_core.model.record import OPERATOR
 from hive_core.model.settings import Settings
+from hive_core.plan.desired import Plan
 from hive_core.reconcile import root
 from hive_core.reconcile.given import Broker as Given
 from hive_core.reconcile.given import Ports
@@ -68,6 +69,7 @@ class Reads:
     """What slow reads of operations may reach."""
 
     journal: HostJournal
+    fresh_plan: Callable[[], Coroutine[Any, Any, Plan]]
 
 
 class Daemon:
@@ -106,7 +108,7 @@ class Daemon:
 
     @cached_property
     def sockets(self) -> Sockets:
-        return Sockets(self.broker, Reads(self.journal), fatal, self.keeper)
+        return Sockets(self.broker, Reads(self.journal, self._fresh_plan), fatal, self.keeper)
 
     @cached_property
     def bus(self) -> Bus:
@@ -145,6 +147,9 @@ class Daemon:
     @cached_property
     def upkeep(self) -> Upkeep:
         return Upkeep(self.ports, self.given, self.stores.repo.pack)
+
+    async def _fresh_plan(self) -> Plan:
+        return await self.road.fresh_plan()
 
     def _heard(self, unit: str) -> None:
         """A signal of systemd; an empty name is for everybody."""

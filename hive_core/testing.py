@@ -17,6 +17,7 @@ from hive_core.model.machine import Exit, Machine, Observed, Stray
 from hive_core.model.names import agent_unit, slice_unit
 from hive_core.model.record import LogLine, LogQuery
 from hive_core.plan import actions as a
+from hive_core.plan.diff import USUAL
 from hive_core.plan.local import Local
 from hive_core.plan.place import limits_of
 from hive_core.plan.results import Done, Ended, Holder, Result
@@ -173,7 +174,7 @@ class MemoryMachines:
             action.uuid, agent_unit(action.name), "activating", "start", nonce=action.nonce,
             spec_hash=action.spec, invocation=f"{serial:032x}", main_pid=1000 + serial,
             since=self.clock.monotonic(), slice=slice_unit(action.slice), uid_base=action.base,
-            properties=limits_of(action.limits),
+            properties={**USUAL, **limits_of(action.limits)},
         )  # fmt: skip
         if not self.slow:
             self.settle(action.uuid)

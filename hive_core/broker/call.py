@@ -89,6 +89,10 @@ class Reads(Protocol):
     @property
     def journal(self) -> Journal: ...
 
+    async def fresh_plan(self) -> Plan:
+        """What the next pass would do, after a look at the whole host."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[R_co]):

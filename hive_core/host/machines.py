@@ -27,6 +27,7 @@ from hive_core.plan.results import Done, Result, StorageFacts, UnitFacts
 from hive_core.plan.storage import Storage
 
 AGENTS: Final = "hive-agent@"
+_AT_A_LOOK: Final = 100
 _INFINITY: Final = 2**64 - 1
 _STATIC: Final = (
     ("MemoryMax", "memory_max"), ("MemoryHigh", "memory_high"), ("TasksMax", "tasks_max"),
@@ -79,6 +80,7 @@ class NspawnMachines:
         self._known: dict[str, Machine] = {}  # by uuid: the last facts of a unit that is up
         self._slices: dict[str, dict[str, int]] = {}
         self._wakes: list[Callable[[str], None]] = []
+        self._suspected: frozenset[str] = frozenset()
         self.mounts = MountWatch(paths.state / "mounts", self._remounted)
 
     def subscribe(self, wake: Callable[[str], None]) -> None:
@@ -104,11 +106,22 @@ class NspawnMachines:
             raise Busy("the host is going down")
         self._storage.look(await self._privd.ask(a.ObserveStorage(), StorageFacts))
         units = await self._bus.loaded([f"{AGENTS}*.service"])
+        self._suspected = self._next_suspected()
         self._slices = await self._loaded_slices()
         labels = {label.uuid for unit in units if (label := Label.of(unit))}
         everyone = {*self._roster.known(), *self._storage.uuids, *labels}
         found = await self._observed(everyone, units)
         return replace(found, strays=tuple(self._strays(everyone, units)))
+
+    def _next_suspected(self) -> frozenset[str]:
+        """Whose limits are read again: systemd does not tell when they are changed by hand.
+
+        A few at each look at everything, those that were not read for the longest time.
+        """
+        chosen = list(self._known)[:_AT_A_LOOK]
+        for uuid in chosen:
+            self._known[uuid] = self._known.pop(uuid)  # to the end of the row
+        return frozenset(chosen)
 
     def _unit_names(self, uuids: Iterable[str]) -> Iterable[str]:
         for uuid in uuids:
@@ -173,16 +186,16 @@ class NspawnMachines:
         return facts
 
     async def _verified(self, unit: Unit, facts: Machine) -> Machine:
-        """With what does not change during an invocation: slice, limits, user namespace."""
+        """With what does not change by itself during an invocation: slice, limits, namespace."""
         known = self._known.get(facts.uuid)
-        if known is None or known.invocation != facts.invocation:
-            facts = await self._static(unit, facts)
-        else:
+        if known is not None and known.invocation == facts.invocation:
             facts = replace(
                 facts, slice=known.slice, properties=known.properties, verified=known.verified,
                 executed=known.executed, fault=known.fault, leader=known.leader,
                 uid_base=known.uid_base,
             )  # fmt: skip
+        if not facts.slice or facts.uuid in self._suspected:
+            facts = await self._static(unit, facts)
         done = (facts.verified and facts.executed) or facts.fault
         if done or facts.main_pid <= 1 or facts.active not in ("active", "activating"):
             return facts

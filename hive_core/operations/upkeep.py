@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from hive_core.broker.call import Call, Record
+from hive_core.broker.call import Call, Later, Reads, Record
 from hive_core.broker.operation import Mutation, Result, operation
+from hive_core.plan.desired import Plan
 from hive_core.policy.rules import OPERATOR
 
 
@@ -37,18 +38,26 @@ class LeftOvers(Result):
 
 
 @operation(allow=OPERATOR)
-def converge(call: Call, params: DryRun) -> Record[Convergence] | Convergence:
+def converge(call: Call, params: DryRun) -> Record[Convergence] | Later[Convergence]:
     """Make the machine what the hive says, now; the daemon does so by itself all the time.
 
     With `dry_run` it only says what the next pass would do.
     """
-    plan = call.states.plan()
+    if not params.dry_run:
+        return Record(_shown(call.states.plan()), wakes=frozenset({"converge"}))
+
+    async def read(reads: Reads) -> Convergence:
+        return _shown(await reads.fresh_plan())
+
+    return Later(read)
+
+
+def _shown(plan: Plan) -> Convergence:
     steps = [
         StepRow(agent=step.name, action=type(step.action).__name__, reason=step.why)
         for step in plan.steps
     ]
-    found = Convergence(steps=steps, drift=[stray.text for stray in plan.reports])
-    return found if params.dry_run else Record(found, wakes=frozenset({"converge"}))
+    return Convergence(steps=steps, drift=[stray.text for stray in plan.reports])
 
 
 @operation(allow=OPERATOR)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import Final
 
 from hive_core.model.agent import SubtreeLimits
 from hive_core.model.machine import Machine, Observed, Stray, Wanted
@@ -20,6 +21,9 @@ from hive_core.plan.gone import Gone, unit_name
 from hive_core.plan.place import Place, limits_of, subtree_limits
 from hive_core.plan.shape import shape
 from hive_core.plan.state import Phase, phase
+
+# What a unit has when nobody limits it (plan/render.py).
+USUAL: Final = {"tasks_max": 1024, "cpu_weight": 50, "io_weight": 50}
 
 
 def plan(
@@ -166,9 +170,10 @@ class _Planner:
             detail = "changed since its start; the next start takes it up"
             self._reports.append(Stray("spec", place.name, detail))
         elif machine.properties:
-            for key, value in limits_of(place.limits).items():
-                if (found := machine.properties.get(key)) != value:
-                    detail = f"{key} is {found}, not {value}"
+            wanted = {**USUAL, **limits_of(place.limits)}
+            for key in sorted(wanted.keys() | machine.properties.keys()):
+                if (found := machine.properties.get(key)) != wanted.get(key):
+                    detail = f"{key} is {found}, not {wanted.get(key)}"
                     self._reports.append(Stray("property", place.name, detail))
 
     def _gone(self, uuid: str, moved: set[str]) -> None:

@@ -92,6 +92,11 @@ class Reconciler:
             self._whole = True
         self._awake.set()
 
+    async def fresh_plan(self) -> Plan:
+        """What the next pass would do, after a look at the whole host."""
+        self.look.take(await self.ports.machines.observe(), whole=True)
+        return self.look.plan()
+
     async def run(self) -> None:
         """Pass after pass, until cancelled."""
         while True:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from broker.house import House, Phone, spec
+from broker.house import House, Phone, SlowReads, spec
 
 from hive_core.broker.operation import Result
 from hive_core.errors import Busy, Internal, NotFound, NotRunning
-from hive_core.testing import MemoryJournal
+from hive_core.plan.desired import Plan
 
 ANN, BOB = spec("ann").id, spec("bob").id
 
@@ -19,6 +19,9 @@ class Desk:
 
     def __init__(self) -> None:
         self.journal = MemoryJournal()
+
+    async def fresh_plan(self) -> Plan:
+        return Plan()
 
 
 def waiting(house: House, name: str = "ann", **params: float) -> Phone:
@@ -167,7 +170,7 @@ def test_a_stream_without_places_goes_on_for_ever(house: House) -> None:
 
 
 def test_a_slow_read_happens_outside_and_is_delivered(house: House) -> None:
-    desk = Desk()
+    desk = SlowReads()
     desk.journal.write(ANN, "line")
     ann = house.phone("ann")
     ann.ask("Fetch")

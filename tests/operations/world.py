@@ -66,7 +66,11 @@ class Seen:
 
 @dataclass
 class Reads:
+    seen: Seen
     journal: MemoryJournal = field(default_factory=MemoryJournal)
+
+    async def fresh_plan(self) -> Plan:
+        return self.seen.planned
 
 
 @dataclass
@@ -103,7 +107,7 @@ class World:
         self.ledger = Ledger.open(folder / "hive.db", limits=settings.limits)
         self.repo = MetaRepo.open(folder / "meta", settings.limits.depth, clock=self.clock.now)
         self.seen = Seen(self.ledger)
-        self.reads = Reads()
+        self.reads = Reads(self.seen)
         self.loop = asyncio.new_event_loop()
         self._woken = False
         self._tasks: set[asyncio.Task[None]] = set()

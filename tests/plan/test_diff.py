@@ -15,7 +15,7 @@ from hive_core.model.machine import Starts, State, Wanted
 from hive_core.model.settings import Bounds, Settings
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Plan
-from hive_core.plan.diff import plan
+from hive_core.plan.diff import USUAL, plan
 from hive_core.plan.local import Forget, Hush, Listen, Renew, ShowIdentity, ShowView
 from hive_core.plan.state import facts, state_of
 
@@ -149,9 +149,12 @@ def test_a_removed_mount_is_restored_without_a_restart() -> None:
 def test_a_changed_property_and_a_changed_spec_are_reported_and_left_alone() -> None:
     world = World(hive(TREE, {"dan": spec(4, limits={"tasks_max": 100})}))
     world.converge()
-    world.host.change(world.uuid("dan"), properties={"tasks_max": 7})
+    world.host.change(world.uuid("dan"), properties={**USUAL, "tasks_max": 7, "memory_max": 9})
     found = world.plan()
-    assert [each.text for each in found.reports] == ["property dan: tasks_max is 7, not 100"]
+    assert [each.text for each in found.reports] == [
+        "property dan: memory_max is 9, not None",
+        "property dan: tasks_max is 7, not 100",
+    ]
     assert found.steps == ()
     world.change(world.hive.with_spec("dan", spec(4, limits={"tasks_max": 200})))
     assert [each.kind for each in world.plan().reports] == ["spec"]
