@@ -124,16 +124,12 @@ def serving(kind: str) -> Iterator[Path]:
 
 async def hive(folder: Path) -> None:
     """The real thing: broker, ledger and registry, and a hundred sockets."""
-    from broker.house import open_house  # noqa: PLC0415 - the echo must not pay for it
+    from broker.house import SlowReads, open_house  # noqa: PLC0415 - the echo must not pay for it
 
     from hive_core.host.sockets import Sockets  # noqa: PLC0415
     from hive_core.model.agent import AgentSpec  # noqa: PLC0415
     from hive_core.model.settings import Bounds, Settings  # noqa: PLC0415
     from hive_core.operations import load  # noqa: PLC0415
-    from hive_core.testing import MemoryJournal  # noqa: PLC0415
-
-    class Reads:
-        journal = MemoryJournal()
 
     limits = Bounds(inbox_count=10**8, inbox_bytes=10**12, send_rate=10**9, send_burst=10**9)
     with open_house(folder, load(), Settings(limits=limits)) as house:
@@ -141,7 +137,7 @@ async def hive(folder: Path) -> None:
         for number in range(AGENTS):
             tree = tree.with_agent(f"a{number}", "root", AgentSpec(uuid=UUID(int=number + 1 << 96)))
         house.broker.hive = tree
-        sockets = Sockets(house.broker, Reads(), lambda _: os._exit(1))
+        sockets = Sockets(house.broker, SlowReads(), lambda _: os._exit(1))
         for number in range(AGENTS):
             name = f"a{number}"
             await sockets.listen(tree.specs[name].id, folder / f"{name}.sock", 0)

@@ -19,7 +19,7 @@ NO_ROOM = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
 
 def test_modules_import_only_downwards_and_effects_have_one_door() -> None:
     """import-linter over the contracts in pyproject.toml."""
-    command = [Path(sys.executable).with_name("lint-imports"), "--no-logo"]
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-logo"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -26,7 +26,7 @@ from hive_core.model.record import OPERATOR, Event
 from hive_core.model.settings import Settings
 from hive_core.plan.desired import Plan
 from hive_core.surfaces.service import fixed
-from hive_core.testing import ManualClock
+from hive_core.testing import ManualClock, MemoryJournal
 
 Parameters = dict[str, Any]
 FAMILY: Mapping[str, str | None] = {
@@ -70,6 +70,16 @@ class Asleep:
 
     def alarms(self) -> list[str]:
         return []
+
+
+class SlowReads:
+    """What `Later` reads reach: a journal in memory, and a host where nothing is to do."""
+
+    def __init__(self) -> None:
+        self.journal = MemoryJournal()
+
+    async def fresh_plan(self) -> Plan:
+        return Plan()
 
 
 @dataclass

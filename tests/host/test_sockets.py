@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from broker.house import House, open_house, spec
+from broker.house import House, SlowReads, open_house, spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
@@ -48,18 +48,13 @@ class Keeper:
             os.close(self.kept.pop(name))
 
 
-class Reads:
-    def __init__(self) -> None:
-        self.journal = MemoryJournal()
-
-
 class Office:
     """A house with sockets in `folder`, and what ended it."""
 
     def __init__(self, house: House, folder: Path, keeper: Keeper | None = None) -> None:
         self.house, self.folder = house, folder
         self.faults: list[BaseException] = []
-        self.reads = Reads()
+        self.reads = SlowReads()
         patience = Patience(first=0.2, begun=0.4, look=0.1)
         self.sockets = Sockets(house.broker, self.reads, self.faults.append, keeper, patience)
 

@@ -14,22 +14,16 @@ from typing import Any
 import asyncvarlink
 import pytest
 from asyncvarlink.serviceinterface import VarlinkServiceInterface
-from broker.house import House, open_house, spec
+from broker.house import House, SlowReads, open_house, spec
 from e2e.labhost import in_tree, trixie_tree
 from surfaces.theirs import TheirBroker
 
 from hive_core.host.sockets import Sockets
 from hive_core.operations import load
 from hive_core.surfaces import idl
-from hive_core.testing import MemoryJournal
 
 REGISTRY = load()
 HIVE = "org.hive.Broker"
-
-
-class Reads:
-    def __init__(self) -> None:
-        self.journal = MemoryJournal()
 
 
 @pytest.fixture
@@ -42,7 +36,7 @@ def folder() -> Iterator[Path]:
 @asynccontextmanager
 async def serving(house: House, folder: Path) -> AsyncIterator[Path]:
     faults: list[BaseException] = []
-    sockets = Sockets(house.broker, Reads(), faults.append)
+    sockets = Sockets(house.broker, SlowReads(), faults.append)
     await sockets.listen(spec("ann").id, folder / "ann.sock", 0)
     try:
         yield folder / "ann.sock"
