@@ -9,19 +9,8 @@ from broker.house import House, Phone, SlowReads, spec
 
 from hive_core.broker.operation import Result
 from hive_core.errors import Busy, Internal, NotFound, NotRunning
-from hive_core.plan.desired import Plan
 
 ANN, BOB = spec("ann").id, spec("bob").id
-
-
-class Desk:
-    """What a slow read reaches."""
-
-    def __init__(self) -> None:
-        self.journal = MemoryJournal()
-
-    async def fresh_plan(self) -> Plan:
-        return Plan()
 
 
 def waiting(house: House, name: str = "ann", **params: float) -> Phone:
