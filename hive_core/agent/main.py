@@ -108,7 +108,7 @@ def main() -> None:
         show.complaint(f"{error.reason}: is hived running?")
         status = error.exit_code
     except HiveError as error:
-        show.complaint(error.reason or error.wire)
+        show.complaint(show.sentence(error))
         status = error.exit_code
     except BrokenPipeError:
         # The reader went away; Python would complain once more when it flushes at exit.

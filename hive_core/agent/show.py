@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
+from hive_core.errors import HiveError, InvalidArgument, MethodNotFound
+
 # C0 without tab and newline, DEL, C1, and the format characters of Unicode that turn or hide text.
 _HOSTILE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
@@ -32,6 +34,17 @@ def as_json(value: object, indent: int | None = None) -> str:
     """JSON that keeps readable text and escapes what acts on a terminal; parses to the same."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return _HOSTILE.sub(_json_escape, text)
+
+
+def sentence(error: HiveError) -> str:
+    """What an error says to a person."""
+    match error:
+        case InvalidArgument(field=field, reason=reason) if field and field not in reason:
+            return f"{field}: {reason}"
+        case MethodNotFound(reason=reason):
+            return f"no method {reason}"
+        case _:
+            return str(error) or error.wire
 
 
 def line(text: str) -> None:

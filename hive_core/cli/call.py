@@ -36,7 +36,7 @@ def _full_name(name: str) -> str:
         return catalog.method(name, operations)
     except MethodNotFound as error:
         near = meant(name.replace("-", "_"), operations.names)
-        raise MethodNotFound(f"no method {name}{near}") from error
+        raise MethodNotFound(f"{name}{near}") from error
 
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -71,7 +71,11 @@ def _users() -> Iterator[Finding]:
         yield _fail("users", f"{error.args[0]}; `hive setup` makes them")
         return
     journal = wanted["systemd-journal"] in groups
-    yield _ok("users") if journal else _fail("users", "hive is not in systemd-journal")
+    yield (
+        _ok("users", "hive, hive-operator")
+        if journal
+        else _fail("users", "hive is not in systemd-journal")
+    )
 
 
 def _directories() -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from hive_core.agent.show import plain
+from hive_core.agent.show import plain, sentence
 from hive_core.cli.lazy import LazyGroup, meant
 from hive_core.cli.session import Session
 from hive_core.errors import HiveError, NotFound, Unreachable
@@ -61,7 +61,7 @@ def _reason(error: HiveError, session: Session) -> str:
         return f"{error.reason}; is hived running? (`systemctl status hived`, `hive setup`)"
     unknown = _UNKNOWN.search(error.reason) if isinstance(error, NotFound) else None
     near = meant(unknown[1] or unknown[2], session.names()) if unknown else ""
-    return (error.reason or error.wire) + near
+    return sentence(error) + near
 
 
 def _invoke(context: click.Context) -> int:

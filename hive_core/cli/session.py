@@ -12,7 +12,7 @@ from hive_core.agent.catalog import camel
 from hive_core.agent.link import Link
 from hive_core.cli.output import say
 from hive_core.cli.progress import working
-from hive_core.errors import HiveError, Internal
+from hive_core.errors import HIVE, HiveError, Internal, from_wire
 from hive_core.varlink import Client, Message
 
 WAIT: Final = 50  # seconds; the daemon allows no more
@@ -68,9 +68,7 @@ class Session:
     def _await_job(self, job: str) -> None:
         while True:
             found = self.ask("wait_job", id=job, wait=WAIT)
-            if found.get("state") == "failed":
-                raise Internal(str(found.get("error") or f"job {job} failed"))
-            if found.get("state") != "running":
+            if ended(found):
                 return
 
     def names(self) -> list[str]:
@@ -79,6 +77,14 @@ class Session:
             found = client.call(camel("list_agents"))
             return [str(row["name"]) for row in entries(found, "agents")]
         return []
+
+
+def ended(job: Message) -> bool:
+    """Whether a job is done; its failure is raised as the error that it names."""
+    if job.get("state") == "failed":
+        kind, colon, reason = str(job.get("error")).partition(": ")
+        raise from_wire(HIVE + kind, {"reason": reason}) if colon else Internal(kind)
+    return job.get("state") != "running"
 
 
 def entries(reply: Message, field: str) -> list[Message]:

@@ -36,7 +36,6 @@ def _await_root(session: Session) -> None:
     found = session.ask("wait_agents", agents=[name], states=states, wait=50)
     if not found.get("done"):
         raise TimedOut(f"the agent {name} does not run; `hive logs {name}` may tell why")
-    echo(f"the root agent is called {name}")
 
 
 @click.command
@@ -55,8 +54,7 @@ def setup(session: Session) -> None:
         steps.install(Machine(tell))
     with working("starting the root agent"):
         _await_root(session)
-    if not done:
-        echo("nothing to do: this machine is a hive host")
+    echo("this machine is a hive host" + ("" if done else "; there was nothing to do"))
 
 
 @click.command

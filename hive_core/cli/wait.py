@@ -9,8 +9,8 @@ import click
 
 from hive_core.cli.output import echo, words
 from hive_core.cli.progress import working
-from hive_core.cli.session import WAIT, Session, complete_agent, entries
-from hive_core.errors import Internal, TimedOut
+from hive_core.cli.session import WAIT, Session, complete_agent, ended, entries
+from hive_core.errors import TimedOut
 
 STATES: Final = (
     "absent", "starting", "running", "degraded", "stopping", "stopped", "sleeping", "failed",
@@ -48,10 +48,7 @@ def _states(text: str) -> list[str]:
 
 def _job(session: Session, job: str, deadline: Deadline) -> None:
     while True:
-        found = session.ask("wait_job", id=job, wait=deadline.slice())
-        if found.get("state") == "failed":
-            raise Internal(str(found.get("error") or f"job {job} failed"))
-        if found.get("state") != "running":
+        if ended(session.ask("wait_job", id=job, wait=deadline.slice())):
             return
 
 

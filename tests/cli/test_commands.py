@@ -20,6 +20,7 @@ from hive_core.errors import (
     InvalidArgument,
     InvalidParameter,
     LimitReached,
+    MethodNotFound,
     NotAllowed,
     NotFound,
     NotRunning,
@@ -115,6 +116,25 @@ def test_a_failed_job_fails_the_command(hive: Hive) -> None:
     done = hive("start", "bob")
     assert done.status == 1
     assert "no such image" in done.err
+
+
+def test_a_job_fails_with_the_error_that_it_names(hive: Hive) -> None:
+    hive.peer.answers["Start"] = lambda _: {"agents": ["bob"], "job": "j1"}
+    why = "NotRunning: bob ended with 1"
+    hive.peer.answers["WaitJob"] = lambda _: {**DONE, "state": "failed", "error": why}
+    done = hive("start", "bob")
+    assert (done.status, done.err) == (3, "hive: bob ended with 1\n")
+
+
+@pytest.mark.parametrize(("error", "line"), [
+    (InvalidArgument("must be at least 16", field="memory_max"), "memory_max: must be at least 16"),
+    (InvalidArgument("no image called x", field="image"), "no image called x"),
+    (InvalidParameter("agent"), "parameter 'agent' does not fit"),
+    (MethodNotFound("org.hive.Broker.Fly"), "no method org.hive.Broker.Fly"),
+])  # fmt: skip
+def test_errors_are_sentences(hive: Hive, error: HiveError, line: str) -> None:
+    hive.peer.answers["Send"] = refusing(error)  # type: ignore[assignment]
+    assert hive("send", "bob", "hello").err == f"hive: {line}\n"
 
 
 def test_a_script_must_say_yes_to_destroy(hive: Hive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,15 @@ class Machine:
                 self.run("groupdel", group)
                 self._tell(f"removed group {group}")
 
+    def restart(self, unit: str) -> None:
+        """Start it afresh; when it does not start, its own last words say why."""
+        try:
+            self.run("systemctl", "restart", unit)
+        except Broken as error:
+            said = self.run("journalctl", "--no-pager", "--quiet", "--output=cat", "--lines=3",
+                            f"--unit={unit}", f"_SYSTEMD_UNIT={unit}", check=False)  # fmt: skip
+            raise Broken(f"{unit} does not start, its log ends with:\n{said}") from error
+
     def active(self, unit: str) -> bool:
         return self.run("systemctl", "is-active", unit, check=False).strip() == "active"
 

@@ -69,7 +69,7 @@ def _units(machine: Machine, changed: set[str]) -> None:
     machine.run("systemctl", "enable", "--quiet", *layout.UNITS)
     for unit in layout.UNITS:
         if not machine.active(unit) or unit in changed:
-            machine.run("systemctl", "restart", unit)
+            machine.restart(unit)
 
 
 def remove(machine: Machine) -> None:
