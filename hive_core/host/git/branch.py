@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pygit2
 
-from hive_core.host.git.faults import Damage, DamagedRepo, HeadMoved, reading
-from hive_core.host.git.locks import Lock, flush, replace
+from hive_core.host.git.faults import Damage, DamagedRepo, HeadMoved, reading, writing
+from hive_core.host.git.locks import Lock, replace
 
 BRANCH: Final = "refs/heads/main"
 _OID: Final = re.compile(r"[0-9a-f]{40}")
@@ -59,11 +59,9 @@ class Branch:
         replace(self._file, f"{oid}\n".encode(), self._spare, durable=True)
 
     def drop(self) -> None:
-        """Under the lock: let the branch have no commit."""
-        with suppress(KeyError):
-            self._git.references.delete(BRANCH)  # a packed one
-        self._file.unlink(missing_ok=True)
-        flush(self._file.parent)
+        """Let the branch have no commit."""
+        with writing():
+            self._git.references.delete(BRANCH)
 
     def checked_out(self) -> bool:
         """Whether HEAD is this branch: only then is the work tree ours to keep."""

@@ -16,6 +16,7 @@ from hive_core.host.git.branch import BRANCH, Branch
 from hive_core.host.git.faults import Damage, DamagedRepo, reading
 from hive_core.host.git.locks import left_behind
 from hive_core.host.git.objects import Objects
+from hive_core.host.git.recovery import ancestors
 
 _STALE: Final = 60.0
 _HISTORY: Final = 10_000
@@ -30,21 +31,16 @@ def verify(folder: Path) -> list[Damage]:
             git = pygit2.Repository(str(folder))
         head = Branch(git, folder).head()
         if head:
-            Objects(git).check(head)
-            _history(git, head)
+            objects = Objects(git)
+            objects.check(head)
+            for _ in islice(ancestors(objects.store, head), _HISTORY):
+                pass  # every ancestor is there; what older ones hold is not in force
     except DamagedRepo as error:
         if error.damage.what != BRANCH or not found:
             found.append(error.damage)
     except HiveError as error:
         found.append(Damage(BRANCH, str(folder), error.reason))
     return found
-
-
-def _history(git: pygit2.Repository, head: str) -> None:
-    """Every ancestor is there as a commit; what older ones hold is not in force."""
-    with reading(f"history of {head[:8]}", "objects"):
-        for _ in islice(git.walk(head), _HISTORY):
-            pass
 
 
 def _refs(folder: Path) -> Iterator[Damage]:

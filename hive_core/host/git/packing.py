@@ -14,13 +14,14 @@ from pygit2.packbuilder import PackBuilder
 from hive_core.host.git.faults import reading
 from hive_core.host.git.locks import flush
 from hive_core.host.git.recovery import HandCommit
+from hive_core.host.git.store import Store
 
 MANY: Final = 2000
 _OID: Final = re.compile(r"[0-9a-f]{40}")
 
 
 def pack(folder: Path, at_least: int) -> int:
-    """Pack the loose objects if there are many; how many were packed.
+    """Pack the loose objects if there are many; how many were packed. DamagedRepo when one is.
 
     Opens the repository anew, so it may run beside the thread that uses the other handle; libgit2
     works without the interpreter's lock.
@@ -29,13 +30,17 @@ def pack(folder: Path, at_least: int) -> int:
     loose = list(_loose(objects))
     if len(loose) < at_least:
         return 0
+    git = pygit2.Repository(str(folder))
+    store = Store(git)
+    for oid in loose:
+        store.sure(oid, "loose objects")
 
     def choose(builder: PackBuilder) -> None:
         for oid in loose:
             builder.add(pygit2.Oid(hex=oid))
 
     with reading("loose objects", str(objects)):
-        pygit2.Repository(str(folder)).pack(pack_delegate=choose, n_threads=1)
+        git.pack(pack_delegate=choose, n_threads=1)
         _flush_packs(objects / "pack")
         packed = pygit2.Odb()
         packed.add_backend(pygit2.OdbBackendPack(str(objects)), 1)

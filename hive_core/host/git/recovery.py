@@ -1,30 +1,35 @@
 """The branch against the ledger: a branch that lags is moved on, one that went ahead is judged.
 
 The ledger decides. What was committed by hand on top of the head in force and is valid is for the
-daemon to adopt. Everything else is kept below refs/hive/refused/ with the reason as a note, and
-the branch returns.
+daemon to adopt. Everything else is kept below refs/hive/refused/ with the reason in a file, and the
+branch returns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
+from itertools import islice, zip_longest
+from pathlib import Path
 from typing import Final
 
 import pygit2
-from pygit2.enums import SortMode
 
 from hive_core.errors import HiveError, InvalidArgument
-from hive_core.host.git.faults import reading
+from hive_core.host.git.faults import DamagedRepo, reading
+from hive_core.host.git.locks import replace
+from hive_core.host.git.store import Store
 from hive_core.model.hive import Hive
 
 REFUSED: Final = "refs/hive/refused/"
-NOTES: Final = "refs/notes/hive-refused"
 _LISTED: Final = 100
 _SEARCHED: Final = 1000
+_SUBJECT: Final = 200
+_OID: Final = re.compile(r"[0-9a-f]{40}")
 
 Judge = Callable[[Hive], None]
 
@@ -60,27 +65,39 @@ class Recovery:
     reason: str = ""
 
 
-def relation(git: pygit2.Repository, ledger: str, branch: str) -> Kind:
+def relation(store: Store, ledger: str, branch: str) -> Kind:
     """How the branch stands to the ledger's head."""
-    if ledger == branch:
-        return Kind.SAME
-    with reading(f"history between {ledger[:8]} and {branch[:8]}", "objects"):
-        if not ledger or git.descendant_of(branch, ledger):
+    if ledger == branch or not ledger:
+        return Kind.SAME if branch == ledger else Kind.ADOPT
+    # Both histories in step, because one commit apart is the rule and history is long.
+    below, above = ancestors(store, branch), ancestors(store, ledger)
+    for older, other in zip_longest(below, above):
+        if older == ledger:
             return Kind.ADOPT
-        return Kind.FORWARDED if git.descendant_of(ledger, branch) else Kind.REFUSED
+        if other == branch:
+            return Kind.FORWARDED
+    return Kind.REFUSED
 
 
-def commits(git: pygit2.Repository, ledger: str, branch: str) -> tuple[HandCommit, ...]:
-    """Those on the branch and not in the ledger's history, oldest first."""
-    with reading(f"history up to {branch[:8]}", "objects"):
-        walk = git.walk(branch, SortMode.TOPOLOGICAL)
-        if ledger:
-            walk.hide(ledger)
-        found = [
-            HandCommit(str(each.id), each.author.name, each.commit_time, _subject(each.message))
-            for each in islice(walk, _LISTED)
-        ]
+def commits(store: Store, ledger: str, branch: str) -> tuple[HandCommit, ...]:
+    """Those from the ledger's head to the branch, oldest first; the newest, if there are many."""
+    found = []
+    for oid in islice(ancestors(store, branch, ledger), _LISTED):
+        commit = store.commit(oid)
+        subject = next(iter(commit.message.splitlines()), "")[:_SUBJECT]
+        found.append(HandCommit(oid, commit.author, commit.time, subject))
     return tuple(reversed(found))
+
+
+def ancestors(store: Store, oid: str, until: str = "") -> Iterator[str]:
+    """The commit and all before it, each once, nearest first; nothing behind `until`."""
+    seen, row = {oid, until}, deque([oid])
+    while row:
+        at = row.popleft()
+        yield at
+        fresh = [each for each in store.commit(at).parents if each not in seen]
+        seen.update(fresh)
+        row.extend(fresh)
 
 
 def same_agents(before: Hive, after: Hive) -> None:
@@ -94,57 +111,35 @@ def same_agents(before: Hive, after: Hive) -> None:
             raise InvalidArgument(f"{known} cannot be renamed to {name}", field="name")
 
 
-def last_good(git: pygit2.Repository, read: Callable[[str], Hive], oid: str) -> Hive | None:
+def last_good(store: Store, read: Callable[[str], Hive], oid: str) -> Hive | None:
     """The nearest ancestor that can be read."""
-    for _ in range(_SEARCHED):
-        oid = _parent(git, oid)
-        if not oid:
-            break
-        with suppress(HiveError):
-            return read(oid)
+    with suppress(HiveError):
+        for older in islice(ancestors(store, oid), 1, _SEARCHED):
+            with suppress(HiveError):
+                return read(older)
     return None
 
 
-def keep(git: pygit2.Repository, oid: str, reason: str) -> None:
-    """Keep a refused commit, and why, where no clean-up takes it."""
-    author = pygit2.Signature("hive", "hive@localhost")
-    with reading(f"refused commit {oid}", "objects"):
-        git.create_note(reason, author, author, oid, NOTES, True)  # noqa: FBT003 - force
-        git.references.create(REFUSED + oid, oid, force=True)
+class Shelf:
+    """Refused commits: a ref that keeps each, and a file beside the refs that says why."""
 
+    def __init__(self, git: pygit2.Repository, store: Store) -> None:
+        self._git = git
+        self._store = store
+        self._reasons = Path(git.path, "hive-refused")
 
-def refused(git: pygit2.Repository) -> list[tuple[str, str]]:
-    """Refused commits and why, newest first."""
-    found = []
-    for name in git.references.iterator():
-        if name.name.startswith(REFUSED):
-            oid = name.name.removeprefix(REFUSED)
-            found.append((_time(git, oid), oid, _reason(git, oid)))
-    return [(oid, reason) for _, oid, reason in sorted(found, reverse=True)]
+    def keep(self, oid: str, reason: str) -> None:
+        """Keep a commit where no clean-up takes it; one that cannot be read leaves its reason."""
+        self._reasons.mkdir(exist_ok=True)
+        replace(self._reasons / oid, f"{reason}\n".encode(), self._reasons / ".new", durable=True)
+        with suppress(DamagedRepo), reading(f"refused commit {oid}", REFUSED):
+            self._store.sure(oid, "a refused commit")
+            self._git.references.create(REFUSED + oid, oid, force=True)
 
-
-def _reason(git: pygit2.Repository, oid: str) -> str:
-    try:
-        return git.lookup_note(oid, NOTES).message.strip()
-    except (KeyError, pygit2.GitError):
-        return "no reason is kept"
-
-
-def _parent(git: pygit2.Repository, oid: str) -> str:
-    try:
-        parents = git[oid].peel(pygit2.Commit).parent_ids
-    except (KeyError, ValueError, pygit2.GitError):
-        return ""
-    return str(parents[0]) if parents else ""
-
-
-def _time(git: pygit2.Repository, oid: str) -> int:
-    try:
-        return git[oid].peel(pygit2.Commit).commit_time
-    except (KeyError, ValueError, pygit2.GitError):
-        return 0
-
-
-def _subject(message: str) -> str:
-    lines = message.strip().splitlines()
-    return lines[0][:200] if lines else ""
+    def list(self) -> list[tuple[str, str]]:
+        """Commit and reason, newest first."""
+        if not self._reasons.is_dir():
+            return []
+        found = [each for each in self._reasons.iterdir() if _OID.fullmatch(each.name)]
+        found.sort(key=lambda each: each.stat().st_mtime_ns, reverse=True)
+        return [(each.name, each.read_text(errors="replace").strip()) for each in found]

@@ -46,6 +46,7 @@ class MetaRepo:
         self._step = step
         self._branch = Branch(git, self.folder)
         self._tree = WorkTree(objects, self.folder)
+        self._shelf = recovery.Shelf(git, objects.store)
         # When the work tree is brought up to date after a move. A loop's call_soon lets the replies
         # go first; meanwhile the index stays locked.
         self.later: Callable[[Callable[[], None]], object] = lambda work: work()
@@ -78,7 +79,7 @@ class MetaRepo:
 
     def last_good(self, oid: str) -> Hive | None:
         """The nearest ancestor of an unreadable commit that can be read: to show, not to obey."""
-        return recovery.last_good(self._git, self._objects.read, oid)
+        return recovery.last_good(self._objects.store, self._objects.read, oid)
 
     def write(self, hive: Hive, before: Hive, message: str, trailers: Mapping[str, str]) -> str:
         """A commit on top of `before.commit`, its objects on disk; no ref moves."""
@@ -142,7 +143,7 @@ class MetaRepo:
 
     def refused(self) -> list[tuple[str, str]]:
         """Commits that were not taken over, and why; newest first."""
-        return recovery.refused(self._git)
+        return self._shelf.list()
 
     def dirty(self) -> list[str]:
         """What in the work tree differs from the branch."""
@@ -169,8 +170,9 @@ class MetaRepo:
         self._step("moved")
 
     def _judge(self, before: Hive, branch: str, judge: Judge | None) -> Recovery:
-        found = recovery.commits(self._git, before.commit, branch)
+        found: tuple[recovery.HandCommit, ...] = ()
         try:
+            found = recovery.commits(self._objects.store, before.commit, branch)
             hive = self.read(branch)
             recovery.same_agents(before, hive)
             if judge is not None:
@@ -185,13 +187,12 @@ class MetaRepo:
         self, head: str, branch: str, reason: str, found: tuple[recovery.HandCommit, ...] = ()
     ) -> Recovery:
         """Keep it aside, first of all; then the branch and the work tree return."""
-        with suppress(DamagedRepo):
-            recovery.keep(self._git, branch, reason)
-        with self._branch.locked(branch):
-            if head:
+        self._shelf.keep(branch, reason)
+        if head:
+            with self._branch.locked(branch):
                 self._branch.move(head)
-            else:
-                self._branch.drop()
+        else:
+            self._branch.drop()
         self._tree.note(branch)
         self.refresh()
         return Recovery(Kind.REFUSED, head, None, found, reason)
@@ -202,7 +203,7 @@ class MetaRepo:
             branch = self.head()
             if head and not branch:
                 return Kind.RESTORED, "", "the branch was gone"
-            kind = recovery.relation(self._git, head, branch)
+            kind = recovery.relation(self._objects.store, head, branch)
         except DamagedRepo as error:
             if not head:
                 raise

@@ -6,22 +6,24 @@ file and in the index, where both still are as they were. Everything else is som
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import sha1
 from pathlib import Path
 from typing import Final
 
 import pygit2
-from pygit2.enums import DeltaStatus, FileMode, FileStatus
+from pygit2.enums import FileMode, FileStatus
 
 from hive_core.errors import HiveError
 from hive_core.host.git.faults import reading, writing
 from hive_core.host.git.locks import Lock, replace
 from hive_core.host.git.objects import Objects
+from hive_core.host.git.store import FILES, Difference, Entry
 
 _LISTED: Final = 100
+_HASH: Final = 20  # bytes of the hash at the end of an index
 _CLEAN: Final = (FileStatus.CURRENT, FileStatus.IGNORED)
-Change = tuple[str, pygit2.Oid | None, pygit2.Oid | None, int]
 
 
 class WorkTree:
@@ -48,14 +50,15 @@ class WorkTree:
 
     def show(self, oid: str) -> None:
         """Show the commit. Busy while somebody's git holds the index."""
-        before = self.shown()
+        before, store = self.shown(), self._objects.store
         if before == oid:
             return
         if not self.lock.held:
             self.lock.acquire()
         try:
             with writing():
-                self._replace(list(self._changes(before, oid)))
+                old = self._tree(before)
+                self._replace(old, list(store.differences(old, store.commit(oid).tree)))
                 self.note(oid)
         finally:
             self.lock.release()
@@ -63,60 +66,78 @@ class WorkTree:
     def dirty(self) -> list[str]:
         """Files that differ from the commit in force, in the index or in the work tree."""
         try:
+            if shown := self.shown():
+                for _ in self._objects.store.walk(self._objects.store.commit(shown).tree):
+                    pass  # libgit2 shall not read what is cut short: store.py
             with reading("work tree", str(self._index)):
                 status = pygit2.Repository(str(self._root)).status()
         except HiveError as error:
             return [error.reason]
         return sorted(path for path, flags in status.items() if flags not in _CLEAN)[:_LISTED]
 
-    def _replace(self, changes: list[Change]) -> None:
-        if self._index.exists():
-            shutil.copyfile(self._index, self._spare)
+    def _replace(self, before: str, changes: Sequence[Difference]) -> None:
+        index = self._open(before)
+        for path, old, new in changes:
+            known = _name(old)
+            if _entry(index, path) == known and self._file(path) in (known, _name(new)):
+                self._put(index, path, new)
+        index.write()
+        self._spare.rename(self._index)
+
+    def _open(self, before: str) -> pygit2.Index:
+        """A copy of the index to work on; one that is damaged is made anew from what was shown."""
+        try:
+            data = self._index.read_bytes()
+        except FileNotFoundError:
+            data = b""
+        sound = sha1(data[:-_HASH], usedforsecurity=False).digest() == data[-_HASH:]
+        if sound:
+            self._spare.write_bytes(data)
         else:
             self._spare.unlink(missing_ok=True)
         index = pygit2.Index(str(self._spare))
         index.read()
-        for path, old, new, mode in changes:
-            if _entry(index, path) == old and self._file(path) in (old, new):
-                self._put(index, path, new, mode)
-        index.write()
-        self._spare.rename(self._index)
+        if not sound and before:
+            for path, entry in self._objects.store.walk(before):
+                if entry.mode in FILES:
+                    _add(index, path, entry)
+        return index
 
-    def _put(self, index: pygit2.Index, path: str, new: pygit2.Oid | None, mode: int) -> None:
+    def _put(self, index: pygit2.Index, path: str, new: Entry | None) -> None:
         file = self._root / path
         if new is None:
             index.remove(path)
             file.unlink(missing_ok=True)
             return
-        index.add(pygit2.IndexEntry(path, new, FileMode(mode)))
+        data = self._objects.store.blob(new.oid, path)
+        _add(index, path, new)
         file.parent.mkdir(parents=True, exist_ok=True)
-        spare = file.with_name(f".{file.name}.new")
-        replace(file, self._objects.git[new].read_raw(), spare)
+        replace(file, data, file.with_name(f".{file.name}.new"))
 
-    def _file(self, path: str) -> pygit2.Oid | None:
+    def _file(self, path: str) -> str:
         """What the work tree has there; an odd thing counts as somebody's work."""
         file = self._root / path
         if file.is_symlink() or file.is_dir():
-            return pygit2.hash(b"\0")
+            return "no plain file"
         try:
-            return pygit2.hash(file.read_bytes())
+            return str(pygit2.hash(file.read_bytes()))
         except FileNotFoundError:
-            return None
+            return ""
 
-    def _changes(self, before: str, oid: str) -> Iterator[Change]:
-        """Path, old and new content, mode; content None where there is no such file."""
-        new = self._objects.tree(oid)
-        try:
-            old = self._objects.tree(before) if before else None
-        except HiveError:
-            old = None
-        diff = old.diff_to_tree(new) if old else new.diff_to_tree(swap=True)
-        for delta in diff.deltas:
-            was = None if delta.status == DeltaStatus.ADDED else delta.old_file.id
-            now = None if delta.status == DeltaStatus.DELETED else delta.new_file.id
-            if FileMode.COMMIT not in (delta.old_file.mode, delta.new_file.mode):
-                yield delta.new_file.path, was, now, delta.new_file.mode
+    def _tree(self, commit: str) -> str:
+        """The tree of what was shown; one that cannot be read counts as nothing."""
+        with suppress(HiveError):
+            return self._objects.store.commit(commit).tree if commit else ""
+        return ""
 
 
-def _entry(index: pygit2.Index, path: str) -> pygit2.Oid | None:
-    return index[path].id if path in index else None
+def _add(index: pygit2.Index, path: str, entry: Entry) -> None:
+    index.add(pygit2.IndexEntry(path, pygit2.Oid(hex=entry.oid), FileMode(entry.mode)))
+
+
+def _name(entry: Entry | None) -> str:
+    return entry.oid if entry else ""
+
+
+def _entry(index: pygit2.Index, path: str) -> str:
+    return str(index[path].id) if path in index else ""

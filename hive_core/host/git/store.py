@@ -1,0 +1,182 @@
+"""Reading objects: the bytes of the repository, checked before anything believes them.
+
+Loose objects are read here and not by libgit2, which never returns from one that is cut short
+(https://github.com/libgit2/libgit2/issues/7342). Before libgit2 is given an object to build on,
+`sure` has read it.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from hashlib import sha1
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pygit2
+from pygit2.enums import ObjectType
+
+from hive_core.errors import InvalidArgument
+from hive_core.host.git.faults import Damage, DamagedRepo, reading
+
+LIMIT: Final = 64 << 20
+FILES: Final = (0o100644, 0o100755)
+FOLDER: Final = 0o040000
+_LINE: Final = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{20})", re.DOTALL)
+_FRAME: Final = 22  # a space, a NUL and a hash
+_KINDS: Final = {
+    ObjectType.COMMIT: "commit", ObjectType.TREE: "tree", ObjectType.BLOB: "blob",
+    ObjectType.TAG: "tag",
+}  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """One line of a tree."""
+
+    mode: int
+    oid: str
+
+
+class Commit(NamedTuple):
+    """What is in a commit. `author` is a name, `time` that of the committer."""
+
+    tree: str
+    parents: tuple[str, ...]
+    author: str
+    time: int
+    message: str
+
+
+class Difference(NamedTuple):
+    """A file before and after; None where there is none."""
+
+    path: str
+    old: Entry | None
+    new: Entry | None
+
+
+class Store:
+    """The objects of one repository; keeps nothing, so damage shows at the next look."""
+
+    def __init__(self, git: pygit2.Repository) -> None:
+        self._git = git
+        self._folder = Path(git.path, "objects")
+
+    def path(self, oid: str) -> Path:
+        """Where an object lies that is in no pack."""
+        return self._folder / oid[:2] / oid[2:]
+
+    def read(self, oid: str, what: str) -> tuple[str, bytes]:
+        """Kind and content; DamagedRepo that says what it was wanted for."""
+        where = f"object {oid} of {what}"
+        with reading(where, str(self._folder)):
+            try:
+                raw = self.path(oid).read_bytes()
+            except FileNotFoundError:
+                return self._packed(oid)
+            return _unpack(oid, raw)
+
+    def sure(self, oid: str, what: str) -> str:
+        """The same name, after its content was read."""
+        self.read(oid, what)
+        return oid
+
+    def blob(self, oid: str, what: str) -> bytes:
+        return self._of("blob", oid, what)
+
+    def tree(self, oid: str, what: str) -> dict[str, Entry]:
+        """Entries by name."""
+        return dict(map(_entry, self._tree(oid, what)))
+
+    def commit(self, oid: str) -> Commit:
+        data = self._of("commit", oid, "the history")
+        with reading(f"commit {oid}", str(self._folder)):
+            return _commit(data.decode("utf-8", "replace"))
+
+    def walk(self, tree: str) -> Iterator[tuple[str, Entry]]:
+        """Path and entry of everything below a tree, folders before what they hold."""
+        stack = [("", tree)]
+        while stack:
+            at, oid = stack.pop()
+            for name, entry in self.tree(oid, at or "the top").items():
+                yield f"{at}{name}", entry
+                if entry.mode == FOLDER:
+                    stack.append((f"{at}{name}/", entry.oid))
+
+    def differences(self, old: str, new: str, at: str = "") -> Iterator[Difference]:
+        """What differs between two trees ("": an empty one); what is the same is not read."""
+        before = set(self._tree(old, at or "the top")) if old else set()
+        after = set(self._tree(new, at or "the top")) if new else set()
+        was_here, is_here = dict(map(_entry, before - after)), dict(map(_entry, after - before))
+        for name in sorted(was_here.keys() | is_here.keys()):
+            was, now = was_here.get(name), is_here.get(name)
+            trees = [each.oid if each and each.mode == FOLDER else "" for each in (was, now)]
+            if any(trees):
+                yield from self.differences(trees[0], trees[1], f"{at}{name}/")
+            files = [each if each and each.mode in FILES else None for each in (was, now)]
+            if any(files):
+                yield Difference(f"{at}{name}", files[0], files[1])
+
+    def _tree(self, oid: str, what: str) -> list[tuple[bytes, bytes, bytes]]:
+        data = self._of("tree", oid, what)
+        with reading(f"object {oid} of {what}", str(self._folder)):
+            return _lines(data)
+
+    def _of(self, kind: str, oid: str, what: str) -> bytes:
+        found, data = self.read(oid, what)
+        if found != kind:
+            raise DamagedRepo(Damage(f"object {oid} of {what}", str(self._folder), f"is a {found}"))
+        return data
+
+    def _packed(self, oid: str) -> tuple[str, bytes]:
+        name = pygit2.Oid(hex=oid)
+        if self._git.odb.read_header(name)[1] > LIMIT:
+            raise _too_large(oid)
+        kind, data = self._git.odb.read(name)
+        return _KINDS[ObjectType(kind)], data
+
+
+def _unpack(oid: str, packed: bytes) -> tuple[str, bytes]:
+    """https://git-scm.com/book/en/v2/Git-Internals-Git-Objects, "Object Storage"."""
+    inflate = zlib.decompressobj()
+    try:
+        raw = inflate.decompress(packed, LIMIT)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if inflate.unconsumed_tail:
+        raise _too_large(oid)
+    if not inflate.eof:
+        raise ValueError("cut short" if packed else "empty")
+    if sha1(raw, usedforsecurity=False).hexdigest() != oid:
+        raise ValueError("its content has another hash")
+    head, _, data = raw.partition(b"\0")
+    return head.partition(b" ")[0].decode(), data
+
+
+def _lines(data: bytes) -> list[tuple[bytes, bytes, bytes]]:
+    """Mode, name and hash of each entry of a tree."""
+    found = _LINE.findall(data)
+    if sum(len(mode) + len(name) + _FRAME for mode, name, _ in found) != len(data):
+        raise ValueError("is no tree")
+    return found
+
+
+def _entry(line: tuple[bytes, bytes, bytes]) -> tuple[str, Entry]:
+    mode, name, oid = line
+    return name.decode("utf-8", "surrogateescape"), Entry(int(mode, 8), oid.hex())
+
+
+def _commit(text: str) -> Commit:
+    head, _, message = text.partition("\n\n")
+    fields: dict[str, list[str]] = {}
+    for line in head.splitlines():
+        key, _, value = line.partition(" ")
+        fields.setdefault(key, []).append(value)
+    author = fields["author"][0].rpartition(" <")[0]
+    time = fields["committer"][0].rsplit(" ", 2)[1]
+    return Commit(fields["tree"][0], tuple(fields.get("parent", ())), author, int(time), message)
+
+
+def _too_large(oid: str) -> InvalidArgument:
+    return InvalidArgument(f"object {oid} is larger than {LIMIT} bytes", field="object")
