@@ -92,6 +92,11 @@ class Reconciler:
             self._whole = True
         self._awake.set()
 
+    @property
+    def idle(self) -> bool:
+        """Nothing is dirty and nothing under way; timers may still be set."""
+        return not (self._whole or self._tree or self._dirty or self._stale or self.work.busy)
+
     async def fresh_plan(self) -> Plan:
         """What the next pass would do, after a look at the whole host."""
         self.look.take(await self.ports.machines.observe(), whole=True)

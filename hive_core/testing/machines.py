@@ -1,65 +1,21 @@
-"""In-memory twins of the four ports, for tests of this project and of programs that build on it.
-
-They keep the rules that the real ones keep (what privd would refuse is refused), so a plan that
-works here fails there only for reasons that a machine alone can have.
-"""
+"""A host in memory: what the root helper would refuse is refused here too."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
 from itertools import count
 
 from hive_core.errors import Conflict, HiveError, NotFound
 from hive_core.model.machine import Exit, Machine, Observed, Stray
 from hive_core.model.names import agent_unit, slice_unit
-from hive_core.model.record import LogLine, LogQuery
 from hive_core.plan import actions as a
 from hive_core.plan.diff import USUAL
 from hive_core.plan.local import Local
 from hive_core.plan.place import limits_of
 from hive_core.plan.results import Done, Ended, Holder, Result
 from hive_core.plan.storage import Storage
-
-TIME = 1_700_000_000.0
-
-
-@dataclass
-class ManualClock:
-    """Time that passes when told to."""
-
-    time: float = TIME
-    steady: float = 1000.0
-    _timers: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
-    _serial: count[int] = field(default_factory=count)
-    _cancelled: set[int] = field(default_factory=set)
-
-    def now(self) -> float:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.steady
-
-    def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
-        serial = next(self._serial)
-        heappush(self._timers, (when, serial, callback))
-        return lambda: self._cancelled.add(serial)
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass; timers run in order, each at its own time."""
-        until = self.steady + seconds
-        while self._timers and self._timers[0][0] <= until:
-            when, serial, callback = heappop(self._timers)
-            self._pass(max(0.0, when - self.steady))
-            if serial not in self._cancelled:
-                callback()
-        self._pass(until - self.steady)
-
-    def _pass(self, seconds: float) -> None:
-        self.steady += seconds
-        self.time += seconds
+from hive_core.testing.clock import ManualClock
 
 
 @dataclass
@@ -67,7 +23,7 @@ class MemoryMachines:
     """A host that starts what it is told to, and breaks when a test says so.
 
     `slow`: units stay on their way until `settle` is called. `refused`: actions that fail, by kind.
-    `holding`: processes that `EndHolders` finds, by agent.
+    `holding`: processes that `EndHolders` finds, by agent. `stubborn`: agents that never stop.
     """
 
     clock: ManualClock = field(default_factory=ManualClock)
@@ -80,6 +36,7 @@ class MemoryMachines:
     strays: tuple[Stray, ...] = ()
     refused: dict[str, HiveError] = field(default_factory=dict)
     holding: dict[str, tuple[Holder, ...]] = field(default_factory=dict)
+    stubborn: set[str] = field(default_factory=set)
     applied: list[a.Action | Local] = field(default_factory=list)
     starts: list[str] = field(default_factory=list)
     _wakes: list[Callable[[str], None]] = field(default_factory=list)
@@ -93,6 +50,12 @@ class MemoryMachines:
 
     def subscribe(self, wake: Callable[[str], None]) -> None:
         self._wakes.append(wake)
+
+    def forget_watchers(self) -> None:
+        """Who watched is gone, as after a restart of the daemon; so are its sockets."""
+        self._wakes.clear()
+        for shown in (self.storage.listening, self.storage.identities, self.storage.views):
+            shown.clear()
 
     def look(self, uuids: Iterable[str] | None = None) -> Observed:
         known = {*self.known(), *self.units, *self.exits, *self.storage.uuids}
@@ -190,7 +153,7 @@ class MemoryMachines:
 
     def _stop(self, uuid: str, *, killed: bool) -> None:
         unit = self.units.get(uuid)
-        if unit is None:
+        if unit is None or uuid in self.stubborn:
             return
         if killed:
             asked = unit.active == "deactivating"
@@ -242,56 +205,3 @@ class MemoryMachines:
     def _wake(self, uuid: str) -> None:
         for wake in self._wakes:
             wake(uuid)
-
-
-@dataclass
-class MemoryJournal:
-    """Lines that a test wrote down."""
-
-    lines: list[tuple[str, LogLine]] = field(default_factory=list)
-    _new: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def write(self, uuid: str, text: str, unit: str = "", time: float = TIME) -> None:
-        cursor = str(len(self.lines) + 1)
-        self.lines.append((uuid, LogLine(time, unit, text, cursor)))
-        self._new.set()
-
-    async def read(self, query: LogQuery) -> Sequence[LogLine]:
-        found = self._matching(query)
-        return found[: query.lines] if query.after else found[-query.lines :]
-
-    def _matching(self, query: LogQuery) -> list[LogLine]:
-        return [
-            line for uuid, line in self.lines
-            if uuid == query.uuid and query.grep in line.text and line.time >= (query.since or 0)
-            and int(line.cursor) > int(query.after or 0)
-        ]  # fmt: skip
-
-    async def follow(self, query: LogQuery) -> AsyncIterator[LogLine]:
-        seen = query
-        while True:
-            for line in self._matching(seen):
-                seen = replace(seen, after=line.cursor)
-                yield line
-            self._new.clear()
-            await self._new.wait()
-
-
-@dataclass
-class MemoryJobs:
-    """Jobs that do their work on a `MemoryMachines` at once, or fail as told."""
-
-    machines: MemoryMachines
-    ran: list[a.RunJob] = field(default_factory=list)
-    refused: HiveError | None = None
-
-    def run(self, action: a.RunJob) -> Awaitable[Result]:
-        return self._run(action)
-
-    async def _run(self, action: a.RunJob) -> Result:
-        self.ran.append(action)
-        if self.refused is not None:
-            raise self.refused
-        if action.work is a.JobKind.COPY_TREE:
-            self.machines.storage.roots.add(action.job)
-        return Done(changed=True)

@@ -1,0 +1,46 @@
+"""Time that passes when a test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+
+TIME = 1_700_000_000.0
+
+
+@dataclass
+class ManualClock:
+    """Time that passes when told to."""
+
+    time: float = TIME
+    steady: float = 1000.0
+    _timers: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
+    _serial: count[int] = field(default_factory=count)
+    _cancelled: set[int] = field(default_factory=set)
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.steady
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
+        serial = next(self._serial)
+        heappush(self._timers, (when, serial, callback))
+        return lambda: self._cancelled.add(serial)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; timers run in order, each at its own time."""
+        until = self.steady + seconds
+        while self._timers and self._timers[0][0] <= until:
+            when, serial, callback = heappop(self._timers)
+            self._pass(max(0.0, when - self.steady))
+            if serial not in self._cancelled:
+                callback()
+        self._pass(until - self.steady)
+
+    def _pass(self, seconds: float) -> None:
+        self.steady += seconds
+        self.time += seconds

@@ -1,0 +1,136 @@
+"""A change road on a host in memory, with a real ledger and a hive that tests change by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import uuid4
+
+from hive_core.errors import HiveError
+from hive_core.ledger.archives import Archive
+from hive_core.ledger.store import Ledger
+from hive_core.model.agent import AgentSpec
+from hive_core.model.hive import Hive
+from hive_core.model.machine import Machine, State, Wanted
+from hive_core.model.record import Job, Message
+from hive_core.model.settings import Settings
+from hive_core.reconcile.given import Broker, Ports
+from hive_core.reconcile.look import Look
+from hive_core.reconcile.road import Reconciler
+from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
+
+MANY = 400
+
+
+class Road:
+    """`settle` runs passes until nothing is left to do; time stands still meanwhile."""
+
+    def __init__(self, folder: Path, hive: Hive, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.hive = hive
+        self.clock = ManualClock()
+        self.ledger = Ledger.open(folder / "hive.db", limits=self.settings.limits)
+        self.host = MemoryMachines(self.clock)
+        self.journal = MemoryJournal()
+        self.jobs = MemoryJobs(self.host)
+        self.topics: list[str] = []
+        self.faults: list[BaseException] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """The daemon starts anew: what it remembered is gone, the host is not."""
+        self.host.forget_watchers()
+        look = Look.build(self.ledger, self.settings, self.hive, self.clock)
+        ports = Ports(self.host, self.journal, self.jobs, self.clock, self.ledger, self.settings)
+        given = Broker(lambda: self.hive, self.topics.extend)
+        self.road = Reconciler.build(ports, given, look, self.faults.append)
+        self.look = look
+        self.host.known = look.known
+
+    async def settle(self) -> None:
+        for _ in range(MANY):
+            await self.road.converge()
+            while self.road.work.busy:
+                await asyncio.gather(*self.road.work.busy.values())
+            if self.road.idle:
+                assert not self.faults, self.faults
+                return
+        raise AssertionError("it never settles")
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        await self.settle()
+
+    async def commit(self, hive: Hive, **goals: str) -> Job:
+        """As an operation does: the next hive, the rows that belong to it, a job."""
+        before, self.hive = self.hive, hive
+        now = self.clock.now()
+        with self.ledger.transaction():
+            for uuid in before.names.keys() - hive.names.keys():
+                spec = before.specs[before.names[uuid]].model_dump_json()
+                expires = now + self.settings.retention.archive
+                name = before.names[uuid]
+                self.ledger.archives.put(Archive(uuid, name, spec, None, now, expires))
+                self.ledger.runs.want(uuid, Wanted.STOPPED, now, reason="destroyed")
+            known = {**{n: s.id for n, s in before.specs.items()},
+                     **{n: s.id for n, s in hive.specs.items()}}  # fmt: skip
+            wanted = {known[name]: goal for name, goal in goals.items()}
+            job = self.ledger.jobs.create("test", "operator", wanted, now)
+        self.road.heard(frozenset({"tree"}))
+        await self.settle()
+        return self.job(job.id)
+
+    async def want(
+        self, wanted: Wanted, *names: str, goal: str = "", grace: float = 5.0, fresh: bool = False
+    ) -> Job:
+        """As start, stop, kill and restart do."""
+        uuids = [self.uuid(name) for name in names]
+        with self.ledger.transaction():
+            for uuid in uuids:
+                self.ledger.runs.want(uuid, wanted, self.clock.now(), grace=grace, fresh=fresh)
+            goals = dict.fromkeys(uuids, goal or wanted.value)
+            job = self.ledger.jobs.create("test", "operator", goals, self.clock.now())
+        self.road.heard(frozenset(f"run:{uuid}" for uuid in uuids))
+        await self.settle()
+        return self.job(job.id)
+
+    def job(self, job_id: str) -> Job:
+        found = self.ledger.jobs.get(job_id)
+        assert found is not None
+        return found
+
+    def uuid(self, name: str) -> str:
+        return self.hive.specs[name].id
+
+    def state(self, name: str) -> State:
+        return self.look.state(self.uuid(name))
+
+    def states(self) -> Mapping[str, State]:
+        return {name: self.state(name) for name in self.hive.specs}
+
+    def unit(self, name: str) -> Machine:
+        return self.host.units[self.uuid(name)]
+
+    def mail(self, name: str) -> list[Message]:
+        return self.ledger.messages.inbox(self.uuid(name), dead=False, limit=100)
+
+    def events(self, kind: str) -> list[str]:
+        return [each.reason for each in self.ledger.events.page(0, 1000) if each.kind == kind]
+
+    def refuse(self, action: str, error: HiveError) -> None:
+        self.host.refused[action] = error
+
+    async def close(self) -> None:
+        for task in self.road.work.busy.values():
+            task.cancel()
+        self.ledger.close()
+
+
+def hive(parents: Mapping[str, str | None], **specs: Mapping[str, object]) -> Hive:
+    """A hive by name -> parent, with fields of some specs."""
+    found = Hive()
+    for name, parent in parents.items():
+        spec = AgentSpec.model_validate({"uuid": uuid4(), **specs.get(name, {})})
+        found = found.with_agent(name, parent, spec)
+    return found.at("c0")

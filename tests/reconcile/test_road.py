@@ -1,0 +1,436 @@
+"""The change road end to end on a host in memory: start, crash, stop, move, destroy, drift."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from reconcile.road import Road, hive
+
+from hive_core.errors import Conflict, StorageFull, Unreachable
+from hive_core.model.hive import Hive
+from hive_core.model.machine import Exit, State, Wanted
+from hive_core.model.settings import Bounds, Settings
+from hive_core.plan import actions as a
+from hive_core.plan.results import Holder
+
+TREE = {"root": None, "ann": "root", "bob": "ann", "cat": "ann", "dan": "root"}
+Story = Callable[[Road], Awaitable[None]]
+
+
+def play(folder: Path, story: Story, first: Hive | None = None, **settings: object) -> None:
+    """Run a story on a hive that has settled, and look for faults at the end."""
+
+    async def run() -> None:
+        road = Road(folder, first or hive(TREE), Settings.model_validate(settings))
+        await road.settle()
+        try:
+            await story(road)
+        finally:
+            await road.close()
+        assert not road.faults
+
+    asyncio.run(run())
+
+
+def test_agents_of_a_commit_get_rows_and_run(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        assert road.states() == dict.fromkeys(TREE, State.RUNNING)
+        assert len(set(road.ledger.ranges.all().values())) == len(TREE)
+        assert {f"state:{road.uuid(name)}" for name in TREE} <= set(road.topics)
+
+    play(tmp_path, story)
+
+
+def test_a_crash_is_told_to_the_parent_once_with_the_last_lines(tmp_path: Path) -> None:
+    """Row H23."""
+
+    async def story(road: Road) -> None:
+        road.journal.write(road.uuid("bob"), "about to fall")
+        road.host.crash(road.uuid("bob"), "7")
+        await road.settle()
+        letters = road.mail("ann")
+        assert [each.kind for each in letters] == ["container_crash"]
+        assert "bob crashed: ended with 7" in letters[0].body
+        assert "about to fall" in letters[0].body
+        assert road.state("bob") is State.FAILED
+        assert f"inbox:{road.uuid('ann')}" in road.topics
+        road.restart()
+        await road.settle()
+        assert len(road.mail("ann")) == 1
+        assert len(road.events("crash")) == 1
+        assert road.state("bob") is State.FAILED
+
+    play(tmp_path, story)
+
+
+def test_an_intended_end_is_no_crash(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        job = await road.want(Wanted.STOPPED, "bob", grace=0)
+        assert (job.state, road.state("bob")) == ("done", State.STOPPED)
+        await road.want(Wanted.RUNNING, "bob")
+        job = await road.want(Wanted.RUNNING, "bob", fresh=True)
+        assert (job.state, road.state("bob")) == ("done", State.RUNNING)
+        assert road.mail("ann") == []
+        assert road.events("crash") == []
+
+    play(tmp_path, story)
+
+
+def test_an_end_with_zero_is_stopped(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        road.host.crash(road.uuid("bob"), "0")
+        await road.settle()
+        assert road.state("bob") is State.STOPPED
+        run = road.ledger.runs.get(road.uuid("bob"))
+        assert run is not None
+        assert run.reason == "ended: ended with 0"
+        assert road.mail("ann") == []
+        await road.want(Wanted.RUNNING, "bob")
+        assert road.state("bob") is State.RUNNING
+
+    play(tmp_path, story)
+
+
+def test_a_unit_stopped_by_hand_is_started_again(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        before = road.unit("bob").invocation
+        road.host.stopped_by_hand(road.uuid("bob"))
+        await road.settle()
+        assert road.state("bob") is State.RUNNING
+        assert road.unit("bob").invocation != before
+        assert road.mail("ann") == []
+
+    play(tmp_path, story)
+
+
+def test_a_daemon_that_fails_comes_back_later_and_later_and_is_parked(tmp_path: Path) -> None:
+    """Row K10, attack 50."""
+
+    async def story(road: Road) -> None:
+        uuid = road.uuid("dan")
+        pauses = []
+        for _ in range(4):
+            road.host.crash(uuid)
+            await road.settle()
+            assert road.state("dan") is State.FAILED
+            starts = road.ledger.starts.get(uuid)
+            assert starts is not None
+            pauses.append(starts.next_at - road.clock.now())
+            await road.advance(pauses[-1])
+            assert road.state("dan") is State.RUNNING
+        for number, pause in enumerate(pauses):
+            assert 2**number <= pause <= 1.2 * 2**number + 1e-6
+        road.host.crash(uuid)
+        await road.settle()
+        assert road.state("dan") is State.PARKED
+        assert "parked after 5 failures" in road.mail("root")[-1].body
+        assert road.look.alarms() == ["dan is parked: ended with 1"]
+        await road.advance(100_000)
+        assert road.state("dan") is State.PARKED
+        job = await road.want(Wanted.RUNNING, "dan", fresh=True)
+        assert (job.state, road.state("dan")) == ("done", State.RUNNING)
+
+    play(tmp_path, story, hive(TREE, dan={"role": "daemon"}))
+
+
+def test_the_root_agent_always_comes_back(tmp_path: Path) -> None:
+    """Row H16: whatever its role, after an end with 0 too, and it is never parked."""
+
+    async def story(road: Road) -> None:
+        for number in range(8):
+            road.host.crash(road.uuid("root"), str(number % 2))
+            await road.settle()
+            await road.advance(400)
+            assert road.state("root") is State.RUNNING
+        await road.want(Wanted.STOPPED, "root")
+        await road.advance(400)
+        assert road.state("root") is State.STOPPED
+
+    play(tmp_path, story)
+
+
+def test_failures_long_ago_are_forgotten(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        for _ in range(8):
+            road.host.crash(road.uuid("dan"))
+            await road.settle()
+            await road.advance(2)
+            assert road.state("dan") is State.RUNNING
+            await road.advance(700)
+
+    play(tmp_path, story, hive(TREE, dan={"role": "daemon"}))
+
+
+def test_guests_that_reboot_in_a_loop_are_parked(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        uuid = road.uuid("bob")
+        for number in range(5):
+            unit = road.host.units[uuid]
+            end = Exit(f"r{number}", "exit-code", "exited", "133", unit.nonce)
+            road.host.exits[uuid] = end
+            road.host.change(uuid, invocation=f"r{number + 1}")
+            await road.settle()
+        assert road.state("bob") is State.PARKED
+        assert len(road.mail("ann")) == 1
+
+    play(tmp_path, story)
+
+
+def test_a_restart_of_the_daemon_starts_nobody_twice(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        starts = list(road.host.starts)
+        road.restart()
+        await road.settle()
+        assert road.host.starts == starts
+        assert road.states() == dict.fromkeys(TREE, State.RUNNING)
+        assert road.host.storage.listening == set(road.hive.names)
+
+    play(tmp_path, story)
+
+
+def test_a_reboot_of_the_host_starts_what_was_wanted(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        await road.want(Wanted.STOPPED, "cat")
+        road.host.reboot()
+        road.restart()
+        await road.settle()
+        assert road.state("cat") is State.STOPPED
+        assert road.state("bob") is State.RUNNING
+        assert road.mail("ann") == []
+
+    play(tmp_path, story)
+
+
+def test_no_more_than_so_many_start_at_once(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        road.host.slow = True
+        road.host.reboot()
+        road.restart()
+        await road.settle()
+        while waiting := [uuid for uuid, unit in road.host.units.items()
+                          if unit.active == "activating"]:  # fmt: skip
+            assert len(waiting) <= 3
+            road.host.settle(waiting[0])
+            await road.settle()
+        assert set(road.states().values()) == {State.RUNNING}
+
+    many = {f"a{n}": None for n in range(12)}
+    play(tmp_path, story, hive(many), limits={"starts_at_once": 3})
+
+
+def test_a_recursive_stop_goes_leaves_first(tmp_path: Path) -> None:
+    """Row K11."""
+
+    async def story(road: Road) -> None:
+        job = await road.want(Wanted.STOPPED, "root", "ann", "bob", "cat", "dan")
+        ends = [each.name for each in road.host.applied if isinstance(each, a.StopUnit)]
+        assert set(ends[:3]) == {"bob", "cat", "dan"}
+        assert ends[3:] == ["ann", "root"]
+        assert job.state == "done"
+
+    play(tmp_path, story)
+
+
+def test_a_stop_that_is_ignored_becomes_a_kill_after_its_grace(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        road.host.slow = True
+        job = await road.want(Wanted.STOPPED, "bob", grace=2.0)
+        assert road.state("bob") is State.STOPPING
+        await road.advance(1.9)
+        assert road.state("bob") is State.STOPPING
+        await road.advance(0.2)
+        assert road.state("bob") is State.STOPPED
+        assert road.job(job.id).state == "done"
+        assert road.events("crash") == []
+
+    play(tmp_path, story)
+
+
+def test_jobs_end_with_what_hinders_them(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        road.host.slow = True
+        begun = await road.want(Wanted.RUNNING, "bob", fresh=True)
+        await road.want(Wanted.STOPPED, "bob")
+        assert road.job(begun.id).error == "Conflict: bob was stopped meanwhile"
+        road.host.slow = False
+        road.host.settle(road.uuid("bob"))
+        await road.settle()
+        road.host.slow = True
+        job = await road.want(Wanted.RUNNING, "bob")
+        road.host.crash(road.uuid("bob"), "3")
+        await road.settle()
+        assert road.job(job.id).error == "NotRunning: bob ended with 3"
+        assert f"job:{job.id}" in road.topics
+
+    play(tmp_path, story)
+
+
+def test_what_cannot_be_done_is_tried_again_and_told(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        road.refuse("Mount", Unreachable("cannot reach the root helper"))
+        job = await road.want(Wanted.RUNNING, "bob", fresh=True)
+        assert any("root helper" in each for each in road.look.alarms())
+        for _ in range(4):
+            await road.advance(1)
+        assert road.job(job.id).error.startswith("Internal: cannot bring bob about")
+        road.host.refused.clear()
+        await road.advance(60)
+        assert road.state("bob") is State.RUNNING
+        assert road.look.alarms() == []
+
+    play(tmp_path, story)
+
+
+def test_a_step_that_changes_nothing_is_not_repeated_in_a_hurry(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        uuid = road.uuid("bob")
+        road.host.change(uuid, slice="other.slice")
+        road.host.stubborn.add(uuid)
+        await road.settle()
+        assert len([each for each in road.host.applied if isinstance(each, a.StopUnit)]) <= 2
+
+    play(tmp_path, story)
+
+
+def test_a_move_takes_away_what_it_must_and_lists_it(tmp_path: Path) -> None:
+    """Row H6, RUNTIME 9."""
+
+    async def story(road: Road) -> None:
+        ann = road.uuid("ann")
+        road.host.holding[ann] = (Holder(12, "cat", "fd"),)
+        starts = list(road.host.starts)
+        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        assert job.state == "done"
+        assert job.progress["ended"] == ["pid 12 (cat) of ann"]
+        assert road.host.starts == starts
+        short = {name: road.uuid(name)[:8] for name in TREE}
+        assert road.host.storage.node(short["bob"]) == (short["root"], short["dan"], short["bob"])
+
+    play(tmp_path, story)
+
+
+def test_who_can_mount_is_restarted_when_it_loses_something(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        before = {name: road.unit(name).invocation for name in TREE}
+        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        after = {name: road.unit(name).invocation for name in TREE}
+        assert {name for name in TREE if before[name] != after[name]} == {"ann"}
+        assert (job.state, job.progress["ended"]) == ("done", ["all of ann"])
+        assert not any(isinstance(each, a.EndHolders) for each in road.host.applied)
+
+    play(tmp_path, story, hive(TREE, ann={"boot": True}))
+
+
+def test_a_daemon_that_dies_within_a_move_still_takes_it_away(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        road.refuse("EndHolders", Unreachable("gone"))
+        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        assert job.state == "running"
+        road.host.refused.clear()
+        road.restart()
+        await road.settle()
+        assert road.job(job.id).state == "done"
+        assert any(isinstance(each, a.EndHolders) for each in road.host.applied)
+
+    play(tmp_path, story)
+
+
+def test_a_move_by_hand_is_watched_like_any_other(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        road.hive = road.hive.moved("ann", None)
+        road.road.heard(frozenset({"tree"}))
+        await road.settle()
+        ended = [each.uuid for each in road.host.applied if isinstance(each, a.EndHolders)]
+        assert ended == [road.uuid("root")]
+        assert road.ledger.jobs.open() == []
+
+    play(tmp_path, story)
+
+
+def test_destroy_archives_and_in_due_time_deletes(tmp_path: Path) -> None:
+    """Rows H22, H30."""
+
+    async def story(road: Road) -> None:
+        uuid = road.uuid("ann")
+        old = road.hive
+        road.hive = old.without("ann")
+        hive_, road.hive = road.hive, old
+        job = await road.commit(hive_, ann="absent")
+        assert job.state == "done"
+        assert uuid in road.host.storage.archives
+        assert road.states() == dict.fromkeys(("root", "bob", "cat", "dan"), State.RUNNING)
+        assert uuid in road.ledger.ranges.all()
+        await road.advance(road.settings.retention.archive)
+        assert uuid not in road.host.storage.archives
+        assert [each.work for each in road.jobs.ran] == [a.JobKind.PURGE_ARCHIVE]
+        assert (road.ledger.archives.all(), uuid in road.ledger.ranges.all()) == ([], False)
+        assert road.ledger.runs.get(uuid) is None
+
+    play(tmp_path, story)
+
+
+def test_a_full_disk_delays_and_loses_nothing(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        road.host.crash(road.uuid("bob"))
+        road.journal.fault = StorageFull("disk full")
+        await road.settle()
+        assert len(road.mail("ann")) == 1
+
+    play(tmp_path, story)
+
+
+def test_a_wish_that_changes_while_it_is_carried_out_is_heard(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        await road.want(Wanted.STOPPED, "bob")
+        with road.ledger.transaction():
+            road.ledger.runs.want(road.uuid("bob"), Wanted.RUNNING, road.clock.now())
+        road.road.heard(frozenset({f"run:{road.uuid('bob')}"}))
+        await road.road.converge()
+        with road.ledger.transaction():
+            road.ledger.runs.want(road.uuid("bob"), Wanted.STOPPED, road.clock.now())
+        road.road.heard(frozenset({f"run:{road.uuid('bob')}"}))
+        await road.settle()
+        assert road.state("bob") is State.STOPPED
+
+    play(tmp_path, story)
+
+
+def test_prepared_trees_are_copied_by_a_job(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        assert [each.work for each in road.jobs.ran] == [a.JobKind.COPY_TREE]
+        assert road.state("dan") is State.RUNNING
+
+    images = {"debian": "/srv/debian"}
+    play(tmp_path, story, hive(TREE, dan={"image": "debian"}), images=images)
+
+
+def test_a_refused_start_does_not_stop_others(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        road.jobs.refused = Conflict("no such tree")
+        first = await road.want(Wanted.RUNNING, "bob", fresh=True)
+        assert first.state == "done"
+        assert road.state("dan") is State.STARTING
+
+    async def begin(folder: Path) -> None:
+        road = Road(folder, hive(TREE, dan={"image": "debian"}),
+                    Settings.model_validate({"images": {"debian": "/srv/debian"}}))  # fmt: skip
+        road.jobs.refused = Conflict("no such tree")
+        await road.settle()
+        await story(road)
+        await road.close()
+
+    asyncio.run(begin(tmp_path))
+
+
+@pytest.mark.parametrize("count", [1000])
+def test_a_thousand_agents_are_adopted_and_settle(tmp_path: Path, count: int) -> None:
+    async def story(road: Road) -> None:
+        road.restart()
+        await road.settle()
+        assert set(road.states().values()) == {State.RUNNING}
+
+    parents = {f"a{n}": f"a{(n - 1) // 10}" if n else None for n in range(count)}
+    play(tmp_path, story, hive(parents), limits=Bounds(starts_at_once=64).model_dump())
