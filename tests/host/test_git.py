@@ -18,7 +18,9 @@ from hive_core.model.hive import Hive
 def test_a_fresh_install_has_no_agents_and_no_commit(meta: Meta) -> None:
     assert meta.repo.head() == ""
     assert meta.hive == Hive()
-    assert not (meta.repo.dirty() or meta.repo.verify() or meta.repo.refused())
+    assert meta.repo.dirty() == []
+    assert meta.repo.verify() == []
+    assert meta.repo.refused() == []
 
 
 def test_what_is_written_is_read_back(meta: Meta) -> None:

@@ -1,0 +1,60 @@
+"""Noticing commits by hand: well within a second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from time import monotonic
+
+from host.meta import Meta, family
+
+from hive_core.host.watch import watch_branch
+
+Seen = asyncio.Queue[float]
+
+
+@asynccontextmanager
+async def watching(meta: Meta) -> AsyncIterator[Seen]:
+    seen: Seen = asyncio.Queue()
+    stop = asyncio.Event()
+    tell: Callable[[], None] = lambda: seen.put_nowait(monotonic())  # noqa: E731
+    task = asyncio.create_task(watch_branch(meta.repo.folder, tell, stop))
+    await asyncio.wait_for(seen.get(), 5)  # once at the beginning
+    try:
+        yield seen
+    finally:
+        stop.set()
+        await asyncio.wait_for(task, 10)
+
+
+async def first_after(seen: Seen, start: float) -> float:
+    while (at := await asyncio.wait_for(seen.get(), 10)) < start:
+        pass
+    return at - start
+
+
+def test_a_commit_by_hand_is_noticed_within_a_second(meta: Meta) -> None:
+    hive = meta.change(family("anna"))
+
+    async def look() -> None:
+        async with watching(meta) as seen:
+            # The watch begins a moment after the first call; a change tells that it has begun.
+            meta.git("branch", "begun")
+            await first_after(seen, monotonic())
+            start = monotonic()
+            await asyncio.to_thread(meta.by_hand, "notes.md", "by hand\n")
+            assert await first_after(seen, start) < 1.0
+
+    asyncio.run(look())
+    assert meta.repo.head() != hive.commit
+
+
+def test_it_looks_by_itself_when_nothing_is_told(meta: Meta) -> None:
+    """The kernel's queue may overrun, and a change may come before the watch has begun."""
+
+    async def look() -> None:
+        async with watching(meta) as seen:
+            await asyncio.wait_for(seen.get(), 10)
+
+    asyncio.run(look())
