@@ -90,12 +90,14 @@ class Broker:
         line.frames.clear()
         line.closing = True
 
-    def stranger(self, party: str, uid: int) -> None:
-        """Somebody outside of the party's uid range opened its socket."""
+    def stranger(self, party: str, uid: int) -> bool:
+        """Somebody outside of the party's uid range opened its socket; whether that is kept."""
         now = self.world.clock.now()
-        if self.audit.admits(party, now):
+        kept = self.audit.admits(party, now)
+        if kept:
             self._strangers.append(stranger(party, uid, self.hive, now))
             self._wake()
+        return kept
 
     def turn(self) -> None:
         """Serve one batch of what has arrived."""
@@ -103,13 +105,15 @@ class Broker:
         self._keep(strangers)
         batch = self._collect()
         try:
-            self._attempt(batch)
+            turn = self._attempt(batch)
         except HiveError:
             # Rolled back as a whole. One by one, only the call that does not fit fails.
             for ask in batch:
                 line = ask.line
                 if line.willing and line.asks and line.asks[0] is ask:
-                    self._alone(ask)
+                    self._settle(self._alone(ask))
+        else:
+            self._settle(turn)
         if self._ready:
             self._wake()
 
@@ -152,7 +156,7 @@ class Broker:
                 del self._ready[line]
                 continue
             line.sized = 0
-            self._parse(line)
+            self._reader.read(line, SHARE)
             for ask in islice(line.asks, SHARE):
                 changes += ask.changes
                 if changes > CHANGES:
@@ -160,34 +164,28 @@ class Broker:
                 batch.append(ask)
         return batch
 
-    def _parse(self, line: Line) -> None:
-        asks, frames, ask = line.asks, line.frames, self._reader.ask
-        while frames and len(asks) < SHARE:
-            asks.append(ask(line, frames.popleft()))
-
-    def _attempt(self, batch: Sequence[Ask]) -> None:
+    def _attempt(self, batch: Sequence[Ask]) -> Turn:
         if any(ask.writes for ask in batch):
-            turn = self._transact(lambda turn: self._steps(batch, turn))
-        else:
-            turn = self._turn(inside=False)
-            self._steps(batch, turn)
-            self._keep(turn.entries)
-        self._settle(turn)
+            return self._transact(lambda turn: self._steps(batch, turn))
+        turn = self._turn(inside=False)
+        self._steps(batch, turn)
+        self._keep(turn.entries)
+        return turn
 
-    def _alone(self, ask: Ask) -> None:
+    def _alone(self, ask: Ask) -> Turn:
         """A batch of one: it fits now, or with the ballast, or it fails."""
         urgent = ask.request is not None and ask.request[0].urgent
         try:
             try:
-                self._attempt([ask])
+                return self._attempt([ask])
             except StorageFull:
                 if not (urgent and self.spare()):
                     raise
-                self._attempt([ask])
+                return self._attempt([ask])
         except HiveError as error:
             turn = self._turn(inside=False)
             turn.steps.append(Step(ask, reply.refusal(error)))
-            self._settle(turn)
+            return turn
 
     def _turn(self, *, inside: bool, frozen: bool = False, careful: bool = False) -> Turn:
         clock = self.world.clock

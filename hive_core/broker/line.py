@@ -94,6 +94,13 @@ class Line:
         waiting = self.busy or self.choked or self.closing
         return not waiting and bool(self.asks or self.frames)
 
+    @property
+    def useless(self) -> bool:
+        """Of a peer that asks no more: all is said, or it waits for news that it may never read."""
+        if not self.asks:
+            return not self.frames
+        return self.unpark is not None and self.asks[0].job is None
+
 
 class Step(NamedTuple):
     """What asking one call once came to; applied to its line only after COMMIT.

@@ -39,7 +39,13 @@ class Reader:
         self._fixed = fixed
         self._interfaces = {INTERFACE, *(name.rpartition(".")[0] for name in fixed)}
 
-    def ask(self, line: Line, frame: bytes | BadFrame) -> Ask:
+    def read(self, line: Line, most: int) -> None:
+        """Let the line have its next calls ready, `most` of them."""
+        asks, frames = line.asks, line.frames
+        while frames and len(asks) < most:
+            asks.append(self._ask(line, frames.popleft()))
+
+    def _ask(self, line: Line, frame: bytes | BadFrame) -> Ask:
         """The call in a frame; what is wrong with it is its `fault`, never an exception."""
         ask = Ask(line)
         try:

@@ -156,9 +156,9 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def finish(self) -> None:
-        """Close a connection that will ask no more. Nobody waits for mail that nobody may read."""
+        """Close a connection whose peer asks no more and is owed nothing."""
         line = self._line
-        if self.transport is not None and (line is None or not line.willing):
+        if self.transport is not None and (line is None or line.useless):
             self.transport.close()
 
     @override

@@ -126,9 +126,7 @@ class Sockets:
         if known is not None and (known.path, known.uids) == (listener.path, listener.uids):
             return
         self.close(party)
-        bound = self._adopted.pop(party, None)
-        if bound is None or bound.getsockname() != str(listener.path):
-            bound = bind(listener.path, access)
+        bound = self._taken(party, listener.path) or bind(listener.path, access)
         self._listeners[party] = listener
         if self._keeper is not None:
             self._keeper.store(party, bound.fileno())
@@ -140,6 +138,14 @@ class Sockets:
             listener.server = server
         else:
             server.close()
+
+    def _taken(self, party: str, path: Path) -> socket.socket | None:
+        """What the daemon before this one listened on, if clients can still find it."""
+        found = self._adopted.pop(party, None)
+        if found is not None and not (found.getsockname() == str(path) and path.is_socket()):
+            found.close()
+            return None
+        return found
 
     def close(self, party: str) -> None:
         """Serve the party no longer; its connections end now and its socket file goes."""
@@ -165,8 +171,8 @@ class Sockets:
 
     def _admit(self, listener: Listener, connection: Connection, uid: int, pid: int) -> Line | None:
         if not listener.takes(uid):
-            log.warning("peer %d with uid %d refused on %s", pid, uid, listener.path)
-            self._broker.stranger(listener.party, uid)
+            if self._broker.stranger(listener.party, uid):
+                log.warning("peer %d with uid %d refused on %s", pid, uid, listener.path)
             return None
         if self._dead or len(listener.connections) >= listener.most:
             return None

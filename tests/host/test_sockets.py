@@ -316,6 +316,48 @@ def test_what_was_asked_before_the_peer_hung_up_its_side_is_answered(
     run(house, tmp_path, main)
 
 
+def test_a_peer_that_hung_up_its_side_still_gets_slow_answers(house: House, tmp_path: Path) -> None:
+    async def main(office: Office) -> None:
+        begun = asyncio.Event()
+        house.broker.listeners.append(lambda _: begun.set())
+        await office.listen("ann")
+        office.reads.journal.write(ANN, "a line")
+        async with office.dial("ann") as wire:
+            description = {"interface": "org.hive.Broker"}
+            method = "org.varlink.service.GetInterfaceDescription"
+            wire.say(varlink.encode({"method": method, "parameters": description}) * 200)
+            wire.say(varlink.encode({"method": HIVE + "Fetch"}))
+            wire.say(varlink.encode({"method": HIVE + "Work", "parameters": {"wait": 9.0}}))
+            wire.writer.write_eof()
+            for _ in range(200):
+                assert "error" not in await wire.reply()
+            assert (await wire.reply())["parameters"] == {"lines": ["a line"]}
+            await begun.wait()
+            house.clock.advance(10)
+            assert "job" in str(await wire.reply())
+            assert await wire.ended()
+
+    run(house, tmp_path, main)
+
+
+def test_a_socket_whose_file_is_gone_is_not_taken_over(house: House, tmp_path: Path) -> None:
+    keeper = Keeper()
+
+    async def first(office: Office) -> None:
+        await office.listen("ann")
+
+    async def second(office: Office) -> None:
+        office.sockets.adopt(ANN, os.dup(keeper.kept[ANN]))
+        await office.listen("ann")
+        async with office.dial("ann") as wire:
+            assert "parameters" in await wire.call(**LOOK)
+
+    run(house, tmp_path, first, keeper)
+    (tmp_path / "ann.sock").unlink()
+    run(house, tmp_path, second, Keeper())
+    keeper.drop(ANN)
+
+
 def test_nobody_waits_for_mail_that_nobody_will_read(house: House, tmp_path: Path) -> None:
     async def main(office: Office) -> None:
         await office.listen("ann")
