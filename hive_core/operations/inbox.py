@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record, Wait
-from hive_core.broker.operation import Params, Result, operation
+from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.model.record import Message
 from hive_core.operations.fields import WAIT_MOST, Agent
@@ -51,7 +51,7 @@ class Letters(Result):
     messages: list[Letter] = Field(description="The most urgent first, then the oldest.")
 
 
-class AckParams(Params):
+class AckParams(Mutation):
     ids: Ids = Field(description="Messages that are done with.")
 
 
@@ -59,7 +59,7 @@ class Acked(Result):
     acked: int = Field(description="How many of them were waiting for it.")
 
 
-class NackParams(Params):
+class NackParams(Mutation):
     ids: Ids = Field(description="Messages that could not be handled.")
     why: str = Field("", max_length=1000, description="Told to the sender of a dead letter.")
     dead: bool = Field(

@@ -221,3 +221,13 @@ def test_the_operator_reads_its_mail_like_anybody(world: World) -> None:
 def test_only_the_callers_own_mail_is_received(world: World) -> None:
     """Row H12, attack 35: there is no parameter for another's inbox."""
     assert world.fault("a", "recv", agent="a1") == "InvalidParameter"
+
+
+@pytest.mark.parametrize("operation", ["ack", "nack"])
+def test_a_repeated_answer_to_mail_gets_its_first_result(world: World, operation: str) -> None:
+    """Attack 42: every mutating call takes a key."""
+    (message,) = put(world, "x")
+    world.call("a1", "recv")
+    first = world.call("a1", operation, ids=[message], idempotency_key="k")
+    assert world.call("a1", operation, ids=[message], idempotency_key="k") == first
+    assert world.events()[-1]["operation"] == operation
