@@ -176,6 +176,8 @@ class Reconciler:
         return whole, dirty
 
     async def _observe(self, *, whole: bool, dirty: set[str]) -> set[str]:
+        # What is done for these meanwhile the look may have missed; they come again when it is done.
+        busy = {*self.work.busy}
         try:
             found = await self.ports.machines.observe(None if whole else dirty)
         except HiveError:
@@ -185,7 +187,7 @@ class Reconciler:
         if whole:
             self._coming.clear()
             everyone = {*self.look.places.by_uuid, *found.machines, *self.wishes.archives}
-            dirty = (everyone | dirty) - self.work.busy.keys()
+            dirty = (everyone | dirty) - busy
         for uuid in found.machines:
             machine = found.machines[uuid]
             (self._coming.add if is_starting(machine) else self._coming.discard)(uuid)
