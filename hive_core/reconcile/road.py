@@ -176,7 +176,7 @@ class Reconciler:
         return whole, dirty
 
     async def _observe(self, *, whole: bool, dirty: set[str]) -> set[str]:
-        # What is done for these meanwhile the look may have missed; they come again when it is done.
+        # The look may miss what is done for these meanwhile; they come again when it is done.
         busy = {*self.work.busy}
         try:
             found = await self.ports.machines.observe(None if whole else dirty)
