@@ -169,6 +169,9 @@ def _stop(number: int, _frame: object) -> Never:
 
 def until_stopped(body: Callable[[], object]) -> int:
     """Run `body` until SIGTERM or SIGINT; the status is the shell's for that signal."""
+    # The container's stub init sends HUP at the heels of TERM, which would cut the farewell short:
+    # https://github.com/systemd/systemd/blob/v252/src/nspawn/nspawn-stub-pid1.c
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, _stop)
     try:

@@ -79,7 +79,7 @@ def test_whom_it_is_about_needs_no_flag(broker: Peer) -> None:
 def test_lists_of_ids_are_words(broker: Peer) -> None:
     broker.answers["Ack"] = lambda _: {"acked": 2}
     assert run(["ack", "m1", "m2"], broker.path) == 0
-    assert broker.asked("Ack") == [{"ids": ["m1", "m2"]}]
+    assert broker.asked("Ack")[0]["ids"] == ["m1", "m2"]
 
 
 def test_following_prints_each_page(broker: Peer, capsys: pytest.CaptureFixture[str]) -> None:

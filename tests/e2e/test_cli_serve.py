@@ -1,0 +1,92 @@
+"""Any program is an agent: `hive-agent serve` in real containers, through stops and crashes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.setup()
+    yield made
+    made.hive("teardown", "--purge")
+
+
+def serving(host: HiveHost, name: str, script: str) -> None:
+    host.hive("agent", "create", name, "--", "hive-agent", "serve", "--", "sh", "-c", script)
+
+
+def soon(look: Callable[[], Any], seconds: float = 60) -> Any:  # noqa: ANN401 - what it finds
+    """What a look finds, once it finds something."""
+    ends = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < ends
+        time.sleep(0.1)
+    return found
+
+
+def sent(host: HiveHost, name: str, body: str) -> str:
+    return host.run("hive", "send", name, body, check=False).stdout
+
+
+def answers(host: HiveHost, name: str) -> list[str]:
+    return [each["body"] for each in host.json("inbox") if each["from"] == name]
+
+
+def test_the_command_sees_who_wrote_and_where_it_runs(host: HiveHost) -> None:
+    serving(host, "curious", 'echo "$HIVE_NAME/$HIVE_PARENT: $HIVE_FROM ($HIVE_RELATION)"')
+    said = host.hive("chat", "curious", text="who am i?\n")
+    assert said == "curious/root: operator (operator)\n"
+
+
+def test_a_command_that_fails_three_times_makes_a_dead_letter_and_tells_the_sender(
+    host: HiveHost,
+) -> None:
+    serving(host, "clumsy", "echo tried >>/tree/state/tries; exit 7")
+    host.hive("send", "clumsy", "please")
+    (note,) = soon(lambda: [each for each in host.json("inbox") if each["relation"] == "daemon"])
+    assert "the command ended with 7" in note["body"]
+    (dead,) = host.json("inbox", "clumsy", "--dead")
+    assert dead["body"] == "please"
+    assert host.inside("clumsy", "cat", "/tree/state/tries") == "tried\n" * 3
+    host.hive("inbox", "--done", note["id"])
+
+
+def test_an_agent_stopped_at_work_takes_the_message_up_again_when_it_starts(
+    host: HiveHost,
+) -> None:
+    slow = "echo $$ >>/tree/state/runs; test -e /tree/state/quick || sleep 1000; cat"
+    serving(host, "slow", slow)
+    host.hive("send", "slow", "work")
+    soon(lambda: host.inside("slow", "cat", "/tree/state/runs", check=False))
+    host.inside("slow", "touch", "/tree/state/quick")
+    host.hive("stop", "slow")
+    host.hive("start", "slow")
+    assert soon(lambda: answers(host, "slow"), 20) == ["work"]
+    assert len(host.inside("slow", "cat", "/tree/state/runs").splitlines()) == 2
+
+
+def test_a_daemon_killed_again_and_again_loses_no_message_and_doubles_no_answer(
+    host: HiveHost,
+) -> None:
+    serving(host, "echo", "cat")
+    before = host.main_pid("echo")
+    bodies = [f"message {number}" for number in range(30)]
+    for number, body in enumerate(bodies):
+        if number % 10 == 5:
+            host.run("systemctl", "kill", "--signal=KILL", "hived.service")
+        soon(partial(sent, host, "echo", body))
+    soon(lambda: len(answers(host, "echo")) >= len(bodies), 90)
+    assert sorted(answers(host, "echo")) == sorted(bodies)
+    assert host.json("inbox", "echo") == []
+    assert host.main_pid("echo") == before
