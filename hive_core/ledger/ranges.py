@@ -33,6 +33,13 @@ class Ranges:
         rows = self._db.rows("SELECT agent, base FROM ranges WHERE agent IS NOT NULL")
         return dict(rows)
 
+    def knows(self, short: str) -> bool:
+        """Whether an agent with this short id lives, or has bytes that are kept."""
+        found = self._db.value(
+            "SELECT 1 FROM ranges WHERE agent >= ?1 AND agent < ?1 || '~' LIMIT 1", (short,)
+        )
+        return found is not None
+
     def release(self, agent: str) -> None:
         """Give the range back: nothing on disk or running belongs to it any more."""
         self._db.run(

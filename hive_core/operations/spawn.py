@@ -157,10 +157,8 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
 def _fresh(call: Call) -> UUID:
     """A UUID that was never used, with a short id that no node on disk has.
 
-    A range outlives its agent until the last byte is gone, so ranges know the archived ones too.
+    Every agent has a range from its first to the last of its bytes, so the ranges know them all.
     """
-    used = {short(uuid) for uuid in call.ledger.ranges.all()}
-    used.update(spec.short for spec in call.hive.specs.values())
-    while (found := uuid4()).hex[:8] in used:
+    while call.ledger.ranges.knows(short(str(found := uuid4()))):
         pass
     return found

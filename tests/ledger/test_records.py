@@ -157,3 +157,13 @@ def test_back_off_is_kept_as_it_is(ledger: Ledger) -> None:
         assert ledger.starts.get("a") == starts
         ledger.starts.clear("a")
         assert ledger.starts.get("a") is None
+
+
+def test_a_short_id_is_known_as_long_as_its_range_is_given(ledger: Ledger) -> None:
+    uuid = "0badcafe-0000-4000-8000-000000000001"
+    with ledger.transaction():
+        ledger.ranges.allocate(uuid)
+        assert ledger.ranges.knows("0badcafe")
+        assert not ledger.ranges.knows("0badcaff")
+        ledger.ranges.release(uuid)
+        assert not ledger.ranges.knows("0badcafe")
