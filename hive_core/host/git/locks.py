@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from hive_core.errors import Busy
 
@@ -18,26 +19,34 @@ _MODE: Final = 0o664
 _STARTED: Final = 19  # field of /proc/PID/stat behind the name: proc(5), starttime
 
 
-def _process(pid: int) -> str | None:
-    """What no other process of this machine ever has in common with it."""
+# Tells this process from one before a reboot that had the same number and start. The boot id would
+# do as well, but the unit hides it (ProcSubset=pid).
+_TOKEN: Final = uuid4().hex
+
+
+def _started(pid: int) -> str:
+    """When a process began, in ticks; empty when there is none."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return ""
     # The name may hold spaces and brackets; the rest begins behind the last bracket.
-    return f"{_MARK} {pid} {stat.rpartition(')')[2].split()[_STARTED]} {boot}"
+    return stat.rpartition(")")[2].split()[_STARTED]
+
+
+def _name() -> str:
+    return f"{_MARK} {os.getpid()} {_started(os.getpid())} {_TOKEN}"
 
 
 def left_behind(lock: Path) -> bool:
     """Whether a hived that is no more made this lock."""
     try:
-        text = lock.read_text(encoding="utf-8").strip()
+        mark, pid, started, token = lock.read_text(encoding="utf-8").split()
     except (OSError, ValueError):
         return False
-    mark, _, rest = text.partition(" ")
-    pid = rest.split(" ")[0]
-    return mark == _MARK and pid.isdigit() and _process(int(pid)) != text
+    if mark != _MARK or not pid.isdecimal() or token == _TOKEN:
+        return False
+    return int(pid) == os.getpid() or _started(int(pid)) != started
 
 
 class Lock:
@@ -67,7 +76,7 @@ class Lock:
         except FileExistsError:
             return False
         with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
-            file.write(f"{_process(os.getpid())}\n")
+            file.write(f"{_name()}\n")
         return True
 
 

@@ -45,7 +45,7 @@ class MetaRepo:
         self._objects = objects
         self._step = step
         self._branch = Branch(git, self.folder)
-        self._tree = WorkTree(objects, self.folder)
+        self._tree = WorkTree(git, objects, self.folder)
         self._shelf = recovery.Shelf(git, objects.store)
         # When the work tree is brought up to date after a move. A loop's call_soon lets the replies
         # go first; meanwhile the index stays locked.
@@ -72,6 +72,13 @@ class MetaRepo:
     def head(self) -> str:
         """The commit of the branch, or empty. DamagedRepo when the ref cannot be read."""
         return self._branch.head()
+
+    def stands(self, oid: str) -> bool:
+        """Whether the branch is there; not when it cannot be read. Else `recover` is due."""
+        try:
+            return self.head() == oid
+        except DamagedRepo:
+            return False
 
     def read(self, oid: str) -> Hive:
         """The hive at a commit. DamagedRepo, or InvalidArgument that says what is not valid."""

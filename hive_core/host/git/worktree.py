@@ -8,33 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from hashlib import sha1
 from pathlib import Path
 from typing import Final
 
 import pygit2
-from pygit2.enums import FileMode, FileStatus
+from pygit2.enums import FileMode
 
 from hive_core.errors import HiveError
+from hive_core.host.git.dirt import Dirt, blob_name, sound
 from hive_core.host.git.faults import reading, writing
 from hive_core.host.git.locks import Lock, replace
 from hive_core.host.git.objects import Objects
 from hive_core.host.git.store import FILES, Difference, Entry
 
 _LISTED: Final = 100
-_HASH: Final = 20  # bytes of the hash at the end of an index
-_CLEAN: Final = (FileStatus.CURRENT, FileStatus.IGNORED)
 
 
 class WorkTree:
     """`show` is safe to repeat; what it showed last stands in a file, so a crash loses nothing."""
 
-    def __init__(self, objects: Objects, folder: Path) -> None:
+    def __init__(self, git: pygit2.Repository, objects: Objects, folder: Path) -> None:
         self._objects = objects
         self._root = folder.parent
         self._index = folder / "index"
         self._spare = folder / "hive-index"
         self._mark = folder / "hive-shown"
+        self._dirt = Dirt(git, objects.store)
         self.lock = Lock(self._index)
 
     def shown(self) -> str:
@@ -64,16 +63,13 @@ class WorkTree:
             self.lock.release()
 
     def dirty(self) -> list[str]:
-        """Files that differ from the commit in force, in the index or in the work tree."""
+        """Files that differ from what was shown, in the index or in the work tree."""
+        shown = self.shown()
         try:
-            if shown := self.shown():
-                for _ in self._objects.store.walk(self._objects.store.commit(shown).tree):
-                    pass  # libgit2 shall not read what is cut short: store.py
             with reading("work tree", str(self._index)):
-                status = pygit2.Repository(str(self._root)).status()
+                return self._dirt.list(shown)[:_LISTED] if shown else []
         except HiveError as error:
             return [error.reason]
-        return sorted(path for path, flags in status.items() if flags not in _CLEAN)[:_LISTED]
 
     def _replace(self, before: str, changes: Sequence[Difference]) -> None:
         index = self._open(before)
@@ -90,14 +86,14 @@ class WorkTree:
             data = self._index.read_bytes()
         except FileNotFoundError:
             data = b""
-        sound = sha1(data[:-_HASH], usedforsecurity=False).digest() == data[-_HASH:]
-        if sound:
+        whole = sound(data)
+        if whole:
             self._spare.write_bytes(data)
         else:
             self._spare.unlink(missing_ok=True)
         index = pygit2.Index(str(self._spare))
         index.read()
-        if not sound and before:
+        if not whole and before:
             for path, entry in self._objects.store.walk(before):
                 if entry.mode in FILES:
                     _add(index, path, entry)
@@ -120,7 +116,7 @@ class WorkTree:
         if file.is_symlink() or file.is_dir():
             return "no plain file"
         try:
-            return str(pygit2.hash(file.read_bytes()))
+            return blob_name(file.read_bytes())
         except FileNotFoundError:
             return ""
 

@@ -1,0 +1,106 @@
+"""What somebody has changed by hand and not committed; cheap enough to ask after every commit.
+
+A file whose name, size and times are as they were has the content that it had
+(https://git-scm.com/docs/racy-git says what that leaves out; here it only delays a line of text).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from hashlib import sha1
+from pathlib import Path
+from typing import Final
+
+import pygit2
+
+from hive_core.host.git.store import FILES, Store
+
+_HASH: Final = 20  # bytes
+Sign = tuple[int, int, int, int]
+
+
+def blob_name(data: bytes) -> str:
+    """What git calls this content."""
+    return sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def sound(index: bytes) -> bool:
+    """Whether an index ends with its own hash; libgit2 is not given another one."""
+    return sha1(index[:-_HASH], usedforsecurity=False).digest() == index[-_HASH:]
+
+
+def sign(path: Path | os.DirEntry[str]) -> Sign | None:
+    """What changes when the content does; None where there is no plain file."""
+    try:
+        found = path.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+class Dirt:
+    """Compares a commit with the index and the work tree, and remembers what it read."""
+
+    def __init__(self, git: pygit2.Repository, store: Store) -> None:
+        self._git = git
+        self._store = store
+        self._root = Path(git.workdir)
+        self._index = Path(git.path, "index")
+        self._names: dict[str, tuple[Sign, str]] = {}
+        self._wanted: tuple[str, dict[str, str]] = ("", {})
+        self._staged: tuple[Sign | None, dict[str, str]] = (None, {})
+
+    def list(self, commit: str) -> list[str]:
+        """Files that differ from the commit in the index or in the work tree."""
+        wanted, staged = self._files(commit), self._in_index()
+        found = {path for path in wanted.keys() | staged.keys() if _differ(path, wanted, staged)}
+        seen = dict(self._here("", self._root))
+        self._names = {path: each for path, each in self._names.items() if path in seen}
+        found |= {path for path, name in seen.items() if wanted.get(path, staged.get(path)) != name}
+        found |= {path for path in wanted if path not in seen}
+        unknown = found - wanted.keys() - staged.keys()
+        return sorted(found - {path for path in unknown if self._git.path_is_ignored(path)})
+
+    def _files(self, commit: str) -> dict[str, str]:
+        """Content by path of a commit; the last one asked for is remembered."""
+        if self._wanted[0] != commit:
+            walk = self._store.walk(self._store.commit(commit).tree)
+            self._wanted = (
+                commit,
+                {path: entry.oid for path, entry in walk if entry.mode in FILES},
+            )
+        return self._wanted[1]
+
+    def _in_index(self) -> dict[str, str]:
+        found = sign(self._index)
+        if found != self._staged[0]:
+            if found is not None and not sound(self._index.read_bytes()):
+                raise ValueError("the index is damaged")
+            index = pygit2.Index(str(self._index))
+            index.read()
+            self._staged = (found, {entry.path: str(entry.id) for entry in index})
+        return self._staged[1]
+
+    def _here(self, at: str, folder: Path) -> Iterator[tuple[str, str]]:
+        """Content by path of the work tree."""
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                path = f"{at}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    if path != ".git":
+                        yield from self._here(f"{path}/", folder / entry.name)
+                else:
+                    yield path, self._name(path, entry)
+
+    def _name(self, path: str, entry: os.DirEntry[str]) -> str:
+        found, known = sign(entry), self._names.get(path)
+        if found is None or not entry.is_file(follow_symlinks=False):
+            return "no plain file"
+        if known is None or known[0] != found:
+            known = self._names[path] = (found, blob_name(Path(entry.path).read_bytes()))
+        return known[1]
+
+
+def _differ(path: str, wanted: dict[str, str], staged: dict[str, str]) -> bool:
+    return wanted.get(path) != staged.get(path)
