@@ -148,8 +148,9 @@ def prepared(image: str) -> str:
 
 
 def lineages(lineage: Steps = ()) -> Iterator[Steps]:
-    """List every node below one."""
-    with opened(*kids(lineage)) as place:
+    """List every node below one; what root put there by hand need not be whole."""
+    below: list[str] = []
+    with suppress(OSError), opened(*kids(lineage)) as place:
         below = list(filter(is_short, os.listdir(place)))  # noqa: PTH208
     for name in below:
         yield (*lineage, name)
