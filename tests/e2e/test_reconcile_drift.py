@@ -1,0 +1,138 @@
+"""What goes wrong by hand or by itself is put right, or reported; nobody is started twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+HOLD = ["sleep", "1000"]
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    found = HiveHost(lab)
+    found.setup()
+    found.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
+    yield found
+    found.hush()
+
+
+def invocations(host: HiveHost, *agents: str) -> list[str]:
+    return [host.show(agent, "InvocationID") for agent in agents]
+
+
+def converge(host: HiveHost) -> list[str]:
+    found: list[str] = host.call("Converge", dry_run=True)["drift"]
+    return found
+
+
+def test_a_unit_that_was_stopped_by_hand_is_started_again(host: HiveHost) -> None:
+    (before,) = invocations(host, "bob")
+    host.run("systemctl", "stop", "hive-agent@bob")
+    host.until(lambda: invocations(host, "bob") not in ([before], [""]), "started again")
+    host.wait("running", "bob")
+    assert host.mail("ann") == []
+
+
+def test_a_mount_that_was_removed_by_hand_comes_back_without_a_restart(host: HiveHost) -> None:
+    before = invocations(host, "ann", "bob")
+    place = f"/var/lib/hive/mounts/{host.uuid('bob')}/tree"
+    host.run("umount", "--lazy", place)
+    host.until(lambda: host.run("mountpoint", "-q", place, check=False).returncode == 0, "mounted")
+    assert invocations(host, "ann", "bob") == before
+
+
+def test_a_limit_that_was_changed_by_hand_is_reported_and_left(host: HiveHost) -> None:
+    host.run("systemctl", "set-property", "--runtime", "hive-agent@bob", "TasksMax=77")
+    assert converge(host) == ["property bob: tasks_max is 77, not 1024"]
+    assert host.show("bob", "TasksMax") == "77"
+    host.hive("restart", "bob")
+    assert converge(host) == []
+
+
+def test_a_stray_container_and_a_stray_node_are_reported_and_left(host: HiveHost) -> None:
+    host.run("systemd-run", "--quiet", "--unit=hive-agent@stray", "sleep", "1000")
+    host.run("mkdir", "/var/lib/hive/tree/deadbeef")
+    assert set(converge(host)) == {"unit hive-agent@stray.service: active", "node deadbeef"}
+    assert "hive-agent@stray.service" in host.hive("gc", "--dry-run")
+    assert host.show("stray", "ActiveState") == "active"
+    host.run("systemctl", "stop", "hive-agent@stray")
+    host.run("rmdir", "/var/lib/hive/tree/deadbeef")
+    assert converge(host) == []
+
+
+def test_a_killed_container_is_a_crash_told_once_and_can_be_started(host: HiveHost) -> None:
+    """Row H23; RUNTIME 15: systemd-nspawn itself is killed."""
+    host.run("kill", "-KILL", str(host.main_pid("bob")))
+    host.wait("failed", "bob")
+    letters = host.mail("ann", wait=10)
+    assert [(each["kind"], each["from"]) for each in letters] == [("container_crash", "daemon")]
+    assert "killed with KILL" in letters[0]["body"]
+    host.hive("start", "bob")
+    assert host.mail("ann") == []
+    crashes = [each for each in host.events() if each["kind"] == "crash"]
+    assert [each["target"] for each in crashes] == [host.uuid("bob")]
+
+
+def test_the_last_lines_go_along_with_the_news_of_a_crash(host: HiveHost) -> None:
+    host.grow(cat={"parent": "ann", "command": ["sh", "-c", "sleep 0.5; echo my last; exit 9"]})
+    (letter,) = host.mail("ann", wait=10)
+    assert re.search(r"cat crashed: ended with 9.*last lines:\nmy last", letter["body"], re.DOTALL)
+
+
+def test_the_root_agent_comes_back_by_itself(host: HiveHost) -> None:
+    """Row H16."""
+    (before,) = invocations(host, "root")
+    host.run("kill", "-KILL", str(host.main_pid("root")))
+    host.until(lambda: invocations(host, "root") not in ([before], [""]), "came back")
+    host.wait("running", "root")
+
+
+def test_an_end_with_zero_is_stopped_and_no_crash(host: HiveHost) -> None:
+    host.call("Spawn", name="eve", parent="ann", command=["sleep", "0.5"])
+    host.wait("stopped", "eve")
+    assert host.mail("ann") == []
+
+
+def test_a_daemon_that_fails_again_and_again_is_parked(host: HiveHost) -> None:
+    """Row K10, attack 50."""
+    host.call("Spawn", name="dan", parent="ann", role="daemon", command=["sh", "-c", "exit 3"])
+    host.wait("parked", "dan", seconds=40)
+    letters = host.mail("ann", wait=5)
+    assert len(letters) == 5
+    assert "parked after 5 failures" in letters[-1]["body"]
+    assert "dan is parked: ended with 3" in host.call("Status")["alarms"]
+    host.hive("destroy", "dan", "--yes")
+
+
+def test_what_ignores_a_stop_is_killed_when_its_grace_is_over(host: HiveHost) -> None:
+    """Row K11."""
+    host.grow(fay={"parent": "ann", "command": ["sh", "-c", "trap '' TERM HUP; sleep 1000 & wait"]})
+    reply = host.call("Stop", agent="fay", grace=0.5, wait=10)
+    assert not reply.error, reply
+    host.wait("stopped", "fay", seconds=1)
+    assert host.mail("ann") == []
+
+
+def test_a_subtree_is_stopped_leaves_first(host: HiveHost) -> None:
+    host.grow(gil={"parent": "ann", "command": HOLD}, hal={"parent": "gil", "command": HOLD})
+    reply = host.call("Stop", agent="gil", recursive=True, wait=10)
+    assert reply["agents"] == ["hal", "gil"]
+    host.wait("stopped", "gil", "hal", seconds=1)
+
+
+def test_systemd_and_the_bus_may_start_anew_without_a_false_crash(host: HiveHost) -> None:
+    before = invocations(host, "root", "ann", "bob")
+    host.run("systemctl", "daemon-reexec")
+    host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "restart", "dbus.service")
+    host.wait("running", "root", "ann", "bob")
+    assert invocations(host, "root", "ann", "bob") == before
+    assert host.mail("ann") == []
+    host.run("kill", "-KILL", str(host.main_pid("bob")))
+    host.wait("failed", "bob")
