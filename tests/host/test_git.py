@@ -207,3 +207,35 @@ def test_people_and_the_daemon_can_both_write(folder: Path) -> None:
         if path.is_dir():
             assert path.stat().st_mode & 0o2070 == 0o2070, path
     assert "sharedrepository" in (folder / "meta/.git/config").read_text().lower()
+
+
+def test_dirt_is_what_git_calls_it(meta: Meta) -> None:
+    meta.change(family("anna", "bob", "carl"))
+    meta.edit(".gitignore", "*.swp\n.gitignore\n")
+    meta.edit("topology.json.swp", "")
+    meta.edit("agents/new.json", "{}")
+    meta.edit("staged.txt", "")
+    meta.git("add", "staged.txt")
+    (meta.path / "agents/anna.json").unlink()
+    meta.git("rm", "-q", "agents/bob.json")
+    meta.edit("agents/carl.json", (meta.path / "agents/carl.json").read_text() + " ")
+    told = meta.git("status", "--porcelain", "--no-renames").splitlines()
+    assert meta.repo.dirty() == sorted(line.split()[-1] for line in told)
+    assert len(meta.repo.dirty()) == 5
+
+
+def test_an_edit_of_the_same_length_is_seen(meta: Meta) -> None:
+    meta.change(family("anna"))
+    assert meta.repo.dirty() == []
+    text = (meta.path / "agents/anna.json").read_text()
+    meta.edit("agents/anna.json", text.replace("agent", "AGENT"))
+    assert meta.repo.dirty() == ["agents/anna.json"]
+    meta.edit("agents/anna.json", text)
+    assert meta.repo.dirty() == []
+
+
+def test_the_branch_stands_only_where_it_can_be_read(meta: Meta) -> None:
+    hive = meta.change(family("anna"))
+    assert meta.repo.stands(hive.commit)
+    (meta.repo.folder / "refs/heads/main").write_bytes(b"")
+    assert not meta.repo.stands(hive.commit)

@@ -151,7 +151,10 @@ def _unpack(oid: str, packed: bytes) -> tuple[str, bytes]:
     if sha1(raw, usedforsecurity=False).hexdigest() != oid:
         raise ValueError("its content has another hash")
     head, _, data = raw.partition(b"\0")
-    return head.partition(b" ")[0].decode(), data
+    kind, _, size = head.partition(b" ")
+    if size != b"%d" % len(data):
+        raise ValueError("it has another size than it says")
+    return kind.decode(), data
 
 
 def _lines(data: bytes) -> list[tuple[bytes, bytes, bytes]]:

@@ -1,0 +1,77 @@
+"""Reading objects: what is cut, flipped or made up is damage, and nothing takes for ever."""
+
+from __future__ import annotations
+
+import zlib
+from contextlib import suppress
+from hashlib import sha1
+from pathlib import Path
+
+import pytest
+from host.meta import Meta, family, spec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hive_core.errors import InvalidArgument
+from hive_core.host.git import DamagedRepo
+from hive_core.host.git.store import LIMIT, Store
+
+
+def put(meta: Meta, raw: bytes, packed: bytes | None = None) -> str:
+    """A loose object with these bytes, under the name that `raw` deserves."""
+    oid = sha1(raw, usedforsecurity=False).hexdigest()
+    path = meta.path / ".git/objects" / oid[:2] / oid[2:]
+    path.unlink(missing_ok=True)
+    path.write_bytes(zlib.compress(raw) if packed is None else packed)
+    return oid
+
+
+def store(meta: Meta) -> Store:
+    return meta.repo._objects.store
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.binary(max_size=2000), st.data())
+def test_any_cut_and_any_flipped_bit_is_damage(
+    meta: Meta, data: bytes, more: st.DataObject
+) -> None:
+    raw = b"blob %d\0" % len(data) + data
+    packed = zlib.compress(raw)
+    assert store(meta).blob(put(meta, raw), "a test") == data
+    at = more.draw(st.integers(0, len(packed) - 1))
+    flipped = packed[:at] + bytes([packed[at] ^ 1 << more.draw(st.integers(0, 7))])
+    for spoiled in (packed[:at], flipped + packed[at + 1 :]):
+        oid = put(meta, raw, spoiled)
+        # A bit may be flipped that zlib does not use; then the content is what it was.
+        with suppress(DamagedRepo):
+            assert store(meta).blob(oid, "a test") == data
+
+
+@pytest.mark.parametrize("raw", [b"", b"blob", b"blob 3\0abcd", b"tree 3\0abc", b"x 1\0a"])
+def test_made_up_objects_are_damage(meta: Meta, raw: bytes) -> None:
+    oid = put(meta, raw)
+    with pytest.raises(DamagedRepo):
+        store(meta).tree(oid, "a test")
+    with pytest.raises(DamagedRepo):
+        store(meta).commit(oid)
+
+
+def test_a_small_file_that_inflates_to_a_huge_one_is_refused(meta: Meta) -> None:
+    """attack 18."""
+    oid = put(meta, b"blob %d\0" % (2 * LIMIT) + bytes(2 * LIMIT))
+    with pytest.raises(InvalidArgument, match="larger than"):
+        store(meta).blob(oid, "a test")
+
+
+def test_packed_objects_are_read_and_their_damage_is_found(meta: Meta) -> None:
+    hive = meta.change(family("anna", "bob"))
+    meta.change(hive.with_agent("carl", "anna", spec(9)))
+    meta.repo.pack(at_least=1)
+    assert meta.hive.topology.parent("carl") == "anna"
+    (pack,) = Path(meta.repo.folder, "objects/pack").glob("*.pack")
+    pack.chmod(0o644)
+    data = bytearray(pack.read_bytes())
+    for at in range(40, len(data) - 20, 7):
+        data[at] ^= 0xFF
+    pack.write_bytes(data)
+    assert meta.repo.verify()
