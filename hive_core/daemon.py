@@ -12,11 +12,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from hive_core import operations, varlink
+from hive_core import VERSION, operations, varlink
 from hive_core.broker.core import Broker
 from hive_core.broker.line import Line
 from hive_core.broker.turn import World
@@ -57,13 +56,6 @@ def fatal(error: BaseException) -> None:
     os._exit(70)
 
 
-def own_version() -> str:
-    try:
-        return version("hive")
-    except PackageNotFoundError:  # run from a checkout
-        return "0"
-
-
 @dataclass
 class Reads:
     """What slow reads of operations may reach."""
@@ -94,7 +86,7 @@ class Daemon:
         stores, ballast = self.stores, self.ballast
         world = World(stores.ledger, stores.repo, self.settings, self.look, self.clock)
         registry = operations.load()
-        broker = Broker(world, stores.hive, registry, service.fixed(registry, own_version()))
+        broker = Broker(world, stores.hive, registry, service.fixed(registry, VERSION))
         broker.spare = ballast.release
         return broker
 
@@ -277,7 +269,7 @@ def main() -> None:
     os.umask(0o027)
     try:
         settings = config.load(Path(sys.argv[1]) if len(sys.argv) > 1 else config.FILE)
-        log.info("Starting hived %s", own_version())
+        log.info("Starting hived %s", VERSION)
         asyncio.run(_serve(settings))
     except HiveError as error:
         log.critical("Cannot start: %s", error)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib.metadata import PackageNotFoundError, version
 
 from pydantic import Field
 
+from hive_core import VERSION
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import NotFound
@@ -76,7 +76,7 @@ def status(call: Call, _params: StatusParams) -> Status:
         commit=call.hive.commit,
         refused=[Refused(commit=oid, reason=reason) for oid, reason in call.states.refused()],
         agents=dict(sorted(states.items())),
-        hived=Hived(version=_version(), since=call.states.since()),
+        hived=Hived(version=VERSION, since=call.states.since()),
         alarms=list(call.states.alarms()),
     )
 
@@ -125,10 +125,3 @@ def _uuid(call: Call, params: WaitAgentsParams, name: str) -> str | None:
 
 def _state(call: Call, uuid: str | None) -> State:
     return State.ABSENT if uuid is None else call.states.state(uuid)
-
-
-def _version() -> str:
-    try:
-        return version("hive")
-    except PackageNotFoundError:
-        return "0"
