@@ -24,8 +24,14 @@ from hive_core.model.names import agent_unit
 
 RANGE: Final = 65536
 PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Joins the groups named first, then becomes the rest.
-_JOIN: Final = 'while [ "$1" != -- ]; do echo 0 >"$1" || exit 1; shift; done; shift; exec "$@"'
+# Joins the groups named first, then becomes the rest. systemd puts a process that it has forked into
+# the unit's group from outside too, and may come late to that: it is asked something before, and
+# answers when it is done (exec_spawn in src/core/execute.c, `cg_attach` after the fork).
+_JOIN: Final = (
+    '"$1" --quiet call org.freedesktop.systemd1 /org/freedesktop/systemd1'
+    " org.freedesktop.DBus.Peer Ping || exit 1; shift;"
+    ' while [ "$1" != -- ]; do echo 0 >"$1" || exit 1; shift; done; shift; exec "$@"'
+)
 _CONFINED: Final = (
     "NoNewPrivileges=yes",
     "SystemCallArchitectures=native",
@@ -121,7 +127,7 @@ def argv(place: Place, command: Sequence[str], *, terminal: bool) -> list[str]:
     """
     groups = groups_of(place, Path("/proc/self/mounts").read_text())
     enter = [_program("nsenter"), f"--target={place.leader}", "--all", "--", *command]
-    words = ["/bin/sh", "-c", _JOIN, "sh", *groups, "--", *enter]
+    words = ["/bin/sh", "-c", _JOIN, "sh", _program("busctl"), *groups, "--", *enter]
     return [
         _program("systemd-run"), "--quiet", "--collect", "--wait", "--service-type=exec",
         "--pty" if terminal else "--pipe", f"--description=operator in {place.name}",

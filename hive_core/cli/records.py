@@ -69,7 +69,7 @@ def events(session: Session, style: str, *, follow: bool, lines: int | None) -> 
         EVENTS.show(rows, style)
         return
     known = list(rows)
-    after = known[-1].get("seq") if known else None
+    after = str(known[-1]["seq"]) if known else None
     coming = session.follow("list_events", "events", after=after)
     for row in itertools.chain(known, coming):
         if style == "table":

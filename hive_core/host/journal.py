@@ -22,6 +22,7 @@ _GUEST: Final = re.compile(r"([\w.@:\\+-]{1,255}?)(?:\[\d+\])?: (.*)", re.ASCII 
 _SCAN_MOST: Final = 20_000  # entries looked through for one answer
 _BATCH: Final = 50
 _SECONDS: Final = 30.0
+_QUIET: Final = 20.0  # less than a slow read may take
 _AT_ONCE: Final = 2
 
 
@@ -47,18 +48,25 @@ class HostJournal:
                 for line in found:
                     yield line
                 if not found:
-                    await _news(reader)
+                    if not await _news(reader):
+                        return
                     reader.process()
         finally:
             reader.close()
 
 
-async def _news(reader: Any) -> None:  # noqa: ANN401 - systemd-python has no types
-    """Wait until the journal has grown; watched only meanwhile, for it stays ready until read."""
+async def _news(reader: Any) -> bool:  # noqa: ANN401 - systemd-python has no types
+    """Wait until the journal has grown; watched only meanwhile, for it stays ready until read.
+
+    Not for ever: the follower is asked again, and may have lost its right or its client by then.
+    """
     loop, news = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(reader.fileno(), news.set)
     try:
-        await news.wait()
+        async with asyncio.timeout(_QUIET):
+            return await news.wait()
+    except TimeoutError:
+        return False
     finally:
         loop.remove_reader(reader.fileno())
 

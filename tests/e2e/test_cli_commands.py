@@ -293,6 +293,25 @@ def test_nothing_is_left_to_do_and_nothing_left_over(host: HiveHost) -> None:
     assert host.run("hive", "doctor").returncode == 0
 
 
+def test_events_and_logs_are_followed_as_they_come(host: HiveHost) -> None:
+    with host.lab.popen(["hive", "events", "-f", "-n", "1", "-o", "jsonl"], stdout=-1) as follow:
+        assert follow.stdout is not None
+        last = json.loads(follow.stdout.readline())
+        host.fails(5, "call", "Stop", '{"agent": "lead"}', "--as", "worker")
+        following = [json.loads(follow.stdout.readline())]
+        while following[-1]["operation"] != "stop":
+            following.append(json.loads(follow.stdout.readline()))
+        assert following[0]["seq"] == last["seq"] + 1
+        assert following[-1]["caller"] == "worker"
+        follow.kill()
+    with host.lab.popen(["hive", "logs", "other", "-f"], stdout=-1) as follow:
+        assert follow.stdout is not None
+        host.inside("other", "sh", "-c", "echo fresh >/proc/2/fd/1")
+        while "fresh" not in follow.stdout.readline():
+            assert follow.poll() is None
+        follow.kill()
+
+
 def test_without_a_daemon_it_is_69(host: HiveHost) -> None:
     host.run("systemctl", "stop", "hived.service")
     assert "is hived running" in host.fails(69, "status")
