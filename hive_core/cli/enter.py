@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.cli.relay import in_pipes
-from hive_core.cli.session import Session
+from hive_core.cli.session import Session, entries
 from hive_core.errors import Conflict, NotAllowed, NotRunning
 from hive_core.model.names import agent_unit
 
 RANGE: Final = 65536
 PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Joins the groups named first, then becomes the rest. systemd puts a process that it has forked into
-# the unit's group from outside too, and may come late to that: it is asked something before, and
-# answers when it is done (exec_spawn in src/core/execute.c, `cg_attach` after the fork).
+# Joins the groups named first, then becomes the rest. systemd puts a process that it has forked
+# into the unit's group from outside too, and may come late to that: it is asked something before,
+# and answers when it is done (exec_spawn in src/core/execute.c, `cg_attach` after the fork).
 _JOIN: Final = (
     '"$1" --quiet call org.freedesktop.systemd1 /org/freedesktop/systemd1'
     " org.freedesktop.DBus.Peer Ping || exit 1; shift;"
@@ -51,6 +51,7 @@ class Place:
     name: str
     leader: int
     base: int
+    parent: str = ""
 
     @property
     def proc(self) -> Path:
@@ -68,7 +69,8 @@ def locate(session: Session, name: str, doing: str) -> Place:
     leader, base = found.get("leader"), found.get("uid_base")
     if not isinstance(leader, int) or not leader or not isinstance(base, int):
         raise NotRunning(f"cannot {doing} {name}: it is not running")
-    place = Place(name, leader, base)
+    (row, *_) = entries(session.ask("list_agents", root=name), "agents")
+    place = Place(name, leader, base, str(row["parent"] or ""))
     verify(place)
     return place
 
@@ -142,8 +144,9 @@ def _program(name: str) -> str:
 
 
 def environment(place: Place) -> dict[str, str]:
-    """All that a process inside gets to know of us is the kind of our terminal."""
+    """What the agent's own processes have; of us only the kind of our terminal."""
     term = os.environ.get("TERM", "")
+    parent = {"HIVE_PARENT": place.parent} if place.parent else {}
     return {
         "PATH": PATH,
         "HOME": "/root",
@@ -151,6 +154,7 @@ def environment(place: Place) -> dict[str, str]:
         "TERM": term if _TERM.fullmatch(term) else "dumb",
         "HIVE_NAME": place.name,
         "HIVE_SOCKET": "/run/hive/broker.sock",
+        **parent,
     }
 
 

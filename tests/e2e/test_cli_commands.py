@@ -137,6 +137,7 @@ def test_a_shell_is_the_agents_own_root_and_under_its_limits(host: HiveHost) -> 
         "LANG",
         "TERM",
         "HIVE_NAME",
+        "HIVE_PARENT",
         "HIVE_SOCKET",
         "PWD",
         "SHLVL",
