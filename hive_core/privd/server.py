@@ -1,8 +1,8 @@
 """The socket of the root helper and the table of what it does.
 
 It speaks Varlink with a codec of its own: the only peer is hived, `actions.parse` judges what came
-in, and every line that root need not import is one less to trust. A lock makes it do one thing at
-a time; long work is a job.
+in, and every line that root need not import is one less to trust. It serves one connection at a
+time and does one thing at a time; long work is a job.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import pwd
 import socket
 import struct
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +24,6 @@ from hive_core.privd import mounts, procs, tree, units
 
 SOCKET: Final = Path(render.RUN, "privd.sock")
 LIMIT: Final = 1 << 20
-LOCK: Final = threading.Lock()
 REFUSALS: Final[dict[type[Exception], str]] = {
     Malformed: "InvalidArgument", FileNotFoundError: "NotFound",
     FileExistsError: "Conflict", NotADirectoryError: "Conflict",
@@ -61,12 +59,14 @@ def answer(host: render.Host, frame: bytes) -> dict[str, object]:
     """Judge one call, do what it asks, and give the reply."""
     try:
         action = _action(json.loads(frame))
-        with LOCK:
-            done = DO[type(action)](host, action)
+        done = DO[type(action)](host, action)
     except Exception as error:  # noqa: BLE001 - the edge: every fault becomes a reply
         name = REFUSALS.get(type(error), "Internal")
-        parameters = {"reason": str(error) or type(error).__name__, **vars(error)}
-        return {"error": f"org.hive.Broker.{name}", "parameters": parameters}
+        told = {"reason": str(error) or type(error).__name__}
+        told = vars(error) if isinstance(error, Malformed) else told
+        # What came in may stand in there, half characters too.
+        told = {key: ascii(text)[1:-1] for key, text in told.items()}
+        return {"error": f"org.hive.Broker.{name}", "parameters": told}
     return {"parameters": {"result": {"changed": done} if isinstance(done, bool) else done}}
 
 
@@ -106,5 +106,4 @@ def main() -> None:
             systemd.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
         while True:
             connection, _ = listener.accept()
-            arguments = (connection, host, hive.pw_uid)
-            threading.Thread(target=converse, args=arguments, daemon=True).start()
+            converse(connection, host, hive.pw_uid)

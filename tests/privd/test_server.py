@@ -1,6 +1,7 @@
 """What the helper answers to calls that are none, without any rights."""
 
 import json
+import subprocess
 from typing import Any, get_args
 
 import pytest
@@ -48,6 +49,30 @@ def test_the_field_at_fault_is_named() -> None:
     call = {"method": "org.hive.Privd.Apply", "parameters": {"action": {"kind": "OpenDoor"}}}
     reply: dict[str, Any] = server.answer(HOST, json.dumps(call).encode())
     assert reply["parameters"] == {"reason": "is missing", "field": "uuid"}
+
+
+def test_what_came_in_goes_back_as_something_that_can_be_read() -> None:
+    action = {**encode(MakeNode(("0123abcd",))), "\ud800": 1}
+    call = {"method": "org.hive.Privd.Apply", "parameters": {"action": action}}
+    reply: dict[str, Any] = server.answer(HOST, json.dumps(call).encode())
+    assert refused(reply) == "InvalidArgument"
+    assert reply["parameters"] == {"reason": "is unknown", "field": r"\ud800"}
+
+
+def test_a_fault_tells_its_reason_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that took too long carries bytes, which no reply could hold."""
+
+    def hang(_host: Host, _action: object) -> bool:
+        raise subprocess.TimeoutExpired(["systemctl"], 30, output=b"\xff")
+
+    monkeypatch.setitem(server.DO, MakeNode, hang)
+    call = {
+        "method": "org.hive.Privd.Apply",
+        "parameters": {"action": encode(MakeNode(("0123abcd",)))},
+    }
+    reply: dict[str, Any] = server.answer(HOST, json.dumps(call).encode())
+    assert refused(reply) == "Internal"
+    assert set(reply["parameters"]) == {"reason"}
 
 
 @given(st.binary(max_size=200) | st.just(b"[" * 100_000) | st.just(b"1" * 5_000))
