@@ -123,14 +123,20 @@ class Broker:
         """Something that calls may wait for has changed outside of a call."""
         self._waiting.touch(topics)
 
-    def adopt(self, hive: Hive, commit: str, reason: str) -> None:
-        """A hand commit that was judged elsewhere is in force from now on."""
+    def adopt(
+        self, hive: Hive, commit: str, reason: str, also: Callable[[], Iterable[str]] = tuple
+    ) -> None:
+        """A hand commit that was judged elsewhere is in force from now on.
+
+        `also` writes the rows that go with it, in the same transaction, and names the topics.
+        """
         clock, ledger = self.world.clock, self.world.ledger
         with ledger.transaction():
             ledger.head = commit
             self.audit.write(adopted(commit, reason, clock.now()))
+            topics = frozenset((TREE, EVENTS, *also()))
         self.hive = hive.at(commit)
-        self._tell(frozenset((TREE, EVENTS)))
+        self._tell(topics)
 
     def perform(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R:
         """Something that the daemon does by itself, in the same steps as a call."""

@@ -7,21 +7,38 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from hive_core.broker.audit import REFUSED, Entry
 from hive_core.broker.core import Broker
+from hive_core.broker.outcome import EVENTS
 from hive_core.errors import HiveError, InboxFull, InvalidArgument
-from hive_core.host.git.recovery import Kind, Recovery
+from hive_core.host.git.recovery import Judge, Kind, Recovery
 from hive_core.host.git.repo import MetaRepo
 from hive_core.ledger.archives import Archive
 from hive_core.ledger.letters import NewMessage
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Wanted
-from hive_core.model.record import DAEMON, Relation
-from hive_core.model.settings import Settings
+from hive_core.model.record import DAEMON, OPERATOR, Relation
+from hive_core.model.settings import Bounds, Settings
 from hive_core.reconcile.look import Look
 
 log = logging.getLogger(__name__)
 MOVED: Final = "moved"
+CHECKED_EVERY: Final = 60  # looks, of which there is one every five seconds
+
+
+def judge(ledger: Ledger, limits: Bounds) -> Judge:
+    """What speaks against a valid hive: too many agents, or an identity that somebody had."""
+
+    def look(before: Hive, hive: Hive) -> None:
+        for uuid, name in hive.names.items():
+            if before.name(uuid) is None and ledger.archives.is_tombstone(uuid):
+                reason = f"the uuid of {name} belonged to a destroyed agent"
+                raise InvalidArgument(reason, field="uuid")
+        if len(hive.specs) > limits.agents:
+            raise InvalidArgument(f"more than {limits.agents} agents", field="topology")
+
+    return look
 
 
 @dataclass
@@ -31,6 +48,7 @@ class HandCommits:
     repo: MetaRepo
     broker: Broker
     look: Look
+    _looks: int = 0
 
     @property
     def _ledger(self) -> Ledger:
@@ -42,53 +60,59 @@ class HandCommits:
 
     def look_again(self) -> None:
         """The branch may have moved, or the work tree been changed."""
+        head = self.broker.hive.commit
         try:
-            if self.repo.head() != self.broker.hive.commit:
-                self.settle(self.repo.recover(self.broker.hive.commit, self.judge))
+            if not self.repo.stands(head):
+                found = self.repo.recover(head, judge(self._ledger, self._settings.limits))
+                self.settle(found)
             if self.repo.refresh():  # else somebody's git is at work in it right now
                 self.look.left_changed = self.repo.dirty()
+            self._check()
         except HiveError as error:
             log.warning("Cannot look at the meta repo: %s", error)
+            self.look.faults = [error.reason]
 
-    def judge(self, hive: Hive) -> None:
-        """What speaks against a valid hive: an identity that was somebody's before."""
-        before = self.broker.hive
-        for uuid, name in hive.names.items():
-            if before.name(uuid) is None and self._ledger.archives.is_tombstone(uuid):
-                reason = f"the uuid of {name} belonged to a destroyed agent"
-                raise InvalidArgument(reason, field="uuid")
-        if len(hive.specs) > self._settings.limits.agents:
-            reason = f"more than {self._settings.limits.agents} agents"
-            raise InvalidArgument(reason, field="topology")
+    def _check(self) -> None:
+        """Look for damage now and then: it is told before somebody needs what is damaged."""
+        if self._looks % CHECKED_EVERY == 0:
+            self.look.faults = [each.text for each in self.repo.verify()]
+        self._looks += 1
 
     def settle(self, found: Recovery) -> None:
         """Take over what was found, or tell that it was parked."""
         if found.kind is Kind.ADOPT and found.hive is not None:
-            before = self.broker.hive
+            before, after = self.broker.hive, found.hive
             told = "; ".join(f"{each.oid[:12]} by {each.author}" for each in found.commits)
             log.info("Adopting commits made by hand: %s", told)
-            self.broker.adopt(found.hive, found.head, told)
-            self._follow(before, self.broker.hive)
-        elif found.kind is Kind.REFUSED:
-            log.warning("Refused a commit made by hand: %s", found.reason)
+            self.broker.adopt(after, found.head, told, lambda: self._follow(before, after))
+        elif found.kind in (Kind.REFUSED, Kind.RESTORED):
+            log.warning("The branch of the meta repo is set back: %s", found.reason)
+            self._record(found)
         self.look.parked = self.repo.refused()
 
-    def _follow(self, before: Hive, after: Hive) -> None:
+    def _record(self, found: Recovery) -> None:
+        """Row H27: a commit that was refused, or a branch that was damaged, stands in the log."""
+        entry = Entry(
+            kind=REFUSED, caller=OPERATOR, operation="hand", target="", allowed=False,
+            rule="hand commit", reason=found.reason, commit=found.refused or found.head,
+            request="", now=self.broker.world.clock.now(),
+        )  # fmt: skip
+        with self._ledger.transaction():
+            self.broker.audit.write(entry)
+        self.broker.touch({EVENTS})
+
+    def _follow(self, before: Hive, after: Hive) -> set[str]:
         """The rows that an operation would have written along with such a change."""
         now, wakes = self.broker.world.clock.now(), set[str]()
-        gone = before.names.keys() - after.names.keys()
-        with self._ledger.transaction():
-            for uuid in sorted(gone):
-                wakes |= self._archive(before, uuid, now)
-            for uuid in sorted(after.names.keys() - before.names.keys()):
-                self._ledger.ranges.allocate(uuid, self._settings.uid_start)
-                self._ledger.runs.want(uuid, Wanted.RUNNING, now, reason="committed by hand")
-                wakes.add(f"run:{uuid}")
-            for uuid in sorted(after.names.keys() & before.names.keys()):
-                wakes |= self._tell_moved(before, after, uuid, now)
-        self.broker.touch(wakes)
-        for listener in self.broker.listeners:
-            listener(frozenset(wakes))
+        for uuid in sorted(before.names.keys() - after.names.keys()):
+            wakes |= self._archive(before, uuid, now)
+        for uuid in sorted(after.names.keys() - before.names.keys()):
+            self._ledger.ranges.allocate(uuid, self._settings.uid_start)
+            self._ledger.runs.want(uuid, Wanted.RUNNING, now, reason="committed by hand")
+            wakes.add(f"run:{uuid}")
+        for uuid in sorted(after.names.keys() & before.names.keys()):
+            wakes |= self._tell_moved(before, after, uuid, now)
+        return wakes
 
     def _archive(self, before: Hive, uuid: str, now: float) -> set[str]:
         name = before.names[uuid]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.recovery import Recovery
 from hive_core.host.git.repo import MetaRepo
+from hive_core.host.hand import judge
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
 from hive_core.model.settings import Settings
@@ -27,7 +28,7 @@ class Stores:
         ledger = Ledger.open(settings.paths.database, limits=settings.limits)
         repo = MetaRepo.open(settings.paths.meta, settings.limits.depth)
         try:
-            found = repo.recover(ledger.head)
+            found = repo.recover(ledger.head, judge(ledger, settings.limits))
             hive = repo.read(ledger.head) if ledger.head else Hive()
         except DamagedRepo as error:
             # Nobody has any authority until an operator has mended it; nothing is torn down.

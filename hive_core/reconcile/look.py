@@ -34,6 +34,7 @@ class Look:
     parked: list[tuple[str, str]] = field(default_factory=list)
     left_changed: list[str] = field(default_factory=list)
     damage: str = ""
+    faults: list[str] = field(default_factory=list)
 
     @classmethod
     def build(cls, ledger: Ledger, settings: Settings, hive: Hive, clock: Clock) -> Self:
@@ -109,7 +110,7 @@ class Look:
         return self.started
 
     def alarms(self) -> Sequence[str]:
-        """Steps that fail, agents that gave up, a work tree somebody left changed."""
+        """Damage, steps that fail, agents that gave up, a work tree somebody left changed."""
         names = self.places.by_uuid
         given_up = (
             f"{names[uuid].name} is parked: {self.wishes.starts[uuid].why}"
@@ -118,4 +119,4 @@ class Look:
         )
         dirty = (f"changed by hand and not committed: {path}" for path in self.left_changed)
         damage = [self.damage] if self.damage else []
-        return [*damage, *self.troubles.values(), *sorted(given_up), *dirty]
+        return [*damage, *self.faults, *self.troubles.values(), *sorted(given_up), *dirty]

@@ -54,6 +54,7 @@ def test_an_invalid_commit_is_kept_aside_and_the_branch_returns(meta: Meta) -> N
     bad = meta.by_hand("topology.json", '{"root": "anna", "anna": "root"}')
     found = look(meta)
     assert (found.kind, found.head, found.hive) == (Kind.REFUSED, hive.commit, None)
+    assert found.refused == bad
     assert "cycle" in found.reason
     assert meta.repo.refused() == [(bad, found.reason)]
     assert meta.git("rev-parse", f"refs/hive/refused/{bad}") == bad
@@ -151,7 +152,8 @@ def test_the_daemon_may_refuse_what_git_cannot_know(meta: Meta) -> None:
     hive = meta.change(family("anna"))
     meta.by_hand("agents/anna.json", text(2, title="Ghost"))
 
-    def judge(found: Hive) -> None:
+    def judge(before: Hive, found: Hive) -> None:
+        assert before == hive
         raise InvalidArgument(f"{found.spec('anna').title} was destroyed")
 
     found = meta.repo.recover(hive.commit, judge)

@@ -31,7 +31,7 @@ _SEARCHED: Final = 1000
 _SUBJECT: Final = 200
 _OID: Final = re.compile(r"[0-9a-f]{40}")
 
-Judge = Callable[[Hive], None]
+Judge = Callable[[Hive, Hive], None]
 
 
 class Kind(StrEnum):
@@ -56,13 +56,18 @@ class HandCommit:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was found and done. `hive` is there to adopt; its commit becomes the ledger's head."""
+    """What was found and done. `head` is where the branch stands now.
+
+    `hive` is there to adopt: its commit is to become the ledger's head. `refused` is the commit
+    that was put aside, and `reason` says why, or what was wrong with the branch.
+    """
 
     kind: Kind
     head: str
     hive: Hive | None = None
     commits: tuple[HandCommit, ...] = ()
     reason: str = ""
+    refused: str = ""
 
 
 def relation(store: Store, ledger: str, branch: str) -> Kind:

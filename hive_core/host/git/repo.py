@@ -133,8 +133,9 @@ class MetaRepo:
     def recover(self, head: str, judge: Judge | None = None) -> Recovery:
         """Bring the branch and the ledger's `head` together; at start and when the branch moved.
 
-        `judge` raises what speaks against a valid hive that was committed by hand. DamagedRepo
-        when the ledger's own head cannot be read: then nothing is touched.
+        `judge` is given the hive in force and a valid one that was committed by hand, and raises
+        what speaks against it. DamagedRepo when the ledger's own head cannot be read: then nothing
+        is touched.
         """
         before = self.read(head) if head else Hive()
         kind, branch, reason = self._compare(head)
@@ -183,7 +184,7 @@ class MetaRepo:
             hive = self.read(branch)
             recovery.same_agents(before, hive)
             if judge is not None:
-                judge(hive)
+                judge(before, hive)
             packing.settle(self._git, self._objects.check(branch), found)
         except HiveError as error:
             return self._refuse(before.commit, branch, error.reason, found)
@@ -202,7 +203,7 @@ class MetaRepo:
             self._branch.drop()
         self._tree.note(branch)
         self.refresh()
-        return Recovery(Kind.REFUSED, head, None, found, reason)
+        return Recovery(Kind.REFUSED, head, None, found, reason, branch)
 
     def _compare(self, head: str) -> tuple[Kind, str, str]:
         """How the branch stands to the ledger's head, where it is, and what is wrong with it."""

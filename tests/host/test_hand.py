@@ -1,0 +1,156 @@
+"""Spec row H2: commits by hand, from the branch to the rows and the log, over the real broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from host.meta import git
+from operations.world import World, world
+
+from hive_core.host.git import files
+from hive_core.host.hand import HandCommits
+from hive_core.host.stores import Stores
+from hive_core.ledger.store import Ledger
+from hive_core.model.settings import Paths, Settings
+from hive_core.reconcile.look import Look
+
+
+@pytest.fixture
+def found() -> Iterator[World]:
+    with world(None, "root/ann", "ann/bob", "root/carl") as made:
+        yield made
+
+
+def hand(world_: World) -> HandCommits:
+    parts = world_.broker.world
+    look = Look.build(parts.ledger, parts.settings, world_.broker.hive, parts.clock)
+    made = HandCommits(world_.repo, world_.broker, look)
+    world_.broker.moved = made.look_again
+    return made
+
+
+def path(world_: World) -> Path:
+    return world_.repo.folder.parent
+
+
+def commit(world_: World, parents: dict[str, str | None]) -> str:
+    """Somebody puts this topology into the repository."""
+    folder = path(world_)
+    (folder / "topology.json").write_text(json.dumps(parents))
+    for file in (folder / "agents").iterdir():
+        if file.stem not in parents:
+            file.unlink()
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "by hand")
+    return git(folder, "rev-parse", "HEAD")
+
+
+def test_agents_that_come_go_and_move_by_hand_have_everything_that_belongs_to_it(
+    found: World,
+) -> None:
+    ann, bob, carl = map(found.uuid, ("ann", "bob", "carl"))
+    found.call("root", "send", to="ann", body="are you there?")
+    oid = commit(found, {"root": None, "bob": "carl", "carl": "root"})
+    hand(found).look_again()
+    assert found.hive.commit == found.ledger.head == oid
+    assert found.hive.topology.parents == {"root": None, "bob": "carl", "carl": "root"}
+    assert found.ledger.archives.is_tombstone(ann)
+    assert [each["kind"] for each in found.mail("bob")] == ["moved"]
+    assert found.mail("carl") == []
+    assert [each["kind"] for each in found.mail("root")] == ["dead_letter"]
+    assert {ann, bob, carl} <= found.ledger.ranges.all().keys()
+    (event,) = [each for each in found.events() if each["operation"] == "hand"]
+    assert (event["kind"], event["allowed"], event["commit"]) == ("adopt", True, oid)
+
+
+def test_an_agent_made_by_hand_should_run(found: World) -> None:
+    spec = found.hive.spec("carl")
+    folder = path(found) / "agents"
+    other = spec.model_copy(update={"uuid": type(spec.uuid)(int=77 << 96)})
+    (folder / "dora.json").write_bytes(files.spec_bytes(other))
+    parents = {**found.hive.topology.parents, "dora": "carl"}
+    commit(found, parents)
+    hand(found).look_again()
+    run = found.ledger.runs.get(other.id)
+    assert run is not None
+    assert (run.wanted.value, run.reason) == ("running", "committed by hand")
+    assert found.ledger.ranges.base(other.id) is not None
+
+
+def test_a_refused_commit_is_shown_recorded_and_in_nobodys_way(found: World) -> None:
+    before = found.hive
+    bad = commit(found, {**before.topology.parents, "root": "carl"})
+    hands = hand(found)
+    found.call("root", "spawn", name="dora")  # noticed on the way, before any watch
+    assert found.hive.commit != before.commit
+    assert [oid for oid, _ in hands.look.refused()] == [bad]
+    (event,) = [each for each in found.events() if each["operation"] == "hand"]
+    assert (event["kind"], event["allowed"], event["commit"]) == ("refusal", False, bad)
+    assert "cycle" in str(event["reason"])
+    hands.look_again()
+    assert hands.look.left_changed == []
+
+
+def test_an_edit_that_is_not_committed_is_an_alarm(found: World) -> None:
+    (path(found) / "topology.json").write_text("{}")
+    hands = hand(found)
+    hands.look_again()
+    assert "changed by hand and not committed: topology.json" in hands.look.alarms()
+
+
+def test_the_uuid_of_a_destroyed_agent_does_not_come_back_by_hand(found: World) -> None:
+    """attack 40, also for what was committed while the daemon was down."""
+    old = found.hive
+    commit(found, {"root": None, "carl": "root"})
+    hand(found).look_again()
+    (path(found) / "agents" / "ann.json").write_bytes(files.spec_bytes(old.spec("ann")))
+    commit(found, {"root": None, "carl": "root", "ann": "root"})
+    found.ledger.close()
+    state = found.repo.folder.parents[1]
+    settings = Settings(paths=Paths(state=state))
+    stores = Stores.open(settings)
+    assert stores.recovery is not None
+    assert "belonged to a destroyed agent" in stores.recovery.reason
+    assert "ann" not in stores.hive.specs
+    stores.ledger.close()
+    found.ledger = Ledger.open(state / "hive.db")  # for the world to close
+
+
+def test_a_damaged_branch_is_mended_from_the_ledger_and_recorded(found: World) -> None:
+    ref = found.repo.folder / "refs/heads/main"
+    ref.write_bytes(b"")
+    hands = hand(found)
+    hands.look_again()
+    assert found.repo.stands(found.hive.commit)
+    assert hands.look.faults == []
+    assert [each["operation"] for each in found.events()][-1] == "hand"
+
+
+def test_a_damaged_object_is_an_alarm_and_what_is_in_force_stays(found: World) -> None:
+    before = found.hive
+    blob = git(path(found), "rev-parse", "HEAD:topology.json")
+    file = Path(found.repo.folder, "objects", blob[:2], blob[2:])
+    file.chmod(0o644)
+    file.write_bytes(file.read_bytes()[:20])
+    hands = hand(found)
+    hands.look_again()
+    assert [each for each in hands.look.alarms() if blob in each]
+    assert found.hive == before
+    found.call("root", "send", to="ann", body="still here")
+    found.call("root", "spawn", name="dora")
+
+
+def test_a_daemon_that_cannot_read_its_head_gives_nobody_authority(tmp_path: Path) -> None:
+    settings = Settings(paths=Paths(state=tmp_path))
+    stores = Stores.open(settings)
+    with stores.ledger.transaction():
+        stores.ledger.head = "1" * 40
+    stores.ledger.close()
+    stores = Stores.open(settings)
+    assert stores.damage.startswith("meta repo:")
+    assert stores.hive.specs == {}
+    assert isinstance(stores.ledger, Ledger)
+    stores.ledger.close()
