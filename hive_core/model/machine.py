@@ -67,6 +67,14 @@ class Exit:
         return self.status == "133"
 
     @property
+    def from_outside(self) -> bool:
+        """A signal ended nspawn itself: somebody on the host did that, not the agent.
+
+        A payload that dies by a signal makes nspawn exit with 255.
+        """
+        return self.result == "signal"
+
+    @property
     def text(self) -> str:
         """For people: `killed with KILL`."""
         how = "ended" if self.code == "exited" else self.code or "failed"
@@ -79,6 +87,7 @@ class Starts:
     """What is kept of an agent's failures: back-off, parking, and which exit was counted last.
 
     `nonce` is that of the last counted exit: a run with a newer one has no failures yet.
+    `returns`: the machine comes back by itself when its pause is over.
     """
 
     failures: tuple[float, ...] = ()
@@ -87,6 +96,7 @@ class Starts:
     exit_seen: str = ""
     nonce: int = 0
     why: str = ""
+    returns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from hive_core.plan.actions import (
     Unmount,
 )
 from hive_core.plan.desired import Desired, Moment
-from hive_core.plan.failure import restarts
 from hive_core.plan.local import Listen, Local, Renew, ShowIdentity, ShowView
 from hive_core.plan.place import Place
 from hive_core.plan.state import Phase, Trouble, phase, trouble
@@ -177,7 +176,8 @@ class Chain:
             case Trouble.PARKED:
                 return False
             case Trouble.FAILED:
-                return restarts(self.place, self.desired.settings)
+                starts = self.desired.starts.get(self.place.uuid)
+                return starts is not None and starts.returns
             case Trouble.NONE:
                 return True
 

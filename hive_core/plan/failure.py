@@ -2,8 +2,10 @@
 
 Who is started again after a failure: agents whose role says so (`daemon`) and the root agent.
 Everybody else stays `failed` until an ancestor or the operator starts it; its parent is told in any
-case. After `failures` failures within `window` a daemon is parked; the root agent never is. An end
-with 0 is the agent's own wish: it counts as stopped, except for the root agent, which comes back.
+case. When nspawn itself was killed, from the host, the agent did not fail: every role but the
+one-shot ones comes back. After `failures` failures within `window` who comes back is parked; the
+root agent never is. An end with 0 is the agent's own wish: it counts as stopped, except for the
+root agent, which comes back.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from hive_core.model.machine import Exit, Run, Starts, Wanted
-from hive_core.model.roles import HABITS
+from hive_core.model.roles import HABITS, AfterTask
 from hive_core.model.settings import BackOff, Settings
 from hive_core.plan.place import Place
 
@@ -35,6 +37,12 @@ def is_root(place: Place, settings: Settings) -> bool:
 
 def restarts(place: Place, settings: Settings) -> bool:
     return HABITS[place.spec.role].restarts or is_root(place, settings)
+
+
+def comes_back(place: Place, settings: Settings, end: Exit) -> bool:
+    """Whether the machine is started again after this end, when its pause is over."""
+    stays = HABITS[place.spec.role].after_task is AfterTask.STAYS
+    return restarts(place, settings) or end.reboot or (end.from_outside and stays)
 
 
 def pause(back_off: BackOff, uuid: str, count: int) -> float:
@@ -71,7 +79,7 @@ class Case:
         figures = self.settings.back_off
         failures = (*self._earlier(now), now)[-KEPT:]
         recent = [each for each in failures if each > now - figures.window]
-        returns = restarts(self.place, self.settings) or end.reboot
+        returns = comes_back(self.place, self.settings, end)
         parked = (
             returns and len(recent) >= figures.failures and not is_root(self.place, self.settings)
         )
@@ -82,6 +90,7 @@ class Case:
             exit_seen=end.invocation,
             nonce=self.run.nonce,
             why=end.text,
+            returns=returns,
         )
         return Verdict(starts, crash=parked or not (end.clean or end.reboot), parked=parked)
 

@@ -13,7 +13,7 @@ from hive_core.ledger.store import Ledger
 from hive_core.model.machine import Exit, Wanted
 from hive_core.model.names import agent_unit
 from hive_core.model.record import DAEMON, LogLine, LogQuery, Relation
-from hive_core.plan.failure import Case, Verdict, restarts
+from hive_core.plan.failure import Case, Verdict
 from hive_core.plan.place import Places
 from hive_core.ports import Journal
 from hive_core.reconcile.goals import ENDED
@@ -39,7 +39,7 @@ class Counted:
         place, starts = self.case.place, self.verdict.starts
         if self.verdict.parked:
             then = f"parked after {len(starts.failures)} failures"
-        elif restarts(place, self.case.settings):
+        elif starts.returns:
             then = f"next try in {starts.next_at - starts.failures[-1]:.0f} s"
         else:
             then = "it stays down until it is started"

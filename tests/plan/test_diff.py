@@ -177,7 +177,8 @@ def test_a_parked_agent_stays_down_and_a_failed_one_waits() -> None:
     world.converge()
     uuid = world.uuid("dan")
     world.host.crash(uuid)
-    world.starts[uuid] = Starts((world.clock.now(),), world.clock.now() + 2, nonce=1)
+    pause = world.clock.now() + 2
+    world.starts[uuid] = Starts((world.clock.now(),), pause, nonce=1, returns=True)
     world.converge()
     assert state(world, "dan") is State.FAILED
     assert world.plan().waits[uuid] == world.clock.monotonic() + 2

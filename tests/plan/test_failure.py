@@ -1,0 +1,57 @@
+"""Who comes back after which end (rows K10, H23; RUNTIME 13, 15)."""
+
+from __future__ import annotations
+
+import pytest
+from plan.hives import hive, spec
+
+from hive_core.model.machine import Exit, Run, Starts, Wanted
+from hive_core.model.settings import Settings
+from hive_core.plan.failure import Case, Verdict
+from hive_core.plan.place import Places
+
+NOW = 1_000_000.0
+FAILED = Exit("one", "exit-code", "exited", "1", nonce=1)
+KILLED = Exit("one", "signal", "killed", "KILL", nonce=1)
+PAYLOAD_KILLED = Exit("one", "exit-code", "exited", "255", nonce=1)
+OUT_OF_MEMORY = Exit("one", "oom-kill", "killed", "KILL", nonce=1)
+
+
+def judge(role: str, end: Exit, starts: Starts | None = None) -> Verdict:
+    settings = Settings()
+    found = hive({"root": None, "dan": "root"}, {"dan": spec(2, role=role)})
+    place = Places.build(found, settings).named("dan")
+    run = Run(place.uuid, Wanted.RUNNING, nonce=1)
+    return Case(place, run, starts or Starts(), settings).judge(end, NOW)
+
+
+@pytest.mark.parametrize("role", ["agent", "lead", "worker", "architect", "task"])
+@pytest.mark.parametrize("end", [FAILED, PAYLOAD_KILLED, OUT_OF_MEMORY])
+def test_k10_who_failed_stays_down_and_its_parent_is_told(role: str, end: Exit) -> None:
+    verdict = judge(role, end)
+    assert (verdict.crash, verdict.starts.returns, verdict.parked) == (True, False, False)
+
+
+@pytest.mark.parametrize("end", [FAILED, PAYLOAD_KILLED, OUT_OF_MEMORY, KILLED])
+def test_k10_a_daemon_comes_back_from_everything(end: Exit) -> None:
+    verdict = judge("daemon", end)
+    assert (verdict.crash, verdict.starts.returns) == (True, True)
+    assert NOW + 1 <= verdict.starts.next_at <= NOW + 1.2
+
+
+@pytest.mark.parametrize(
+    ("role", "returns"),
+    [("agent", True), ("lead", True), ("worker", True), ("architect", False), ("task", False)],
+)
+def test_who_was_killed_from_the_host_did_not_fail(role: str, *, returns: bool) -> None:
+    verdict = judge(role, KILLED)
+    assert (verdict.crash, verdict.starts.returns) == (True, returns)
+
+
+def test_who_is_killed_again_and_again_is_parked() -> None:
+    starts = Starts()
+    for number in range(5):
+        end = Exit(str(number), "signal", "killed", "KILL", nonce=1)
+        verdict = judge("agent", end, starts)
+        assert verdict.parked == (number == 4)
+        starts = verdict.starts
