@@ -152,10 +152,11 @@ class NspawnMachines:
         self._known.pop(uuid, None)
         return Machine(uuid)
 
-    def _whole(self, machine: Machine, mounted: frozenset[str]) -> Machine:
+    def _whole(self, machine: Machine, mounted: frozenset[str] | None) -> Machine:
         """With what lies on disk. Half a mount is one to take away when it is not in use."""
         uuid, store = machine.uuid, self._storage
-        there = uuid in store.mounts and (uuid in mounted or not machine.unit)
+        whole = mounted is None or uuid in mounted or not machine.unit
+        there = uuid in store.mounts and whole
         return replace(
             machine, exit=exits.read(self._paths.exits, uuid), node=store.node(uuid[:8]),
             mounted=there, root=uuid in store.roots,

@@ -16,15 +16,30 @@ from pathlib import Path
 from typing import Final
 
 FILE: Final = Path("/proc/self/mountinfo")
+_POINT: Final = 4  # the field of a line that tells where it is mounted
 _BOTH: Final = 2  # a root and a node
 _SETTLE: Final = 0.1  # seconds; a start mounts several things one after another
 
 
-def mounted(folder: Path, text: str) -> frozenset[str]:
-    """Agents of whom both mounts below `folder` are there."""
+def mounted(folder: Path, text: str) -> frozenset[str] | None:
+    """Agents of whom both mounts below `folder` are there; None when mounts do not show here."""
+    if not _follows(folder, text):
+        return None
     place = re.compile(rf" {re.escape(str(folder))}/([0-9a-f-]{{36}})/(root|tree) ")
     counts = Counter(uuid for uuid, _ in set(place.findall(text)))
     return frozenset(uuid for uuid, count in counts.items() if count == _BOTH)
+
+
+def _follows(folder: Path, text: str) -> bool:
+    """Whether the mount that `folder` lies on receives what the host mounts there.
+
+    It does not when the host's own root was private as hived started.
+    """
+    around = {"/", *map(str, folder.parents), str(folder)}
+    lines = [line.split(" ") for line in text.splitlines()]
+    holding = [fields for fields in lines if len(fields) > _POINT and fields[_POINT] in around]
+    nearest = max(holding, key=lambda fields: len(fields[_POINT]), default=[])
+    return any(field.startswith("master:") for field in nearest)
 
 
 class MountWatch:
@@ -35,7 +50,7 @@ class MountWatch:
         self._changed = changed
         self._seen = self.look()
 
-    def look(self) -> frozenset[str]:
+    def look(self) -> frozenset[str] | None:
         return mounted(self._folder, FILE.read_text(encoding="utf-8", errors="replace"))
 
     async def run(self) -> None:
@@ -61,5 +76,5 @@ class MountWatch:
     def _compare(self) -> None:
         now = self.look()
         before, self._seen = self._seen, now
-        if before != now:
+        if now is not None and before is not None and before != now:
             self._changed(before ^ now)

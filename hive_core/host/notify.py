@@ -42,7 +42,8 @@ class Keeper:
 
     def store(self, name: str, fd: int) -> None:
         """Have a descriptor kept; systemd drops one that it has already."""
-        daemon.notify(f"FDSTORE=1\nFDNAME={name}", fds=[fd])
+        # A socket that does not listen yet reports a hang-up, at which systemd would let it go.
+        daemon.notify(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", fds=[fd])
 
     def drop(self, name: str) -> None:
         daemon.notify(f"FDSTOREREMOVE=1\nFDNAME={name}")
