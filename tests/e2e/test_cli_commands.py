@@ -305,12 +305,14 @@ def test_events_and_logs_are_followed_as_they_come(host: HiveHost) -> None:
         assert following[0]["seq"] == last["seq"] + 1
         assert following[-1]["caller"] == "worker"
         follow.kill()
-    with host.lab.popen(["hive", "logs", "other", "-f"], stdout=-1) as follow:
+    count = "n=0; while sleep 0.1; do n=$((n + 1)); echo line $n; done"
+    host.hive("agent", "create", "talker", "--", "sh", "-c", count)
+    with host.lab.popen(["hive", "logs", "talker", "-f", "-n", "1"], stdout=-1) as follow:
         assert follow.stdout is not None
-        host.inside("other", "sh", "-c", "echo fresh >/proc/2/fd/1")
-        while "fresh" not in follow.stdout.readline():
-            assert follow.poll() is None
+        numbers = [int(follow.stdout.readline().rpartition(" ")[2]) for _ in range(10)]
         follow.kill()
+    assert numbers == list(range(numbers[0], numbers[0] + 10))
+    host.hive("destroy", "talker", "--yes")
 
 
 def test_without_a_daemon_it_is_69(host: HiveHost) -> None:
