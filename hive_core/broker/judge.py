@@ -33,8 +33,9 @@ def _named(field: str | None, params: Params) -> str | None:
 
 def _refusal(operation: Operation, target: str | None, decision: Decision) -> HiveError:
     # The name comes from the caller and can be as long as a frame.
-    whom = f" {target[:_NAMED]}" if target else ""
-    sentence = f"cannot {operation.verb}{whom}: {decision.reason}"
+    whom = (operation.preposition, target[:_NAMED]) if target else ()
+    words = ("cannot", operation.verb, *whom)
+    sentence = f"{' '.join(filter(None, words))}: {decision.reason}"
     if decision.visible:
         return NotAllowed(sentence, rule=decision.rule)
     return NotFound(sentence)

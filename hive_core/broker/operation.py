@@ -60,6 +60,7 @@ class Operation:
     changes: bool
     target: str | None = None
     second: str | None = None
+    preposition: str = ""
     facts: Facts[Any] | None = None
     aliases: tuple[str, ...] = ()
     streams: bool = False
@@ -98,6 +99,7 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     allow: Rule,
     target: str | None = None,
     second: str | None = None,
+    preposition: str = "",
     facts: Facts[Any] | None = None,
     aliases: tuple[str, ...] = (),
     streams: bool = False,
@@ -109,7 +111,8 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     Params and result come from the annotations: `-> Record[SendResult] | Wait[SendResult]`.
 
     `target` and `second` name the params judged by `allow`; an absent target is the caller itself,
-    an empty second means "no parent". `facts` finds what the rule cannot see (`reply`).
+    an empty second means "no parent". The `preposition` stands before the target in refusals:
+    "cannot send to bob". `facts` finds what the rule cannot see (`reply`).
     An operation with `after` in its params and `next` in its result streams; `streams=True` is
     for one that is asked again with the same params. An `urgent` one may use the ballast when the
     disk is full.
@@ -136,6 +139,7 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
             changes=any(kind.changes for kind in kinds),
             target=target,
             second=second,
+            preposition=preposition,
             facts=facts,
             aliases=aliases,
             streams=streams or paged,

@@ -70,7 +70,7 @@ def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     )  # fmt: skip
 
 
-@operation(allow=OPERATOR, target="agent")
+@operation(allow=OPERATOR, target="agent", preposition="to")
 def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilities] | Capabilities:
     """Give an agent a capability. It may hand it on to agents that it creates from now on."""
     spec = call.hive.spec(params.agent)
@@ -85,7 +85,7 @@ def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilitie
     )  # fmt: skip
 
 
-@operation(allow=OPERATOR, target="agent")
+@operation(allow=OPERATOR, target="agent", preposition="of")
 def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] | Capabilities:
     """Take a capability from an agent, and with `recursive` from everyone below it."""
     checked((params.capability,))

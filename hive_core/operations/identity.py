@@ -75,7 +75,7 @@ def whoami(call: Call, _params: WhoamiParams) -> Identity:
     )
 
 
-@operation(allow=ANYONE, target="root", aliases=("get_tree",))
+@operation(allow=ANYONE, target="root", preposition="below", aliases=("get_tree",))
 def list_agents(call: Call, params: ListAgentsParams) -> Agents:
     """List the agents that the caller can see, in the order of the tree.
 

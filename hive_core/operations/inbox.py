@@ -119,7 +119,7 @@ def nack(call: Call, params: NackParams) -> Record[Nacked]:
     return Record(Nacked(dead=[each.id for each in dead]), wakes=wakes)
 
 
-@operation(allow=SELF | OPERATOR, target="agent")
+@operation(allow=SELF | OPERATOR, target="agent", preposition="of")
 def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wait[ListedLetters]:
     """Look at what waits in an inbox, or at its dead letters, without taking anything.
 

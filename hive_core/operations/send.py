@@ -66,7 +66,7 @@ def _reply(call: Call, params: SendParams) -> frozenset[str]:
     return frozenset({"reply"}) if answers else frozenset()
 
 
-@operation(allow=ROUTE, target="to", facts=_reply)
+@operation(allow=ROUTE, target="to", preposition="to", facts=_reply)
 def send(call: Call, params: SendParams) -> Record[Sent]:
     """Put a message into someone's inbox, where it stays until it is acked.
 

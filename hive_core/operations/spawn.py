@@ -96,7 +96,12 @@ class SpawnResult(Result):
     job: str = Field(description="Ends when the agent runs.")
 
 
-@operation(allow=SPAWN, target="parent", aliases=("request_spawn", "request_init_config"))
+@operation(
+    allow=SPAWN,
+    target="parent",
+    preposition="under",
+    aliases=("request_spawn", "request_init_config"),
+)
 def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     """Create an agent under the caller or one of its descendants, and start it.
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from operations.world import World, rows, world
 
-from hive_core.errors import Conflict, InboxFull, InvalidArgument, LimitReached, NotFound
+from hive_core.errors import (
+    Conflict,
+    InboxFull,
+    InvalidArgument,
+    LimitReached,
+    NotAllowed,
+    NotFound,
+)
 from hive_core.model.settings import Bounds, Settings
 
 ROUTES = {
@@ -30,6 +37,13 @@ def test_routing_follows_the_tree(world: World, sender: str, to: str) -> None:
     assert (letter["to"], letter["body"]) == (to, "hello")
     if to != "operator":
         assert letter["relation"] == ROUTES[sender, to]
+
+
+def test_a_refusal_is_a_sentence(world: World) -> None:
+    with pytest.raises(NotFound, match=r"^cannot send to b1: no such agent$"):
+        world.call("a1", "send", to="b1", body="x")
+    with pytest.raises(NotAllowed, match=r"^cannot get logs of a: not your descendant$"):
+        world.call("a1", "get_logs", agent="a")
 
 
 def test_roots_are_not_siblings(world: World) -> None:
