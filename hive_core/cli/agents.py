@@ -44,9 +44,10 @@ def agent() -> None:
 @click.argument("command", nargs=-1)
 @click.pass_obj
 def create(session: Session, /, name: str, **given: object) -> None:
-    """Make the agent NAME and start it; what stands after -- is its command.
+    """Make the agent NAME and start it.
 
-    Any command is a valid agent; without one it holds and its mail waits.
+    What stands after -- is its command. Any command is a valid agent; without one it holds and
+    its mail waits.
     """
     wait = not given.pop("no_wait")
     if "/" in str(given.get("image")):
@@ -83,7 +84,11 @@ def _confirm(session: Session, name: str, *, recursive: bool) -> None:
 @no_wait
 @click.pass_obj
 def destroy(session: Session, name: str, *, recursive: bool, yes: bool, no_wait: bool) -> None:
-    """Take NAME out of the tree for good; `hive restore` undoes it for a while."""
+    """Take NAME out of the tree.
+
+    It is kept for a while: `hive restore` brings it back. Without --recursive its children move up
+    to its parent.
+    """
     if not yes:
         if not sys.stdin.isatty():
             raise click.UsageError("nobody to ask: destroy needs --yes here")
@@ -92,17 +97,29 @@ def destroy(session: Session, name: str, *, recursive: bool, yes: bool, no_wait:
     session.finish(reply, f"destroying {name}", wait=not no_wait)
 
 
+def _archived(session: Session, word: str) -> str:
+    """The ID of the only archive with this name; anything else is for the daemon to judge."""
+    rows = list(session.rows("list_archives", "archives"))
+    found = [str(row["id"]) for row in rows if row.get("name") == word]
+    if len(found) > 1:
+        raise click.UsageError(f"{len(found)} agents called {word} were destroyed; give the ID")
+    return found[0] if found else word
+
+
 @click.command
-@click.argument("archive", metavar="[ID]", required=False)
+@click.argument("archive", metavar="[NAME|ID]", required=False)
 @output_option
 @no_wait
 @click.pass_obj
 def restore(session: Session, archive: str | None, style: str, *, no_wait: bool) -> None:
-    """Bring a destroyed agent back; without ID list what can be brought back."""
+    """Bring a destroyed agent back; alone it lists them.
+
+    A name that several destroyed agents had is not enough: then it takes the ID.
+    """
     if archive is None:
         ARCHIVES.show(session.rows("list_archives", "archives"), style)
         return
-    reply = session.change("restore", id=archive)
+    reply = session.change("restore", id=_archived(session, archive))
     say(f"{reply.get('name')} is back")
     session.finish(reply, "restoring", wait=not no_wait)
 

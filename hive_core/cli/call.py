@@ -51,7 +51,10 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 @click.option("--more", is_flag=True, help="Print each reply of a stream.")
 @click.pass_obj
 def call(session: Session, method: str, parameters: str, name: str | None, *, more: bool) -> int:
-    """Call METHOD (get_logs, GetLogs or a full name) with parameters in JSON; - reads them."""
+    """Call METHOD with parameters in JSON.
+
+    METHOD is get_logs, GetLogs or a full name. - reads the parameters from standard input.
+    """
     wanted, given = _full_name(method), _parameters(parameters)
     if name is not None:
         streamed = ["--more"] if more else []

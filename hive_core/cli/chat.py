@@ -86,7 +86,7 @@ class Conversation:
               help="Seconds to wait for answers after the end of the input.")  # fmt: skip
 @click.pass_obj
 def chat(session: Session, name: str, seconds: float) -> int:
-    """Talk to NAME: each line is a message, answers are printed as they come.
+    """Talk to NAME: each line a message, answers as they come.
 
     An answer that has not come when the input ends is waited for; 124 says that one did not come.
     """

@@ -16,5 +16,8 @@ _KINDS: Final = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 @click.argument("shell", type=click.Choice(list(_KINDS)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script: source <(hive completion bash)."""
+    """Print the completion script of a shell.
+
+    For instance: source <(hive completion bash).
+    """
     echo(_KINDS[shell](ctx.find_root().command, {}, "hive", "_HIVE_COMPLETE").source())

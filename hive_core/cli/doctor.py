@@ -154,7 +154,10 @@ FINDINGS: Final = Listing("check", (Column("check"), Column("verdict"), Column("
 @output_option
 @click.pass_obj
 def doctor(session: Session, style: str) -> int:
-    """Check this machine, the installation and the daemon; 1 if something is broken."""
+    """Check this machine, the installation and the daemon.
+
+    The exit status is 1 if something is broken.
+    """
     findings = [each for check in CHECKS for each in check()] + list(_daemon(session))
     FINDINGS.show([asdict(each) for each in findings], style)
     return int(any(each.verdict == "fail" for each in findings))

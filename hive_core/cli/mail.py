@@ -27,7 +27,10 @@ DEAD: Final = Listing("id", (*_FIRST, Column("dead_why", "why"), Column("body"))
 @click.option("--ttl", type=float, help="Seconds after which it is of no use.")
 @click.pass_obj
 def send(session: Session, /, name: str, text: str, **given: object) -> None:
-    """Send TEXT to NAME as the operator and print the message's id; - reads the text."""
+    """Send TEXT to NAME as the operator.
+
+    Printed is the message's id. - reads the text from standard input.
+    """
     body = sys.stdin.read() if text == "-" else text
     echo(str(session.change("send", to=name, body=body, **given).get("id")))
 
@@ -42,7 +45,10 @@ def send(session: Session, /, name: str, text: str, **given: object) -> None:
 def inbox(
     session: Session, name: str | None, style: str, *, dead: bool, ids: tuple[str, ...]
 ) -> None:
-    """List the messages that wait for NAME, or for the operator; looking takes none away."""
+    """List what waits for NAME, or for the operator.
+
+    Looking takes nothing away.
+    """
     if ids:
         if name is not None:
             raise click.UsageError("only the operator's own messages can be taken out")

@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from hive_core import VERSION
 from hive_core.agent.show import plain, sentence
 from hive_core.cli.lazy import LazyGroup, meant
 from hive_core.cli.session import Session
@@ -44,6 +45,7 @@ class Hive(LazyGroup):
     "--socket", envvar="HIVE_OPERATOR_SOCKET", default=SOCKET, show_default=True,
     help="Where the daemon listens.",
 )  # fmt: skip
+@click.version_option(VERSION, prog_name="hive", message="%(prog)s %(version)s")
 @click.pass_context
 def hive(ctx: click.Context, socket: str) -> None:
     """Run a tree of agents, each in a container of its own, and decide what they may become."""

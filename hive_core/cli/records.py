@@ -45,7 +45,10 @@ EVENTS: Final = Listing(
 @output_option
 @click.pass_obj
 def logs(session: Session, /, name: str, style: str, *, follow: bool, **given: object) -> None:
-    """Show what NAME wrote, units inside a booted container included."""
+    """Show what NAME wrote.
+
+    Units inside a booted container are included.
+    """
     if follow:
         rows: Iterator[Row] = session.follow("get_logs", "lines", agent=name, **given)
     else:

@@ -70,9 +70,10 @@ def _lines(row: Row) -> Iterator[str]:
 @output_option
 @click.pass_obj
 def why(session: Session, /, style: str, **question: str | None) -> int:
-    """Would CALLER (an agent, or operator) be allowed OPERATION on TARGET, and by which rule?
+    """Would CALLER be allowed OPERATION on TARGET, and why?
 
-    Nothing is performed. SECOND is the new parent in a move. Exit status 0 or 5.
+    Nothing is performed. CALLER is an agent or `operator`. SECOND is the new parent in a
+    move. Exit status 0 or 5.
     """
     given = {key: value for key, value in question.items() if value is not None}
     given["operation"] = str(given["operation"]).replace("-", "_")

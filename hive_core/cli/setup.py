@@ -41,7 +41,7 @@ def _await_root(session: Session) -> None:
 @click.command
 @click.pass_obj
 def setup(session: Session) -> None:
-    """Make this machine a hive host and start the daemon; safe to repeat."""
+    """Make this machine a hive host; safe to repeat."""
     _need_root("set up")
     steps.check(lambda text: say(f"warning: {text}"))
     done: list[str] = []

@@ -22,9 +22,10 @@ _SHELL: Final = (
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def shell(session: Session, name: str, command: tuple[str, ...]) -> int:
-    """Open a shell in the container of NAME, or run COMMAND there; for root only.
+    """Open a shell in the container of NAME, or run COMMAND there.
 
-    What runs there counts as the agent's: its limits hold, and it ends when the agent stops.
+    For root only. What runs there counts as the agent's: its limits hold, and it ends when the
+    agent stops.
     """
     place = enter.locate(session, name, "enter")
     if not command:

@@ -39,6 +39,6 @@ def lines(row: Row) -> Iterator[str]:
 @output_option
 @click.pass_obj
 def status(session: Session, style: str) -> None:
-    """Show the commit in force, the agents by state, refused commits and alarms."""
+    """Show the commit in force, agents by state, and alarms."""
     row = session.ask("status")
     one(row, style, "commit", lambda: lines(row))

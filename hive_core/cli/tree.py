@@ -90,7 +90,10 @@ def draw(roots: list[Node], width: int) -> list[str]:
 @output_option
 @click.pass_obj
 def tree(session: Session, name: str | None, style: str) -> None:
-    """Draw the tree of agents, or of NAME and its descendants, with their states."""
+    """Draw the tree of agents, or NAME and what is below it.
+
+    The columns are role, state of the machine, activity of the agent, and title.
+    """
     rows = list(session.rows("list_agents", "agents", root=name))
     if style in FORMATS[2:]:
         for row in rows:

@@ -25,7 +25,10 @@ LEFT: Final = Listing(
 @output_option
 @click.pass_obj
 def converge(session: Session, style: str, *, dry_run: bool) -> None:
-    """Make the machine what the hive says, now; the daemon does so by itself all the time."""
+    """Make the machine what the hive says, now.
+
+    The daemon does so by itself all the time.
+    """
     if dry_run:
         found = session.ask("converge", dry_run=True)
     else:
@@ -43,6 +46,9 @@ def converge(session: Session, style: str, *, dry_run: bool) -> None:
 @output_option
 @click.pass_obj
 def gc(session: Session, style: str, *, dry_run: bool) -> None:
-    """Remove what no agent accounts for any more: old archives, stray mounts, units and ranges."""
+    """Remove what no agent accounts for any more.
+
+    That is old archives, stray mounts, units and ranges.
+    """
     found = session.ask("gc", dry_run=True) if dry_run else session.change("gc")
     LEFT.show(entries(found, "items"), style)

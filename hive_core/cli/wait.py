@@ -32,7 +32,7 @@ class Deadline:
             return float(WAIT)
         left = self._ends - time.monotonic()
         if left <= 0:
-            raise TimedOut(f"{self._what}: not within {self._seconds:g} s")
+            raise TimedOut(f"not within {self._seconds:g} s: {self._what}")
         return min(float(WAIT), left)
 
 
@@ -73,7 +73,10 @@ def _agents(session: Session, names: list[str], states: list[str], deadline: Dea
 @click.option("--timeout", type=click.FloatRange(0), help="Seconds; then the exit status is 124.")
 @click.pass_obj
 def wait(session: Session, names: tuple[str, ...], wanted: str, timeout: float | None) -> None:
-    """Wait until each NAME is in a state: hive wait alice bob --for running --timeout 10."""
+    """Wait until each NAME is in a state, or a job has ended.
+
+    For instance: hive wait alice bob --for running --timeout 10.
+    """
     deadline = Deadline(timeout, f"{' '.join(names)} {wanted}".strip())
     if wanted.startswith("job="):
         with working(f"waiting for {wanted}"):

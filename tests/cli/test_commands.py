@@ -146,6 +146,17 @@ def test_a_script_must_say_yes_to_destroy(hive: Hive, monkeypatch: pytest.Monkey
     assert not hive.peer.asked("Destroy")
 
 
+def test_a_name_is_enough_to_restore_unless_several_had_it(hive: Hive) -> None:
+    kept = [("u1", "bob"), ("u2", "carl"), ("u3", "carl")]
+    rows: list[object] = [{"id": uuid, "name": name} for uuid, name in kept]
+    hive.peer.answers["ListArchives"] = lambda _: {"archives": rows}
+    hive.peer.answers["Restore"] = lambda _: {"name": "bob", "uuid": "u1", "job": "j1"}
+    hive.peer.answers["WaitJob"] = lambda _: DONE
+    assert [hive("restore", word).status for word in ("bob", "u2", "dan")] == [0, 0, 0]
+    assert [asked["id"] for asked in hive.peer.asked("Restore")] == ["u1", "u2", "dan"]
+    assert hive("restore", "carl").status == 2
+
+
 def test_stop_takes_several_names_and_a_grace_of_nought(hive: Hive) -> None:
     hive.peer.answers["Stop"] = lambda _: {"agents": [], "job": "j1"}
     hive.peer.answers["WaitJob"] = lambda _: DONE
