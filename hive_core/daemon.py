@@ -161,7 +161,7 @@ class Daemon:
         else:
             self._begin()
             await self._first_look()
-        notify.ready(f"{len(self.broker.hive.specs)} agents")
+        notify.ready(self._status())
         self._task(self._live())
         self._task(self._keep_room())
         await self._stop.wait()
@@ -185,7 +185,7 @@ class Daemon:
 
     def _begin(self) -> None:
         """The change road, the watch over the meta repo, and what has its own time."""
-        self.broker.listeners += [self.road.heard, self.upkeep.heard]
+        self.broker.listeners += [self.road.heard, self.upkeep.heard, self._tell]
         self._task(self.bus.run())
         self._task(self.machines.mounts.run())
         self._task(self._converge())
@@ -234,10 +234,14 @@ class Daemon:
             notify.status(self._status())
             await asyncio.sleep(BALLAST_EVERY)
 
+    def _tell(self, topics: frozenset[str]) -> None:
+        if "tree" in topics:
+            notify.status(self._status())
+
     def _status(self) -> str:
-        alarms = list(self.look.alarms())
-        agents = f"{len(self.broker.hive.specs)} agents"
-        return f"{agents}, {alarms[0]}" if alarms else agents
+        count, alarms = len(self.broker.hive.specs), list(self.look.alarms())
+        agents = "1 agent" if count == 1 else f"{count} agents"
+        return f"{agents}; {alarms[0]}" if alarms else agents
 
     async def _close(self) -> None:
         notify.stopping()

@@ -1,0 +1,195 @@
+"""The daemon's own life: upgrades, kill -9, reboots, hand commits, what it tells systemd."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+HOLD = ["sleep", "1000"]
+META = "/var/lib/hive/meta"
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    found = HiveHost(lab)
+    found.setup()
+    found.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
+    yield found
+    found.hush()
+
+
+def pids(host: HiveHost) -> list[int]:
+    return [host.main_pid(agent) for agent in ("root", "ann", "bob")]
+
+
+def hived(host: HiveHost, name: str) -> str:
+    shown = host.run("systemctl", "show", "--value", f"--property={name}", "hived.service")
+    return shown.stdout.strip()
+
+
+def test_the_unit_is_hardened(host: HiveHost) -> None:
+    """SECURITY section 4: an exposure of at most 2.0."""
+    said = host.run("systemd-analyze", "security", "hived.service", "--no-pager").stdout
+    score = float(said.rpartition("hived.service: ")[2].split()[0])
+    assert score <= 1.0
+    assert hived(host, "User") == "hive"
+
+
+def test_systemd_hears_that_it_is_well(host: HiveHost) -> None:
+    """Row H31: the life sign went through the broker."""
+    assert hived(host, "StatusText").startswith("3 agents")
+    assert int(hived(host, "WatchdogTimestampMonotonic")) > 0
+    lines = host.run("journalctl", "--unit=hived", "--output=json").stdout.splitlines()
+    entries = [json.loads(line) for line in lines]
+    uuid = host.uuid("bob")
+    started = [each for each in entries if each.get("HIVE_UUID") == uuid]
+    assert any(each["MESSAGE"] == "bob: StartUnit (it should run)" for each in started)
+    assert {each["SYSLOG_IDENTIFIER"] for each in started} == {"hived"}
+
+
+def test_a_restart_adopts_everyone_and_starts_nobody_twice(host: HiveHost) -> None:
+    before = pids(host)
+    host.run("systemctl", "restart", "hived")
+    assert hived(host, "ActiveState") == "active"
+    host.wait("running", "root", "ann", "bob", seconds=1)
+    assert pids(host) == before
+    assert host.ask("bob", "Whoami")["name"] == "bob"
+
+
+def test_nobody_is_turned_away_while_the_daemon_restarts(host: HiveHost) -> None:
+    """systemd keeps the listening sockets meanwhile, and whoever comes waits."""
+    done = threading.Event()
+    answers: list[str] = []
+
+    def ask() -> None:
+        while not done.is_set():
+            # Refused, and the thread ends, where nobody listens; cut off is another matter.
+            with closing(host.connect()) as line, suppress(OSError, EOFError, ValueError):
+                answers.append(line.ask("Status", {})["parameters"]["commit"])
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    host.run("systemctl", "restart", "hived")
+    time.sleep(0.2)
+    assert asking.is_alive()
+    done.set()
+    asking.join()
+    assert len(answers) > 1
+
+
+class Sender:
+    """Sends numbers to bob as the operator, each until it is acknowledged or known to be."""
+
+    def __init__(self, host: HiveHost) -> None:
+        self.host = host
+        self.sent: list[str] = []
+        self.number = 0
+        self.stop = threading.Event()
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            # Away for the moment: the same number again, under the same key.
+            with suppress(OSError, EOFError, ValueError):
+                self._send_on()
+            time.sleep(0.05)
+
+    def _send_on(self) -> None:
+        with closing(self.host.connect()) as line:
+            while not self.stop.is_set():
+                words = {"body": str(self.number), "idempotency_key": f"k{self.number}"}
+                if "error" not in line.ask("Send", {"to": "bob", **words}):
+                    self.sent.append(str(self.number))
+                self.number += 1
+                time.sleep(0.021)  # within the rate of one sender
+
+
+def test_a_kill_under_load_loses_nothing_that_was_acknowledged(host: HiveHost) -> None:
+    """SECURITY R1, in short."""
+    before = pids(host)
+    sender = Sender(host)
+    sending = threading.Thread(target=sender.run, daemon=True)
+    sending.start()
+    for _ in range(3):
+        time.sleep(1)
+        host.run("systemctl", "kill", "--signal=KILL", "hived")
+        host.until(lambda: hived(host, "ActiveState") == "active", "is back")
+    time.sleep(0.5)
+    sender.stop.set()
+    sending.join()
+    assert len(sender.sent) > 50
+    host.hush()
+    got: list[str] = []
+    while letters := host.mail("bob"):
+        got += [each["body"] for each in letters]
+    assert got == sorted(set(got), key=int)
+    assert set(sender.sent) <= set(got)
+    assert pids(host) == before
+
+
+def test_a_hand_commit_is_in_force_within_a_second(host: HiveHost) -> None:
+    """Row H2."""
+    script = (
+        'sed -i \'s/"title": ""/"title": "Chief"/\' agents/ann.json && '
+        "git -c user.name=op -c user.email=op@example commit -qam 'a title'"
+    )
+    host.run("sh", "-c", f"cd {META} && {script}")
+    host.until(lambda: host.ask("ann", "Whoami")["title"] == "Chief", "in force", seconds=1.5)
+    identity = json.loads(host.inside("ann", "cat", "/run/hive/identity.json"))
+    assert identity["title"] == "Chief"
+
+
+def test_a_hand_commit_that_makes_no_sense_is_parked_and_in_nobodys_way(host: HiveHost) -> None:
+    commit = host.call("Status")["commit"]
+    cycle = json.dumps({"ann": "bob", "bob": "ann", "root": None})
+    script = (
+        f"echo '{cycle}' >topology.json && "
+        "git -c user.name=op -c user.email=op@example commit -qam 'a cycle'"
+    )
+    host.run("sh", "-c", f"cd {META} && {script}")
+    host.until(lambda: host.call("Status")["refused"], "refused", seconds=3)
+    found = host.call("Status")
+    assert found["commit"] == commit
+    assert "cycle" in found["refused"][0]["reason"]
+    assert host.run("git", "-C", META, "rev-parse", "main").stdout.strip() == commit
+    host.grow(cat={"parent": "ann", "command": HOLD})
+    host.hive("destroy", "cat", "--yes")
+
+
+def test_agents_come_and_go_and_move_by_hand_commit(host: HiveHost) -> None:
+    """Rows H2, H3: rows that an operation would have written come along."""
+    uuid = "12345678-0000-4000-8000-000000000001"
+    spec = json.dumps({"uuid": uuid, "command": HOLD})
+    tree = {"ann": "root", "bob": "root", "dan": "ann", "root": None}
+    git = "git -c user.name=op -c user.email=op@example"
+    host.run("sh", "-c", f"cd {META} && echo '{spec}' >agents/dan.json && "
+             f"echo '{json.dumps(tree)}' >topology.json && git add agents/dan.json && "
+             f"{git} commit -qam 'dan comes, bob moves'")  # fmt: skip
+    host.until(lambda: host.tree() == tree, "adopted")
+    host.wait("running", "dan")
+    assert [each["kind"] for each in host.mail("bob", wait=5)] == ["moved"]
+    del tree["dan"]
+    host.run("sh", "-c", f"cd {META} && echo '{json.dumps(tree)}' >topology.json && "
+             f"git rm -q agents/dan.json && {git} commit -qam 'dan goes'")  # fmt: skip
+    host.until(lambda: host.show("dan", "ActiveState") == "inactive", "ended")
+    host.until(lambda: [each["id"] for each in host.call("ListArchives")["archives"]
+                        if each["id"] == uuid], "archived")  # fmt: skip
+    host.hive("move", "bob", "--parent", "ann")
+
+
+def test_a_reboot_starts_what_was_wanted(lab: Lab, host: HiveHost) -> None:
+    host.hive("stop", "bob")
+    host.hush()
+    lab.reboot(power_cut=True)
+    host.until(lambda: hived(host, "ActiveState") == "active", "hived is up", seconds=30)
+    host.wait("running", "root", "ann")
+    host.wait("stopped", "bob", seconds=1)
+    host.hive("start", "bob")
+    assert "container_crash" not in [each["kind"] for each in host.mail("ann")]

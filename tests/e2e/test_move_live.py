@@ -1,0 +1,107 @@
+"""A subtree moves under running containers: who gains sees it, who loses has lost it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+HOLD = ["sleep", "1000"]
+# Holds a descriptor and a directory of its child's once asked to, and says so.
+HOLDER = """
+while :; do
+    if [ -e grab ]; then
+        (cd /agents/kid/state && exec sleep 1001) & (exec 9<>/agents/kid/state/file; sleep 1002) &
+        rm grab
+    fi
+    sleep 0.05
+done
+"""
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    found = HiveHost(lab)
+    found.setup()
+    found.grow(
+        one={"command": ["sh", "-c", HOLDER]},
+        two={"command": HOLD},
+        kid={"parent": "one", "command": HOLD},
+        pup={"parent": "kid", "command": HOLD},
+    )
+    yield found
+    found.hush()
+
+
+def sees(host: HiveHost, agent: str) -> set[str]:
+    return set(host.inside(agent, "ls", "/agents").split())
+
+
+def sleeps(host: HiveHost) -> set[str]:
+    return set(host.run("ps", "-C", "sleep", "-o", "args=").stdout.splitlines())
+
+
+def test_a_move_is_live_and_takes_the_view_with_it(host: HiveHost) -> None:
+    """Rows H6, H18."""
+    before = {name: host.main_pid(name) for name in ("root", "one", "two", "kid", "pup")}
+    host.inside("one", "sh", "-c", "echo mine >/agents/kid/state/file")
+    host.inside("one", "touch", "/tree/state/grab")
+    host.until(lambda: sleeps(host) >= {"sleep 1001", "sleep 1002"}, "holds")
+    said = host.hive("move", "kid", "--parent", "two")
+    assert {name: host.main_pid(name) for name in before} == before
+    assert sees(host, "one") == {"one"}
+    assert sees(host, "two") == {"two", "kid", "pup"}
+    assert sees(host, "root") == {"root", "one", "two", "kid", "pup"}
+    assert host.inside("two", "cat", "/agents/kid/state/file") == "mine\n"
+    assert host.inside("two", "ls", "/agents/pup") == "config\nkids\nstate\n"
+    assert sleeps(host).isdisjoint({"sleep 1001", "sleep 1002"})
+    assert "(sleep) of one" in said
+
+
+def test_identity_is_live(host: HiveHost) -> None:
+    def identity(agent: str) -> dict[str, object]:
+        found: dict[str, object] = json.loads(host.inside(agent, "cat", "/run/hive/identity.json"))
+        return found
+
+    assert identity("kid")["parent"] == "two"
+    assert identity("two")["children"] == ["kid"]
+    assert identity("one")["children"] == []
+    assert [each["kind"] for each in host.mail("kid", wait=5)] == ["moved"]
+
+
+def test_what_a_process_opened_of_its_own_stays_with_it(host: HiveHost) -> None:
+    host.inside("kid", "sh", "-c", "echo again >>/tree/state/file")
+    assert host.inside("two", "cat", "/agents/kid/state/file") == "mine\nagain\n"
+
+
+def test_a_losing_ancestor_that_boots_is_restarted(host: HiveHost) -> None:
+    """RUNTIME 9: it can mount, so what it holds cannot be found."""
+    host.grow(boo={"boot": True}, sub={"parent": "boo", "command": HOLD})
+    before = {name: host.main_pid(name) for name in ("boo", "sub")}
+    shown = host.call("Move", agent="sub", parent="two", dry_run=True)
+    assert shown["restarts"] == ["boo"]
+    reply = host.call("Move", agent="sub", parent="two", wait=40)
+    assert reply["ended"] == ["all of boo"]
+    host.wait("running", "boo")
+    assert host.main_pid("boo") != before["boo"]
+    assert host.main_pid("sub") == before["sub"]
+
+
+def test_crossing_the_border_of_a_limit_restarts_what_crosses(host: HiveHost) -> None:
+    """RUNTIME 10."""
+    host.grow(big={"command": HOLD, "subtree": {"memory_max": 1 << 30, "tasks_max": 500}})
+    before = {name: host.main_pid(name) for name in ("kid", "pup", "two")}
+    assert host.call("Move", agent="kid", parent="big", dry_run=True)["crossing"] == ["kid", "pup"]
+    reply = host.call("Move", agent="kid", parent="big", wait=30)
+    assert not reply.error, reply
+    host.wait("running", "kid", "pup")
+    slice_ = f"hive-{host.uuid('big')[:8]}.slice"
+    assert {host.show(name, "Slice") for name in ("big", "kid", "pup")} == {slice_}
+    assert host.main_pid("two") == before["two"]
+    assert host.main_pid("kid") != before["kid"]
+    limits = host.run("systemctl", "show", "-p", "TasksMax", "-p", "MemoryMax", slice_).stdout
+    assert set(limits.split()) == {f"MemoryMax={1 << 30}", "TasksMax=500"}
