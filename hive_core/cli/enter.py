@@ -135,6 +135,9 @@ def argv(place: Place, command: Sequence[str], *, terminal: bool) -> list[str]:
     words = ["/bin/sh", "-c", _JOIN, "sh", _program("busctl"), *groups, "--", *enter]
     return [
         _program("systemd-run"), "--quiet", "--collect", "--wait", "--service-type=exec",
+        # systemd-run would name it after its connection to the bus: such names come again when
+        # the bus was restarted, and then meet a unit that is still there.
+        f"--unit=hive-shell-{os.urandom(8).hex()}.service",
         "--pty" if terminal else "--pipe", f"--description=operator in {place.name}",
         *(f"--property={each}" for each in _CONFINED),
         *(f"--setenv={key}={value}" for key, value in environment(place).items()),

@@ -135,5 +135,5 @@ def test_systemd_and_the_bus_may_start_anew_without_a_false_crash(host: HiveHost
     host.wait("running", "root", "ann", "bob")
     assert invocations(host, "root", "ann", "bob") == before
     assert host.mail("ann") == []
-    host.inside("bob", "sh", "-c", "kill -KILL 2", check=False)
+    host.inside("bob", "sh", "-c", "kill -KILL -1", check=False)
     host.wait("failed", "bob")
