@@ -7,6 +7,7 @@ it, and a job tells when.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from pydantic import Field
@@ -72,7 +73,8 @@ def stop(call: Call, params: StopParams) -> Record[Hit]:
 def kill(call: Call, params: KillParams) -> Record[Hit]:
     """End an agent at once, without grace. It keeps its place, its files and its mail."""
     end = partial(_down, call, grace=0.0, reason=params.reason or "killed")
-    return _each(call, params, "kill", "stopped", end)
+    found = _each(call, params, "kill", "stopped", end)
+    return replace(found, fields={**found.fields, "reason": params.reason})
 
 
 @operation(allow=ANCESTOR | OPERATOR, target="agent")
