@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -23,6 +22,7 @@ from hive_core.errors import HiveError
 from hive_core.host import config, notify
 from hive_core.host.bus import Bus
 from hive_core.host.clock import SystemClock
+from hive_core.host.ending import Ending
 from hive_core.host.hand import HandCommits
 from hive_core.host.jobs import JOBS, NspawnJobs
 from hive_core.host.journal import HostJournal
@@ -73,7 +73,7 @@ class Daemon:
         self.clock = SystemClock()
         self.keeper = notify.Keeper()
         self._tasks: list[asyncio.Task[None]] = []
-        self._stop = asyncio.Event()
+        self.ending = Ending()
 
     @cached_property
     def look(self) -> Look:
@@ -152,9 +152,7 @@ class Daemon:
 
     async def serve(self) -> None:
         """Serve until asked to end."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+        self.ending.listen()
         await self._open()
         if self.stores.damage:
             log.critical("Serving the operator only: %s", self.stores.damage)
@@ -164,7 +162,7 @@ class Daemon:
         notify.ready(self._status())
         self._task(self._live())
         self._task(self._keep_room())
-        await self._stop.wait()
+        await self.ending.asked.wait()
         await self._close()
 
     async def _open(self) -> None:
@@ -190,7 +188,7 @@ class Daemon:
         self._task(self.machines.mounts.run())
         self._task(self._converge())
         folder = self.stores.repo.folder
-        self._task(watch_branch(folder, self.hand.look_again, self._stop))
+        self._task(watch_branch(folder, self.hand.look_again, self.ending.asked))
         self.upkeep.start()
         wanted = self.settings.root
         if wanted.autostart and wanted.name not in self.broker.hive.specs:

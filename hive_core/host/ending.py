@@ -1,0 +1,38 @@
+"""Being asked to end: once for a good end, twice for one at once (row K40)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+log = logging.getLogger(__name__)
+
+
+def at_once() -> None:
+    """Nothing that was acknowledged is lost by it: replies leave after the commit."""
+    logging.shutdown()
+    os._exit(1)
+
+
+@dataclass
+class Ending:
+    """Set by the first SIGTERM or SIGINT; the second does not wait for what is under way."""
+
+    impatient: Callable[[], None] = at_once
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def listen(self) -> None:
+        """Take over the signals of this process; needs the running loop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.ask)
+
+    def ask(self) -> None:
+        if self.asked.is_set():
+            log.warning("Asked to end a second time: ending at once")
+            self.impatient()
+        self.asked.set()
