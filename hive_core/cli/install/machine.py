@@ -184,7 +184,8 @@ class Machine:
                 ends = time.monotonic() + patience
             time.sleep(_POLL)
         self.run("systemctl", "reset-failed", *units, check=False)
-        self._tell(f"stopped {len(units)} of {', '.join(patterns)}")
+        what = units[0] if len(units) == 1 else f"{len(units)} of {', '.join(patterns)}"
+        self._tell(f"stopped {what}")
 
     def active_or_ending(self, unit: str) -> bool:
         state = self.run("systemctl", "is-active", unit, check=False).strip()
