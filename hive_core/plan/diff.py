@@ -19,11 +19,11 @@ from hive_core.plan.chain import POLL_MOST, Act, Chain
 from hive_core.plan.desired import Desired, Moment, Plan, Step
 from hive_core.plan.gone import Gone, unit_name
 from hive_core.plan.place import Place, limits_of, subtree_limits
+from hive_core.plan.render import DEFAULTS
 from hive_core.plan.shape import shape
 from hive_core.plan.state import Phase, phase
 
-# What a unit has when nobody limits it (plan/render.py).
-USUAL: Final = {"tasks_max": 1024, "cpu_weight": 50, "io_weight": 50}
+USUAL: Final = limits_of(DEFAULTS)
 
 
 def plan(

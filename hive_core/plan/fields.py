@@ -85,11 +85,9 @@ def _value(hint: Any, value: object, where: str) -> object:  # noqa: ANN401 - an
         return built
     if origin in (UnionType, Union):  # only `X | None`
         return None if value is None else _value(inner[0], value, where)
-    if origin is tuple:
-        if not isinstance(value, list | tuple) or len(value) != (
-            len(value) if inner[-1] is ... else len(inner)
-        ):
-            raise Malformed(where, "must be a list of the right length")
+    if origin is tuple:  # only `tuple[X, ...]`
+        if not isinstance(value, list | tuple):
+            raise Malformed(where, "must be a list")
         return tuple(_value(inner[0], item, where) for item in value)
     return (build if is_dataclass(hint) else _scalar)(hint, value, where)
 

@@ -23,6 +23,7 @@ _DROPPED: Final = ("CAP_MKNOD,CAP_AUDIT_CONTROL,CAP_AUDIT_WRITE,CAP_LINUX_IMMUTA
                    "CAP_SYS_TTY_CONFIG,CAP_NET_RAW,CAP_LEASE")  # fmt: skip
 _PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROPERTIES: Final = ("MemoryMax", "MemoryHigh", "TasksMax", "CPUWeight", "CPUQuota", "IOWeight")
+DEFAULTS: Final = Limits(tasks_max=1024, cpu_weight=50, io_weight=50)  # of an agent's unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,14 @@ def systemd_run(host: Host, action: StartUnit | RunJob) -> list[str]:
 
 
 def _agent(action: StartUnit) -> list[str]:
-    given = [(key, value) for key, value in _limits(action.limits) if value]
-    limits = {"TasksMax": "1024", "CPUWeight": "50", "IOWeight": "50"} | dict(given)
+    both = (*_limits(DEFAULTS), *_limits(action.limits))
+    limits = {key: text for key, text in both if text}
     return [
         f"Description=hive agent {action.uuid} {action.nonce} {action.spec}",
         f"Slice={slice_unit(action.slice)}", f"SyslogIdentifier={action.name}",
         "TimeoutStartSec=120", "TimeoutStopSec=60",
         "Restart=no", "RestartForceExitStatus=133", "SuccessExitStatus=133",
-        *(f"{key}={value}" for key, value in limits.items()),
+        *(f"{key}={text}" for key, text in limits.items()),
     ]  # fmt: skip
 
 
@@ -112,9 +113,11 @@ def agent_argv(host: Host, action: StartUnit) -> list[str]:
         command = action.command or ("sleep", "infinity")
         return [*argv, *(f"--{word}" for word in environment), "--setenv=HOME=/tree/state",
                 "--as-pid2", "--console=pipe", f"--system-call-filter={_CLOSED}",
-                "--chdir=/tree/state", "--", *command]  # fmt: skip
+                "--chdir=/tree/state", "--", "/opt/hive/bin/hive-start", *command]  # fmt: skip
     # The rest is for the init inside, which reads its arguments like those of a kernel. Its
-    # journal goes to the host's over the console; the cache of libraries is the host's.
+    # journal goes to the host's over the console, where a drop-in for all services has each line
+    # begin with the name of its unit; the cache of libraries is the host's.
+    argv.append("--setenv=SYSTEMD_UNIT_PATH=/opt/hive/hive_core/privd/guest/units:")
     words = [*environment, "mask=console-getty.service", "mask=ldconfig.service", "show_status=no",
              "journald.forward_to_console=1", "journald.max_level_console=info"]  # fmt: skip
     if action.command:
@@ -145,6 +148,6 @@ def harness(command: tuple[str, ...]) -> str:
     words = " ".join(json.dumps(word, ensure_ascii=False) for word in command).replace("%", "%%")
     return (
         "[Unit]\nDescription=The agent's own command\nSuccessAction=exit\nFailureAction=exit\n"
-        "[Service]\nSyslogIdentifier=harness\nWorkingDirectory=/tree/state\n"
+        "[Service]\nWorkingDirectory=/tree/state\n"
         f"Environment=HOME=/tree/state\nExecStart=:/usr/bin/env {words}\n"
     )

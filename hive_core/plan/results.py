@@ -39,15 +39,14 @@ class UnitFacts:
 
     `ours`: the main process is in the unit's cgroup. `mapped`: its container's user namespace is
     exactly the range. `payload`: the payload was really executed. `tree`: `/tree` in the container
-    is the agent's node. These four make it running. `mounted`: the host's side of root and node is
-    there and right. `leader` is the container's first process, 0 while there is none.
+    is the agent's node. These four make it running. `leader` is the container's first process, 0
+    while there is none.
     """
 
     ours: bool
     mapped: bool
     payload: bool
     tree: bool
-    mounted: bool
     leader: int
 
 

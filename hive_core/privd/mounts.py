@@ -24,17 +24,17 @@ MOUNTS: Final = Path(STATE, "mounts")
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 # The numbers of these three calls are the same on every architecture.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
-_EMPTY_PATH, _CLONE, _CLOEXEC, _FROM_EMPTY, _HERE = 0x1000, 1, os.O_CLOEXEC, 4, -100
+_EMPTY_PATH, _CLONE, _FROM_EMPTY, _HERE = 0x1000, 1, 4, -100
 _RDONLY, _NOSUID, _NODEV, _IDMAP, _DETACH_NOFOLLOW = 1, 2, 4, 0x100000, 10
 _PLACES: Final = ("agents", "dev", "etc/systemd/system", "home", "in", "opt/hive/bin",
                   "opt/hive/hive_core", "out", "proc", "root", "run", "sys", "tmp", "tree",
                   "var/lib", "var/log", "var/tmp")  # fmt: skip
 
 
-def _call(function: str, *arguments: object) -> int:
+def _call(aim: str, function: str, *arguments: object) -> int:
     result: int = getattr(_LIBC, function)(*arguments)
     if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), function)
+        raise OSError(f"cannot {aim}: {os.strerror(ctypes.get_errno())}")
     return result
 
 
@@ -60,12 +60,16 @@ def attach(source: int, target: Path, base: int, disk: int = STORAGE_BASE, more:
     The attributes are set while the mount hangs nowhere: it is never seen without them.
     """
     target.mkdir(parents=True, exist_ok=True)
+    place = Path(f"/proc/self/fd/{source}").readlink()
+    flags = _EMPTY_PATH | _CLONE | os.O_CLOEXEC
     with _mapping(disk, base) as namespace:
-        detached = _call("syscall", _OPEN_TREE, source, b"", _EMPTY_PATH | _CLONE | _CLOEXEC)
+        detached = _call(f"open {place}", "syscall", _OPEN_TREE, source, b"", flags)
         try:
             wanted = struct.pack("QQQQ", _NOSUID | _NODEV | _IDMAP | more, 0, 0, namespace)
-            _call("syscall", _MOUNT_SETATTR, detached, b"", _EMPTY_PATH, wanted, len(wanted))
-            _call("syscall", _MOVE_MOUNT, detached, b"", _HERE, bytes(target), _FROM_EMPTY)
+            _call(f"map the ids of {place}, whose file system may not allow it", "syscall",
+                  _MOUNT_SETATTR, detached, b"", _EMPTY_PATH, wanted, len(wanted))  # fmt: skip
+            arguments = (detached, b"", _HERE, bytes(target), _FROM_EMPTY)
+            _call(f"mount {target}", "syscall", _MOVE_MOUNT, *arguments)
         finally:
             os.close(detached)
 
@@ -78,7 +82,7 @@ def generate(root: Path, uuid: str, base: int) -> None:
     """
     root.mkdir(parents=True, exist_ok=True)
     options = f"mode=755,uid={base},gid={base},size=512m,nr_inodes=256k".encode()
-    _call("mount", b"hive", bytes(root), b"tmpfs", _NOSUID | _NODEV, options)
+    _call("make a root", "mount", b"hive", bytes(root), b"tmpfs", _NOSUID | _NODEV, options)
     for place in (*_PLACES, *(part for part in SHARED if Path("/", part).is_dir())):
         (root / place).mkdir(parents=True, exist_ok=True)
     for link in (path for path in Path("/").iterdir() if path.is_symlink()):
@@ -138,8 +142,7 @@ def mount_job(action: RunJob) -> None:
     elif (MOUNTS / whole[1]).exists():
         raise FileExistsError("it is mounted")
     if action.image is not None:
-        tree.make((tree.ROOTS,), action.job, {})
-        os.chown(f"{tree.ROOTS}/{action.job}", STORAGE_BASE, STORAGE_BASE)
+        tree.make((STATE,), "roots", {action.job: STORAGE_BASE})
         with tree.opened(tree.prepared(action.image)) as source:
             attach(source, place / "in", action.base, 0, _RDONLY)
     with tree.opened(*whole) as target:
@@ -162,4 +165,4 @@ def detach(uuid: str) -> bool:
 def _clear(target: Path) -> None:
     with suppress(OSError):  # ends with EINVAL: nothing is mounted there (any more)
         while True:
-            _call("umount2", bytes(target), _DETACH_NOFOLLOW)
+            _call("unmount", "umount2", bytes(target), _DETACH_NOFOLLOW)

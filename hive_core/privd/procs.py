@@ -11,19 +11,15 @@ from pathlib import Path
 
 from hive_core.model.names import agent_unit
 from hive_core.plan.actions import RANGE, EndHolders, ObserveUnit
-from hive_core.privd import mounts, tree, units
+from hive_core.privd import tree, units
 
 _CLEAN, _PASSES = 2, 20
 
 
 def observe(action: ObserveUnit) -> dict[str, object]:
     """Say what runs there; what ends meanwhile, or is not there, leaves the rest False."""
-    facts: dict[str, object] = {"ours": False, "mapped": False, "payload": False, "tree": False}
-    facts |= {"mounted": False, "leader": 0}
-    with suppress(OSError), tree.opened(*tree.node(action.lineage)) as node:
-        with tree.opened(f"{mounts.MOUNTS}/{action.uuid}/tree") as shown:
-            same = os.path.sameopenfile(shown, node)
-        facts["mounted"] = same and mounts.right(action.uuid, action.base)
+    unseen = dict.fromkeys(("ours", "mapped", "payload", "tree"), False)
+    facts: dict[str, object] = {**unseen, "leader": 0}
     with suppress(OSError):
         steps = _cgroup(action.pid).split("/")
         # The outermost counts: an agent may give such a name to a cgroup in its own subtree.
@@ -34,10 +30,12 @@ def observe(action: ObserveUnit) -> dict[str, object]:
 
 
 def _contained(action: ObserveUnit, leader: int) -> dict[str, object]:
-    # The init of systemd-nspawn runs the same program; the payload is its first child. It is
-    # looked at first: once it was executed, the map is final.
+    # The init of systemd-nspawn runs the same program; the payload is its first child, when our
+    # script has executed it. It is looked at first: from then on the map is final.
     nspawn = Path(f"/proc/{action.pid}/exe").stat()
-    programs = [Path(f"/proc/{pid}/exe").stat() for pid in (leader, *_children(leader)[:1])]
+    firsts = [Path(f"/proc/{pid}") for pid in (leader, *_children(leader)[:1])]
+    programs = [(first / "exe").stat() for first in firsts]
+    waits = (firsts[-1] / "comm").read_text() == "hive-start\n"
     maps = [Path(f"/proc/{leader}/{kind}_map").read_text().split() for kind in ("uid", "gid")]
     with (
         tree.opened(f"/proc/{leader}/root/", "tree") as seen,
@@ -45,7 +43,7 @@ def _contained(action: ObserveUnit, leader: int) -> dict[str, object]:
     ):
         same = os.path.sameopenfile(seen, node)
     mapped = maps == [["0", str(action.base), str(RANGE)]] * 2
-    payload = not all(os.path.samestat(program, nspawn) for program in programs)
+    payload = not waits and not all(os.path.samestat(program, nspawn) for program in programs)
     return {"mapped": mapped, "payload": payload, "tree": same}
 
 

@@ -74,8 +74,7 @@ def _action(call: object) -> a.Action:
     match call:
         case {"method": "org.hive.Privd.Apply", "parameters": {"action": value}}:
             return a.parse(value)
-        case _:
-            raise Malformed("method", "must be org.hive.Privd.Apply with an action")
+    raise Malformed("method", "must be org.hive.Privd.Apply with an action")
 
 
 def converse(connection: socket.socket, host: render.Host, peer: int) -> None:
@@ -96,14 +95,12 @@ def main() -> None:
     """Serve until killed; nothing is lost then, hived asks again."""
     hive, host = pwd.getpwnam("hive"), units.host()
     SOCKET.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as listener:
-        os.umask(0o117)
+    unix, datagram = socket.AF_UNIX, socket.SOCK_DGRAM
+    with socket.socket(unix) as listener, socket.socket(unix, datagram) as systemd:
         listener.bind(bytes(SOCKET))
         os.chown(SOCKET, 0, hive.pw_gid)
-        os.umask(0o022)
+        SOCKET.chmod(0o660)
         listener.listen()
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-            systemd.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
+        systemd.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
         while True:
-            connection, _ = listener.accept()
-            converse(connection, host, hive.pw_uid)
+            converse(listener.accept()[0], host, hive.pw_uid)

@@ -32,7 +32,7 @@ from hive_core.plan.actions import (
     Unmount,
     encode,
 )  # fmt: skip
-from hive_core.plan.results import Result, UnitFacts, read
+from hive_core.plan.results import Done, Result, UnitFacts, read
 
 PACKAGE = "/usr/src/hive/hive_core"
 _SETUP = f"""
@@ -121,8 +121,7 @@ class Host:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._relay.kill()
-        self._relay.communicate()
+        self.hang_up()
 
     def raw(self, call: object) -> dict[str, object]:
         assert self._relay.stdin is not None
@@ -141,10 +140,17 @@ class Host:
             raise from_wire(str(reply["error"]), parameters)
         return read(action, parameters["result"])
 
-    def reconnect(self) -> None:
+    def hang_up(self) -> None:
         self._relay.kill()
         self._relay.communicate()
+
+    def reconnect(self) -> None:
+        self.hang_up()
         self._relay = self._connect()
+
+    def mounted(self, agent: Agent) -> bool:
+        """Say whether all that is to be mounted was; now it is."""
+        return self.do(agent.mount) == Done(changed=False)
 
     def agent(self, above: Agent | None = None, **more: object) -> Agent:
         number = next(self._numbers)
@@ -173,9 +179,7 @@ class Host:
     def facts(self, agent: Agent) -> UnitFacts:
         pid = int(self.show(agent.unit, "MainPID") or 0)
         if pid == 0:
-            return UnitFacts(
-                ours=False, mapped=False, payload=False, tree=False, mounted=False, leader=0
-            )
+            return UnitFacts(ours=False, mapped=False, payload=False, tree=False, leader=0)
         found = self.do(ObserveUnit(agent.uuid, agent.name, agent.lineage, agent.base, pid))
         assert isinstance(found, UnitFacts)
         return found

@@ -19,7 +19,9 @@ def host(lab: Lab) -> Iterator[Host]:
 
 
 def test_a_stop_is_graceful(host: Host) -> None:
-    trap = "trap 'echo caught $s; exit 7' TERM; trap '' HUP; echo up; while :; do sleep 0.1; done"
+    """With TERM comes HUP, which would end what takes its time to end."""
+    end = "echo begun; sleep 0.5; echo caught; exit 7"
+    trap = f"trap '{end}' TERM; echo up; while :; do sleep 0.1; done"
     agent = host.running(command=("sh", "-c", trap))
     host.until(lambda: "up" in host.log("-u", agent.unit), "does not come up")
     begin = time.monotonic()

@@ -68,7 +68,7 @@ def test_a_move_is_seen_live_in_both_containers(host: Host) -> None:
     ).startswith("cat:")
     assert host.say(there, "cat note; id -u") == "new\n0"
     assert host.facts(there).tree
-    assert host.facts(there).mounted
+    assert host.mounted(there)
     assert not host.facts(child).tree
     assert host.do(MoveNode(child.lineage, there.lineage)) == Done(changed=False)
 
@@ -221,6 +221,17 @@ mkdir -p /etc/hive; echo "plain /srv/tree" >/etc/hive/images
     assert host.do(DropRoot(agent.uuid)) == Done(changed=True)
 
 
+def test_an_image_that_cannot_be_mapped_is_named(host: Host) -> None:
+    host.lab.run(["sh", "-c", "mkdir -p /etc/hive; echo 'layer /usr/lib' >>/etc/hive/images"])
+    job, base = host.a_job()
+    with pytest.raises(Internal) as refused:
+        host.do(RunJob(job, JobKind.COPY_TREE, base, image="layer"))
+    assert refused.value.reason == (
+        "cannot map the ids of /usr/lib, whose file system may not allow it: Invalid argument"
+    )
+    host.do(Unmount(job))
+
+
 def test_swapped_symlinks_lead_nowhere(host: Host) -> None:
     """The agent swaps all it owns for links to the host while the helper works on its node."""
     one, two = host.running(), host.agent()
@@ -244,7 +255,7 @@ for name in state config kids; do mv /tree/$name /tree/old; ln -s /var/lib/bait 
         host.do(MoveNode(there.lineage, one.lineage))
         host.do(one.mount)
     assert host.lab.run(["find", "/var/lib/bait", "-printf", "%p %u %m %T@\n"]).stdout == before
-    assert host.facts(one).mounted
+    assert host.mounted(one)
 
 
 def test_a_link_in_the_tree_is_refused(host: Host) -> None:

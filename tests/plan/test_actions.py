@@ -180,7 +180,7 @@ def test_results_are_read_by_the_kind_of_action() -> None:
     holder = {"pid": 5, "command": "sh", "link": "/proc/5/cwd"}
     ended = read(a.EndHolders(UUID, "bob"), {"holders": [holder], "passes": 3})
     assert ended == Ended((Holder(5, "sh", "/proc/5/cwd"),), 3)
-    facts = dict.fromkeys(("ours", "mapped", "payload", "tree", "mounted"), True)
+    facts = dict.fromkeys(("ours", "mapped", "payload", "tree"), True)
     observed = read(a.ObserveUnit(UUID, "bob", (SHORT,), BASE, 5), {**facts, "leader": 6})
     assert observed == UnitFacts(**facts, leader=6)
     listed = {"nodes": [[SHORT]], "archives": [UUID], "roots": [], "mounts": [], "doors": []}

@@ -60,12 +60,13 @@ def properties(argv: list[str]) -> list[str]:
 def test_a_plain_agent() -> None:
     words = ("sh", "-c", "echo $$ %i")
     assert agent_argv(HOST, start(*words)) == [
-        *shlex.split(f"{NSPAWN} {BINDS} {ENVIRONMENT} {CLOSED} --chdir=/tree/state --"), *words
+        *shlex.split(f"{NSPAWN} {BINDS} {ENVIRONMENT} {CLOSED} --chdir=/tree/state --"),
+        "/opt/hive/bin/hive-start", *words,
     ]  # fmt: skip
 
 
 def test_an_agent_without_a_command_holds() -> None:
-    assert agent_argv(HOST, start())[-3:] == ["--", "sleep", "infinity"]
+    assert agent_argv(HOST, start())[-2:] == ["sleep", "infinity"]
 
 
 def test_a_prepared_tree_has_its_own_usr() -> None:
@@ -77,6 +78,7 @@ def test_a_prepared_tree_has_its_own_usr() -> None:
 def test_a_booted_agent() -> None:
     argv = agent_argv(HOST, start("sh", boot=True))
     assert argv == shlex.split(f"""{NSPAWN} {BINDS}
+        --setenv=SYSTEMD_UNIT_PATH=/opt/hive/hive_core/privd/guest/units:
         --bind-ro={MOUNTS}/harness:/etc/systemd/system/hive-harness.service
         --boot --notify-ready=yes --console=read-only --
         systemd.setenv=HIVE_NAME=bob systemd.setenv=HIVE_SOCKET=/run/hive/broker.sock
@@ -164,6 +166,6 @@ def test_a_job_is_bounded_and_can_neither_mount_nor_reach_anybody(work: JobKind)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"))))
 def test_a_harness_is_one_unit_file_whatever_the_words(words: list[str]) -> None:
     lines = harness(("sh", *words)).split("\n")
-    assert len(lines) == 10
-    assert lines[8].startswith('ExecStart=:/usr/bin/env "sh"')
-    assert "%" not in lines[8].replace("%%", "")
+    assert len(lines) == 9
+    assert lines[7].startswith('ExecStart=:/usr/bin/env "sh"')
+    assert "%" not in lines[7].replace("%%", "")
