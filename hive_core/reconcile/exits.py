@@ -74,7 +74,7 @@ def write(ledger: Ledger, places: Places, found: tuple[Counted, Lines], now: flo
         kind="crash" if verdict.crash else "exit", caller=DAEMON, operation="watch",
         target=place.uuid, allowed=None, rule="", reason=counted.why if verdict.crash else
         f"{place.name} {counted.end.text}", commit=places.hive.commit, request="",
-        fields={"name": place.name, "invocation": counted.end.invocation,
+        fields={"target_name": place.name, "invocation": counted.end.invocation,
                 "result": counted.end.result, "status": counted.end.status,
                 "parked": verdict.parked}, now=now,
     )  # fmt: skip

@@ -188,7 +188,11 @@ def test_a_reboot_starts_what_was_wanted(lab: Lab, host: HiveHost) -> None:
     host.hive("stop", "bob")
     host.hush()
     lab.reboot(power_cut=True)
-    host.until(lambda: hived(host, "ActiveState") == "active", "hived is up", seconds=30)
+    try:
+        host.until(lambda: hived(host, "ActiveState") == "active", "hived is up", seconds=15)
+    except AssertionError as error:
+        said = host.run("journalctl", "--boot", "--lines=50", "--no-pager", check=False)
+        raise AssertionError(said.stdout) from error
     host.wait("running", "root", "ann")
     host.wait("stopped", "bob", seconds=1)
     host.hive("start", "bob")
