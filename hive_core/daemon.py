@@ -138,7 +138,10 @@ class Daemon:
 
     @cached_property
     def upkeep(self) -> Upkeep:
-        return Upkeep(self.ports, self.given, self.stores.repo.pack)
+        return Upkeep(self.ports, self.given, self.stores.repo.pack, self._alarm)
+
+    def _alarm(self, text: str) -> None:
+        self.look.troubles["audit"] = text
 
     async def _fresh_plan(self) -> Plan:
         return await self.road.fresh_plan()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final, TypedDict, Unpack
@@ -88,11 +88,25 @@ class Events:
 
     def verify(self) -> int | None:
         """The first number at which the chain is broken, or None."""
+        walk = self.walk()
+        while True:
+            try:
+                next(walk)
+            except StopIteration as end:
+                found: int | None = end.value
+                return found
+
+    def walk(self) -> Generator[None, None, int | None]:
+        """The same, with a pause after each page: events may be added meanwhile."""
         seq, digest = self._mark("events_base")
-        for found, stored, body in self._chain(seq):
-            seq, digest = seq + 1, _link(digest, body)
-            if (found, stored) != (seq, digest):
-                return seq
+        while rows := self._page(seq):
+            for found, stored, body in rows:
+                seq, digest = seq + 1, _link(digest, body)
+                if (found, stored) != (seq, digest):
+                    return seq
+            if len(rows) < _PAGE:
+                break
+            yield
         return None if (seq, digest) == self._mark("events_tail") else seq + 1
 
     def count(self, caller: str, operation: str) -> None:
@@ -136,19 +150,17 @@ class Events:
     def _end(self) -> tuple[int, bytes]:
         if self._tail is None:
             row = self._db.row("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1")
-            self._tail = (row[0], row[1]) if row else self._mark("events_base")
+            last = (row[0], row[1]) if row else self._mark("events_base")
+            # Where the mark says, not where the table does: a tail that was cut off stays missed.
+            sealed = self._mark("events_tail")
+            self._tail = sealed if sealed[0] >= last[0] else last
         return self._tail
 
-    def _chain(self, after: int) -> Iterator[tuple[int, bytes, str]]:
-        while True:
-            rows = self._db.rows(
-                "SELECT seq, digest, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
-                (after, _PAGE),
-            )
-            yield from ((seq, digest, body) for seq, digest, body in rows)
-            if len(rows) < _PAGE:
-                return
-            after = rows[-1][0]
+    def _page(self, after: int) -> list[tuple[int, bytes, str]]:
+        return self._db.rows(
+            "SELECT seq, digest, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
+            (after, _PAGE),
+        )
 
     def _mark(self, key: str) -> tuple[int, bytes]:
         text = self._db.value("SELECT value FROM meta WHERE key = ?", (key,))

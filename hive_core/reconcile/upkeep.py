@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ from hive_core.reconcile.given import Broker, Ports
 log = logging.getLogger(__name__)
 HOUR: Final = 3600.0
 AGAIN: Final = 1.0
+PAUSE: Final = 0.05  # between pages of the audit log
 
 
 @dataclass
@@ -22,11 +23,13 @@ class Upkeep:
     ports: Ports
     broker: Broker
     idle: Callable[[], object] = lambda: None
+    alarm: Callable[[str], None] = lambda _: None
     _due: float | None = None
     _cancel: Callable[[], None] = field(default=lambda: None)
 
     def start(self) -> None:
         self._arm()
+        self.audit()
         self._after(HOUR, self.sweep)
 
     def heard(self, topics: frozenset[str]) -> None:
@@ -61,9 +64,25 @@ class Upkeep:
         self.broker.touch(frozenset(f"inbox:{message.sender}" for message in dead))
         self._arm()
 
+    def audit(self) -> None:
+        """Follow the chain of the audit log, a page at a time (row H27)."""
+        self._follow(self.ports.ledger.events.walk())
+
+    def _follow(self, walk: Generator[None, None, int | None]) -> None:
+        try:
+            next(walk)
+        except StopIteration as end:
+            if end.value is not None:
+                self.alarm(f"the audit log is broken at event {end.value}")
+        except HiveError as error:
+            log.warning("Cannot read the audit log: %s", error)
+        else:
+            self._after(PAUSE, lambda: self._follow(walk))
+
     def sweep(self) -> None:
         """Forget what was kept long enough."""
         self._after(HOUR, self.sweep)
+        self.audit()
         ledger, kept, now = self.ports.ledger, self.ports.settings.retention, self.ports.clock.now()
         try:
             with ledger.transaction():

@@ -110,3 +110,20 @@ def test_reads_are_counted_and_kept_over_a_restart(folder: Path) -> None:
     ledger = Ledger.open(folder / "hive.db")
     assert ledger.events.counts() == {("anna", "whoami"): 5}
     ledger.close()
+
+
+def test_a_tail_that_was_cut_off_is_missed_for_ever(folder: Path) -> None:
+    """What is added later does not cover the hole."""
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        for _ in range(5):
+            append(ledger)
+    ledger.close()
+    with sqlite3.connect(folder / "hive.db") as raw:
+        raw.execute("DELETE FROM events WHERE seq >= 4")
+    raw.close()
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        assert append(ledger).seq == 6
+    assert ledger.events.verify() == 4
+    ledger.close()
