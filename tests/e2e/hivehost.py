@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +51,10 @@ class Voice:
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return [Reply.of(each) for each in json.loads(self._process.stdout.readline())]
+
+    @property
+    def gone(self) -> bool:
+        return self._process.poll() is not None
 
     def close(self) -> None:
         with suppress(OSError):
@@ -129,6 +133,8 @@ class HiveHost:
         return self._voice(agent).order(method=method, parameters=parameters, most=most)
 
     def _voice(self, agent: str) -> Voice:
+        if agent in self._voices and self._voices[agent].gone:
+            self.hush(agent)
         if agent not in self._voices:
             self._voices[agent] = Voice(self.lab, agent)
         return self._voices[agent]
@@ -146,6 +152,17 @@ class HiveHost:
             reply = self.call("Spawn", name=name.replace("_", "-"), **words)
             assert not reply.error, reply
         self.wait("running", *parents)
+
+    def prune(self, tree: Mapping[str, str | None]) -> None:
+        """Have the hive as `tree` again: all others destroyed, and these running."""
+        rows = self.call("ListAgents")["agents"]
+        for row in rows:
+            if row["name"] not in tree:
+                self.hush(row["name"])
+                self.call("Destroy", agent=row["name"], wait=20)
+            elif row["state"] != "running":
+                self.call("Start", agent=row["name"])
+        self.wait("running", *tree)
 
     def wait(self, state: str, *agents: str, seconds: float = 30) -> None:
         names = [agent.replace("_", "-") for agent in agents]
@@ -169,7 +186,7 @@ class HiveHost:
             self.ask(agent, "Ack", ids=[each["id"] for each in found])
         return found
 
-    def events(self, **last: int) -> list[dict[str, Any]]:
+    def events(self, **last: int | str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.call("ListEvents", **last)["events"]
         return found
 

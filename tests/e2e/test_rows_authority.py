@@ -1,0 +1,439 @@
+"""Who may do what, asked through the sockets in the containers: H7, H8, H10, H12, H17, H22, H24,
+H27."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+TREE: dict[str, str | None] = {
+    "root": None, "lead": "root", "ann": "lead", "ben": "lead", "cid": "ann", "tom": "ann",
+    "rival": "root", "island": None,
+}  # fmt: skip
+LIFECYCLE = ("Start", "Stop", "Restart", "Kill", "Update")
+CHATTY = "echo a line of cid; echo second line >&2; while read -r x; do :; done; exec sleep 1000"
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.setup()
+    made.grow(lead={"role": "lead"}, rival={"role": "lead"}, island={"parent": ""})
+    made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "worker"})
+    made.grow(
+        cid={"parent": "ann", "role": "worker", "command": ["sh", "-c", CHATTY]},
+        tom={"parent": "ann", "role": "task"},
+    )
+    yield made
+    made.hush()
+
+
+@pytest.fixture(autouse=True)
+def tidy(host: HiveHost) -> Iterator[None]:
+    yield
+    host.prune(TREE)
+
+
+def above(agent: str) -> list[str]:
+    found, parent = [], TREE[agent]
+    while parent is not None:
+        found.append(parent)
+        parent = TREE[parent]
+    return found
+
+
+def siblings(one: str, other: str) -> bool:
+    return one != other and TREE[one] is not None and TREE[one] == TREE[other]
+
+
+def sees(caller: str, target: str) -> bool:
+    related = caller in above(target) or target in above(caller)
+    return caller == target or related or siblings(caller, target)
+
+
+def test_who_may_run_whom(host: HiveHost) -> None:
+    """H7: any ancestor, and nobody else: not itself, not a child, not beside, not a stranger."""
+    for caller, target in product(TREE, TREE):
+        verbs = ("Start",) if caller in above(target) else LIFECYCLE
+        for verb in verbs:
+            reply = host.ask(caller, verb, agent=target)
+            expected = "NotAllowed" if sees(caller, target) else "NotFound"
+            assert reply.error == ("" if caller in above(target) else expected), (
+                caller, verb, target, reply,
+            )  # fmt: skip
+    refusal = host.ask("ann", "Stop", agent="lead")
+    assert refusal.reason == "cannot stop lead: not your descendant"
+    unknown, hidden = host.ask("ben", "Stop", agent="nobody"), host.ask("ben", "Stop", agent="cid")
+    assert hidden.parameters == json.loads(json.dumps(unknown.parameters).replace("nobody", "cid"))
+    assert {host.call("Locate", agent=name)["state"] for name in TREE} == {"running"}
+
+
+def test_a_far_ancestor_runs_a_descendant(host: HiveHost) -> None:
+    """H7: kill, start, stop, restart, update have their effect."""
+    assert host.ask("root", "Stop", agent="cid", wait=20)["agents"] == ["cid"]
+    assert host.show("cid", "ActiveState") == "inactive"
+    assert host.ask("root", "Start", agent="cid", wait=20)["agents"] == ["cid"]
+    for verb in ("Restart", "Update"):
+        before = host.main_pid("cid")
+        assert host.ask("lead", verb, agent="cid", wait=20)["agents"] == ["cid"]
+        assert host.main_pid("cid") not in {0, before}
+    assert host.ask("ann", "Kill", agent="cid", reason="enough", wait=20)["agents"] == ["cid"]
+    assert host.show("cid", "ActiveState") in {"inactive", "failed"}
+    assert host.call("Locate", agent="cid")["state"] == "stopped"
+    event = host.events(last=1)[0]
+    assert (event["caller"], event["operation"], event["target"]) == ("ann", "kill", "cid")
+    assert "enough" in json.dumps(event)
+    host.call("Start", agent="cid", wait=20)
+    host.hush("cid")
+
+
+def test_whom_an_agent_may_create(host: HiveHost) -> None:
+    """H8, K1: within the role matrix, under itself or a descendant."""
+    for role in ("architect", "worker", "agent", "lead", "daemon", "task"):
+        assert host.ask("ben", "Spawn", name="pet", role=role).error == (
+            "NotAllowed" if role != "task" else ""
+        ), role
+    assert host.ask("lead", "Destroy", agent="pet", wait=20)["agents"] == ["pet"]
+    assert host.ask("tom", "Spawn", name="pet", role="task").error == "NotAllowed"
+    kernel = host.ask("lead", "Spawn", name="pet", role="kernel")
+    assert (kernel.error, kernel.parameters) == ("InvalidParameter", {"parameter": "role"})
+    for parent, error in (
+        ("root", "NotAllowed"), ("rival", "NotFound"), ("island", "NotFound"),
+        ("", "NotAllowed"), ("nobody", "NotFound"), ("ben", "NotAllowed"),
+    ):  # fmt: skip
+        assert host.ask("ann", "Spawn", name="pet", parent=parent).error == error, parent
+    # No detour: what ben may not create itself, nobody creates under ben.
+    assert host.ask("lead", "Spawn", name="pet", parent="ben", role="lead").error == "NotAllowed"
+    deep = host.ask("lead", "Spawn", name="pet", parent="ann", title="Pet", wait=20)
+    assert deep["name"] == "pet"
+    assert host.ask("pet", "Whoami")["parent"] == "ann"
+    assert host.ask("ann", "Whoami")["children"] == ["cid", "pet", "tom"]
+    host.hush("pet")
+    host.ask("lead", "Destroy", agent="pet", wait=20)
+
+
+def test_a_creator_gives_no_more_than_it_has(host: HiveHost) -> None:
+    """H8: capabilities a subset, limits within the rest, images by name, seats."""
+    held = set(host.ask("ann", "Whoami")["capabilities"])
+    assert "meta.read" not in held
+    over = host.ask("ann", "Spawn", name="pet", capabilities=["meta.read"])
+    assert over.error == "NotAllowed"
+    unknown = host.ask("ann", "Spawn", name="pet", capabilities=["everything"])
+    assert unknown.error == "InvalidArgument"
+    assert unknown.parameters["field"] == "capabilities"
+    path = host.ask("ann", "Spawn", name="pet", image="/srv/tree")
+    assert path.error == "NotAllowed"
+    assert host.ask("ann", "Spawn", name="pet", image="nowhere").error == "InvalidArgument"
+    assert host.ask("ann", "Spawn", name="pet", tier="strategic").error == "NotAllowed"
+    assert host.ask("ann", "Spawn", name="pet", max_children=11).error == "LimitReached"
+    host.grow(poor={"parent": "ann", "role": "lead", "limits": {"memory_max": 64 << 20},
+                    "max_children": 2})  # fmt: skip
+    big = host.ask("poor", "Spawn", name="big", limits={"memory_max": 65 << 20})
+    assert big.error == "LimitReached", big
+    for name, size in (("kid-1", 40 << 20), ("kid-2", 24 << 20)):
+        made = host.ask("poor", "Spawn", name=name, limits={"memory_max": size}, wait=20)
+        assert made["name"] == name
+    assert host.ask("kid-1", "Whoami")["limits"]["memory_max"] == 40 << 20
+    third = host.ask("poor", "Spawn", name="kid-3", limits={"memory_max": 16 << 20})
+    assert third.error == "LimitReached", third
+    assert host.run("hive", "call", "Spawn", '{"name": "kid-3"}', "--as", "poor",
+                    check=False).returncode == 75  # fmt: skip
+    host.hush("poor", "kid-1")
+    host.call("Destroy", agent="poor", recursive=True, wait=30)
+
+
+def test_ten_children_and_no_more(host: HiveHost) -> None:
+    """H8: 10 by default; a stopped child counts, a destroyed one does not."""
+    for number in range(8):
+        made = host.ask("ann", "Spawn", name=f"kid-{number}", role="task")
+        assert not made.error, made
+    full = host.ask("ann", "Spawn", name="kid-8", role="task")
+    assert (full.error, full.reason) == ("LimitReached", "ann has its 10 children")
+    host.ask("ann", "Destroy", agent="kid-0")
+    assert not host.ask("ann", "Spawn", name="kid-8", role="task").error
+    for number in range(1, 9):
+        host.ask("ann", "Destroy", agent=f"kid-{number}", wait=20)
+
+
+def test_a_bound_on_the_whole_subtree_holds(host: HiveHost) -> None:
+    """H8: `subtree.agents` counts all descendants."""
+    host.grow(clan={"parent": "ann", "role": "lead", "subtree": {"agents": 2}})
+    assert not host.ask("clan", "Spawn", name="clan-1", role="lead").error
+    assert not host.ask("clan", "Spawn", name="clan-2", parent="clan-1", role="lead").error
+    for parent in ("clan", "clan-1", "clan-2"):
+        over = host.ask("clan", "Spawn", name="clan-3", parent=parent, role="task")
+        assert over.error == "LimitReached", parent
+    host.hush("clan")
+    host.call("Destroy", agent="clan", recursive=True, wait=30)
+
+
+def test_the_seeds_names_still_spawn(host: HiveHost) -> None:
+    """H8, H17: `request_spawn` and `request_init_config` are spawn."""
+    for alias in ("RequestSpawn", "RequestInitConfig"):
+        made = host.ask("ann", alias, name="pet", role="task", wait=20)
+        assert made.parameters.keys() >= {"name", "uuid", "job"}, made
+        assert host.ask("ann", "Destroy", agent="pet", wait=20)["agents"] == ["pet"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "A", "1a", "-a", "a-", "a--b", "a_b", "a.b", "a b", "é", "a" * 33, "operator", "hive",
+     "self", "host", "system", "../x", "a\n", "a/b"],
+)  # fmt: skip
+def test_names_that_are_none(host: HiveHost, name: str) -> None:
+    """CONTRACT: `^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`, no `--`, five words reserved."""
+    refused = host.ask("ann", "Spawn", name=name, role="task")
+    assert refused.error in {"InvalidArgument", "InvalidParameter"}
+    assert host.call("Spawn", name=name).error == refused.error
+
+
+def test_names_that_are_just_so(host: HiveHost) -> None:
+    """CONTRACT: one letter, and 32 characters; taken among the living, also when unseen."""
+    for name in ("a", "a" * 32, "a-1-b", "z9"):
+        assert not host.ask("ann", "Spawn", name=name, role="task").error
+        assert host.ask("ann", "Destroy", agent=name, wait=20)["agents"] == [name]
+    taken = host.ask("ann", "Spawn", name="island", role="task")
+    assert taken.error == "AlreadyExists"
+
+
+def test_logs_are_read_by_those_above(host: HiveHost) -> None:
+    """H10: itself and any ancestor; bounded, searched, and since a moment."""
+    for caller, target in product(TREE, TREE):
+        reply = host.ask(caller, "GetLogs", agent=target, lines=1)
+        may = caller == target or caller in above(target)
+        hidden = "NotAllowed" if sees(caller, target) else "NotFound"
+        assert reply.error == ("" if may else hidden), (caller, target)
+    lines = host.ask("lead", "GetLogs", agent="cid")["lines"]
+    own = [line for line in lines if line["text"] in {"a line of cid", "second line"}]
+    assert {line["text"] for line in own} == {"a line of cid", "second line"}
+    assert all(line.keys() == {"time", "unit", "text"} for line in lines)
+    assert {line["unit"] for line in own} == {"hive-agent@cid.service"}
+    assert len(host.ask("lead", "GetLogs", agent="cid", lines=1)["lines"]) == 1
+    found = host.ask("root", "GetLogs", agent="cid", grep="second")["lines"]
+    assert {line["text"] for line in found} == {"second line"}
+    assert host.ask("cid", "GetLogs")["lines"] == lines
+    last = lines[-1]["time"]
+    assert host.ask("cid", "GetLogs", since=last + 3600)["lines"] == []
+    assert host.fails(5, "call", "GetLogs", '{"agent": "ann"}', "--as", "cid")
+
+
+def label(sender: str, target: str) -> str:
+    """What the sender is to the recipient; empty: it may not write to it."""
+    if sender == "tom":  # a task
+        return "child" if TREE["tom"] == target else ""
+    near = (
+        (sender == target, "self"), (TREE[target] == sender, "parent"),
+        (TREE[sender] == target, "child"), (siblings(sender, target), "sibling"),
+        (sender in above(target), "ancestor"),
+    )  # fmt: skip
+    return next((word for holds, word in near if holds), "")
+
+
+def test_whom_an_agent_may_write_to(host: HiveHost) -> None:
+    """H12: parent, siblings that are no roots, itself, descendants; each labelled by the daemon."""
+    labels = {pair: label(*pair) for pair in product(TREE, TREE)}
+    for (caller, target), expected in labels.items():
+        reply = host.ask(caller, "Send", to=target, body=f"{caller}>{target}")
+        hidden = "NotAllowed" if sees(caller, target) else "NotFound"
+        assert reply.error == ("" if expected else hidden), (caller, target, reply)
+    for target in TREE:
+        got = {each["from"]: each for each in host.mail(target) if ">" in each["body"]}
+        assert got.keys() == {caller for caller in TREE if labels[caller, target]}
+        for caller, message in got.items():
+            assert message["relation"] == labels[caller, target], (caller, target)
+            assert message["from_uuid"] == host.ask(caller, "Whoami")["uuid"]
+            assert (message["to"], message["body"]) == (target, f"{caller}>{target}")
+
+
+def test_a_reply_and_an_allow_list_open_a_way(host: HiveHost) -> None:
+    """H12: a reply goes to its sender wherever that is; the list is the operator's, one way."""
+    host.call("Allow", agent="island", other="cid")
+    assert host.ask("cid", "Send", to="island", body="no").error == "NotFound"
+    sent = host.ask("island", "Send", to="cid", body="across")["id"]
+    (message,) = host.mail("cid")
+    assert (message["id"], message["relation"]) == (sent, "allowed")
+    host.call("Disallow", agent="island", other="cid")
+    assert host.ask("island", "Send", to="cid", body="again").error == "NotFound"
+    answer = host.ask("cid", "Send", to="island", body="back", reply_to=sent)
+    assert answer["id"]
+    (back,) = host.mail("island")
+    assert (back["reply_to"], back["thread"]) == (sent, message["thread"])
+    # Nobody else's message opens a way, nor a made-up one.
+    for agent, reply_to in (("ben", sent), ("cid", "made-up"), ("cid", back["id"])):
+        refused = host.ask(agent, "Send", to="island", body="x", reply_to=reply_to)
+        assert refused.error, (agent, reply_to)
+    assert host.ask("cid", "Allow", agent="cid", other="island").error in {
+        "NotAllowed", "NotFound",
+    }  # fmt: skip
+
+
+def test_the_operator_writes_and_is_written_to(host: HiveHost) -> None:
+    """H12: to `operator` with the capability; the operator to anybody; `from` cannot be given."""
+    assert host.ask("cid", "Send", to="operator", body="hello")["id"]
+    assert host.ask("tom", "Send", to="operator", body="hello").error == "NotAllowed"
+    (mail,) = host.json("inbox")
+    assert (mail["from"], mail["body"], mail["to"]) == ("cid", "hello", "operator")
+    host.hive("send", "tom", "do this", "--priority", "0")
+    (task,) = host.mail("tom")
+    assert (task["from"], task["from_uuid"], task["relation"]) == (
+        "operator", "operator", "operator",
+    )  # fmt: skip
+    assert task["priority"] == 0
+    assert host.ask("tom", "Send", to="operator", body="done", reply_to=task["id"])["id"]
+    forged = host.ask("cid", "Send", **{"to": "ann", "body": "x", "from": "operator"})
+    assert (forged.error, forged.parameters) == ("InvalidParameter", {"parameter": "from"})
+    for letter in host.json("inbox"):
+        host.hive("inbox", "--done", letter["id"])
+
+
+def test_there_is_one_socket_and_rules_instead_of_flavours(host: HiveHost) -> None:
+    """H17: the same file, the same methods for everybody; what differs is the answer."""
+    found = "find / -xdev -type s 2>/dev/null; find /run -type s 2>/dev/null; true"
+    for agent in ("root", "cid"):
+        sockets = set(host.inside(agent, "sh", "-c", found).split())
+        assert {path for path in sockets if "hive" in path} == {"/run/hive/broker.sock"}
+    told = {
+        agent: host.ask(
+            agent, "org.varlink.service.GetInterfaceDescription", interface="org.hive.Broker"
+        )["description"]
+        for agent in ("root", "cid")
+    }
+    assert told["root"] == told["cid"]
+    for method in ("Spawn", "Kill", "Start", "Restart", "Update", "GetLogs", "Wake", "Stop"):
+        assert f"\nmethod {method}(" in told["cid"]
+
+
+def test_only_an_ancestor_destroys(host: HiveHost) -> None:
+    """H22: never itself, an ancestor, a sibling; the operator says it twice."""
+    for caller, target in product(TREE, TREE):
+        if caller not in above(target):
+            reply = host.ask(caller, "Destroy", agent=target)
+            assert reply.error == ("NotAllowed" if sees(caller, target) else "NotFound")
+    assert host.tree() == TREE
+    assert "--yes" in host.fails(2, "destroy", "cid")
+    assert host.call("Destroy", agent="root").error == "NotAllowed"
+
+
+def test_a_destroyed_agent_leaves_nothing_to_its_name(host: HiveHost) -> None:
+    """H22: archived for 24 h and restored; a reused name inherits nothing."""
+    host.grow(pet={"parent": "ann", "role": "worker"})
+    old = host.uuid("pet")
+    host.inside("pet", "sh", "-c", "echo secret >/agents/pet/state/secret")
+    host.call("Allow", agent="pet", other="island")
+    sent = host.ask("ann", "Send", to="pet", body="for the first")["id"]
+    host.hush("pet")
+    assert host.ask("lead", "Destroy", agent="pet", wait=20)["agents"] == ["pet"]
+    dead = [each for each in host.mail("ann") if sent in each["body"] or each["reply_to"] == sent]
+    assert len(dead) == 1
+    assert dead[0]["relation"] == "daemon"
+    (archive,) = (each for each in host.json("restore") if each["id"] == old)
+    assert 86_000 < archive["expires_at"] - archive["destroyed_at"] <= 86_401
+    host.grow(pet={"parent": "ann", "role": "worker"})
+    new = host.ask("pet", "Whoami")["uuid"]
+    assert new != old
+    assert host.mail("pet") == []
+    assert host.inside("pet", "ls", "-A", "/agents/pet/state") == ""
+    assert host.ask("pet", "Send", to="island", body="x").error == "NotFound"
+    assert "taken" in host.fails(1, "restore", old)
+    host.hush("pet")
+    host.call("Destroy", agent="pet", wait=20)
+    back = host.call("Restore", id=old, wait=30)
+    assert (back["uuid"], back["parent"]) == (old, "ann")
+    assert host.inside("pet", "cat", "/agents/pet/state/secret") == "secret\n"
+    assert host.ask("ann", "Restore", id=old).error == "NotAllowed"
+    host.hush("pet")
+    host.call("Destroy", agent="pet", wait=20)
+
+
+def test_an_agent_wakes_itself(host: HiveHost) -> None:
+    """H24: into its own inbox, always labelled `self`, by any process of its container."""
+    host.ask("cid", "Wake", body="timer")
+    host.inside("cid", "hive-agent", "wake", "beside")
+    got = host.mail("cid")
+    assert [(each["from"], each["relation"], each["body"]) for each in got] == [
+        ("cid", "self", "timer"), ("cid", "self", "beside"),
+    ]  # fmt: skip
+    other = host.ask("cid", "Wake", body="x", agent="ann")
+    assert (other.error, other.parameters) == ("InvalidParameter", {"parameter": "agent"})
+
+
+def test_every_change_and_refusal_is_an_event(host: HiveHost) -> None:
+    """H27: who, what, on whom, by which rule, why, which commit; in one gap-free row."""
+    before = host.events(last=1)[0]["seq"]
+    commit = host.json("status")["commit"]
+    host.ask("ben", "Stop", agent="lead")
+    host.ask("ben", "Stop", agent="cid")
+    host.ask("ann", "Stop", agent="cid", wait=20)
+    host.ask("ann", "Start", agent="cid", wait=20)
+    host.ask("ann", "ListAgents")
+    host.call("Allow", agent="cid", other="island")
+    events = host.events(after=str(before))
+    keys = {"seq", "time", "kind", "caller", "operation", "target", "allowed", "rule", "reason",
+            "commit", "request"}  # fmt: skip
+    assert all(keys <= each.keys() for each in events)
+    assert [each["seq"] for each in events] == [*range(before + 1, before + 1 + len(events))]
+    told = [(each["caller"], each["operation"], each["target"], each["allowed"]) for each in events]
+    assert told == [
+        ("ben", "stop", "lead", False), ("ben", "stop", "cid", False), ("ann", "stop", "cid", True),
+        ("ann", "start", "cid", True), ("operator", "allow", "cid", True),
+    ]  # fmt: skip
+    assert [each["commit"] for each in events[:4]] == [commit] * 4
+    assert events[4]["commit"] == host.json("status")["commit"] != commit
+    assert all(each["rule"] and each["reason"] and each["request"] for each in events)
+    assert len({each["request"] for each in events}) == len(events)
+    host.call("Disallow", agent="cid", other="island")
+    assert host.ask("root", "ListEvents").error == "NotAllowed"
+    assert host.ask("root", "Why", caller="cid", operation="stop").error == "NotAllowed"
+    host.hush("cid")
+
+
+def test_why_says_what_would_be_decided(host: HiveHost) -> None:
+    """H27: the same answer as the deed, and nothing is done or recorded."""
+    before = host.events(last=1)[0]["seq"]
+    for caller, target in product(TREE, TREE):
+        for operation in ("stop", "destroy", "get_logs"):
+            told = host.call("Why", caller=caller, operation=operation, target=target)
+            own = operation == "get_logs" and caller == target
+            assert told["allowed"] == (own or caller in above(target)), (caller, operation, target)
+            assert told["rule"]
+            assert told["reason"]
+    told = host.call("Why", caller="ann", operation="stop", target="cid")
+    assert told.parameters.keys() == {"allowed", "rule", "reason", "chain", "commit"}
+    assert told["chain"] == ["cid", "ann"]
+    assert host.hive("why", "lead", "move", "cid", "ben").startswith("allowed\n")
+    done = host.run("hive", "why", "ann", "move", "cid", "ben", check=False)
+    assert (done.returncode, done.stdout[:8]) == (5, "refused\n")
+    assert host.fails(2, "why", "ann", "fly", "cid")
+    assert host.events(last=1)[0]["seq"] == before
+    assert host.tree() == TREE
+
+
+@pytest.mark.parametrize("tampering", ["edit", "delete", "cut"])
+def test_tampering_with_the_record_is_found(host: HiveHost, tampering: str) -> None:
+    """H27: an edited, deleted or cut-off event is an alarm."""
+    assert not [each for each in host.json("status")["alarms"] if "audit" in each]
+    host.run("systemctl", "stop", "hived.service")
+    host.run("cp", "-a", "/var/lib/hive/hive.db", "/var/lib/hive/kept.db")
+    change = {
+        "edit": "UPDATE events SET body = replace(body, 'operator', 'nobody') WHERE seq = 2",
+        "delete": "DELETE FROM events WHERE seq = (SELECT max(seq) - 3 FROM events)",
+        "cut": "DELETE FROM events WHERE seq = (SELECT max(seq) FROM events)",
+    }[tampering]
+    code = f"import sqlite3; d = sqlite3.connect(DB); d.execute({change!r}); d.commit(); d.close()"
+    as_hive = ("setpriv", "--reuid=hive", "--regid=hive", "--init-groups", "/usr/bin/python3")
+    host.run(*as_hive, "-Ic", f"DB = '/var/lib/hive/hive.db'; {code}")
+    host.run("systemctl", "start", "hived.service")
+    host.until(
+        lambda: [each for each in host.json("status")["alarms"] if "audit" in each], "not found"
+    )
+    host.run("systemctl", "stop", "hived.service")
+    host.run("rm", "-f", "/var/lib/hive/hive.db-wal", "/var/lib/hive/hive.db-shm")
+    host.run("mv", "/var/lib/hive/kept.db", "/var/lib/hive/hive.db")
+    host.run("systemctl", "start", "hived.service")

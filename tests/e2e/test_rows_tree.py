@@ -1,0 +1,410 @@
+"""The tree and its files from the outside: spec rows H1-H3, H5, H6, H14, H18, H19 and K9."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+META = "/var/lib/hive/meta"
+TREE = {
+    "root": None, "lead": "root", "ann": "lead", "ben": "lead", "cid": "ann", "rival": "root",
+    "island": None,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.setup()
+    made.grow(lead={"role": "lead"}, rival={"role": "lead"}, island={"parent": ""})
+    made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "lead"})
+    made.grow(cid={"parent": "ann", "role": "worker", "command": ["sleep", "7777"]})
+    yield made
+    made.hush()
+
+
+def topology(host: HiveHost) -> Any:  # noqa: ANN401 - JSON is anything
+    """As it stands in the commit in force, not in the work tree."""
+    return json.loads(host.hive("meta", "git", "show", "HEAD:topology.json"))
+
+
+def by_hand(host: HiveHost, script: str) -> str:
+    """A commit as an operator makes it; gives its id."""
+    commit = f"cd {META} && {script} && git -c user.name=op -c user.email=op@x commit -qam by-hand"
+    as_hive = ("setpriv", "--reuid=hive", "--regid=hive", "--init-groups", "env", "HOME=/tmp")
+    host.run(*as_hive, "sh", "-ec", f"{commit} && git rev-parse HEAD >/tmp/by-hand")
+    return host.run("cat", "/tmp/by-hand").stdout.strip()
+
+
+def edit(change: str) -> str:
+    code = f"import json;p='topology.json';t=json.load(open(p));{change};json.dump(t,open(p,'w'))"
+    return f'/usr/bin/python3 -Ic "{code}"'
+
+
+def identity(host: HiveHost, agent: str) -> Any:  # noqa: ANN401 - JSON is anything
+    return json.loads(host.inside(agent, "cat", "/run/hive/identity.json"))
+
+
+def pids(host: HiveHost) -> dict[str, int]:
+    return {name: host.main_pid(name) for name in TREE}
+
+
+def test_topology_is_a_file_in_the_daemons_repo(host: HiveHost) -> None:
+    """H1: name -> parent, null = root, committed in the repo that belongs to the daemon."""
+    assert topology(host) == TREE
+    assert json.loads(host.run("cat", f"{META}/topology.json").stdout) == TREE
+    assert host.tree() == TREE
+    owners = host.run("find", META, "-printf", "%u\n").stdout.split()
+    assert set(owners) == {"hive"}
+    trailers = host.hive("meta", "git", "log", "-1", "--format=%(trailers)")
+    assert "Hive-Caller: operator" in trailers
+    assert "Hive-Operation: spawn" in trailers
+
+
+def test_an_agent_cannot_claim_a_parent(host: HiveHost) -> None:
+    """H1: neither by a call, a file of its own, its environment, nor the repo itself."""
+    before = topology(host)
+    for parent in ("root", "rival", "", "cid", "ben"):
+        refused = host.ask("ben", "Move", agent="ben", parent=parent)
+        assert refused.error in {"NotAllowed", "NotFound"}, (parent, refused)
+    assert host.ask("ben", "Spawn", name="pet", parent="root").error == "NotAllowed"
+    assert host.ask("ben", "Spawn", name="pet", parent="rival").error == "NotFound"
+    claim = "for d in config state; do echo '{\"ben\": null}' >/agents/ben/$d/topology.json; done"
+    host.inside("ben", "sh", "-c", f"{claim}; HIVE_PARENT=root HIVE_NAME=root hive-agent whoami")
+    said = host.inside("ben", "env", "HIVE_NAME=root", "hive-agent", "call", "Whoami")
+    assert json.loads(said)["name"] == "ben"
+    assert "No such file" in host.run(
+        "hive", "shell", "ben", "--", "ls", META, "/etc/hive", check=False
+    ).stderr  # fmt: skip
+    assert topology(host) == before
+
+
+def test_moving_touches_no_file_of_an_agent(host: HiveHost) -> None:
+    """H1: an agent's storage is the same before and after, to the change time of each file."""
+    host.inside("ben", "sh", "-c", "cd /agents/ben/config && git init -q . && echo 1 >file")
+    look = ("find", "/agents/ben/config", "/agents/ben/state", "-printf", "%p %i %C@ %T@ %m\n")
+    before = host.inside("ben", *look)
+    host.hive("move", "ben", "--parent", "rival")
+    assert host.inside("ben", *look) == before
+    host.hive("move", "ben", "--parent", "lead")
+    assert host.inside("ben", *look) == before
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (edit("t['lead']='cid'"), "cycle"),
+        (edit("t['ann']='ann'"), "ann"),
+        (edit("t['ann']='nobody'"), "nobody"),
+        (edit("t['ghost']=None"), "ghost"),
+        ("echo '{\"lead\": null, ' >topology.json", ""),
+        ('printf \'{"root": null, "lead": "root", "lead": null}\' >topology.json', ""),
+        ("git rm -q topology.json", ""),
+        ("git rm -q agents/ann.json", "ann"),
+        ("echo '{}' >agents/lead.json", "lead"),
+        ("rm topology.json; ln -s /etc/passwd topology.json", ""),
+    ],
+    ids=["cycle", "self", "unknown", "no-spec", "unparsable", "duplicate", "absent", "spec-gone",
+         "spec-empty", "symlink"],
+)  # fmt: skip
+def test_damage_widens_no_authority(host: HiveHost, script: str, says: str) -> None:
+    """H2, H14: the last good commit stays in force, the refused one is shown beside it."""
+    before = host.json("status")["commit"]
+    oid = by_hand(host, script)
+    host.until(
+        lambda: oid in {each["commit"] for each in host.json("status")["refused"]},
+        f"{oid} is not shown as refused", 5,
+    )  # fmt: skip
+    status = host.json("status")
+    assert status["commit"] == before
+    (shown,) = (each for each in status["refused"] if each["commit"] == oid)
+    assert says in shown["reason"]
+    assert shown["reason"]
+    assert oid[:8] in host.hive("status")
+    assert host.tree() == TREE
+    assert host.ask("ann", "Stop", agent="lead").error == "NotAllowed"
+    assert host.ask("cid", "Whoami")["parent"] == "ann"
+    assert host.hive("meta", "git", "rev-parse", "HEAD").strip() == before
+    assert host.hive("meta", "git", "cat-file", "-t", oid) == "commit\n"
+    # Nor is it in the way of what comes next. What is no plain file is left to the operator.
+    host.hive("meta", "git", "reset", "-q", "--hard")
+    assert host.call("Allow", agent="ben", other="rival")["allow"] == ["rival"]
+    assert host.call("Disallow", agent="ben", other="rival")["allow"] == []
+
+
+def test_rewritten_history_is_refused(host: HiveHost) -> None:
+    """H2: a branch that no longer holds the head in force is parked, not adopted."""
+    before = host.json("status")["commit"]
+    oid = by_hand(host, "git reset -q --soft HEAD~2 && echo x >note && git add note")
+    host.until(
+        lambda: oid in {each["commit"] for each in host.json("status")["refused"]}, "not parked", 5
+    )
+    assert host.json("status")["commit"] == before
+    assert host.tree() == TREE
+
+
+def test_a_dirty_work_tree_changes_nothing_and_is_shown(host: HiveHost) -> None:
+    """H2: what is not committed is not in force, and survives operations."""
+    as_hive = ("setpriv", "--reuid=hive", "--regid=hive", "--init-groups")
+    host.run(*as_hive, "sh", "-c", f"echo '{{}}' >{META}/topology.json")
+    host.until(lambda: "topology.json" in " ".join(host.json("status")["alarms"]), "not shown", 8)
+    assert host.tree() == TREE
+    host.call("Allow", agent="ben", other="rival")
+    host.call("Disallow", agent="ben", other="rival")
+    assert host.run("cat", f"{META}/topology.json").stdout == "{}\n"
+    host.hive("meta", "git", "reset", "-q", "--hard")
+    host.until(lambda: not host.json("status")["alarms"], "still shown", 8)
+
+
+def test_new_ones_land_under_their_creator_and_overrides_survive(host: HiveHost) -> None:
+    """H3: an operator's hand commit is adopted within a second and kept by all that follows."""
+    assert host.ask("ann", "Spawn", name="new-a", wait=20)["name"] == "new-a"
+    host.hive("agent", "create", "new-o", "--no-wait")
+    assert topology(host) == {**TREE, "new-a": "ann", "new-o": "root"}
+    began = time.monotonic()
+    oid = by_hand(host, edit("t['new-a']='island'"))
+    host.until(lambda: host.json("status")["commit"] == oid, "not adopted", 5)
+    assert time.monotonic() - began < 2  # a second, and the two commands that look
+    host.until(lambda: host.inside("island", "ls", "/agents") == "island\nnew-a\n", "no view")
+    assert identity(host, "new-a")["parent"] == "island"
+    host.hive("destroy", "new-o", "--yes")
+    host.run("systemctl", "restart", "hived.service")
+    host.hush()
+    assert host.tree() == {**TREE, "new-a": "island"}
+    assert host.ask("ann", "Stop", agent="new-a").error == "NotFound"
+    host.hive("destroy", "new-a", "--yes")
+    assert topology(host) == TREE
+
+
+def test_every_listing_shows_the_parent(host: HiveHost) -> None:
+    """H5: and is read anew after each change, in the container too."""
+    keys = {"name", "uuid", "parent", "role", "state", "activity", "children"}
+
+    def check(node: Any) -> None:  # noqa: ANN401 - JSON is anything
+        assert keys <= node.keys()
+        assert TREE[node["name"]] == node["parent"]
+        for child in node["children"]:
+            check(child)
+
+    for node in host.json("tree"):
+        check(node)
+    rows = host.ask("lead", "ListAgents")["agents"]
+    assert {row["name"]: row["parent"] for row in rows} == {
+        "root": None, "lead": "root", "ann": "lead", "ben": "lead", "cid": "ann", "rival": "root",
+    }  # fmt: skip
+    assert all(
+        row.keys() == {"name", "uuid", "parent", "role", "title", "state", "activity"}
+        for row in rows
+    )
+    host.hive("move", "cid", "--parent", "ben")
+    try:
+        assert host.tree()["cid"] == "ben"
+        assert topology(host)["cid"] == "ben"
+        assert host.ask("cid", "Whoami")["parent"] == "ben"
+        assert host.ask("ben", "Whoami")["children"] == ["cid"]
+        assert identity(host, "cid")["parent"] == "ben"
+        assert identity(host, "ben")["children"] == ["cid"]
+        assert identity(host, "ann")["children"] == []
+        drawn = host.hive("tree").splitlines()
+        assert any(line.startswith("│       └── cid") for line in drawn), drawn
+    finally:
+        host.hive("move", "cid", "--parent", "ann")
+
+
+def test_a_subtree_moves_live_mounts_included(host: HiveHost) -> None:
+    """H6: no restart, descendants along, and files follow within running containers."""
+    before = pids(host)
+    host.inside("cid", "sh", "-c", "echo deep >/agents/cid/state/note")
+    assert host.inside("lead", "cat", "/agents/cid/state/note") == "deep\n"
+    host.hive("move", "ann", "--parent", "rival")
+    try:
+        assert pids(host) == before
+        assert host.tree() == {**TREE, "ann": "rival"}
+        assert host.inside("rival", "cat", "/agents/cid/state/note") == "deep\n"
+        host.inside("rival", "sh", "-c", "echo from-rival >/agents/ann/state/note")
+        assert host.inside("ann", "cat", "/agents/ann/state/note") == "from-rival\n"
+        assert host.inside("lead", "ls", "/agents") == "ben\nlead\n"
+        found = host.inside("lead", "sh", "-c", "find /tree -name note; ls /tree/kids | wc -l")
+        assert found == "1\n"
+        assert host.ask("rival", "Stop", agent="cid", wait=20)["agents"] == ["cid"]
+        assert host.ask("lead", "Start", agent="cid").error == "NotFound"
+        assert host.ask("rival", "Start", agent="cid", wait=20)["agents"] == ["cid"]
+        assert host.run("hive", "why", "lead", "stop", "cid", check=False).returncode == 5
+    finally:
+        host.hive("move", "ann", "--parent", "lead")
+        host.hush("cid")
+    assert host.inside("lead", "cat", "/agents/ann/state/note") == "from-rival\n"
+
+
+def test_what_the_old_parent_held_open_is_taken(host: HiveHost) -> None:
+    """H6: an open file, a working directory and a mapping are lost; the others go on."""
+    held = "/agents/ben/state/held"
+    host.inside("ben", "sh", "-c", f"head -c 4096 /dev/zero >{held}")
+    mapped = f"import mmap,time;f=open('{held}','r+b');m=mmap.mmap(f.fileno(),0);f.close();"
+    holders = {
+        "descriptor": ["sh", "-c", f"exec 9<{held}; exec sleep 901"],
+        "directory": ["sh", "-c", "cd /agents/ben/state; exec sleep 902"],
+        "mapping": ["/usr/bin/python3", "-Ic", f"{mapped}time.sleep(903)"],
+        "innocent": ["sleep", "904"],
+    }
+    running = {
+        name: host.lab.popen(["hive", "shell", "lead", "--", *command])
+        for name, command in holders.items()
+    }
+    try:
+        grips = "ls -l /proc/[0-9]*/cwd /proc/[0-9]*/fd/9 2>/dev/null | grep -c kids"
+        maps = "cat /proc/[0-9]*/maps | grep -c held"
+        host.until(lambda: host.inside("lead", "sh", "-c", grips, check=False) == "2\n", "no grip")
+        host.until(lambda: host.inside("lead", "sh", "-c", maps, check=False) == "1\n", "no map")
+        moved = host.call("Move", agent="ben", parent="rival", wait=30)
+        assert moved["live"]
+        assert len(moved["ended"]) == 3, moved
+        for name in ("descriptor", "directory", "mapping"):
+            assert running[name].wait(10) != 0, name
+        assert running["innocent"].poll() is None
+    finally:
+        for each in running.values():
+            each.kill()
+            each.wait()
+        host.call("Move", agent="ben", parent="lead", wait=30)
+
+
+def test_loops_are_refused(host: HiveHost) -> None:
+    """H6, H14: never under itself or a descendant, whoever asks; unknown parents neither."""
+    before = topology(host)
+    for parent in ("lead", "ann", "cid"):
+        assert host.call("Move", agent="lead", parent=parent).error == "NotAllowed"
+        assert host.fails(5, "move", "lead", "--parent", parent)
+        assert host.fails(5, "move", "lead", "--parent", parent, "--dry-run")
+        assert host.ask("root", "Move", agent="lead", parent=parent).error == "NotAllowed"
+    assert host.fails(4, "move", "lead", "--parent", "nobody")
+    assert host.fails(4, "move", "nobody", "--parent", "lead")
+    assert topology(host) == before
+
+
+def test_who_may_move_whom_where(host: HiveHost) -> None:
+    """H6: an ancestor of both; making a root is the operator's."""
+    assert host.ask("lead", "Move", agent="cid", parent="ben", wait=20)["parent"] == "ben"
+    assert host.ask("lead", "Move", agent="cid", parent="lead", wait=20)["parent"] == "lead"
+    assert host.ask("lead", "Move", agent="cid", parent="ann", wait=20)["live"] is True
+    assert host.ask("lead", "Move", agent="cid", parent="root").error == "NotAllowed"
+    assert host.ask("lead", "Move", agent="cid", parent="rival").error == "NotAllowed"
+    assert host.ask("lead", "Move", agent="cid", parent="island").error == "NotFound"
+    assert host.ask("root", "Move", agent="lead", parent="").error == "NotAllowed"
+    assert host.ask("rival", "Move", agent="lead", parent="rival").error == "NotAllowed"
+    before = pids(host)
+    host.hive("move", "lead", "--parent", "")
+    assert host.tree() == {**TREE, "lead": None}
+    assert host.ask("root", "Stop", agent="cid").error == "NotFound"
+    assert host.inside("root", "ls", "/agents") == "rival\nroot\n"
+    assert host.ask("lead", "Send", to="island", body="roots are no siblings").error == "NotFound"
+    host.hive("move", "lead", "--parent", "root")
+    assert pids(host) == before
+
+
+def test_an_agent_sees_its_own_files_and_those_below(host: HiveHost) -> None:
+    """H18: read-write below, nothing beside, above, or of the host."""
+    subtrees = {
+        "root": "ann ben cid lead rival root", "lead": "ann ben cid lead", "ann": "ann cid",
+        "ben": "ben", "cid": "cid", "rival": "rival", "island": "island",
+    }  # fmt: skip
+    for agent, seen in subtrees.items():
+        assert host.inside(agent, "ls", "/agents").split() == seen.split()
+        write = f"for a in {seen}; do echo {agent} >/agents/$a/state/by-{agent}; done"
+        host.inside(agent, "sh", "-ec", write)
+    assert host.inside("cid", "sh", "-c", "cd /agents/cid/state; ls by-*").split() == [
+        "by-ann", "by-cid", "by-lead", "by-root",
+    ]  # fmt: skip
+    assert host.inside("ben", "sh", "-c", "cd /agents/ben/state; ls by-*").split() == [
+        "by-ben", "by-lead", "by-root",
+    ]  # fmt: skip
+
+
+def test_nothing_else_of_the_host_is_there(host: HiveHost) -> None:
+    """H18: neither hive's own files, nor other doors, nor other agents' nodes, by any name."""
+    absent = (
+        "/var/lib/hive/hive.db", "/var/lib/hive/tree", META, "/etc/hive/hive.toml", "/meta/.git",
+        "/run/hive/operator.sock", "/run/hive/privd.sock", "/run/hive/agents", "/home",
+        "/run/systemd/private", "/run/dbus/system_bus_socket", "/root/.ssh", "/tree/../../ben",
+    )  # fmt: skip
+    there = f"for path in {' '.join(absent)}; do ls -A $path 2>/dev/null && echo $path; done"
+    assert host.inside("cid", "sh", "-c", f"{there}; true") == "/home\n"  # an empty one of its own
+    attempts = (
+        "touch /agents/x", "ln -s / /agents/x", "rm /agents/cid", "mkdir /tree/x",
+        "rm -r /tree/kids", "mv /tree/state /tree/s", "touch /run/hive/x", "touch /usr/x",
+        "rm /run/hive/broker.sock", "echo >/run/hive/identity.json", "mount --bind /tmp /mnt",
+        "cat /agents/ann/state/note", "ls /agents/cid/../../../state/", "ls /tree/../lead",
+    )  # fmt: skip
+    tried = "\n".join(f"({each}) >/dev/null 2>&1 && echo '{each}'" for each in attempts)
+    assert host.inside("cid", "sh", "-c", f"{tried}\ntrue") == ""
+    host.inside("cid", "ln", "-sfn", "/tree/../../../../../../etc", "/agents/cid/state/link")
+    assert "hive" not in host.inside("ann", "sh", "-c", "cat /agents/cid/state/link/passwd")
+    host.inside("cid", "rm", "/agents/cid/state/link")
+
+
+def test_everybody_has_state_and_config_at_the_same_place(host: HiveHost) -> None:
+    """H19: `/agents/<name>/state`, kept over a restart; the root agent's too."""
+    for agent in TREE:
+        kept = f"echo kept >/agents/{agent}/state/kept; echo kept >/agents/{agent}/config/kept"
+        host.inside(agent, "sh", "-c", kept)
+    for agent in ("cid", "root"):
+        host.hive("restart", agent)
+        said = host.inside(agent, "sh", "-c", f"cat /agents/{agent}/state/kept /tree/config/kept")
+        assert said == "kept\nkept\n"
+    host.hush("cid", "root")
+    disk = host.run("find", "/var/lib/hive/tree", "-name", "kept", "-printf", "%u\n").stdout.split()
+    assert set(disk) == {"2147352576"}  # of the storage range, never of a user of the host
+
+
+@pytest.fixture
+def family(host: HiveHost) -> Iterator[dict[str, str | None]]:
+    """Below ann: mid, and below that low and low2."""
+    host.grow(mid={"parent": "ann", "role": "lead"})
+    host.grow(low="mid", low2="mid")
+    host.inside("low", "sh", "-c", "echo mine >/agents/low/state/mine")
+    yield {**TREE, "mid": "ann", "low": "mid", "low2": "mid"}
+    host.hush("low")
+    for name in host.tree().keys() - TREE.keys():
+        host.hive("destroy", name, "--yes")
+
+
+def test_no_other_end_changes_the_tree(host: HiveHost, family: dict[str, str | None]) -> None:
+    """K9: stop, kill and a crash leave it as it is."""
+    for end in ("Stop", "Kill"):
+        host.call(end, agent="mid", wait=20)
+        assert host.tree() == family
+        host.call("Start", agent="mid", wait=20)
+    host.inside("mid", "sh", "-c", "kill -KILL -1", check=False)
+    host.wait("failed", "mid")
+    assert host.tree() == family
+    assert host.ask("low", "Whoami")["parent"] == "mid"
+    assert topology(host) == family
+
+
+def test_destroy_hands_the_children_up(host: HiveHost, family: dict[str, str | None]) -> None:
+    """K9: to the nearest living ancestor, live, with an event, and both sides are told."""
+    assert family["low"] == "mid"
+    host.mail("ann")
+    low = host.main_pid("low")
+    gone = host.call("Destroy", agent="mid", wait=20)
+    assert (gone["agents"], sorted(gone["adopted"])) == (["mid"], ["low", "low2"])
+    assert gone["adopter"] == "ann"
+    assert host.tree() == {**TREE, "low": "ann", "low2": "ann"}
+    assert host.main_pid("low") == low
+    for agent in ("ann", "low"):
+        assert host.inside(agent, "cat", "/agents/low/state/mine") == "mine\n"
+    assert identity(host, "low")["parent"] == "ann"
+    (adopted,) = (each for each in host.mail("ann") if each["kind"] == "adopted")
+    assert {"low", "low2"} <= set(adopted["body"].replace(",", " ").split())
+    (told,) = (each for each in host.mail("low") if each["kind"] == "adopted")
+    assert (told["relation"], "ann" in told["body"]) == ("daemon", True)
+    event = [each for each in host.events(last=20) if each["operation"] == "destroy"][-1]
+    assert (event["target"], event["fields"]["adopted"]) == ("mid", ["low", "low2"])
