@@ -34,7 +34,16 @@ _RULES: Final = (
     "type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',"
     f"member='NameOwnerChanged',arg0='{SYSTEMD}'",
 )
+_GONE: Final = frozenset({
+    "org.freedesktop.DBus.Error.UnknownObject",
+    "org.freedesktop.DBus.Error.UnknownInterface",
+    "org.freedesktop.systemd1.NoSuchUnit",
+})  # fmt: skip
 _PAUSES: Final = (0.05, 0.2, 1.0, 2.0)
+
+
+class Unloaded(Unreachable):
+    """The unit is not there any more: systemd forgets one as soon as it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +154,8 @@ class Bus:
             raise Unreachable(f"lost the system bus: {error}") from error
         if reply.message_type is MessageType.ERROR:
             text = reply.body[0] if reply.body else reply.error_name
-            raise Unreachable(f"systemd refused {member}: {text}", error=reply.error_name or "")
+            kind = Unloaded if reply.error_name in _GONE else Unreachable
+            raise kind(f"systemd refused {member}: {text}")
         return list(reply.body)
 
     async def _manager(

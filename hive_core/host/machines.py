@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
 from hive_core.errors import Busy, HiveError
 from hive_core.host import exits, views
-from hive_core.host.bus import Bus, Unit
+from hive_core.host.bus import Bus, Unit, Unloaded
 from hive_core.host.mountinfo import MountWatch
 from hive_core.host.privd import Privd
 from hive_core.model.machine import Machine, Observed, Stray
@@ -29,6 +30,9 @@ from hive_core.plan.storage import Storage
 AGENTS: Final = "hive-agent@"
 _AT_A_LOOK: Final = 100
 _INFINITY: Final = 2**64 - 1
+_MOVING: Final = (
+    ("Unit", "InvocationID"), ("Unit", "StateChangeTimestampMonotonic"), ("Service", "MainPID"),
+)  # fmt: skip
 _STATIC: Final = (
     ("MemoryMax", "memory_max"), ("MemoryHigh", "memory_high"), ("TasksMax", "tasks_max"),
     ("CPUQuotaPerSecUSec", "cpu_quota"), ("CPUWeight", "cpu_weight"), ("IOWeight", "io_weight"),
@@ -76,6 +80,7 @@ class NspawnMachines:
         self._bus, self._privd, self._sockets = bus, privd, sockets
         self._paths, self._roster = paths, roster
         self._storage = Storage()
+        self._views = views.Views()
         self._units: dict[str, str] = {}  # unit -> uuid
         self._known: dict[str, Machine] = {}  # by uuid: the last facts of a unit that is up
         self._slices: dict[str, dict[str, int]] = {}
@@ -166,25 +171,24 @@ class NspawnMachines:
         )  # fmt: skip
 
     async def _unit(self, unit: Unit, label: Label) -> Machine:
-        """The facts of a unit that is loaded, new ones where it changed."""
-        active, uuid = _active(unit), label.uuid
-        if active in ("inactive", "failed"):
-            return self._down(uuid)
-        invocation, since, pid = await self._bus.gets(
-            unit.path,
-            (("Unit", "InvocationID"), ("Unit", "StateChangeTimestampMonotonic"),
-             ("Service", "MainPID")),
-        )  # fmt: skip
-        loop = asyncio.get_running_loop()
-        facts = Machine(
-            uuid, unit.name, active, unit.sub, nonce=label.nonce, spec_hash=label.spec,
-            invocation=bytes(invocation).hex(), main_pid=pid, job=unit.job,
-            # A job that has not begun yet has no time of its own.
-            since=since / 1e6 if active == unit.active else loop.time(),
-        )  # fmt: skip
-        self._units[unit.name] = uuid
-        self._known[uuid] = facts = await self._verified(unit, facts)
-        return facts
+        """The facts of a unit that is loaded; it may end while they are asked for."""
+        active = _active(unit)
+        if active not in ("inactive", "failed"):
+            with suppress(Unloaded):
+                invocation, since, pid = await self._bus.gets(unit.path, _MOVING)
+                facts = Machine(
+                    label.uuid, unit.name, active, unit.sub, nonce=label.nonce,
+                    spec_hash=label.spec, invocation=bytes(invocation).hex(), main_pid=pid,
+                    job=unit.job,
+                    since=since / 1e6 if active == unit.active else _now(),
+                )  # fmt: skip
+                if (
+                    facts.invocation or unit.job
+                ):  # systemd shows an empty one of a unit that it just forgot
+                    facts = await self._verified(unit, facts)
+                    self._units[unit.name], self._known[label.uuid] = label.uuid, facts
+                    return facts
+        return self._down(label.uuid)
 
     async def _verified(self, unit: Unit, facts: Machine) -> Machine:
         """With what does not change by itself during an invocation: slice, limits, namespace."""
@@ -228,8 +232,9 @@ class NspawnMachines:
         found = {}
         for unit in await self._bus.loaded(["hive.slice", "hive-*.slice"]):
             if unit.name != "hive-jobs.slice" and unit.active == "active":
-                limits = await self._bus.gets(unit.path, (("Slice", each) for each, _ in _STATIC))
-                found[unit.name] = _limits(limits)
+                names = (("Slice", each) for each, _ in _STATIC)
+                with suppress(Unloaded):
+                    found[unit.name] = _limits(await self._bus.gets(unit.path, names))
         return found
 
     async def apply(self, action: a.Action | Local) -> Result:
@@ -241,7 +246,7 @@ class NspawnMachines:
             case ShowIdentity(uuid):
                 views.show_identity(self._paths.identity(uuid), action)
             case ShowView(uuid):
-                views.show_view(self._paths.view(uuid), action)
+                self._views.show(self._paths.view(uuid), action)
             case Renew() | Forget():
                 pass  # rows of the ledger; nothing on the host
             case _:
@@ -252,11 +257,18 @@ class NspawnMachines:
     async def _asked(self, action: a.Action) -> Result:
         if isinstance(action, a.StartUnit):
             self._units[agent_unit(action.name)] = action.uuid
+        if isinstance(action, a.OpenDoor | a.CloseDoor):
+            self._views.forget(action.uuid)
         result = await self._privd.apply(action)
         self._storage.applied(action)
         if isinstance(action, a.SetSlice):
             self._slices[slice_unit(action.path)] = limits_of(action.limits)
         return result
+
+
+def _now() -> float:
+    """For a job that has not begun and has no time of its own yet."""
+    return asyncio.get_running_loop().time()
 
 
 def _active(unit: Unit) -> str:

@@ -29,19 +29,31 @@ def show_identity(path: Path, action: ShowIdentity) -> None:
         raise _refusal(error) from error
 
 
-def show_view(path: Path, action: ShowView) -> None:
-    """Bring the symlinks up to date, touching only those that differ."""
-    wanted = dict(action.links)
-    try:
-        there = _links(path) if action.whole else {}
-        for name in (there.keys() - wanted.keys()) if action.whole else action.gone:
-            with suppress(FileNotFoundError):
-                (path / name).unlink()
-        for name, target in wanted.items():
-            if there.get(name) != target:
-                _link(path, name, target)
-    except OSError as error:
-        raise _refusal(error) from error
+class Views:
+    """The symlinks of everybody, with what was written before: only differences touch the disk."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, Mapping[str, str]] = {}
+
+    def show(self, path: Path, action: ShowView) -> None:
+        """Bring the symlinks up to date."""
+        wanted = dict(action.links)
+        there = self._shown.pop(action.uuid, None)  # not known while something may go wrong
+        try:
+            there = _links(path) if there is None else there
+            for name in there.keys() - wanted.keys():
+                with suppress(FileNotFoundError):
+                    (path / name).unlink()
+            for name, target in wanted.items():
+                if there.get(name) != target:
+                    _link(path, name, target)
+        except OSError as error:
+            raise _refusal(error) from error
+        self._shown[action.uuid] = wanted
+
+    def forget(self, uuid: str) -> None:
+        """The door was closed."""
+        self._shown.pop(uuid, None)
 
 
 def _links(path: Path) -> Mapping[str, str]:

@@ -34,16 +34,11 @@ class ShowIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ShowView:
-    """Bring the symlinks of the agent's `/agents` up to date.
-
-    `whole` False: `links` and `gone` are the difference to what is shown now.
-    """
+    """Bring the symlinks of the agent's `/agents` up to date: these and no others."""
 
     uuid: str
     links: tuple[tuple[str, str], ...]
     mark: int
-    gone: tuple[str, ...] = ()
-    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
