@@ -32,5 +32,6 @@ class Stores:
             hive = repo.read(ledger.head) if ledger.head else Hive()
         except DamagedRepo as error:
             # Nobody has any authority until an operator has mended it; nothing is torn down.
+            repo.sealed = error.reason
             return cls(ledger, repo, Hive(commit=ledger.head), damage=f"meta repo: {error}")
         return cls(ledger, repo, hive, found)

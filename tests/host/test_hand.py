@@ -10,6 +10,7 @@ import pytest
 from host.meta import git
 from operations.world import World, world
 
+from hive_core.errors import Internal
 from hive_core.host.git import files
 from hive_core.host.hand import HandCommits
 from hive_core.host.stores import Stores
@@ -154,3 +155,17 @@ def test_a_daemon_that_cannot_read_its_head_gives_nobody_authority(tmp_path: Pat
     assert stores.hive.specs == {}
     assert isinstance(stores.ledger, Ledger)
     stores.ledger.close()
+
+
+def test_nothing_is_written_on_top_of_a_head_that_cannot_be_read(found: World) -> None:
+    """Else the next commit would be a tree without all who stood in the damaged one."""
+    blob = git(path(found), "rev-parse", "HEAD:topology.json")
+    Path(found.repo.folder, "objects", blob[:2], blob[2:]).unlink()
+    found.ledger.close()
+    state = found.repo.folder.parents[1]
+    stores = Stores.open(Settings(paths=Paths(state=state)))
+    assert blob in stores.damage
+    with pytest.raises(Internal, match=r"^the tree cannot be changed: the meta repo is damaged"):
+        stores.repo.write(stores.hive, stores.hive, "a new agent", {})
+    stores.ledger.close()
+    found.ledger = Ledger.open(state / "hive.db")  # for the world to close

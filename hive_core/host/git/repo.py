@@ -17,7 +17,7 @@ from pathlib import Path
 import pygit2
 from pygit2.enums import RepositoryInitMode
 
-from hive_core.errors import Busy, HiveError
+from hive_core.errors import Busy, HiveError, Internal
 from hive_core.host.git import checkup, packing, recovery
 from hive_core.host.git.branch import BRANCH, Branch
 from hive_core.host.git.faults import Damage, DamagedRepo, reading
@@ -50,6 +50,9 @@ class MetaRepo:
         # When the work tree is brought up to date after a move. A loop's call_soon lets the replies
         # go first; meanwhile the index stays locked.
         self.later: Callable[[Callable[[], None]], object] = lambda work: work()
+        # Why nothing may be written: without the tree in force, the next commit would be a tree
+        # that lacks everybody.
+        self.sealed = ""
 
     @classmethod
     def open(
@@ -90,6 +93,8 @@ class MetaRepo:
 
     def write(self, hive: Hive, before: Hive, message: str, trailers: Mapping[str, str]) -> str:
         """A commit on top of `before.commit`, its objects on disk; no ref moves."""
+        if self.sealed:
+            raise Internal(f"the tree cannot be changed: {self.sealed}")
         oid = self._objects.write(hive, before, message, trailers)
         self._step("objects")
         return oid
