@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from pathlib import Path
 
 from hive_core.model.machine import Exit
-from hive_core.model.names import is_uuid
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +25,3 @@ def read(folder: Path, uuid: str) -> Exit | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.warning("Cannot read how %s ended: %s", uuid, error)
         return None
-
-
-def everyone(folder: Path) -> set[str]:
-    """Whose exits are written down."""
-    try:
-        return {name for name in os.listdir(folder) if is_uuid(name)}  # noqa: PTH208 - names only
-    except FileNotFoundError:
-        return set()

@@ -1,0 +1,32 @@
+"""How units ended, as the script at their end wrote it down."""
+
+from pathlib import Path
+
+import pytest
+
+from hive_core.host import exits
+from hive_core.model.machine import Exit
+
+UUID = "0a0b0c0d-0000-4000-8000-000000000001"
+TEXT = '{"nonce": 3, "invocation": "ab", "result": "signal", "code": "killed", "status": "KILL"'
+
+
+def test_an_exit_is_read_with_what_systemd_knew(tmp_path: Path) -> None:
+    (tmp_path / UUID).write_text(TEXT + ', "asked": true}')
+    found = exits.read(tmp_path, UUID)
+    assert found == Exit("ab", "signal", "killed", "KILL", 3, asked=True)
+    assert (found.clean, found.reboot, found.text) == (False, False, "killed with KILL")
+
+
+def test_a_record_of_an_older_script_was_not_asked_for(tmp_path: Path) -> None:
+    (tmp_path / UUID).write_text(TEXT + "}")
+    found = exits.read(tmp_path, UUID)
+    assert found is not None
+    assert not found.asked
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"nonce": "x"}', "\0"])
+def test_a_damaged_record_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / UUID).write_text(text)
+    assert exits.read(tmp_path, UUID) is None
+    assert exits.read(tmp_path, "nobody") is None

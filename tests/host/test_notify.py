@@ -1,0 +1,76 @@
+"""What the daemon tells its service manager, heard by a socket in its place."""
+
+from __future__ import annotations
+
+import array
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hive_core.host import notify
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(tmp_path / "notify"))
+        heard.settimeout(2)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        yield heard
+
+
+def test_states_are_told(manager: socket.socket) -> None:
+    notify.ready("3 agents")
+    notify.status("4 agents")
+    notify.alive()
+    notify.stopping()
+    said = [manager.recv(4096).decode() for _ in range(4)]
+    assert said == [
+        "READY=1\nSTATUS=3 agents", "STATUS=4 agents", "WATCHDOG=1", "STOPPING=1\nSTATUS=stopping",
+    ]  # fmt: skip
+
+
+def test_a_socket_is_handed_over_with_its_name_and_not_watched(manager: socket.socket) -> None:
+    """systemd drops a descriptor that hangs up, as a socket does which does not listen yet."""
+    keeper = notify.Keeper()
+    with socket.socket(socket.AF_UNIX) as kept:
+        keeper.store("operator", kept.fileno())
+    data, ancillary, _, _ = manager.recvmsg(4096, 1024)
+    assert data.decode() == "FDSTORE=1\nFDNAME=operator\nFDPOLL=0"
+    ((_, kind, content),) = ancillary
+    assert kind == socket.SCM_RIGHTS
+    (fd,) = array.array("i", content)
+    os.close(fd)
+    keeper.drop("operator")
+    assert manager.recv(4096).decode() == "FDSTOREREMOVE=1\nFDNAME=operator"
+
+
+def test_nothing_is_handed_over_without_a_manager(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"):
+        monkeypatch.delenv(name, raising=False)
+    assert list(notify.handed_over()) == []
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("30000000", 30.0), ("", None), ("soon", None)])
+def test_how_often_a_life_sign_is_expected(
+    monkeypatch: pytest.MonkeyPatch, text: str, seconds: float | None
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", text)
+    assert notify.watchdog_seconds() == seconds
+
+
+def test_without_a_journal_the_log_goes_to_stderr(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+    before = logging.root.handlers[:]
+    try:
+        notify.log_to_journal()
+        logging.getLogger("hived").warning("hear me")
+    finally:
+        logging.root.handlers[:] = before
+    assert "WARNING hived: hear me" in capsys.readouterr().err
