@@ -106,6 +106,11 @@ class FrameReader:
         """True inside an unfinished frame."""
         return bool(self._rest)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the unfinished frame so far."""
+        return len(self._rest)
+
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that `data` completes; raises BadFrame once an open one is too large."""
         # Only new bytes are searched and copied: a frame may come one byte at a time (attack 36).

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import islice
 from typing import Final, TypeVar
 
 from hive_core.broker import reply
@@ -15,7 +14,8 @@ from hive_core.broker.dispatch import Dispatch
 from hive_core.broker.line import Ask, Door, Line, Step
 from hive_core.broker.operation import Operation, Result
 from hive_core.broker.outcome import EVENTS, TREE
-from hive_core.broker.request import Fixed, Reader
+from hive_core.broker.request import Fixed, Reader, size_of
+from hive_core.broker.row import Row
 from hive_core.broker.turn import Redo, Turn, World
 from hive_core.broker.waiting import Waiting
 from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
@@ -24,11 +24,10 @@ from hive_core.model.hive import Hive
 log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Result)
 
-# A batch is bounded so that the loop gets to read, and a line's part so that all get a share.
-BATCH: Final = 512
-SHARE: Final = 64
-CHANGES: Final = 4
+# Bytes of answers to one party in a batch, the one that goes beyond included.
 OUT: Final = 1 << 20
+# Seconds after which a batch is cut short: what is left comes first in the next one.
+SLICE: Final = 0.1
 # How often a branch that moved is looked at, and how many batches have savepoints after one was
 # missed: whoever makes calls fail late must not make every batch run twice.
 _LOOKS: Final = 2
@@ -53,9 +52,8 @@ class Broker:
         self.listeners: list[Callable[[frozenset[str]], None]] = []
         self.audit = Audit(world.ledger, world.settings.limits.refusals_kept)
         self._dispatch = Dispatch(world, self.audit)
-        self._reader = Reader(registry, fixed)
+        self._row = Row(Reader(registry, fixed))
         self._waiting = Waiting(world.clock, self._ripe)
-        self._ready: dict[Line, None] = {}
         self._strangers: list[Entry] = []
         self._careful = 0
         self._door: Door | None = None
@@ -67,7 +65,9 @@ class Broker:
 
     def feed(self, line: Line, frames: Iterable[bytes | BadFrame]) -> None:
         """Frames have arrived. Bytes that are no frame come as the fault: answered, then closed."""
-        line.frames.extend(frames)
+        for frame in frames:
+            line.frames.append(frame)
+            line.held += size_of(frame)
         self._ripe(line)
 
     def drained(self, line: Line) -> None:
@@ -85,9 +85,10 @@ class Broker:
     def drop(self, line: Line) -> None:
         """The connection is gone, and with it everything asked and not yet begun."""
         self._waiting.drop(line)
-        self._ready.pop(line, None)
+        self._row.leave(line)
         line.asks.clear()
         line.frames.clear()
+        line.held = 0
         line.closing = True
 
     def stranger(self, party: str, uid: int) -> bool:
@@ -103,7 +104,7 @@ class Broker:
         """Serve one batch of what has arrived."""
         strangers, self._strangers = self._strangers, []
         self._keep(strangers)
-        batch = self._collect()
+        batch = self._row.collect()
         try:
             turn = self._attempt(batch)
         except HiveError:
@@ -114,7 +115,7 @@ class Broker:
                     self._settle(self._alone(ask))
         else:
             self._settle(turn)
-        if self._ready:
+        if self._row:
             self._wake()
 
     # What the other road calls.
@@ -151,24 +152,6 @@ class Broker:
         return kept[0]
 
     # Batches.
-
-    def _collect(self) -> list[Ask]:
-        batch: list[Ask] = []
-        changes = 0
-        for line in list(self._ready):
-            if len(batch) >= BATCH:
-                break
-            if not line.willing:
-                del self._ready[line]
-                continue
-            line.sized = 0
-            self._reader.read(line, SHARE)
-            for ask in islice(line.asks, SHARE):
-                changes += ask.changes
-                if changes > CHANGES:
-                    break
-                batch.append(ask)
-        return batch
 
     def _attempt(self, batch: Sequence[Ask]) -> Turn:
         if any(ask.writes for ask in batch):
@@ -231,15 +214,18 @@ class Broker:
                 move(turn.hive.commit)
 
     def _steps(self, batch: Sequence[Ask], turn: Turn) -> None:
-        step, steps, stopped = self._dispatch.step, turn.steps, turn.stopped
+        steps, stopped, sized = turn.steps, turn.stopped, turn.sized
+        until = turn.monotonic + SLICE
         for ask in batch:
             line = ask.line
-            if line in stopped:
+            if line in stopped or sized.get(line.party, 0) > OUT:
                 continue
-            found = step(ask, turn)
+            if steps and self.world.clock.monotonic() > until:
+                break
+            found = self._dispatch.step(ask, turn)
             steps.append(found)
-            line.sized += len(found.data)
-            if not found.done or line.sized > OUT or ask.fault is not None:
+            sized[line.party] = sized.get(line.party, 0) + len(found.data)
+            if not found.done or ask.fault is not None:
                 stopped.add(line)
 
     def _keep(self, entries: Sequence[Entry]) -> None:
@@ -262,13 +248,10 @@ class Broker:
             lines[step.ask.line] = None
             self._apply(step)
         for line in lines:
-            if line.out:
+            if line.out or line.full:
                 line.send(b"".join(line.out), line.closing)
                 line.out.clear()
-            # To the end of the row: whoever came meanwhile is served first.
-            self._ready.pop(line, None)
-            if line.willing:
-                self._ready[line] = None
+            self._row.again(line)
         if turn.wakes:
             self._tell(frozenset(turn.wakes))
 
@@ -277,7 +260,7 @@ class Broker:
         if step.data and not ask.oneway:
             line.out.append(step.data)
         if step.done or ask.oneway:
-            line.asks.popleft()
+            line.held -= line.asks.popleft().size
             line.closing = line.closing or isinstance(ask.fault, BadFrame)
         elif step.page is not None:
             ask.turn_page(step.page)
@@ -294,8 +277,7 @@ class Broker:
             listener(topics)
 
     def _ripe(self, line: Line) -> None:
-        if line.willing:
-            self._ready[line] = None
+        if self._row.add(line):
             self._wake()
 
     def _wake(self) -> None:

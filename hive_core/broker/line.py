@@ -19,11 +19,13 @@ class Ask:
     """One call of a line. It stays at the head of the queue until its last reply."""
 
     __slots__ = (
-        "due", "fault", "job", "line", "more", "oneway", "ready", "reply", "request",
+        "due", "fault", "job", "line", "more", "oneway", "ready", "reply", "request", "size",
     )  # fmt: skip
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, size: int = 0) -> None:
         self.line = line
+        # Bytes of its frame.
+        self.size = size
         self.request: tuple[Operation, Params] | None = None
         self.more = self.oneway = False
         # What can be said without asking a handler: a fault of the frame, or a fixed reply.
@@ -65,8 +67,8 @@ class Line:
     """
 
     __slots__ = (
-        "asks", "busy", "choked", "closing", "frames", "out", "party", "send", "sized", "uid",
-        "unpark",
+        "asks", "busy", "choked", "closing", "frames", "full", "held", "out", "party", "send",
+        "uid", "unpark",
     )  # fmt: skip
 
     def __init__(self, party: str, uid: int, send: Send) -> None:
@@ -85,8 +87,9 @@ class Line:
         self.closing = False
         # Forgets the wait of the first call.
         self.unpark: Callable[[], None] | None = None
-        # Bytes answered in the current batch.
-        self.sized = 0
+        # Bytes of the frames that came and are not answered; while it is full nothing is read.
+        self.held = 0
+        self.full = False
 
     @property
     def willing(self) -> bool:

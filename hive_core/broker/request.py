@@ -47,7 +47,7 @@ class Reader:
 
     def _ask(self, line: Line, frame: bytes | BadFrame) -> Ask:
         """The call in a frame; what is wrong with it is its `fault`, never an exception."""
-        ask = Ask(line)
+        ask = Ask(line, size_of(frame))
         try:
             if isinstance(frame, BadFrame):
                 raise frame
@@ -83,6 +83,10 @@ class Reader:
         if interface in self._interfaces:
             raise errors.MethodNotFound(method[:_NAMED])
         raise errors.InterfaceNotFound(interface[:_NAMED])
+
+
+def size_of(frame: bytes | BadFrame) -> int:
+    return 0 if isinstance(frame, BadFrame) else len(frame)
 
 
 def _check_envelope(ask: Ask, message: varlink.Message) -> None:

@@ -83,6 +83,8 @@ class Turn:
     wakes: set[str] = field(default_factory=set)
     entries: list[Entry] = field(default_factory=list)
     stopped: set[Line] = field(default_factory=set)
+    # Bytes answered to each party so far.
+    sized: dict[str, int] = field(default_factory=dict)
     # No commits: the branch is in other hands.
     frozen: bool = False
     # Each call has a savepoint; else they hope.

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Final, Protocol
 
 from typing_extensions import override
 
 from hive_core.broker.line import Line
 from hive_core.errors import BadFrame
+from hive_core.model.record import OPERATOR
 from hive_core.varlink import FrameReader
 
+# What a connection may have asked and not got answered before reading stops, and goes on again.
 _FRAMES_MOST, _FRAMES_FEW = 256, 64
-_BUFFER: Final = 1 << 18
+_HELD_MOST, _HELD_FEW = 1 << 18, 1 << 16
+_BUFFER: Final = 1 << 16
 _ROOM: Final = memoryview(bytearray(1 << 18))
 # struct ucred of unix(7): pid, uid, gid.
 _CREDENTIALS: Final = struct.Struct("iII")
@@ -37,10 +42,11 @@ def peer(connected: socket.socket) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long, in seconds, a peer may take for its first frame, and for one that it has begun."""
+    """How long, in seconds, a peer may take for its first frame, for one begun, and to read."""
 
     first: float = 10.0
     begun: float = 30.0
+    deaf: float = 60.0
     # How often it is looked who is late.
     look: float = 1.0
 
@@ -58,6 +64,10 @@ class Host(Protocol):
     def drained(self, line: Line) -> None: ...
 
     def left(self, connection: Connection, line: Line) -> None: ...
+
+    def grown(self, connection: Connection, line: Line) -> None:
+        """What it holds of our memory has changed: the host may `hush` or `choke` it."""
+        ...
 
     def ending(self, connection: Connection) -> None:
         """Call `finish` after each turn from now on."""
@@ -84,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._admit = admit
         self._reader = FrameReader()
         self._line: Line | None = None
-        self._paused = self._hurried = False
+        self._stuck = self._together = self._hurried = False
         self.transport: asyncio.Transport | None = None
 
     @override
@@ -115,13 +125,12 @@ class Connection(asyncio.BufferedProtocol):
         except BadFrame as fault:
             frames.append(fault)
         if frames or not self._hurried:
-            self._hurry_if_begun()
+            self._hurry_if_slow()
         if frames:
             self._host.feed(line, frames)
-            if len(line.frames) > _FRAMES_MOST and self.transport is not None:
-                self._paused = True
-                self.transport.pause_reading()
-                self._hurry(None)
+            if line.held > _HELD_MOST or len(line.frames) > _FRAMES_MOST:
+                self.hush()
+        self._host.grown(self, line)
 
     def send(self, data: bytes, close: bool) -> None:  # noqa: FBT001 - as Line.send
         transport, line = self.transport, self._line
@@ -130,10 +139,58 @@ class Connection(asyncio.BufferedProtocol):
         transport.write(data)
         if close:
             transport.close()
-        elif self._paused and len(line.frames) < _FRAMES_FEW:
-            self._paused = False
-            transport.resume_reading()
-            self._hurry_if_begun()
+            return
+        self.hear()
+        self._host.grown(self, line)
+
+    @property
+    def unread(self) -> int:
+        """Bytes that came in: frames that wait for their answers, and one that is not whole."""
+        return self._reader.size + (self._line.held if self._line is not None else 0)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that a peer who does not read has yet to read."""
+        return self.transport.get_write_buffer_size() if self.transport and self._stuck else 0
+
+    @property
+    def gone(self) -> bool:
+        """Whether the peer has closed, which asyncio does not notice while nothing is read."""
+        if self.transport is None:
+            return True
+        look = select.poll()
+        look.register(self.transport.get_extra_info("socket").fileno(), 0)
+        return any(seen & select.POLLHUP for _, seen in look.poll(0))
+
+    def hush(self, *, together: bool = False) -> None:
+        """Read no more for now; `together`: because of what the whole party holds."""
+        line = self._line
+        self._together |= together
+        if self.transport is not None and line is not None and not line.full:
+            line.full = True
+            self.transport.pause_reading()
+            self._hurry_if_slow()
+
+    def hear(self, *, together: bool = False) -> None:
+        """Read on, if neither its own frames nor those of the party are too many."""
+        line = self._line
+        self._together &= not together
+        if self.transport is None or line is None or not line.full or self._together:
+            return
+        if line.held < _HELD_FEW and len(line.frames) < _FRAMES_FEW:
+            line.full = False
+            self.transport.resume_reading()
+            self._hurry_if_slow()
+
+    def choke(self) -> None:
+        """Ask nothing more for it until `breathe`."""
+        if self._line is not None:
+            self._line.choked = True
+
+    def breathe(self) -> None:
+        """Go on, unless its own peer is what it waits for."""
+        if self._line is not None and self._line.choked and not self._stuck:
+            self._host.drained(self._line)
 
     def abort(self) -> None:
         if self.transport is not None:
@@ -141,13 +198,16 @@ class Connection(asyncio.BufferedProtocol):
 
     @override
     def pause_writing(self) -> None:
-        if self._line is not None:
-            self._line.choked = True
+        self._stuck = True
+        self.choke()
+        self._hurry_if_slow()
 
     @override
     def resume_writing(self) -> None:
+        self._stuck = False
+        self._hurry_if_slow()
         if self._line is not None:
-            self._host.drained(self._line)
+            self._host.grown(self, self._line)
 
     @override
     def eof_received(self) -> bool:
@@ -168,8 +228,20 @@ class Connection(asyncio.BufferedProtocol):
             self._host.left(self, self._line)
             self._line = None
 
-    def _hurry_if_begun(self) -> None:
-        self._hurry(self._host.patience.begun if self._reader.pending else None)
+    def _hurry_if_slow(self) -> None:
+        """A frame that was begun must end, and what is written must be read.
+
+        The operator may look at a log in a pager for as long as it takes.
+        """
+        line = self._line
+        if line is None:
+            return
+        late = self._reader.pending and not (line.full and line.held)
+        deaf = self._stuck and line.party != OPERATOR
+        patience = self._host.patience
+        # While nothing is read, only a look now and then tells that the peer has gone.
+        times = [inf] * line.full + [patience.begun] * late + [patience.deaf] * deaf
+        self._hurry(min(times, default=None))
 
     def _hurry(self, seconds: float | None) -> None:
         if seconds is not None or self._hurried:

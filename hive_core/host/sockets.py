@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -20,6 +20,7 @@ from hive_core.broker.line import Line, Read
 from hive_core.broker.operation import Result
 from hive_core.errors import BadFrame, Busy, HiveError, Internal
 from hive_core.host.connection import PATIENCE, Connection, Patience
+from hive_core.host.listener import Listener
 from hive_core.model.record import OPERATOR
 
 log = logging.getLogger(__name__)
@@ -31,28 +32,6 @@ _KEEP_FILE: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_inf
 _OPERATOR_CONNECTIONS: Final = 256
 _READS_AT_ONCE: Final = 4
 _READ_SECONDS: Final = 45.0
-
-
-@dataclass(slots=True)
-class Listener:
-    """One listening socket: whose it is, who may be behind it, and who is."""
-
-    party: str
-    path: Path
-    uids: range | None
-    most: int
-    server: asyncio.Server | None = None
-    connections: set[Connection] = field(default_factory=set)
-
-    def takes(self, uid: int) -> bool:
-        """The operator's peers are admitted by the mode and group of the file."""
-        return self.uids is None or uid in self.uids
-
-    def end(self) -> None:
-        for connection in list(self.connections):
-            connection.abort()
-        if self.server is not None:
-            self.server.close()
 
 
 class Keeper(Protocol):
@@ -185,6 +164,10 @@ class Sockets:
     def drained(self, line: Line) -> None:
         self._broker.drained(line)
 
+    def grown(self, connection: Connection, line: Line) -> None:
+        if (listener := self._listeners.get(line.party)) is not None:
+            listener.weigh(connection)
+
     def ending(self, connection: Connection) -> None:
         self._endings.add(connection)
         self.wake()
@@ -194,6 +177,7 @@ class Sockets:
         self._endings.discard(connection)
         if (listener := self._listeners.get(line.party)) is not None:
             listener.connections.discard(connection)
+            listener.relieve()
         if (task := self._tasks.pop(line, None)) is not None:
             task.cancel()
 
@@ -208,8 +192,8 @@ class Sockets:
 
     def _sweep(self) -> None:
         """One look a second at whoever is in a hurry is cheaper than a timer for each frame."""
-        now = self._loop.time()
-        for connection in [each for each, due in self._deadlines.items() if due <= now]:
+        now, deadlines = self._loop.time(), self._deadlines.items()
+        for connection in [each for each, due in deadlines if due <= now or each.gone]:
             connection.abort()
             self._deadlines.pop(connection, None)
         self._sweeping = bool(self._deadlines)

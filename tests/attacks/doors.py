@@ -1,0 +1,115 @@
+"""The real sockets before a whole hive, and the connections of an agent that means no good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from operations.world import World
+
+from hive_core import varlink
+from hive_core.errors import HIVE
+from hive_core.host.connection import PATIENCE, Patience
+from hive_core.host.listener import Listener
+from hive_core.host.sockets import Sockets
+
+
+class Wire:
+    """One client connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        found = self.writer.transport
+        assert isinstance(found, asyncio.Transport)
+        return found
+
+    async def call(self, method: str, **parameters: object) -> varlink.Message:
+        self.say(method, **parameters)
+        return await self.reply()
+
+    def say(self, method: str, /, **parameters: object) -> None:
+        self.writer.write(varlink.encode({"method": HIVE + method, "parameters": parameters}))
+
+    async def reply(self) -> varlink.Message:
+        frame = await asyncio.wait_for(self.reader.readuntil(b"\0"), 20)
+        return varlink.decode(frame[:-1])
+
+    async def ended(self) -> bool:
+        try:
+            while await asyncio.wait_for(self.reader.read(1 << 20), 20):
+                pass
+        except ConnectionError:
+            pass
+        return True
+
+
+class Doors:
+    """Every agent of a world is listened to; peers may have any uid."""
+
+    def __init__(self, world: World, folder: Path, patience: Patience) -> None:
+        self.world, self.folder = world, folder
+        self.faults: list[BaseException] = []
+        self.sockets = Sockets(world.broker, world.reads, self.faults.append, patience=patience)
+
+    async def open(self) -> None:
+        for name, spec in self.world.hive.specs.items():
+            await self.sockets.listen(spec.id, self.folder / name, 0)
+        await self.sockets.listen_operator(self.folder / "operator")
+
+    def listener(self, name: str) -> Listener:
+        return self.sockets._listeners[self.world.uuid(name)]
+
+    def held(self, name: str) -> tuple[int, int]:
+        """Bytes of an agent's in hived's memory: not answered yet, and not read by it yet."""
+        connections = self.listener(name).connections
+        out = sum(each.transport.get_write_buffer_size() for each in connections if each.transport)
+        return sum(each.unread for each in connections), out
+
+    @asynccontextmanager
+    async def dial(self, name: str) -> AsyncIterator[Wire]:
+        # A reader that takes little: what it has not read stays in the socket.
+        reader, writer = await asyncio.open_unix_connection(self.folder / name, limit=1 << 21)
+        try:
+            yield Wire(reader, writer)
+        finally:
+            writer.transport.abort()
+            await asyncio.sleep(0)
+
+    async def many(self, stack: AsyncExitStack, name: str, count: int) -> list[Wire]:
+        return [await stack.enter_async_context(self.dial(name)) for _ in range(count)]
+
+
+def at_the_doors(
+    world: World, main: Callable[[Doors], Awaitable[None]], patience: Patience = PATIENCE
+) -> None:
+    """Run an attack in the world's own loop."""
+
+    async def opened(folder: Path) -> None:
+        doors = Doors(world, folder, patience)
+        await doors.open()
+        try:
+            await asyncio.wait_for(main(doors), 60)
+        finally:
+            doors.sockets.stop()
+            await asyncio.sleep(0)
+        assert not doors.faults
+
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        world.loop.run_until_complete(opened(Path(folder)))
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Let the loop run until something holds."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 20
+    while not true():
+        assert loop.time() < end, "it never came to that"
+        turned = asyncio.Event()
+        loop.call_later(0.01, turned.set)
+        await turned.wait()
