@@ -1,0 +1,95 @@
+"""Plans by example: each file in `cases/` holds desired, observed and the steps between them.
+
+Adding a file adds a test.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from plan.hives import FIRST_BASE, hive
+
+from hive_core.model.agent import AgentSpec
+from hive_core.model.machine import Machine, Observed, Run, Starts, Stray, Wanted
+from hive_core.model.settings import Settings
+from hive_core.plan import actions as a
+from hive_core.plan.desired import Desired, Moment
+from hive_core.plan.diff import USUAL, plan
+from hive_core.plan.place import Place, Places
+
+CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
+NOW = Moment(1_000_000.0, 500.0)
+
+
+def uuid(short: str) -> str:
+    return str(UUID(f"{short}-0000-4000-8000-000000000001"))
+
+
+def desired(case: dict[str, Any]) -> Desired:
+    agents = case["desired"]["agents"]
+    specs = {
+        name: AgentSpec.model_validate({"uuid": uuid(each["id"]), **each.get("spec", {})})
+        for name, each in agents.items()
+    }
+    settings = Settings.model_validate(case["desired"].get("settings", {}))
+    places = Places.build(
+        hive({name: each["parent"] for name, each in agents.items()}, specs), settings
+    )
+    runs, starts, bases = {}, {}, {}
+    for number, (name, each) in enumerate(agents.items()):
+        key = specs[name].id
+        run = {"wanted": "running", "nonce": 1, **each.get("run", {})}
+        runs[key] = Run(key, Wanted(run.pop("wanted")), **run)
+        bases[key] = FIRST_BASE + number * a.RANGE
+        if "failures" in each:
+            given = {"nonce": runs[key].nonce, **each["failures"]}
+            starts[key] = Starts(**{**given, "failures": tuple(given["failures"])})
+    archives = {uuid(s): at for s, at in case["desired"].get("archives", {}).items()}
+    revoking = frozenset(specs[name].id for name in case["desired"].get("revoking", ()))
+    return Desired(places, settings, runs, bases, starts, archives, revoking)
+
+
+def as_it_should_be(place: Place, run: Run) -> Machine:
+    """What a case says nothing about is in order."""
+    return Machine(
+        place.uuid, f"hive-agent@{place.name}.service", "active", "running", nonce=run.nonce,
+        spec_hash=place.spec_hash, invocation="i", main_pid=7, leader=8, slice=place.slice_unit,
+        verified=True, executed=True, properties={**USUAL}, node=place.lineage, mounted=True,
+        root=place.image != "host", door=True, listening=True, identity=place.identity,
+        view=place.view,
+    )  # fmt: skip
+
+
+def observed(case: dict[str, Any], wanted: Desired) -> Observed:
+    machines = {}
+    for name, facts in case["observed"].get("agents", {}).items():
+        if facts is None:
+            continue
+        gone = name not in wanted.places.hive.specs
+        place = None if gone else wanted.places.named(name)
+        machine = as_it_should_be(place, wanted.runs[place.uuid]) if place else Machine(uuid(name))
+        if facts.get("active", "active") != "active":
+            machine = replace(machine, unit="", verified=False, executed=False, mounted=False)
+        given = {key: tuple(v) if key == "node" else v for key, v in facts.items()}
+        machines[machine.uuid] = replace(machine, **given)
+    strays = tuple(Stray(**each) for each in case["observed"].get("strays", ()))
+    slices = case["observed"].get("slices", {})
+    return Observed(machines, strays, slices)
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_the_plan_is_the_one_in_the_file(path: Path) -> None:
+    case = json.loads(path.read_text())
+    wanted = desired(case)
+    found = plan(wanted, observed(case, wanted), NOW)
+    names = {each.uuid: each.name for each in wanted.places.by_uuid.values()}
+    assert [step.text for step in found.steps] == case["actions"]
+    waits = {names.get(key, key[:8]): when - NOW.monotonic for key, when in found.waits.items()}
+    assert waits == case.get("waits", {})
+    assert [each.text for each in found.reports] == case.get("reports", [])
+    assert [names[each] for each in found.queued] == case.get("queued", [])
