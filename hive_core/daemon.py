@@ -85,7 +85,7 @@ class Daemon:
     def broker(self) -> Broker:
         stores, ballast = self.stores, self.ballast
         world = World(stores.ledger, stores.repo, self.settings, self.look, self.clock)
-        registry = operations.load()
+        registry = stores.answerable(operations.load())
         broker = Broker(world, stores.hive, registry, service.fixed(registry, VERSION))
         broker.spare = ballast.release
         return broker

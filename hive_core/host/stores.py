@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NoReturn
 
+from hive_core.broker.call import Call
+from hive_core.broker.operation import Operation, Params
+from hive_core.errors import Internal
 from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.recovery import Recovery
 from hive_core.host.git.repo import MetaRepo
@@ -33,5 +38,20 @@ class Stores:
         except DamagedRepo as error:
             # Nobody has any authority until an operator has mended it; nothing is torn down.
             repo.sealed = error.reason
-            return cls(ledger, repo, Hive(commit=ledger.head), damage=f"meta repo: {error}")
+            return cls(ledger, repo, Hive(commit=ledger.head), damage=error.reason)
         return cls(ledger, repo, hive, found)
+
+    def answerable(self, registry: Mapping[str, Operation]) -> Mapping[str, Operation]:
+        """The operations as they can be served: over damage whatever only reads.
+
+        Else `gc` would find that nobody accounts for anything.
+        """
+        if not self.damage:
+            return registry
+        return {
+            name: replace(each, handler=self._refuse) if each.mutates else each
+            for name, each in registry.items()
+        }
+
+    def _refuse(self, _call: Call, _params: Params) -> NoReturn:
+        raise Internal(f"nothing can be changed: {self.damage}")

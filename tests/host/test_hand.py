@@ -16,6 +16,7 @@ from hive_core.host.hand import HandCommits
 from hive_core.host.stores import Stores
 from hive_core.ledger.store import Ledger
 from hive_core.model.settings import Paths, Settings
+from hive_core.operations import load
 from hive_core.reconcile.look import Look
 
 
@@ -167,5 +168,8 @@ def test_nothing_is_written_on_top_of_a_head_that_cannot_be_read(found: World) -
     assert blob in stores.damage
     with pytest.raises(Internal, match=r"^the tree cannot be changed: the meta repo is damaged"):
         stores.repo.write(stores.hive, stores.hive, "a new agent", {})
+    served = stores.answerable(load())
+    refused = {name for name, each in served.items() if each.handler != load()[name].handler}
+    assert refused == {name for name, each in served.items() if each.mutates} >= {"gc", "restore"}
     stores.ledger.close()
     found.ledger = Ledger.open(state / "hive.db")  # for the world to close
