@@ -152,7 +152,7 @@ def test_a_daemon_that_cannot_read_its_head_gives_nobody_authority(tmp_path: Pat
         stores.ledger.head = "1" * 40
     stores.ledger.close()
     stores = Stores.open(settings)
-    assert stores.damage.startswith("meta repo:")
+    assert stores.damage.startswith("the meta repo is damaged")
     assert stores.hive.specs == {}
     assert isinstance(stores.ledger, Ledger)
     stores.ledger.close()
