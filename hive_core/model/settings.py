@@ -60,6 +60,7 @@ class Retention(Value):
     archive: float = Field(86_400.0, ge=0, description="A destroyed agent can be restored.")
     keys: float = Field(7 * 86_400.0, ge=60, description="A repeated call gets its first result.")
     jobs: float = Field(7 * 86_400.0, ge=60, description="An ended job can be read.")
+    events: float = Field(180 * 86_400.0, ge=3600, description="A line of the audit log is kept.")
     dead_letters: float = Field(30 * 86_400.0, ge=60, description="A dead letter can be listed.")
 
 

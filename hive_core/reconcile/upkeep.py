@@ -90,7 +90,19 @@ class Upkeep:
                 ledger.keys.prune(now, kept.keys)
                 ledger.jobs.prune(now, kept.jobs)
                 ledger.events.keep_counts()
+                ledger.events.prune(self._first_event_after(now - kept.events))
             ledger.checkpoint()
             self.idle()
         except HiveError as error:
             log.warning("Cannot sweep up: %s", error)
+
+    def _first_event_after(self, moment: float) -> int:
+        """The number of the oldest event that is kept: they are in order of time."""
+        events = self.ports.ledger.events
+        first = events.page(0, 1)
+        low, high = (first[0].seq, events.last) if first else (0, 0)
+        while low < high:
+            middle = (low + high) // 2
+            (found,) = events.page(middle - 1, 1)
+            low, high = (middle + 1, high) if found.time < moment else (low, middle)
+        return low

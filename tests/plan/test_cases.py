@@ -75,7 +75,7 @@ def observed(case: dict[str, Any], wanted: Desired) -> Observed:
         machine = as_it_should_be(place, wanted.runs[place.uuid]) if place else Machine(uuid(name))
         if facts.get("active", "active") != "active":
             machine = replace(machine, unit="", verified=False, executed=False, mounted=False)
-        given = {key: tuple(v) if key == "node" else v for key, v in facts.items()}
+        given: dict[str, Any] = {k: tuple(v) if k == "node" else v for k, v in facts.items()}
         machines[machine.uuid] = replace(machine, **given)
     strays = tuple(Stray(**each) for each in case["observed"].get("strays", ()))
     slices = case["observed"].get("slices", {})

@@ -1,0 +1,104 @@
+"""What has its own time: mail that is due, and sweeping up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from reconcile.road import hive
+
+from hive_core.ledger.letters import NewMessage
+from hive_core.ledger.store import Ledger
+from hive_core.model.record import Relation
+from hive_core.model.settings import Settings
+from hive_core.reconcile.given import Broker, Ports
+from hive_core.reconcile.upkeep import HOUR, Upkeep
+from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
+
+ANN, BOB = "ann's uuid", "bob's uuid"
+
+
+class House:
+    def __init__(self, folder: Path) -> None:
+        self.clock, self.topics, self.idle = ManualClock(), list[str](), 0
+        self.ledger = Ledger.open(folder / "hive.db")
+        host = MemoryMachines(self.clock)
+        ports = Ports(
+            host, MemoryJournal(), MemoryJobs(host), self.clock, self.ledger, Settings()
+        )  # fmt: skip
+        given = Broker(lambda: hive({}), self.topics.extend)
+        self.upkeep = Upkeep(ports, given, self._idled)
+        self.upkeep.start()
+
+    def _idled(self) -> None:
+        self.idle += 1
+
+    def send(self, ttl: float | None = None) -> None:
+        letter = NewMessage(ANN, "ann", BOB, "bob", Relation.SIBLING, "hello", ttl=ttl)
+        with self.ledger.transaction():
+            self.ledger.messages.send(letter, self.clock.now())
+        self.upkeep.heard(frozenset({f"inbox:{BOB}"}))
+
+    def event(self) -> int:
+        with self.ledger.transaction():
+            return self.ledger.events.append(
+                kind="test", caller="", operation="", target="", allowed=None, rule="", reason="",
+                commit="", request="", fields={}, now=self.clock.now(),
+            ).seq  # fmt: skip
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    found = House(tmp_path)
+    yield found
+    found.ledger.close()
+
+
+def test_a_message_whose_time_is_over_dies_on_time_and_its_sender_is_told(house: House) -> None:
+    house.send(ttl=10)
+    house.clock.advance(9.5)
+    assert house.ledger.messages.inbox(BOB, dead=True, limit=10) == []
+    house.clock.advance(1)
+    (dead,) = house.ledger.messages.inbox(BOB, dead=True, limit=10)
+    assert dead.sender == ANN
+    assert f"inbox:{ANN}" in house.topics
+
+
+def test_the_earliest_of_several_is_waited_for(house: House) -> None:
+    house.send(ttl=100)
+    house.send(ttl=10)
+    house.clock.advance(11)
+    assert len(house.ledger.messages.inbox(BOB, dead=True, limit=10)) == 1
+    house.clock.advance(90)
+    assert len(house.ledger.messages.inbox(BOB, dead=True, limit=10)) == 2
+
+
+def test_a_message_without_an_end_stays(house: House) -> None:
+    house.send()
+    house.clock.advance(HOUR / 2)
+    assert len(house.ledger.messages.inbox(BOB, dead=False, limit=10)) == 1
+
+
+def test_every_hour_what_was_kept_long_enough_goes(house: House) -> None:
+    with house.ledger.transaction():
+        job = house.ledger.jobs.create("test", "operator", {}, house.clock.now())
+        house.ledger.jobs.finish(job.id, "", house.clock.now())
+    house.clock.advance(HOUR + 1)
+    assert house.idle == 1
+    assert house.ledger.jobs.get(job.id) is not None
+    house.clock.advance(Settings().retention.jobs + HOUR)
+    assert house.ledger.jobs.get(job.id) is None
+
+
+def test_old_events_go_and_the_chain_still_holds(house: House) -> None:
+    kept = Settings().retention.events
+    for _ in range(5):
+        house.event()
+    house.clock.advance(kept - HOUR)
+    newer = house.event()
+    house.clock.advance(2 * HOUR + 1)
+    assert [each.seq for each in house.ledger.events.page(0, 100)] == [newer]
+    assert house.ledger.events.verify() is None
+    house.clock.advance(kept)
+    assert house.event() == newer + 1
