@@ -118,13 +118,15 @@ def test_who_forks_all_the_time_does_not_get_away(host: Host) -> None:
     chain = f"""
 import os, time
 os.open('{path}', os.O_RDONLY)
+open('/tree/state/began', 'w')
 start = time.time()
 while time.time() < start + 60:
     if os.fork():
         os._exit(0)
 open('/tree/state/survived', 'w')
 """
-    host.say(loser, f'python3 -c "{chain}" >/dev/null 2>&1 & sleep 0.5; pgrep python3')
+    until_it_began = "until [ -e /tree/state/began ]; do sleep 0.02; done"
+    host.say(loser, f'python3 -c "{chain}" >/dev/null 2>&1 & {until_it_began}')
     host.do(MoveNode(child.lineage, moved(child, winner).lineage))
     ended = host.do(EndHolders(loser.uuid, loser.name))
     assert isinstance(ended, Ended)
