@@ -99,6 +99,8 @@ class Loop:
             self._reply(letter, body)
         elif output:
             _say(f"not sent ({letter.relation or 'no'} sender): {reply_body(output)!r}")
+        else:
+            _say(f"message {letter.id} of {letter.sender}: done")
         self._quietly("ack", ids=[letter.id])
 
     def _attempts(self, letter: Letter) -> bytes | None:
@@ -126,6 +128,8 @@ class Loop:
             _say(f"message {letter.id} was answered before")
         except HiveError as error:
             _say(f"cannot reply to {letter.sender}: {error.reason}")
+        else:
+            _say(f"message {letter.id} of {letter.sender}: answered")
 
     def _quietly(self, operation: str, **params: object) -> None:
         """A refusal is noted and no more: the message then comes again by itself."""

@@ -182,6 +182,17 @@ def test_a_refused_recv_is_told_and_tried_again_later(
     assert "cannot receive: no such agent" in capsys.readouterr().err
 
 
+def test_each_message_leaves_a_line_in_the_log(
+    broker: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step(broker, *SHOUT)
+    step(broker, "true")
+    assert capsys.readouterr().err.splitlines() == [
+        "hive-agent: message m1 of lead: answered",
+        "hive-agent: message m1 of lead: done",
+    ]
+
+
 def test_a_long_reply_is_cut_to_what_a_message_may_hold(broker: Peer) -> None:
     step(broker, "/bin/sh", "-c", "head -c 200000 /dev/zero | tr '\\0' 'é'")
     body = str(broker.asked("Send")[0]["body"])
