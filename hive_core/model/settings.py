@@ -31,7 +31,7 @@ ImageName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{0,62}$")]
 class RootAgent(Value):
     """The agent that exists from the first start on and comes back by itself."""
 
-    name: AgentName = "root"
+    name: AgentName = Field("root", description="What it is called.")
     image: ImageName | None = Field(None, description="Image; the default one when absent.")
     boot: bool = Field(default=False, description="Whether an init runs inside.")
     command: tuple[str, ...] = Field((), description="What it runs; an empty command holds.")
@@ -51,7 +51,7 @@ class Bounds(Value):
     attempts: int = Field(5, ge=1, description="Deliveries before a message is a dead letter.")
     connections: int = Field(64, ge=1, description="Connections of one agent.")
     starts_at_once: int = Field(8, ge=1, le=256, description="Machines that start at once.")
-    refusals_kept: int = Field(600, ge=1, description="Refusals recorded per caller and minute.")
+    refusals_kept: int = Field(60, ge=1, description="Refusals recorded per caller and minute.")
 
 
 class Retention(Value):
@@ -89,8 +89,8 @@ class Grace(Value):
 class Paths(Value):
     """Where things lie. The root helper knows its own; these must agree."""
 
-    state: AbsolutePath = Path("/var/lib/hive")
-    runtime: AbsolutePath = Path("/run/hive")
+    state: AbsolutePath = Field(Path("/var/lib/hive"), description="What is kept.")
+    runtime: AbsolutePath = Field(Path("/run/hive"), description="Sockets and doors.")
 
     @property
     def meta(self) -> Path:
@@ -140,7 +140,7 @@ class Settings(Value):
         description='Prepared trees that agents may ask for, by name; `host` stands for ""'
         " (the machine's own /usr).",
     )
-    operator_group: str = "hive-operator"
+    operator_group: str = Field("hive-operator", description="Who may use the operator's socket.")
     uid_start: int = Field(0x30000000, description="First uid of the first agent's range.")
     ballast: int = Field(8 * MIB, ge=0, description="Bytes held back for when the disk is full.")
     agent_limits: Limits = Field(Limits(), description="Limits of an agent that sets none.")

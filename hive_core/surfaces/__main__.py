@@ -1,4 +1,4 @@
-"""Write what is derived from the registry into the tree: `python -m hive_core.surfaces`."""
+"""Write what is derived from the registry and the settings into the tree: `python -m hive_core.surfaces`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from hive_core import operations
 from hive_core.broker.operation import REGISTRY, Operation
 from hive_core.surfaces.operations_json import operations_json
 from hive_core.surfaces.reference import reference
+from hive_core.surfaces.settings import settings_page
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 WRITTEN: Final[Mapping[str, Callable[[Mapping[str, Operation]], str]]] = {
     "hive_core/cli/operations.json": operations_json,
     "docs/reference/operations.md": reference,
+    "docs/reference/settings.md": lambda _: settings_page(),
 }
 
 

@@ -1,0 +1,60 @@
+"""`docs/reference/settings.md`, written from the model of the settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+
+from hive_core.model.agent import Value
+from hive_core.model.settings import Settings
+
+_HEAD = """\
+# Settings
+
+Generated from the model by `python -m hive_core.surfaces`; do not edit.
+
+`/etc/hive/hive.toml` is read when the daemon starts; restarting it stops no agent. Every setting has
+a default, so an absent file is a valid one. An unknown key, or a value that does not fit, is refused
+with its name, and the daemon does not start. `hive setup` writes the file with every default in a
+comment.
+"""
+
+
+def settings_page() -> str:
+    """The whole page: plain keys first, then a section for each table."""
+    fields = Settings.model_fields
+    tables = {name: field for name, field in fields.items() if _model(field) is not None}
+    plain = {name: field for name, field in fields.items() if name not in tables}
+    parts = [_HEAD, *_table(plain)]
+    for name, field in tables.items():
+        model = _model(field)
+        assert model is not None  # noqa: S101 - chosen by it just now
+        about = field.description or " ".join((model.__doc__ or "").split())
+        parts += [f"## [{name}]\n", about + "\n", *_table(model.model_fields)]
+    return "\n".join(parts)
+
+
+def _model(field: FieldInfo) -> type[Value] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Value) else None
+
+
+def _table(fields: dict[str, FieldInfo]) -> Iterator[str]:
+    yield "| Key | Default | |\n| --- | --- | --- |"
+    for name, field in fields.items():
+        yield f"| `{name}` | {_default(field)} | {field.description or ''} |"
+    yield ""
+
+
+def _default(field: FieldInfo) -> str:
+    """As it would stand in the file; what is absent by default has none."""
+    value = field.get_default(call_default_factory=False)
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        shown = ", ".join(f"{key} = {json.dumps(path or '')}" for key, path in value.items())
+        return f"`{{ {shown} }}`"
+    return f"`{json.dumps(str(value) if isinstance(value, Path) else value)}`"
