@@ -16,10 +16,10 @@ _HEAD = """\
 
 Generated from the model by `python -m hive_core.surfaces`; do not edit.
 
-`/etc/hive/hive.toml` is read when the daemon starts; restarting it stops no agent. Every setting has
-a default, so an absent file is a valid one. An unknown key, or a value that does not fit, is refused
-with its name, and the daemon does not start. `hive setup` writes the file with every default in a
-comment.
+`/etc/hive/hive.toml` is read when the daemon starts; restarting it stops no agent. Every setting
+has a default, so an absent file is a valid one. An unknown key, or a value that does not fit, is
+refused with its name, and the daemon does not start. `hive setup` writes the file with every
+default in a comment.
 """
 
 
