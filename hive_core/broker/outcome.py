@@ -71,6 +71,7 @@ def written(case: Case, world: World, audit: Audit) -> Step:
     with turn.guard(call.ledger):
         found = case.operation.handler(call, case.params)
         if not isinstance(found, Change | Record):
+            _keep(case, found)
             return read(case, found)
         text = reply.body(found.result)
         if isinstance(found, Change):
@@ -87,6 +88,12 @@ def written(case: Case, world: World, audit: Audit) -> Step:
         turn.commits += 1
         turn.wakes.add(TREE)
     return page(case.ask, found.result) if case.ask.streams else answer(case.ask, turn, text)
+
+
+def _keep(case: Case, found: Outcome) -> None:
+    """That there was nothing to do is a first result too: a repeat must not find something."""
+    if isinstance(found, Result) and not getattr(case.params, "dry_run", False):
+        keys.keep(case.call, case.operation, case.params, reply.body(found))
 
 
 def _committed(case: Case, found: Change[Result], repo: Repository) -> Hive:

@@ -13,6 +13,11 @@ from hive_core.model.record import DAEMON, Message, Relation
 _LISTED = 20
 
 
+def one_line(text: str) -> str:
+    """The text without what ends a line, moves a cursor or turns the direction."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
 class Posting:
     def __init__(self, connection: Connection, boxes: Boxes) -> None:
         self._db = connection
@@ -50,7 +55,11 @@ class Posting:
     def tell(self, lost: list[Message], now: float) -> None:
         """One message to one sender about all of its letters that just died."""
         first = lost[0]
-        lines = [f"{each.id} to {each.recipient_name}: {each.dead_why}" for each in lost[:_LISTED]]
+        # The reason may be the recipient's words: on one line it cannot pass for what we say.
+        lines = [
+            f"{each.id} to {each.recipient_name}: {one_line(each.dead_why or '')}"
+            for each in lost[:_LISTED]
+        ]
         if len(lost) > _LISTED:
             lines.append(f"and {len(lost) - _LISTED} more")
         new = NewMessage(
@@ -100,9 +109,32 @@ class Posting:
         thread = new.thread
         if thread is None:
             return None, None
-        if (known := self.belongs(thread, sender)) or (known is None and number(thread) is None):
+        known = number(thread) is not None
+        if self.belongs(thread, sender) if known else self._open(thread, sender, new.recipient):
             return thread, None
         raise InvalidArgument(f"no thread {thread} of yours", field="thread")
+
+    def _open(self, thread: str, sender: int, to: str) -> bool:
+        """Whether the sender may name this thread to the recipient.
+
+        A name is nobody's in the whole hive: that hidden agents use it is not told and keeps it
+        from nobody (attack 41). But who talks in it is not joined by one who has talked in it
+        neither with them nor with one of those whom they talked to (attack 43).
+        """
+        recipient = self._boxes.number(to)
+        theirs = self._talkers(thread, recipient)
+        if not theirs or sender in theirs:
+            return True
+        return not theirs.isdisjoint(self._talkers(thread, sender))
+
+    def _talkers(self, thread: str, party: int | None) -> set[int]:
+        """With whom else the party exchanged something in a thread."""
+        rows = self._db.rows(
+            "SELECT DISTINCT CASE sender WHEN ?2 THEN recipient ELSE sender END FROM messages"
+            " WHERE thread = ?1 AND ?2 IN (sender, recipient)",
+            (thread, party),
+        )
+        return {row[0] for row in rows} - {party}
 
     def _answer(self, reply_to: str, thread: str | None, sender: int) -> tuple[str, int]:
         row = self._db.row(

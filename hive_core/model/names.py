@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-RESERVED: Final = frozenset({"operator", "hive", "self", "host", "system"})
+# `daemon` signs what the daemon writes, and `operator` what the operator does.
+RESERVED: Final = frozenset({"operator", "daemon", "hive", "self", "host", "system"})
 NAME_MAX: Final = 32
 SHORT: Final = 8  # hex digits of a UUID that name a node directory and a slice part
 

@@ -12,9 +12,10 @@ from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.model.record import Message
 from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.operations.notices import inbox, senders
-from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.pages import Page, Paged, fitting
 from hive_core.policy.rules import OPERATOR, SELF
 
+_AROUND = 16  # bytes for what stands between two letters
 Ids = Annotated[list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=1000)]
 
 
@@ -129,12 +130,12 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
     found = call.ledger.messages.inbox(
         owner, dead=params.dead, limit=params.limit, after=params.after or ""
     )
-    fit = list(fitting(found, lambda each: written(each.body)))
-    listed = [ListedLetter(**_letter(each).model_dump(), dead_why=each.dead_why) for each in fit]
-    more = call.more or len(fit) < len(found) or len(found) == params.limit
-    last = fit[-1].id if fit else params.after
+    rows = map(_listed, found)
+    listed = list(fitting(rows, lambda row: _AROUND + len(row.model_dump_json().encode())))
+    more = call.more or len(listed) < len(found) or len(found) == params.limit
+    last = listed[-1].id if listed else params.after
     page = ListedLetters(messages=listed, next=last if more else None)
-    if call.more and not fit:
+    if call.more and not listed:
         return Wait(frozenset({inbox(owner)}), None, page)
     return page
 
@@ -143,6 +144,10 @@ def _owner(call: Call, agent: str | None) -> str:
     if agent is None:
         return call.uuid
     return THE_OPERATOR if agent == THE_OPERATOR else call.hive.spec(agent).id
+
+
+def _listed(message: Message) -> ListedLetter:
+    return ListedLetter(**_letter(message).model_dump(), dead_why=message.dead_why)
 
 
 def _letter(message: Message) -> Letter:
