@@ -69,11 +69,11 @@ def _wanted(given: Mapping[str, object]) -> dict[str, object]:
 
 def _confirm(session: Session, name: str, *, recursive: bool) -> None:
     rows = list(session.rows("list_agents", "agents", root=name))
-    children = [row for row in rows if row.get("parent") == name]
+    children = [str(row.get("name")) for row in rows if row.get("parent") == name]
     below = f" and its {len(rows) - 1} descendants" if recursive and len(rows) > 1 else ""
     text = f"Destroy {name}{below}? Files are kept for a while (`hive restore`)."
     if children and not recursive:
-        text += f" Its {len(children)} children move up to its parent."
+        text += f" Up to its parent move: {', '.join(children)}."
     click.confirm(text, abort=True, err=True)
 
 
