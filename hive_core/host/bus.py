@@ -39,6 +39,7 @@ _GONE: Final = frozenset({
     "org.freedesktop.DBus.Error.UnknownInterface",
     "org.freedesktop.systemd1.NoSuchUnit",
 })  # fmt: skip
+_AT_ONCE: Final = 100  # dbus-daemon refuses more than 128 calls without a reply
 _PAUSES: Final = (0.05, 0.2, 1.0, 2.0)
 
 
@@ -84,6 +85,7 @@ class Bus:
         self._paths = tuple(UNITS + escape(prefix) for prefix in prefixes)
         self._bus: MessageBus | None = None
         self._up = asyncio.Event()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> None:
         """Keep a connection, until cancelled."""
@@ -146,7 +148,7 @@ class Bus:
             signature=signature, body=list(body),
         )  # fmt: skip
         try:
-            async with asyncio.timeout(self._seconds):
+            async with self._slots, asyncio.timeout(self._seconds):
                 reply = await self._bus.call(message)
         except TimeoutError as error:
             raise TimedOut(f"systemd did not answer {member} in {self._seconds} s") from error

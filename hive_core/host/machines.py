@@ -29,6 +29,7 @@ from hive_core.plan.storage import Storage
 
 AGENTS: Final = "hive-agent@"
 _AT_A_LOOK: Final = 100
+_AT_ONCE: Final = 20
 _INFINITY: Final = 2**64 - 1
 _MOVING: Final = (
     ("Unit", "InvocationID"), ("Unit", "StateChangeTimestampMonotonic"), ("Service", "MainPID"),
@@ -79,6 +80,7 @@ class NspawnMachines:
     ) -> None:
         self._bus, self._privd, self._sockets = bus, privd, sockets
         self._paths, self._roster = paths, roster
+        self._loop = asyncio.get_running_loop()
         self._storage = Storage()
         self._views = views.Views()
         self._units: dict[str, str] = {}  # unit -> uuid
@@ -145,12 +147,14 @@ class NspawnMachines:
 
     async def _observed(self, uuids: set[str], units: Iterable[Unit]) -> Observed:
         labelled = {label.uuid: (unit, label) for unit in units if (label := Label.of(unit))}
-        machines = {}
-        for uuid in uuids:
-            unit = labelled.get(uuid)
-            machines[uuid] = await self._unit(*unit) if unit else self._down(uuid)
+        up = [unit for uuid, unit in labelled.items() if uuid in uuids]
+        found = {uuid: self._down(uuid) for uuid in uuids - labelled.keys()}
+        for start in range(0, len(up), _AT_ONCE):
+            batch = up[start : start + _AT_ONCE]
+            for machine in await asyncio.gather(*(self._unit(*unit) for unit in batch)):
+                found[machine.uuid] = machine
         mounted = self.mounts.look()
-        machines = {uuid: self._whole(each, mounted) for uuid, each in machines.items()}
+        machines = {uuid: self._whole(each, mounted) for uuid, each in found.items()}
         return Observed(machines, (), dict(self._slices))
 
     def _down(self, uuid: str) -> Machine:
@@ -180,7 +184,7 @@ class NspawnMachines:
                     label.uuid, unit.name, active, unit.sub, nonce=label.nonce,
                     spec_hash=label.spec, invocation=bytes(invocation).hex(), main_pid=pid,
                     job=unit.job,
-                    since=since / 1e6 if active == unit.active else _now(),
+                    since=since / 1e6 if active == unit.active else self._loop.time(),
                 )  # fmt: skip
                 if (
                     facts.invocation or unit.job
@@ -199,17 +203,15 @@ class NspawnMachines:
                 executed=known.executed, fault=known.fault, leader=known.leader,
                 uid_base=known.uid_base,
             )  # fmt: skip
-        if not facts.slice or facts.uuid in self._suspected:
-            facts = await self._static(unit, facts)
+        if not facts.slice:
+            facts = replace(facts, slice=await self._bus.get(unit.path, "Service", "Slice"))
+        if facts.uuid in self._suspected:
+            names = (("Service", each) for each, _ in _STATIC)
+            facts = replace(facts, properties=_limits(await self._bus.gets(unit.path, names)))
         done = (facts.verified and facts.executed) or facts.fault
         if done or facts.main_pid <= 1 or facts.active not in ("active", "activating"):
             return facts
         return await self._seen(facts)
-
-    async def _static(self, unit: Unit, facts: Machine) -> Machine:
-        names = (("Service", "Slice"), *(("Service", each) for each, _ in _STATIC))
-        found, *limits = await self._bus.gets(unit.path, names)
-        return replace(facts, slice=found, properties=_limits(limits))
 
     async def _seen(self, facts: Machine) -> Machine:
         """What only root can see: whose processes these are and where they live."""
@@ -264,11 +266,6 @@ class NspawnMachines:
         if isinstance(action, a.SetSlice):
             self._slices[slice_unit(action.path)] = limits_of(action.limits)
         return result
-
-
-def _now() -> float:
-    """For a job that has not begun and has no time of its own yet."""
-    return asyncio.get_running_loop().time()
 
 
 def _active(unit: Unit) -> str:
