@@ -42,7 +42,8 @@ class Bounds(Value):
     """How much of everything there may be."""
 
     depth: int = Field(32, ge=1, le=64, description="Levels of the tree.")
-    agents: int = Field(10_000, ge=1, le=100_000, description="Agents on this host.")
+    # topology.json is read back up to 1 MiB, which 13,000 of the longest names fill.
+    agents: int = Field(10_000, ge=1, le=12_000, description="Agents on this host.")
     children: int = Field(10, ge=0, le=10_000, description="Children of a new agent.")
     inbox_count: int = Field(1000, ge=1, description="Messages in one inbox.")
     inbox_bytes: int = Field(16 * MIB, ge=1024, description="Bytes in one inbox.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operations.world import World, rows, world
+from operations.world import Reply, World, rows, world
 
 from hive_core import varlink
 from hive_core.broker.line import Line
@@ -104,7 +104,8 @@ def test_attack_40_an_agent_that_is_gone_is_not_served_on_a_connection_that_it_k
     world.call("a", "spawn", name="a2")
     world.call(OPERATOR, "send", to="a2", body="for the new one")
     assert "for the new one" not in str(waiting.replies)
-    for operation, params in (("whoami", {}), ("wake", {"body": "x"}), ("list_agents", {})):
+    calls: dict[str, Reply] = {"whoami": {}, "wake": {"body": "x"}, "list_agents": {}}
+    for operation, params in calls.items():
         answer = world.ask_as(gone, operation, params).replies[-1]
         assert str(answer.get("error")).endswith("NotFound")
 

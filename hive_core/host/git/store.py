@@ -25,6 +25,9 @@ FILES: Final = (0o100644, 0o100755)
 FOLDER: Final = 0o040000
 _LINE: Final = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{20})", re.DOTALL)
 _FRAME: Final = 22  # a space, a NUL and a hash
+# Few objects can stand for files without number: https://kate.io/blog/git-bomb/ (attack 18).
+ENTRIES: Final = 50_000
+LEVELS: Final = 32
 _KINDS: Final = {
     ObjectType.COMMIT: "commit", ObjectType.TREE: "tree", ObjectType.BLOB: "blob",
     ObjectType.TAG: "tag",
@@ -96,16 +99,25 @@ class Store:
 
     def walk(self, tree: str) -> Iterator[tuple[str, Entry]]:
         """Path and entry of everything below a tree, folders before what they hold."""
-        stack = [("", tree)]
+        stack, left = [("", tree)], ENTRIES
         while stack:
             at, oid = stack.pop()
-            for name, entry in self.tree(oid, at or "the top").items():
+            found = self.tree(oid, at or "the top")
+            left -= len(found)
+            _check_size(at, left)
+            for name, entry in found.items():
                 yield f"{at}{name}", entry
                 if entry.mode == FOLDER:
                     stack.append((f"{at}{name}/", entry.oid))
 
-    def differences(self, old: str, new: str, at: str = "") -> Iterator[Difference]:
+    def differences(self, old: str, new: str) -> Iterator[Difference]:
         """What differs between two trees ("": an empty one); what is the same is not read."""
+        for number, found in enumerate(self._differences(old, new, "")):
+            _check_size("", ENTRIES - number)
+            yield found
+
+    def _differences(self, old: str, new: str, at: str) -> Iterator[Difference]:
+        _check_size(at, ENTRIES)
         before = set(self._tree(old, at or "the top")) if old else set()
         after = set(self._tree(new, at or "the top")) if new else set()
         was_here, is_here = dict(map(_entry, before - after)), dict(map(_entry, after - before))
@@ -113,7 +125,7 @@ class Store:
             was, now = was_here.get(name), is_here.get(name)
             trees = [each.oid if each and each.mode == FOLDER else "" for each in (was, now)]
             if any(trees):
-                yield from self.differences(trees[0], trees[1], f"{at}{name}/")
+                yield from self._differences(trees[0], trees[1], f"{at}{name}/")
             files = [each if each and each.mode in FILES else None for each in (was, now)]
             if any(files):
                 yield Difference(f"{at}{name}", files[0], files[1])
@@ -121,7 +133,9 @@ class Store:
     def _tree(self, oid: str, what: str) -> list[tuple[bytes, bytes, bytes]]:
         data = self._of("tree", oid, what)
         with reading(f"object {oid} of {what}", str(self._folder)):
-            return _lines(data)
+            found = _lines(data)
+        _check_names([name for _, name, _ in found], what)
+        return found
 
     def _of(self, kind: str, oid: str, what: str) -> bytes:
         found, data = self.read(oid, what)
@@ -165,9 +179,33 @@ def _lines(data: bytes) -> list[tuple[bytes, bytes, bytes]]:
     return found
 
 
+def _check_names(names: list[bytes], what: str) -> None:
+    """What git itself never writes, and what would lead out of the work tree or into .git."""
+    for name in names:
+        if name in (b".", b"..") or name.lower() == b".git" or b"/" in name or not _is_text(name):
+            raise InvalidArgument(f"{what} holds the name {name!r}", field="object")
+    if len(set(names)) != len(names):
+        raise InvalidArgument(f"{what} holds one name twice", field="object")
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _check_size(at: str, left: int) -> None:
+    if left < 0:
+        raise InvalidArgument(f"it holds more than {ENTRIES} files", field="object")
+    if at.count("/") > LEVELS:
+        raise InvalidArgument(f"its folders are deeper than {LEVELS} levels", field="object")
+
+
 def _entry(line: tuple[bytes, bytes, bytes]) -> tuple[str, Entry]:
     mode, name, oid = line
-    return name.decode("utf-8", "surrogateescape"), Entry(int(mode, 8), oid.hex())
+    return name.decode(), Entry(int(mode, 8), oid.hex())
 
 
 def _commit(text: str) -> Commit:

@@ -14,7 +14,7 @@ from typing import Final
 import pygit2
 from pygit2.enums import FileMode
 
-from hive_core.errors import HiveError
+from hive_core.errors import HiveError, InvalidArgument
 from hive_core.host.git.dirt import Dirt, blob_name, sound
 from hive_core.host.git.faults import reading, writing
 from hive_core.host.git.locks import Lock, replace
@@ -56,8 +56,12 @@ class WorkTree:
             self.lock.acquire()
         try:
             with writing():
-                old = self._tree(before)
-                self._replace(old, list(store.differences(old, store.commit(oid).tree)))
+                old, new = self._tree(before), store.commit(oid).tree
+                try:
+                    changes = list(store.differences(old, new))
+                except InvalidArgument:  # what was shown is beyond all bounds: then it was nothing
+                    old, changes = "", list(store.differences("", new))
+                self._replace(old, changes)
                 self.note(oid)
         finally:
             self.lock.release()

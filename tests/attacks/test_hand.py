@@ -1,0 +1,196 @@
+"""Attacks 15 to 20, 39, 40 and 57: what a careless operator may commit into the meta repo."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from annotated_types import Le
+from host.meta import Meta, family, spec
+
+from hive_core.host.git import Kind, files
+from hive_core.model.hive import Hive
+from hive_core.model.names import NAME_MAX
+from hive_core.model.settings import Bounds
+
+FILE, FOLDER, LINK, MODULE = "100644", "40000", "120000", "160000"
+RAM = Path("/dev/shm")
+
+
+@pytest.fixture
+def meta() -> Iterator[Meta]:
+    with tempfile.TemporaryDirectory(dir=RAM) as folder:
+        found = Meta(Path(folder))
+        found.change(family("anna", "bob"))
+        yield found
+        found.close()
+
+
+def _object(meta: Meta, kind: str, data: bytes) -> str:
+    """Any bytes as an object: git itself would refuse many of these."""
+    done = subprocess.run(
+        ["git", "hash-object", "-w", "--literally", "-t", kind, "--stdin"],
+        cwd=meta.path, input=data, capture_output=True, check=True,
+    )  # fmt: skip
+    return done.stdout.decode().strip()
+
+
+def _tree(meta: Meta, *entries: tuple[str, bytes, str]) -> str:
+    lines = (b"%s %s\0" % (mode.encode(), name) + bytes.fromhex(oid) for mode, name, oid in entries)
+    return _object(meta, "tree", b"".join(lines))
+
+
+def _push(meta: Meta, *more: tuple[str, bytes, str], tree: str = "") -> str:
+    """Let the branch stand at a commit whose tree holds more than that of the head."""
+    head = meta.git("rev-parse", "main")
+    old = [
+        (mode.lstrip("0"), name.encode(), oid)
+        for mode, _, oid, name in (
+            line.replace("\t", " ").split(" ") for line in meta.git("ls-tree", head).splitlines()
+        )
+    ]
+    tree = tree or _tree(meta, *sorted((*old, *more), key=lambda entry: entry[1]))
+    oid = meta.git("commit-tree", tree, "-p", head, "-m", "by hand")
+    meta.git("update-ref", "refs/heads/main", oid)
+    return oid
+
+
+def _refused(meta: Meta) -> str:
+    """The reason why the commit is kept aside; the hive is as it was, and goes on."""
+    before = meta.hive
+    found = meta.repo.recover(meta.ledger.head)
+    assert found.kind is Kind.REFUSED
+    assert meta.hive == before
+    after = meta.change(meta.hive.with_agent("next", "root", spec(99)))
+    assert meta.repo.stands(after.commit)
+    return found.reason
+
+
+def _text(uuid: int, **more: object) -> str:
+    return files.spec_bytes(spec(uuid, **more)).decode()
+
+
+def test_attack_18_a_tree_that_stands_for_a_billion_files_is_refused(meta: Meta) -> None:
+    level = _object(meta, "blob", b"x")
+    mode = FILE
+    for _ in range(10):
+        level, mode = _tree(meta, *((mode, b"%d" % n, level) for n in range(10))), FOLDER
+    _push(meta, (FOLDER, b"zz", level))
+    assert "more than" in _refused(meta)
+
+
+def test_attack_18_a_tree_of_two_hundred_levels_is_refused(meta: Meta) -> None:
+    level = _tree(meta, (FILE, b"f", _object(meta, "blob", b"x")))
+    for _ in range(200):
+        level = _tree(meta, (FOLDER, b"d", level))
+    _push(meta, (FOLDER, b"zz", level))
+    assert "deeper than" in _refused(meta)
+
+
+@pytest.mark.parametrize("name", [b".git", b".GIT", b"..", b".", b"a/b", b"\xff\xfe"])
+def test_attack_19_no_name_in_a_commit_leads_out_of_the_work_tree(meta: Meta, name: bytes) -> None:
+    evil = _object(meta, "blob", b"#!/bin/sh\n")
+    folder = _tree(meta, (FILE, b"config", evil))
+    config = (meta.path / ".git/config").read_bytes()
+    _push(meta, (FOLDER, name, folder))
+    assert "holds the name" in _refused(meta)
+    assert (meta.path / ".git/config").read_bytes() == config
+    assert not (meta.path.parent / "config").exists()
+
+
+def test_attack_19_a_file_that_is_there_twice_is_refused(meta: Meta) -> None:
+    """git shows the first one, and whoever reads on sees the last."""
+    _push(meta, (FILE, b"topology.json", _object(meta, "blob", b'{"root": null}')))
+    assert "twice" in _refused(meta)
+
+
+@pytest.mark.parametrize("mode", [LINK, MODULE, FOLDER])
+@pytest.mark.parametrize("file", ["topology.json", "agents/anna.json"])
+def test_attack_19_what_hive_reads_is_a_plain_file(meta: Meta, mode: str, file: str) -> None:
+    target = _object(meta, "blob", b"/etc/shadow")
+    oid = {
+        LINK: target,
+        MODULE: meta.git("rev-parse", "main"),
+        FOLDER: _tree(meta, (FILE, b"f", target)),
+    }[mode]
+    meta.git("rm", "-q", "--cached", file)
+    if mode == FOLDER:
+        meta.git("read-tree", f"--prefix={file}/", oid)
+    else:
+        meta.git("update-index", "--add", "--cacheinfo", f"{mode},{oid},{file}")
+    _push(meta, tree=meta.git("write-tree"))
+    assert "no plain file" in _refused(meta)
+
+
+def test_attack_19_other_links_and_modules_are_carried_and_never_followed(meta: Meta) -> None:
+    link = _object(meta, "blob", b"/etc/passwd")
+    _push(meta, (LINK, b"link", link), (MODULE, b"module", meta.git("rev-parse", "main")))
+    found = meta.repo.recover(meta.ledger.head)
+    assert found.kind is Kind.ADOPT
+    assert not (meta.path / "link").exists()
+    assert not (meta.path / "module").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"agents/anna.json": _text(3), "agents/bob.json": _text(2)}, "uuid of anna cannot"),
+        ({"agents/anna.json": _text(77)}, "uuid of anna cannot"),
+        ({"agents/bob.json": _text(2)}, "share a short id"),
+        ({"topology.json": '{"root": null, "anna": "bob", "bob": "anna"}'}, "cycle"),
+        ({"topology.json": '{"root": null, "anna": "anna", "bob": null}'}, "own parent"),
+        ({"topology.json": '{"root": null, "anna": "gone", "bob": null}'}, "unknown"),
+        ({"topology.json": '{"root": null, "anna": null}'}, "not in both"),
+        ({"topology.json": '{"root": null, "anna": null, "anna": "root"}'}, "duplicate"),
+        ({"topology.json": '{"root": null, "daemon": null}'}, "reserved"),
+        ({"topology.json": "[" * 5000}, "deeper"),
+        ({"topology.json": ""}, "not JSON"),
+        ({"agents/anna.json": '{"uuid": "x"}'}, "uuid"),
+        ({"agents/anna.json": _text(2).replace("{", '{"root": true,', 1)}, "root"),
+        ({"agents/-x.json": _text(9)}, "no file of an agent"),
+    ],
+)  # fmt: skip
+def test_attack_39_a_commit_that_would_widen_rights_is_kept_aside(
+    meta: Meta, changes: dict[str, str], why: str
+) -> None:
+    for file, text in changes.items():
+        meta.edit(file, text)
+        meta.git("add", "--", file)
+    meta.git("commit", "-q", "-m", "forged\n\nHive-Caller: operator\nHive-Operation: move")
+    assert why in _refused(meta)
+
+
+def test_attack_39_trailers_of_hive_in_a_commit_by_hand_are_words(meta: Meta) -> None:
+    """The record says who made it, not what it says of itself."""
+    meta.edit("agents/anna.json", _text(2, title="By hand"))
+    meta.git("add", "agents/anna.json")
+    meta.git("commit", "-q", "-m", "x\n\nHive-Caller: daemon\nHive-Operation: spawn")
+    found = meta.repo.recover(meta.ledger.head)
+    assert found.kind is Kind.ADOPT
+    assert [each.author for each in found.commits] == ["op@host"]
+
+
+def test_attack_57_history_that_was_rewritten_does_not_bring_back_an_older_tree(
+    meta: Meta,
+) -> None:
+    old = meta.hive.commit
+    meta.change(meta.hive.without("bob"))
+    meta.git("reset", "-q", "--hard", old)
+    found = meta.repo.recover(meta.ledger.head)
+    assert found.kind in (Kind.FORWARDED, Kind.REFUSED)
+    assert "bob" not in meta.hive.specs
+    meta.git("update-ref", "refs/heads/main", meta.git("commit-tree", f"{old}^{{tree}}", "-m", "x"))
+    assert meta.repo.recover(meta.ledger.head).kind is Kind.REFUSED
+    assert isinstance(meta.hive, Hive)
+    assert "bob" not in meta.hive.specs
+
+
+def test_attack_39_as_many_agents_as_can_be_allowed_can_be_read_back() -> None:
+    """Else one spawn more, and nobody has any rights after the next start."""
+    (most,) = [each.le for each in Bounds.model_fields["agents"].metadata if isinstance(each, Le)]
+    names = [f"a{number:0{NAME_MAX - 1}}" for number in range(int(str(most)))]
+    tree = dict.fromkeys(names[1:], names[0]) | {names[0]: None}
+    assert files.read_topology(files.topology_bytes(tree)) == tree
