@@ -180,9 +180,7 @@ class _Planner:
         machine = self._machine(uuid)
         expires = self._desired.archives.get(uuid)
         if expires is None:
-            if phase(machine) is not Phase.DOWN or machine.node:
-                detail = "/".join(machine.node)
-                self._reports.append(Stray("machine", machine.unit or uuid, detail))
+            self._reports.extend(_traces(machine))
             return
         kids = self._kids(machine, moved)
         if any(phase(kid) is not Phase.DOWN for kid in kids if kid in self._past):
@@ -201,3 +199,14 @@ class _Planner:
             if len(each.node) > depth and each.node[:depth] == node
             and moved.isdisjoint(each.node[depth:])
         ]  # fmt: skip
+
+
+def _traces(machine: Machine) -> Iterator[Stray]:
+    """What is left of somebody that nobody knows."""
+    if phase(machine) is not Phase.DOWN:
+        yield Stray("unit", machine.unit, f"of {machine.uuid}")
+    if machine.node:
+        yield Stray("node", "/".join(machine.node), f"of {machine.uuid}")
+    for kind in ("mounted", "root", "door", "archived"):
+        if getattr(machine, kind):
+            yield Stray(kind, machine.uuid)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from hive_core.model.machine import Starts
 from hive_core.plan.failure import Case
 from hive_core.reconcile.exits import Counted, Lines, last_lines, write
 from hive_core.reconcile.work import Work
 
+# What the journal knows this kind of message by: `journalctl MESSAGE_ID=...`.
+CRASHED: Final = "7f0d4c1e6b1a4d0d9a5e3c5d2b8a6f41"
 log = logging.getLogger(__name__)
 
 
@@ -42,7 +45,8 @@ class Counting:
 
     async def _crashed(self, counted: Counted) -> None:
         lines = await last_lines(self.work.ports.journal, counted)
-        log.warning("%s", counted.why, extra={"HIVE_UUID": counted.case.place.uuid})
+        fields = {"HIVE_UUID": counted.case.place.uuid, "MESSAGE_ID": CRASHED}
+        log.warning("%s", counted.why, extra=fields)
         self._keep([(counted, lines)])
 
     def _keep(self, found: list[tuple[Counted, Lines]]) -> None:

@@ -9,6 +9,8 @@ import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
+from hive_core.reconcile.counting import CRASHED
+
 pytestmark = pytest.mark.lab
 HOLD = ["sleep", "1000"]
 
@@ -78,6 +80,8 @@ def test_a_container_killed_from_the_host_is_told_once_and_comes_back(host: Hive
     assert host.mail("ann") == []
     crashes = [each for each in host.events() if each["kind"] == "crash"]
     assert [each["target"] for each in crashes] == ["bob"]
+    journal = host.run("journalctl", "--output=cat", f"MESSAGE_ID={CRASHED}").stdout
+    assert "bob crashed: killed with KILL" in journal
 
 
 def test_the_last_lines_go_along_with_the_news_of_a_crash(host: HiveHost) -> None:

@@ -165,9 +165,10 @@ def test_a_stray_node_and_a_stray_machine_are_reported_and_left_alone() -> None:
     world.host.do(a.MakeNode(("deadbeef",)))
     stranger = replace(world.host.units[world.uuid("dan")], uuid="x", unit="hive-agent@x.service")
     world.host.units["x"] = stranger
+    world.host.storage.roots.add("y")
     found = world.plan()
     assert {each.text for each in found.reports} == {
-        "node deadbeef", "machine hive-agent@x.service",
+        "node deadbeef", "unit hive-agent@x.service: of x", "root y",
     }  # fmt: skip
     assert found.steps == ()
 
