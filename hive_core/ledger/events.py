@@ -97,7 +97,7 @@ class Events:
                 return found
 
     def walk(self) -> Generator[None, None, int | None]:
-        """The same, with a pause after each page: events may be added meanwhile."""
+        """The same, with a pause after each page: events may be added or pruned meanwhile."""
         seq, digest = self._mark("events_base")
         while rows := self._page(seq):
             for found, stored, body in rows:
@@ -107,6 +107,8 @@ class Events:
             if len(rows) < _PAGE:
                 break
             yield
+            base = self._mark("events_base")
+            seq, digest = base if base[0] > seq else (seq, digest)
         return None if (seq, digest) == self._mark("events_tail") else seq + 1
 
     def count(self, caller: str, operation: str) -> None:
@@ -139,8 +141,8 @@ class Events:
 
     def seal(self) -> None:
         """Before COMMIT: write down where the chain ends now."""
-        if self._unsealed and self._tail is not None:
-            self._keep("events_tail", self._tail)
+        if self._unsealed:
+            self._keep("events_tail", self._end())
             self._unsealed = False
 
     def forget(self) -> None:

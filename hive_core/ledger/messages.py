@@ -13,6 +13,7 @@ gone is a dead letter, and its sender gets a daemon message about it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from hive_core.ledger.boxes import Boxes, Place, Stands
@@ -99,14 +100,6 @@ class Messages:
             else:
                 self._boxes.back(place, place.attempt)
         return self._bury(ended, now)
-
-    def release(self, recipient: str, ids: Iterable[str]) -> int:
-        """Take leases back as if never given: the reply did not reach anybody. How many."""
-        _, places = self._standing(recipient, ids)
-        leased = [place for place in places if place.state == Stands.LEASED]
-        for place in leased:
-            self._boxes.back(place, place.attempt - 1)
-        return len(leased)
 
     def expire(self, now: float) -> list[Message]:
         """Let leases and lives end that are due; the messages that are dead by it."""
@@ -207,9 +200,10 @@ class Messages:
     def _bury(self, ended: list[tuple[Place, str]], now: float) -> list[Message]:
         dead = []
         for place, why in ended:
-            self._boxes.dead(place, why)
+            # Looked at before: a box full of dead letters may let go of this one at once.
             if (found := self.get(text_id(place.id))) is not None:
-                dead.append(found)
+                dead.append(replace(found, dead_why=why))
+            self._boxes.dead(place, why)
         senders: dict[str, list[Message]] = {}
         for each in dead:
             senders.setdefault(each.sender, []).append(each)

@@ -43,6 +43,22 @@ def test_a_rollback_leaves_no_gap_and_no_broken_chain(ledger: Ledger) -> None:
     assert ledger.events.verify() is None
 
 
+def test_a_call_that_fails_last_does_not_take_the_end_of_the_chain_with_it(folder: Path) -> None:
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        append(ledger)
+        with suppress(Mind), ledger.savepoint():
+            change_mind()
+    assert ledger.events.verify() is None
+    ledger.close()
+    with sqlite3.connect(folder / "hive.db") as raw:
+        raw.execute("DELETE FROM events")
+    raw.close()
+    ledger = Ledger.open(folder / "hive.db")
+    assert ledger.events.verify() == 1
+    ledger.close()
+
+
 def test_the_chain_goes_on_over_a_restart(folder: Path) -> None:
     for expected in (1, 2, 3):
         ledger = Ledger.open(folder / "hive.db")
@@ -88,6 +104,19 @@ def test_pruning_keeps_the_chain_whole(ledger: Ledger) -> None:
         assert append(ledger).seq == 11
     assert [each.seq for each in ledger.events.page(0, 100)] == [8, 9, 10, 11]
     assert ledger.events.verify() is None
+
+
+def test_pruning_while_the_chain_is_followed_breaks_nothing(ledger: Ledger) -> None:
+    with ledger.transaction():
+        for _ in range(2500):
+            append(ledger)
+    walk = ledger.events.walk()
+    next(walk)
+    with ledger.transaction():
+        ledger.events.prune(before=2200)
+    with pytest.raises(StopIteration) as end:
+        next(walk)
+    assert end.value.value is None
 
 
 def test_text_of_any_kind_can_stand_in_an_event(ledger: Ledger) -> None:
