@@ -79,6 +79,7 @@ class Daemon:
     def look(self) -> Look:
         look = Look.build(self.stores.ledger, self.settings, self.stores.hive, self.clock)
         look.damage = self.stores.damage
+        look.short_of_room = lambda: self.ballast.short
         return look
 
     @cached_property

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
+
+_LITTLE: Final = 1 << 20
 
 
 class Ballast:
@@ -20,6 +23,12 @@ class Ballast:
             return self._path.stat().st_size > 0
         except OSError:
             return False
+
+    @property
+    def short(self) -> bool:
+        """Whether the disk is full, or was and has not yet room enough to hold some back again."""
+        disk = os.statvfs(self._path.parent)
+        return (bool(self._size) and not self.held) or disk.f_bavail * disk.f_frsize < _LITTLE
 
     def release(self) -> bool:
         """Give the room up; whether there was any."""

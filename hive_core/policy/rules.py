@@ -96,7 +96,8 @@ OPERATOR: Final = Is(
 ANYONE: Final = Is("anyone", "anyone", lambda _: True, Denial(0, "nobody may"))
 
 # `target` is the parent of the new agent. What may be created there is for `grants.check_spawn`.
-SPAWN: Final = (SELF | ANCESTOR) & holds("spawn") | OPERATOR
+# The operator comes first: it names no parent when it means the root agent.
+SPAWN: Final = OPERATOR | (SELF | ANCESTOR) & holds("spawn")
 
 _NOT_A_ROOT: Final = Is(
     "", "", lambda question: question.second is not None,

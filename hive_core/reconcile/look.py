@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -35,6 +35,7 @@ class Look:
     left_changed: list[str] = field(default_factory=list)
     damage: str = ""
     faults: list[str] = field(default_factory=list)
+    short_of_room: Callable[[], bool] = lambda: False
 
     @classmethod
     def build(cls, ledger: Ledger, settings: Settings, hive: Hive, clock: Clock) -> Self:
@@ -119,4 +120,6 @@ class Look:
         )
         dirty = (f"changed by hand and not committed: {path}" for path in self.left_changed)
         damage = [self.damage] if self.damage else []
+        if self.short_of_room():
+            damage.append("the disk is full: make room; stopping works meanwhile")
         return [*damage, *self.faults, *self.troubles.values(), *sorted(given_up), *dirty]

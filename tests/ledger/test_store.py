@@ -245,7 +245,9 @@ def test_a_broken_ledger_stays_broken() -> None:
 def test_ballast_is_real_room_that_can_be_given_up_and_taken_back(folder: Path) -> None:
     ballast = Ballast(folder / "ballast", 1 << 20)
     assert not ballast.release()
+    assert ballast.short
     assert ballast.restore()
+    assert not ballast.short
     stat = (folder / "ballast").stat()
     assert stat.st_blocks * 512 >= 1 << 20
     assert ballast.restore()

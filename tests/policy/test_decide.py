@@ -167,7 +167,7 @@ def test_a_rule_says_what_it_is_in_the_record_and_in_the_docs() -> None:
     assert (ANCESTOR | SELF | OPERATOR).text == "an ancestor, the agent itself or the operator"
     proposes = ANCESTOR | SELF & holds("config.propose")
     assert proposes.name == "ancestor | self & holds(config.propose)"
-    assert SPAWN.name == "(self | ancestor) & holds(spawn) | operator"
+    assert SPAWN.name == "operator | (self | ancestor) & holds(spawn)"
     hive = hive_of(TREE)
     assert decide(proposes, Question(hive, "carl", "do")).rule == "self & holds(config.propose)"
     assert decide(proposes, Question(hive, "bob", "do", "carl")).rule == "ancestor"
