@@ -13,7 +13,7 @@ from hive_core.reconcile.given import Broker, Ports
 log = logging.getLogger(__name__)
 HOUR: Final = 3600.0
 AGAIN: Final = 1.0
-PAUSE: Final = 0.05  # between pages of the audit log
+PAUSE: Final = 0.05  # between pages of the audit log, and parts of a sweep
 
 
 @dataclass
@@ -61,7 +61,9 @@ class Upkeep:
             log.warning("Cannot look after the mail: %s", error)
             self._after(AGAIN, self._arm)
             return
-        self.broker.touch(frozenset(f"inbox:{message.sender}" for message in dead))
+        # The sender has a message about it; the recipient may get what stood behind the dead one.
+        parties = {party for each in dead for party in (each.sender, each.recipient)}
+        self.broker.touch(frozenset(f"inbox:{party}" for party in parties))
         self._arm()
 
     def audit(self) -> None:
@@ -86,15 +88,29 @@ class Upkeep:
         ledger, kept, now = self.ports.ledger, self.ports.settings.retention, self.ports.clock.now()
         try:
             with ledger.transaction():
-                ledger.messages.prune(now, dead=kept.dead_letters)
-                ledger.keys.prune(now, kept.keys)
-                ledger.jobs.prune(now, kept.jobs)
                 ledger.events.keep_counts()
                 ledger.events.prune(self._first_event_after(now - kept.events))
+            self._forget()
             ledger.checkpoint()
             self.idle()
         except HiveError as error:
             log.warning("Cannot sweep up: %s", error)
+
+    def _forget(self) -> None:
+        """A bounded number at a time, so that calls get their turn, until nothing is left."""
+        ledger, kept, now = self.ports.ledger, self.ports.settings.retention, self.ports.clock.now()
+        try:
+            with ledger.transaction():
+                gone = (
+                    ledger.messages.prune(now, dead=kept.dead_letters)
+                    + ledger.keys.prune(now, kept.keys)
+                    + ledger.jobs.prune(now, kept.jobs)
+                )
+        except HiveError as error:
+            log.warning("Cannot forget what is old: %s", error)
+        else:
+            if gone:
+                self._after(PAUSE, self._forget)
 
     def _first_event_after(self, moment: float) -> int:
         """The number of the oldest event that is kept: they are in order of time."""
