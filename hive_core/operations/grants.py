@@ -11,7 +11,7 @@ from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.model.agent import AgentSpec
-from hive_core.model.capability import checked
+from hive_core.model.capability import checked, fault
 from hive_core.model.hive import Hive
 from hive_core.operations.fields import Agent
 from hive_core.policy.rules import OPERATOR
@@ -73,6 +73,7 @@ def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
 @operation(allow=OPERATOR, target="agent", preposition="to")
 def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilities] | Capabilities:
     """Give an agent a capability. It may hand it on to agents that it creates from now on."""
+    _check_known(params.capability)
     spec = call.hive.spec(params.agent)
     held = checked((*spec.capabilities, params.capability))
     if held == spec.capabilities:
@@ -88,7 +89,7 @@ def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilitie
 @operation(allow=OPERATOR, target="agent", preposition="of")
 def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] | Capabilities:
     """Take a capability from an agent, and with `recursive` from everyone below it."""
-    checked((params.capability,))
+    _check_known(params.capability)
     tree = call.hive.topology
     names = tree.subtree(params.agent) if params.recursive else (params.agent,)
     hive, losing = call.hive, []
@@ -104,6 +105,11 @@ def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] 
         _held(hive, params.agent), hive, f"revoke {params.capability} from {', '.join(losing)}",
         fields={"capability": params.capability, "agents": losing},
     )  # fmt: skip
+
+
+def _check_known(capability: str) -> None:
+    if reason := fault(capability):
+        raise InvalidArgument(f"{capability!r} {reason}", field="capability")
 
 
 def _check_most(agent: str, given: Sized) -> None:
