@@ -104,9 +104,9 @@ class HiveHost:
     def setup(self) -> str:
         return self.hive("setup")
 
-    def connect(self) -> wire.Wire:
+    def connect(self, wait: float = 60.0) -> wire.Wire:
         """The operator's socket, as any client in the lab would use it."""
-        return wire.Wire(str(self.lab.path(OPERATOR_SOCKET)))
+        return wire.Wire(str(self.lab.path(OPERATOR_SOCKET)), wait)
 
     def call(self, method: str, /, **parameters: object) -> Reply:
         """One call of the operator's."""
