@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from hive_core.errors import Internal, TimedOut, Unreachable, from_wire
-from hive_core.plan.actions import Action, encode
+from hive_core.plan.actions import Action
 from hive_core.plan.fields import Malformed
-from hive_core.plan.results import Result, read
+from hive_core.plan.results import Result, encode, read
 from hive_core.varlink import encode as frame
 
 R = TypeVar("R")

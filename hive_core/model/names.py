@@ -29,13 +29,6 @@ def name_fault(name: str) -> str | None:
     return None
 
 
-def check_name(name: str) -> str:
-    """Return `name` when it can be an agent's, else raise ValueError with the rule it breaks."""
-    if fault := name_fault(name):
-        raise ValueError(f"{name!r} {fault}")
-    return name
-
-
 def is_uuid(text: str) -> bool:
     """Say whether `text` is a UUID in its canonical lower-case form."""
     return _UUID.fullmatch(text) is not None

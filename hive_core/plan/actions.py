@@ -2,15 +2,15 @@
 
 An action names agents, short ids and images; it never carries a path, a flag or a program of the
 host. `parse` is the only way from the wire to an action and refuses every unknown key, kind and
-type with the name of the field; hived uses `encode`, privd uses `parse`. Each docstring says what
-the action does, what privd checks again on the machine, and which value of `plan/results.py` comes
-back. Every action is idempotent, so a pass that died half way is simply repeated.
+type with the name of the field. Each docstring says what the action does, what privd checks again
+on the machine, and which value of `plan/results.py` comes back. Every action is idempotent, so a
+pass that died half way is simply repeated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final, get_args
 
@@ -290,8 +290,3 @@ def parse(value: object) -> Action:
         case _:
             pass
     return action
-
-
-def encode(action: Action) -> dict[str, object]:
-    """Turn an action into what goes over the wire as JSON."""
-    return {"kind": type(action).__name__, **asdict(action)}

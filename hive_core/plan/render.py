@@ -18,9 +18,10 @@ RUN: Final = "/run/hive"
 # The generated root of the `host` image takes these from the machine, read-only.
 SHARED: Final = ("usr", "etc/alternatives", "etc/ssl/certs", "etc/pam.d", "etc/login.defs",
                  "etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d")  # fmt: skip
-_CLOSED: Final = "~@mount io_uring_setup userfaultfd"  # who cannot mount can be revoked live
+_CLOSED: Final = "~io_uring_setup userfaultfd"
+_NO_MOUNTS: Final = f"{_CLOSED} @mount"  # who cannot mount can be revoked live
 _DROPPED: Final = ("CAP_MKNOD,CAP_AUDIT_CONTROL,CAP_AUDIT_WRITE,CAP_LINUX_IMMUTABLE,"
-                   "CAP_SYS_TTY_CONFIG,CAP_NET_RAW,CAP_LEASE")  # fmt: skip
+                   "CAP_SYS_TTY_CONFIG,CAP_NET_RAW,CAP_LEASE,CAP_SYS_RESOURCE")  # fmt: skip
 _PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROPERTIES: Final = ("MemoryMax", "MemoryHigh", "TasksMax", "CPUWeight", "CPUQuota", "IOWeight")
 DEFAULTS: Final = Limits(tasks_max=1024, cpu_weight=50, io_weight=50)  # of an agent's unit
@@ -47,6 +48,9 @@ def systemd_run(host: Host, action: StartUnit | RunJob) -> list[str]:
         "Type=notify", "NotifyAccess=main", "Delegate=yes", "KillMode=mixed", "MemorySwapMax=0",
         "OOMPolicy=continue", "OOMScoreAdjust=500", f"LogExtraFields=HIVE_UUID={uuid}",
         "DevicePolicy=closed", "DeviceAllow=char-pts rw",
+        # Sockets of virtual machines know no network namespaces.
+        "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
+        "SystemCallArchitectures=native",
     ]  # fmt: skip
     properties += ["DeviceAllow=/dev/net/tun rwm"] if host.tun else []
     flags = [flag for item in properties for flag in ("-p", item)]
@@ -112,7 +116,7 @@ def agent_argv(host: Host, action: StartUnit) -> list[str]:
     if not action.boot:
         command = action.command or ("sleep", "infinity")
         return [*argv, *(f"--{word}" for word in environment), "--setenv=HOME=/tree/state",
-                "--as-pid2", "--console=pipe", f"--system-call-filter={_CLOSED}",
+                "--as-pid2", "--console=pipe", f"--system-call-filter={_NO_MOUNTS}",
                 "--chdir=/tree/state", "--", "/opt/hive/bin/hive-start", *command]  # fmt: skip
     # The rest is for the init inside, which reads its arguments like those of a kernel. Its
     # journal goes to the host's over the console, where a drop-in for all services has each line
@@ -123,7 +127,8 @@ def agent_argv(host: Host, action: StartUnit) -> list[str]:
     if action.command:
         words.append("wants=hive-harness.service")
         argv.append(f"--bind-ro={mounts}/harness:/etc/systemd/system/hive-harness.service")
-    return [*argv, "--boot", "--notify-ready=yes", "--console=read-only", "--",
+    return [*argv, "--boot", "--notify-ready=yes", "--console=read-only",
+            f"--system-call-filter={_CLOSED}", "--",
             *(f"systemd.{word}" for word in words)]  # fmt: skip
 
 
@@ -134,7 +139,7 @@ def job_argv(host: Host, action: RunJob) -> list[str]:
             f"--bind-ro={host.package}/privd:/opt/hive/bin"]  # fmt: skip
     if action.work is JobKind.COPY_TREE:
         argv.append(f"--bind-ro={mounts}/in:/in")
-    return [*argv, "--as-pid2", "--console=pipe", f"--system-call-filter={_CLOSED}", "--",
+    return [*argv, "--as-pid2", "--console=pipe", f"--system-call-filter={_NO_MOUNTS}", "--",
             "/bin/sh", "/opt/hive/bin/hive-job", action.work]  # fmt: skip
 
 

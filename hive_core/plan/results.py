@@ -1,8 +1,8 @@
-"""What the root helper answers to each action, as values; hived reads replies with `read`."""
+"""What hived says and hears: actions as they go out, and what the root helper answers to each."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from hive_core.plan.actions import Action, EndHolders, ObserveStorage, ObserveUnit
@@ -67,6 +67,11 @@ _OTHERS: Final[dict[type[Any], type[Any]]] = {
     ObserveUnit: UnitFacts,
     ObserveStorage: StorageFacts,
 }
+
+
+def encode(action: Action) -> dict[str, object]:
+    """Turn an action into what goes over the wire as JSON."""
+    return {"kind": type(action).__name__, **asdict(action)}
 
 
 def read(action: Action, reply: object) -> Result:

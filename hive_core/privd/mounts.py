@@ -24,7 +24,7 @@ MOUNTS: Final = Path(STATE, "mounts")
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 # The numbers of these three calls are the same on every architecture.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
-_EMPTY_PATH, _CLONE, _FROM_EMPTY, _HERE = 0x1000, 1, 4, -100
+_EMPTY_PATH, _COPY, _FROM_EMPTY, _HERE = 0x1000, 0x1001 | os.O_CLOEXEC, 4, -100
 _RDONLY, _NOSUID, _NODEV, _IDMAP, _DETACH_NOFOLLOW = 1, 2, 4, 0x100000, 10
 _PLACES: Final = ("agents", "dev", "etc/systemd/system", "home", "in", "opt/hive/bin",
                   "opt/hive/hive_core", "out", "proc", "root", "run", "sys", "tmp", "tree",
@@ -61,15 +61,13 @@ def attach(source: int, target: Path, base: int, disk: int = STORAGE_BASE, more:
     """
     target.mkdir(parents=True, exist_ok=True)
     place = Path(f"/proc/self/fd/{source}").readlink()
-    flags = _EMPTY_PATH | _CLONE | os.O_CLOEXEC
     with _mapping(disk, base) as namespace:
-        detached = _call(f"open {place}", "syscall", _OPEN_TREE, source, b"", flags)
+        detached = _call(f"open {place}", "syscall", _OPEN_TREE, source, b"", _COPY)
         try:
             wanted = struct.pack("QQQQ", _NOSUID | _NODEV | _IDMAP | more, 0, 0, namespace)
             _call(f"map the ids of {place}, whose file system may not allow it", "syscall",
                   _MOUNT_SETATTR, detached, b"", _EMPTY_PATH, wanted, len(wanted))  # fmt: skip
-            arguments = (detached, b"", _HERE, bytes(target), _FROM_EMPTY)
-            _call(f"mount {target}", "syscall", _MOVE_MOUNT, *arguments)
+            _call("mount", "syscall", _MOVE_MOUNT, detached, b"", _HERE, bytes(target), _FROM_EMPTY)
         finally:
             os.close(detached)
 

@@ -18,8 +18,7 @@ _CLEAN, _PASSES = 2, 20
 
 def observe(action: ObserveUnit) -> dict[str, object]:
     """Say what runs there; what ends meanwhile, or is not there, leaves the rest False."""
-    unseen = dict.fromkeys(("ours", "mapped", "payload", "tree"), False)
-    facts: dict[str, object] = {**unseen, "leader": 0}
+    facts = dict[str, object](ours=False, mapped=False, payload=False, tree=False, leader=0)
     with suppress(OSError):
         steps = _cgroup(action.pid).split("/")
         # The outermost counts: an agent may give such a name to a cgroup in its own subtree.
@@ -34,8 +33,8 @@ def _contained(action: ObserveUnit, leader: int) -> dict[str, object]:
     # script has executed it. It is looked at first: from then on the map is final.
     nspawn = Path(f"/proc/{action.pid}/exe").stat()
     firsts = [Path(f"/proc/{pid}") for pid in (leader, *_children(leader)[:1])]
-    programs = [(first / "exe").stat() for first in firsts]
-    waits = (firsts[-1] / "comm").read_text() == "hive-start\n"
+    payload = not all(os.path.samestat((first / "exe").stat(), nspawn) for first in firsts)
+    payload &= (firsts[-1] / "comm").read_text() != "hive-start\n"
     maps = [Path(f"/proc/{leader}/{kind}_map").read_text().split() for kind in ("uid", "gid")]
     with (
         tree.opened(f"/proc/{leader}/root/", "tree") as seen,
@@ -43,7 +42,9 @@ def _contained(action: ObserveUnit, leader: int) -> dict[str, object]:
     ):
         same = os.path.sameopenfile(seen, node)
     mapped = maps == [["0", str(action.base), str(RANGE)]] * 2
-    payload = not waits and not all(os.path.samestat(program, nspawn) for program in programs)
+    if mapped:
+        bound = Path(__file__).with_name("hive-bound")
+        units.run("nsenter", f"--user=/proc/{leader}/ns/user", "sh", str(bound))
     return {"mapped": mapped, "payload": payload, "tree": same}
 
 
@@ -54,14 +55,15 @@ def end_holders(action: EndHolders) -> dict[str, object]:
     is not the container's root. https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html
     """
     unit = units.ours(action.name, action.uuid)
-    main, group = int(unit["MainPID"]), unit["ControlGroup"]
-    root = Path(f"/proc/{_children(main)[0]}/root").stat()
+    main = int(unit["MainPID"])
+    leader = Path(f"/proc/{_children(main)[0]}")
+    root, ids = (leader / "root").stat(), int((leader / "uid_map").read_text().split()[1])
     ended: list[dict[str, object]] = []
     passes = clean = 0
-    with _still(group):
+    with _still(unit["ControlGroup"]):
         while clean < _CLEAN and (passes := passes + 1) <= _PASSES:
             pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
-            found = [holder for pid in pids if pid != main and (holder := _end(pid, group, root))]
+            found = [holder for pid in pids if (holder := _end(pid, range(ids, ids + RANGE), root))]
             ended += found
             clean = 0 if found else clean + 1
             time.sleep(0.01 if found else 0)
@@ -73,23 +75,23 @@ def end_holders(action: EndHolders) -> dict[str, object]:
 @contextmanager
 def _still(group: str) -> Iterator[None]:
     """Freeze a control group, so that nobody forks away from under the search."""
-    unified = Path("/sys/fs/cgroup/unified")  # version 2 beside version 1, or alone
-    place = Path(f"{unified if unified.exists() else unified.parent}{group}")
-    (place / "cgroup.freeze").write_text("1")
+    freeze, events = units.control(group, "freeze"), units.control(group, "events")
+    freeze.write_text("1")
     try:
         for _ in range(_PASSES):
-            if "frozen 1" not in (place / "cgroup.events").read_text():
+            if "frozen 1" not in events.read_text():
                 time.sleep(0.01)
         yield
     finally:
         with suppress(OSError):  # it ends with its last process
-            (place / "cgroup.freeze").write_text("0")
+            freeze.write_text("0")
 
 
-def _end(pid: int, group: str, root: os.stat_result) -> dict[str, object] | None:
-    # The number may be used again, what a descriptor names never changes.
+def _end(pid: int, ids: range, root: os.stat_result) -> dict[str, object] | None:
+    # The number may be used again, what a descriptor names never changes. Whose process it is, its
+    # uid tells: nothing in a container has one out of its range, whatever its control group is.
     with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", 0) as process:
-        links = _links(pid) if f"{_cgroup(pid)}/".startswith(f"{group}/") else ()
+        links = _links(pid) if Path(f"/proc/{pid}").stat().st_uid in ids else ()
         if link := next((link for link in links if _escaped(link, root)), None):
             command = Path(f"/proc/{pid}/comm").read_text().strip()
             signal.pidfd_send_signal(process.fileno(), signal.SIGKILL)

@@ -48,10 +48,27 @@ def ours(name: str, uuid: str) -> dict[str, str]:
     return properties
 
 
-def signal(action: StopUnit | KillUnit, *verb: str) -> bool:
-    """Stop or kill the unit of an agent."""
+def stop(action: StopUnit) -> bool:
+    """Begin to stop the unit of an agent."""
     ours(action.name, action.uuid)
-    return act("systemctl", *verb, agent_unit(action.name))
+    return act("systemctl", "stop", "--no-block", agent_unit(action.name))
+
+
+def kill(action: KillUnit) -> bool:
+    """Have the kernel kill the unit of an agent at once.
+
+    systemd looks for the processes one by one, and an agent can hide them from it in a control
+    group whose path is longer than a path may be.
+    """
+    if group := ours(action.name, action.uuid)["ControlGroup"]:
+        control(group, "kill").write_text("1")
+    return bool(group)
+
+
+def control(group: str, what: str) -> Path:
+    """Give a file of a control group; version 2 lies beside version 1, or is alone."""
+    unified = Path("/sys/fs/cgroup/unified")
+    return Path(f"{unified if unified.exists() else unified.parent}{group}/cgroup.{what}")
 
 
 def start(machine: render.Host, action: StartUnit | RunJob) -> bool:

@@ -30,9 +30,8 @@ from hive_core.plan.actions import (
     StartUnit,
     StopUnit,
     Unmount,
-    encode,
 )  # fmt: skip
-from hive_core.plan.results import Done, Result, UnitFacts, read
+from hive_core.plan.results import Done, Result, UnitFacts, encode, read
 
 PACKAGE = "/usr/src/hive/hive_core"
 _SETUP = f"""

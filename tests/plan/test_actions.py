@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hive_core.plan import actions as a
 from hive_core.plan.fields import Malformed
-from hive_core.plan.results import Done, Ended, Holder, StorageFacts, UnitFacts, read
+from hive_core.plan.results import Done, Ended, Holder, StorageFacts, UnitFacts, encode, read
 
 UUID = "0123abcd-0000-4000-8000-000000000001"
 OTHER = "89abcdef-0000-4000-8000-000000000002"
@@ -41,7 +41,7 @@ ALL: list[a.Action] = [
     a.RunJob(OTHER, a.JobKind.PURGE_ARCHIVE, a.JOB_BASES[0], uuid=UUID),
     a.RunJob(OTHER, a.JobKind.COPY_TREE, a.JOB_BASES[-1], image="debian-12"),
 ]  # fmt: skip
-START = a.encode(ALL[11])
+START = encode(ALL[11])
 
 
 def test_every_kind_is_tried_here() -> None:
@@ -50,12 +50,12 @@ def test_every_kind_is_tried_here() -> None:
 
 @pytest.mark.parametrize("action", ALL, ids=lambda action: type(action).__name__)
 def test_what_is_encoded_is_parsed(action: a.Action) -> None:
-    assert a.parse(json.loads(json.dumps(a.encode(action)))) == action
+    assert a.parse(json.loads(json.dumps(encode(action)))) == action
 
 
 @pytest.mark.parametrize("action", ALL, ids=lambda action: type(action).__name__)
 def test_every_field_is_needed_and_none_is_added(action: a.Action) -> None:
-    whole = a.encode(action)
+    whole = encode(action)
     with pytest.raises(Malformed) as refused:
         a.parse({**whole, "more": 1})
     assert (refused.value.field, refused.value.reason) == ("more", "is unknown")
@@ -141,7 +141,7 @@ def test_a_start_is_judged_field_by_field(change: dict[str, Any], field: str | N
 )
 def test_fields_that_do_not_fit_together_are_refused(action: a.Action) -> None:
     with pytest.raises(Malformed):
-        a.parse(a.encode(action))
+        a.parse(encode(action))
 
 
 JSON = st.recursive(
@@ -159,13 +159,13 @@ def test_nothing_but_a_refusal_comes_of_nonsense(value: object) -> None:
 
 @given(JSON, st.data())
 def test_a_field_of_any_value_is_refused_or_understood(value: object, data: st.DataObject) -> None:
-    good = a.encode(data.draw(st.sampled_from(ALL)))
+    good = encode(data.draw(st.sampled_from(ALL)))
     field = data.draw(st.sampled_from(sorted(good)))
     try:
         parsed = a.parse({**good, field: value})
     except Malformed:
         return
-    assert a.parse(a.encode(parsed)) == parsed
+    assert a.parse(encode(parsed)) == parsed
 
 
 def test_ranges_do_not_meet() -> None:

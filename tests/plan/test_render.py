@@ -27,7 +27,7 @@ systemd-nspawn --quiet --keep-unit --register=no --settings=no
 --machine={UUID} --uuid={UUID} --hostname=bob --private-network
 --directory={MOUNTS}/root --private-users-ownership=off --private-users=589824:65536
 --timezone=off --link-journal=no --resolv-conf=off --no-new-privileges=yes
---drop-capability=CAP_MKNOD,CAP_AUDIT_CONTROL,CAP_AUDIT_WRITE,CAP_LINUX_IMMUTABLE,CAP_SYS_TTY_CONFIG,CAP_NET_RAW,CAP_LEASE
+--drop-capability=CAP_MKNOD,CAP_AUDIT_CONTROL,CAP_AUDIT_WRITE,CAP_LINUX_IMMUTABLE,CAP_SYS_TTY_CONFIG,CAP_NET_RAW,CAP_LEASE,CAP_SYS_RESOURCE
 --kill-signal=SIGRTMIN+3 --rlimit=RLIMIT_NOFILE=4096 --rlimit=RLIMIT_CORE=0
 """
 BINDS = f"""
@@ -41,7 +41,7 @@ ENVIRONMENT = f"""
 --setenv=HIVE_NAME=bob --setenv=HIVE_SOCKET=/run/hive/broker.sock --setenv={PATH}
 --setenv=HIVE_PARENT=alice --setenv=HOME=/tree/state
 """
-CLOSED = "--as-pid2 --console=pipe '--system-call-filter=~@mount io_uring_setup userfaultfd'"
+CLOSED = "--as-pid2 --console=pipe '--system-call-filter=~io_uring_setup userfaultfd @mount'"
 
 
 def start(
@@ -80,7 +80,8 @@ def test_a_booted_agent() -> None:
     assert argv == shlex.split(f"""{NSPAWN} {BINDS}
         --setenv=SYSTEMD_UNIT_PATH=/opt/hive/hive_core/privd/guest/units:
         --bind-ro={MOUNTS}/harness:/etc/systemd/system/hive-harness.service
-        --boot --notify-ready=yes --console=read-only --
+        --boot --notify-ready=yes --console=read-only
+        '--system-call-filter=~io_uring_setup userfaultfd' --
         systemd.setenv=HIVE_NAME=bob systemd.setenv=HIVE_SOCKET=/run/hive/broker.sock
         systemd.setenv={PATH} systemd.setenv=HIVE_PARENT=alice
         systemd.mask=console-getty.service systemd.mask=ldconfig.service systemd.show_status=no
@@ -121,6 +122,8 @@ def test_the_unit_of_an_agent() -> None:
         f"LogExtraFields=HIVE_UUID={UUID}",
         "DevicePolicy=closed",
         "DeviceAllow=char-pts rw",
+        "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
+        "SystemCallArchitectures=native",
     ]
 
 

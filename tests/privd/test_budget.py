@@ -57,7 +57,7 @@ def test_the_scripts_that_root_runs_are_few_lines() -> None:
         if line.strip() and not line.lstrip().startswith("#")
     ]
     assert {path.name for path in scripts} == {
-        "hive-job", "hive-prepare", "hive-run", "hive-stopped"
+        "hive-bound", "hive-job", "hive-prepare", "hive-run", "hive-stopped"
     }  # fmt: skip
     assert len(lines) <= SCRIPTS
 

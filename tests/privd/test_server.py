@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_core.errors import BY_WIRE
-from hive_core.plan.actions import Action, MakeNode, encode
+from hive_core.plan.actions import Action, MakeNode
 from hive_core.plan.render import Host
+from hive_core.plan.results import encode
 from hive_core.privd import server
 from hive_core.varlink import decode
 from hive_core.varlink import encode as frame
