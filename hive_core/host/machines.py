@@ -22,6 +22,7 @@ from hive_core.model.machine import Machine, Observed, Stray
 from hive_core.model.names import agent_unit, is_uuid, slice_unit
 from hive_core.model.settings import Paths
 from hive_core.plan import actions as a
+from hive_core.plan.chain import copy_of
 from hive_core.plan.local import Forget, Hush, Listen, Local, Renew, ShowIdentity, ShowView
 from hive_core.plan.place import limits_of
 from hive_core.plan.results import Done, Result, StorageFacts, UnitFacts
@@ -168,7 +169,7 @@ class NspawnMachines:
         there = uuid in store.mounts and whole
         return replace(
             machine, exit=exits.read(self._paths.exits, uuid), node=store.node(uuid[:8]),
-            mounted=there, root=uuid in store.roots,
+            mounted=there, root=uuid in store.roots, copying=copy_of(uuid) in store.roots,
             archived=uuid in store.archives, door=uuid in store.doors,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
             view=store.views.get(uuid, 0),

@@ -104,7 +104,8 @@ class Machine:
     """Facts about one agent on this host: its unit, what root sees of it, its storage, its door.
 
     `since` is when the unit changed its state, in monotonic seconds. `fault` says why what runs is
-    not what should run there. `identity` and `view` are marks of what the agent is shown.
+    not what should run there. `copying`: a copy of its image was begun. `identity` and `view` are
+    marks of what the agent is shown.
     """
 
     uuid: str
@@ -128,6 +129,7 @@ class Machine:
     node: tuple[str, ...] = ()
     mounted: bool = False
     root: bool = False
+    copying: bool = False
     archived: bool = False
     door: bool = False
     listening: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from uuid import UUID, uuid5
 
 from hive_core.model.agent import Revoke
@@ -36,6 +37,12 @@ KILL_AGAIN = 1.0
 def job_id(uuid: str, kind: JobKind) -> str:
     """The id of a job is that of its work, so a repeated pass repeats no work."""
     return str(uuid5(UUID(uuid), kind))
+
+
+@lru_cache(maxsize=1 << 14)
+def copy_of(uuid: str) -> str:
+    """The root that a copy of the agent's image has until it is adopted."""
+    return job_id(uuid, JobKind.COPY_TREE)
 
 
 def work(uuid: str, kind: JobKind, image: str | None = None) -> RunJob:
@@ -193,8 +200,7 @@ class Chain:
         place, why = self.place, "it should run"
         if place.image != HOST_IMAGE and not self.machine.root:
             yield work(place.uuid, JobKind.COPY_TREE, place.image), why
-            copy = job_id(place.uuid, JobKind.COPY_TREE)
-            yield AdoptRoot(copy, place.uuid), why
+            yield AdoptRoot(copy_of(place.uuid), place.uuid), why
         if self.machine.mounted:
             yield Unmount(place.uuid), "each start has a fresh root"
         if mount := self._mount():

@@ -15,7 +15,7 @@ from hive_core.model.agent import SubtreeLimits
 from hive_core.model.machine import Machine, Observed, Stray, Wanted
 from hive_core.model.names import agent_unit, slice_unit
 from hive_core.plan.actions import MoveNode, SetSlice
-from hive_core.plan.chain import POLL_MOST, Act, Chain
+from hive_core.plan.chain import POLL_MOST, Act, Chain, copy_of
 from hive_core.plan.desired import Desired, Moment, Plan, Step
 from hive_core.plan.gone import Gone, unit_name
 from hive_core.plan.place import Place, limits_of, subtree_limits
@@ -75,7 +75,8 @@ class _Planner:
             self._living(places[uuid], uuid in blocked)
         gone = machines.keys() | self._desired.archives.keys() if dirty is None else set(dirty)
         moved = {step.action.target[-1] for step in tree if isinstance(step.action, MoveNode)}
-        for uuid in sorted(gone - places.keys()):
+        copies = {copy_of(uuid) for uuid in places} if gone - places.keys() else set[str]()
+        for uuid in sorted(gone - places.keys() - copies):
             self._gone(uuid, moved)
         strays = self._observed.strays if dirty is None else ()
         return Plan(tree, self._chains, self._waits, tuple(self._queued), (*strays, *self._reports))

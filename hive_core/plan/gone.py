@@ -16,7 +16,7 @@ from hive_core.plan.actions import (
     StopUnit,
     Unmount,
 )
-from hive_core.plan.chain import KILL_AGAIN, Act, work
+from hive_core.plan.chain import KILL_AGAIN, Act, copy_of, work
 from hive_core.plan.desired import Desired, Moment
 from hive_core.plan.local import Forget, Hush
 from hive_core.plan.state import Phase, phase
@@ -63,9 +63,10 @@ class Gone:
             yield Unmount(uuid), WHY
         if machine.door:
             yield CloseDoor(uuid), WHY
-        if machine.root:
-            yield work(uuid, JobKind.PURGE_ROOT), WHY
-            yield DropRoot(uuid), WHY
+        for root, there in ((uuid, machine.root), (copy_of(uuid), machine.copying)):
+            if there:
+                yield work(root, JobKind.PURGE_ROOT), WHY
+                yield DropRoot(root), WHY
         if machine.node and not self.busy:
             yield ArchiveNode(machine.node, uuid), WHY
         elif not machine.node:

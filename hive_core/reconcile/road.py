@@ -144,6 +144,8 @@ class Reconciler:
                 if before.by_uuid.get(uuid) is not places.by_uuid.get(uuid):
                     self._dirty[uuid] = None
                     self._stale.add(uuid)
+        for uuid in self._stale:
+            self.work.settled(uuid)  # what went wrong before counts no more: it is wanted anew
         if self._stale or self._whole:
             self.wishes.refresh(self._stale)
             self._stale.clear()

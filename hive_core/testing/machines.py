@@ -10,6 +10,7 @@ from hive_core.errors import Conflict, HiveError, NotFound
 from hive_core.model.machine import Exit, Machine, Observed, Stray
 from hive_core.model.names import agent_unit, slice_unit
 from hive_core.plan import actions as a
+from hive_core.plan.chain import copy_of
 from hive_core.plan.diff import USUAL
 from hive_core.plan.local import Local
 from hive_core.plan.place import limits_of
@@ -71,7 +72,8 @@ class MemoryMachines:
         return replace(
             self.units.get(uuid, Machine(uuid)),
             exit=self.exits.get(uuid), node=store.node(uuid[:8]), mounted=uuid in store.mounts,
-            root=uuid in store.roots, archived=uuid in store.archives, door=uuid in store.doors,
+            root=uuid in store.roots, copying=copy_of(uuid) in store.roots,
+            archived=uuid in store.archives, door=uuid in store.doors,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
             view=store.views.get(uuid, 0),
         )  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan.hives import World, hive, hives, moved, spec
+from plan.hives import uuid as numbered
 
 from hive_core.model.agent import SubtreeLimits
 from hive_core.model.machine import Starts, State, Wanted
@@ -163,12 +164,12 @@ def test_a_changed_property_and_a_changed_spec_are_reported_and_left_alone() -> 
 def test_a_stray_node_and_a_stray_machine_are_reported_and_left_alone() -> None:
     world = running()
     world.host.do(a.MakeNode(("deadbeef",)))
-    stranger = replace(world.host.units[world.uuid("dan")], uuid="x", unit="hive-agent@x.service")
-    world.host.units["x"] = stranger
-    world.host.storage.roots.add("y")
+    unit = replace(world.host.units[world.uuid("dan")], unit="hive-agent@x.service")
+    world.host.units[numbered(90)] = replace(unit, uuid=numbered(90))
+    world.host.storage.roots.add(numbered(91))
     found = world.plan()
     assert {each.text for each in found.reports} == {
-        "node deadbeef", "unit hive-agent@x.service: of x", "root y",
+        "node deadbeef", f"unit hive-agent@x.service: of {numbered(90)}", f"root {numbered(91)}",
     }  # fmt: skip
     assert found.steps == ()
 
@@ -392,10 +393,10 @@ def test_ten_thousand_agents_are_planned_in_no_time(count: int) -> None:
     world.converge()
     desired, observed, moment = world.desired, world.host.look(), world.moment
     took = []
-    for _ in range(3):
-        start = perf_counter()
+    for _ in range(5):
+        start = process_time()
         assert plan(desired, observed, moment).steps == ()
-        took.append(perf_counter() - start)
+        took.append(process_time() - start)
     assert min(took) < 0.15
 
 

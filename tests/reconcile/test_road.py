@@ -14,6 +14,7 @@ from hive_core.model.hive import Hive
 from hive_core.model.machine import Exit, State, Wanted
 from hive_core.model.settings import Bounds, Settings
 from hive_core.plan import actions as a
+from hive_core.plan.chain import copy_of
 from hive_core.plan.results import Holder
 
 TREE = {"root": None, "ann": "root", "bob": "ann", "cat": "ann", "dan": "root"}
@@ -409,10 +410,22 @@ def test_prepared_trees_are_copied_by_a_job(tmp_path: Path) -> None:
 
 def test_a_refused_start_does_not_stop_others(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
-        road.jobs.refused = Conflict("no such tree")
         first = await road.want(Wanted.RUNNING, "bob", fresh=True)
         assert first.state == "done"
         assert road.state("dan") is State.STARTING
+        for _ in range(6):
+            await road.advance(5)
+        uuid = road.uuid("dan")
+        road.host.storage.roots.add(copy_of(uuid))
+        road.jobs.refused = None
+        after = road.hive.without("dan")
+        with road.ledger.transaction():  # `destroy` names it while it is still there
+            goals = {uuid: "absent"}
+            job = road.ledger.jobs.create("destroy", "operator", goals, road.clock.now())
+        await road.commit(after)
+        assert road.job(job.id).error == ""
+        assert road.job(job.id).state == "done"
+        assert road.host.storage.roots == set()
 
     async def begin(folder: Path) -> None:
         road = Road(folder, hive(TREE, dan={"image": "debian"}),
