@@ -100,9 +100,7 @@ def generate(root: Path, uuid: str, base: int) -> None:
 
 def in_range(path: Path, base: int) -> bool:
     """Say whether what is mounted there shows its owner inside the range."""
-    with suppress(FileNotFoundError):
-        return base <= path.lstat().st_uid < base + RANGE
-    return False
+    return path.exists() and base <= path.lstat().st_uid < base + RANGE
 
 
 def right(uuid: str, base: int) -> bool:

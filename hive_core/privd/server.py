@@ -74,7 +74,8 @@ def _action(call: object) -> a.Action:
     match call:
         case {"method": "org.hive.Privd.Apply", "parameters": {"action": value}}:
             return a.parse(value)
-    raise Malformed("method", "must be org.hive.Privd.Apply with an action")
+        case _:
+            raise Malformed("method", "must be org.hive.Privd.Apply with an action")
 
 
 def converse(connection: socket.socket, host: render.Host, peer: int) -> None:
