@@ -13,7 +13,7 @@ from hive_core.host import exits
 from hive_core.host.bus import Bus
 from hive_core.host.privd import Privd
 from hive_core.model.names import job_unit
-from hive_core.plan.actions import JOB_BASES, RunJob, Unmount
+from hive_core.plan.actions import JOB_BASES, CloseDoor, RunJob, Unmount
 from hive_core.plan.results import Done, Result
 
 log = logging.getLogger(__name__)
@@ -58,8 +58,9 @@ class NspawnJobs:
             raise TimedOut(f"job {action.work} did not end") from error
         finally:
             del self._changed[unit]
-            await self._clean(action)
+            await self._clean(Unmount(action.job))
         end = exits.read(self._exits, action.job)
+        await self._clean(CloseDoor(action.job))
         if end is None or (before is not None and end.invocation == before.invocation):
             raise Internal(f"job {action.work} left no word of its end")
         if not end.clean:
@@ -78,8 +79,8 @@ class NspawnJobs:
             except TimeoutError:
                 continue
 
-    async def _clean(self, action: RunJob) -> None:
+    async def _clean(self, action: Unmount | CloseDoor) -> None:
         try:
-            await self._privd.apply(Unmount(action.job))
+            await self._privd.apply(action)
         except HiveError as error:
-            log.warning("Cannot clean up after job %s: %s", action.job, error)
+            log.warning("Cannot clean up after job %s: %s", action.uuid, error)

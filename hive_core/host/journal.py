@@ -41,18 +41,17 @@ class HostJournal:
                 raise Busy("the journal took too long; try again") from error
 
     async def follow(self, query: LogQuery) -> AsyncIterator[LogLine]:
+        # Never closed by hand: who gives up may leave a thread behind that still reads. It closes
+        # with the last reference.
         reader = await asyncio.to_thread(_positioned, query)
-        try:
-            while True:
-                found = list(_forward(reader, query, _BATCH))
-                for line in found:
-                    yield line
-                if not found:
-                    if not await _news(reader):
-                        return
-                    reader.process()
-        finally:
-            reader.close()
+        while True:
+            found = await asyncio.to_thread(_batch, reader, query)
+            for line in found:
+                yield line
+            if not found:
+                if not await _news(reader):
+                    return
+                reader.process()
 
 
 async def _news(reader: Any) -> bool:  # noqa: ANN401 - systemd-python has no types
@@ -113,6 +112,11 @@ def _read(query: LogQuery) -> list[LogLine]:
         found = list(_backward(reader, query))[::-1]
     reader.close()
     return found
+
+
+def _batch(reader: Any, query: LogQuery) -> list[LogLine]:  # noqa: ANN401
+    """The next few lines; many may have to be looked through for them."""
+    return list(_forward(reader, query, _BATCH))
 
 
 def _forward(reader: Any, query: LogQuery, most: int) -> Iterator[LogLine]:  # noqa: ANN401

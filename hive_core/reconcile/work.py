@@ -82,11 +82,16 @@ class Work:
 
     def failed(self, uuid: str, name: str, error: HiveError) -> None:
         """Try again later, and later still; the operator sees what is wrong meanwhile."""
+        self._last.pop(uuid, None)
+        self.look.troubles[uuid] = f"cannot bring {name} about: {error}"
+        log.warning("Cannot bring %s about (try %d): %s", name, self._pause(uuid), error)
+
+    def _pause(self, uuid: str) -> int:
+        """Twice as long as the time before; how often by now."""
         count = self._failures[uuid] = self._failures.get(uuid, 0) + 1
         pause = min(RETRY_MOST, RETRY_FIRST * 2 ** min(count - 1, 16))
-        self.look.troubles[uuid] = f"cannot bring {name} about: {error}"
-        log.warning("Cannot bring %s about (try %d): %s", name, count, error)
         self.later(uuid, self.ports.clock.monotonic() + pause)
+        return count
 
     def settled(self, uuid: str) -> None:
         """Nothing is left to do for this agent."""
@@ -96,10 +101,8 @@ class Work:
 
     def begin(self, uuid: str, chain: tuple[Step, ...]) -> None:
         """Do the steps of one agent, one after another, in a task."""
-        if self._last.get(uuid) == chain and uuid not in self._failures:
-            # Done before and still to do: no reason to hurry.
-            self._failures[uuid] = 1
-            self.later(uuid, self.ports.clock.monotonic() + RETRY_FIRST)
+        if self._last.pop(uuid, None) == chain:
+            self._pause(uuid)  # done before and still to do: no reason to hurry
             return
         self._last[uuid] = chain
         if any(isinstance(step.action, a.StartUnit) for step in chain):
