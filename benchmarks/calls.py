@@ -131,7 +131,10 @@ async def hive(folder: Path) -> None:
     from hive_core.model.settings import Bounds, Settings  # noqa: PLC0415
     from hive_core.operations import load  # noqa: PLC0415
 
-    limits = Bounds(inbox_count=10**8, inbox_bytes=10**12, send_rate=10**9, send_burst=10**9)
+    limits = Bounds(
+        inbox_count=10**8, inbox_bytes=10**12, send_rate=10**9, send_burst=10**9,
+        change_rate=10**9, change_burst=10**9,
+    )  # fmt: skip
     with open_house(folder, load(), Settings(limits=limits)) as house:
         tree = house.hive
         for number in range(AGENTS):

@@ -12,10 +12,11 @@ from hive_core.broker.audit import REFUSED, Audit, Judged, entry
 from hive_core.broker.call import Call, Outcome
 from hive_core.broker.judge import judge
 from hive_core.broker.line import Ask, Line, Step
-from hive_core.broker.operation import unlisted
+from hive_core.broker.operation import Operation, unlisted
 from hive_core.broker.outcome import EVENTS, Case
 from hive_core.broker.turn import Redo, Turn, World
-from hive_core.errors import HiveError, Internal, NotAllowed, NotFound, StorageFull
+from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound, StorageFull
+from hive_core.model.rates import Rates
 from hive_core.model.record import DAEMON, OPERATOR
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ class Dispatch:
     def __init__(self, world: World, audit: Audit) -> None:
         self._world = world
         self._audit = audit
+        limits = world.settings.limits
+        self._rates = Rates(limits.change_rate, limits.change_burst)
         prefix = uuid4().hex[:12]
         self._requests = (f"{prefix}-{number:x}" for number in count(1))
 
@@ -64,6 +67,8 @@ class Dispatch:
         if error is not None:
             self._refused(turn, call, judged)
             raise error
+        if operation.mutates and not call.by_operator:
+            self._check_rate(call, operation)
         return self._asked(Case(ask, turn, call, operation, params, judged))
 
     def call(self, turn: Turn, party: str, uid: int, *, more: bool = False) -> Call:
@@ -77,6 +82,13 @@ class Dispatch:
             name, party, next(self._requests), turn.now, turn.hive, world.ledger,
             world.settings, world.states, more, uid,
         )  # fmt: skip
+
+    def _check_rate(self, call: Call, operation: Operation) -> None:
+        """What is recorded stays on disk, so that there is a bound on it (attacks 37 and 52)."""
+        after = self._rates.take(call.uuid, call.now)
+        if after > 0:
+            reason = f"cannot {operation.verb}: too many calls, try again in {after:.2f} s"
+            raise LimitReached(reason, retry_after=after)
 
     def _asked(self, case: Case) -> Step:
         ready = case.ask.ready

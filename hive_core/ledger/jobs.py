@@ -62,6 +62,11 @@ class Jobs:
         )
         return [_job(row) for row in rows]
 
+    def waiting(self, caller: str) -> int:
+        """How many of one caller have not ended."""
+        sql = "SELECT COUNT(*) FROM jobs WHERE ended IS NULL AND caller = ?"
+        return int(self._db.value(sql, (caller,)))
+
     def page(self, caller: str | None, limit: int) -> list[Job]:
         """The newest, of one caller or of all."""
         where, values = ("WHERE caller = ?", (caller, limit)) if caller else ("", (limit,))

@@ -33,6 +33,10 @@ class Ranges:
         rows = self._db.rows("SELECT agent, base FROM ranges WHERE agent IS NOT NULL")
         return dict(rows)
 
+    def given(self) -> int:
+        """How many are given out: to the living, and to those destroyed whose bytes are kept."""
+        return int(self._db.value("SELECT COUNT(*) FROM ranges WHERE agent IS NOT NULL"))
+
     def knows(self, short: str) -> bool:
         """Whether an agent with this short id lives, or has bytes that are kept."""
         found = self._db.value(

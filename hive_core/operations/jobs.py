@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
-from hive_core.errors import NotFound
+from hive_core.errors import LimitReached, NotFound
 from hive_core.model.record import Job
 from hive_core.operations.fields import WAIT_MOST
 from hive_core.operations.pages import fitting, written
@@ -77,6 +77,9 @@ def list_jobs(call: Call, params: ListJobsParams) -> Jobs:
 
 def begun(call: Call, operation: str, goals: Mapping[str, str]) -> str:
     """A job for the change road: per agent what has to be reached. None to reach: it has ended."""
+    most = call.settings.limits.open_jobs
+    if not call.by_operator and call.ledger.jobs.waiting(call.uuid) >= most:
+        raise LimitReached(f"cannot {operation}: {most} of your jobs have not ended yet")
     job = call.ledger.jobs.create(operation, call.uuid, goals, call.now)
     if not goals:
         call.ledger.jobs.finish(job.id, "", call.now)

@@ -15,6 +15,7 @@ from hive_core.model.agent import AgentName, AgentSpec, Limits, Revoke, Role, Su
 from hive_core.model.machine import Wanted
 from hive_core.model.names import short
 from hive_core.operations.fields import Agent, Waiting
+from hive_core.operations.jobs import begun
 from hive_core.policy import grants
 from hive_core.policy.rules import SPAWN
 
@@ -112,21 +113,32 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     parent = _parent(call, params)
     spec = _spec(call, params, parent)
     hive = call.hive.with_agent(params.name, parent, spec)
-    if len(hive.specs) > call.settings.limits.agents:
-        raise LimitReached(f"cannot spawn {params.name}: this host has its agents")
+    _check_room(call, params.name)
     grants.check_spawn(call.hive, call.caller, parent, spec, call.settings.image_names)
     ledger = call.ledger
     ledger.ranges.allocate(spec.id, call.settings.uid_start)
     ledger.runs.want(spec.id, Wanted.RUNNING, call.now)
-    job = ledger.jobs.create("spawn", call.uuid, {spec.id: "running"}, call.now)
+    job = begun(call, "spawn", {spec.id: "running"})
     under = f" under {parent}" if parent else " as a root"
     return Change(
-        SpawnResult(name=params.name, uuid=spec.id, job=job.id),
+        SpawnResult(name=params.name, uuid=spec.id, job=job),
         hive,
         f"spawn {params.name}{under}",
         wakes=frozenset({f"run:{spec.id}"}),
         fields={"uuid": spec.id, "role": spec.role.value},
     )
+
+
+def _check_room(call: Call, name: str) -> None:
+    """The destroyed hold their uids while they are kept, and those are for all (attack 4).
+
+    Agents leave the rest of them to the operator.
+    """
+    most = call.settings.limits.agents
+    if len(call.hive.specs) >= most:
+        raise LimitReached(f"cannot spawn {name}: this host has its agents")
+    if not call.by_operator and call.ledger.ranges.given() >= most:
+        raise LimitReached(f"cannot spawn {name}: too many were destroyed and are kept yet")
 
 
 def _parent(call: Call, params: SpawnParams) -> str | None:

@@ -1,0 +1,85 @@
+"""Attacks 4, 11, 37 and 52: one agent that uses up what all share, by calls that it may make."""
+
+from __future__ import annotations
+
+import pytest
+from operations.world import World, rows, world
+
+from hive_core.errors import LimitReached
+from hive_core.model.record import OPERATOR
+from hive_core.model.settings import Bounds, Settings
+
+
+def _until_refused(made: World, most: int, caller: str, operation: str, **params: object) -> int:
+    """How many calls are served before one is refused for their number."""
+    for number in range(most):
+        try:
+            made.call(caller, operation, **params)
+        except LimitReached:
+            return number
+    raise AssertionError(f"{most} calls were served")
+
+
+def test_attack_52_recorded_calls_without_effect_do_not_fill_the_disk() -> None:
+    with world(Settings(limits=Bounds(change_burst=50, change_rate=1)), "root/a", "a/a1") as made:
+        assert _until_refused(made, 60, "a", "ack", ids=["f" * 13]) == 50
+        assert made.fault("a", "stop", agent="a1") == "LimitReached"
+        # It costs nobody else anything, and reading is free.
+        assert made.fault("a1", "wake", body="x") == ""
+        assert made.fault(OPERATOR, "stop", agent="a1") == ""
+        assert made.fault("a", "recv") == ""
+        made.clock.advance(2)
+        assert made.fault("a", "stop", agent="a1") == ""
+
+
+def test_attack_52_refused_calls_are_recorded_up_to_a_rate(world: World) -> None:
+    before = world.ledger.events.last
+    for _ in range(300):
+        assert world.fault("a", "stop", agent="nobody") == "NotFound"
+    assert world.ledger.events.last - before <= world.settings.limits.refusals_kept
+    world.clock.advance(60)
+    world.fault("a", "stop", agent="nobody")
+    assert "not_kept" in str(world.events()[-1]["fields"])
+
+
+def test_attack_11_jobs_that_have_not_ended_do_not_pile_up_before_the_change_road() -> None:
+    with world(Settings(limits=Bounds(open_jobs=5)), "root/a", "a/a1") as made:
+        assert _until_refused(made, 9, "a", "restart", agent="a1") == 5
+        assert made.fault("a", "spawn", name="x") == "LimitReached"
+        assert made.fault(OPERATOR, "restart", agent="a1") == ""
+        made.finish(rows(made.call("a", "list_jobs")["jobs"])[0]["id"])
+        assert made.fault("a", "restart", agent="a1") == ""
+
+
+def test_attack_4_uid_ranges_are_not_used_up_by_creating_and_destroying() -> None:
+    """An agent that is gone keeps its range while its archive is kept; a host has 16,000."""
+    with world(Settings(limits=Bounds(agents=6)), "root/a") as made:
+        for number in range(4):
+            made.call("a", "spawn", name=f"x{number}")
+            made.call("a", "destroy", agent=f"x{number}")
+        with pytest.raises(LimitReached):
+            made.call("a", "spawn", name="more")
+        assert made.fault(OPERATOR, "spawn", name="more") == ""
+
+
+def test_attack_37_a_box_that_is_full_still_takes_what_the_daemon_has_to_say() -> None:
+    settings = Settings(limits=Bounds(inbox_count=3, send_burst=1000))
+    with world(settings, "root/a", "a/a1", "a/a2") as made:
+        for _ in range(3):
+            made.call("a1", "send", to="a", body="x")
+        assert made.fault("a1", "send", to="a", body="x") == "InboxFull"
+        made.call(OPERATOR, "move", agent="a", parent="")
+        assert [each["kind"] for each in made.mail("a")].count("moved") == 1
+
+
+def test_attack_11_quotas_hold_for_a_storm_of_spawns(world: World) -> None:
+    served = _until_refused_by_quota(world)
+    assert served == 8  # a1 and a2 were there
+    assert len(world.hive.topology.children("a")) == 10
+
+
+def _until_refused_by_quota(world: World) -> int:
+    for number in range(20):
+        if world.fault("a", "spawn", name=f"s{number}") == "LimitReached":
+            return number
+    raise AssertionError("no quota")
