@@ -103,7 +103,9 @@ class Broker:
     def turn(self) -> None:
         """Serve one batch of what has arrived."""
         strangers, self._strangers = self._strangers, []
-        self._keep(strangers)
+        if strangers:
+            self._keep(strangers)
+            self._tell(frozenset((EVENTS,)))
         batch = self._row.collect()
         try:
             turn = self._attempt(batch)

@@ -23,7 +23,8 @@ class Params(BaseModel):
     Fields are what JSON has: str, int, float, bool, list, dict, Literal and nested Params.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # 1e999 is a number in JSON and infinity in Python.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Mutation(Params):

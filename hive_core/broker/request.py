@@ -93,7 +93,7 @@ def _check_envelope(ask: Ask, message: varlink.Message) -> None:
     for name, value in message.items():
         if name not in _ENVELOPE:
             raise InvalidParameter(name[:_NAMED])
-        if name in FLAGS and value not in (True, False, None):
+        if name in FLAGS and not isinstance(value, bool | None):
             raise InvalidParameter(name)
     # The flag decides whether a fault is answered, so it is set before anything else can fail.
     ask.oneway = message.get("oneway") is True

@@ -57,9 +57,9 @@ class Row:
                 continue
             self._reader.read(line, share)
             for ask in islice(line.asks, share):
-                changes += ask.changes
-                if changes > CHANGES:
+                if ask.changes and changes == CHANGES:
                     break
+                changes += ask.changes
                 batch.append(ask)
                 shares[line.party] += 1
         return batch

@@ -27,9 +27,6 @@ def lines(row: Row) -> Iterator[str]:
     for each in entries(dict(row), "refused"):
         text = f"{words(each.get('commit'))}: {words(each.get('reason'))}"
         yield f"{click.style('refused', fg='red')}  {text}"
-    if row.get("dirty"):
-        text = f"not committed in the meta repo: {words(row['dirty'])}"
-        yield f"{click.style('changed', fg='yellow')}  {text}"
     alarms = row.get("alarms")
     for alarm in alarms if isinstance(alarms, list) else []:
         yield f"{click.style('alarm', fg='red')}    {words(alarm)}"

@@ -37,8 +37,9 @@ def converge(session: Session, style: str, *, dry_run: bool) -> None:
         echo(as_json(found, 2))
         return
     STEPS.show(entries(found, "steps"), style)
-    for each in entries(found, "drift"):
-        say(f"drift: {as_json(each)}")
+    drift = found.get("drift")
+    for each in drift if isinstance(drift, list) else []:
+        say(f"drift: {each}")
 
 
 @click.command

@@ -224,7 +224,12 @@ class Sockets:
     def read(self, line: Line, read: Read) -> None:
         task = self._loop.create_task(self._bring(line, read))
         self._tasks[line] = task
-        task.add_done_callback(lambda _: self._tasks.pop(line, None))
+        task.add_done_callback(partial(self._brought, line))
+
+    def _brought(self, line: Line, task: asyncio.Task[None]) -> None:
+        """The turn that what it brought led to may have begun the next read of the line."""
+        if self._tasks.get(line) is task:
+            del self._tasks[line]
 
     async def _bring(self, line: Line, read: Read) -> None:
         """A few at once for each party, so that one cannot take the journal from the others."""
@@ -253,15 +258,15 @@ class Access:
 
 def bind(path: Path, access: Access) -> socket.socket:
     """A socket bound to `path`, in place of what a dead daemon left; not listening yet."""
-    path.unlink(missing_ok=True)
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        path.unlink(missing_ok=True)
         found.bind(str(path))
         if access.group:
             os.chown(path, -1, grp.getgrnam(access.group).gr_gid)
         # Before listen(), so nobody has connected under the mode of the umask.
         path.chmod(access.mode)
-    except BaseException:
+    except (OSError, KeyError) as error:  # no such group is a KeyError
         found.close()
-        raise
+        raise Internal(f"cannot listen on {path}: {error}") from error
     return found

@@ -103,3 +103,4 @@ def test_a_stranger_at_a_socket_is_recorded(house: House) -> None:
     house.run()
     (event,) = house.events("refusal")
     assert (event.caller, event.operation, event.target) == ("uid:0", "connect", ANN)
+    assert frozenset({"events"}) in house.woken

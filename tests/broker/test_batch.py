@@ -114,6 +114,15 @@ def test_a_batch_has_at_most_four_changes_and_the_rest_come_next(house: House) -
     assert all(phone.result()["uuid"] for phone in phones)
 
 
+def test_a_change_too_many_holds_up_no_reader(house: House) -> None:
+    for number in range(CHANGES + 1):
+        house.phone("root").ask("Grow", {"name": f"new{number}"})
+    reader = house.phone("ann")
+    reader.ask("Look")
+    house.turn()
+    assert reader.result()["name"] == "ann"
+
+
 def test_one_line_gets_a_share_of_a_batch_and_the_others_theirs(house: House) -> None:
     busy, other = house.phone("ann"), house.phone("bob")
     for _ in range(SHARE + 10):

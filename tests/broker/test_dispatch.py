@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from broker.house import House, spec
 
@@ -90,6 +92,26 @@ def test_a_method_or_an_interface_that_is_not_there(house: House) -> None:
     found = ann.error("org.other.Dance")
     assert found.parameters == {"interface": "org.other"}
     assert isinstance(ann.error("nodot"), errors.MethodNotFound)
+
+
+@pytest.mark.parametrize("value", [1, 0, "yes", []])
+def test_a_flag_is_a_boolean(house: House, value: object) -> None:
+    ann = house.phone("ann")
+    message = {"method": "org.hive.Broker.Look", "more": value}
+    ann.say(json.dumps(message).encode())
+    house.run()
+    with pytest.raises(InvalidParameter) as caught:
+        ann.result()
+    assert caught.value.parameter == "more"
+
+
+def test_a_number_too_large_for_any_clock_makes_no_sense(house: House) -> None:
+    ann = house.phone("ann")
+    ann.say(b'{"method":"org.hive.Broker.Hear","parameters":{"wait":1e999}}')
+    house.run()
+    with pytest.raises(errors.InvalidArgument) as caught:
+        ann.result()
+    assert caught.value.field == "wait"
 
 
 def test_an_upgrade_is_refused(house: House) -> None:

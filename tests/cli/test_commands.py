@@ -180,6 +180,13 @@ def test_a_dry_move_changes_nothing_and_tells_what_it_would_restart(hive: Hive) 
     assert hive.peer.asked("Move")[0]["dry_run"] is True
 
 
+def test_converge_tells_what_it_only_reports(hive: Hive) -> None:
+    hive.peer.answers["Converge"] = lambda _: {"steps": [], "drift": ["node deadbeef"]}
+    done = hive("converge", "--dry-run")
+    assert (done.status, done.out) == (0, "")
+    assert done.err.splitlines()[-1] == "drift: node deadbeef"
+
+
 def test_why_ends_with_the_verdict(hive: Hive) -> None:
     verdict: Message = {"allowed": False, "rule": "an ancestor", "reason": "not your descendant",
                         "chain": ["alice", "root"], "commit": "abc"}  # fmt: skip

@@ -389,6 +389,44 @@ def test_a_slow_read_is_answered_and_its_failure_too(house: House, tmp_path: Pat
     run(house, tmp_path, main)
 
 
+def test_a_slow_read_ends_with_its_party_however_many_went_before(
+    house: House, tmp_path: Path
+) -> None:
+    async def main(office: Office) -> None:
+        await office.listen("ann")
+        office.reads.journal = journal = Stuck()
+        async with office.dial("ann") as wire:
+            assert "error" not in await wire.call(method=HIVE + "Fetch")
+            wire.say(varlink.encode({"method": HIVE + "Fetch"}) * 2)
+            assert "error" not in await wire.reply()
+            await asyncio.wait_for(journal.reached.wait(), 10)
+            office.sockets.close(ANN)
+            await asyncio.wait_for(journal.cancelled.wait(), 10)
+
+    run(house, tmp_path, main)
+
+
+class Stuck(MemoryJournal):
+    """Answers twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.reached, self.cancelled = 2, asyncio.Event(), asyncio.Event()
+
+    @override
+    async def read(self, query: LogQuery) -> Sequence[LogLine]:
+        self.left -= 1
+        if self.left >= 0:
+            return ()
+        self.reached.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return ()
+
+
 class Failing(MemoryJournal):
     @override
     async def read(self, query: LogQuery) -> Sequence[LogLine]:
