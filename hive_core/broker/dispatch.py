@@ -57,12 +57,12 @@ class Dispatch:
         if ask.request is None:
             return Step(ask, ask.reply)
         if ask.job is not None:
-            return outcome.after_job(ask, turn, self._world.ledger.jobs.get(ask.job[0]))
+            return outcome.after_job(ask, turn, self._world.ledger.jobs)
         operation, params = ask.request
         call = self.call(turn, ask.line.party, ask.line.uid, more=ask.streams)
         stored = keys.first_result(call, operation, params)
         if stored is not None:
-            return outcome.answer(ask, turn, stored)
+            return outcome.answer(ask, turn, stored, self._world.ledger.jobs)
         judged, error = judge(call, operation, params)
         if error is not None:
             self._refused(turn, call, judged)

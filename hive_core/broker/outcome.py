@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hive_core.broker import keys, reply
 from hive_core.broker.audit import CHANGED, RECORDED, Audit, Judged, entry
@@ -12,7 +12,9 @@ from hive_core.broker.operation import Operation, Params, Result
 from hive_core.broker.turn import Repository, Turn, World
 from hive_core.errors import Busy
 from hive_core.model.hive import Hive
-from hive_core.model.record import Job
+
+if TYPE_CHECKING:
+    from hive_core.ledger.jobs import Jobs
 
 TREE, EVENTS = "tree", "events"
 
@@ -87,7 +89,9 @@ def written(case: Case, world: World, audit: Audit) -> Step:
         turn.hive = hive
         turn.commits += 1
         turn.wakes.add(TREE)
-    return page(case.ask, found.result) if case.ask.streams else answer(case.ask, turn, text)
+    if case.ask.streams:
+        return page(case.ask, found.result)
+    return answer(case.ask, turn, text, call.ledger.jobs)
 
 
 def _keep(case: Case, found: Outcome) -> None:
@@ -110,7 +114,7 @@ def _committed(case: Case, found: Change[Result], repo: Repository) -> Hive:
     return hive.at(repo.write(hive, call.hive, found.message, trailers))
 
 
-def answer(ask: Ask, turn: Turn, text: bytes) -> Step:
+def answer(ask: Ask, turn: Turn, text: bytes, jobs: Jobs) -> Step:
     """The reply to a recorded call: now, or once its job has ended when the caller waits for it."""
     if ask.request is None or not ask.request[0].awaits:
         return Step(ask, reply.last(text))
@@ -118,22 +122,24 @@ def answer(ask: Ask, turn: Turn, text: bytes) -> Step:
     job = reply.job_of(text) if wait else None
     if not wait or job is None:
         return Step(ask, reply.last(text))
-    due = turn.monotonic + wait
-    return Step(ask, done=False, topics=_job_topic(job), due=due, job=(job, text))
+    # It may have ended already: a repeated call gets the job of the first one.
+    return _after(Step(ask, due=turn.monotonic + wait, job=(job, text)), turn, jobs)
 
 
-def after_job(ask: Ask, turn: Turn, job: Job | None) -> Step:
-    """The reply that was held back: a job that failed is the caller's error."""
-    if ask.job is None:
+def after_job(ask: Ask, turn: Turn, jobs: Jobs) -> Step:
+    """The same when the call is asked again."""
+    return _after(Step(ask, due=ask.due, job=ask.job), turn, jobs)
+
+
+def _after(held: Step, turn: Turn, jobs: Jobs) -> Step:
+    """The reply that is held back for a job: one that failed is the caller's error."""
+    if held.job is None:
         raise TypeError("no job is waited for")
-    name, text = ask.job
+    name, text = held.job
+    job = jobs.get(name)
     if job is not None and job.ended is not None:
         found = reply.refusal(reply.job_error(job)) if job.error else reply.filled(text, job)
-        return Step(ask, found)
-    if job is None or ask.due is None or turn.monotonic >= ask.due:
-        return Step(ask, reply.last(text))
-    return Step(ask, done=False, topics=_job_topic(name), due=ask.due, job=ask.job)
-
-
-def _job_topic(job: str) -> frozenset[str]:
-    return frozenset((f"job:{job}",))
+        return Step(held.ask, found)
+    if job is None or held.due is None or turn.monotonic >= held.due:
+        return Step(held.ask, reply.last(text))
+    return held._replace(done=False, topics=frozenset((f"job:{name}",)))

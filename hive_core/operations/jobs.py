@@ -64,7 +64,9 @@ def wait_job(call: Call, params: WaitJobParams) -> JobResult | Wait[JobResult]:
     news = call.more and found.next != params.after
     if found.next is None or news:
         return found
-    return Wait(frozenset({f"job:{params.id}"}), call.now + params.wait, found)
+    # A stream ends with the job: a page for each `wait` that passed would tell nothing.
+    deadline = None if call.more else call.now + params.wait
+    return Wait(frozenset({f"job:{params.id}"}), deadline, found)
 
 
 @operation(allow=SELF)

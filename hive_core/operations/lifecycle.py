@@ -138,6 +138,5 @@ def _each(
     hit = {name: uuid for name in names if want(uuid := call.hive.spec(name).id)}
     goals = dict.fromkeys(hit.values(), goal)
     job = begun(call, operation, goals)
-    # A job with nothing to reach has ended already; the topic says so to a caller that waits.
-    wakes = frozenset((f"job:{job}", *(f"run:{uuid}" for uuid in goals)))
+    wakes = frozenset(f"run:{uuid}" for uuid in goals)
     return Record(Hit(agents=list(hit), job=job), wakes=wakes, fields={"agents": list(hit)})

@@ -77,6 +77,14 @@ def test_a_repeat_may_wait_for_the_job_of_the_first(house: House) -> None:
     assert ann.result()["job"] == job
 
 
+def test_a_repeat_does_not_wait_for_a_job_that_has_ended(house: House) -> None:
+    ann = house.phone("ann")
+    job = ann.call("Work", {"idempotency_key": "k1"})["job"]
+    with house.ledger.transaction():
+        house.ledger.jobs.finish(job, "", house.clock.now())
+    assert ann.call("Work", {"idempotency_key": "k1", "wait": 20.0})["job"] == job
+
+
 def test_a_key_has_bounds(house: House) -> None:
     for key in ("", "k" * 129):
         found = house.phone("ann").error("Note", {"agent": "bob", "idempotency_key": key})

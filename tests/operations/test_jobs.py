@@ -61,6 +61,12 @@ def test_a_stream_gives_each_news_and_ends_with_the_job(
     assert asked.result()["state"] == "done"
 
 
+def test_a_stream_without_news_says_nothing(world: World, job: str) -> None:
+    asked = world.ask("a", "wait_job", id=job, more=True, wait=0)
+    world.advance(60)
+    assert len(asked.pages) == 1
+
+
 def test_an_agent_that_has_gone_stands_in_its_job_by_its_uuid(world: World, job: str) -> None:
     uuid = world.uuid("a1")
     world.call("operator", "destroy", agent="a1")
