@@ -1,0 +1,326 @@
+"""Containers from the outside: H10 (booted ones), H16, H23, H30, H31 and K11."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+TREE: dict[str, str | None] = {"root": None, "lead": "root"}
+# Ends a second after it was asked to, and says when; its child does not end by being asked.
+SLOW = """
+setsid sh -c "trap '' TERM HUP INT; while :; do sleep 0.1; done" &
+trap 'date +asked=%s.%N; sleep 0.7; date +ended=%s.%N; exit 0' TERM
+echo ready; while :; do sleep 0.05; done
+"""
+STUBBORN = "trap '' TERM INT HUP; echo ready; while :; do sleep 0.1; done"
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.setup()
+    made.grow(lead={"role": "lead"})
+    yield made
+    made.hush()
+
+
+@pytest.fixture(autouse=True)
+def tidy(host: HiveHost) -> Iterator[None]:
+    yield
+    host.prune(TREE)
+
+
+def script(text: str, **more: object) -> dict[str, object]:
+    return {"parent": "lead", "command": ["sh", "-c", text], **more}
+
+
+def lines(host: HiveHost, agent: str, grep: str = "") -> list[str]:
+    found = host.call("GetLogs", agent=agent, **({"grep": grep} if grep else {}))["lines"]
+    return [line["text"] for line in found]
+
+
+def ready(host: HiveHost, *agents: str) -> None:
+    for agent in agents:
+        host.until(lambda agent=agent: "ready" in lines(host, agent), f"{agent} is not ready")  # type: ignore[misc]
+
+
+def unit_processes(host: HiveHost, agent: str) -> str:
+    return host.run("sh", "-c", f"systemd-cgls -u hive-agent@{agent}.service 2>/dev/null",
+                    check=False).stdout  # fmt: skip
+
+
+def test_the_root_agent_is_there_and_comes_back(host: HiveHost) -> None:
+    """H16: kept by the daemon, whoever ends it; its own exit with 0 is no reason to stay down."""
+    assert host.tree()["root"] is None
+    for end in ("kill -KILL {main}", "kill -KILL {payload}"):
+        main = host.main_pid("root")
+        first = host.run("pgrep", "-P", str(main)).stdout.split()[0]
+        payload = host.run("pgrep", "-P", first).stdout.split()[0]
+        host.run("sh", "-c", end.format(main=main, payload=payload))
+        host.until(lambda main=main: host.main_pid("root") not in {0, main}, "not back")  # type: ignore[misc]
+        host.wait("running", "root")
+    assert host.call("Destroy", agent="root").error == "NotAllowed"
+    assert "root" in host.fails(5, "destroy", "root", "--yes")
+
+
+def test_the_root_agent_stays_down_when_the_operator_says_so(host: HiveHost) -> None:
+    """H16: stopped by the operator, also over a restart of the daemon; the others run."""
+    host.hive("stop", "root", "--grace", "1")
+    host.run("systemctl", "restart", "hived.service")
+    assert host.hive("wait", "root", "--for", "stopped", "--timeout", "10")
+    host.until(lambda: not host.json("converge", "--dry-run")["steps"], "something to do")
+    assert host.show("root", "ActiveState") == "inactive"
+    assert host.call("Locate", agent="lead")["state"] == "running"
+    host.hive("start", "root")
+    assert host.call("Locate", agent="root")["state"] == "running"
+
+
+def test_several_roots_and_where_new_ones_land(host: HiveHost) -> None:
+    """H16, H15: roots beside `root`; the operator's new ones land under `root` unless told."""
+    host.hive("agent", "create", "second", "--parent", "")
+    host.hive("agent", "create", "landed", "--no-wait")
+    assert host.tree() == {**TREE, "second": None, "landed": "root"}
+    # No name is special: the other root has what a root has, and nothing of `root`.
+    ours = set(host.ask("second", "Whoami")["capabilities"])
+    assert ours == set(host.ask("root", "Whoami")["capabilities"])
+    host.hush("second")
+    host.hive("destroy", "second", "--yes")
+
+
+def test_a_crash_is_told_to_the_parent(host: HiveHost) -> None:
+    """H23: `container_crash` with the reason and the last lines; once; the tree stays."""
+    host.mail("lead")
+    host.grow(pet=script("echo a first line; echo a last line; exec sleep 12345"))
+    host.until(lambda: "a last line" in lines(host, "pet"), "no lines")
+    first = host.run("pgrep", "-P", str(host.main_pid("pet"))).stdout.split()[0]
+    payload = host.run("pgrep", "-P", first).stdout.split()[0]
+    host.run("kill", "-SEGV", payload)
+    host.wait("failed", "pet")
+    host.until(lambda: host.ask("lead", "ListMessages")["messages"], "not told")
+    (told,) = host.mail("lead")
+    assert (told["kind"], told["relation"], told["from"]) == ("container_crash", "daemon", "daemon")
+    assert told["body"].startswith("pet crashed: ")
+    assert "a first line\na last line" in told["body"]
+    assert host.tree() == {**TREE, "pet": "lead"}
+    (event,) = (each for each in host.events(last=10) if each["kind"] == "crash")
+    assert event["target"] in {"pet", host.uuid("pet")}
+    host.hive("start", "pet")
+    assert host.call("Locate", agent="pet")["state"] == "running"
+
+
+def test_exit_codes_are_told_and_a_good_end_is_none(host: HiveHost) -> None:
+    """H23, K10: 7 is a crash with its number; 0 and an intended end are none."""
+    host.mail("lead")
+    host.grow(bad=script("sleep 1; exit 7"))
+    host.wait("failed", "bad")
+    assert "ended with 7" in host.mail("lead")[0]["body"]
+    good = host.call("Spawn", name="good", **script("sleep 0.3; exit 0"))
+    assert not good.error
+    host.wait("stopped", "good")
+    host.grow(ended=script(STUBBORN))
+    host.call("Kill", agent="ended", wait=20)
+    host.call("Start", agent="ended", wait=20)
+    host.call("Stop", agent="ended", grace=0, wait=20)
+    assert host.mail("lead") == []
+    kinds = [each["kind"] for each in host.events(last=30) if "good" in json.dumps(each)]
+    assert "crash" not in kinds
+
+
+def test_one_whose_root_is_a_roots_child_has_nobody_to_tell(host: HiveHost) -> None:
+    """H23: a root has no parent; its crash is an event and it stays down."""
+    host.grow(alone={"parent": "", "command": ["sh", "-c", "sleep 0.3; exit 9"]})
+    host.wait("failed", "alone")
+    (event,) = (each for each in host.events(last=10) if each["kind"] == "crash")
+    assert "ended with 9" in event["reason"]
+
+
+def test_a_stop_is_recursive_leaves_first_siblings_together(host: HiveHost) -> None:
+    """K11: the answer lists whom it hit; the log tells when each was asked and had ended."""
+    host.grow(mid=script(SLOW))
+    host.grow(**{name: script(SLOW, parent="mid") for name in ("one", "two", "three")})
+    ready(host, "mid", "one", "two", "three")
+    began = time.monotonic()
+    hit = host.ask("lead", "Stop", agent="mid", recursive=True, wait=30)
+    took = time.monotonic() - began
+    assert sorted(hit["agents"][:3]) == ["one", "three", "two"]
+    assert hit["agents"][3:] == ["mid"]
+    times = {
+        name: {
+            key: float(value)
+            for key, _, value in (line.partition("=") for line in lines(host, name, "="))
+        }
+        for name in hit["agents"]
+    }
+    leaves = [times[name] for name in ("one", "two", "three")]
+    assert times["mid"]["asked"] >= max(leaf["ended"] for leaf in leaves)
+    assert max(leaf["asked"] for leaf in leaves) < min(leaf["ended"] for leaf in leaves)
+    assert took < 4
+    for name in hit["agents"]:
+        assert host.show(name, "ActiveState") == "inactive"
+        assert unit_processes(host, name).strip() in {"", "Unit not found"}
+
+
+def test_grace_is_what_was_asked_for(host: HiveHost) -> None:
+    """K11: 5 s unless told, 0-30; then the whole container is killed."""
+    host.grow(ox=script(STUBBORN))
+    for given, least, most in ((0, 0, 2.5), (1, 0.9, 4), (None, 4.8, 9)):
+        host.call("Start", agent="ox", wait=20)
+        ready(host, "ox")
+        began = time.monotonic()
+        more = {} if given is None else {"grace": given}
+        stopped = host.call("Stop", agent="ox", wait=40, **more)
+        assert stopped["agents"] == ["ox"]
+        assert least <= time.monotonic() - began <= most, given
+        assert host.call("Locate", agent="ox")["state"] == "stopped"
+    host.call("Start", agent="ox", wait=20)
+    began = time.monotonic()
+    host.hive("kill", "ox")
+    assert time.monotonic() - began < 3
+
+
+def test_a_kill_overtakes_a_stop(host: HiveHost) -> None:
+    """K11: nobody has to wait for the grace that somebody else gave."""
+    host.grow(ox=script(STUBBORN))
+    ready(host, "ox")
+    host.call("Stop", agent="ox", grace=30)
+    began = time.monotonic()
+    host.call("Kill", agent="ox", reason="enough", wait=20)
+    assert time.monotonic() - began < 3
+    assert host.show("ox", "ActiveState") in {"inactive", "failed"}
+    event = [each for each in host.events(last=5) if each["operation"] == "kill"][-1]
+    assert (event["target"], event["fields"]["reason"]) == ("ox", "enough")
+
+
+def test_lines_of_units_in_a_booted_container(host: HiveHost) -> None:
+    """H10: an init runs inside; a line appears with the name of its unit."""
+    host.hive("agent", "create", "boat", "--boot", "--parent", "lead", "--",
+              "sh", "-c", "echo from the harness; env; exec sleep 1000")  # fmt: skip
+    assert host.inside("boat", "cat", "/proc/1/comm") == "systemd\n"
+    code = "systemd-run --quiet --wait --unit=inner.service echo from the unit"
+    host.inside("boat", "sh", "-c", code)
+    found: dict[str, str] = {}
+
+    def told() -> bool:
+        rows = host.ask("lead", "GetLogs", agent="boat", grep="from the")["lines"]
+        found.update({row["text"]: row["unit"] for row in rows})
+        return {"from the unit", "from the harness"} <= found.keys()
+
+    host.until(told, "no lines")
+    assert found["from the unit"] == "inner.service"
+    assert found["from the harness"].endswith(".service")
+    said = {row["text"] for row in host.call("GetLogs", agent="boat", lines=1000)["lines"]}
+    assert {"HIVE_NAME=boat", "HIVE_PARENT=lead", "HIVE_SOCKET=/run/hive/broker.sock"} <= said
+    assert json.loads(host.inside("boat", "hive-agent", "whoami"))["name"] == "boat"
+    assert host.call("Stop", agent="boat", wait=20)["agents"] == ["boat"]
+
+
+def left_of(host: HiveHost, uuid: str, name: str) -> dict[str, str]:
+    """Everything on the host with its name or identity in it, by where it was found."""
+    looks = {
+        "units": "systemctl list-units --all --plain --no-legend 'hive-agent@*' 'hive-job@*'",
+        "mounts": "cat /proc/self/mountinfo",
+        "doors": "find /run/hive /run/systemd/nspawn /var/lib/hive/mounts /var/lib/hive/roots",
+        "sockets": "cat /proc/$(systemctl show --value -p MainPID hived)/net/unix",
+        "processes": "ps axo args",
+    }
+    found = {}
+    for where, look in looks.items():
+        said = host.run("sh", "-c", look, check=False).stdout
+        marks = (uuid, uuid[:8], f"hive-agent@{name}.")
+        hits = [line for line in said.splitlines() if any(mark in line for mark in marks)]
+        if hits:
+            found[where] = "\n".join(hits)
+    return found
+
+
+@pytest.mark.parametrize("boot", [False, True])
+def test_nothing_of_a_destroyed_agent_opens_a_door(host: HiveHost, *, boot: bool) -> None:
+    """H30: no unit, mount, socket, process; only the archive is kept, closed to all."""
+    host.grow(pet={"parent": "lead", "boot": boot})
+    uuid = host.uuid("pet")
+    assert left_of(host, uuid, "pet").keys() >= {"units", "mounts", "doors", "sockets"}
+    host.call("Destroy", agent="pet", wait=30)
+    assert left_of(host, uuid, "pet") == {}
+    assert host.run("ls", "/var/lib/hive/tree/.archive").stdout.split().count(uuid) == 1
+    assert host.run("stat", "-c", "%U %a", "/var/lib/hive/tree").stdout == "root 700\n"
+    assert host.inside("lead", "ls", "/agents") == "lead\n"
+    assert host.inside("lead", "ls", "-A", "/tree/kids") == ""
+    listed = {(each["kind"], each["name"]) for each in host.json("gc", "--dry-run")}
+    assert not [each for each in listed if uuid in each[1] and each[0] != "archive"]
+
+
+def test_what_hive_did_not_make_is_reported_and_left(host: HiveHost) -> None:
+    """H30: gc --dry-run lists stray units, nodes and mounts, and touches none of them."""
+    host.run("systemd-run", "--quiet", "--unit=hive-agent@stray", "sleep", "1000")
+    host.run("mkdir", "/var/lib/hive/tree/0badf00d")
+    found: list[dict[str, Any]] = host.json("gc", "--dry-run")
+    told = json.dumps(found)
+    assert "hive-agent@stray.service" in told
+    assert "0badf00d" in told
+    drift = " ".join(host.json("converge", "--dry-run")["drift"])
+    assert "hive-agent@stray.service" in drift
+    host.hive("gc")
+    assert host.run("systemctl", "is-active", "hive-agent@stray.service").stdout == "active\n"
+    assert host.run("test", "-d", "/var/lib/hive/tree/0badf00d").returncode == 0
+    host.run("systemctl", "stop", "hive-agent@stray.service")
+    host.run("rmdir", "/var/lib/hive/tree/0badf00d")
+
+
+def hived(host: HiveHost, name: str) -> str:
+    shown = host.run("systemctl", "show", "--value", f"--property={name}", "hived.service")
+    return shown.stdout.strip()
+
+
+def test_what_systemd_knows_of_the_daemon(host: HiveHost) -> None:
+    """H31: notify with status text, watchdog, descriptors kept, an unprivileged user."""
+    assert (hived(host, "Type"), hived(host, "NotifyAccess")) == ("notify", "main")
+    assert "agent" in hived(host, "StatusText")
+    assert hived(host, "WatchdogUSec") not in {"0", "infinity"}
+    assert int(hived(host, "NFileDescriptorStore")) >= 3  # the operator's, root's and lead's
+    pid = hived(host, "MainPID")
+    status = host.run("cat", f"/proc/{pid}/status").stdout
+    assert "CapEff:\t0000000000000000" in status
+    assert host.run("stat", "-c", "%U", f"/proc/{pid}").stdout == "hive\n"
+
+
+def test_the_journal_has_fields_and_no_program_is_run_for_it(host: HiveHost) -> None:
+    """H31: entries with HIVE_UUID and MESSAGE_ID; logs are followed without a child process."""
+    host.grow(pet=script("echo hello; exec sleep 1000"))
+    uuid = host.uuid("pet")
+    with host.lab.popen(["hive", "logs", "pet", "-f"], stdout=-1) as follow:
+        assert follow.stdout is not None
+        assert "hello" in follow.stdout.readline()
+        groups = host.run("systemd-cgls", "--no-pager", "-u", "hived.service").stdout
+        assert len([line for line in groups.splitlines() if "─" in line]) == 1, groups
+        follow.kill()
+    query = ("journalctl", "-u", "hived.service", f"HIVE_UUID={uuid}", "-o", "json")
+    entries = [json.loads(line) for line in host.run(*query).stdout.splitlines()]
+    assert entries
+    assert all(entry["HIVE_NAME"] == "pet" for entry in entries)
+    assert all(entry.get("MESSAGE_ID") for entry in entries)
+
+
+def test_the_watchdog_is_fed_by_the_request_road(host: HiveHost) -> None:
+    """H31: a daemon that does not answer is ended and comes back; containers go on."""
+    drop = "/run/systemd/system/hived.service.d"
+    host.run("sh", "-c", f"mkdir -p {drop}; printf '[Service]\\nWatchdogSec=2\\n' >{drop}/w.conf")
+    host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "restart", "hived.service")
+    pids = [host.main_pid(name) for name in TREE]
+    pid = hived(host, "MainPID")
+    host.run("kill", "-STOP", pid)
+    host.until(lambda: hived(host, "MainPID") not in {"0", pid}, "not ended", 20)
+    host.until(lambda: host.run("hive", "status", check=False).returncode == 0, "not back", 20)
+    assert "watchdog" in host.run("journalctl", "-u", "hived.service", "-n", "40").stdout.lower()
+    assert [host.main_pid(name) for name in TREE] == pids
+    host.run("rm", "-r", drop)
+    host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "restart", "hived.service")
