@@ -13,7 +13,7 @@ from hive_core.model.names import agent_unit
 from hive_core.plan.actions import RANGE, EndHolders, ObserveUnit
 from hive_core.privd import tree, units
 
-_CLEAN, _PASSES = 2, 20
+_CLEAN, _PASSES, _SECONDS = 2, 20, 10
 
 
 def observe(action: ObserveUnit) -> dict[str, object]:
@@ -57,13 +57,14 @@ def end_holders(action: EndHolders) -> dict[str, object]:
     unit = units.ours(action.name, action.uuid)
     main = int(unit["MainPID"])
     leader = Path(f"/proc/{_children(main)[0]}")
-    root, ids = (leader / "root").stat(), int((leader / "uid_map").read_text().split()[1])
+    root, first = (leader / "root").stat(), int((leader / "uid_map").read_text().split()[1])
     ended: list[dict[str, object]] = []
-    passes = clean = 0
+    passes, clean, until = 0, 0, time.monotonic() + _SECONDS
+    ids = range(first, first + RANGE)
     with _still(unit["ControlGroup"]):
         while clean < _CLEAN and (passes := passes + 1) <= _PASSES:
             pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
-            found = [holder for pid in pids if (holder := _end(pid, range(ids, ids + RANGE), root))]
+            found = [holder for pid in pids if (holder := _end(pid, ids, root, until))]
             ended += found
             clean = 0 if found else clean + 1
             time.sleep(0.01 if found else 0)
@@ -87,11 +88,11 @@ def _still(group: str) -> Iterator[None]:
             freeze.write_text("0")
 
 
-def _end(pid: int, ids: range, root: os.stat_result) -> dict[str, object] | None:
+def _end(pid: int, ids: range, root: os.stat_result, until: float) -> dict[str, object] | None:
     # The number may be used again, what a descriptor names never changes. Whose process it is, its
     # uid tells: nothing in a container has one out of its range, whatever its control group is.
     with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", 0) as process:
-        links = _links(pid) if Path(f"/proc/{pid}").stat().st_uid in ids else ()
+        links = _links(pid, until) if Path(f"/proc/{pid}").stat().st_uid in ids else ()
         if link := next((link for link in links if _escaped(link, root)), None):
             command = Path(f"/proc/{pid}/comm").read_text().strip()
             signal.pidfd_send_signal(process.fileno(), signal.SIGKILL)
@@ -99,12 +100,14 @@ def _end(pid: int, ids: range, root: os.stat_result) -> dict[str, object] | None
     return None
 
 
-def _links(pid: int) -> Iterator[Path]:
+def _links(pid: int, until: float) -> Iterator[Path]:
     """List what a process holds; threads may have descriptors and directories of their own."""
     process = Path(f"/proc/{pid}")
     yield process / "exe"
     yield from (process / "map_files").iterdir()
     for thread in (process / "task").iterdir():
+        if time.monotonic() > until:
+            raise RuntimeError("the agent holds more than can be looked through")
         yield from (thread / "cwd", thread / "root", *(thread / "fd").iterdir())
 
 

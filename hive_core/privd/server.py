@@ -26,8 +26,7 @@ SOCKET: Final = Path(render.RUN, "privd.sock")
 LIMIT: Final = 1 << 20
 REFUSALS: Final[dict[type[Exception], str]] = {
     Malformed: "InvalidArgument", FileNotFoundError: "NotFound",
-    FileExistsError: "Conflict", NotADirectoryError: "Conflict",
-}  # fmt: skip
+    FileExistsError: "Conflict", NotADirectoryError: "Conflict"}  # fmt: skip
 DO: Final[dict[type[Any], Callable[[render.Host, Any], bool | dict[str, object]]]] = {
     a.MakeNode: lambda _, x: tree.make_node(x.lineage),
     a.MoveNode: lambda _, x: tree.rename(tree.node(x.source), tree.node(x.target)),

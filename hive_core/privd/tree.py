@@ -149,12 +149,10 @@ def prepared(image: str) -> str:
 
 def lineages(lineage: Steps = ()) -> Iterator[Steps]:
     """List every node below one; what root put there by hand need not be whole."""
-    below: list[str] = []
     with suppress(OSError), opened(*kids(lineage)) as place:
-        below = list(filter(is_short, os.listdir(place)))  # noqa: PTH208
-    for name in below:
-        yield (*lineage, name)
-        yield from lineages((*lineage, name))
+        for name in filter(is_short, os.listdir(place)):  # noqa: PTH208
+            yield (*lineage, name)
+            yield from lineages((*lineage, name))
 
 
 def uuids(place: str | Path) -> list[str]:

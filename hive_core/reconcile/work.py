@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hive_core.errors import HiveError
+from hive_core.errors import Conflict, HiveError, Internal
 from hive_core.model.record import Job
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Step
@@ -130,8 +130,18 @@ class Work:
                 self._forget(uuid)
             case a.RunJob() as job:
                 await self.ports.jobs.run(job)
+            case a.EndHolders():
+                await self._revoke(step)
             case action:
                 self._note(step, await self.ports.machines.apply(action))
+
+    async def _revoke(self, step: Step) -> None:
+        """End who holds on; who cannot be searched is restarted, for it may not keep anything."""
+        try:
+            self._note(step, await self.ports.machines.apply(step.action))
+        except (Conflict, Internal) as error:
+            log.warning("%s is restarted instead: %s", step.text, error)
+            self._renew(step)
 
     def _note(self, step: Step, result: Result) -> None:
         if isinstance(result, Ended) and (place := self._place(step)):
@@ -158,6 +168,7 @@ class Work:
             ledger.runs.drop(uuid)
             ledger.starts.clear(uuid)
         self._told(set(), uuid)
+        self.look.wishes.unclaimed.discard(uuid)
         self.look.machines.pop(uuid, None)
 
     def _told(self, topics: set[str], uuid: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from reconcile.road import Road, hive
 
-from hive_core.errors import Conflict, StorageFull, Unreachable
+from hive_core.errors import Conflict, Internal, StorageFull, Unreachable
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Exit, State, Wanted
 from hive_core.model.settings import Bounds, Settings
@@ -335,6 +335,20 @@ def test_a_daemon_that_dies_within_a_move_still_takes_it_away(tmp_path: Path) ->
         await road.settle()
         assert road.job(job.id).state == "done"
         assert any(isinstance(each, a.EndHolders) for each in road.host.applied)
+
+    play(tmp_path, story)
+
+
+def test_who_cannot_be_searched_is_restarted(tmp_path: Path) -> None:
+    """Attack 12: holding too much to look through keeps nothing."""
+
+    async def story(road: Road) -> None:
+        before = {name: road.unit(name).invocation for name in TREE}
+        road.refuse("EndHolders", Internal("too much"))
+        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        after = {name: road.unit(name).invocation for name in TREE}
+        assert {name for name in TREE if before[name] != after[name]} == {"ann"}
+        assert (job.state, job.progress["ended"]) == ("done", ["all of ann"])
 
     play(tmp_path, story)
 
