@@ -115,6 +115,7 @@ def update(call: Call, params: ScopeParams) -> Record[Hit]:
 def in_scope(call: Call, agent: str, *, recursive: bool) -> tuple[str, ...]:
     """The agent, or its whole subtree with the deepest first."""
     tree = call.hive.topology
+    call.hive.spec(agent)  # an empty name is nobody's, and the operator may do all to nobody
     if not recursive:
         return (agent,)
     return tuple(sorted(tree.subtree(agent), key=lambda name: -tree.numbering[name].depth))

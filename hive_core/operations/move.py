@@ -54,13 +54,13 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
     who loses access to the files and could have mounted them. `dry_run` says who that would be.
     """
     parent = params.parent or None
+    uuid = call.hive.spec(params.agent).id
     before = call.hive.topology.parent(params.agent)
     check_move(call.hive, call.caller, params.agent, parent)
     hive = call.hive.moved(params.agent, parent)
     what = consequences(call.hive, hive, params.agent)
     if params.dry_run or parent == before:
         return _result(call, params, what, None)
-    uuid = call.hive.spec(params.agent).id
     job = begun(call, "move", {uuid: "moved"})
     return Change(
         _result(call, params, what, job),

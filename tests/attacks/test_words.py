@@ -135,3 +135,20 @@ def test_attack_41_hidden_agents_and_absent_ones_are_answered_in_the_same_words(
         assert answer(operation, "b1") == answer(operation, "nobody"), operation
     moved = [answer("move", name) for name in ("b1", "nobody")]
     assert moved[0] == moved[1]
+
+
+def test_attack_41_no_name_and_the_operators_own_are_no_agent_for_the_operator_too(
+    world: World,
+) -> None:
+    before = world.hive.commit
+    for operation in ("start", "stop", "kill", "restart", "update", "destroy"):
+        for recursive in (False, True):
+            assert world.fault(OPERATOR, operation, agent="", recursive=recursive) == "NotFound"
+    for operation in ("start", "stop", "kill", "restart", "update", "destroy", "get_logs"):
+        assert world.fault(OPERATOR, operation, agent=OPERATOR) == "NotFound"
+    assert world.fault(OPERATOR, "move", agent=OPERATOR, parent="a") == "NotFound"
+    assert world.fault(OPERATOR, "move", agent="a", parent=OPERATOR) == "InvalidArgument"
+    for operation in ("locate", "get_logs", "list_messages"):
+        assert world.fault(OPERATOR, operation, agent="") == "NotFound"
+    assert world.fault(OPERATOR, "move", agent="", parent="a") == "NotAllowed"
+    assert world.hive.commit == before
