@@ -139,7 +139,17 @@ class Daemon:
 
     @cached_property
     def upkeep(self) -> Upkeep:
-        return Upkeep(self.ports, self.given, self.stores.repo.pack, self._alarm)
+        return Upkeep(self.ports, self.given, self._pack, self._alarm)
+
+    def _pack(self) -> None:
+        """Beside the loop: it takes long and needs neither the ledger nor the other handle."""
+        self._packing = asyncio.create_task(self._packed())
+
+    async def _packed(self) -> None:
+        try:
+            await asyncio.to_thread(self.stores.repo.pack)
+        except (HiveError, OSError) as error:
+            log.warning("Cannot pack the meta repo: %s", error)
 
     def _alarm(self, text: str) -> None:
         self.look.troubles["audit"] = text
@@ -180,7 +190,7 @@ class Daemon:
         paths = self.settings.paths
         for uuid, base in self.look.wishes.bases.items():
             if uuid in self.look.places.by_uuid and paths.socket(uuid).parent.is_dir():
-                with suppress(OSError):
+                with suppress(HiveError):  # the change road tries again, and tells
                     await self.sockets.listen(uuid, paths.socket(uuid), base)
         await self.sockets.listen_operator(paths.operator_socket, self.settings.operator_group)
         self.sockets.adopted_all()

@@ -62,13 +62,14 @@ def _shown(plan: Plan) -> Convergence:
 
 @operation(allow=OPERATOR)
 def gc(call: Call, params: DryRun) -> Record[LeftOvers] | LeftOvers:
-    """Remove what no agent accounts for any more: archives past their time and their uid ranges.
+    """Remove what no agent accounts for any more: archives past their time, uid ranges, machines.
 
-    Strange units, mounts and files are listed and left to the operator: hive did not make them, or
-    does not know any more why.
+    With a machine go its mounts, its copied root and its socket. Nodes and archives that nobody
+    knows are listed and left to the operator, for agents wrote what is in them; so are units that
+    hive did not make.
     """
     found = LeftOvers(items=[*_archives(call), *_ranges(call), *_strays(call)])
-    return found if params.dry_run else Record(found, wakes=frozenset({"converge"}))
+    return found if params.dry_run else Record(found, wakes=frozenset({"converge", "gc"}))
 
 
 def _archives(call: Call) -> Iterator[LeftOver]:

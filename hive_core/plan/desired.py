@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -20,7 +20,7 @@ class Desired:
     """Head and runs, with what the ledger keeps for the change road.
 
     `archives`: destroyed agents, and when their bytes go. `revoking`: agents that lost part of
-    their view and may still hold it.
+    their view and may still hold it. `unclaimed`: nobody's, and to be cleared away.
     """
 
     places: Places
@@ -30,6 +30,7 @@ class Desired:
     starts: Mapping[str, Starts] = field(default_factory=lambda: MappingProxyType({}))
     archives: Mapping[str, float] = field(default_factory=lambda: _NONE)
     revoking: frozenset[str] = frozenset()
+    unclaimed: Collection[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ the next look finds what is left to do. Applying a plan and planning again ends 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -182,7 +183,10 @@ class _Planner:
         expires = self._desired.archives.get(uuid)
         if expires is None:
             self._reports.extend(_traces(machine))
-            return
+            if uuid not in self._desired.unclaimed:
+                return
+            # What agents wrote is left to the operator: nobody knows whose it is.
+            machine, expires = replace(machine, node=(), archived=False), 0.0
         kids = self._kids(machine, moved)
         if any(phase(kid) is not Phase.DOWN for kid in kids if kid in self._past):
             return  # leaves first

@@ -32,7 +32,7 @@ from hive_core.reconcile.work import Work
 log = logging.getLogger(__name__)
 FULL_EVERY: Final = 60.0
 AGAIN: Final = 1.0
-SLICE: Final = 500  # agents planned before the loop gets a turn
+SLICE: Final = 100  # agents planned before the loop gets a turn
 FULL = ""  # the name of the timer for full looks
 
 
@@ -54,6 +54,7 @@ class Reconciler:
     _coming: set[str] = field(default_factory=set)
     _whole: bool = True
     _tree: bool = False
+    _sweep: bool = False
     _awake: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
@@ -78,8 +79,9 @@ class Reconciler:
             elif kind == "run":
                 self._stale.add(uuid)
                 self._dirty[uuid] = None
-            elif kind == "converge":
+            elif kind in ("converge", "gc"):
                 self._whole = True
+                self._sweep |= kind == "gc"
             else:
                 continue
             self._awake.set()
@@ -98,9 +100,12 @@ class Reconciler:
         return not (self._whole or self._tree or self._dirty or self._stale or self.work.busy)
 
     async def fresh_plan(self) -> Plan:
-        """What the next pass would do, after a look at the whole host."""
-        self.look.take(await self.ports.machines.observe(), whole=True)
-        return self.look.plan()
+        """What the next pass would do, after a look at the whole host.
+
+        A look of its own: taken over, it would undo what a pass under way has learned since.
+        """
+        found = await self.ports.machines.observe()
+        return plan(self.wishes.desired(self.look.places), found, self.look.moment)
 
     async def run(self) -> None:
         """Pass after pass, until cancelled."""
@@ -189,7 +194,10 @@ class Reconciler:
         if whole:
             self._coming.clear()
             everyone = {*self.look.places.by_uuid, *found.machines, *self.wishes.archives}
-            dirty = (everyone | dirty) - busy
+            if self._sweep:
+                self._sweep = False
+                self.wishes.disown(found.machines, self.look.places)
+            dirty = (everyone | self.wishes.unclaimed | dirty) - busy
         for uuid in found.machines:
             machine = found.machines[uuid]
             (self._coming.add if is_starting(machine) else self._coming.discard)(uuid)
@@ -199,20 +207,22 @@ class Reconciler:
         """Name the states anew, and finish the jobs that waited for them."""
         before = {uuid: self.look.states.get(uuid) for uuid in dirty}
         topics = self.look.name_states(dirty)
-        for uuid in dirty:
-            if self.look.states.get(uuid) is not before[uuid]:
-                self._wake_above(uuid)
+        self._wake_above(uuid for uuid in dirty if self.look.states.get(uuid) is not before[uuid])
         topics |= self._finish(dirty)
         self.broker.touch(frozenset(topics))
 
-    def _wake_above(self, uuid: str) -> None:
+    def _wake_above(self, changed: Iterable[str]) -> None:
         """Who went down may have kept those above from going down."""
-        if phase(self.look.machines.get(uuid) or Machine(uuid)) is not Phase.DOWN:
-            return
-        if uuid in self.look.places.by_uuid:
-            above = (place.uuid for place in self.look.places.above(uuid))
-        else:
-            above = (each for each in self.wishes.archives if each in self.look.machines)
+        above, past = set[str](), False
+        for uuid in changed:
+            if phase(self.look.machines.get(uuid) or Machine(uuid)) is not Phase.DOWN:
+                continue
+            if uuid in self.look.places.by_uuid:
+                above.update(place.uuid for place in self.look.places.above(uuid))
+            else:
+                past = True
+        if past:
+            above.update(each for each in self.wishes.archives if each in self.look.machines)
         for each in above:
             self.changed(each)
 
@@ -226,7 +236,8 @@ class Reconciler:
             moving = moves.MOVED in job.goals.values()
             if moving or not dirty.isdisjoint(job.goals):
                 verdict = scene.verdict(job)
-                if verdict is not None:
+                waits = verdict == "" and not self.work.busy.keys().isdisjoint(job.goals)
+                if verdict is not None and not waits:  # of the busy only old facts are known
                     ended[job.id] = verdict
         if ended:
             with self.ports.ledger.transaction():

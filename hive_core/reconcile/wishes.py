@@ -34,6 +34,7 @@ class Wishes:
     starts: dict[str, Starts] = field(default_factory=dict)
     archives: dict[str, float] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
+    unclaimed: set[str] = field(default_factory=set)
 
     def load(self) -> None:
         self.runs = self.ledger.runs.all()
@@ -61,10 +62,15 @@ class Wishes:
             if mark == PENDING
         )
 
+    def disown(self, seen: Iterable[str], places: Places) -> None:
+        """Row H30: whoever left something, be it a uid range, and is known to nobody any more."""
+        self.unclaimed = {*seen, *self.bases} - places.by_uuid.keys() - self.archives.keys()
+
     def desired(self, places: Places) -> Desired:
         return Desired(
-            places, self.settings, self.runs, self.bases, self.starts, self.archives, self.revoking
-        )
+            places, self.settings, self.runs, self.bases, self.starts, self.archives,
+            self.revoking, self.unclaimed,
+        )  # fmt: skip
 
 
 def _put(rows: dict[str, V], key: str, value: V | None) -> None:
