@@ -89,7 +89,9 @@ class Upkeep:
         try:
             with ledger.transaction():
                 ledger.events.keep_counts()
-                ledger.events.prune(self._first_event_after(now - kept.events))
+                most = self.ports.settings.limits.events
+                first = self._first_event_after(now - kept.events)
+                ledger.events.prune(max(first, ledger.events.last - most + 1))
             self._forget()
             ledger.checkpoint()
             self.idle()
@@ -119,6 +121,6 @@ class Upkeep:
         low, high = (first[0].seq, events.last) if first else (0, 0)
         while low < high:
             middle = (low + high) // 2
-            (found,) = events.page(middle - 1, 1)
-            low, high = (middle + 1, high) if found.time < moment else (low, middle)
+            found = events.page(middle - 1, 1)  # none where the end was cut off
+            low, high = (middle + 1, high) if found and found[0].time < moment else (low, middle)
         return low

@@ -12,7 +12,7 @@ from hive_core.ledger.keys import Stored
 from hive_core.ledger.letters import NewMessage
 from hive_core.ledger.store import Ledger
 from hive_core.model.record import Relation
-from hive_core.model.settings import Settings
+from hive_core.model.settings import Bounds, Settings
 from hive_core.reconcile.given import Broker, Ports
 from hive_core.reconcile.upkeep import HOUR, Upkeep
 from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
@@ -21,12 +21,12 @@ ANN, BOB = "ann's uuid", "bob's uuid"
 
 
 class House:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
         self.clock, self.topics, self.idle = ManualClock(), list[str](), 0
         self.ledger = Ledger.open(folder / "hive.db")
         host = MemoryMachines(self.clock)
         ports = Ports(
-            host, MemoryJournal(), MemoryJobs(host), self.clock, self.ledger, Settings()
+            host, MemoryJournal(), MemoryJobs(host), self.clock, self.ledger, settings or Settings()
         )  # fmt: skip
         given = Broker(lambda: hive({}), self.topics.extend)
         self.upkeep = Upkeep(ports, given, self._idled)
@@ -43,10 +43,13 @@ class House:
 
     def event(self) -> int:
         with self.ledger.transaction():
-            return self.ledger.events.append(
-                kind="test", caller="", operation="", target="", allowed=None, rule="", reason="",
-                commit="", request="", fields={}, now=self.clock.now(),
-            ).seq  # fmt: skip
+            return self.append()
+
+    def append(self) -> int:
+        return self.ledger.events.append(
+            kind="test", caller="", operation="", target="", allowed=None, rule="", reason="",
+            commit="", request="", fields={}, now=self.clock.now(),
+        ).seq  # fmt: skip
 
 
 @pytest.fixture
@@ -114,3 +117,13 @@ def test_old_events_go_and_the_chain_still_holds(house: House) -> None:
     assert house.ledger.events.verify() is None
     house.clock.advance(kept)
     assert house.event() == newer + 1
+
+
+def test_a_flood_of_events_pushes_the_oldest_out(tmp_path: Path) -> None:
+    house = House(tmp_path, Settings(limits=Bounds(events=1000)))
+    with house.ledger.transaction():
+        last = [house.append() for _ in range(1003)][-1]
+    house.clock.advance(HOUR + 1)
+    assert house.ledger.events.page(0, 1)[0].seq == last - 999
+    assert house.ledger.events.verify() is None
+    house.ledger.close()
