@@ -38,7 +38,6 @@ _CONFINED: Final = (
     "SystemCallFilter=~@mount @module @raw-io @reboot @swap @clock @keyring bpf perf_event_open"
     " io_uring_setup userfaultfd",
     "SystemCallErrorNumber=EPERM",
-    "UnsetEnvironment=INVOCATION_ID SYSTEMD_EXEC_PID",
 )
 _PLAIN: Final = {"SYSTEMD_TINT_BACKGROUND": "0"}
 _TERM: Final = re.compile(r"[A-Za-z0-9._+-]{1,40}")
@@ -131,7 +130,12 @@ def argv(place: Place, command: Sequence[str], *, terminal: bool) -> list[str]:
     that is nobody else's.
     """
     groups = groups_of(place, Path("/proc/self/mounts").read_text())
-    enter = [_program("nsenter"), f"--target={place.leader}", "--all", "--", *command]
+    # The manager of the host has an environment too, and gives it to every unit.
+    clean = [f"{key}={value}" for key, value in environment(place).items()]
+    enter = [
+        _program("env"), "-i", *clean,
+        _program("nsenter"), f"--target={place.leader}", "--all", "--", *command,
+    ]  # fmt: skip
     words = ["/bin/sh", "-c", _JOIN, "sh", _program("busctl"), *groups, "--", *enter]
     return [
         _program("systemd-run"), "--quiet", "--collect", "--wait", "--service-type=exec",
@@ -140,7 +144,6 @@ def argv(place: Place, command: Sequence[str], *, terminal: bool) -> list[str]:
         f"--unit=hive-shell-{os.urandom(8).hex()}.service",
         "--pty" if terminal else "--pipe", f"--description=operator in {place.name}",
         *(f"--property={each}" for each in _CONFINED),
-        *(f"--setenv={key}={value}" for key, value in environment(place).items()),
         "--", *(word.replace("$", "$$") for word in words),
     ]  # fmt: skip
 
