@@ -48,7 +48,6 @@ class Flag:
         self.help = str(schema.get("description", ""))
         choices = [each for each in _variants(schema) if each.get("type") != "null"]
         self.schema = choices[0] if len(choices) == 1 else {"type": "object"}
-        self.nullable = len(choices) < len(_variants(schema))
 
     @property
     def kind(self) -> str:
@@ -143,9 +142,6 @@ class Catalog:
         wanted = name.replace("-", "_")
         by_alias = (each for each in self if wanted in each.aliases)
         return self._entries.get(wanted) or next(by_alias, None)
-
-    def by_method(self, full: str) -> Operation | None:
-        return next((each for each in self if each.method == full), None)
 
     @property
     def names(self) -> Iterable[str]:

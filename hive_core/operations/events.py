@@ -13,7 +13,7 @@ from hive_core.policy.rules import OPERATOR
 
 class ListEventsParams(Params):
     after: str | None = Field(
-        None, max_length=20, pattern=r"^[0-9]+$",
+        None, max_length=18, pattern=r"^[0-9]+$",
         description="Only events behind this number; `next` of the page before.",
     )  # fmt: skip
     last: int | None = Field(None, ge=0, description="Without `after`: only the newest.")

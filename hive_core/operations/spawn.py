@@ -19,7 +19,6 @@ from hive_core.operations.jobs import begun
 from hive_core.policy import grants
 from hive_core.policy.rules import SPAWN
 
-MIB = 1 << 20
 # As JSON, with which a spec stays within what the meta repo reads back (64 KiB).
 ARGV_MOST = 32 * 1024
 
@@ -34,22 +33,12 @@ def _argv(words: list[str]) -> list[str]:
     return words
 
 
-class SpawnLimits(Params):
-    memory_max: int | None = Field(None, ge=16 * MIB, le=1 << 50, description="Bytes of memory.")
-    memory_high: int | None = Field(
-        None, ge=16 * MIB, le=1 << 50, description="Bytes above which the kernel slows it."
-    )
-    tasks_max: int | None = Field(None, ge=8, le=1 << 22, description="Processes and threads.")
-    cpu_quota: int | None = Field(None, ge=1, le=100_000, description="Percent of one core.")
-    cpu_weight: int | None = Field(None, ge=1, le=10_000, description="Share against siblings.")
-    io_weight: int | None = Field(None, ge=1, le=10_000, description="Share against siblings.")
+class SpawnLimits(Limits, Params):
+    """Bounds of one machine. Absent: the host's default."""
 
 
-class SpawnSubtree(Params):
-    memory_max: int | None = Field(None, ge=16 * MIB, le=1 << 50, description="Bytes of memory.")
-    tasks_max: int | None = Field(None, ge=8, le=1 << 22, description="Processes and threads.")
-    cpu_quota: int | None = Field(None, ge=1, le=100_000, description="Percent of one core.")
-    agents: int | None = Field(None, ge=0, le=100_000, description="Descendants at most.")
+class SpawnSubtree(SubtreeLimits, Params):
+    """Bounds of an agent with all its descendants together."""
 
 
 class SpawnParams(Waiting):

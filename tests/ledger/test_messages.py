@@ -193,6 +193,20 @@ def test_mail_of_an_earlier_daemon_holds_back_younger_mail_of_its_sender(folder:
     ledger.close()
 
 
+def test_held_mail_does_not_hold_back_older_mail_that_came_back(folder: Path) -> None:
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        for body in ("older", "younger"):
+            ledger.messages.send(letter("anna", "bob", body), 10.0)
+        first, _ = ledger.messages.lease("bob", 10, 60, 11.0)
+        ledger.messages.nack("bob", [first.id], "busy", 12.0)
+    ledger.close()
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        assert bodies(ledger.messages.lease("bob", 10, 60, 13.0)) == ["older"]
+    ledger.close()
+
+
 def test_held_mail_comes_back_when_its_lease_ends(folder: Path) -> None:
     ledger = Ledger.open(folder / "hive.db")
     with ledger.transaction():
