@@ -132,3 +132,30 @@ def test_a_sender_is_told_even_when_the_box_keeps_no_more_dead_letters(folder: P
     (told,) = mail.inbox("anna", dead=False, limit=10)
     assert told.body == f"Not delivered:\n{oldest.id} to bob: broken"
     ledger.close()
+
+
+def test_mail_that_an_earlier_daemon_gave_out_dies_with_its_recipient(folder: Path) -> None:
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        sent = ledger.messages.send(letter("anna", "bob"), 10.0)
+        ledger.messages.lease("bob", 1, 60, 11.0)
+    ledger.close()
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        (dead,) = ledger.messages.bury("bob", "bob was destroyed", 12.0)
+    assert dead.id == sent.id
+    ledger.close()
+
+
+def test_dead_letters_and_acked_mail_go_when_they_were_kept_long_enough(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        for body in ("given up", "done"):
+            mail.send(letter(DAEMON, "bob", body), 10.0)
+        given_up, done = mail.lease("bob", 2, 60, 11.0)
+        mail.nack("bob", [given_up.id], "no", 12.0, dead=True)
+        mail.ack("bob", [done.id])
+        assert mail.prune(109.0, dead=100.0, done=100.0) == 0
+        assert mail.prune(111.0, dead=100.0, done=1000.0) == 1
+        assert mail.get(given_up.id) is None
+        assert mail.prune(111.0, dead=100.0, done=100.0) == 1
