@@ -1,0 +1,213 @@
+"""A host with settings of its own: K40, K10, and what H16 and H30 leave to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+TOML = "/etc/hive/hive.toml"
+PURE = "[root]\nautostart = false\n"
+SETTINGS = """
+[root]
+name = "queen"
+command = ["sh", "-c", "env; pwd; exec sleep 1000"]
+[back_off]
+first = 0.2
+failures = 4
+[retention]
+archive = 1
+[limits]
+children = 2
+depth = 3
+inbox_count = 5
+"""
+
+
+def write(host: HiveHost, text: str) -> None:
+    host.run("sh", "-c", f"mkdir -p /etc/hive; cat >{TOML}", text=text)
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    write(made, PURE)
+    made.setup()
+    yield made
+    made.hush()
+
+
+@pytest.fixture(scope="module")
+def queen(host: HiveHost) -> HiveHost:
+    """The same host with its settings changed."""
+    write(host, SETTINGS)
+    host.run("systemctl", "set-environment", "API_KEY=secret")
+    host.run("systemctl", "restart", "hive-privd.service", "hived.service")
+    host.wait("running", "queen")
+    return host
+
+
+@pytest.fixture(autouse=True)
+def tidy(host: HiveHost) -> Iterator[None]:
+    yield
+    if "queen" in host.tree():
+        host.prune({"queen": None})
+
+
+def test_a_hive_without_agents(host: HiveHost) -> None:
+    """K40, H16: set up, started again, and nobody is made; then the operator makes a root."""
+    assert host.json("tree") == []
+    assert host.json("status")["agents"] == {}
+    host.run("systemctl", "restart", "hived.service")
+    assert host.json("tree") == []
+    assert host.run("cat", TOML).stdout == PURE
+    assert host.run("hive", "doctor").returncode == 0
+    host.hive("agent", "create", "first", "--", "sleep", "1000")
+    assert host.tree() == {"first": None}
+    host.hive("destroy", "first", "--yes")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[limits]\nnonsense = 1\n", "limits.nonsense"),
+        ("[limits]\ndepth = 65\n", "limits.depth"),
+        ("[limits]\ndepth = 'x'\n", "limits.depth"),
+        ("[root]\nname = 'Root'\n", "root.name"),
+        ("default_image = 'nowhere'\n", "nowhere"),
+        ("[limits\n", "hive.toml"),
+        ("\x00", "hive.toml"),
+        ("[images]\nx = 'relative'\n", "relative"),
+        ("uid_start = 5\n", "uid_start"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(host: HiveHost, text: str, says: str) -> None:
+    """K40: the daemon does not start, and says which setting is wrong."""
+    pid = host.run("systemctl", "show", "--value", "-p", "MainPID", "hived.service").stdout
+    write(host, text)
+    done = host.run("hived", check=False)
+    assert done.returncode not in {0, -15}, done
+    said = done.stderr + host.run("journalctl", "-n", "5", "--no-pager", "-o", "cat").stdout
+    assert says in said
+    assert "Traceback" not in said
+    write(host, PURE)
+    assert pid == host.run("systemctl", "show", "--value", "-p", "MainPID", "hived.service").stdout
+    assert host.json("tree") == []
+
+
+def test_the_root_agent_is_as_the_settings_say(queen: HiveHost) -> None:
+    """K40, H16, H15: its name and command; no name is special; settings are kept by set-up."""
+    assert queen.tree() == {"queen": None}
+    queen.grow(root={"parent": "queen"})
+    assert queen.call("Destroy", agent="queen").error == "NotAllowed"
+    assert queen.call("Destroy", agent="root", wait=20)["agents"] == ["root"]
+    queen.setup()
+    assert queen.run("cat", TOML).stdout == SETTINGS
+
+
+def test_workspace_and_environment_are_explicit(queen: HiveHost) -> None:
+    """K40: a place of its own to work in; nothing of the host's environment comes along."""
+    lines = [line["text"] for line in queen.ask("queen", "GetLogs")["lines"]]
+    names = {line.partition("=")[0] for line in lines if "=" in line}
+    assert names <= {
+        "PATH", "HOME", "USER", "LOGNAME", "LANG", "PWD", "SHLVL", "_", "OLDPWD", "TERM",
+        "HIVE_NAME", "HIVE_SOCKET", "container", "container_uuid", "NOTIFY_SOCKET",
+        "container_host_id", "container_host_version_id", "container_host_build_id",
+        "container_host_variant_id", "container_ttys",
+    }, names  # fmt: skip
+    assert "HOME=/tree/state" in lines
+    assert "/tree/state" in lines
+    assert "secret" not in "\n".join(lines)
+    assert "secret" not in queen.inside("queen", "sh", "-c", "env; cat /proc/*/environ; true")
+
+
+def test_settings_bind(queen: HiveHost) -> None:
+    """K40, H8: depth, children and the inbox."""
+    queen.grow(one={"parent": "queen", "role": "lead"})
+    queen.grow(two={"parent": "one", "role": "lead"})
+    deep = queen.call("Spawn", name="three", parent="two")
+    assert deep.error in {"LimitReached", "InvalidArgument"}, deep
+    queen.grow(a={"parent": "one", "role": "lead"})
+    assert queen.ask("one", "Spawn", name="b").error == "LimitReached"
+    for number in range(5):
+        assert queen.ask("one", "Send", to="two", body=str(number))["id"]
+    full = queen.ask("one", "Send", to="two", body="one more")
+    assert full.error == "InboxFull", full
+    done = queen.run("hive", "send", "two", "x", check=False)
+    assert done.returncode == 75
+    assert [each["body"] for each in queen.mail("two")] == ["0", "1", "2", "3", "4"]
+    assert queen.ask("one", "Send", to="two", body="again")["id"]
+
+
+def starts(host: HiveHost, agent: str) -> int:
+    return len(host.call("GetLogs", agent=agent, grep="started", lines=500)["lines"])
+
+
+def test_roles_that_come_back_and_roles_that_do_not(queen: HiveHost) -> None:
+    """K10: a daemon again and again, parked at the bound, its parent told; the others once."""
+    fails = ["sh", "-c", "echo started; sleep 0.2; exit 3"]
+    queen.mail("queen")
+    queen.grow(boss={"parent": "queen", "role": "lead"})
+    queen.call("Spawn", name="d", parent="boss", role="daemon", command=fails)
+    queen.wait("parked", "d", seconds=40)
+    assert starts(queen, "d") == 4
+    bodies = [each["body"] for each in queen.mail("boss")]
+    assert len(bodies) == 4
+    assert all(body.startswith("d crashed: ended with 3; ") for body in bodies)
+    assert "parked" in bodies[-1]
+    assert "d" in " ".join(queen.json("status")["alarms"])
+    for role in ("agent", "lead", "worker", "architect", "task"):
+        name = f"is-{role}"
+        queen.call("Spawn", name=name, parent="boss", role=role, command=fails)
+        queen.wait("failed", name)
+        (told,) = queen.mail("boss")
+        assert told["kind"] == "container_crash"
+        queen.call("Destroy", agent=name, wait=20)
+    # A new chance: the count begins anew.
+    queen.call("Start", agent="d", wait=10)
+    queen.wait("parked", "d", seconds=40)
+    assert starts(queen, "d") == 8
+
+
+def test_a_good_end_and_a_wish_bring_nobody_back(queen: HiveHost) -> None:
+    """K10: a daemon that ends with 0, or is stopped or killed, stays down."""
+    queen.grow(boss={"parent": "queen", "role": "lead"})
+    queen.call("Spawn", name="d", parent="boss", role="daemon",
+               command=["sh", "-c", "echo started; sleep 0.2; exit 0"])  # fmt: skip
+    queen.wait("stopped", "d")
+    queen.grow(e={"parent": "boss", "role": "daemon"})
+    for verb in ("Stop", "Kill"):
+        queen.call(verb, agent="e", wait=20)
+        queen.run("systemctl", "restart", "hived.service")
+        queen.hush()
+        assert queen.call("WaitAgents", agents=["e", "d"], states=["stopped"], wait=10)["done"]
+        steps = queen.json("converge", "--dry-run")["steps"]
+        assert {"d", "e"}.isdisjoint(each["agent"] for each in steps)
+        queen.call("Start", agent="e", wait=20)
+    assert starts(queen, "d") == 1
+    assert queen.mail("boss") == []
+
+
+def test_archives_past_their_time_are_swept_up(queen: HiveHost) -> None:
+    """H30: `gc` deletes the files inside a job and gives the uid range free."""
+    queen.grow(pet="queen")
+    uuid = queen.uuid("pet")
+    queen.inside("pet", "sh", "-c", "mkdir -p /tree/state/a/b; echo x >/tree/state/a/b/c")
+    queen.call("Destroy", agent="pet", wait=20)
+    archive = f"/var/lib/hive/tree/.archive/{uuid}"
+    ends = time.monotonic() + 1.1
+    queen.until(lambda: time.monotonic() > ends, "time")
+    queen.hive("gc")
+    queen.until(lambda: queen.run("test", "-e", archive, check=False).returncode == 1, "there", 30)
+    assert uuid not in {each["id"] for each in queen.json("restore")}
+    gone = queen.run("hive", "restore", uuid, check=False)
+    assert gone.returncode in {1, 4}
+    queen.until(lambda: uuid not in queen.hive("gc", "--dry-run"), "left over")
+    assert (
+        queen.run("sh", "-c", "systemctl list-units --plain --no-legend 'hive-job@*'").stdout == ""
+    )
