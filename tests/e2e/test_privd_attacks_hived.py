@@ -1,0 +1,158 @@
+"""Attacks by a hived that was taken over: all that it may ask for, and where it may write."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from e2e.attackers import as_hive
+from e2e.labhost import Lab
+from e2e.privdhost import Host
+
+from hive_core.errors import Conflict, HiveError, NotFound
+from hive_core.plan.actions import (
+    AdoptRoot,
+    ArchiveNode,
+    CloseDoor,
+    DropRoot,
+    EndHolders,
+    JobKind,
+    KillUnit,
+    MakeNode,
+    Mount,
+    OpenDoor,
+    RunJob,
+    StopUnit,
+)
+from hive_core.plan.results import Done
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[Host]:
+    with Host(lab) as made:
+        yield made
+
+
+def test_11_hived_cannot_replace_what_belongs_to_root(host: Host) -> None:
+    agent = host.agent()
+    host.prepare(agent)
+    said = as_hive(
+        host,
+        f"""
+for each in tree roots mounts; do
+    mv /var/lib/hive/$each /var/lib/hive/old && echo MOVED
+    ln -sfn /etc /var/lib/hive/$each/x && echo LINKED
+    ls /var/lib/hive/$each && echo READ
+done
+door=/run/hive/agents/{agent.uuid}
+mv $door/run $door/old && echo MOVED
+rm -rf $door/view && echo REMOVED
+mv /run/hive/agents /run/hive/old && echo MOVED
+rm -f /run/hive/privd.sock && echo REMOVED
+echo x >/run/hive/exits/{agent.uuid} && echo WRITTEN
+ln -s /etc /run/hive/exits/{agent.uuid}.new && echo LINKED
+echo evil /etc >>/etc/hive/images && echo WRITTEN
+""",
+    )
+    done = {"MOVED", "LINKED", "READ", "REMOVED", "WRITTEN"}
+    assert done.isdisjoint(said.splitlines())
+
+
+def test_11_a_door_full_of_traps_opens_to_nowhere(host: Host) -> None:
+    """What hived puts into a door is neither followed nor kept, and nothing else goes with it."""
+    agent = host.agent()
+    host.prepare(agent)
+    bait = host.lab.path("/var/lib/bait")
+    bait.mkdir()
+    (bait / "canary").write_text("whole")
+    door = f"/run/hive/agents/{agent.uuid}"
+    as_hive(
+        host,
+        f"""
+cd {door}/run; ln -s /var/lib/bait link; ln -s /etc/passwd identity.json; mkfifo fifo
+mkdir -p deep/er; ln -s /var/lib/bait deep/er/link
+(while :; do rm -rf deep; ln -s /var/lib/bait deep; rm deep; mkdir deep; ln -s / deep/x; done) \\
+    >/dev/null 2>&1 & echo $! >/tmp/swapper
+""",
+    )
+    host.do(agent.start)
+    host.until(lambda: host.runs(agent), "does not run")
+    said = host.say(agent, "cat /run/hive/link/canary /run/hive/link", check=False)
+    assert "whole" not in said
+    host.stop(agent)
+    for _ in range(20):
+        try:
+            host.do(CloseDoor(agent.uuid))
+        except HiveError:
+            continue  # it was swapped while it was removed
+        host.do(OpenDoor(agent.uuid))
+    host.lab.run(["sh", "-c", "kill $(cat /tmp/swapper)"], check=False)
+    assert (bait / "canary").read_text() == "whole"
+    assert host.lab.path("/etc/passwd").exists()
+
+
+def test_4_nobody_starts_with_the_range_or_the_root_of_another(host: Host) -> None:
+    victim, thief = host.running(), host.agent()
+    host.do(MakeNode(thief.lineage))
+    with pytest.raises(Conflict):
+        host.do(Mount(thief.uuid, thief.lineage, victim.base, "host"))
+    with pytest.raises(NotFound):
+        host.do(Mount(thief.uuid, thief.lineage, thief.base, "other"))
+    with pytest.raises((Conflict, NotFound)):
+        host.do(AdoptRoot(victim.uuid, thief.uuid))
+    host.do(thief.mount)
+    with pytest.raises(Conflict):  # the name is taken, whoever asks for it
+        host.do(replace(thief.start, name=victim.name))
+    for action in (StopUnit, KillUnit, EndHolders):
+        with pytest.raises(NotFound):
+            host.do(action(thief.uuid, victim.name))
+    assert host.runs(victim)
+
+
+def test_11_a_job_touches_nothing_that_runs(host: Host) -> None:
+    agent = host.running()
+    _, base = host.a_job()
+    for job in (
+        RunJob(agent.uuid, JobKind.PURGE_ROOT, base, uuid=agent.uuid),
+        RunJob(host.a_job()[0], JobKind.PURGE_ROOT, base, uuid=agent.uuid),
+        RunJob(host.a_job()[0], JobKind.PURGE_ARCHIVE, base, uuid=agent.uuid),
+        RunJob(agent.uuid, JobKind.COPY_TREE, base, image="none"),
+    ):
+        with pytest.raises((Conflict, NotFound)):
+            host.do(job)
+    with pytest.raises((Conflict, NotFound)):
+        host.do(ArchiveNode((*agent.lineage[:-1], "00000000"), "00000000" + agent.uuid[8:]))
+    assert host.do(DropRoot(agent.uuid)) == Done(changed=False)
+    assert host.runs(agent)
+
+
+def test_36_the_helper_survives_what_hived_sends(host: Host) -> None:
+    """Half frames, endless frames, many connections at once, none of it read."""
+    host.hang_up()
+    before = host.show("hive-privd.service", "MainPID")
+    storm = """
+import socket
+wires = []
+for _ in range(300):
+    wire = socket.socket(socket.AF_UNIX)
+    wire.setblocking(False)
+    try:
+        wire.connect("/run/hive/privd.sock")
+        wire.send(b"{" * 100_000)
+    except BlockingIOError:
+        pass
+    wires.append(wire)
+big = socket.socket(socket.AF_UNIX)
+big.settimeout(1)
+try:
+    big.connect("/run/hive/privd.sock")
+    for _ in range(100):
+        big.sendall(b"[" * 1_000_000)
+except OSError:
+    pass
+"""
+    as_hive(host, f"/usr/bin/python3 -Ic '{storm}'")
+    host.reconnect()
+    assert host.raw({"method": "org.hive.Privd.Apply", "parameters": {}})["error"]
+    assert host.show("hive-privd.service", "MainPID") == before

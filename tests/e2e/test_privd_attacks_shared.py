@@ -1,0 +1,208 @@
+"""Attacks on what agents share: limits, counters, control groups, and what was taken away."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from e2e.attackers import KINDS, attack, both
+from e2e.labhost import Lab
+from e2e.privdhost import Agent, Host
+
+from hive_core.errors import Conflict, Internal
+from hive_core.plan.actions import EndHolders, KillUnit, Limits, MakeNode, MoveNode
+from hive_core.plan.results import Ended
+
+pytestmark = pytest.mark.lab
+
+BOUND = 100  # inotify instances of one container
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[Host]:
+    with Host(lab) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def agents(host: Host) -> dict[str, Agent]:
+    return both(host)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_8_control_groups_cannot_be_left_or_loosened(
+    host: Host, agents: dict[str, Agent], kind: str
+) -> None:
+    said = attack(
+        host,
+        agents[kind],
+        """
+os.system("mkdir -p /tmp/g; mount -t cgroup -o memory none /tmp/g 2>/dev/null;"
+          "mkdir -p /tmp/h; mount -t cgroup -o pids none /tmp/h 2>/dev/null;"
+          "mkdir -p /tmp/i; mount -t cgroup2 none /tmp/i 2>/dev/null")
+limits = ("memory.limit_in_bytes", "memory.max", "pids.max", "release_agent", "cgroup.max.depth",
+          "cgroup.freeze", "cpu.shares", "devices.allow")
+for top in ("/sys/fs/cgroup", "/tmp/g", "/tmp/h", "/tmp/i"):
+    places = [top, *(os.path.join(top, name) for name in os.listdir(top))]
+    for place in places:
+        # Below the root of the delegation everything may be made, so only roots are asked for.
+        for name in limits:
+            path = os.path.join(place, name)
+            if os.path.exists(path) and os.stat(path).st_uid not in range(65534):
+                try:
+                    with open(path, "w") as file:
+                        file.write("1")
+                    print("WRITTEN", path)
+                except OSError:
+                    pass
+            elif os.path.exists(path) and "unified" not in path and top != "/tmp/i":
+                print("OWNED", path)
+""",
+    )
+    assert [line for line in said.splitlines() if ".slice" not in line] == []
+
+
+def test_8_an_agent_leaves_inotify_and_namespaces_to_others(host: Host) -> None:
+    """They all count as root's: without a bound one agent kept systemd and the others from any."""
+    agent = host.running()
+    said = attack(
+        host,
+        agent,
+        """
+count = 0
+while LIBC.inotify_init1(0) >= 0:
+    count += 1
+print(count)
+held = 0
+for _ in range(2000):
+    if LIBC.unshare(0x04000000) < 0:  # CLONE_NEWUTS
+        break
+    os.open("/proc/self/ns/uts", os.O_RDONLY)
+    held += 1
+print(held)
+sys.stdout.flush()
+if os.fork() == 0:
+    os.setsid()
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    time.sleep(60)
+""",
+    )
+    instances, namespaces = map(int, said.split())
+    assert instances <= BOUND
+    assert namespaces <= 512
+    again = "print(LIBC.inotify_init1(0) >= 0, LIBC.unshare(0x04000000))"
+    assert attack(host, host.running(), again) == "True 0"
+    host.do(KillUnit(agent.uuid, agent.name))
+    host.ended(agent)
+
+
+def test_8_a_booted_agent_cannot_lift_its_bounds(host: Host, agents: dict[str, Agent]) -> None:
+    said = attack(
+        host,
+        agents["booted"],
+        """
+os.system("mount -o remount,rw /proc/sys")
+for name in os.listdir("/proc/sys/user"):
+    try:
+        with open("/proc/sys/user/" + name, "w") as file:
+            file.write("100000")
+        print("LIFTED", name)
+    except OSError:
+        pass
+print(open("/proc/sys/user/max_inotify_instances").read().strip())
+""",
+    )
+    assert said == str(BOUND)
+
+
+DEEP = """
+top = "/sys/fs/cgroup/unified"
+os.chdir(top if os.path.isdir(top) else "/sys/fs/cgroup")
+for number in range(30):
+    os.mkdir(f"{number:02}" + "x" * 240)
+    os.chdir(f"{number:02}" + "x" * 240)
+"""
+
+
+def test_8_who_hides_in_a_deep_control_group_is_killed(host: Host) -> None:
+    """Its path is longer than a path may be, so systemd does not find what is in it."""
+    agent = host.running()
+    everybody = """
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    with open("cgroup.procs", "w") as file:
+        file.write(pid)
+print(len(open("cgroup.procs").read().split()) > 1)
+"""
+    assert attack(host, agent, DEEP + everybody) == "True"
+    leader = host.facts(agent).leader
+    begin = time.monotonic()
+    host.do(KillUnit(agent.uuid, agent.name))
+    assert host.ended(agent)["result"] == "signal"
+    assert time.monotonic() - begin < 5
+    assert not host.lab.path(f"/proc/{leader}").exists()
+    host.launch(agent)  # nothing is in the way of the next start
+    host.stop(agent)
+
+
+def test_12_who_hides_in_a_deep_control_group_keeps_nothing(host: Host) -> None:
+    loser, winner = host.running(), host.agent()
+    child = host.agent(loser)
+    host.do(MakeNode(winner.lineage))
+    host.do(MakeNode(child.lineage))
+    short = child.lineage[-1]
+    hold = f"""
+os.open("/tree/kids/{short}/state", os.O_RDONLY)
+if os.fork() == 0:
+    os.setsid()
+    with open("cgroup.procs", "w") as file:
+        file.write(str(os.getpid()))
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    time.sleep(60)
+"""
+    attack(host, loser, DEEP + hold)
+    host.do(MoveNode(child.lineage, (*winner.lineage, short)))
+    ended = host.do(EndHolders(loser.uuid, loser.name))
+    assert isinstance(ended, Ended)
+    assert ended.holders
+
+
+def test_12_the_search_for_holders_has_an_end(host: Host) -> None:
+    """An agent cannot keep the helper busy; who cannot be searched is restarted by hived."""
+    agent = host.running(limits=Limits(tasks_max=1024))
+    many = """
+for _ in range(4000):
+    os.open("/dev/null", os.O_RDONLY)
+for _ in range(600):
+    if os.fork() == 0:
+        os.setsid()
+        for number in (0, 1, 2):
+            os.dup2(3, number)
+        time.sleep(60)
+"""
+    attack(host, agent, many)
+    begin = time.monotonic()
+    with pytest.raises((Internal, Conflict)):
+        host.do(EndHolders(agent.uuid, agent.name))
+    assert time.monotonic() - begin < 20
+    assert host.runs(agent)  # and thawed
+    host.do(KillUnit(agent.uuid, agent.name))
+    host.ended(agent)
+
+
+def test_8_a_fork_bomb_stays_within_its_bounds(host: Host) -> None:
+    bomb, other = host.running(limits=Limits(tasks_max=64)), host.running()
+    host.say(bomb, "(f() { f | f & f; }; f) >/dev/null 2>&1 &", check=False)
+    assert host.say(other, "echo alive") == "alive"
+    host.do(KillUnit(bomb.uuid, bomb.name))
+    assert host.ended(bomb)["result"] == "signal"
+
+
+def test_14_a_flood_of_lines_is_bounded(host: Host) -> None:
+    agent = host.running()
+    flood = "python3 -c \"print(('x' * 999 + '\\n') * 300000)\" >/proc/1/fd/1 2>&1"
+    host.say(agent, f"({flood}) || true", check=False)
+    assert len(host.log("-u", agent.unit)) < 100_000
+    assert host.runs(agent)
