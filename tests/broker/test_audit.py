@@ -104,3 +104,9 @@ def test_a_stranger_at_a_socket_is_recorded(house: House) -> None:
     (event,) = house.events("refusal")
     assert (event.caller, event.operation, event.target) == ("uid:0", "connect", ANN)
     assert frozenset({"events"}) in house.woken
+
+
+def test_who_names_nobody_acts_on_itself(house: House) -> None:
+    house.phone("ann").call("Grow", {"name": "eve"})
+    (event,) = house.events("change")
+    assert (event.target, event.fields["target_name"]) == (ANN, "ann")
