@@ -115,7 +115,8 @@ class _Planner:
         chain = Chain(self._desired, place, self._machine(place.uuid), self._moment, blocked)
         if chain.settled:
             self._report(place, chain.machine)
-            acts = list(self._slices(place, loaded=True)) if place.carries else []
+            bounds = place.carries or place.parent is None
+            acts = list(self._slices(place, loaded=True)) if bounds else []
         else:
             acts = [*chain.acts()]
             acts += self._seated(chain) if chain.wants_seat else ()
@@ -154,7 +155,7 @@ class _Planner:
 
         A slice comes and goes with its units, so its limits are set before the first of them.
         """
-        if not loaded:
+        if not loaded or slice_unit(()) in self._observed.slices:
             yield from self._slice((), self._desired.settings.all_limits)
         for each in (*self._desired.places.above(place.uuid), place):
             if each.carries and (not loaded or each.slice_unit in self._observed.slices):

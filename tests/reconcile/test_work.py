@@ -1,4 +1,4 @@
-"""Steps that fail, and steps that change nothing."""
+"""Steps that change nothing, and limits that somebody changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 from reconcile.road import Road, hive
 
+from hive_core.model.agent import SubtreeLimits
 from hive_core.model.machine import Wanted
+from hive_core.model.settings import Settings
 from hive_core.plan import actions as a
 
 
@@ -24,6 +26,20 @@ def test_a_step_that_changes_nothing_is_done_ever_less_often(tmp_path: Path) -> 
         road.host.stubborn.clear()
         await road.advance(30)
         assert road.job(job.id).state == "done"
+        await road.close()
+
+    asyncio.run(story())
+
+
+def test_the_limits_of_all_agents_together_are_put_right(tmp_path: Path) -> None:
+    async def story() -> None:
+        settings = Settings(all_limits=SubtreeLimits(tasks_max=5000))
+        road = Road(tmp_path, hive({"root": None, "bob": "root"}), settings)
+        await road.settle()
+        road.host.slices["hive.slice"] = {"tasks_max": 9}
+        road.road.changed("")
+        await road.settle()
+        assert road.host.slices["hive.slice"] == {"tasks_max": 5000}
         await road.close()
 
     asyncio.run(story())
