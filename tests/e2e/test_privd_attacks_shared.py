@@ -141,6 +141,8 @@ print(len(open("cgroup.procs").read().split()) > 1)
     assert host.ended(agent)["result"] == "signal"
     assert time.monotonic() - begin < 5
     assert not host.lab.path(f"/proc/{leader}").exists()
+    groups = ["find", "/sys/fs/cgroup", "-maxdepth", "5", "-name", "00xxx*"]
+    assert host.lab.run(groups).stdout == ""
     host.launch(agent)  # nothing is in the way of the next start
     host.stop(agent)
 
