@@ -31,9 +31,6 @@ class Forest:
             parent = self._parents.get(parent)
         return tuple(reversed(found))
 
-    def has_kids(self, short: str) -> bool:
-        return short in self._parents.values()
-
 
 def shape(
     desired: Desired, machines: Mapping[str, Machine], dirty: Iterable[str]
