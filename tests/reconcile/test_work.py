@@ -43,3 +43,17 @@ def test_the_limits_of_all_agents_together_are_put_right(tmp_path: Path) -> None
         await road.close()
 
     asyncio.run(story())
+
+
+def test_what_nobody_told_of_is_found_within_a_minute(tmp_path: Path) -> None:
+    async def story() -> None:
+        road = Road(tmp_path, hive({"root": None, "bob": "root"}))
+        await road.settle()
+        del road.host.units[road.uuid("bob")]
+        await road.settle()
+        assert road.uuid("bob") not in road.host.units
+        await road.advance(61)
+        assert road.uuid("bob") in road.host.units
+        await road.close()
+
+    asyncio.run(story())
