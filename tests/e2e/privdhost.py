@@ -58,6 +58,16 @@ while :; do
     if [ -e do ]; then sh do >said 2>&1 </dev/null; echo $? >code; mv do done; fi; sleep 0.02
 done
 """
+# A tree that an operator prepared, called `plain`.
+_PLAIN = """
+mount -t tmpfs tmpfs /srv  # idmapped mounts are refused on the lab's overlay
+mkdir -p /srv/tree/{usr,etc,dev,root}; cp -a /etc/os-release /etc/passwd /etc/group /srv/tree/etc
+programs=$(for name in sh sleep cat stat mv rm ls ln echo; do echo /usr/bin/$name; done)
+cp -L --parents $programs $(ldd $programs | grep -o '/lib[^ ]*' | sort -u | sed s,^,/usr,) /srv/tree
+for name in bin lib lib64; do ln -s usr/$name /srv/tree/$name; done
+mknod /srv/tree/dev/null c 1 3; echo hello >/srv/tree/root/hi; chown 1000:1000 /srv/tree/root/hi
+mkdir -p /etc/hive; echo "plain /srv/tree" >/etc/hive/images
+"""
 
 
 @dataclass(frozen=True)
@@ -215,6 +225,9 @@ class Host:
         """Give a UUID and a range for a job."""
         number = next(self._numbers)
         return (f"{number:08x}-0000-4000-9000-{number:012x}", JOB_BASES[number % len(JOB_BASES)])
+
+    def prepare_tree(self) -> None:
+        self.lab.run(["bash", "-ec", _PLAIN])
 
     def say(self, agent: Agent, script: str, *, check: bool = True) -> str:
         """Have an obedient agent run a script, and give what it said."""

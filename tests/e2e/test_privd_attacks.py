@@ -12,7 +12,7 @@ from e2e.attackers import KINDS, attack, both
 from e2e.labhost import Lab
 from e2e.privdhost import Agent, Host
 
-from hive_core.plan.actions import ArchiveNode, JobKind, MakeNode, RunJob, Unmount
+from hive_core.plan.actions import AdoptRoot, ArchiveNode, JobKind, MakeNode, RunJob, Unmount
 
 pytestmark = pytest.mark.lab
 
@@ -220,6 +220,24 @@ for call in (
 """,
     )
     assert said == ""
+
+
+def test_11_links_in_the_place_of_mount_points_lead_nowhere(host: Host) -> None:
+    """The root of a prepared tree is the agent's own: it spoils its own start, and no more."""
+    host.prepare_tree()
+    agent = host.agent(image="plain")
+    job, base = host.a_job()
+    host.do(MakeNode(agent.lineage))
+    host.job(RunJob(job, JobKind.COPY_TREE, base, image="plain"))
+    host.do(AdoptRoot(job, agent.uuid))
+    host.launch(agent)
+    look = ["sh", "-c", "ls -laR /opt /etc/systemd | md5sum; mount | wc -l"]
+    host.say(agent, "mv /opt /o; ln -s / /opt; mv /etc/systemd /s; ln -s /../../etc /etc/systemd")
+    host.stop(agent)
+    before = host.lab.run(look).stdout
+    host.do(agent.start)
+    assert host.ended(agent)["result"] == "exit-code"
+    assert host.lab.run(look).stdout == before
 
 
 def test_13_what_lies_in_storage_blocks_nothing(host: Host) -> None:

@@ -187,16 +187,7 @@ def test_archive_restore_and_deletion(host: Host) -> None:
 
 
 def test_a_prepared_tree_is_copied_and_mapped(host: Host) -> None:
-    make = """
-mount -t tmpfs tmpfs /srv  # idmapped mounts are refused on the lab's overlay
-mkdir -p /srv/tree/{usr,etc,dev,root}; cp -a /etc/os-release /etc/passwd /etc/group /srv/tree/etc
-programs=$(for name in sh sleep cat stat mv rm ls echo; do echo /usr/bin/$name; done)
-cp -L --parents $programs $(ldd $programs | grep -o '/lib[^ ]*' | sort -u | sed s,^,/usr,) /srv/tree
-for name in bin lib lib64; do ln -s usr/$name /srv/tree/$name; done
-mknod /srv/tree/dev/null c 1 3; echo hello >/srv/tree/root/hi; chown 1000:1000 /srv/tree/root/hi
-mkdir -p /etc/hive; echo "plain /srv/tree" >/etc/hive/images
-"""
-    host.lab.run(["bash", "-ec", make])
+    host.prepare_tree()
     agent = host.agent(image="plain")
     job, base = host.a_job()
     with pytest.raises(NotFound):
