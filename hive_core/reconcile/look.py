@@ -8,7 +8,7 @@ from typing import Self
 
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
-from hive_core.model.machine import Machine, Observed, State, Stray
+from hive_core.model.machine import Machine, Observed, Run, State, Stray
 from hive_core.model.settings import Settings
 from hive_core.plan.desired import Moment, Plan
 from hive_core.plan.diff import plan
@@ -36,6 +36,7 @@ class Look:
     damage: str = ""
     faults: list[str] = field(default_factory=list)
     short_of_room: Callable[[], bool] = lambda: False
+    unseen: set[str] = field(default_factory=set)
 
     @classmethod
     def build(cls, ledger: Ledger, settings: Settings, hive: Hive, clock: Clock) -> Self:
@@ -81,7 +82,10 @@ class Look:
         return changed
 
     def _judged(self, uuid: str) -> State:
-        run = self.wishes.runs.get(uuid) if uuid in self.places.by_uuid else None
+        return self._judge(uuid, self.wishes.runs.get(uuid))
+
+    def _judge(self, uuid: str, wish: Run | None) -> State:
+        run = wish if uuid in self.places.by_uuid else None
         machine = self.machines.get(uuid) or Machine(uuid)
         return state_of(facts(run, machine, self.wishes.starts.get(uuid)))
 
@@ -92,6 +96,12 @@ class Look:
     # What the broker's operations see of it.
 
     def state(self, uuid: str) -> State:
+        """The state by the last look; a wish written down since then counts already.
+
+        Else who asks right after a restart was told the state from before it.
+        """
+        if uuid in self.unseen:
+            return self._judge(uuid, self.wishes.ledger.runs.get(uuid))
         return self.states.get(uuid) or self._judged(uuid)
 
     def activity(self, uuid: str) -> str:

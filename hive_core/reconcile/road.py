@@ -78,6 +78,7 @@ class Reconciler:
                 self._tree = True
             elif kind == "run":
                 self._stale.add(uuid)
+                self.look.unseen.add(uuid)
                 self._dirty[uuid] = None
             elif kind in ("converge", "gc"):
                 self._whole = True
@@ -207,6 +208,7 @@ class Reconciler:
         """Name the states anew, and finish the jobs that waited for them."""
         before = {uuid: self.look.states.get(uuid) for uuid in dirty}
         topics = self.look.name_states(dirty)
+        self.look.unseen &= self._stale
         self._wake_above(uuid for uuid in dirty if self.look.states.get(uuid) is not before[uuid])
         topics |= self._finish(dirty)
         self.broker.touch(frozenset(topics))

@@ -461,3 +461,17 @@ def test_a_thousand_agents_are_adopted_and_settle(tmp_path: Path, count: int) ->
 
     parents = {f"a{n}": f"a{(n - 1) // 10}" if n else None for n in range(count)}
     play(tmp_path, story, hive(parents), limits=Bounds(starts_at_once=64).model_dump())
+
+
+def test_a_wish_counts_for_who_asks_before_anybody_looked_again(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        uuid = road.uuid("bob")
+        with road.ledger.transaction():
+            road.ledger.runs.want(uuid, Wanted.RUNNING, road.clock.now(), fresh=True)
+        road.road.heard(frozenset({f"run:{uuid}"}))
+        assert road.look.state(uuid) is State.STOPPING
+        await road.settle()
+        assert road.look.state(uuid) is State.RUNNING
+        assert not road.look.unseen
+
+    play(tmp_path, story)
