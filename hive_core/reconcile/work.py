@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hive_core.errors import Conflict, HiveError, Internal
+from hive_core.errors import Conflict, HiveError, Internal, TimedOut, Unreachable
 from hive_core.model.record import Job
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Step
@@ -22,6 +22,7 @@ from hive_core.reconcile.look import Look
 log = logging.getLogger(__name__)
 RETRY_FIRST, RETRY_MOST = 0.2, 30.0
 STUCK_AFTER: Final = 3
+NO_ANSWER: Final = (Unreachable, TimedOut)
 
 
 @dataclass
@@ -39,6 +40,7 @@ class Work:
     busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     starting: set[str] = field(default_factory=set)
     _failures: dict[str, int] = field(default_factory=dict)
+    _unheard: set[str] = field(default_factory=set)
     _last: dict[str, tuple[Step, ...]] = field(default_factory=dict)
     _timers: dict[str, Callable[[], None]] = field(default_factory=dict)
 
@@ -48,7 +50,7 @@ class Work:
         return {
             uuid: self.look.troubles[uuid]
             for uuid, count in self._failures.items()
-            if count >= STUCK_AFTER and uuid in self.look.troubles
+            if count >= STUCK_AFTER and uuid in self.look.troubles and uuid not in self._unheard
         }
 
     def later(self, uuid: str, when: float) -> None:
@@ -83,6 +85,11 @@ class Work:
     def failed(self, uuid: str, name: str, error: HiveError) -> None:
         """Try again later, and later still; the operator sees what is wrong meanwhile."""
         self._last.pop(uuid, None)
+        # Nobody answered: that says nothing against the steps, and no job fails for it.
+        if isinstance(error, NO_ANSWER):
+            self._unheard.add(uuid)
+        else:
+            self._unheard.discard(uuid)
         self.look.troubles[uuid] = f"cannot bring {name} about: {error}"
         log.warning("Cannot bring %s about (try %d): %s", name, self._pause(uuid), error)
 
@@ -98,6 +105,7 @@ class Work:
         if self._failures.pop(uuid, None) is not None:
             self.look.troubles.pop(uuid, None)
         self._last.pop(uuid, None)
+        self._unheard.discard(uuid)
 
     def begin(self, uuid: str, chain: tuple[Step, ...]) -> None:
         """Do the steps of one agent, one after another, in a task."""

@@ -271,15 +271,31 @@ def test_jobs_end_with_what_hinders_them(tmp_path: Path) -> None:
 
 def test_what_cannot_be_done_is_tried_again_and_told(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
-        road.refuse("Mount", Unreachable("cannot reach the root helper"))
+        road.refuse("Mount", Internal("no room for it"))
         job = await road.want(Wanted.RUNNING, "bob", fresh=True)
-        assert any("root helper" in each for each in road.look.alarms())
+        assert any("no room" in each for each in road.look.alarms())
         for _ in range(4):
             await road.advance(1)
         assert road.job(job.id).error.startswith("Internal: cannot bring bob about")
         road.host.refused.clear()
         await road.advance(60)
         assert road.state("bob") is State.RUNNING
+        assert road.look.alarms() == []
+
+    play(tmp_path, story)
+
+
+def test_a_helper_that_is_away_for_a_while_fails_no_job(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        road.refuse("Mount", Unreachable("cannot reach the root helper"))
+        job = await road.want(Wanted.RUNNING, "bob", fresh=True)
+        for _ in range(8):
+            await road.advance(1)
+        assert any("root helper" in each for each in road.look.alarms())
+        assert road.job(job.id).ended is None
+        road.host.refused.clear()
+        await road.advance(60)
+        assert (road.job(job.id).ended is not None, road.job(job.id).error) == (True, "")
         assert road.look.alarms() == []
 
     play(tmp_path, story)
