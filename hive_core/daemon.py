@@ -23,6 +23,7 @@ from hive_core.host import config, notify
 from hive_core.host.bus import Bus
 from hive_core.host.clock import SystemClock
 from hive_core.host.ending import Ending
+from hive_core.host.farewell import see_off
 from hive_core.host.hand import HandCommits
 from hive_core.host.jobs import JOBS, NspawnJobs
 from hive_core.host.journal import HostJournal
@@ -276,6 +277,7 @@ def _ended(task: asyncio.Task[None]) -> None:
 
 async def _serve(settings: Settings) -> None:
     await Daemon(settings).serve()
+    await see_off(settings)
 
 
 def main() -> None:
