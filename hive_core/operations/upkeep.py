@@ -61,15 +61,22 @@ def _shown(plan: Plan) -> Convergence:
 
 
 @operation(allow=OPERATOR)
-def gc(call: Call, params: DryRun) -> Record[LeftOvers] | LeftOvers:
+def gc(call: Call, params: DryRun) -> Record[LeftOvers] | Later[LeftOvers]:
     """Remove what no agent accounts for any more: archives past their time, uid ranges, machines.
 
     With a machine go its mounts, its copied root and its socket. Nodes and archives that nobody
     knows are listed and left to the operator, for agents wrote what is in them; so are units that
     hive did not make.
     """
-    found = LeftOvers(items=[*_archives(call), *_ranges(call), *_strays(call)])
-    return found if params.dry_run else Record(found, wakes=frozenset({"converge", "gc"}))
+    known = [*_archives(call), *_ranges(call)]
+    if not params.dry_run:
+        found = LeftOvers(items=[*known, *_strays(call.states.plan())])
+        return Record(found, wakes=frozenset({"converge", "gc"}))
+
+    async def read(reads: Reads) -> LeftOvers:
+        return LeftOvers(items=[*known, *_strays(await reads.fresh_plan())])
+
+    return Later(read)
 
 
 def _archives(call: Call) -> Iterator[LeftOver]:
@@ -84,7 +91,7 @@ def _ranges(call: Call) -> Iterator[LeftOver]:
             yield LeftOver(kind="range", name=uuid, detail=f"from uid {base}")
 
 
-def _strays(call: Call) -> Iterator[LeftOver]:
-    for stray in call.states.plan().reports:
+def _strays(plan: Plan) -> Iterator[LeftOver]:
+    for stray in plan.reports:
         if stray.kind not in ("spec", "property"):
             yield LeftOver(kind=stray.kind, name=stray.name, detail=stray.detail)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
 from itertools import takewhile
@@ -166,9 +167,13 @@ def test_the_root_helper_is_killed_under_load(host: HiveHost) -> None:
 def test_the_host_starts_what_was_wanted_and_nothing_else(
     lab: Lab, host: HiveHost, *, power_cut: bool
 ) -> None:
-    """A reboot and a pulled plug: wishes, mail, files and the tree are as they were."""
+    """A reboot and a pulled plug: wishes, mail, files and the tree are as they were.
+
+    K11: one that does not end by itself holds up the whole for 15 s at most.
+    """
     name = f"new-{int(power_cut)}"
-    host.grow(**{name: "cid"}, stopped="root")
+    ox = ["sh", "-c", "trap '' TERM INT HUP; while :; do sleep 0.2; done"]
+    host.grow(**{name: "cid"}, stopped="root", ox={"parent": "root", "command": ox})
     host.call("Spawn", name="ended", parent="root", command=["sh", "-c", "exit 0"])
     host.call("Spawn", name="broken", parent="root", command=["sh", "-c", "exit 3"])
     host.wait("stopped", "ended")
@@ -178,14 +183,16 @@ def test_the_host_starts_what_was_wanted_and_nothing_else(
     sent = host.ask("cid", "Send", to=name, body=f"before {power_cut}")["id"]
     tree = host.tree()
     host.hush()
+    began = time.monotonic()
     lab.reboot(power_cut=power_cut)
+    assert time.monotonic() - began < 15 + 5  # and a boot
     host.until(lambda: answers(host), "not back", 30)
     running = [each for each in tree if each not in {"stopped", "ended", "broken"}]
     host.wait("running", *running)
     assert host.tree() == tree
-    for each in ("stopped", "ended"):
-        assert host.call("Locate", agent=each)["state"] == "stopped"
-        assert host.show(each, "ActiveState") == "inactive"
+    assert {host.call("Locate", agent=each)["state"] for each in ("stopped", "ended")} == {
+        "stopped"
+    }
     units = host.run("systemctl", "list-units", "--plain", "--no-legend", "hive-agent@*").stdout
     found = {line.split()[0] for line in units.splitlines() if " active " in line}
     assert found == {f"hive-agent@{each}.service" for each in running}
@@ -194,5 +201,5 @@ def test_the_host_starts_what_was_wanted_and_nothing_else(
     assert sent in {each["id"] for each in host.mail(name)}
     assert host.json("status")["alarms"] == []
     host.hush()
-    for each in ("stopped", "ended", "broken"):
+    for each in ("stopped", "ended", "broken", "ox"):
         host.call("Destroy", agent=each, wait=20)

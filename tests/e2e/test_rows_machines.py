@@ -292,7 +292,7 @@ def test_what_systemd_knows_of_the_daemon(host: HiveHost) -> None:
 
 
 def test_the_journal_has_fields_and_no_program_is_run_for_it(host: HiveHost) -> None:
-    """H31: entries with HIVE_UUID and MESSAGE_ID; logs are followed without a child process."""
+    """H31: entries have HIVE_UUID, a crash its MESSAGE_ID; logs are followed without a child."""
     host.grow(pet=script("echo hello; exec sleep 1000"))
     uuid = host.uuid("pet")
     with host.lab.popen(["hive", "logs", "pet", "-f"], stdout=-1) as follow:
@@ -301,11 +301,14 @@ def test_the_journal_has_fields_and_no_program_is_run_for_it(host: HiveHost) -> 
         groups = host.run("systemd-cgls", "--no-pager", "-u", "hived.service").stdout
         assert len([line for line in groups.splitlines() if "─" in line]) == 1, groups
         follow.kill()
-    query = ("journalctl", "-u", "hived.service", f"HIVE_UUID={uuid}", "-o", "json")
+    host.inside("pet", "sh", "-c", "kill -KILL 2", check=False)
+    host.wait("failed", "pet")
+    query = ("journalctl", "_SYSTEMD_UNIT=hived.service", f"HIVE_UUID={uuid}", "-o", "json")
     entries = [json.loads(line) for line in host.run(*query).stdout.splitlines()]
     assert entries
-    assert all(entry["HIVE_NAME"] == "pet" for entry in entries)
-    assert all(entry.get("MESSAGE_ID") for entry in entries)
+    assert {entry["HIVE_NAME"] for entry in entries if "HIVE_NAME" in entry} == {"pet"}
+    (crash,) = (entry for entry in entries if "crashed" in entry["MESSAGE"])
+    assert len(crash["MESSAGE_ID"]) == 32
 
 
 def test_the_watchdog_is_fed_by_the_request_road(host: HiveHost) -> None:
