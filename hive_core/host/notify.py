@@ -6,10 +6,13 @@ import logging
 import os
 from collections.abc import Iterator
 from typing import Final
+from uuid import UUID, uuid5
 
 from systemd import daemon, journal
+from typing_extensions import override
 
 IDENTIFIER: Final = "hived"
+LINES: Final = UUID("0d5c7a52-8f0c-4a58-9b43-7d1f7a6f3c10")
 
 
 def ready(status: str) -> None:
@@ -55,6 +58,19 @@ def handed_over() -> Iterator[tuple[str, int]]:
     return zip(names, daemon.listen_fds(unset_environment=True), strict=False)
 
 
+class Kinds(logging.Filter):
+    """Gives each kind of line a MESSAGE_ID of its own, the same in every version that says it.
+
+    https://www.freedesktop.org/software/systemd/man/latest/systemd.journal-fields.html
+    """
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not hasattr(record, "MESSAGE_ID"):
+            record.MESSAGE_ID = uuid5(LINES, f"{record.name}: {record.msg}").hex
+        return True
+
+
 def log_to_journal(level: int = logging.INFO) -> None:
     """Send the log of this process to the journal, or to stderr where there is none.
 
@@ -64,6 +80,7 @@ def log_to_journal(level: int = logging.INFO) -> None:
     if os.environ.get("JOURNAL_STREAM"):
         handler = journal.JournalHandler(SYSLOG_IDENTIFIER=IDENTIFIER)
         handler.setFormatter(logging.Formatter("%(message)s"))
+        handler.addFilter(Kinds())
     else:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))

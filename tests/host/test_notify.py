@@ -74,3 +74,17 @@ def test_without_a_journal_the_log_goes_to_stderr(
     finally:
         logging.root.handlers[:] = before
     assert "WARNING hived: hear me" in capsys.readouterr().err
+
+
+def test_each_kind_of_line_has_an_id_of_its_own() -> None:
+    """Row H31: `journalctl MESSAGE_ID=...` finds a kind whatever the line is about."""
+
+    def told(text: str, name: str, **fields: str) -> str:
+        record = logging.LogRecord("hived", logging.INFO, "", 1, text, (name,), None)
+        vars(record).update(fields)
+        assert notify.Kinds().filter(record)
+        return str(vars(record)["MESSAGE_ID"])
+
+    assert told("%s is up", "ann") == told("%s is up", "bob") != told("%s is down", "ann")
+    assert len(told("%s is up", "ann")) == 32
+    assert told("%s is up", "ann", MESSAGE_ID="its own") == "its own"
