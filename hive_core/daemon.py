@@ -203,7 +203,8 @@ class Daemon:
         self._task(self.machines.mounts.run())
         self._task(self._converge())
         folder = self.stores.repo.folder
-        self._task(watch_branch(folder, self.hand.look_again, self.ending.asked))
+        hand = self.hand
+        self._task(watch_branch(folder, hand.look_again, hand.glance, self.ending.asked))
         self.upkeep.start()
         wanted = self.settings.root
         if wanted.autostart and wanted.name not in self.broker.hive.specs:

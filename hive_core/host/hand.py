@@ -24,7 +24,8 @@ from hive_core.reconcile.look import Look
 
 log = logging.getLogger(__name__)
 MOVED: Final = "moved"
-CHECKED_EVERY: Final = 60  # looks, of which there is one every five seconds
+LOOK_EVERY: Final = 5  # glances, of which there is one every second
+CHECKED_EVERY: Final = 60  # looks
 
 
 def judge(ledger: Ledger, limits: Bounds) -> Judge:
@@ -49,6 +50,7 @@ class HandCommits:
     broker: Broker
     look: Look
     _looks: int = 0
+    _glances: int = 0
 
     @property
     def _ledger(self) -> Ledger:
@@ -57,6 +59,12 @@ class HandCommits:
     @property
     def _settings(self) -> Settings:
         return self.broker.world.settings
+
+    def glance(self) -> None:
+        """Once a second: the branch alone, which costs little; the rest every few seconds."""
+        self._glances += 1
+        if self._glances % LOOK_EVERY == 0 or not self.repo.stands(self.broker.hive.commit):
+            self.look_again()
 
     def look_again(self) -> None:
         """The branch may have moved, or the work tree been changed."""

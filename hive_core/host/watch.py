@@ -12,16 +12,18 @@ from watchfiles import Change, awatch
 # In milliseconds: several files change within one commit, and an operator waits a second.
 _DEBOUNCE: Final = 100
 _STEP: Final = 20
-_LOOK: Final = 5000
+_TICK: Final = 900
 _NAMES: Final = frozenset({"HEAD", "packed-refs"})
 
 
-async def watch_branch(folder: Path, changed: Callable[[], None], stop: asyncio.Event) -> None:
+async def watch_branch(
+    folder: Path, changed: Callable[[], None], tick: Callable[[], None], stop: asyncio.Event
+) -> None:
     """Call `changed` whenever a ref of the git directory `folder` may have moved, until `stop`.
 
-    Also after a move of our own, and now and then without one, so that what the kernel did not tell
-    (a queue that overran, the moment before the watch began) is found as well: whoever is called
-    compares.
+    Also after a move of our own: whoever is called compares. When nothing is told for a second,
+    call `tick`, so that what the kernel or the watcher lost (a queue that overran, the moment
+    before the watch began), and what could not be done at once, is found as well.
     """
     heads = folder / "refs" / "heads"
 
@@ -32,8 +34,8 @@ async def watch_branch(folder: Path, changed: Callable[[], None], stop: asyncio.
         return file.parent == heads or (file.parent == folder and file.name in _NAMES)
 
     changed()
-    async for _ in awatch(
+    async for told in awatch(
         folder, heads, watch_filter=matters, debounce=_DEBOUNCE, step=_STEP, stop_event=stop,
-        recursive=False, rust_timeout=_LOOK, yield_on_timeout=True,
+        recursive=False, rust_timeout=_TICK, yield_on_timeout=True,
     ):  # fmt: skip
-        changed()
+        (changed if told else tick)()

@@ -173,3 +173,13 @@ def test_nothing_is_written_on_top_of_a_head_that_cannot_be_read(found: World) -
     assert refused == {name for name, each in served.items() if each.mutates} >= {"gc", "restore"}
     stores.ledger.close()
     found.ledger = Ledger.open(state / "hive.db")  # for the world to close
+
+
+def test_a_glance_finds_a_moved_branch_that_nobody_told_of(found: World) -> None:
+    hands = hand(found)
+    hands.look_again()
+    hands.glance()
+    assert found.broker.hive.commit == found.repo.head()
+    oid = commit(found, {"root": None})
+    hands.glance()
+    assert found.broker.hive.commit == oid

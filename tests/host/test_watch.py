@@ -15,11 +15,13 @@ Seen = asyncio.Queue[float]
 
 
 @asynccontextmanager
-async def watching(meta: Meta) -> AsyncIterator[Seen]:
+async def watching(meta: Meta, ticks: Seen | None = None) -> AsyncIterator[Seen]:
     seen: Seen = asyncio.Queue()
+    ticked = asyncio.Queue() if ticks is None else ticks
     stop = asyncio.Event()
     tell: Callable[[], None] = lambda: seen.put_nowait(monotonic())  # noqa: E731
-    task = asyncio.create_task(watch_branch(meta.repo.folder, tell, stop))
+    tick: Callable[[], None] = lambda: ticked.put_nowait(monotonic())  # noqa: E731
+    task = asyncio.create_task(watch_branch(meta.repo.folder, tell, tick, stop))
     await asyncio.wait_for(seen.get(), 5)  # once at the beginning
     try:
         yield seen
@@ -50,11 +52,13 @@ def test_a_commit_by_hand_is_noticed_within_a_second(meta: Meta) -> None:
     assert meta.repo.head() != hive.commit
 
 
-def test_it_looks_by_itself_when_nothing_is_told(meta: Meta) -> None:
+def test_it_ticks_by_itself_when_nothing_is_told(meta: Meta) -> None:
     """The kernel's queue may overrun, and a change may come before the watch has begun."""
 
     async def look() -> None:
-        async with watching(meta) as seen:
-            await asyncio.wait_for(seen.get(), 10)
+        ticks: Seen = asyncio.Queue()
+        async with watching(meta, ticks):
+            await asyncio.wait_for(ticks.get(), 10)
+            await asyncio.wait_for(ticks.get(), 10)
 
     asyncio.run(look())
