@@ -1,6 +1,6 @@
 """Every refusal a caller can see: its wire name, its parameters and its exit code.
 
-Standard library only: the root helper and the in-container client import this file too.
+Standard library only: the in-container client and the command line import this file too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Varlink codec (UAPI.20) and a small blocking client.
 
-A message is one JSON object and a NUL byte. Standard library only: the root helper and the
-in-container client use this file too. What the codec refuses is fixed here for every reader:
+A message is one JSON object and a NUL byte. Standard library only: the in-container
+client and the command line use this file too. What the codec refuses is fixed here for every reader:
 large and deep frames, duplicate keys, NaN, lone surrogates, huge integers.
 """
 
