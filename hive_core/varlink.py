@@ -1,8 +1,8 @@
 """The Varlink codec (UAPI.20) and a small blocking client.
 
-A message is one JSON object and a NUL byte. Standard library only: the in-container
-client and the command line use this file too. What the codec refuses is fixed here for every reader:
-large and deep frames, duplicate keys, NaN, lone surrogates, huge integers.
+A message is one JSON object and a NUL byte. Standard library only: the in-container client and the
+command line use this file too. What the codec refuses is fixed here for every reader: large and
+deep frames, duplicate keys, NaN, lone surrogates, huge integers.
 """
 
 from __future__ import annotations
