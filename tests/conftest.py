@@ -1,0 +1,32 @@
+"""Two sizes of one suite: the default one for every change, and `scripts/test --long`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import long
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("long", "the long forms")
+    group.addoption("--long", action="store_true", help="what is sized takes its long form")
+    group.addoption("--seed", type=int, help="start the campaigns from this number again")
+    group.addoption("--minutes", type=float, help="how long a soak takes")
+    group.addoption("--figures", type=Path, help="append each figure to this file, one JSON a line")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Before any test module is imported: some ask for their size as they are collected.
+    long.asked.chosen = config.getoption("--long")
+    long.asked.seed = config.getoption("--seed")
+    long.asked.minutes = config.getoption("--minutes")
+    long.asked.file = config.getoption("--figures")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if long.asked.figures:
+        terminalreporter.section("figures")
+        for each in long.asked.figures:
+            terminalreporter.write_line(json.dumps(each))
