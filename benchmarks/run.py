@@ -1,7 +1,7 @@
 """`scripts/bench`: runs the benchmarks beside this file and shows what they measured.
 
-A benchmark is a module with `run()`, which returns rows. A row has `name`, `value` and `unit`, and
-where there is something to compare with also `peer`, `peer_value` and `ratio` (ours to theirs).
+A benchmark is a module with `run()`, which returns rows (report/rows.py says what stands in one).
+They run one after another, in the order of their names.
 """
 
 import argparse
@@ -10,47 +10,70 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+import traceback
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
-COLUMNS = ("benchmark", "name", "value", "unit", "peer", "peer_value", "ratio")
+if __name__ == "__main__":  # started as a file: its folder gives way to the checkout's
+    sys.path[:1] = [str(HERE.parent), str(HERE.parent / "tests")]
 
-Row = dict[str, object]
+from benchmarks.report import page, plots  # noqa: E402 - after the path
+from benchmarks.report.rows import Row, ratio, said  # noqa: E402
+from benchmarks.report.table import plain  # noqa: E402
+
+KNOWN = sorted(path.stem for path in HERE.glob("*.py") if path != Path(__file__).resolve())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    known = sorted(path.stem for path in HERE.glob("*.py") if path != Path(__file__).resolve())
-    parser = argparse.ArgumentParser(prog="scripts/bench", description=f"known: {' '.join(known)}")
-    parser.add_argument("names", metavar="NAME", nargs="*", help="which benchmarks (all)")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows there")
-    chosen = parser.parse_args(arguments)
-    if strangers := set(chosen.names) - set(known):
-        parser.error(f"no such benchmark: {' '.join(sorted(strangers))}")
-    rows: list[Row] = []
-    for name in chosen.names or known:
-        print(f"bench: {name}", file=sys.stderr)
-        rows += [{"benchmark": name, **row} for row in _run(name)]
-    print(table(rows))
+    chosen = _chosen(arguments)
+    report = json.loads(chosen.again.read_text()) if chosen.again else _measured(chosen.names)
+    print(plain(report["rows"]))
     if chosen.json:
-        report = {"machine": _machine(), "rows": rows}
+        chosen.json.parent.mkdir(parents=True, exist_ok=True)
         chosen.json.write_text(json.dumps(report, indent=2) + "\n")
-    return 0
+    if chosen.plots:
+        plots.draw(report["rows"], chosen.plots)
+    if chosen.page:
+        chosen.page.write_text(page.filled(chosen.page.read_text(), report))
+    return int(any("error" in row for row in report["rows"]))
 
 
-def table(rows: Iterable[Row]) -> str:
-    """The rows under the names of the columns; numbers to the right, words to the left."""
-    lines = [COLUMNS, *(tuple(_text(row.get(name)) for name in COLUMNS) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    numbers = {"value", "peer_value", "ratio"}
-    aligned = (
-        "  ".join(
-            cell.rjust(width) if name in numbers else cell.ljust(width)
-            for name, cell, width in zip(COLUMNS, line, widths, strict=True)
-        )
-        for line in lines
-    )
-    return "\n".join(line.rstrip() for line in aligned)
+def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=f"known: {' '.join(KNOWN)}")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="which benchmarks (all)")
+    for option, metavar, text in (
+        ("--json", "FILE", "also write the rows there"),
+        ("--plots", "DIR", "also draw the curves there, as SVG"),
+        ("--page", "FILE", "also put the figures into this page, between its marks"),
+    ):
+        parser.add_argument(option, metavar=metavar, type=Path, help=text)
+    parser.add_argument(
+        "--from", dest="again", metavar="FILE", type=Path,
+        help="measure nothing: take the rows that --json wrote there",
+    )  # fmt: skip
+    chosen = parser.parse_args(arguments)
+    if strangers := set(chosen.names) - set(KNOWN):
+        parser.error(f"no such benchmark: {' '.join(sorted(strangers))}")
+    return chosen
+
+
+def _measured(names: Sequence[str]) -> dict[str, Any]:
+    rows: list[Row] = []
+    for name in sorted(names or KNOWN):
+        print(f"bench: {name}", file=sys.stderr)
+        rows += [{"benchmark": name, **row, **ratio(row)} for row in _rows(name)]
+    return {"machine": _machine(), "rows": rows}
+
+
+def _rows(name: str) -> list[Row]:
+    """What a benchmark measured. One that fails takes none of the others with it."""
+    try:
+        return _run(name)
+    except Exception as problem:  # noqa: BLE001 - reported, and in the exit status
+        traceback.print_exc()
+        return [{"name": "failed", "error": said(problem)}]
 
 
 def _run(name: str) -> list[Row]:
@@ -63,19 +86,10 @@ def _run(name: str) -> list[Row]:
     return rows
 
 
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def _machine() -> dict[str, object]:
     """A figure means nothing without it."""
     return {"cores": os.cpu_count(), "kernel": platform.release(), "python": sys.version.split()[0]}
 
 
 if __name__ == "__main__":
-    sys.path[:1] = [str(HERE.parent), str(HERE.parent / "tests")]
     sys.exit(main())

@@ -1,0 +1,38 @@
+"""The figures in the page of figures.
+
+The page is written by hand but for what stands between two marks, `<!-- figures of NAME -->` and
+`<!-- end -->`: there go the rows of that benchmark. `<!-- figures of the machine -->` is what they
+were taken on.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.report.table import markdown
+
+_PART = re.compile(r"(<!-- figures of (?P<name>[a-z_ ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def filled(page: str, report: Mapping[str, Any]) -> str:
+    """The page with these figures. A part of which the report has nothing stays as it is.
+
+    A benchmark that has no part yet gets one at the end, to be explained by hand.
+    """
+    measured = dict.fromkeys(str(row["benchmark"]) for row in report["rows"])
+    for name in measured:
+        if name not in names(page):
+            page += f"\n## {name}\n\n<!-- figures of {name} -->\n<!-- end -->\n"
+    return _PART.sub(lambda part: _part(part, report), page)
+
+
+def names(page: str) -> list[str]:
+    return [part["name"] for part in _PART.finditer(page)]
+
+
+def _part(part: re.Match[str], report: Mapping[str, Any]) -> str:
+    if part["name"] == "the machine":
+        text = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
+        return f"{part[1]}\n{text}\n\n{part[3]}"
+    rows = [row for row in report["rows"] if row["benchmark"] == part["name"]]
+    return f"{part[1]}\n{markdown(rows)}\n\n{part[3]}" if rows else part[0]

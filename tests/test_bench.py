@@ -1,0 +1,81 @@
+"""What scripts/bench makes of the rows: a missing peer or a broken benchmark hides nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import run
+from benchmarks.report import page, rows, table
+
+REPORT = Path(__file__).resolve().parents[1] / "docs/why/performance.md"
+
+
+def _lacks() -> float:
+    raise FileNotFoundError("redis-server is not installed")
+
+
+def test_a_peer_that_is_missing_says_so_in_its_own_columns() -> None:
+    row = {"name": "send", "value": 9.0, "unit": "sends/s"} | rows.beside("redis", _lacks)
+    assert "redis-server is not installed" in table.plain([row])
+    assert "send" in table.plain([row])
+
+
+@pytest.mark.parametrize(("peer", "met"), [(2.0, "met"), (6.0, "short")])
+def test_an_aim_beside_a_peer_is_met_or_short(peer: float, met: str) -> None:
+    row = {"name": "send", "value": 10.0, "unit": "sends/s", "peer": "redis", "peer_value": peer}
+    row = rows.aimed(row, "twice redis", ratio_at_least=2)
+    assert table.plain([row]).split()[-1] == met
+
+
+def test_an_aim_beside_a_missing_peer_stays_open() -> None:
+    row = {"name": "send", "value": 10.0, "unit": "sends/s"} | rows.beside("redis", _lacks)
+    row = rows.aimed(row, "twice redis", ratio_at_least=2)
+    assert table.plain([row]).split()[-1] == "open"
+
+
+@pytest.mark.parametrize(("value", "met"), [(19.0, True), (21.0, False), (9.0, False)])
+def test_an_aim_is_met_only_within_all_its_bounds(value: float, met: bool) -> None:  # noqa: FBT001
+    row = {"name": "pass", "value": value, "unit": "ms"}
+    assert rows.aimed(row, "10 to 20 ms", at_least=10, at_most=20)["met"] is met
+
+
+def test_a_benchmark_that_breaks_leaves_a_row_and_the_exit_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = "def run():\n    raise RuntimeError('no disk')\n"
+    (tmp_path / "broken.py").write_text(broken)
+    (tmp_path / "whole.py").write_text("def run():\n    return [{'name': 'a', 'value': 1}]\n")
+    monkeypatch.setattr(run, "HERE", tmp_path)
+    monkeypatch.setattr(run, "KNOWN", ["broken", "whole"])
+    assert run.main(["--json", str(tmp_path / "out.json")]) == 1
+    printed = capsys.readouterr().out
+    assert "failed: no disk" in printed
+    assert "whole" in printed
+    assert run.main(["--from", str(tmp_path / "out.json")]) == 1
+    assert capsys.readouterr().out == printed
+
+
+def test_figures_go_between_the_marks_of_the_page_and_nowhere_else() -> None:
+    text = (
+        "a\n<!-- figures of sends -->\nold\n<!-- end -->\nb\n<!-- figures of x -->\n<!-- end -->\n"
+    )
+    found = [{"benchmark": "sends", "name": "send | one", "value": 1234.5, "unit": "sends/s"}]
+    new = page.filled(text, {"machine": {"cores": 2}, "rows": found})
+    assert "| send \\| one | 1,234 sends/s |" in new
+    assert "old" not in new
+    assert new.startswith("a\n")
+    assert new.endswith("b\n<!-- figures of x -->\n<!-- end -->\n")
+    assert page.filled(new, {"machine": {}, "rows": found}) == new
+
+
+def test_a_benchmark_that_the_page_does_not_know_yet_comes_last() -> None:
+    found = [{"benchmark": "moves", "name": "move", "value": 3, "unit": "ms"}]
+    new = page.filled("# Performance\n", {"machine": {}, "rows": found})
+    assert new.startswith("# Performance\n\n## moves\n\n<!-- figures of moves -->\n")
+    assert "| move | 3 ms |" in new
+
+
+def test_the_page_holds_no_place_for_a_benchmark_that_is_gone() -> None:
+    assert set(page.names(REPORT.read_text())) <= {*run.KNOWN, "the machine"}
