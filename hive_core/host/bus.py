@@ -40,6 +40,7 @@ _GONE: Final = frozenset({
     "org.freedesktop.systemd1.NoSuchUnit",
 })  # fmt: skip
 _AT_ONCE: Final = 100  # dbus-daemon refuses more than 128 calls without a reply
+_PATTERNS: Final = 50
 _PAUSES: Final = (0.05, 0.2, 1.0, 2.0)
 
 
@@ -176,12 +177,17 @@ class Bus:
         return [_unit(row) for row in found[0]]
 
     async def named(self, names: Iterable[str]) -> list[Unit]:
-        """Units by name; one that is not loaded comes as inactive."""
-        wanted = list(names)
+        """Those of these units that are loaded.
+
+        ListUnitsByNames would load the others for a moment, and the signals about that would have
+        us ask again, for ever. Our names hold nothing that a pattern takes for anything else.
+        """
+        wanted = set(names)
         if not wanted:
             return []
-        found = await self._manager("ListUnitsByNames", "as", [wanted])
-        return [_unit(row) for row in found[0]]
+        few = len(wanted) <= _PATTERNS  # each costs systemd a walk over all its units
+        patterns = sorted(wanted) if few else [f"{prefix}*" for prefix in self._prefixes]
+        return [unit for unit in await self.loaded(patterns) if unit.name in wanted]
 
     async def get(self, path: str, interface: str, name: str) -> Any:  # noqa: ANN401 - its type is systemd's
         """One property."""

@@ -41,6 +41,15 @@ def test_a_unit_that_was_stopped_by_hand_is_started_again(host: HiveHost) -> Non
     assert host.mail("ann") == []
 
 
+def test_nobody_asks_again_and_again_about_an_agent_that_is_stopped(host: HiveHost) -> None:
+    """To ask systemd for a unit by name loads it for a moment, and that is a signal."""
+    host.hive("stop", "bob")
+    calls = "type='method_call',destination='org.freedesktop.systemd1'"
+    heard = host.run("timeout", "1", "dbus-monitor", "--system", calls, check=False).stdout
+    assert heard.count("member=List") < 5
+    host.hive("start", "bob")
+
+
 def test_a_mount_that_was_removed_by_hand_comes_back_without_a_restart(host: HiveHost) -> None:
     before = invocations(host, "ann", "bob")
     place = f"/var/lib/hive/mounts/{host.uuid('bob')}/tree"
