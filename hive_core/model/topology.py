@@ -33,11 +33,15 @@ def walk(parents: Parents, name: str) -> tuple[str, ...] | None:
 
 
 class Interval(NamedTuple):
-    """Place in a depth-first numbering: an agent and its descendants are `enter` to `leave`."""
+    """Place in a depth-first numbering: an agent and its descendants are `enter` to `leave`.
+
+    `above` is the `enter` of the parent; a root has 0.
+    """
 
     enter: int
     leave: int
     depth: int
+    above: int
 
 
 @dataclass(frozen=True)
@@ -95,15 +99,17 @@ class Topology:
     def numbering(self) -> Mapping[str, Interval]:
         """Intervals of every agent that hangs on a root; nobody else has one."""
         parents, order = self.parents, self.order
+        enters: dict[str | None, int] = {None: 0}
         sizes, depths = dict.fromkeys(order, 1), dict.fromkeys(order, 1)
-        for name in order:
+        for enter, name in enumerate(order, 1):
+            enters[name] = enter
             if (parent := parents[name]) is not None:
                 depths[name] = depths[parent] + 1
         for name in reversed(order):
             if (parent := parents[name]) is not None:
                 sizes[parent] += sizes[name]
         return {
-            name: Interval(enter, enter + sizes[name] - 1, depths[name])
+            name: Interval(enter, enter + sizes[name] - 1, depths[name], enters[parents[name]])
             for enter, name in enumerate(order, 1)
         }
 

@@ -51,7 +51,7 @@ def why(call: Call, params: WhyParams) -> Answer:
     decision = decide(found.allow, question)
     return Answer(
         allowed=decision.allowed, rule=decision.rule, reason=decision.reason,
-        chain=list(decision.chain), commit=call.hive.commit,
+        chain=list(question.chain), commit=call.hive.commit,
     )  # fmt: skip
 
 

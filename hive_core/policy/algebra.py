@@ -2,14 +2,17 @@
 
 A rule says who the *caller* is to the *target*. `|` and `&` join rules; nothing else decides.
 Rules are values: they have a name for the record, a sentence for the docs, and no effect.
+
+A rule is not run when a question comes. It is worked out once, for every standing and for both
+truths of each fact that it looks at, into decisions that stand ready (`Rule.answers`). A question
+then follows the branches.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -17,10 +20,10 @@ from typing_extensions import override
 
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR as THE_OPERATOR
+from hive_core.policy.standing import NOBODY, STANDINGS, STRANGER, UNSEEN, listed
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """May `caller` do `operation` to `target` in this snapshot?
 
     Without a target the operation is about the caller itself. `second` is the new parent of a
@@ -37,7 +40,10 @@ class Question:
 
     @property
     def chain(self) -> tuple[str, ...]:
-        """Names walked from the target upwards until the caller or a root is met."""
+        """Names walked from the target upwards until the caller or a root is met.
+
+        For the operator's eyes: it may name agents that the caller cannot see.
+        """
         if self.caller == THE_OPERATOR or self.target in (None, self.caller):
             return (self.caller,)
         if self.target not in self.hive.topology:
@@ -47,33 +53,28 @@ class Question:
         return walked[: walked.index(self.caller) + 1] if met else walked
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+Test = Callable[[Question], bool]
+
+
+class Decision(NamedTuple):
     """The answer, the rule that gave it and why. `visible` False goes out as NotFound."""
 
     allowed: bool
     rule: str
     reason: str
     visible: bool = True
-    question: Question | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def granted(cls, grant: Grant, question: Question) -> Decision:
-        return cls(allowed=True, rule=grant.name, reason=grant.text, question=question)
+    def refused(cls, rule: str, reason: str, *, visible: bool = True) -> Decision:
+        return cls(allowed=False, rule=rule, reason=reason, visible=visible)
 
-    @classmethod
-    def refused(
-        cls, rule: str, reason: str, question: Question, *, visible: bool = True
-    ) -> Decision:
-        return cls(allowed=False, rule=rule, reason=reason, visible=visible, question=question)
 
-    @property
-    def chain(self) -> tuple[str, ...]:
-        """The chain that was walked, worked out when asked, since it grows with the depth.
+class Branch(NamedTuple):
+    """Something to look at before it is known which decision it is."""
 
-        For the operator's eyes: it may name agents that the caller cannot see.
-        """
-        return self.question.chain if self.question else ()
+    test: Test
+    yes: Decision | Branch
+    no: Decision | Branch
 
 
 class Grant(NamedTuple):
@@ -90,6 +91,40 @@ class Denial(NamedTuple):
     reason: str
 
 
+class Known(NamedTuple):
+    """What is known while a rule is worked out: the standing, and what some tests gave."""
+
+    standing: int
+    tested: Mapping[Test, bool]
+
+    def holds(self, test: Test) -> bool:
+        if test not in self.tested:
+            raise Untested(test)
+        return self.tested[test]
+
+    def also(self, test: Test, *, gave: bool) -> Known:
+        return Known(self.standing, {**self.tested, test: gave})
+
+
+class Untested(Exception):
+    """The answer hangs on a test that was not made yet."""
+
+    def __init__(self, test: Test) -> None:
+        super().__init__()
+        self.test = test
+
+
+UNKNOWN_CALLER: Final = Decision.refused("known caller", "you are no agent of this hive")
+HIDDEN: Final = Decision.refused("visible", "no such agent", visible=False)
+_BEFORE_ANY_RULE: Final = {NOBODY: UNKNOWN_CALLER, UNSEEN: HIDDEN}
+REPLY: Final = "reply"
+
+
+def on_list(question: Question) -> bool:
+    target = question.target
+    return target is not None and listed(question.hive, question.caller, target)
+
+
 class Rule(ABC):
     """Who may. `name` is for the record, `text` ends the sentence "allowed to ..."."""
 
@@ -97,15 +132,32 @@ class Rule(ABC):
     text: str
 
     @abstractmethod
-    def ask(self, question: Question) -> Grant | Denial:
-        """The part that allows, or why none does."""
+    def ask(self, known: Known) -> Grant | Denial:
+        """The part that allows, or why none does; Untested when it hangs on more."""
 
-    def judge(self, question: Question) -> Decision:
-        """The rule's own answer. `decide` asks first who the caller is and what it may see."""
-        answer = self.ask(question)
+    @cached_property
+    def answers(self) -> tuple[Decision | Branch, ...]:
+        """By standing, the decision or the way to it."""
+        return tuple(self._answer(Known(standing, {})) for standing in STANDINGS)
+
+    def _answer(self, known: Known) -> Decision | Branch:
+        try:
+            return self._decision(known)
+        except Untested as fork:
+            yes, no = (self._answer(known.also(fork.test, gave=gave)) for gave in (True, False))
+            return yes if yes == no else Branch(fork.test, yes, no)
+
+    def _decision(self, known: Known) -> Decision:
+        if known.standing in _BEFORE_ANY_RULE:
+            return _BEFORE_ANY_RULE[known.standing]
+        answer = self.ask(known)
+        # A reply may go to a living sender that the caller cannot see; nothing else may.
+        strange = known.standing == STRANGER and answer[0] != REPLY
+        if strange and not known.holds(on_list):
+            return HIDDEN
         if isinstance(answer, Grant):
-            return Decision.granted(answer, question)
-        return Decision.refused(self.name, answer.reason, question)
+            return Decision(allowed=True, rule=answer.name, reason=answer.text)
+        return Decision.refused(self.name, answer.reason)
 
     def __or__(self, other: Rule) -> Rule:
         return Either(self, other)
@@ -114,18 +166,28 @@ class Rule(ABC):
         return Both(self, other)
 
 
-class Is(Rule):
-    """One fact about caller and target. A guard limits others and has no name in the record."""
+class Stands(Rule):
+    """The caller has one of these standings to the target."""
 
-    def __init__(
-        self, name: str, text: str, test: Callable[[Question], bool], denial: Denial
-    ) -> None:
+    def __init__(self, name: str, text: str, among: frozenset[int], denial: Denial) -> None:
+        self.name, self.text = name, text
+        self._among, self._denial, self._grant = among, denial, Grant(name, text)
+
+    @override
+    def ask(self, known: Known) -> Grant | Denial:
+        return self._grant if known.standing in self._among else self._denial
+
+
+class Passes(Rule):
+    """A test of the question. A guard limits others and has no name in the record."""
+
+    def __init__(self, name: str, text: str, test: Test, denial: Denial) -> None:
         self.name, self.text = name, text
         self._test, self._denial, self._grant = test, denial, Grant(name, text)
 
     @override
-    def ask(self, question: Question) -> Grant | Denial:
-        return self._grant if self._test(question) else self._denial
+    def ask(self, known: Known) -> Grant | Denial:
+        return self._grant if known.holds(self._test) else self._denial
 
 
 class Either(Rule):
@@ -139,10 +201,10 @@ class Either(Rule):
         self.text = f"{', '.join(first)} or {last}" if first else last
 
     @override
-    def ask(self, question: Question) -> Grant | Denial:
+    def ask(self, known: Known) -> Grant | Denial:
         told = _SILENT
         for rule in self.rules:
-            answer = rule.ask(question)
+            answer = rule.ask(known)
             if isinstance(answer, Grant):
                 return answer
             if answer.weight > told.weight:
@@ -160,14 +222,15 @@ class Both(Rule):
         self.text = " ".join(_inner(rule, rule.text) for rule in self.rules if rule.text)
 
     @override
-    def ask(self, question: Question) -> Grant | Denial:
+    def ask(self, known: Known) -> Grant | Denial:
         grants = []
         for rule in self.rules:
-            answer = rule.ask(question)
+            answer = rule.ask(known)
             if isinstance(answer, Denial):
                 return answer
             grants.append(answer)
-        return _joined(*grants)
+        names = " & ".join(grant.name for grant in grants if grant.name)
+        return Grant(names, " ".join(grant.text for grant in grants if grant.text))
 
 
 class Named(Rule):
@@ -177,17 +240,11 @@ class Named(Rule):
         self.name, self.text, self._rule = name, text, rule
 
     @override
-    def ask(self, question: Question) -> Grant | Denial:
-        return self._rule.ask(question)
+    def ask(self, known: Known) -> Grant | Denial:
+        return self._rule.ask(known)
 
 
 _SILENT: Final = Denial(-1, "nobody may")
-
-
-@lru_cache(maxsize=256)
-def _joined(*grants: Grant) -> Grant:
-    names = " & ".join(grant.name for grant in grants if grant.name)
-    return Grant(names, " ".join(grant.text for grant in grants if grant.text))
 
 
 def _inner(rule: Rule, text: str) -> str:

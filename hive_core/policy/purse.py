@@ -12,9 +12,11 @@ from typing import Final
 from hive_core.model.agent import AgentSpec, Limits
 from hive_core.model.hive import Hive
 
-SUMMED: Final = ("memory_max", "tasks_max", "cpu_quota")
+SUMMED: Final = ("memory_max", "tasks_max", "cpu_quota", "disk", "inodes")
 CEILINGS: Final = ("memory_high", "cpu_weight", "io_weight")
-LEAST: Final = {"memory_max": 16 << 20, "memory_high": 16 << 20, "tasks_max": 8}
+LEAST: Final = {
+    "memory_max": 16 << 20, "memory_high": 16 << 20, "tasks_max": 8, "disk": 1 << 20, "inodes": 100,
+}  # fmt: skip
 
 _EVERYTHING: Final = Limits()
 

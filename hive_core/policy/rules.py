@@ -10,47 +10,34 @@ from typing import Final
 from hive_core.model.agent import Role
 from hive_core.model.capability import covers
 from hive_core.model.record import OPERATOR as THE_OPERATOR
-from hive_core.policy.algebra import Decision, Denial, Is, Named, Question, Rule
-from hive_core.policy.decide import listed
+from hive_core.policy import standing
+from hive_core.policy.algebra import (
+    REPLY,
+    Decision,
+    Denial,
+    Named,
+    Passes,
+    Question,
+    Rule,
+    Stands,
+    on_list,
+)
+from hive_core.policy.standing import (
+    ABOVE,
+    BELOW,
+    CHILD,
+    ITSELF,
+    OPERATOR_ITSELF,
+    OPERATOR_OVER,
+    STANDINGS,
+    TO_OPERATOR,
+    stand,
+)
 
 __all__ = [
     "ANCESTOR", "ANYONE", "DESCENDANT", "MOVE", "OPERATOR", "PARENT", "ROUTE", "SELF",
     "SIBLING", "SPAWN", "Decision", "Question", "Rule", "holds",
 ]  # fmt: skip
-
-
-def _self(question: Question) -> bool:
-    return question.target is None or question.target == question.caller
-
-
-def _parent(question: Question) -> bool:
-    target = question.target
-    return target is not None and question.hive.topology.parents.get(target) == question.caller
-
-
-def _child(question: Question) -> bool:
-    target = question.target
-    return target is not None and question.hive.topology.parents.get(question.caller) == target
-
-
-def _ancestor(question: Question) -> bool:
-    target = question.target
-    return target is not None and question.hive.topology.is_ancestor(question.caller, target)
-
-
-def _descendant(question: Question) -> bool:
-    target = question.target
-    return target is not None and question.hive.topology.is_ancestor(target, question.caller)
-
-
-def _sibling(question: Question) -> bool:
-    target = question.target
-    return target is not None and question.hive.topology.are_siblings(question.caller, target)
-
-
-def _listed(question: Question) -> bool:
-    target = question.target
-    return target is not None and listed(question.hive, question.caller, target)
 
 
 def _not_a_task(question: Question) -> bool:
@@ -59,16 +46,15 @@ def _not_a_task(question: Question) -> bool:
 
 
 def _under_caller(question: Question) -> bool:
-    caller, second = question.caller, question.second
-    tree = question.hive.topology
-    return second is not None and (second == caller or tree.is_ancestor(caller, second))
+    hive, caller, second = question.hive, question.caller, question.second
+    return second is not None and stand(hive, caller, second) in (ITSELF, *ABOVE)
 
 
 def _no_loop(question: Question) -> bool:
     target, second = question.target, question.second
     if target is None or second is None:
         return target is not None
-    return target != second and not question.hive.topology.is_ancestor(target, second)
+    return target != second and stand(question.hive, target, second) not in ABOVE
 
 
 def holds(capability: str) -> Rule:
@@ -81,51 +67,61 @@ def holds(capability: str) -> Rule:
         return spec is not None and covers(spec.capabilities, capability)
 
     denial = Denial(8, f"you do not hold the capability {capability}")
-    return Is(f"holds({capability})", f"with the capability `{capability}`", test, denial)
+    return Passes(f"holds({capability})", f"with the capability `{capability}`", test, denial)
 
 
-SELF: Final = Is("self", "the agent itself", _self, Denial(2, "not yourself"))
-PARENT: Final = Is("parent", "its parent", _parent, Denial(3, "not your child"))
-ANCESTOR: Final = Is("ancestor", "an ancestor", _ancestor, Denial(4, "not your descendant"))
-SIBLING: Final = Is("sibling", "a sibling", _sibling, Denial(2, "not your sibling"))
-DESCENDANT: Final = Is("descendant", "a descendant", _descendant, Denial(2, "not your ancestor"))
-OPERATOR: Final = Is(
-    "operator", "the operator", lambda question: question.caller == THE_OPERATOR,
-    Denial(1, "only the operator may"),
-)  # fmt: skip
-ANYONE: Final = Is("anyone", "anyone", lambda _: True, Denial(0, "nobody may"))
+_IS_OPERATOR: Final = frozenset({OPERATOR_ITSELF, OPERATOR_OVER})
+
+SELF: Final = Stands(
+    "self", "the agent itself", frozenset({ITSELF, OPERATOR_ITSELF}), Denial(2, "not yourself")
+)
+PARENT: Final = Stands(
+    "parent", "its parent", frozenset({standing.PARENT}), Denial(3, "not your child")
+)
+ANCESTOR: Final = Stands("ancestor", "an ancestor", ABOVE, Denial(4, "not your descendant"))
+SIBLING: Final = Stands(
+    "sibling", "a sibling", frozenset({standing.SIBLING}), Denial(2, "not your sibling")
+)
+DESCENDANT: Final = Stands("descendant", "a descendant", BELOW, Denial(2, "not your ancestor"))
+OPERATOR: Final = Stands(
+    "operator", "the operator", _IS_OPERATOR, Denial(1, "only the operator may")
+)
+ANYONE: Final = Stands("anyone", "anyone", frozenset(STANDINGS), Denial(0, "nobody may"))
 
 # `target` is the parent of the new agent. What may be created there is for `grants.check_spawn`.
 # The operator comes first: it names no parent when it means the root agent.
 SPAWN: Final = OPERATOR | (SELF | ANCESTOR) & holds("spawn")
 
-_NOT_A_ROOT: Final = Is(
+_NOT_A_ROOT: Final = Passes(
     "", "", lambda question: question.second is not None,
     Denial(7, "only the operator makes a root"),
 )  # fmt: skip
-_UNDER_CALLER: Final = Is(
+_UNDER_CALLER: Final = Passes(
     "under caller", "", _under_caller,
     Denial(7, "the new parent is neither you nor your descendant"),
 )  # fmt: skip
-_NO_LOOP: Final = Is("", "", _no_loop, Denial(9, "the new parent is the agent itself or below it"))
+_NO_LOOP: Final = Passes(
+    "", "", _no_loop, Denial(9, "the new parent is the agent itself or below it")
+)
 MOVE: Final = Named(
     "move", "the operator, or an ancestor of the agent that is, or is above, the new parent",
     (OPERATOR | ANCESTOR & _NOT_A_ROOT & _UNDER_CALLER) & _NO_LOOP,
 )  # fmt: skip
 
 # Row H12. The guard stands over everything but the own parent and a reply.
-_TO_PARENT: Final = Is("parent", "to the parent", _child, Denial(0, "not your parent"))
-_REPLY: Final = Is(
-    "reply", "to the sender of a message that is answered",
+_TO_PARENT: Final = Stands(
+    "parent", "to the parent", frozenset({CHILD}), Denial(0, "not your parent")
+)
+_REPLY: Final = Passes(
+    REPLY, "to the sender of a message that is answered",
     lambda question: "reply" in question.facts, Denial(0, "not a reply"),
 )  # fmt: skip
-_NOT_A_TASK: Final = Is("", "", _not_a_task, Denial(9, "a task writes to its parent only"))
-_TO_OPERATOR: Final = Is(
-    "to operator", "to the operator", lambda question: question.target == THE_OPERATOR,
-    Denial(0, "not the operator"),
-)  # fmt: skip
-_LISTED: Final = Is(
-    "allow-list", "to whom the operator allowed", _listed,
+_NOT_A_TASK: Final = Passes("", "", _not_a_task, Denial(9, "a task writes to its parent only"))
+_TO_OPERATOR: Final = Stands(
+    "to operator", "to the operator", frozenset({TO_OPERATOR}), Denial(0, "not the operator")
+)
+_LISTED: Final = Passes(
+    "allow-list", "to whom the operator allowed", on_list,
     Denial(5, "neither your parent, sibling nor descendant, nor on your allow-list"),
 )  # fmt: skip
 _NEAR: Final = SELF | SIBLING | ANCESTOR | _TO_OPERATOR & holds("message.operator") | _LISTED

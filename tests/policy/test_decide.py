@@ -152,7 +152,7 @@ def test_the_chain_goes_from_the_target_up_to_the_caller_or_to_the_root() -> Non
     hive = hive_of(TREE)
 
     def chain(caller: str, target: str | None) -> tuple[str, ...]:
-        return decide(ANCESTOR | OPERATOR, Question(hive, caller, "stop", target)).chain
+        return Question(hive, caller, "stop", target).chain
 
     assert chain("root", "carl") == ("carl", "bob", "root")
     assert chain("dora", "carl") == ("carl", "bob", "root")
