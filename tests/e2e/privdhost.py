@@ -245,7 +245,7 @@ class Host:
     def enter(self, agent: Agent, *command: str) -> str:
         """Run a command in a container as the operator's shell does; it is not confined."""
         leader = str(self.facts(agent).leader)
-        enter = ["nsenter", "--target", leader, "--all", "--wd=/", "--", *command]
+        enter = ["nsenter", "--target", leader, "--all", "--", *command]
         return self.lab.run(enter, check=False).stdout.rstrip("\n")
 
     def show(self, unit: str, what: str) -> str:

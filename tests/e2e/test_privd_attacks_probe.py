@@ -1,0 +1,175 @@
+"""The probe of `tests/probe`, run end to end as root of agents, and of a peer that must not hold.
+
+What lies outside is real: files, sockets, a process, shared memory, a queue and a key of the host,
+files of a sibling and of an ancestor. A probe that finds nothing anywhere would prove nothing, so
+it is pointed at a container without a user namespace too (check L1 of the security page).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.labhost import CHECKOUT, Lab
+from e2e.privdhost import Agent, Host
+
+from hive_core.plan.actions import STORAGE_BASE
+
+pytestmark = pytest.mark.lab
+
+PROBE = CHECKOUT / "tests/probe/probe.py"
+WORD, ABOVE = "a-word-of-the-host", "a-word-of-an-ancestor"
+CANARIES = """
+import ctypes, os, socket, sys, time
+LIBC = ctypes.CDLL(None)
+files = {"/root/canary": 0o600, "/var/lib/canary": 0o644, "/srv/canary": 0o666}
+for path, mode in files.items():
+    with open(path, "w") as file:
+        file.write(sys.argv[1])
+    os.chmod(path, mode)
+tcp = socket.socket(); tcp.bind(("127.0.0.1", 7777)); tcp.listen()
+held = [tcp]
+for address in ("\\0canary", "/run/canary.sock"):
+    wire = socket.socket(socket.AF_UNIX); wire.bind(address); wire.listen(); held.append(wire)
+os.chmod("/run/canary.sock", 0o777)
+assert LIBC.shmget(0x1234, 4096, 0o1666) >= 0
+assert LIBC.mq_open(b"/canary", os.O_CREAT | os.O_RDWR, 0o666, None) >= 0
+assert LIBC.syscall(248, b"user", b"canary", b"secret", 6, -4) >= 0
+print(os.getpid(), flush=True)
+time.sleep(3600)
+"""
+# What a container has that keeps nothing but its own mounts: root is root of the host.
+PLAIN = """
+mkdir -p /srv/plain/etc /srv/plain/usr /srv/plain/tmp /srv/ro /srv/rw
+echo '{}' >/srv/ro/topology.json; cp /etc/os-release /srv/plain/etc
+for name in bin sbin lib lib64; do ln -s usr/$name /srv/plain/$name; done
+"""
+NSPAWN = ["systemd-run", "--quiet", "--wait", "--pipe", "systemd-nspawn", "--quiet",
+          "--settings=no", "--register=no", "--keep-unit", "--directory=/srv/plain",
+          "--bind-ro=/usr", "--bind-ro=/srv/ro:/applied", "--bind=/srv/rw:/tree",
+          "--as-pid2", "/usr/bin/python3", "-I"]  # fmt: skip
+
+
+@dataclass
+class Scene:
+    host: Host
+    pid: int
+    agents: dict[str, Agent]
+    child: Agent
+
+    def options(self, *more: str) -> list[str]:
+        """What the probe is told of the outside; words are spelled backwards."""
+        pid = str(self.pid)
+        return ["--json", "--leave", "--pid", pid, f"--word={WORD[::-1]}", "--tcp=127.0.0.1:7777",
+                "--abstract=canary", "--unix=/run/canary.sock", "--ipc=0x1234", "--mq=canary",
+                "--key=canary", "--canary=root/canary", "--canary=var/lib/canary",
+                "--canary=srv/canary", "--canary=var/lib/hive/tree", "--shared=/tree/state",
+                "--mine=/run/host/notify", *more]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scene(lab: Lab) -> Iterator[Scene]:
+    with Host(lab) as host:
+        canary = ["/usr/bin/env", f"CANARY={WORD}", "/usr/bin/python3", "-Ic", CANARIES, WORD]
+        outside = lab.popen(canary, stdout=-1)
+        assert outside.stdout is not None
+        pid = int(outside.stdout.readline())
+        agents = {"plain": host.running(), "booted": host.running(boot=True, command=())}
+        for each in (*agents.values(), sibling := host.running()):
+            word = WORD if each is sibling else ABOVE
+            host.lab.path(each.node / "state/mine").write_text(word)
+        yield Scene(host, pid, agents, host.running(agents["plain"]))
+        outside.kill()
+        outside.communicate()
+
+
+def probe(scene: Scene, agent: Agent, *options: str) -> dict[str, dict[str, Any]]:
+    """Run the probe as root of an agent, confined as the agent's own services are."""
+    state = scene.host.lab.path(agent.node / "state")
+    (state / "probe.py").write_bytes(PROBE.read_bytes())
+    os.chown(state / "probe.py", STORAGE_BASE, STORAGE_BASE)
+    words = ["python3", "-I", "probe.py", *scene.options(*options)]
+    if agent.boot:
+        run = ["systemd-run", "--quiet", "--wait", "--pipe", "--working-directory=/tree/state"]
+        text = scene.host.enter(agent, *run, *words)
+    else:
+        text = scene.host.say(agent, " ".join(words), check=False)
+    rows = json.loads(text)["attempts"]
+    return {row["name"]: row for row in rows}
+
+
+def out(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """What got out of the container; what was merely gained within it is another matter."""
+    return {
+        name: row["detail"]
+        for name, row in rows.items()
+        if row["outcome"] == "ESCAPED" and not row["inside"]
+    }
+
+
+@pytest.mark.parametrize("kind", ["plain", "booted"])
+def test_nothing_leads_out_of_a_container(scene: Scene, kind: str) -> None:
+    """Attacks 1, 2, 6, 7, 8, 10 and 11, as root of a parent whose child is mounted."""
+    agent = scene.agents[kind]
+    places = ["/tree", "/tree/kids"]
+    if kind == "plain":
+        places += [f"/tree/kids/{scene.child.lineage[-1]}{below}" for below in ("", "/kids")]
+    before = scene.host.lab.run(["sh", "-c", "hostname; cat /proc/sys/kernel/core_pattern"]).stdout
+    rows = probe(scene, agent, *(f"--structure={place}" for place in places))
+    assert out(rows) == {}
+    assert rows["setuid_inside"]["outcome"] == "held"
+    # Everything was tried: a canary that is not there, or a broken attempt, would prove nothing.
+    unused = [name for name, row in rows.items() if row["outcome"] == "not applicable"]
+    assert unused == [], rows
+    left = scene.host.lab.path(agent.node / "state/hive-probe-planted-setuid").stat()
+    assert stat.S_ISREG(left.st_mode)
+    assert left.st_uid == left.st_gid == STORAGE_BASE
+    mine = agent.node / "state/hive-probe-planted-setuid"
+    assert {path for path in planted(scene.host) if "mounts" not in path.parts} == {
+        mine.relative_to("/")
+    }
+    after = scene.host.lab.run(["sh", "-c", "hostname; cat /proc/sys/kernel/core_pattern"]).stdout
+    assert after == before
+    scene.host.lab.path(agent.node / "state/hive-probe-planted-setuid").unlink()
+
+
+def test_a_child_reads_nothing_of_its_ancestors(scene: Scene) -> None:
+    """Attack 10: nor does it change where it hangs."""
+    rows = probe(scene, scene.child, f"--word={ABOVE[::-1]}", "--structure=/tree")
+    assert out(rows) == {}
+    scene.host.lab.path(scene.child.node / "state/hive-probe-planted-setuid").unlink()
+
+
+def test_the_probe_gets_out_where_root_is_root_of_the_host(scene: Scene) -> None:
+    """Attack 1, check L1: a read-only mount is no boundary without a user namespace."""
+    lab = scene.host.lab
+    lab.run(["sh", "-ec", PLAIN])
+    command = [*NSPAWN, "/usr/src/hive/tests/probe/probe.py", *scene.options("--shared=/tree")]
+    done = lab.run(command, check=False)
+    rows = {row["name"]: row for row in json.loads(done.stdout)["attempts"]}
+    found = out(rows)
+    assert "/applied by_remount" in found["remount"]
+    assert {"device_nodes", "setuid_on_shared", "kernel_knobs", "host_network"} <= found.keys()
+    left = lab.path("/srv/rw/hive-probe-planted-setuid").stat()
+    assert (left.st_uid, left.st_mode & stat.S_ISUID) == (0, stat.S_ISUID)
+
+
+def planted(host: Host) -> set[Path]:
+    """Files of the probe on the host: in its memory, and in the layer of what was changed on disk.
+
+    The whole disk is the machine's own and takes a minute to look through.
+    """
+    assert host.lab._disk is not None
+    layers = sorted(Path(f"/proc/{host.lab._disk.pid}/root/media").glob("*/up"))
+    assert layers
+    memory = [host.lab.path(place) for place in ("/run", "/dev", "/var/lib/hive")]
+    find = ["find", *map(str, (*layers, *memory)), "-name", "hive-probe-planted*"]
+    found = subprocess.run(find, capture_output=True, text=True, check=False).stdout
+    return {Path(line.partition("/root/")[2]) for line in found.splitlines()}
