@@ -19,6 +19,7 @@ DEPTH_LIMIT: Final = 32
 OBJECT_LIMIT: Final = 10_000
 _READ: Final = 1 << 16
 _DIGITS: Final = 20
+_SPACE: Final = " \t\n\r"
 _PLAIN: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 Message = dict[str, object]
@@ -28,8 +29,7 @@ T = TypeVar("T")
 def encode(message: Message) -> bytes:
     """One frame, NUL included. Non-ASCII text stays UTF-8; NaN and lone surrogates are refused."""
     try:
-        text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return text.encode() + b"\0"
+        return _ENCODER.encode(message).encode() + b"\0"
     except (TypeError, ValueError, RecursionError) as error:
         raise BadFrame(f"cannot encode message: {error}") from error
 
@@ -41,9 +41,13 @@ def decode(frame: bytes) -> Message:
     if frame.count(b"{") + frame.count(b"[") > DEPTH_LIMIT:
         _check_nesting(frame)
     try:
-        message = _DECODER.decode(frame.decode())
+        text = frame.decode().strip(_SPACE)
+        # Not decode(), which looks for the space around by two regular expressions.
+        message, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError) as error:
         raise BadFrame(f"frame is not JSON: {error}") from error
+    if end != len(text):
+        raise BadFrame("frame is not JSON: more follows the value")
     if not isinstance(message, dict):
         raise BadFrame("frame is not a JSON object")
     # Only an escaped surrogate can survive UTF-8 decoding, so most frames skip the second walk.
@@ -82,6 +86,8 @@ def _bounded_int(digits: str) -> int:
     return int(digits)
 
 
+# Made once: json.dumps() with arguments makes one for each call.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_bounded_int
 )

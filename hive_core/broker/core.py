@@ -63,11 +63,10 @@ class Broker:
     def attach(self, door: Door) -> None:
         self._door = door
 
-    def feed(self, line: Line, frames: Iterable[bytes | BadFrame]) -> None:
+    def feed(self, line: Line, frames: Sequence[bytes | BadFrame]) -> None:
         """Frames have arrived. Bytes that are no frame come as the fault: answered, then closed."""
-        for frame in frames:
-            line.frames.append(frame)
-            line.held += size_of(frame)
+        line.frames.extend(frames)
+        line.held += sum(map(size_of, frames))
         self._ripe(line)
 
     def drained(self, line: Line) -> None:
@@ -217,16 +216,17 @@ class Broker:
 
     def _steps(self, batch: Sequence[Ask], turn: Turn) -> None:
         steps, stopped, sized = turn.steps, turn.stopped, turn.sized
-        until = turn.monotonic + SLICE
+        until, monotonic = turn.monotonic + SLICE, self.world.clock.monotonic
         for ask in batch:
             line = ask.line
-            if line in stopped or sized.get(line.party, 0) > OUT:
+            size = sized.get(line.party, 0)
+            if size > OUT or line in stopped:
                 continue
-            if steps and self.world.clock.monotonic() > until:
+            if steps and monotonic() > until:
                 break
             found = self._dispatch.step(ask, turn)
             steps.append(found)
-            sized[line.party] = sized.get(line.party, 0) + len(found.data)
+            sized[line.party] = size + len(found.data)
             if not found.done or ask.fault is not None:
                 stopped.add(line)
 
@@ -263,7 +263,8 @@ class Broker:
             line.out.append(step.data)
         if step.done or ask.oneway:
             line.held -= line.asks.popleft().size
-            line.closing = line.closing or isinstance(ask.fault, BadFrame)
+            if isinstance(ask.fault, BadFrame):
+                line.closing = True
         elif step.page is not None:
             ask.turn_page(step.page)
         elif step.read is not None and self._door is not None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from hive_core.broker import keys, outcome, reply
 from hive_core.broker.audit import REFUSED, Audit, Judged, entry
 from hive_core.broker.call import Call, Outcome
-from hive_core.broker.judge import judge
+from hive_core.broker.judge import judge, refusal
 from hive_core.broker.line import Ask, Line, Step
 from hive_core.broker.operation import Operation, unlisted
 from hive_core.broker.outcome import EVENTS, Case
@@ -18,6 +18,7 @@ from hive_core.broker.turn import Redo, Turn, World
 from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound, StorageFull
 from hive_core.model.rates import Rates
 from hive_core.model.record import DAEMON, OPERATOR
+from hive_core.policy.algebra import Decision
 
 log = logging.getLogger(__name__)
 
@@ -52,26 +53,28 @@ class Dispatch:
             return Step(ask, reply.refusal(Internal(f"cannot {name}: a fault of the daemon")))
 
     def _step(self, ask: Ask, turn: Turn) -> Step:
-        if ask.fault is not None:
-            raise ask.fault
         if ask.request is None:
+            if ask.fault is not None:
+                raise ask.fault
             return Step(ask, ask.reply)
         if ask.job is not None:
             return outcome.after_job(ask, turn, self._world.ledger.jobs)
         operation, params = ask.request
-        call = self.call(turn, ask.line.party, ask.line.uid, more=ask.streams)
-        stored = keys.first_result(call, operation, params)
-        if stored is not None:
-            return outcome.answer(ask, turn, stored, self._world.ledger.jobs)
-        judged, error = judge(call, operation, params)
-        if error is not None:
-            self._refused(turn, call, judged)
-            raise error
+        call = self.call(turn, ask.line.party, ask.line.uid, ask.more and operation.streams)
+        if operation.mutates:
+            stored = keys.first_result(call, operation, params)
+            if stored is not None:
+                return outcome.answer(ask, turn, stored, self._world.ledger.jobs)
+        target, decision = judge(call, operation, params)
+        case = Case(ask, turn, call, operation, params, target, decision)
+        if not decision.allowed:
+            self._refused(case, case.judged)
+            raise refusal(operation, target, decision)
         if operation.mutates and not call.by_operator:
             self._check_rate(call, operation)
-        return self._asked(Case(ask, turn, call, operation, params, judged))
+        return self._asked(case)
 
-    def call(self, turn: Turn, party: str, uid: int, *, more: bool = False) -> Call:
+    def call(self, turn: Turn, party: str, uid: int, more: bool = False) -> Call:  # noqa: FBT001, FBT002 - the hottest call
         """A call of the party on the snapshot of this moment."""
         world, name = self._world, party
         if party not in (OPERATOR, DAEMON):
@@ -96,20 +99,21 @@ class Dispatch:
             raise ready
         if ready is not None:
             return outcome.page(case.ask, ready)
+        operation, call = case.operation, case.call
         try:
-            if case.operation.writes:
+            if operation.writes:
                 return outcome.written(case, self._world, self._audit)
-            found = case.operation.handler(case.call, case.params)
+            found = operation.handler(call, case.params)
         except NotAllowed as error:
-            rule = str(error.fields.get("rule", case.judged.rule))
-            judged = case.judged._replace(rule=rule, reason=error.reason)
-            self._refused(case.turn, case.call, judged)
+            rule = str(error.fields.get("rule", case.decision.rule))
+            self._refused(case, case.judged._replace(rule=rule, reason=error.reason))
             raise
-        case.call.ledger.events.count(case.call.uuid, case.operation.name)
+        call.ledger.events.count(call.uuid, operation.name)
         return outcome.read(case, found)
 
-    def _refused(self, turn: Turn, call: Call, judged: Judged) -> None:
+    def _refused(self, case: Case, judged: Judged) -> None:
         """Recorded in order where a transaction is open, else after the batch in one of its own."""
+        turn, call = case.turn, case.call
         if not self._audit.admits(call.uuid, call.now):
             return
         found = entry(REFUSED, call, judged)
@@ -123,6 +127,6 @@ class Dispatch:
         """What the daemon does by itself: nobody to judge, the rest as for a call."""
         operation = unlisted(name, lambda call, _: handler(call))
         ask, call = Ask(Line(DAEMON, -1, _nowhere)), self.call(turn, DAEMON, -1)
-        judged = Judged(name, None, DAEMON, "")
-        case = Case(ask, turn, call, operation, operation.params(), judged)
+        granted = Decision(allowed=True, rule=DAEMON, reason="")
+        case = Case(ask, turn, call, operation, operation.params(), None, granted)
         outcome.written(case, self._world, self._audit)

@@ -12,11 +12,13 @@ from hive_core.broker.operation import Operation, Params, Result
 from hive_core.broker.turn import Repository, Turn, World
 from hive_core.errors import Busy
 from hive_core.model.hive import Hive
+from hive_core.policy.algebra import Decision
 
 if TYPE_CHECKING:
     from hive_core.ledger.jobs import Jobs
 
 TREE, EVENTS = "tree", "events"
+_WRITTEN = (Change, Record)
 
 
 class Case(NamedTuple):
@@ -27,7 +29,14 @@ class Case(NamedTuple):
     call: Call
     operation: Operation
     params: Params
-    judged: Judged
+    target: str | None
+    decision: Decision
+
+    @property
+    def judged(self) -> Judged:
+        """The decision as it is recorded."""
+        decision = self.decision
+        return Judged(self.operation.name, self.target, decision.rule, decision.reason)
 
 
 def read(case: Case, found: Outcome) -> Step:
@@ -36,15 +45,15 @@ def read(case: Case, found: Outcome) -> Step:
         return _parked(case, found)
     if isinstance(found, Later):
         return Step(case.ask, done=False, read=found.read)
-    if isinstance(found, Result):
-        return page(case.ask, found)
-    raise TypeError(f"{case.operation.name} must not return {type(found).__name__}")
+    if isinstance(found, _WRITTEN):
+        raise TypeError(f"{case.operation.name} must not return {type(found).__name__}")
+    return page(case.ask, found)
 
 
 def page(ask: Ask, result: Result) -> Step:
     """A whole answer, or the next part of a stream; `next` None is its end."""
     text = reply.body(result)
-    if not ask.streams or ask.request is None:
+    if not (ask.more and ask.streams) or ask.request is None:
         return Step(ask, reply.last(text))
     _, params = ask.request
     if "next" not in type(result).model_fields:
@@ -72,7 +81,7 @@ def written(case: Case, world: World, audit: Audit) -> Step:
     turn, call, hive = case.turn, case.call, case.call.hive
     with turn.guard(call.ledger):
         found = case.operation.handler(call, case.params)
-        if not isinstance(found, Change | Record):
+        if not isinstance(found, _WRITTEN):
             _keep(case, found)
             return read(case, found)
         text = reply.body(found.result)

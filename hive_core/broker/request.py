@@ -48,9 +48,10 @@ class Reader:
     def _ask(self, line: Line, frame: bytes | BadFrame) -> Ask:
         """The call in a frame; what is wrong with it is its `fault`, never an exception."""
         ask = Ask(line, size_of(frame))
+        if isinstance(frame, BadFrame):
+            ask.fault = frame
+            return ask
         try:
-            if isinstance(frame, BadFrame):
-                raise frame
             self._fill(ask, varlink.decode(frame))
         except HiveError as fault:
             ask.fault = fault
@@ -58,7 +59,7 @@ class Reader:
 
     def _fill(self, ask: Ask, message: varlink.Message) -> None:
         method, parameters = message.get("method"), message.get("parameters")
-        if len(message) > 1:
+        if len(message) > (method is not None) + (parameters is not None):
             _check_envelope(ask, message)
         if not isinstance(method, str):
             raise InvalidParameter("method")

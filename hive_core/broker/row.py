@@ -56,10 +56,12 @@ class Row:
             if share <= 0:
                 continue
             self._reader.read(line, share)
+            before = len(batch)
             for ask in islice(line.asks, share):
-                if ask.changes and changes == CHANGES:
-                    break
-                changes += ask.changes
+                if ask.changes:
+                    if changes == CHANGES:
+                        break
+                    changes += 1
                 batch.append(ask)
-                shares[line.party] += 1
+            shares[line.party] += len(batch) - before
         return batch

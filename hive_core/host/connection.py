@@ -21,6 +21,8 @@ from hive_core.varlink import FrameReader
 # What a connection may have asked and not got answered before reading stops, and goes on again.
 _FRAMES_MOST, _FRAMES_FEW = 256, 64
 _HELD_MOST, _HELD_FEW = 1 << 18, 1 << 16
+# Who holds less than this is not held up for what others of its party hold.
+LITTLE: Final = 1 << 14
 _BUFFER: Final = 1 << 16
 _ROOM: Final = memoryview(bytearray(1 << 18))
 # struct ucred of unix(7): pid, uid, gid.
@@ -124,13 +126,16 @@ class Connection(asyncio.BufferedProtocol):
             frames.extend(self._reader.feed(_ROOM[:nbytes].tobytes()))
         except BadFrame as fault:
             frames.append(fault)
-        if frames or not self._hurried:
+        hurried = self._hurried
+        # Whole frames of a peer in no hurry, which is what most reads bring, put it in none.
+        if (hurried or self._reader.pending) and (frames or not hurried):
             self._hurry_if_slow()
         if frames:
             self._host.feed(line, frames)
             if line.held > _HELD_MOST or len(line.frames) > _FRAMES_MOST:
                 self.hush()
-        self._host.grown(self, line)
+        if self.unread > LITTLE:
+            self._host.grown(self, line)
 
     def send(self, data: bytes, close: bool) -> None:  # noqa: FBT001 - as Line.send
         transport, line = self.transport, self._line
@@ -140,7 +145,8 @@ class Connection(asyncio.BufferedProtocol):
         if close:
             transport.close()
             return
-        self.hear()
+        if line.full:
+            self.hear()
         self._host.grown(self, line)
 
     @property

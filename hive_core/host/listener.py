@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from hive_core.host.connection import Connection
+from hive_core.host.connection import LITTLE, Connection
 
 # Attack 36. hived has 1 GiB for all agents, and an agent may have 64 connections: what comes in and
 # waits for its answer, and what goes out and is not read, is bounded for each party.
 UNREAD_MOST: Final = 8 << 20
 UNSENT_MOST: Final = 4 << 20
-# Who holds less than this is not held up for what others hold.
-_LITTLE: Final = 1 << 14
 
 
 @dataclass(slots=True)
@@ -42,14 +40,15 @@ class Listener:
 
     def weigh(self, connection: Connection) -> None:
         """After a change of what a connection holds: hold up a party that holds too much."""
-        if connection.unread > _LITTLE and self._unread > UNREAD_MOST:
+        if connection.unread > LITTLE and self._unread > UNREAD_MOST:
             self.hushed.add(connection)
             connection.hush(together=True)
         if connection.unsent and self._unsent > UNSENT_MOST:
             self.choked = True
             for each in self.connections:
                 each.choke()
-        self.relieve()
+        if self.hushed or self.choked:
+            self.relieve()
         if not self.choked:
             connection.breathe()
 
