@@ -1,0 +1,277 @@
+"""Fifty clients call without end while something is done to the host; what they heard is kept."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from e2e.hivehost import OPERATOR_SOCKET, HiveHost
+from e2e.wire import SOCKET
+
+Row = dict[str, Any]
+OPERATOR = "operator"
+TREE: dict[str, str | None] = {
+    "root": None, "ann": "root", "ben": "root", "silo": "root", "cid": "ann", "dot": "ann",
+    "eva": "ben", "fay": "ben", "gil": "cid", "hal": "eva",
+}  # fmt: skip
+LEADS = {"ann", "ben", "cid", "eva", "gil"}
+KEEPERS = {"ann", "ben", "cid"}  # whose children come and go
+SILENT = {"silo"}  # its mail waits, and is counted in the end
+CLIENTS = 5 * len({*TREE, OPERATOR} - SILENT)
+SETTINGS = """
+[limits]
+send_rate = 100000
+send_burst = 1000000
+change_rate = 100000
+change_burst = 1000000
+inbox_count = 1000000
+inbox_bytes = 1000000000
+children = 100
+refusals_kept = 100000
+[retention]
+archive = 5
+"""
+HOLD = ["sleep", "100000"]
+_PROGRAM = (
+    "import sys; sys.path.insert(0, '/usr/src/hive/tests'); sys.dont_write_bytecode = True;"
+    " from survive.crowd import main; main()"
+)
+
+
+def make(host: HiveHost, mail: int = 0) -> list[Row]:
+    """A hive with the tree and so many waiting messages on a fresh lab; what it took for that."""
+    host.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/hive.toml", text=SETTINGS)
+    host.setup()
+    level = {"root"}
+    while level := {name for name, parent in TREE.items() if parent in level}:
+        host.grow(**{name: _words(name) for name in TREE if name in level})
+    _fill(host, mail)
+    return [_told("spawn", len(TREE) - 1), _told("send", mail)]
+
+
+def _words(name: str) -> dict[str, object] | str:
+    return {"parent": TREE[name], "role": "lead" if name in LEADS else "worker"}
+
+
+def _told(method: str, times: int) -> Row:
+    return {"who": f"{OPERATOR}/first", "what": "told", "method": method, "times": times}
+
+
+def _fill(host: HiveHost, number: int) -> None:
+    """So many messages wait in one inbox, sent and acknowledged through the socket."""
+    wire = host.connect()
+    frame = json.dumps({
+        "method": "org.hive.Broker.Send", "parameters": {"to": "silo", "body": "grain " * 20},
+    })  # fmt: skip
+    for start in range(0, number, 500):
+        most = min(500, number - start)
+        wire.write((frame.encode() + b"\0") * most)
+        for _ in range(most):
+            assert "error" not in wire.read()
+    wire.close()
+
+
+def peers(name: str) -> list[str]:
+    """To whom it may send: parent, siblings, descendants, the operator; the operator to all."""
+    if name == OPERATOR:
+        return [each for each in TREE if each not in SILENT]
+    family = {other for other, parent in TREE.items() if parent == TREE[name]}
+    below = {name}
+    while grown := {other for other, parent in TREE.items() if parent in below} - below:
+        below |= grown
+    found = (family | below | {TREE[name] or OPERATOR, OPERATOR}) - {name} - SILENT
+    return sorted(found)
+
+
+def homes(name: str) -> list[str]:
+    """Under whom a keeper has its pets: itself and one child, so that they can move."""
+    if name not in KEEPERS:
+        return []
+    return [name, next(other for other, parent in TREE.items() if parent == name)]
+
+
+@dataclass
+class Crowd:
+    """The clients of all parties, five each, and everything that they were told."""
+
+    host: HiveHost
+    seed: int
+    pace: float
+    rows: list[Row] = field(default_factory=list)
+    _processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def start(self) -> None:
+        for name in (OPERATOR, *TREE):
+            if name not in SILENT:
+                self._start(name)
+
+    def _start(self, name: str) -> None:
+        party = {
+            "name": name, "socket": OPERATOR_SOCKET if name == OPERATOR else SOCKET,
+            "seed": self.seed, "pace": self.pace, "peers": peers(name), "homes": homes(name),
+            "command": HOLD,
+        }  # fmt: skip
+        enter = [] if name == OPERATOR else ["hive", "shell", name, "--"]
+        command = [*enter, "/usr/bin/python3", "-Ic", _PROGRAM, json.dumps(party)]
+        process = self.host.lab.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        thread = threading.Thread(target=self._collect, args=(process,))
+        thread.start()
+        self._processes[name] = process
+        self._threads.append(thread)
+
+    def _collect(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self.rows.append(json.loads(line))
+
+    def acked(self) -> int:
+        """How many effects were acknowledged so far."""
+        return sum(row["what"] in {"sent", "acked", "nacked", "did"} for row in list(self.rows))
+
+    def end(self, patience: float = 180) -> None:
+        """Every client ends what it is at: no keyed call stays open."""
+        for process in self._processes.values():
+            assert process.stdin is not None
+            process.stdin.close()
+        deadline = time.monotonic() + patience
+        for thread in self._threads:
+            thread.join(max(0.1, deadline - time.monotonic()))
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+        ended = {row["who"] for row in self.rows if row["what"] == "ended"}
+        assert ended == {*TREE, OPERATOR} - SILENT, f"these did not end: {ended}"
+
+
+@contextmanager
+def crowd(host: HiveHost, seed: int, pace: float) -> Iterator[Crowd]:
+    """They work by the time this gives them, and have all ended well when it is left."""
+    made = Crowd(host, seed, pace)
+    made.start()
+    try:
+        host.until(lambda: made.acked() > 200, "they do nothing", 60)
+        yield made
+    finally:
+        made.end()
+
+
+def leaders(host: HiveHost) -> dict[str, tuple[str, str]]:
+    """Of each container: its first process, and when that began, which a PID alone cannot tell."""
+    found = {}
+    for name in TREE:
+        located = host.call("Locate", agent=name)
+        stat = host.run("cat", f"/proc/{located['leader']}/stat").stdout
+        found[name] = (str(located["leader"]), stat.rpartition(")")[2].split()[19])
+    return found
+
+
+def restarts(host: HiveHost) -> dict[str, int]:
+    shown = {
+        unit: host.run("systemctl", "show", "--value", "-p", "NRestarts", f"{unit}.service").stdout
+        for unit in ("hived", "hive-privd")
+    }
+    return {unit: int(text) for unit, text in shown.items()}
+
+
+@dataclass
+class Killer:
+    """Ends one unit's main process again and again, a random while after it was ready again."""
+
+    host: HiveHost
+    unit: str
+    seed: int
+    number: int
+    between: float  # seconds at most
+    ready: list[float] = field(default_factory=list)  # seconds from each kill to ready again
+    at: list[float] = field(default_factory=list)
+    since: float = 0.0  # wall clock of the last kill
+    _last: str = ""
+
+    def plan(self) -> list[tuple[float, float]]:
+        """When: the same seed gives the same plan. One in ten is hit again while it starts."""
+        random = Random(f"{self.seed} {self.unit}")  # noqa: S311 - a schedule, no secret
+        return [
+            (random.uniform(0, self.between), random.uniform(0.1, 0.6) * (random.random() < 0.1))
+            for _ in range(self.number)
+        ]  # fmt: skip
+
+    def run(self) -> None:
+        self._last = self._pid()
+        for pause, again in self.plan():
+            threading.Event().wait(pause)
+            self.strike()
+            if again:
+                threading.Event().wait(again)
+                self.strike()
+            if self.unit == "hived":
+                self._answers()
+            else:
+                self._is_up()
+            self.ready.append(time.monotonic() - self.at[-1])
+
+    def strike(self) -> None:
+        self.since = time.time()
+        now = time.monotonic()
+        words = ("systemctl", "kill", "--kill-whom=main", "--signal=KILL", f"{self.unit}.service")
+        # Between two lives there is none to be killed.
+        if self.host.run(*words, check=False).returncode == 0 or not self.at:
+            self.at.append(now)
+
+    def _answers(self) -> None:
+        """Its socket was kept, so the call waits in the queue of who comes next."""
+        while True:
+            with suppress(OSError):
+                if self.host.call("Status")["hived"]["since"] > self.since:
+                    return
+
+    def _is_up(self) -> None:
+        """systemd was told that the next one is ready."""
+        self.host.until(lambda: self._pid() not in {"", self._last}, f"{self.unit} is not back", 60)
+        self._last = self._pid()
+
+    def _pid(self) -> str:
+        """Of one that is ready, else nothing."""
+        words = ("systemctl", "show", "-p", "MainPID,ActiveState", f"{self.unit}.service")
+        shown = dict(line.split("=") for line in self.host.run(*words).stdout.split())
+        return shown["MainPID"] if shown["ActiveState"] == "active" else ""
+
+
+def silences(rows: list[Row], at: list[float]) -> list[float]:
+    """For how long after each kill no client was told of any effect."""
+    heard = sorted(row["at"] for row in rows if row["what"] in {"sent", "acked", "did"})
+    pauses = list(pairwise(heard))
+    # What the dead one had answered may be read a moment later: the longest pause that begins soon.
+    return [
+        max((end - begin for begin, end in pauses if each - 1 < begin < each + 0.2), default=0.0)
+        for each in at
+    ]  # fmt: skip
+
+
+def quantiles(values: list[float]) -> Mapping[str, float]:
+    ordered = sorted(values)
+    at = {"p50": 0.5, "p99": 0.99, "most": 1.0}
+    return {
+        name: round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3)
+        for name, share in at.items()
+    }
+
+
+def copied(host: HiveHost, folder: Path) -> Path:
+    """The ledger and the meta repo as they are on disk now; the daemon must not run."""
+    for name in ("hive.db", "hive.db-wal", "meta"):
+        source = host.lab.path(f"/var/lib/hive/{name}")
+        if source.exists():
+            subprocess.run(["cp", "-r", str(source), str(folder / name)], check=True)
+    return folder

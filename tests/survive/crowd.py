@@ -1,0 +1,267 @@
+"""Several clients of one party at once, with its mail and its children; plain Python only.
+
+Runs in the party's container (or on the host, for the operator) and prints what came back, one JSON
+object a line, at the moment it came: that is what a later check takes as acknowledged. When its
+input ends, every client ends what it is at, and the program ends.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from typing import Any
+
+from e2e.wire import Wire
+
+Reply = dict[str, Any]
+# What may happen to anybody who calls at the wrong moment.
+FAIR = {"InboxFull", "LimitReached", "NotFound", "Busy", "StorageFull"}
+PATIENCE = 60.0
+PETS = 2
+
+
+@dataclass
+class Party:
+    """Who calls, where, and what it may do."""
+
+    name: str
+    socket: str
+    seed: int
+    pace: float  # seconds between two calls of one client, on the average
+    peers: list[str]  # to whom it may send
+    homes: list[str]  # under whom it may keep pets; none: it keeps none
+    command: list[str]  # what a pet runs
+    going: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def say(self, who: str, what: str, **values: object) -> None:
+        row = {"at": time.monotonic(), "who": who, "what": what, **values}
+        with self._lock:
+            sys.stdout.write(json.dumps(row) + "\n")
+            sys.stdout.flush()
+
+
+class Client:
+    """One connection, made again when it breaks."""
+
+    def __init__(self, party: Party, role: str) -> None:
+        self.party, self.who = party, f"{party.name}/{role}"
+        self.random = Random(f"{party.seed} {self.who}")  # noqa: S311 - a schedule, no secret
+        self._wire: Wire | None = None
+
+    @property
+    def going(self) -> bool:
+        """Thinks a moment; whether there is to be another call."""
+        time.sleep(self.random.expovariate(1 / self.party.pace))
+        return self.party.going.is_set()
+
+    def say(self, what: str, **values: object) -> None:
+        self.party.say(self.who, what, **values)
+
+    def call(self, method: str, /, **parameters: object) -> Reply | None:
+        """The reply; None when the connection broke and nobody knows what became of the call."""
+        try:
+            if self._wire is None:
+                self._wire = Wire(self.party.socket, PATIENCE)
+            reply = self._wire.ask(method, parameters)
+        except OSError as error:
+            if isinstance(error, TimeoutError):
+                self.say("stuck", method=method, parameters=parameters)
+            self.close()
+            return None
+        if name := reply.get("error", "").rpartition(".")[2]:
+            self.say(
+                "refused" if name in FAIR else "wrong", method=method, parameters=parameters,
+                error=reply,
+            )  # fmt: skip
+            return {"error": name}
+        found: Reply = reply["parameters"]
+        return found
+
+    def insist(self, method: str, key: str, /, **parameters: object) -> Reply:
+        """With a key, again and again until it is answered; sometimes once more after that."""
+        reply, since = None, time.monotonic()
+        while reply is None:
+            reply = self.call(method, **parameters, idempotency_key=key)
+            if time.monotonic() > since + 2 * PATIENCE:
+                self.say("stuck", method=method, parameters=parameters)
+                return {"error": "stuck"}
+        if "error" not in reply and self.random.random() < 0.1:
+            again = self.call(method, **parameters, idempotency_key=key)
+            if again is not None and _result(again) != _result(reply):
+                self.say("wrong", method=method, first=reply, second=again)
+        return reply
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+        else:
+            time.sleep(0.02)  # nobody listens for a moment, and nothing tells when somebody does
+
+
+def _result(reply: Reply) -> Reply:
+    """What a repeat must give again: not how far a job has come, which `ended` tells."""
+    return {key: value for key, value in reply.items() if key != "ended"}
+
+
+def letters(client: Client) -> Iterator[tuple[str, str, dict[str, object]]]:
+    """To whom, and a body that says from whom it is and the how manieth of this pair it is."""
+    numbers: Counter[str] = Counter()
+    while client.going:
+        to = client.random.choice(client.party.peers)
+        mark = f"{client.who}>{to}#{numbers[to]}"
+        numbers[to] += 1
+        filling = "x" * int(client.random.expovariate(1 / 200))
+        yield to, mark, {"to": to, "body": f"{mark} {filling}"}
+
+
+def send_keyed(client: Client) -> None:
+    for to, mark, what in letters(client):
+        reply = client.insist("Send", mark, **what)
+        if "id" in reply:
+            client.say("sent", to=to, mark=mark, id=reply["id"], key=mark)
+
+
+def send_plain(client: Client) -> None:
+    for to, mark, what in letters(client):
+        reply = client.call("Send", **what, priority=1)
+        if reply is None:
+            client.say("unknown", method="send", mark=mark)
+        elif "id" in reply:
+            client.say("sent", to=to, mark=mark, id=reply["id"], key="")
+
+
+def read(client: Client) -> None:
+    """Take mail, ack most of it, give some back, and forget some until its lease ends."""
+    for number in count():
+        if not client.going:
+            return
+        reply = client.call(
+            "Recv", max=client.random.randint(1, 20), lease=client.random.choice((1, 2, 60)),
+            wait=client.random.choice((0, 0.2)),
+        )  # fmt: skip
+        mail = (reply or {}).get("messages", [])
+        for each in mail:
+            mark = each["body"].partition(" ")[0]
+            client.say("got", id=each["id"], sender=each["from_uuid"], mark=mark)
+        _answer(client, [each["id"] for each in mail], f"{client.who}-{number}")
+
+
+def _answer(client: Client, ids: list[str], key: str) -> None:
+    kinds: dict[str, list[str]] = {"ack": [], "nack": [], "forget": []}
+    for each in ids:
+        (kind,) = client.random.choices(tuple(kinds), (90, 6, 4))
+        kinds[kind].append(each)
+    if given := kinds["nack"]:
+        reply = client.insist("Nack", f"{key}-nack", ids=given)
+        if "error" not in reply:
+            client.say("nacked", ids=given)
+    if not (given := kinds["ack"]):
+        return
+    if client.random.random() < 0.5:
+        found: Reply | None = client.insist("Ack", f"{key}-ack", ids=given)
+    else:
+        client.say("acking", ids=given)
+        found = client.call("Ack", ids=given)
+    if found is None:
+        client.say("unknown", method="ack")
+    elif "error" not in found:
+        client.say("acked", ids=given)
+
+
+def look(client: Client) -> None:
+    """Lists and waits, of which nothing is kept but what goes wrong."""
+    calls: list[tuple[str, dict[str, object]]] = [
+        ("Whoami", {}), ("ListAgents", {}), ("ListJobs", {"limit": 20}),
+        ("ListMessages", {"limit": 50}), ("ListMessages", {"limit": 50, "dead": True}),
+    ]  # fmt: skip
+    if client.party.name == "operator":
+        names = [peer for peer in client.party.peers if peer != "operator"]
+        wait = {"agents": names, "states": ["parked"], "wait": 0.3}
+        calls[:1] = [("Status", {}), ("ListEvents", {"limit": 100}), ("WaitAgents", wait)]
+    while client.going:
+        method, parameters = client.random.choice(calls)
+        client.call(method, **parameters)
+
+
+def tend(client: Client) -> None:
+    """Children come, stop, start, move and go; most are waited for before the next is asked."""
+    pets: dict[str, str] = {}  # name -> parent
+    for number in count():
+        if not client.going:
+            break
+        pet = client.random.choice(sorted(pets)) if pets else ""
+        if len(pets) < PETS:
+            pet = f"{client.party.name}-{number}"
+            _tell(client, pets, "Spawn", pet, number)
+        else:
+            method = client.random.choice(("Stop", "Start", "Kill", "Restart", "Move", "Destroy"))
+            _tell(client, pets, method, pet, number)
+    for pet in sorted(pets):
+        _tell(client, pets, "Destroy", pet, f"end-{pet}")
+
+
+def _tell(client: Client, pets: dict[str, str], method: str, pet: str, number: object) -> None:
+    words: dict[str, object] = {"agent": pet}
+    home = client.random.choice([each for each in client.party.homes if each != pets.get(pet)])
+    if method == "Spawn":
+        words = {"name": pet, "parent": home, "command": client.party.command}
+    elif method == "Move":
+        words["parent"] = home
+    wait = client.random.choice((0, 5))
+    reply = client.insist(method, f"{client.who}-{number}", **words, wait=wait)
+    if "error" in reply:
+        return
+    if method in {"Spawn", "Move"}:
+        pets[pet] = home
+    elif method == "Destroy":
+        del pets[pet]
+    key, job = f"{client.who}-{number}", reply.get("job")
+    client.say("did", method=method, pet=pet, key=key, uuid=reply.get("uuid"), job=job)
+    if job and (isinstance(number, str) or client.random.random() < 0.8):
+        _settle(client, method, pet, job)
+
+
+def _settle(client: Client, method: str, pet: str, job: str) -> None:
+    """Wait until the job ends, across whatever breaks."""
+    since = time.monotonic()
+    while time.monotonic() < since + 2 * PATIENCE:
+        reply = client.call("WaitJob", id=job, wait=5)
+        if reply is not None and reply.get("state") != "running":
+            client.say("job", method=method, pet=pet, job=job, state=reply.get("state", "gone"),
+                       error=reply.get("error", ""))  # fmt: skip
+            return
+    client.say("stuck", method=method, parameters={"job": job})
+
+
+WORK: dict[str, Callable[[Client], None]] = {
+    "keyed": send_keyed, "plain": send_plain, "reader": read, "looker": look, "gardener": tend,
+    "other": send_keyed,
+}  # fmt: skip
+
+
+def main() -> None:
+    party = Party(**json.loads(sys.argv[1]))
+    party.going.set()
+    last = "gardener" if party.homes else "other"
+    roles = ("keyed", "plain", "reader", "looker", last)
+    threads = [threading.Thread(target=WORK[role], args=(Client(party, role),)) for role in roles]
+    for thread in threads:
+        thread.start()
+    sys.stdin.read()
+    party.going.clear()
+    for thread in threads:
+        thread.join()
+    party.say(party.name, "ended")
+
+
+if __name__ == "__main__":
+    main()
