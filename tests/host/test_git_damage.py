@@ -127,19 +127,19 @@ def test_a_lock_of_a_dead_daemon_is_taken_over(meta: Meta) -> None:
 def test_a_lock_from_before_a_reboot_is_dead_even_if_the_number_came_back(meta: Meta) -> None:
     lock = meta.repo.folder / "index.lock"
     lock.write_text(f"hived {os.getpid()} 1 {'0' * 32}\n")
-    assert left_behind(lock)
+    assert left_behind(lock, meta.repo.folder)
 
 
 def test_a_lock_that_is_held_here_is_alive(meta: Meta) -> None:
     with meta.repo.hold(""):
-        assert not left_behind(meta.repo.folder / "refs/heads/main.lock")
+        assert not left_behind(meta.repo.folder / "refs/heads/main.lock", meta.repo.folder)
 
 
 @pytest.mark.parametrize("text", ["", "0" * 40 + "\n", "hived\n", "hived x y z\n", "git 1 1 1\n"])
 def test_a_lock_of_somebody_else_is_never_removed(meta: Meta, text: str) -> None:
     lock = meta.repo.folder / "refs/heads/main.lock"
     lock.write_text(text)
-    assert not left_behind(lock)
+    assert not left_behind(lock, meta.repo.folder)
 
 
 def test_a_lock_that_nobody_seems_to_hold_is_reported(meta: Meta) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 import pygit2
 
 from hive_core.host.git.faults import Damage, DamagedRepo, HeadMoved, reading, writing
-from hive_core.host.git.locks import Lock, replace
+from hive_core.host.git.locks import Lock, flush, flushed, replace
 
 BRANCH: Final = "refs/heads/main"
 _OID: Final = re.compile(r"[0-9a-f]{40}")
@@ -28,7 +28,7 @@ class Branch:
         self._git = git
         self._file = folder / BRANCH
         self._spare = folder / "hive-branch"
-        self._lock = Lock(self._file)
+        self._lock = Lock(self._file, folder)
 
     def head(self) -> str:
         """The commit of the branch, or empty. DamagedRepo when the ref cannot be read."""
@@ -43,7 +43,8 @@ class Branch:
     @contextmanager
     def locked(self, expected: str | None) -> Iterator[None]:
         """Lock it; HeadMoved unless it stands at `expected` (empty: no commit, None: anywhere)."""
-        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with writing():
+            flushed(self._file.parent)
         self._lock.acquire()
         try:
             if expected is not None and (head := self.head()) != expected:
@@ -56,12 +57,17 @@ class Branch:
         """Under the lock: let the branch stand at `oid`, durably."""
         if not _OID.fullmatch(oid):
             raise DamagedRepo(Damage(BRANCH, str(self._file), f"{oid!r} is no commit"))
-        replace(self._file, f"{oid}\n".encode(), self._spare, durable=True)
+        with writing():
+            replace(self._file, f"{oid}\n".encode(), self._spare, durable=True)
 
     def drop(self) -> None:
         """Let the branch have no commit."""
         with writing():
-            self._git.references.delete(BRANCH)
+            self._file.unlink(missing_ok=True)
+            flush(self._file.parent)
+        if self.head():  # packed by somebody's `git gc`; seldom enough for libgit2's own locks
+            with writing():
+                self._git.references.delete(BRANCH)
 
     def checked_out(self) -> bool:
         """Whether HEAD is this branch: only then is the work tree ours to keep."""

@@ -66,6 +66,6 @@ def _locks(folder: Path) -> Iterator[Damage]:
             age = time.time() - file.stat().st_mtime
         except OSError:
             continue
-        if age > _STALE and not left_behind(file):
+        if age > _STALE and not left_behind(file, folder):
             why = f"made {age:.0f} seconds ago by another git; remove it if that is no more"
             yield Damage(file.name, str(file), why)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,9 +11,11 @@ from dataclasses import dataclass
 import pygit2
 
 from hive_core.errors import Conflict, Internal, StorageFull
+from hive_core.ledger.connection import Broken
 
 # libgit2 hands on the text of errno and not its number.
-_NO_SPACE = "No space left on device"
+_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
+_FAILED = tuple(map(os.strerror, (errno.EIO, errno.EROFS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,17 @@ def reading(what: str, where: str) -> Iterator[None]:
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Any failure inside means that nothing was written."""
+    """Any failure inside means that nothing was written, or that the disk fails: then Broken.
+
+    After an fsync that failed nobody knows what is on the disk; what was asked for is not tried
+    again on it, and a fresh start reads what is there.
+    """
     try:
         yield
     except (pygit2.GitError, OSError) as error:
-        if _NO_SPACE in str(error):
+        text = str(error)
+        if any(each in text for each in _FAILED):
+            raise Broken(f"the meta repo cannot be written: {error}") from error
+        if any(each in text for each in _FULL):
             raise StorageFull("the disk of the host is full") from error
         raise Internal(f"the meta repo cannot be written: {error}") from error

@@ -3,6 +3,9 @@
 git's locks are `NAME.lock`, made with O_EXCL; what stands in them is nobody's business but the
 owner's (https://git-scm.com/docs/api-lockfile). Ours say which process made them. A lock that
 somebody else left behind is reported and never removed.
+
+A lock of ours is a link to a file that was made durable at the start: also after a power cut it
+is there with its content, or not at all.
 """
 
 from __future__ import annotations
@@ -13,51 +16,63 @@ from typing import Final
 from uuid import uuid4
 
 from hive_core.errors import Busy
+from hive_core.host.git.faults import writing
 
 _MARK: Final = "hived"
+_NAME: Final = "hive-lock"
 _MODE: Final = 0o664
 _STARTED: Final = 19  # field of /proc/PID/stat behind the name: proc(5), starttime
 
 
-# Tells this process from one before a reboot that had the same number and start. The boot id would
-# do as well, but the unit hides it (ProcSubset=pid).
-_TOKEN: Final = uuid4().hex
+def sign(folder: Path) -> Path:
+    """Write down in the git directory who we are; what locks are made of from now on."""
+    # The token tells this process from one before a reboot that had the same number and start. The
+    # boot id would do as well, but the unit hides it (ProcSubset=pid).
+    name = f"{_MARK} {os.getpid()} {_started(os.getpid())} {uuid4().hex}\n"
+    with writing():
+        replace(folder / _NAME, name.encode(), folder / f"{_NAME}.new", durable=True)
+    return folder / _NAME
+
+
+def left_behind(lock: Path, folder: Path) -> bool:
+    """Whether a hived that is no more made this lock in the git directory `folder`."""
+    try:
+        said = lock.read_text(encoding="utf-8")
+        mark, pid, started, _ = said.split()
+    except (OSError, ValueError):
+        return False
+    if mark != _MARK or not pid.isdecimal():
+        return False
+    ours = int(pid) == os.getpid() and said != _read(folder / _NAME)
+    return ours or _started(int(pid)) != started
 
 
 def _started(pid: int) -> str:
     """When a process began, in ticks; empty when there is none."""
+    # The name may hold spaces and brackets; the rest begins behind the last bracket.
+    rest = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return rest[_STARTED] if rest else ""
+
+
+def _read(path: Path) -> str:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    # The name may hold spaces and brackets; the rest begins behind the last bracket.
-    return stat.rpartition(")")[2].split()[_STARTED]
-
-
-def _name() -> str:
-    return f"{_MARK} {os.getpid()} {_started(os.getpid())} {_TOKEN}"
-
-
-def left_behind(lock: Path) -> bool:
-    """Whether a hived that is no more made this lock."""
-    try:
-        mark, pid, started, token = lock.read_text(encoding="utf-8").split()
-    except (OSError, ValueError):
-        return False
-    if mark != _MARK or not pid.isdecimal() or token == _TOKEN:
-        return False
-    return int(pid) == os.getpid() or _started(int(pid)) != started
 
 
 class Lock:
-    """The lock of one file of the repository. Busy when somebody has it."""
+    """The lock of one file of the repository in `folder`. Busy when somebody has it."""
 
-    def __init__(self, target: Path) -> None:
+    def __init__(self, target: Path, folder: Path) -> None:
         self.path = target.with_name(target.name + ".lock")
+        self._folder = folder
         self.held = False
 
     def acquire(self) -> None:
-        if not (self._make() or (left_behind(self.path) and self._again())):
+        with writing():
+            made = self._make() or (left_behind(self.path, self._folder) and self._again())
+        if not made:
             raise Busy(f"{self.path} is held by another git")
         self.held = True
 
@@ -71,12 +86,13 @@ class Lock:
         return self._make()
 
     def _make(self) -> bool:
+        name = self._folder / _NAME
+        if not name.exists():
+            sign(self._folder)
         try:
-            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+            self.path.hardlink_to(name)
         except FileExistsError:
             return False
-        with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
-            file.write(f"{_name()}\n")
         return True
 
 
@@ -100,3 +116,12 @@ def flush(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def flushed(folder: Path) -> Path:
+    """A directory that is there, its name durable; those above it too, as far as they are new."""
+    if not folder.is_dir():
+        flushed(folder.parent)
+        folder.mkdir(exist_ok=True)
+        flush(folder.parent)
+    return folder

@@ -11,7 +11,7 @@ from typing import Final
 import pygit2
 from pygit2.packbuilder import PackBuilder
 
-from hive_core.host.git.faults import reading
+from hive_core.host.git.faults import reading, writing
 from hive_core.host.git.locks import flush
 from hive_core.host.git.recovery import HandCommit
 from hive_core.host.git.store import Store
@@ -50,10 +50,22 @@ def pack(folder: Path, at_least: int) -> int:
     return len(loose)
 
 
+def sweep(folder: Path) -> None:
+    """Remove what a libgit2 that was killed left half written; nobody else here has such names."""
+    for name in ("objects/tmp_object_git2_*", "objects/pack/pack_git2_*"):
+        for file in folder.glob(name):
+            file.unlink(missing_ok=True)
+
+
 def settle(git: pygit2.Repository, oids: Iterable[str], commits: Iterable[HandCommit]) -> None:
     """Make durable what another git wrote, before the ledger relies on it."""
+    with writing():
+        _settle(git, {*oids, *(each.oid for each in commits)})
+
+
+def _settle(git: pygit2.Repository, oids: set[str]) -> None:
     folders = set()
-    for oid in {*oids, *(each.oid for each in commits)}:
+    for oid in oids:
         path = Path(git.path, "objects", oid[:2], oid[2:])
         try:
             handle = os.open(path, os.O_RDONLY)

@@ -17,11 +17,9 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Final
 
-import pygit2
-
 from hive_core.errors import HiveError, InvalidArgument
-from hive_core.host.git.faults import DamagedRepo, reading
-from hive_core.host.git.locks import replace
+from hive_core.host.git.faults import DamagedRepo, writing
+from hive_core.host.git.locks import flushed, replace
 from hive_core.host.git.store import Store
 from hive_core.model.hive import Hive
 
@@ -128,18 +126,39 @@ def last_good(store: Store, read: Callable[[str], Hive], oid: str) -> Hive | Non
 class Shelf:
     """Refused commits: a ref that keeps each, and a file beside the refs that says why."""
 
-    def __init__(self, git: pygit2.Repository, store: Store) -> None:
-        self._git = git
+    def __init__(self, folder: Path, store: Store) -> None:
+        self._folder = folder
         self._store = store
-        self._reasons = Path(git.path, "hive-refused")
+        self._reasons = folder / "hive-refused"
 
     def keep(self, oid: str, reason: str) -> None:
-        """Keep a commit where no clean-up takes it; one that cannot be read leaves its reason."""
-        self._reasons.mkdir(exist_ok=True)
-        replace(self._reasons / oid, f"{reason}\n".encode(), self._reasons / ".new", durable=True)
-        with suppress(DamagedRepo), reading(f"refused commit {oid}", REFUSED):
-            self._store.sure(oid, "a refused commit")
-            self._git.references.create(REFUSED + oid, oid, force=True)
+        """Keep a commit where no clean-up takes it; one that cannot be read leaves its reason.
+
+        The ref is written by us for the same reason as the branch (`branch.py`).
+        """
+        with writing():
+            self._mark(oid).unlink(missing_ok=True)
+            self._put(self._reasons / oid, f"{reason}\n")
+            with suppress(DamagedRepo):
+                self._store.sure(oid, "a refused commit")
+                self._put(self._folder / REFUSED / oid, f"{oid}\n")
+
+    def _put(self, file: Path, text: str) -> None:
+        spare = flushed(self._reasons) / ".new"
+        flushed(file.parent)
+        replace(file, text.encode(), spare, durable=True)
+
+    def told(self, oid: str) -> None:
+        """That it was refused stands in the audit log."""
+        with writing():
+            self._put(self._mark(oid), "")
+
+    def untold(self) -> list[tuple[str, str]]:
+        """Those whose refusal a crash kept from the audit log."""
+        return [(oid, why) for oid, why in self.list() if not self._mark(oid).exists()]
+
+    def _mark(self, oid: str) -> Path:
+        return self._reasons / f"{oid}.told"
 
     def list(self) -> list[tuple[str, str]]:
         """Commit and reason, newest first."""

@@ -15,12 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pygit2
-from pygit2.enums import RepositoryInitMode
 
 from hive_core.errors import Busy, HiveError, Internal
 from hive_core.host.git import checkup, packing, recovery
-from hive_core.host.git.branch import BRANCH, Branch
-from hive_core.host.git.faults import Damage, DamagedRepo, reading
+from hive_core.host.git.branch import Branch
+from hive_core.host.git.faults import Damage, DamagedRepo, reading, writing
+from hive_core.host.git.locks import sign
+from hive_core.host.git.making import make
 from hive_core.host.git.objects import Objects
 from hive_core.host.git.recovery import Judge, Kind, Recovery
 from hive_core.host.git.worktree import WorkTree
@@ -46,7 +47,7 @@ class MetaRepo:
         self._step = step
         self._branch = Branch(git, self.folder)
         self._tree = WorkTree(git, objects, self.folder)
-        self._shelf = recovery.Shelf(git, objects.store)
+        self._shelf = recovery.Shelf(self.folder, objects.store)
         # When the work tree is brought up to date after a move. A loop's call_soon lets the replies
         # go first; meanwhile the index stays locked.
         self.later: Callable[[Callable[[], None]], object] = lambda work: work()
@@ -67,9 +68,12 @@ class MetaRepo:
         `step` is called by name between the parts of a change; tests end the process there.
         """
         if not (path / ".git").exists():
-            _make(path)
+            with writing():
+                make(path)
         with reading("repository", str(path)):
             git = pygit2.Repository(str(path))
+        sign(Path(git.path))
+        packing.sweep(Path(git.path))
         return cls(git, Objects(git, depth_limit, clock), step)
 
     def head(self) -> str:
@@ -158,6 +162,13 @@ class MetaRepo:
         """Commits that were not taken over, and why; newest first."""
         return self._shelf.list()
 
+    def untold(self) -> list[tuple[str, str]]:
+        """Refused commits that do not stand in the audit log yet; `told` when one does."""
+        return self._shelf.untold()
+
+    def told(self, oid: str) -> None:
+        self._shelf.told(oid)
+
     def dirty(self) -> list[str]:
         """What in the work tree differs from the branch."""
         try:
@@ -178,8 +189,8 @@ class MetaRepo:
     def _move(self, oid: str) -> None:
         try:
             self._branch.move(oid)
-        except OSError as error:
-            log.warning("The branch lags behind %s: %s", oid, error)
+        except HiveError as error:
+            log.warning("The branch lags behind %s: %s", oid, error.reason)
         self._step("moved")
 
     def _judge(self, before: Hive, branch: str, judge: Judge | None) -> Recovery:
@@ -223,18 +234,3 @@ class MetaRepo:
             return Kind.RESTORED, "", error.reason
         rewritten = f"it rewrites history: {head} is not part of it"
         return kind, branch, rewritten if kind is Kind.REFUSED else ""
-
-
-def _make(path: Path) -> None:
-    """An empty repository that root and the daemon can both write (RUNTIME 23)."""
-    git = pygit2.init_repository(
-        str(path), mode=RepositoryInitMode.SHARED_GROUP, initial_head=BRANCH.rpartition("/")[2]
-    )
-    git.config["core.sharedRepository"] = "group"
-    # What people commit here is as durable as ours; git leaves loose objects to luck by default.
-    git.config["core.fsync"] = "all"
-    folder = Path(git.path)
-    for number in range(256):
-        (folder / "objects" / f"{number:02x}").mkdir(exist_ok=True)
-    for each in (path, folder, *(found for found in folder.rglob("*") if found.is_dir())):
-        each.chmod(0o2775 if each != path else 0o2770)

@@ -33,8 +33,9 @@ class WorkTree:
         self._index = folder / "index"
         self._spare = folder / "hive-index"
         self._mark = folder / "hive-shown"
+        self._made = folder / "hive-file"
         self._dirt = Dirt(git, objects.store)
-        self.lock = Lock(self._index)
+        self.lock = Lock(self._index, folder)
 
     def shown(self) -> str:
         """The commit that was shown last; empty when none was."""
@@ -86,6 +87,8 @@ class WorkTree:
 
     def _open(self, before: str) -> pygit2.Index:
         """A copy of the index to work on; one that is damaged is made anew from what was shown."""
+        # We hold the lock of the index itself, so whoever locked the copy was killed.
+        self._spare.with_name(f"{self._spare.name}.lock").unlink(missing_ok=True)
         try:
             data = self._index.read_bytes()
         except FileNotFoundError:
@@ -112,7 +115,7 @@ class WorkTree:
         data = self._objects.store.blob(new.oid, path)
         _add(index, path, new)
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace(file, data, file.with_name(f".{file.name}.new"))
+        replace(file, data, self._made)
 
     def _file(self, path: str) -> str:
         """What the work tree has there; an odd thing counts as somebody's work."""

@@ -1,0 +1,247 @@
+"""What hived keeps on disk, opened as its composition root opens it, with a line to the broker."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from host.meta import git
+
+from hive_core import varlink
+from hive_core.broker.core import Broker
+from hive_core.broker.line import Line, Read
+from hive_core.broker.operation import camel
+from hive_core.broker.turn import World
+from hive_core.errors import HIVE, from_wire
+from hive_core.host.hand import HandCommits
+from hive_core.host.stores import Stores
+from hive_core.ledger.ballast import Ballast
+from hive_core.ledger.letters import text_id
+from hive_core.model.record import OPERATOR
+from hive_core.model.settings import Paths, RootAgent, Settings
+from hive_core.operations import load
+from hive_core.reconcile.given import Broker as Given
+from hive_core.reconcile.given import Ports
+from hive_core.reconcile.look import Look
+from hive_core.reconcile.upkeep import Upkeep
+from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
+
+Reply = dict[str, Any]
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+class Stage:
+    """One life of a daemon that has no sockets: opened, asked, and closed or killed."""
+
+    def __init__(self, folder: Path, ballast: int = 0) -> None:
+        self.folder = folder
+        paths = Paths(state=folder, runtime=folder / "run")
+        self.settings = Settings(paths=paths, ballast=ballast, root=RootAgent(autostart=False))
+        self.clock = ManualClock()
+        self.stores = Stores.open(self.settings)
+        ledger, repo = self.stores.ledger, self.stores.repo
+        self.look = Look.build(ledger, self.settings, self.stores.hive, self.clock)
+        self.look.damage = self.stores.damage
+        world = World(ledger, repo, self.settings, self.look, self.clock)
+        registry = self.stores.answerable(load())
+        self.broker = Broker(world, self.stores.hive, registry, {})
+        self.ballast = Ballast(paths.ballast, ballast)
+        self.look.short_of_room = lambda: self.ballast.short
+        self.broker.spare = self.ballast.release
+        self.hand = HandCommits(repo, self.broker, self.look)
+        self.broker.moved = self.hand.look_again
+        if self.stores.recovery is not None:
+            self.hand.settle(self.stores.recovery)
+        self._woken = False
+        self.broker.attach(self)
+
+    @property
+    def upkeep(self) -> Upkeep:
+        ledger, clock = self.stores.ledger, self.clock
+        machines = MemoryMachines()
+        jobs = MemoryJobs(machines)
+        ports = Ports(machines, MemoryJournal(), jobs, clock, ledger, self.settings)
+        return Upkeep(ports, Given(lambda: self.broker.hive, self.broker.touch))
+
+    def wake(self) -> None:
+        self._woken = True
+
+    def read(self, line: Line, read: Read) -> None:
+        raise AssertionError(f"nothing here reads slowly: {line.party} {read}")
+
+    def call(self, operation: str, by: str = OPERATOR, /, **parameters: object) -> Reply:
+        """One call, answered; raises the error that it is answered with."""
+        replies: list[Reply] = []
+
+        def send(data: bytes, _closing: bool) -> None:  # noqa: FBT001 - as Line.send is called
+            replies.extend(varlink.decode(frame) for frame in data.split(b"\0")[:-1])
+
+        party = by if by == OPERATOR else self.broker.hive.spec(by).id
+        frame = varlink.encode({"method": HIVE + camel(operation), "parameters": parameters})
+        self.broker.feed(Line(party, 0, send), [frame[:-1]])
+        while self._woken:
+            self._woken = False
+            self.broker.turn()
+        (reply,) = replies
+        found: Reply = reply.get("parameters", {})
+        if "error" in reply:
+            raise from_wire(str(reply["error"]), found)
+        return found
+
+    def uuid(self, name: str) -> str:
+        return self.broker.hive.spec(name).id
+
+    def close(self) -> None:
+        self.stores.ledger.close()
+
+
+TABLES = {
+    "runs": "SELECT agent, wanted, nonce, reason FROM runs ORDER BY agent",
+    "messages": "SELECT p.party, q.state, q.attempt, m.body FROM queue q JOIN messages m"
+    " ON m.id = q.id JOIN parties p ON p.id = q.inbox ORDER BY m.id",
+    "keys": "SELECT caller, key, operation FROM keys ORDER BY caller, key",
+    "jobs": "SELECT operation, caller, goals, state FROM jobs ORDER BY id",
+    "ranges": "SELECT base, agent FROM ranges ORDER BY base",
+    "archives": "SELECT uuid, name, parent FROM archives ORDER BY uuid",
+    "tombstones": "SELECT uuid FROM tombstones ORDER BY uuid",
+    "events": "SELECT body FROM events ORDER BY seq",
+}
+
+
+def seen(stage: Stage) -> Reply:
+    """Everything that is durable, without what differs between two runs of the same."""
+    connection, repo = stage.stores.ledger.connection, stage.stores.repo
+    hive = stage.broker.hive
+    found: Reply = {name: connection.rows(sql) for name, sql in TABLES.items()}
+    found["events"] = [_event(json.loads(body)) for (body,) in found["events"]]
+    found["tree"] = dict(sorted(hive.topology.parents.items()))
+    found["specs"] = {name: spec.model_dump(mode="json") for name, spec in hive.specs.items()}
+    found["refused"] = len(repo.refused())
+    names = {**hive.names, **{each[0]: each[1] for each in found["archives"]}}
+    text = json.dumps(found, sort_keys=True)
+    return dict(json.loads(_UUID.sub(lambda uuid: names.get(uuid[0], "somebody"), text)))
+
+
+def _event(body: Reply) -> list[object]:
+    return [body[key] for key in ("kind", "caller", "operation", "target", "allowed")]
+
+
+def faults(stage: Stage, *, deep: bool) -> list[str]:
+    """What is not in order; nothing, after any crash. `deep`: git is asked as well."""
+    repo, ledger, meta = stage.stores.repo, stage.stores.ledger, stage.settings.paths.meta
+    found = [stage.stores.damage] if stage.stores.damage else []
+    found += [each.text for each in repo.verify()]
+    if repo.head() != ledger.head:
+        found.append(f"the branch is at {repo.head()}, the ledger at {ledger.head}")
+    if (broken := ledger.events.verify()) is not None:
+        found.append(f"the audit log is broken at {broken}")
+    if (sound := ledger.connection.value("PRAGMA integrity_check")) != "ok":
+        found.append(f"the ledger: {sound}")
+    found += [f"changed by nobody: {each}" for each in repo.dirty()]
+    found += [f"left behind: {each}" for each in (meta / ".git").rglob("*.lock")]
+    return found + (_deep(meta) if deep else [])
+
+
+def _deep(meta: Path) -> list[str]:
+    try:
+        said = [git(meta, "fsck", "--strict", "--no-dangling"), git(meta, "status", "--porcelain")]
+    except subprocess.CalledProcessError as error:
+        said = [error.stdout + error.stderr]
+    return [f"git: {each}" for each in said if each]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """Something that changes what is on disk, in one decision: old or new, nothing between.
+
+    `before` it the daemon before did something, `ready` this one. `again`: after a crash it is
+    asked once more, as a client would, with the same key. `opens`: the opening itself is what is
+    interrupted, on an `empty` disk or not.
+    """
+
+    do: Callable[[Stage], object]
+    before: Callable[[Stage], object] = lambda _: None
+    ready: Callable[[Stage], object] = lambda _: None
+    again: bool = True
+    opens: bool = False
+    empty: bool = False
+    closes: bool = False
+
+
+def asks(operation: str, /, **parameters: object) -> Verb:
+    """A call of the operator's with an idempotency key."""
+    parameters["idempotency_key"] = "k"
+    return Verb(lambda stage: stage.call(operation, OPERATOR, **parameters))
+
+
+def _restore(stage: Stage) -> None:
+    (archive,) = stage.call("list_archives")["archives"] or [{"id": stage.uuid("old")}]
+    stage.call("restore", id=archive["id"], idempotency_key="k")
+
+
+def _ack(stage: Stage) -> None:
+    first = stage.stores.ledger.connection.value("SELECT MIN(id) FROM messages WHERE body = 'one'")
+    stage.call("ack", "lead", ids=[text_id(first)], idempotency_key="k")
+
+
+def _by_hand(text: str) -> Callable[[Stage], None]:
+    """A commit that an operator makes while nobody looks."""
+
+    def commit(stage: Stage) -> None:
+        file = stage.settings.paths.meta / "topology.json"
+        file.write_text(text, encoding="utf-8")
+        git(file.parent, "commit", "-qam", "by hand")
+
+    return commit
+
+
+def nothing(_: Stage) -> None:
+    """What comes after was all there was to do."""
+
+
+def look(stage: Stage) -> None:
+    """The branch may have moved."""
+    stage.hand.look_again()
+
+
+MOVED = '{"lead": "root", "root": null, "tester": "root", "writer": "lead"}\n'
+CYCLE = '{"lead": "writer", "root": null, "tester": "lead", "writer": "lead"}\n'
+
+VERBS: Mapping[str, Verb] = {
+    "setup": Verb(nothing, again=False, opens=True, empty=True),
+    "open": Verb(nothing, again=False, opens=True),
+    "spawn": asks("spawn", name="fresh", parent="lead", role="worker"),
+    "start": asks("start", agent="tester"),
+    "stop": asks("stop", agent="lead", recursive=True),
+    "kill": asks("kill", agent="writer"),
+    "move": asks("move", agent="writer", parent="tester"),
+    "destroy": asks("destroy", agent="lead", recursive=True),
+    "restore": Verb(_restore),
+    "send": asks("send", to="lead", body="three"),
+    "ack": Verb(_ack),
+    "hand commit": Verb(look, ready=_by_hand(MOVED)),
+    "hand commit at start": Verb(nothing, _by_hand(MOVED), opens=True),
+    "refused commit": Verb(look, ready=_by_hand(CYCLE)),
+    "refused commit at start": Verb(nothing, _by_hand(CYCLE), opens=True),
+    "pack": Verb(lambda stage: stage.stores.repo.pack(1)),
+    "sweep": Verb(lambda stage: stage.upkeep.sweep()),
+    "close": Verb(lambda stage: stage.close(), again=False, closes=True),
+}
+
+
+def furnish(folder: Path) -> None:
+    """What every verb but the first finds on the disk."""
+    stage = Stage(folder)
+    for name, parent in (("root", ""), ("lead", "root"), ("writer", "lead"), ("tester", "lead")):
+        stage.call("spawn", name=name, parent=parent, role="agent")
+    stage.call("spawn", name="old", parent="root", role="agent")
+    stage.call("destroy", agent="old")
+    stage.call("stop", agent="tester")
+    for body in ("one", "two"):
+        stage.call("send", to="lead", body=body)
+    stage.close()
