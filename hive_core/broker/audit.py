@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from hive_core.broker.call import Call
+from hive_core.ledger.events import Entry, Form, form
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
 
@@ -15,25 +15,9 @@ if TYPE_CHECKING:
     from hive_core.ledger.store import Ledger
 
 _NAMED = 64
+_FORMS = 2048
 _NONE: Mapping[str, object] = MappingProxyType({})
 CHANGED, RECORDED, REFUSED, ADOPTED = "change", "record", "refusal", "adopt"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One line for the audit log. Parties are UUIDs; the names of that time stand in `fields`."""
-
-    kind: str
-    caller: str
-    operation: str
-    target: str
-    allowed: bool
-    rule: str
-    reason: str
-    commit: str
-    request: str
-    now: float
-    fields: Mapping[str, object] = field(default_factory=dict)
 
 
 class Judged(NamedTuple):
@@ -49,26 +33,19 @@ def entry(
     kind: str, call: Call, judged: Judged, commit: str = "", extra: Mapping[str, object] = _NONE
 ) -> Entry:
     """The line for one call. The operator's uid says on whose behalf the operator acts."""
-    target = judged.target
-    spec = call.hive.specs.get(target) if target else None
+    operation, target, rule, reason = judged
+    party = ""
     fields: dict[str, object] = {"caller_name": call.caller, **extra}
     if target:
+        spec = call.hive.specs.get(target)
+        party = spec.id if spec else target[:_NAMED]
         fields["target_name"] = target[:_NAMED]
     if call.by_operator:
         fields["uid"] = call.uid
     return Entry(
-        kind=kind,
-        caller=call.uuid,
-        operation=judged.operation,
-        target=spec.id if spec else (target or "")[:_NAMED],
-        allowed=kind != REFUSED,
-        rule=judged.rule,
-        reason=judged.reason,
-        commit=commit or call.hive.commit,
-        request=call.request,
-        now=call.now,
-        fields=fields,
-    )
+        kind, call.uuid, operation, party, kind != REFUSED, rule, reason,
+        commit or call.hive.commit, call.request, call.now, fields,
+    )  # fmt: skip
 
 
 def stranger(party: str, uid: int, hive: Hive, now: float) -> Entry:
@@ -130,6 +107,7 @@ class Audit:
         self._ledger = ledger
         self._burst = float(refusals_a_minute)
         self._buckets: dict[str, Bucket] = {}
+        self._forms: dict[tuple[object, ...], Form] = {}
 
     def admits(self, caller: str, now: float) -> bool:
         """Whether another refusal of this caller is kept; counts it when not."""
@@ -138,21 +116,33 @@ class Audit:
             bucket = self._buckets[caller] = Bucket(self._burst, now)
         return bucket.take(self._burst, now)
 
+    def record(
+        self, kind: str, call: Call, judged: Judged, commit: str, extra: Mapping[str, object]
+    ) -> None:
+        """An effect. Who does the same again gets the same line but for its request and time."""
+        if extra or call.by_operator:
+            self.write(entry(kind, call, judged, commit, extra))
+            return
+        spec = call.hive.specs.get(judged.target) if judged.target else None
+        key = (kind, call.uuid, call.caller, judged, commit, spec and spec.id)
+        known = self._forms.get(key)
+        if known is None:
+            if len(self._forms) >= _FORMS:
+                self._forms.clear()
+            known = self._forms[key] = form(entry(kind, call, judged, commit))
+        self._ledger.events.fill(known, call.request, call.now)
+
     def write(self, found: Entry) -> None:
         if found.kind == REFUSED:
             found = self._with_dropped(found)
-        self._ledger.events.append(
-            kind=found.kind, caller=found.caller, operation=found.operation, target=found.target,
-            allowed=found.allowed, rule=found.rule, reason=found.reason, commit=found.commit,
-            request=found.request, fields=found.fields, now=found.now,
-        )  # fmt: skip
+        self._ledger.events.append(found)
 
     def _with_dropped(self, found: Entry) -> Entry:
         bucket = self._buckets.get(found.caller)
         if bucket is None or not bucket.dropped:
             return found
         dropped, bucket.dropped = bucket.dropped, 0
-        return replace(found, fields={**found.fields, "not_kept": dropped})
+        return found._replace(fields={**found.fields, "not_kept": dropped})
 
     def forget(self, party: str) -> None:
         """The party is gone."""

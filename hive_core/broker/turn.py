@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from hive_core.broker.audit import Entry
 from hive_core.broker.line import Line, Step
 from hive_core.errors import StorageFull
+from hive_core.ledger.events import Entry
 from hive_core.model.hive import Hive
 from hive_core.ports import Clock
 

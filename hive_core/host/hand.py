@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from hive_core.broker.audit import REFUSED, Entry
+from hive_core.broker.audit import REFUSED
 from hive_core.broker.core import Broker
 from hive_core.broker.outcome import EVENTS
 from hive_core.errors import HiveError, InboxFull, InvalidArgument
 from hive_core.host.git.recovery import Judge, Kind, Recovery
 from hive_core.host.git.repo import MetaRepo
 from hive_core.ledger.archives import Archive
+from hive_core.ledger.events import Entry
 from hive_core.ledger.letters import NewMessage
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
@@ -93,16 +94,19 @@ class HandCommits:
             told = "; ".join(f"{each.oid[:12]} by {each.author}" for each in found.commits)
             log.info("Adopting commits made by hand: %s", told)
             self.broker.adopt(after, found.head, told, lambda: self._follow(before, after))
-        elif found.kind in (Kind.REFUSED, Kind.RESTORED):
-            log.warning("The branch of the meta repo is set back: %s", found.reason)
-            self._record(found)
+        elif found.kind is Kind.RESTORED:
+            self._set_back(found.head, found.reason)
+        for oid, reason in self.repo.untold():  # also by a daemon that was killed before it told
+            self._set_back(oid, reason)
+            self.repo.told(oid)
         self.look.parked = self.repo.refused()
 
-    def _record(self, found: Recovery) -> None:
+    def _set_back(self, oid: str, reason: str) -> None:
         """Row H27: a commit that was refused, or a branch that was damaged, stands in the log."""
+        log.warning("The branch of the meta repo is set back: %s", reason)
         entry = Entry(
             kind=REFUSED, caller=OPERATOR, operation="hand", target="", allowed=False,
-            rule="hand commit", reason=found.reason, commit=found.refused or found.head,
+            rule="hand commit", reason=reason, commit=oid,
             request="", now=self.broker.world.clock.now(),
         )  # fmt: skip
         with self._ledger.transaction():

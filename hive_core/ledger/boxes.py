@@ -1,13 +1,19 @@
 """Mailboxes: who has one, how full it is, and where each message stands in it.
 
-Every move of a message goes through here, so the counters in `parties` always say what the queue
-holds; nothing counts rows.
+Every move of a message goes through here, so the counters always say what the queue holds. They
+are kept in memory and counted once, when a box is first asked for.
+
+A message that has just come in has no place in the queue yet, only in memory: its own row says all
+that a place would. It gets one when anybody asks its box, or with many others: a page of the queue
+for each message is what a send would mostly cost otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from itertools import product
+from math import inf
 from typing import Final, NamedTuple
 
 from hive_core.errors import InboxFull, NotFound
@@ -17,6 +23,12 @@ from hive_core.model.settings import Bounds
 MIB: Final = 1 << 20
 # Mail that is over is kept for a while: answers refer to it, and people look for it.
 DONE_KEPT, DONE_BYTES = 1000, 4 * MIB
+# After so many messages all get their places: that many are looked for at a start.
+UNPLACED: Final = 1024
+_PLACE: Final = "INSERT INTO queue (inbox, state, rank, id, size, due) VALUES (?, 0, ?, ?, ?, ?)"
+
+# Rank, id and size of a message.
+Waiting = tuple[int, int, int]
 
 
 class Stands(IntEnum):
@@ -29,6 +41,9 @@ class Stands(IntEnum):
     DONE = 4
 
 
+_LIVE: Final = (Stands.READY, Stands.LEASED, Stands.HELD)
+
+
 class Place(NamedTuple):
     """One row of the queue."""
 
@@ -38,166 +53,241 @@ class Place(NamedTuple):
     id: int
     size: int
     attempt: int
+    expires: float | None = None
+
+
+class Tally:
+    """So many messages of so many bytes."""
+
+    __slots__ = ("bytes", "count")
+
+    def __init__(self) -> None:
+        self.count = self.bytes = 0
+
+    def add(self, count: int, size: int) -> None:
+        self.count += count
+        self.bytes += size
+
+
+class Box:
+    """One mailbox as it is now, with what the open transaction did to it."""
+
+    __slots__ = ("closed", "dead", "done", "due", "fresh", "held", "live", "name", "number")
+
+    def __init__(self, number: int, name: str, closed: int) -> None:
+        self.number, self.name, self.closed = number, name, closed
+        self.live, self.dead, self.done = Tally(), Tally(), Tally()
+        # Those without a place.
+        self.fresh: list[Waiting] = []
+        # No lease or life ends before this; it may be too early.
+        self.due = inf
+        # Whether there may be mail that an earlier daemon gave out.
+        self.held = False
+
+    def tally(self, state: int) -> Tally:
+        """What counts those that stand there."""
+        return {Stands.DEAD.value: self.dead, Stands.DONE.value: self.done}.get(state, self.live)
 
 
 class Boxes:
     def __init__(self, connection: Connection, limits: Bounds) -> None:
         self._db = connection
+        self._undo = connection.undo
         self._limits = limits
-        self._numbers: dict[str, tuple[int, str]] = {}
+        self._boxes: dict[str, Box] = {}
+        self._numbered: dict[int, Box] = {}
+        # Boxes with mail that has no place, and how many messages came since all had one.
+        self._fresh: dict[Box, None] = {}
+        self._since = 0
 
-    def forget(self) -> None:
-        """After a rollback: a party that was new may not be there."""
-        self._numbers.clear()
-
-    def number(self, party: str) -> int | None:
-        """The row of a party that ever had mail."""
-        if known := self._numbers.get(party):
-            return known[0]
-        row = self._db.row("SELECT id, name FROM parties WHERE party = ?", (party,))
-        if row is None:
-            return None
-        self._numbers[party] = (row[0], row[1])
-        return int(row[0])
-
-    def enter(self, party: str, name: str) -> int:
-        """The row of a party, made when it is new, with the name it has now."""
-        found = self.number(party)
+    def find(self, party: str) -> Box | None:
+        """The box of a party that ever had mail."""
+        found = self._boxes.get(party)
         if found is None:
-            found = int(
-                self._db.value(
-                    "INSERT INTO parties (party, name) VALUES (?, ?) RETURNING id", (party, name)
-                )
-            )
-            self._numbers[party] = (found, name)
-        elif self._numbers[party][1] != name:
-            self._db.run("UPDATE parties SET name = ? WHERE id = ?", (name, found))
-            self._numbers[party] = (found, name)
+            row = self._db.row("SELECT id, name, closed FROM parties WHERE party = ?", (party,))
+            if row is not None:
+                found = self._know(party, Box(*row))
+                self._count(found)
         return found
 
-    def admit(self, inbox: int, size: int, *, twice: bool = False) -> None:
-        """Count one more message of `size` bytes; InboxFull, or NotFound for a closed box.
+    def enter(self, party: str, name: str) -> Box:
+        """The box of a party, made when it is new, with the name it has now."""
+        found = self._boxes.get(party) or self.find(party)
+        if found is None:
+            sql = "INSERT INTO parties (party, name) VALUES (?, ?) RETURNING id"
+            found = self._know(party, Box(int(self._db.value(sql, (party, name))), name, 0))
+            self._undo.note(self._unknow, party)
+        elif found.name != name:
+            self._db.run("UPDATE parties SET name = ? WHERE id = ?", (name, found.number))
+            self._undo.note(setattr, found, "name", found.name)
+            found.name = name
+        return found
+
+    def take(self, box: Box, waiting: Waiting, due: float | None, *, twice: bool = False) -> None:
+        """One more message waits; InboxFull, or NotFound for a closed box. Its life may end: `due`.
 
         `twice`: what the daemon has to say may overrun the bounds, up to double.
         """
-        factor = 2 if twice else 1
-        count, most = self._limits.inbox_count * factor, self._limits.inbox_bytes * factor
-        if self._db.run(
-            "UPDATE parties SET live = live + 1, live_bytes = live_bytes + ?1"
-            " WHERE id = ?2 AND closed = 0 AND live < ?3 AND live_bytes + ?1 <= ?4",
-            (size, inbox, count, most),
+        if box.closed:
+            raise NotFound(f"no agent {box.name}")
+        rank, message, size = waiting
+        live, limits, factor = box.live, self._limits, 1 + twice
+        if live.count >= limits.inbox_count * factor or (
+            live.bytes + size > limits.inbox_bytes * factor
         ):
+            raise InboxFull(f"the inbox of {box.name} is full: it has to read first")
+        live.count += 1
+        live.bytes += size
+        self._undo.note(live.add, -1, -size)
+        if due is not None:
+            self._db.later(_PLACE, (box.number, rank, message, size, due))
+            self._soon(box, due)
             return
-        name, closed = self._db.row("SELECT name, closed FROM parties WHERE id = ?", (inbox,)) or (
-            "", 1,
-        )  # fmt: skip
-        if closed:
-            raise NotFound(f"no agent {name}")
-        raise InboxFull(f"the inbox of {name} is full: it has to read first")
+        if not box.fresh:
+            self._fresh[box] = None
+        box.fresh.append(waiting)
+        self._undo.note(box.fresh.pop)
+        self._since += 1
 
-    def close(self, inbox: int, *, closed: bool) -> None:
-        self._db.run("UPDATE parties SET closed = ? WHERE id = ?", (int(closed), inbox))
+    def place(self, box: Box) -> None:
+        """Give each message of the box its place."""
+        if box.fresh:
+            self._place((box,))
+
+    def place_all(self, last: int) -> None:
+        """Give every message its place, if there are many without; `last` is the newest of all."""
+        if self._since < UNPLACED:
+            return
+        self._place(tuple(self._fresh))
+        self._db.run("INSERT OR REPLACE INTO meta VALUES ('placed', ?)", (str(last),))
+        self._since = 0
+
+    def resume(self) -> None:
+        """At start: places for those that had none when the daemon before this one ended."""
+        self._db.run(
+            "INSERT INTO queue (inbox, state, rank, id, size)"
+            " SELECT m.recipient, 0, m.priority, m.id, length(CAST(m.body AS BLOB))"
+            " FROM messages m WHERE m.id > COALESCE("
+            "  (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'placed'), 0)"
+            " AND NOT EXISTS (SELECT 1 FROM queue q WHERE q.inbox = m.recipient"
+            "  AND q.state IN (0, 1, 2, 3, 4) AND q.rank IN (0, m.priority) AND q.id = m.id)"
+        )
+        self._db.run("UPDATE queue SET state = 2 WHERE due IS NOT NULL AND state = 1")
+
+    def close(self, box: Box, *, closed: bool) -> None:
+        self._db.run("UPDATE parties SET closed = ? WHERE id = ?", (int(closed), box.number))
+        self._undo.note(setattr, box, "closed", box.closed)
+        box.closed = int(closed)
 
     def size(self, party: str) -> tuple[int, int]:
         """Messages and bytes that wait in the box or are given out."""
-        row = self._db.row("SELECT live, live_bytes FROM parties WHERE party = ?", (party,))
-        return (row[0], row[1]) if row else (0, 0)
+        box = self.find(party)
+        return (box.live.count, box.live.bytes) if box else (0, 0)
 
-    def place(self, inbox: int, message: int) -> Place | None:
+    def listed(self, box: Box, after: int, limit: int, *, dead: bool) -> list[int]:
+        """What waits or is given out, or the dead letters, by age; however full the box is.
+
+        In each part of the queue ids go up, so that the first ones of each are enough.
+        """
+        parts = [(Stands.DEAD, 0)] if dead else product(_LIVE, range(4))
+        found = [
+            row[0]
+            for state, rank in parts
+            for row in self._db.rows(
+                "SELECT id FROM queue WHERE inbox = ? AND state = ? AND rank = ? AND id > ?"
+                " ORDER BY id LIMIT ?",
+                (box.number, int(state), rank, after, limit),
+            )
+        ]
+        if not dead:
+            found += [message for _, message, _ in box.fresh if message > after]
+        return sorted(found)[:limit]
+
+    def standing(self, box: Box, message: int) -> Place | None:
         """Where a message stands that is neither acked nor dead."""
         row = self._db.row(
-            "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt FROM messages m"
+            "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt, m.expires_at FROM messages m"
             " CROSS JOIN queue q ON q.inbox = m.recipient AND q.state IN (0, 1, 2)"
             " AND q.rank = m.priority AND q.id = m.id WHERE m.id = ? AND m.recipient = ?",
-            (message, inbox),
+            (message, box.number),
         )
         return Place(*row) if row else None
 
-    def back(self, place: Place, attempt: int) -> None:
+    def give(self, box: Box, places: Iterable[tuple[int, int]], until: float) -> None:
+        """Leased until then: rank and id of messages that are ready."""
+        self._db.run_each(
+            "UPDATE queue SET state = 1, attempt = attempt + 1, due = ?"
+            " WHERE inbox = ? AND state = 0 AND rank = ? AND id = ?",
+            [(until, box.number, rank, message) for rank, message in places],
+        )
+        self._soon(box, until)
+
+    def back(self, place: Place) -> None:
         """Make it ready again; its own life may end before the next lease."""
         self._db.run(
-            "UPDATE queue SET state = 0, attempt = ?,"
-            " due = (SELECT expires_at FROM messages m WHERE m.id = queue.id)"
+            "UPDATE queue SET state = 0, due = ?"
             " WHERE inbox = ? AND state = ? AND rank = ? AND id = ?",
-            (attempt, *place[:4]),
+            (place.expires, *place[:4]),
         )
+        box = self._numbered.get(place.inbox)
+        if box is not None and place.expires is not None:
+            self._soon(box, place.expires)
 
-    def done(self, inbox: int, places: Sequence[Place]) -> None:
-        """Acked: out of the box, kept for answers that refer to it."""
-        self._end(places, Stands.DONE, None)
-        size = sum(place.size for place in places)
-        kept = self._db.rows(
-            "UPDATE parties SET live = live - ?1, live_bytes = live_bytes - ?2,"
-            " done = done + ?1, done_bytes = done_bytes + ?2 WHERE id = ?3"
-            " RETURNING done, done_bytes",
-            (len(places), size, inbox),
-        )
-        # Trimmed by halves, so that an ack seldom pays for it.
-        if kept and (kept[0][0] > 2 * DONE_KEPT or kept[0][1] > 2 * DONE_BYTES):
-            self._trim(inbox, Stands.DONE, (DONE_KEPT, DONE_BYTES))
+    def forget(self, inbox: int, state: Stands, count: int, size: int) -> None:
+        """So many that were over are deleted."""
+        if (box := self._numbered.get(inbox)) is not None:
+            self.count(box.tally(state), -count, -size)
 
-    def dead(self, place: Place, why: str) -> None:
-        """A dead letter of this box. A box keeps as many of them as it takes messages."""
-        self._end([place], Stands.DEAD, why)
-        kept = self._db.rows(
-            "UPDATE parties SET live = live - 1, live_bytes = live_bytes - ?1,"
-            " dead = dead + 1, dead_bytes = dead_bytes + ?1 WHERE id = ?2"
-            " RETURNING dead, dead_bytes",
-            (place.size, place.inbox),
-        )
-        most = (self._limits.inbox_count, self._limits.inbox_bytes)
-        if kept and (kept[0][0] > most[0] or kept[0][1] > most[1]):
-            self._trim(place.inbox, Stands.DEAD, most)
+    def count(self, tally: Tally, count: int, size: int) -> None:
+        tally.add(count, size)
+        self._undo.note(tally.add, -count, -size)
 
-    def prune(self, state: Stands, before: int, at_once: int) -> int:
-        """Delete what is over and has an id below `before`; how many."""
-        found = self._db.rows(
-            "SELECT p.id, q.id, q.size FROM parties p CROSS JOIN queue q"
-            " ON q.inbox = p.id AND q.state = ? AND q.rank = 0 AND q.id < ? LIMIT ?",
-            (int(state), before, at_once),
-        )
-        gone: dict[int, list[tuple[int, int]]] = {}
-        for inbox, message, size in found:
-            gone.setdefault(inbox, []).append((message, size))
-        for inbox, pairs in gone.items():
-            self._delete(inbox, state, pairs)
-        return len(found)
+    def look(self, box: Box) -> None:
+        """Some lease or life has ended: when will the next one, and is anything held?"""
+        due, held = self._db.row(
+            "SELECT (SELECT MIN(due) FROM queue WHERE inbox = ?1 AND state IN (0, 1, 2)),"
+            " EXISTS (SELECT 1 FROM queue WHERE inbox = ?1 AND state = 2)",
+            (box.number,),
+        ) or (None, 0)
+        self._undo.note(setattr, box, "due", box.due)
+        self._undo.note(setattr, box, "held", box.held)
+        box.due, box.held = inf if due is None else due, bool(held)
 
-    def _end(self, places: Sequence[Place], state: Stands, why: str | None) -> None:
-        self._db.run_each(
-            "UPDATE queue SET state = ?, rank = 0, due = NULL, why = ?"
-            " WHERE inbox = ? AND state = ? AND rank = ? AND id = ?",
-            [(int(state), why, *place[:4]) for place in places],
-        )
+    def _soon(self, box: Box, due: float) -> None:
+        if due < box.due:
+            self._undo.note(setattr, box, "due", box.due)
+            box.due = due
 
-    def _trim(self, inbox: int, state: Stands, most: tuple[int, int]) -> None:
-        """Keep the newest within bounds."""
-        rows = self._db.rows(
-            "SELECT id, size FROM queue WHERE inbox = ? AND state = ? ORDER BY id DESC",
-            (inbox, int(state)),
-        )
-        left = most[1]
-        for kept, (_, size) in enumerate(rows):
-            left -= size
-            if kept >= most[0] or left < 0:
-                self._delete(inbox, state, [(row[0], row[1]) for row in rows[kept:]])
-                return
+    def _know(self, party: str, box: Box) -> Box:
+        self._boxes[party] = self._numbered[box.number] = box
+        return box
 
-    def _delete(self, inbox: int, state: Stands, pairs: Sequence[tuple[int, int]]) -> None:
-        column = "dead" if state is Stands.DEAD else "done"
-        # Ids of deleted mail are never given again, whatever the clock does.
-        self._db.run(
-            "INSERT INTO meta VALUES ('mail', ?1) ON CONFLICT DO UPDATE SET"
-            " value = MAX(CAST(value AS INTEGER), CAST(?1 AS INTEGER))",
-            (str(max(message for message, _ in pairs)),),
-        )
-        self._db.run_each(
-            "DELETE FROM queue WHERE inbox = ? AND state = ? AND rank = 0 AND id = ?",
-            [(inbox, int(state), message) for message, _ in pairs],
-        )
-        self._db.run_each("DELETE FROM messages WHERE id = ?", [(each,) for each, _ in pairs])
-        self._db.run(
-            f"UPDATE parties SET {column} = {column} - ?,"  # noqa: S608 - one of two words
-            f" {column}_bytes = {column}_bytes - ? WHERE id = ?",
-            (len(pairs), sum(size for _, size in pairs), inbox),
-        )
+    def _unknow(self, party: str) -> None:
+        box = self._boxes.pop(party)
+        self._numbered.pop(box.number)
+
+    def _count(self, box: Box) -> None:
+        for state, count, size, due in self._db.rows(
+            "SELECT state, COUNT(*), SUM(size), MIN(due) FROM queue WHERE inbox = ? GROUP BY state",
+            (box.number,),
+        ):
+            box.tally(state).add(count, size)
+            box.held |= state == Stands.HELD
+            box.due = min(box.due, inf if due is None else due)
+
+    def _place(self, boxes: Sequence[Box]) -> None:
+        for box in boxes:
+            self._fresh.pop(box, None)
+        rows = [
+            (box.number, rank, message, size, None)
+            for box in sorted(boxes, key=lambda box: box.number)
+            for rank, message, size in sorted(box.fresh)
+        ]
+        self._db.run_each(_PLACE, rows)
+        for box in boxes:
+            self._undo.note(self._unplace, box, box.fresh)
+            box.fresh = []
+
+    def _unplace(self, box: Box, fresh: list[Waiting]) -> None:
+        box.fresh = fresh
+        self._fresh[box] = None

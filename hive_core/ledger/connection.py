@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hive_core.errors import Busy, HiveError, Internal, StorageFull
+from hive_core.ledger.undo import Undo
 
 Row = tuple[Any, ...]
 
@@ -56,12 +58,17 @@ def meaning(error: sqlite3.Error) -> BaseException:
 class Connection:
     """Statements in, rows out; every failure is a HiveError or Broken.
 
-    Statements are prepared once each and reused (the cache of the sqlite3 module).
+    Statements are prepared once each and reused (the cache of the sqlite3 module). Rows that many
+    calls of a batch insert are held back and go in together (`later`): one statement for all costs
+    half of one for each. Every other statement finds them in the tables.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.undo = Undo()
         self._broken: Broken | None = None
+        self._later: defaultdict[str, list[Row]] = defaultdict(list)
+        self._held = 0
         try:
             self._raw = sqlite3.connect(
                 path, isolation_level=None, cached_statements=256, timeout=1
@@ -78,10 +85,31 @@ class Connection:
     @property
     def changes(self) -> int:
         """Rows changed so far, those rolled back included: equal means that nothing happened."""
-        return self._raw.total_changes
+        return self._raw.total_changes + self._held
+
+    def later(self, sql: str, row: Row) -> None:
+        """Insert a row of this transaction, in which nothing but a full disk can be in the way."""
+        if not self._raw.in_transaction:
+            raise StorageFull("the transaction is gone: the disk of the host is full")
+        self._later[sql].append(row)
+        self._held += 1
+
+    def flush(self) -> None:
+        """Put what was held back into the tables."""
+        held = list(self._later.items())
+        self.drop()
+        for sql, rows in held:
+            self.run_each(sql, rows)
+
+    def drop(self) -> None:
+        """Forget what was held back: it is rolled back."""
+        self._later.clear()
+        self._held = 0
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
         """Change something inside the open transaction; the number of rows changed."""
+        if self._held:
+            self.flush()
         # SQLite may end a transaction by itself (a full disk does); outside of one each statement
         # would commit alone.
         if not self._raw.in_transaction:
@@ -93,6 +121,8 @@ class Connection:
 
     def run_each(self, sql: str, many: Iterable[Sequence[object]]) -> None:
         """Run one statement for each of `many`."""
+        if self._held:
+            self.flush()
         if not self._raw.in_transaction:
             raise StorageFull("the transaction is gone: the disk of the host is full")
         try:
@@ -102,6 +132,8 @@ class Connection:
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
         """All rows of a query, or of a change with RETURNING."""
+        if self._held:
+            self.flush()
         try:
             return self._execute(sql, values).fetchall()
         except sqlite3.Error as error:
@@ -109,6 +141,8 @@ class Connection:
 
     def row(self, sql: str, values: Sequence[object] = ()) -> Row | None:
         """The one row of a query, or None."""
+        if self._held:
+            self.flush()
         try:
             found: Row | None = self._execute(sql, values).fetchone()
         except sqlite3.Error as error:
@@ -138,10 +172,33 @@ class Connection:
         except HiveError:
             self.roll_back()
             raise
+        self.undo.clear()
 
     def roll_back(self) -> None:
+        """As it was before `begin`, in the tables and in memory."""
+        self.drop()
+        self.undo.back_all()
         if self._raw.in_transaction and self._broken is None:
             self.control("ROLLBACK")
+
+    def save(self) -> None:
+        """Begin a savepoint; they nest."""
+        self.run("SAVEPOINT call")
+        self.undo.mark()
+
+    def release(self) -> None:
+        """End the innermost savepoint well."""
+        if self._raw.in_transaction:
+            self.run("RELEASE call")
+        self.undo.release()
+
+    def back(self) -> None:
+        """Undo the innermost savepoint, if the transaction still stands."""
+        self.drop()
+        self.undo.back()
+        if self._raw.in_transaction:
+            self.run("ROLLBACK TO call")
+            self.run("RELEASE call")
 
     def close(self) -> None:
         try:

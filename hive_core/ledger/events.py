@@ -10,18 +10,21 @@ import json
 from collections import Counter
 from collections.abc import Generator, Mapping
 from hashlib import sha256
+from json.encoder import encode_basestring as _quoted
 from types import MappingProxyType
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, NamedTuple
 
 from hive_core.ledger.connection import Connection
 from hive_core.model.record import Event
 
+# Number and digest of an event.
+End = tuple[int, bytes]
 _START: Final = (0, bytes(32))
 _PAGE: Final = 1000
 
 
-class What(TypedDict):
-    """What one event says."""
+class Entry(NamedTuple):
+    """What one event says. Parties are UUIDs; the names of that time stand in `fields`."""
 
     kind: str
     caller: str
@@ -32,11 +35,39 @@ class What(TypedDict):
     reason: str
     commit: str
     request: str
-    fields: Mapping[str, object]
     now: float
+    fields: Mapping[str, object] = MappingProxyType({})
 
 
+_INSERT: Final = "INSERT INTO events (seq, digest, body) VALUES (?, ?, ?)"
+_WORDS: Final = {None: "null", True: "true", False: "false"}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+
+
+class Form(NamedTuple):
+    """An event but for its request and its time, which differ where all else is often the same."""
+
+    head: str
+    tail: str
+
+    def filled(self, request: str, now: float) -> str:
+        """JSON without blanks and with sorted keys: what the digest covers."""
+        return f"{self.head}{_quoted(request)}{self.tail}{now!r}}}"
+
+
+def form(entry: Entry) -> Form:
+    """Written out, because the keys are always the same ones: a quarter of an encoder's time."""
+    kind, caller, operation, target, allowed, rule, reason, commit, _, _, fields = entry
+    more = ",".join([
+        f"{_quoted(key)}:{_quoted(value) if type(value) is str else _encode(value)}"
+        for key, value in sorted(fields.items())
+    ])  # fmt: skip
+    head = (
+        f'{{"allowed":{_WORDS[allowed]},"caller":{_quoted(caller)},"commit":{_quoted(commit)},'
+        f'"fields":{{{more}}},"kind":{_quoted(kind)},"operation":{_quoted(operation)},'
+        f'"reason":{_quoted(reason)},"request":'
+    )
+    return Form(head, f',"rule":{_quoted(rule)},"target":{_quoted(target)},"time":')
 
 
 def _link(before: bytes, body: str) -> bytes:
@@ -52,26 +83,25 @@ def _event(seq: int, digest: bytes, body: str) -> Event:
 class Events:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
-        self._tail: tuple[int, bytes] | None = None
+        # Where the chain ends, with what this transaction added.
+        self._tail: End | None = None
         self._unsealed = False
+        connection.undo.always(self._forget)
         self._reads: Counter[tuple[str, str]] = Counter()
 
-    def append(self, **what: Unpack[What]) -> Event:
-        """Add one line to the log."""
-        seq, before = self._end()
-        values = {"time": what["now"], **what, "fields": dict(what["fields"])}
-        del values["now"]
-        body = _encode(values)
-        digest = _link(before, body)
-        self._db.run(
-            "INSERT INTO events (seq, digest, body) VALUES (?, ?, ?)", (seq + 1, digest, body)
-        )
-        self._tail, self._unsealed = (seq + 1, digest), True
-        return Event(
-            seq + 1, what["now"], what["kind"], what["caller"], what["operation"], what["target"],
-            what["allowed"], what["rule"], what["reason"], what["commit"], what["request"],
-            what["fields"], digest.hex(),
-        )  # fmt: skip
+    def append(self, entry: Entry) -> int:
+        """Add one line to the log; its number. It is in the table before anybody looks there."""
+        return self.fill(form(entry), entry.request, entry.now)
+
+    def fill(self, form: Form, request: str, now: float) -> int:
+        """The same for one whose form is known."""
+        seq, before = self._tail or self._end()
+        body = form.filled(request, now)
+        digest = sha256(before + body.encode()).digest()
+        seq += 1
+        self._db.later(_INSERT, (seq, digest, body))
+        self._tail, self._unsealed = (seq, digest), True
+        return seq
 
     def page(self, after: int, limit: int) -> list[Event]:
         """The events behind number `after`, oldest first."""
@@ -145,11 +175,11 @@ class Events:
             self._keep("events_tail", self._end())
             self._unsealed = False
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """After a rollback: what was remembered may never have been."""
         self._tail = None
 
-    def _end(self) -> tuple[int, bytes]:
+    def _end(self) -> End:
         if self._tail is None:
             row = self._db.row("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1")
             last = (row[0], row[1]) if row else self._mark("events_base")
@@ -164,12 +194,12 @@ class Events:
             (after, _PAGE),
         )
 
-    def _mark(self, key: str) -> tuple[int, bytes]:
+    def _mark(self, key: str) -> End:
         text = self._db.value("SELECT value FROM meta WHERE key = ?", (key,))
         if not text:
             return _START
         seq, digest = text.split()
         return int(seq), bytes.fromhex(digest)
 
-    def _keep(self, key: str, end: tuple[int, bytes]) -> None:
+    def _keep(self, key: str, end: End) -> None:
         self._db.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, f"{end[0]} {end[1].hex()}"))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hive_core.model.record import Message, Relation
 
@@ -22,8 +21,7 @@ JOINED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
+class NewMessage(NamedTuple):
     """A letter as it is handed in. Parties are UUIDs; `ttl` is in seconds."""
 
     sender: str
@@ -56,5 +54,5 @@ def message(row: tuple[Any, ...]) -> Message:
         id=found, sender=row[1], sender_name=row[2], recipient=row[3], recipient_name=row[4],
         relation=Relation(row[5]), body=row[6], kind=row[7], thread=row[8] or found,
         reply_to=None if reply_to is None else text_id(reply_to), priority=row[10],
-        sent_at=row[11], expires_at=row[12], attempt=row[13], dead_why=row[14],
+        sent_at=row[11], expires_at=row[12], attempt=row[13] or 0, dead_why=row[14],
     )  # fmt: skip

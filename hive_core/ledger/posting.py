@@ -5,12 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 
 from hive_core.errors import InboxFull, InvalidArgument, NotFound
-from hive_core.ledger.boxes import Boxes
+from hive_core.ledger.boxes import Box, Boxes
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.letters import NewMessage, number, text_id
 from hive_core.model.record import DAEMON, Message, Relation
 
 _LISTED = 20
+_INSERT = (
+    "INSERT INTO messages (id, sender, recipient, relation, kind, thread, reply_to, priority,"
+    " sent_at, expires_at, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_JOIN = "INSERT INTO threads (thread, message, sender, recipient) VALUES (?, ?, ?, ?)"
+# Only exact str is bound without a detour through the adapters of sqlite3.
+_WORDS = {relation: relation.value for relation in Relation}
 
 
 def one_line(text: str) -> str:
@@ -26,6 +33,7 @@ class Posting:
 
     def start(self) -> None:
         """Continue behind the highest id that was ever given."""
+        self._boxes.resume()
         self._last = self._db.value(
             "SELECT MAX(COALESCE((SELECT MAX(id) FROM messages), 0),"
             " COALESCE((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'mail'), 0))"
@@ -34,14 +42,20 @@ class Posting:
     def send(self, new: NewMessage, now: float) -> Message:
         """Take a letter of an agent or the operator."""
         sender = self._boxes.enter(new.sender, new.sender_name)
-        thread, reply_to = self._thread(new, sender)
-        return self._put(new, now, thread, reply_to)
+        if new.reply_to is None and new.thread is None:
+            return self._put(new, sender, now)
+        thread, reply_to = self._thread(new, sender.number)
+        return self._put(new, sender, now, thread, reply_to)
+
+    def seal(self) -> None:
+        """Before COMMIT."""
+        self._boxes.place_all(self._last)
 
     def belongs(self, thread: str, party: int | None) -> bool | None:
         """Whether the party sent or received something in a thread; None when there is none."""
         root = number(thread)
         begun = "SELECT 1 FROM messages WHERE id = ?1 AND thread IS NULL"
-        went_on = "SELECT 1 FROM messages WHERE thread = ?2"
+        went_on = "SELECT 1 FROM threads WHERE thread = ?2"
         mine = "?3 IN (sender, recipient)"
         for where in (f" AND {mine}", ""):
             # Bounded by what a talk holds; a member is found at its first line.
@@ -69,46 +83,43 @@ class Posting:
         )  # fmt: skip
         # A sender that is gone or reads nothing: the dead letters can still be listed.
         with suppress(InboxFull, NotFound):
-            self._put(new, now, first.thread, number(first.id))
+            sender = self._boxes.enter(DAEMON, DAEMON)
+            self._put(new, sender, now, first.thread, number(first.id))
 
     def _put(
-        self, new: NewMessage, now: float, thread: str | None, reply_to: int | None
-    ) -> Message:
-        sender = self._boxes.enter(new.sender, new.sender_name)
-        inbox = self._boxes.enter(new.recipient, new.recipient_name)
-        body = new.body
+        self, new: NewMessage, sender: Box, now: float, thread: str | None = None,
+        reply_to: int | None = None,
+    ) -> Message:  # fmt: skip
+        (
+            party, party_name, recipient, recipient_name, relation, body, kind, priority, _, _, ttl
+        ) = new  # fmt: skip
+        box = self._boxes.enter(recipient, recipient_name)
         size = len(body) if body.isascii() else len(body.encode())
-        self._boxes.admit(inbox, size, twice=new.sender == DAEMON)
         # Time-ordered, and unique even when the clock goes back.
         self._last = found = max(self._last + 1, int(now * 1e6))
-        expires_at = None if new.ttl is None else now + new.ttl
-        row = (
-            found, sender, inbox, new.relation.value, new.kind, thread, reply_to, new.priority,
-            now, expires_at, body,
+        expires_at = None if ttl is None else now + ttl
+        self._boxes.take(box, (priority, found, size), expires_at, twice=party == DAEMON)
+        self._db.later(
+            _INSERT,
+            (
+                found, sender.number, box.number, _WORDS[relation], kind, thread, reply_to,
+                priority, now, expires_at, body,
+            ),
         )  # fmt: skip
-        self._db.run(
-            "INSERT INTO messages (id, sender, recipient, relation, kind, thread, reply_to,"
-            " priority, sent_at, expires_at, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            row,
-        )
-        self._db.run(
-            "INSERT INTO queue (inbox, state, rank, id, size, due) VALUES (?, 0, ?, ?, ?, ?)",
-            (inbox, new.priority, found, size, expires_at),
-        )
+        if thread is not None:
+            self._db.later(_JOIN, (thread, found, sender.number, box.number))
         text = text_id(found)
         return Message(
-            text, new.sender, new.sender_name, new.recipient, new.recipient_name, new.relation,
-            body, new.kind, thread or text, None if reply_to is None else text_id(reply_to),
-            new.priority, now, expires_at,
+            text, party, party_name, recipient, recipient_name, relation, body, kind,
+            thread or text, None if reply_to is None else text_id(reply_to), priority, now,
+            expires_at,
         )  # fmt: skip
 
     def _thread(self, new: NewMessage, sender: int) -> tuple[str | None, int | None]:
         """Nobody gets into a talk between others, by an answer or by naming its thread."""
         if new.reply_to is not None:
             return self._answer(new.reply_to, new.thread, sender)
-        thread = new.thread
-        if thread is None:
-            return None, None
+        thread = new.thread or ""
         known = number(thread) is not None
         if self.belongs(thread, sender) if known else self._open(thread, sender, new.recipient):
             return thread, None
@@ -121,8 +132,8 @@ class Posting:
         from nobody (attack 41). But who talks in it is not joined by one who has talked in it
         neither with them nor with one of those whom they talked to (attack 43).
         """
-        recipient = self._boxes.number(to)
-        theirs = self._talkers(thread, recipient)
+        recipient = self._boxes.find(to)
+        theirs = self._talkers(thread, recipient.number if recipient else None)
         if not theirs or sender in theirs:
             return True
         return not theirs.isdisjoint(self._talkers(thread, sender))
@@ -130,7 +141,7 @@ class Posting:
     def _talkers(self, thread: str, party: int | None) -> set[int]:
         """With whom else the party exchanged something in a thread."""
         rows = self._db.rows(
-            "SELECT DISTINCT CASE sender WHEN ?2 THEN recipient ELSE sender END FROM messages"
+            "SELECT DISTINCT CASE sender WHEN ?2 THEN recipient ELSE sender END FROM threads"
             " WHERE thread = ?1 AND ?2 IN (sender, recipient)",
             (thread, party),
         )

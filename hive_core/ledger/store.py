@@ -64,15 +64,15 @@ class Savepoint:
         self._ledger = ledger
 
     def __enter__(self) -> None:
-        self._ledger.connection.run("SAVEPOINT call")
+        self._ledger.connection.save()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._ledger.roll_back_call()
-        elif self._ledger.connection.inside:
-            self._ledger.connection.run("RELEASE call")
+            self._ledger.connection.back()
+        else:
+            self._ledger.connection.release()
 
 
 class Ledger:
@@ -114,7 +114,7 @@ class Ledger:
             ledger = cls(connection, limits or Bounds(), step)
             with ledger.transaction():
                 ledger._guard_states()
-                ledger.messages.hold()
+                ledger.messages.start()
         except BaseException:
             connection.close()
             raise
@@ -149,6 +149,7 @@ class Ledger:
     def commit(self) -> None:
         """End the transaction: the changes are on disk when this returns."""
         try:
+            self.messages.seal()
             self.events.seal()
             self._step("commit")
             self.connection.commit()
@@ -158,24 +159,11 @@ class Ledger:
         self._step("committed")
 
     def roll_back(self) -> None:
-        self._forget()
         self.connection.roll_back()
-
-    def roll_back_call(self) -> None:
-        """Undo the innermost savepoint, if the transaction still stands."""
-        self._forget()
-        if self.connection.inside:
-            self.connection.run("ROLLBACK TO call")
-            self.connection.run("RELEASE call")
 
     def checkpoint(self) -> None:
         """Move the WAL into the file. Worth doing when idle; a commit does it when it must."""
         self.connection.control("PRAGMA wal_checkpoint(PASSIVE)")
-
-    def _forget(self) -> None:
-        """What is remembered of rows that may not have been committed."""
-        self.messages.forget()
-        self.events.forget()
 
     def _guard_states(self) -> None:
         """Triggers that abort illegal moves, as the courses have them now."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 OPERATOR = "operator"
 DAEMON = "daemon"
@@ -25,8 +26,7 @@ class Relation(StrEnum):
     DAEMON = "daemon"
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One letter. `sender` and `recipient` are UUID texts, or `operator` or `daemon`."""
 
     id: str

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hive_core.errors import HiveError, InboxFull
+from hive_core.ledger.events import Entry
 from hive_core.ledger.letters import NewMessage
 from hive_core.ledger.store import Ledger
 from hive_core.model.machine import Exit, Wanted
@@ -70,14 +71,14 @@ def write(ledger: Ledger, places: Places, found: tuple[Counted, Lines], now: flo
         ledger.runs.want(place.uuid, Wanted.STOPPED, now, reason=reason)
     if not (verdict.crash or verdict.ended):
         return set()
-    ledger.events.append(
+    ledger.events.append(Entry(
         kind="crash" if verdict.crash else "exit", caller=DAEMON, operation="watch",
         target=place.uuid, allowed=None, rule="", reason=counted.why if verdict.crash else
         f"{place.name} {counted.end.text}", commit=places.hive.commit, request="",
         fields={"target_name": place.name, "invocation": counted.end.invocation,
                 "result": counted.end.result, "status": counted.end.status,
                 "parked": verdict.parked}, now=now,
-    )  # fmt: skip
+    ))  # fmt: skip
     return {"events", *(_tell(ledger, places, counted, lines, now) if verdict.crash else ())}
 
 

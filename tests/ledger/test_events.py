@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 from ledger.letters import Mind, change_mind
 
+from hive_core.ledger.events import Entry
 from hive_core.ledger.store import Ledger
 from hive_core.model.record import Event
 
 
 def append(ledger: Ledger, operation: str = "send", **fields: object) -> Event:
-    return ledger.events.append(
-        kind="record", caller="anna", operation=operation, target="bob", allowed=True,
-        rule="PARENT", reason="", commit="", request="r1", fields=fields, now=10.0,
+    entry = Entry(
+        "record", "anna", operation, "bob", allowed=True, rule="PARENT", reason="", commit="",
+        request="r1", now=10.0, fields=fields,
     )  # fmt: skip
+    (event,) = ledger.events.page(ledger.events.append(entry) - 1, 10)
+    return event
 
 
 def test_events_are_numbered_without_gaps_and_read_in_pages(ledger: Ledger) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from reconcile.road import hive
 
+from hive_core.ledger.events import Entry
 from hive_core.ledger.keys import Stored
 from hive_core.ledger.letters import NewMessage
 from hive_core.ledger.store import Ledger
@@ -47,9 +48,8 @@ class House:
 
     def append(self) -> int:
         return self.ledger.events.append(
-            kind="test", caller="", operation="", target="", allowed=None, rule="", reason="",
-            commit="", request="", fields={}, now=self.clock.now(),
-        ).seq  # fmt: skip
+            Entry("test", "", "", "", None, "", "", "", "", self.clock.now())
+        )
 
 
 @pytest.fixture

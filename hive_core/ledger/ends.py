@@ -1,0 +1,86 @@
+"""Messages that are over: acked or dead, kept for a while within bounds, then deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hive_core.ledger.boxes import DONE_BYTES, DONE_KEPT, Box, Boxes, Place, Stands
+from hive_core.ledger.connection import Connection
+from hive_core.model.settings import Bounds
+
+
+class Ends:
+    def __init__(self, connection: Connection, boxes: Boxes, limits: Bounds) -> None:
+        self._db = connection
+        self._boxes = boxes
+        self._limits = limits
+
+    def done(self, box: Box, places: Sequence[Place]) -> None:
+        """Acked: out of the box, kept for answers that refer to it."""
+        self._end(box, places, Stands.DONE, None)
+        # Trimmed by halves, so that an ack seldom pays for it.
+        if box.done.count > 2 * DONE_KEPT or box.done.bytes > 2 * DONE_BYTES:
+            self._trim(box, Stands.DONE, (DONE_KEPT, DONE_BYTES))
+
+    def dead(self, box: Box, place: Place, why: str) -> None:
+        """A dead letter of this box. A box keeps as many of them as it takes messages."""
+        self._end(box, [place], Stands.DEAD, why)
+        most = (self._limits.inbox_count, self._limits.inbox_bytes)
+        if box.dead.count > most[0] or box.dead.bytes > most[1]:
+            self._trim(box, Stands.DEAD, most)
+
+    def prune(self, state: Stands, before: int, at_once: int) -> int:
+        """Delete what is over and has an id below `before`; how many."""
+        found = self._db.rows(
+            "SELECT p.id, q.id, q.size FROM parties p CROSS JOIN queue q"
+            " ON q.inbox = p.id AND q.state = ? AND q.rank = 0 AND q.id < ? LIMIT ?",
+            (int(state), before, at_once),
+        )
+        gone: dict[int, list[tuple[int, int]]] = {}
+        for inbox, message, size in found:
+            gone.setdefault(inbox, []).append((message, size))
+        for inbox, pairs in gone.items():
+            self._delete(inbox, state, pairs)
+        return len(found)
+
+    def _end(self, box: Box, places: Sequence[Place], state: Stands, why: str | None) -> None:
+        self._db.run_each(
+            "UPDATE queue SET state = ?, rank = 0, due = NULL, why = ?"
+            " WHERE inbox = ? AND state = ? AND rank = ? AND id = ?",
+            [(int(state), why, *place[:4]) for place in places],
+        )
+        size = sum(place.size for place in places)
+        self._boxes.count(box.live, -len(places), -size)
+        self._boxes.count(box.tally(state), len(places), size)
+
+    def _trim(self, box: Box, state: Stands, most: tuple[int, int]) -> None:
+        """Keep the newest within bounds."""
+        rows = self._db.rows(
+            "SELECT id, size FROM queue WHERE inbox = ? AND state = ? ORDER BY id DESC",
+            (box.number, int(state)),
+        )
+        left = most[1]
+        for kept, (_, size) in enumerate(rows):
+            left -= size
+            if kept >= most[0] or left < 0:
+                self._delete(box.number, state, [(row[0], row[1]) for row in rows[kept:]])
+                return
+
+    def _delete(self, inbox: int, state: Stands, pairs: Sequence[tuple[int, int]]) -> None:
+        # Ids of deleted mail are never given again, whatever the clock does.
+        self._db.run(
+            "INSERT INTO meta VALUES ('mail', ?1) ON CONFLICT DO UPDATE SET"
+            " value = MAX(CAST(value AS INTEGER), CAST(?1 AS INTEGER))",
+            (str(max(message for message, _ in pairs)),),
+        )
+        self._db.run_each(
+            "DELETE FROM queue WHERE inbox = ? AND state = ? AND rank = 0 AND id = ?",
+            [(inbox, int(state), message) for message, _ in pairs],
+        )
+        self._db.run_each(
+            "DELETE FROM threads WHERE message = ?1"
+            " AND thread = (SELECT thread FROM messages WHERE id = ?1)",
+            [(each,) for each, _ in pairs],
+        )
+        self._db.run_each("DELETE FROM messages WHERE id = ?", [(each,) for each, _ in pairs])
+        self._boxes.forget(inbox, state, len(pairs), sum(size for _, size in pairs))
