@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Final, TypeVar
 
 from hive_core.broker import reply
-from hive_core.broker.audit import Audit, Entry, adopted, stranger
+from hive_core.broker.audit import Audit, adopted, stranger
 from hive_core.broker.call import Call, Change, Outcome, Record
 from hive_core.broker.dispatch import Dispatch
 from hive_core.broker.line import Ask, Door, Line, Step
@@ -19,6 +19,7 @@ from hive_core.broker.row import Row
 from hive_core.broker.turn import Redo, Turn, World
 from hive_core.broker.waiting import Waiting
 from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
+from hive_core.ledger.events import Entry
 from hive_core.model.hive import Hive
 
 log = logging.getLogger(__name__)
