@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,13 +22,14 @@ from hive_core.errors import HiveError
 from hive_core.host import config, notify
 from hive_core.host.bus import Bus
 from hive_core.host.clock import SystemClock
-from hive_core.host.ending import Ending
+from hive_core.host.ending import Ending, fatal
 from hive_core.host.farewell import see_off
 from hive_core.host.hand import HandCommits
 from hive_core.host.jobs import JOBS, NspawnJobs
 from hive_core.host.journal import HostJournal
 from hive_core.host.machines import AGENTS, NspawnMachines
 from hive_core.host.privd import Privd
+from hive_core.host.room import used
 from hive_core.host.sockets import Sockets
 from hive_core.host.stores import Stores
 from hive_core.host.watch import watch_branch
@@ -37,6 +38,7 @@ from hive_core.model.record import OPERATOR
 from hive_core.model.settings import Settings
 from hive_core.plan.desired import Plan
 from hive_core.reconcile import root
+from hive_core.reconcile.bounds import Bounds
 from hive_core.reconcile.given import Broker as Given
 from hive_core.reconcile.given import Ports
 from hive_core.reconcile.look import Look
@@ -48,13 +50,6 @@ log = logging.getLogger("hived")
 LIFE_SIGN: Final = {"method": "org.hive.Broker.ListJobs", "parameters": {"limit": 1}}
 BALLAST_EVERY: Final = 60.0
 FIRST_LOOK: Final = 5.0
-
-
-def fatal(error: BaseException) -> None:
-    """End at once: what is in memory and what is on disk may differ. systemd starts a fresh one."""
-    log.critical("Ending: %s", error, exc_info=error)
-    logging.shutdown()
-    os._exit(70)
 
 
 @dataclass
@@ -206,6 +201,9 @@ class Daemon:
         hand = self.hand
         self._task(watch_branch(folder, hand.look_again, hand.glance, self.ending.asked))
         self.upkeep.start()
+        if not self.machines.has_quota:
+            full = partial(used, self.settings.paths.state)
+            self._task(Bounds(self.ports, self.given, self.look, full, self.road.changed).run())
         wanted = self.settings.root
         if wanted.autostart and wanted.name not in self.broker.hive.specs:
             made = self.broker.perform(root.NAME, root.make)
@@ -287,7 +285,8 @@ def main() -> None:
     began = time.monotonic()
     os.umask(0o027)
     try:
-        settings = config.load(Path(sys.argv[1]) if len(sys.argv) > 1 else config.FILE)
+        said = config.load(Path(sys.argv[1]) if len(sys.argv) > 1 else config.FILE)
+        settings = config.fitted(said, config.Size.here(said.paths.state))
         log.info("Starting hived %s", VERSION)
         asyncio.run(_serve(settings))
     except HiveError as error:

@@ -114,16 +114,34 @@ def _units() -> Iterator[Finding]:
 
 
 def _quota() -> Iterator[Finding]:
-    """Neither by user, for all agents share one storage range, nor by project (not used yet)."""
+    """Which of the two holds agents to their bounds on the disk (attack 9)."""
+    tree = Path("/var/lib/hive/tree")
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    inside = [m for m in mounts if Path("/var/lib/hive").is_relative_to(m[1])]
-    _, place, kind, *_ = max(inside, key=lambda mount: len(mount[1]))
-    told = f"none on {place} ({kind}): what agents write is bounded by the disk alone"
-    yield Finding("quota", "warn", told)
+    inside = [mount for mount in mounts if tree.is_relative_to(mount[1])]
+    _, place, kind, options, *_ = max(reversed(inside), key=lambda mount: len(mount[1]))
+    if {"prjquota", "pquota"} & set(options.split(",")):
+        yield _ok("quota", f"project quotas of {place} ({kind}) hold agents to their limits")
+    else:
+        told = f"{place} ({kind}) has no project quotas: hived counts, and parks who is beyond"
+        yield Finding("quota", "warn", told)
+
+
+def _caps() -> Iterator[Finding]:
+    """All agents together must leave the machine something to live on (attack 8)."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for name, most in (("MemoryMax", memory), ("TasksMax", 1 << 22)):
+        done = subprocess.run(
+            ["systemctl", "show", "--value", f"--property={name}", "hive.slice"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        found = done.stdout.strip()
+        bound = found.isdecimal() and int(found) < most
+        text = f"{name} of all agents together is {found or 'unknown'}"
+        yield _ok("caps", text) if bound else Finding("caps", "warn", f"{text}: no cap")
 
 
 CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
-    _systemd, _programs, _users, _directories, _config, _units, _quota,
+    _systemd, _programs, _users, _directories, _config, _units, _quota, _caps,
 )  # fmt: skip
 
 

@@ -18,6 +18,13 @@ def at_once() -> None:
     os._exit(1)
 
 
+def fatal(error: BaseException) -> None:
+    """End at once: what is in memory and what is on disk may differ. systemd starts a fresh one."""
+    log.critical("Ending: %s", error, exc_info=error)
+    logging.shutdown()
+    os._exit(70)
+
+
 @dataclass
 class Ending:
     """Set by the first SIGTERM or SIGINT; the second does not wait for what is under way."""

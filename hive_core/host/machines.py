@@ -18,6 +18,7 @@ from hive_core.host import exits, views
 from hive_core.host.bus import Bus, Unit, Unloaded
 from hive_core.host.mountinfo import MountWatch
 from hive_core.host.privd import Privd
+from hive_core.host.room import bounded, has_quota
 from hive_core.model.machine import Machine, Observed, Stray
 from hive_core.model.names import agent_unit, is_uuid, slice_unit
 from hive_core.model.settings import Paths
@@ -89,6 +90,7 @@ class NspawnMachines:
         self._slices: dict[str, dict[str, int]] = {}
         self._wakes: list[Callable[[str], None]] = []
         self._suspected: frozenset[str] = frozenset()
+        self.has_quota = has_quota(paths.state / "tree")
         self.mounts = MountWatch(paths.state / "mounts", self._remounted)
 
     def subscribe(self, wake: Callable[[str], None]) -> None:
@@ -262,6 +264,8 @@ class NspawnMachines:
             self._units[agent_unit(action.name)] = action.uuid
         if isinstance(action, a.OpenDoor | a.CloseDoor):
             self._views.forget(action.uuid)
+        if isinstance(action, a.Mount):
+            action = bounded(action, self.has_quota)
         result = await self._privd.apply(action)
         self._storage.applied(action)
         if isinstance(action, a.SetSlice):

@@ -66,6 +66,10 @@ class Limits(Value):
     cpu_quota: int | None = Field(None, ge=1, le=100_000, description="Percent of one core.")
     cpu_weight: int | None = Field(None, ge=1, le=10_000, description="Share against siblings.")
     io_weight: int | None = Field(None, ge=1, le=10_000, description="Share against siblings.")
+    disk: int | None = Field(None, ge=MIB, le=1 << 50, description="Bytes that its files may take.")
+    inodes: int | None = Field(
+        None, ge=100, le=1 << 40, description="Files and directories that it may have."
+    )
 
 
 class SubtreeLimits(Value):

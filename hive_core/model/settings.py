@@ -148,8 +148,14 @@ class Settings(Value):
     operator_group: str = Field("hive-operator", description="Who may use the operator's socket.")
     uid_start: int = Field(0x30000000, description="First uid of the first agent's range.")
     ballast: int = Field(8 * MIB, ge=0, description="Bytes held back for when the disk is full.")
-    agent_limits: Limits = Field(Limits(), description="Limits of an agent that sets none.")
-    all_limits: SubtreeLimits = Field(SubtreeLimits(), description="All agents together.")
+    agent_limits: Limits = Field(
+        Limits(), description="Limits of an agent that sets none. A `disk` or `inodes` that is not"
+        " set is a fifth of what the file system has.",
+    )  # fmt: skip
+    all_limits: SubtreeLimits = Field(
+        SubtreeLimits(), description="All agents together. A `memory_max` or `tasks_max` that is"
+        " not set is four fifths of what the machine has.",
+    )  # fmt: skip
     limits: Bounds = Bounds()
     retention: Retention = Retention()
     back_off: BackOff = BackOff()

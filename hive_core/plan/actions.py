@@ -31,32 +31,27 @@ class JobKind(StrEnum):
     PURGE_ARCHIVE = "purge_archive"  # delete the bytes of an archived node
     PURGE_ROOT = "purge_root"  # delete the bytes of a copied root
     COPY_TREE = "copy_tree"  # copy a prepared tree, into a root named like the job
+    MEASURE = "measure"  # say how much there is in the nodes of an agent without parent and below
 
 
 Uuid = Annotated[str, lambda value: None if is_uuid(value) else "is not a UUID"]
 Name = Annotated[str, name_fault]
-Label = Annotated[str, matcher(r"[0-9a-z]{1,64}", "must be 1 to 64 of 0-9 and a-z")]
-Nonce = Annotated[int, between(0, 2**63)]
 Image = Annotated[str, matcher(r"[a-z][a-z0-9.-]{0,62}", "is not the name of an image")]
 Lineage = Annotated[tuple[str, ...], path(1, DEPTH_MAX)]  # short ids, root first, own id last
 SlicePath = Annotated[tuple[str, ...], path(0, DEPTH_MAX)]
 AgentBase = Annotated[int, start_of(AGENT_BASES)]
-JobBase = Annotated[int, start_of(JOB_BASES)]
-Bytes = Annotated[int, between(2**20, 2**50)]
-Weight = Annotated[int, between(1, 10000)]
-Command = Annotated[tuple[str, ...], command]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of one unit or slice; None leaves the default of the unit, or none for a slice."""
 
-    memory_max: Bytes | None = None
-    memory_high: Bytes | None = None
+    memory_max: Annotated[int, between(2**20, 2**50)] | None = None
+    memory_high: Annotated[int, between(2**20, 2**50)] | None = None
     tasks_max: Annotated[int, between(4, 2**22)] | None = None
-    cpu_weight: Weight | None = None
+    cpu_weight: Annotated[int, between(1, 10000)] | None = None
     cpu_quota: Annotated[int, between(1, 100_000)] | None = None  # percent of one processor
-    io_weight: Weight | None = None
+    io_weight: Annotated[int, between(1, 10000)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +98,12 @@ class ArchiveNode:
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreNode:
+class RestoreNode(_OfAgent):
     """Put an archived node back into the tree. -> `Done`
 
     privd checks that nothing is in the way and that the UUID belongs to the last short id.
     """
 
-    uuid: Uuid
     lineage: Lineage
 
 
@@ -151,18 +145,20 @@ class DropRoot(_OfAgent):
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(_OfAgent):
     """Mount root and node of an agent, mapped into its range, `nosuid,nodev`. -> `Done`
 
     The root of the `host` image is made anew in memory; other images need the agent's own copy
     (`RunJob`, `AdoptRoot`). What is mounted and right stays, so `Unmount` comes before a start.
     privd opens both by descriptor, follows no symlink, and refuses a range in use by another.
+    `disk` and `inodes` are a project quota, for file systems that have them; 0 is no bound.
     """
 
-    uuid: Uuid
     lineage: Lineage
     base: AgentBase
     image: Image
+    disk: Annotated[int, between(0, 2**50)] | None = None
+    inodes: Annotated[int, between(0, 2**50)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +170,7 @@ class Unmount(_OfAgent):
 
 
 @dataclass(frozen=True, slots=True)
-class StartUnit:
+class StartUnit(_OfUnit):
     """Have systemd start the container of an agent; it does not run yet then. -> `Done`
 
     privd checks that root and node are mounted with exactly this range and that no unit of this
@@ -182,17 +178,15 @@ class StartUnit:
     that ended is unloaded, however it ended; `/run/hive/exits/UUID` tells. No command: it holds.
     """
 
-    uuid: Uuid
-    name: Name
-    nonce: Nonce
-    spec: Label
+    nonce: Annotated[int, between(0, 2**63)]
+    spec: Annotated[str, matcher(r"[0-9a-z]{1,64}", "must be 1 to 64 of 0-9 and a-z")]
     base: AgentBase
     slice: SlicePath
     limits: Limits
     image: Image
     boot: bool
     parent: Name | None
-    command: Command
+    command: Annotated[tuple[str, ...], command]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,14 +220,12 @@ class EndHolders(_OfUnit):
 
 
 @dataclass(frozen=True, slots=True)
-class ObserveUnit:
+class ObserveUnit(_OfUnit):
     """Say what only root can see of a running agent. -> `UnitFacts`
 
     `pid` is the main process as the bus tells it; privd compares its cgroup with the unit.
     """
 
-    uuid: Uuid
-    name: Name
     lineage: Lineage
     base: AgentBase
     pid: Annotated[int, between(2, 2**22)]
@@ -255,7 +247,7 @@ class RunJob:
 
     job: Uuid
     work: JobKind
-    base: JobBase
+    base: Annotated[int, start_of(JOB_BASES)]  # throw-away
     uuid: Uuid | None = None
     image: Image | None = None
 

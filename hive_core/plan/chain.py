@@ -193,7 +193,7 @@ class Chain:
         if base is None:
             return None
         place = self.place
-        return Mount(place.uuid, place.lineage, base, place.image)
+        return Mount(place.uuid, place.lineage, base, place.image, *place.room)
 
     def start(self) -> Iterator[Act]:
         """What it takes to start the unit, once there is a seat for it."""

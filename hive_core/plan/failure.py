@@ -17,6 +17,7 @@ from hive_core.model.machine import Exit, Run, Starts, Wanted
 from hive_core.model.roles import HABITS, AfterTask
 from hive_core.model.settings import BackOff, Settings
 from hive_core.plan.place import Place
+from hive_core.plan.state import Trouble, trouble
 
 KEPT = 16  # failures remembered; the pause has long reached its longest by then
 
@@ -67,7 +68,8 @@ class Case:
 
         An intended one needs no note: it never matters to a later run, which has another nonce.
         """
-        seen = end.invocation == self.starts.exit_seen or end.asked
+        parked = trouble(self.run, self.starts) is Trouble.PARKED  # it was brought down for that
+        seen = end.invocation == self.starts.exit_seen or end.asked or parked
         if seen or self.run.wanted is not Wanted.RUNNING or end.nonce != self.run.nonce:
             return Verdict(self.starts)
         if end.clean and not is_root(self.place, self.settings):

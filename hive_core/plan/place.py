@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from hashlib import sha256
-from typing import Self
+from typing import NamedTuple, Self
 
 from hive_core.model.agent import AgentSpec, SubtreeLimits
 from hive_core.model.agent import Limits as SpecLimits
@@ -21,6 +21,14 @@ from hive_core.plan.actions import Limits
 # A unit name holds 255 characters, and each level costs nine.
 # https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html
 NESTED_LIMITS = 26
+_OF_FILES = {"disk", "inodes"}  # what no unit can be held to
+
+
+class Room(NamedTuple):
+    """Bytes and number of the files of one agent; None: as many as there is room for."""
+
+    disk: int | None = None
+    inodes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,7 @@ class Place:
     slice_unit: str
     carries: bool
     limits: Limits
+    room: Room
     image: str
     spec_hash: str
     identity: int
@@ -62,8 +71,14 @@ class Place:
 
 def merged(limits: SpecLimits, defaults: SpecLimits) -> Limits:
     """The agent's own limits over those of the host."""
-    pairs = {**defaults.model_dump(exclude_none=True), **limits.model_dump(exclude_none=True)}
-    return Limits(**pairs)
+    own = limits.model_dump(exclude_none=True, exclude=_OF_FILES)
+    return Limits(**{**defaults.model_dump(exclude_none=True, exclude=_OF_FILES), **own})
+
+
+def room(limits: SpecLimits, defaults: SpecLimits) -> Room:
+    """How much its files may be: bytes and number, its own limits over those of the host."""
+    found = (getattr(limits, each) or getattr(defaults, each) for each in ("disk", "inodes"))
+    return Room(*found)
 
 
 def image_label(image: str) -> str:
@@ -157,7 +172,8 @@ class _Walk:
             name=name, uuid=uuid, spec=spec, parent=parent, children=kids,
             lineage=(*(above.lineage if above else ()), part),
             slice=path, slice_unit=slice_unit(path), carries=carries, limits=limits,
-            image=image, spec_hash=hash_of(spec, image, limits),
+            room=room(spec.limits, self._settings.agent_limits), image=image,
+            spec_hash=hash_of(spec, image, limits),
             identity=hash((name, parent, spec.role, spec.title, spec.capabilities, kids)),
             view=self._views[name],
         )  # fmt: skip

@@ -6,6 +6,7 @@ https://man7.org/linux/man-pages/man2/mount_setattr.2.html tells how idmapped mo
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import shutil
 import struct
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from hive_core.plan.actions import RANGE, STORAGE_BASE, JobKind, Mount, RunJob
+from hive_core.plan.actions import RANGE, STORAGE_BASE, Mount, RunJob
 from hive_core.plan.render import SHARED, STATE
 from hive_core.privd import tree
 
@@ -26,9 +27,11 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _EMPTY_PATH, _COPY, _FROM_EMPTY, _HERE = 0x1000, 0x1001 | os.O_CLOEXEC, 4, -100
 _RDONLY, _NOSUID, _NODEV, _IDMAP, _DETACH_NOFOLLOW = 1, 2, 4, 0x100000, 10
-_PLACES: Final = ("agents", "dev", "etc/systemd/system", "home", "in", "opt/hive/bin",
-                  "opt/hive/hive_core", "out", "proc", "root", "run", "sys", "tmp", "tree",
-                  "var/lib", "var/log", "var/tmp")  # fmt: skip
+# Q_SETQUOTA of a PRJQUOTA, see quotactl_fd(2); FS_XFLAG_PROJINHERIT, see ioctl_xfs_fssetxattr(2).
+_QUOTACTL_FD, _SET_LIMITS, _SET_PROJECT, _INHERIT = 443, 0x800008 << 8 | 2, 0x401C5820, 0x200
+_PLACES: Final = ("agents", "dev", "etc/systemd/system", "home", "in", "opt/hive/bin", "out",
+                  "opt/hive/hive_core", "proc", "root", "run", "sys", "tmp", "tree", "var/lib",
+                  "var/log", "var/tmp")  # fmt: skip
 
 
 def _call(aim: str, function: str, *arguments: object) -> int:
@@ -109,12 +112,28 @@ def right(uuid: str, base: int) -> bool:
     return in_range(place / "root", base) and in_range(place / "tree/state", base)
 
 
+def hold(lineage: tree.Steps, project: int, disk: int, inodes: int) -> None:
+    """Have the file system hold what an agent writes to its limits, as a project of its own.
+
+    Container root can change neither a file's project nor the limits. Only `state/` and `config/`
+    hand the project on: nodes move, and nothing can be renamed into another project.
+    https://man7.org/linux/man-pages/man2/quotactl.2.html
+    """
+    limits = struct.pack("8Q2I", *[disk // 1024] * 2, 0, *[inodes] * 2, 0, 0, 0, 0b101, 0)
+    for leaf in ("state", "config"):
+        with tree.opened(*tree.node(lineage), leaf) as own:
+            fcntl.ioctl(own, _SET_PROJECT, struct.pack("4I12x", _INHERIT, 0, 0, project))
+            _call("limit the files", "syscall", _QUOTACTL_FD, own, _SET_LIMITS, project, limits)
+
+
 def mount(action: Mount) -> bool:
     """Mount what is missing or wrong of an agent's root and node."""
     uuid, base, place = action.uuid, action.base, MOUNTS / action.uuid
     others = set(tree.uuids(MOUNTS)) - {uuid}
     if any(in_range(MOUNTS / other / "root", base) for other in others):
         raise FileExistsError("the range is in use")
+    if action.disk is not None and action.inodes is not None:
+        hold(action.lineage, base, action.disk, action.inodes)
     with tree.opened(*tree.node(action.lineage)) as node:
         if right(uuid, base) and os.path.samestat((place / "tree").stat(), os.fstat(node)):
             return False
@@ -132,17 +151,17 @@ def mount(action: Mount) -> bool:
 
 def mount_job(action: RunJob) -> None:
     """Mount what a job works on, and a root for it, in the job's own range."""
-    place, whole = MOUNTS / action.job, (tree.ROOTS, action.uuid or action.job)
-    if action.work is JobKind.PURGE_ARCHIVE:
-        whole = (tree.ARCHIVE, whole[1])
-    elif (MOUNTS / whole[1]).exists():
+    place, stores = MOUNTS / action.job, {"purge_archive": tree.ARCHIVE, "measure": tree.TREE}
+    store = stores.get(action.work, tree.ROOTS)
+    name = (action.uuid or action.job)[: 8 if store == tree.TREE else None]
+    if store == tree.ROOTS and (MOUNTS / name).exists():
         raise FileExistsError("it is mounted")
     if action.image is not None:
         tree.make((STATE,), "roots", {action.job: STORAGE_BASE})
         with tree.opened(tree.prepared(action.image)) as source:
             attach(source, place / "in", action.base, 0, _RDONLY)
-    with tree.opened(*whole) as target:
-        attach(target, place / "out", action.base)
+    with tree.opened(store, name) as target:
+        attach(target, place / "out", action.base, STORAGE_BASE, _RDONLY * (store == tree.TREE))
     generate(place / "root", action.job, action.base)
 
 

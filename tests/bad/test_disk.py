@@ -1,0 +1,35 @@
+"""Attack 9: an agent fills the disk, with bytes or with files, where there are no quotas."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from e2e.hivehost import HiveHost
+from long import figure
+
+MIB = 1 << 20
+BYTES = "while :; do dd if=/dev/zero of=/tree/state/$((i += 1)) bs=1M count=8 2>/dev/null; done"
+FILES = "mkdir -p /tree/state/d; cd /tree/state/d; while :; do : >$((i += 1)); done"
+
+pytestmark = [pytest.mark.lab, pytest.mark.sized]
+
+
+@pytest.mark.parametrize(
+    ("what", "limits"), [(BYTES, {"disk": 64 * MIB}), (FILES, {"inodes": 2000})]
+)
+def test_who_writes_beyond_its_bounds_is_parked_and_its_parent_told(
+    host: HiveHost, what: str, limits: dict[str, int]
+) -> None:
+    host.mail("lead")
+    began = time.monotonic()
+    host.grow(hog={"parent": "lead", "limits": limits, "command": ["sh", "-c", what]})
+    host.wait("parked", "hog")
+    figure("disk: from the start of the writer to parked", seconds=time.monotonic() - began)
+    (told,) = [each for each in host.mail("lead") if each["kind"] == "disk_limit"]
+    assert told["body"].startswith("the files of hog take "), told
+    assert "hog is parked" in " ".join(host.json("status")["alarms"])
+    assert host.ask("ann", "Whoami")["name"] == "ann"
+    # Its parent sweeps up and starts it again; it is not parked for what is gone.
+    host.inside("lead", "sh", "-c", "rm -rf /agents/hog/state/*")
+    host.call("Destroy", agent="hog", wait=20)
