@@ -1,59 +1,75 @@
-"""Who may, in trees of growing depth: numbered ancestry against walking up the parents.
+"""Who may, beside casbin (https://pypi.org/project/casbin), the usual engine with role inheritance.
 
-The peers are the plain walk, and casbin's RBAC engine where it is installed
-(https://pypi.org/project/casbin, the same tree as role links, the same question).
+The question is the same on both sides: may this caller do this operation to that agent, when the
+agent itself, an ancestor or the operator may? casbin has the tree as role links (child -> parent)
+and an entry for each operation; it is told to follow links as deep as the tree is, and its role
+manager is filled directly, as its own loader checks every link against all others. Both of its
+engines are measured: the plain one, and the one that looks only at the entries of the operation
+that is asked for.
 """
 
-import importlib
-import importlib.util
-import time
-from collections.abc import Callable
-from typing import Any
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from random import Random
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from benchmarks.report.rows import ROUNDS, Row, aimed, beside, rate, seconds
 from hive_core.model.agent import AgentSpec
 from hive_core.model.hive import Hive
 from hive_core.model.topology import Topology
 from hive_core.policy.decide import decide
-from hive_core.policy.rules import ANCESTOR, OPERATOR, ROUTE, Question
+from hive_core.policy.rules import ANCESTOR, OPERATOR, ROUTE, SELF, Rule
 
-AGENTS = 10_000
-DEPTHS = (3, 30, 1_000)
-CASBIN_DEPTH = 100
-ROUNDS = 5
-CASBIN = """
+SHAPES = ((1_000, 3), (100_000, 3), (1_000, 1_000), (100_000, 1_000))
+AGENTS = (10, 100, 1_000, 10_000, 100_000)
+DEPTHS = (3, 10, 30, 100, 300, 1_000)
+AT = 10_000  # agents in the trees of growing depth
+ASKED = 1_000  # different questions, half of them to be granted
+VERBS = ("start", "stop", "restart", "pause", "resume", "kill", "destroy", "get_logs", "update")
+RULES: dict[str, Rule] = dict.fromkeys(VERBS, SELF | ANCESTOR | OPERATOR)
+MODEL = """
 [request_definition]
-r = sub, obj
+r = act, kind, sub, obj
 [policy_definition]
-p = sub, obj
+p = act, kind
 [role_definition]
 g = _, _
 [policy_effect]
 e = some(where (p.eft == allow))
 [matchers]
-m = g(r.obj, r.sub)
+m = {}(g(r.obj, r.sub) || r.sub == "operator")
 """
 
-
-def run() -> list[dict[str, object]]:
-    rows = [_built(), *(row for depth in DEPTHS for row in _at(depth))]
-    for row in rows:
-        if "peer" in row:
-            row["ratio"] = float(str(row["value"])) / float(str(row["peer_value"]))
-    return rows
+Enforce = Callable[[str, str, str], bool]
+Ask = Callable[[], object]
 
 
-def _tree(depth: int) -> dict[str, str | None]:
-    """Ten thousand agents in chains of this depth below one root."""
+class Question(NamedTuple):
+    """In the words of both sides."""
+
+    caller: str
+    operation: str
+    target: str
+
+
+def run() -> list[Row]:
+    beside_casbin = [row for agents, depth in SHAPES for row in _beside(agents, depth)]
+    deep = _deep()
+    return [*beside_casbin, _again(), _send(), _flat(deep), _built(), *deep, *_wide()]
+
+
+def _tree(agents: int, depth: int) -> dict[str, str | None]:
+    """Chains of this depth below one root."""
     parents: dict[str, str | None] = {"root": None}
-    for number in range(1, AGENTS):
+    for number in range(1, agents):
         top = (number - 1) % (depth - 1) == 0
         parents[f"a{number}"] = "root" if top else f"a{number - 1}"
     return parents
 
 
-def _hive(depth: int) -> Hive:
-    parents = _tree(depth)
+def _hive(parents: dict[str, str | None], depth: int) -> Hive:
     specs = {
         name: AgentSpec(uuid=UUID(int=number << 96), capabilities=("message.operator", "spawn"))
         for number, name in enumerate(parents, 1)
@@ -61,82 +77,159 @@ def _hive(depth: int) -> Hive:
     return Hive("", Topology.forest(parents, depth), specs, depth)
 
 
-def _at(depth: int) -> list[dict[str, object]]:
-    hive = _hive(depth)
-    tree, parents = hive.topology, dict(hive.topology.parents)
-    low = f"a{depth - 1}"
-    stop, send = (Question(hive, "root", verb, low) for verb in ("stop", "send"))
-    may_stop = ANCESTOR | OPERATOR
-    assert tree.is_ancestor("root", low)
-    assert decide(may_stop, stop).allowed
-    at = f"depth {depth:,}"
-    return [
-        _row(f"ancestor, {at}", lambda: tree.is_ancestor("root", low))
-        | _peer("walk", lambda: _walks(parents, "root", low)),
-        _row(f"decide a stop, {at}", lambda: decide(may_stop, stop))
-        | _casbin(parents, depth, "root", low),
-        _row(f"decide a send, {at}", lambda: decide(ROUTE, send)),
-    ]
+def _questions(hive: Hive) -> list[Question]:
+    """Half about somebody below the caller, half about anybody."""
+    random = Random(1)  # noqa: S311 - the same questions each time
+    names = list(hive.topology)[1:]
+    found = []
+    for number in range(ASKED):
+        target = random.choice(names)
+        above = hive.topology.lineage(target) if number % 2 else names
+        found.append(Question(random.choice(above), random.choice(VERBS), target))
+    return found
 
 
-def _walks(parents: dict[str, str | None], ancestor: str, name: str) -> bool:
+def _casbin(parents: Mapping[str, str | None], depth: int, *, fast: bool) -> Enforce:
+    import casbin  # noqa: PLC0415 - the row has to say so when it is missing
+    from casbin.rbac.default_role_manager import RoleManager  # noqa: PLC0415
+
+    # It recurses for every level.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 3 * depth))
+    model = casbin.FastModel([0, 1]) if fast else casbin.Model()
+    model.load_model_from_text(MODEL.format("" if fast else "r.act == p.act && "))
+    keys = {"cache_key_order": [0, 1]} if fast else {}
+    engine: Any = (casbin.FastEnforcer if fast else casbin.Enforcer)(model, **keys)
+    roles = RoleManager(depth + 1)
+    engine.set_named_role_manager("g", roles)
+    engine.build_role_links()
+    for verb in VERBS:
+        engine.add_policy(verb, "agent")
+    for child, parent in parents.items():
+        if parent is not None:
+            roles.add_link(child, parent)
+
+    def enforce(caller: str, operation: str, target: str) -> bool:
+        return bool(engine.enforce(operation, "agent", caller, target))
+
+    return enforce
+
+
+def _each(hive: Hive, questions: Sequence[Question], rules: Mapping[str, Rule] = RULES) -> Ask:
+    """Ours, straight: find the rule of the operation and decide."""
+
+    def ask() -> None:
+        for caller, operation, target in questions:
+            decide(rules[operation], hive, caller, target)
+
+    return ask
+
+
+def _per_second(ask: Ask, questions: Sequence[Question], rounds: int = 1) -> float:
+    """All questions one after the other, warmed up by having been asked before."""
+    ask()
+    return len(questions) * rate(ask, rounds)
+
+
+def _their_rate(enforce: Enforce, questions: Sequence[Question], rounds: int = 1) -> float:
+    def ask() -> None:
+        for caller, operation, target in questions:
+            enforce(caller, operation, target)
+
+    return _per_second(ask, questions, rounds)
+
+
+def _our_rate(hive: Hive, questions: Sequence[Question], rounds: int = 1) -> float:
+    return _per_second(_each(hive, questions), questions, rounds)
+
+
+def _beside(agents: int, depth: int) -> list[Row]:
+    hive = _hive(_tree(agents, depth), depth)
+    row = {
+        "name": f"decide, {agents:,} agents, depth {depth:,}",
+        "value": _our_rate(hive, _questions(hive), 20),
+        "unit": "decisions/s",
+    }
+    plain = beside("casbin Enforcer", lambda: _theirs(hive, depth, fast=False))
+    fast = beside("casbin FastEnforcer", lambda: _theirs(hive, depth, fast=True))
+    return [aimed(row | peer, "100 times casbin", ratio_at_least=100) for peer in (plain, fast)]
+
+
+def _theirs(hive: Hive, depth: int, *, fast: bool) -> float:
+    """Only after it gave the same answers."""
+    theirs = _casbin(hive.topology.parents, depth, fast=fast)
+    questions = _questions(hive)[: ASKED // 5]
+    for each in questions:
+        ours = decide(RULES[each.operation], hive, each.caller, each.target)
+        if theirs(*each) != ours.allowed:
+            raise ValueError(f"another answer to {each}")
+    return _their_rate(theirs, questions)
+
+
+def _again() -> Row:
+    """One question over and over, casbin's answer kept: what enforcers that cache make of it."""
+    hive = _hive(_tree(1_000, 3), 3)
+    one = [Question("root", "stop", "a1")]
+    row: Row = {"name": "the same decision over and over", "unit": "decisions/s"}
+    row["value"] = _our_rate(hive, one * 100, 200)
+    casbin = cache(_casbin(hive.topology.parents, 3, fast=True))
+    return row | beside("casbin behind a cache", lambda: _their_rate(casbin, one * 100, 200))
+
+
+def _send() -> Row:
+    """The routing rule, the longest one: it also looks at roles, capabilities and replies."""
+    hive = _hive(_tree(1_000, 3), 3)
+    asked = [each for each in _questions(hive) if decide(ROUTE, hive, *each[::2]).allowed]
+    value = _per_second(_each(hive, asked, dict.fromkeys(VERBS, ROUTE)), asked, 20)
+    return {"name": "decide a send, 1,000 agents, depth 3", "value": value, "unit": "decisions/s"}
+
+
+def _deep() -> list[Row]:
+    """Trees of one size and growing depth; the question that goes all the way up."""
+    rows: list[Row] = []
+    for depth in DEPTHS:
+        hive = _hive(_tree(AT, depth), depth)
+        parents, low = dict(hive.topology.parents), f"a{depth - 1}"
+        one = [Question("root", "stop", low)] * 100
+        walk = rate(partial(_walks, parents, "root", low), 1_000)
+        point: Row = {"plot": "decide-depth", "x": depth, "x_unit": "levels", "unit": "decisions/s"}
+        name = f"from a root to the leaf, {depth:,} levels"
+        lines = {
+            "hive": _our_rate(hive, one, 200),
+            "a walk up the parents, no rule": walk,
+            "casbin": _their_rate(_casbin(parents, depth, fast=True), one),
+        }
+        rows += [point | {"name": name, "line": line, "value": v} for line, v in lines.items()]
+    return rows
+
+
+def _wide() -> list[Row]:
+    rows: list[Row] = []
+    for agents in AGENTS:
+        hive = _hive(_tree(agents, 4), 4)
+        point: Row = {"plot": "decide-agents", "x": agents, "x_unit": "agents"}
+        point |= {"name": f"any decision, {agents:,} agents", "unit": "decisions/s"}
+        value, casbin = _our_rate(hive, _questions(hive), 20), _theirs(hive, 4, fast=True)
+        rows.append(point | {"line": "hive", "value": value})
+        rows.append(point | {"line": "casbin", "value": casbin})
+    return rows
+
+
+def _flat(rows: list[Row]) -> Row:
+    """How much of its speed at the least depth is left at the greatest."""
+    ours = [float(str(row["value"])) for row in rows if row["line"] == "hive"]
+    row: Row = {"name": f"decide at {DEPTHS[-1]:,} levels against {DEPTHS[0]}", "unit": "of it"}
+    return aimed(row | {"value": ours[-1] / ours[0]}, "flat: at least 0.8", at_least=0.8)
+
+
+def _walks(parents: Mapping[str, str | None], ancestor: str, name: str) -> bool:
     """What a straight implementation does, without even a guard against cycles."""
     at = parents[name]
-    while at is not None:
-        if at == ancestor:
-            return True
+    while at is not None and at != ancestor:
         at = parents[at]
-    return False
+    return at == ancestor
 
 
-def _built() -> dict[str, object]:
-    parents = _tree(30)
-    ours = _seconds(lambda: Topology.forest(parents, 30).numbering, 1)
-    return {"name": f"number {AGENTS:,} agents", "value": ours * 1000, "unit": "ms"}
-
-
-def _casbin(
-    parents: dict[str, str | None], depth: int, ancestor: str, name: str
-) -> dict[str, object]:
-    """Its enforcer over the same links; it follows ten of them unless told otherwise.
-
-    It recurses for every level, so a thousand of them are beyond Python's stack.
-    """
-    if importlib.util.find_spec("casbin") is None or depth > CASBIN_DEPTH:
-        return {}
-    casbin: Any = importlib.import_module("casbin")
-    model = casbin.Model()
-    model.load_model_from_text(CASBIN)
-    enforcer = casbin.Enforcer(model)
-    roles = importlib.import_module("casbin.rbac.default_role_manager").RoleManager(depth + 1)
-    enforcer.set_named_role_manager("g", roles)
-    enforcer.add_policy("any", "any")
-    links = [[child, parent] for child, parent in parents.items() if parent is not None]
-    enforcer.add_grouping_policies(links)
-    assert enforcer.enforce(ancestor, name)
-    assert not enforcer.enforce(name, ancestor)
-    return _peer("casbin", lambda: enforcer.enforce(ancestor, name), calls=200)
-
-
-def _row(name: str, call: Callable[[], object]) -> dict[str, object]:
-    return {"name": name, "value": _rate(call), "unit": "decisions/s"}
-
-
-def _peer(name: str, call: Callable[[], object], calls: int = 2_000) -> dict[str, object]:
-    return {"peer": name, "peer_value": _rate(call, calls)}
-
-
-def _rate(call: Callable[[], object], calls: int = 20_000) -> float:
-    return calls / _seconds(call, calls)
-
-
-def _seconds(call: Callable[[], object], calls: int) -> float:
-    """The best of some rounds: what disturbs a round can only slow it."""
-    return min(_round(call, calls) for _ in range(ROUNDS))
-
-
-def _round(call: Callable[[], object], calls: int) -> float:
-    start = time.perf_counter()
-    for _ in range(calls):
-        call()
-    return time.perf_counter() - start
+def _built() -> Row:
+    parents = _tree(AT, 30)
+    best = min(seconds(lambda: Topology.forest(parents, 30)) for _ in range(ROUNDS))
+    return {"name": f"number {AT:,} agents", "value": best * 1000, "unit": "ms"}

@@ -1,14 +1,13 @@
-"""Whose call on whom: the question that a call puts to the policy, and the refusal as an error."""
+"""Whose call on whom: what a call asks of the policy, and the refusal as an error."""
 
 from __future__ import annotations
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
 from hive_core.errors import HiveError, NotAllowed, NotFound
-from hive_core.policy.algebra import Decision, Question
+from hive_core.policy.algebra import PLAIN, Asked, Decision
 from hive_core.policy.decide import decide
 
-_NOBODY: frozenset[str] = frozenset()
 _NAMED = 64
 
 
@@ -17,10 +16,11 @@ def judge(call: Call, operation: Operation, params: Params) -> tuple[str | None,
     target = _named(operation.target, params)
     if target is None and not call.by_operator:
         target = call.caller
-    second = _named(operation.second, params)
-    facts = _NOBODY if operation.facts is None else operation.facts(call, params)
-    question = Question(call.hive, call.caller, operation.name, target, second, facts)
-    return target, decide(operation.allow, question)
+    asked = PLAIN
+    if operation.second is not None or operation.facts is not None:
+        facts = PLAIN.facts if operation.facts is None else operation.facts(call, params)
+        asked = Asked(_named(operation.second, params), facts)
+    return target, decide(operation.allow, call.hive, call.caller, target, asked)
 
 
 def _named(field: str | None, params: Params) -> str | None:

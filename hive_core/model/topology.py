@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple, Self
+from typing import Self, TypeAlias
 
 from hive_core.errors import InvalidArgument
 
@@ -32,16 +32,10 @@ def walk(parents: Parents, name: str) -> tuple[str, ...] | None:
     return tuple(chain)
 
 
-class Interval(NamedTuple):
-    """Place in a depth-first numbering: an agent and its descendants are `enter` to `leave`.
-
-    `above` is the `enter` of the parent; a root has 0.
-    """
-
-    enter: int
-    leave: int
-    depth: int
-    above: int
+# Place in a depth-first numbering: enter, leave, level, and the enter of the parent (0 for a root).
+# An agent and its descendants are `enter` to `leave`. A plain tuple, as it is taken apart at every
+# decision: the interpreter has a short way for that, which it does not take for a named one.
+Interval: TypeAlias = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -49,6 +43,12 @@ class Topology:
     """One snapshot of the tree. Build it with `Topology.forest`, which refuses non-forests."""
 
     parents: Parents = field(default_factory=lambda: MappingProxyType({}))
+    # Of every agent that hangs on a root; nobody else has one. Made at once and no property, which
+    # would cost a decision more than its lookup does.
+    numbering: Mapping[str, Interval] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "numbering", self._numbered())
 
     @classmethod
     def forest(cls, parents: Parents, depth_limit: int = DEPTH_LIMIT) -> Self:
@@ -73,7 +73,7 @@ class Topology:
     def _too_deep(self, limit: int) -> str:
         if self.depth <= limit:
             return ""
-        deep = next(name for name, place in self.numbering.items() if place.depth > limit)
+        deep = next(name for name in self.order if self.level(name) > limit)
         return f"{deep} would be deeper than {limit} levels"
 
     @cached_property
@@ -95,28 +95,31 @@ class Topology:
                 stack.extend(reversed(below))
         return tuple(found)
 
-    @cached_property
-    def numbering(self) -> Mapping[str, Interval]:
-        """Intervals of every agent that hangs on a root; nobody else has one."""
+    def _numbered(self) -> Mapping[str, Interval]:
         parents, order = self.parents, self.order
         enters: dict[str | None, int] = {None: 0}
-        sizes, depths = dict.fromkeys(order, 1), dict.fromkeys(order, 1)
+        sizes, levels = dict.fromkeys(order, 1), dict.fromkeys(order, 1)
         for enter, name in enumerate(order, 1):
             enters[name] = enter
             if (parent := parents[name]) is not None:
-                depths[name] = depths[parent] + 1
+                levels[name] = levels[parent] + 1
         for name in reversed(order):
             if (parent := parents[name]) is not None:
                 sizes[parent] += sizes[name]
         return {
-            name: Interval(enter, enter + sizes[name] - 1, depths[name], enters[parents[name]])
+            name: (enter, enter + sizes[name] - 1, levels[name], enters[parents[name]])
             for enter, name in enumerate(order, 1)
         }
 
     @property
     def depth(self) -> int:
         """Levels of the deepest tree."""
-        return max((place.depth for place in self.numbering.values()), default=0)
+        return max((level for _, _, level, _ in self.numbering.values()), default=0)
+
+    def level(self, name: str) -> int:
+        """1 for a root, 2 for its children; 0 for whoever hangs on no root."""
+        place = self.numbering.get(name)
+        return 0 if place is None else place[2]
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -140,7 +143,7 @@ class Topology:
     def is_ancestor(self, ancestor: str, name: str) -> bool:
         """Strict: nobody is an ancestor of itself."""
         above, below = self.numbering.get(ancestor), self.numbering.get(name)
-        return above is not None and below is not None and above.enter < below.enter <= above.leave
+        return above is not None and below is not None and above[0] < below[0] <= above[1]
 
     def are_siblings(self, one: str, other: str) -> bool:
         """Two agents under one parent. Roots are not siblings, nor is anyone on a broken chain."""
@@ -156,9 +159,9 @@ class Topology:
     def size(self, name: str) -> int:
         """How many agents `subtree` gives, in constant time."""
         place = self.numbering.get(name)
-        return 0 if place is None else place.leave - place.enter + 1
+        return 0 if place is None else place[1] - place[0] + 1
 
     def subtree(self, name: str) -> tuple[str, ...]:
         """`name` and all its descendants, parents before children."""
         place = self.numbering.get(name)
-        return () if place is None else self.order[place.enter - 1 : place.leave]
+        return () if place is None else self.order[place[0] - 1 : place[1]]

@@ -61,6 +61,14 @@ def whoami(call: Call, _params: WhoamiParams) -> Identity:
             name=OPERATOR, uuid=OPERATOR, parent=None, role=OPERATOR, title="", tier="",
             capabilities=[], children=list(call.hive.topology.roots), limits={},
         )  # fmt: skip
+    # Nothing but the snapshot goes into it; whether the caller may ask was judged before.
+    told = call.hive.answers.get(call.caller)
+    if not isinstance(told, Identity):
+        told = call.hive.answers[call.caller] = _identity(call)
+    return told
+
+
+def _identity(call: Call) -> Identity:
     spec = call.hive.spec(call.caller)
     return Identity(
         name=call.caller,
@@ -95,7 +103,7 @@ def list_agents(call: Call, params: ListAgentsParams) -> Agents:
 def _in_tree_order(call: Call, seen: frozenset[str], root: str | None) -> list[str]:
     tree = call.hive.topology
     below = seen if root is None else seen.intersection(tree.subtree(root))
-    return sorted(below, key=lambda name: tree.numbering[name].enter)
+    return sorted(below, key=lambda name: tree.numbering[name])
 
 
 def _place(call: Call, names: list[str], after: str | None) -> int:

@@ -118,7 +118,7 @@ def in_scope(call: Call, agent: str, *, recursive: bool) -> tuple[str, ...]:
     call.hive.spec(agent)  # an empty name is nobody's, and the operator may do all to nobody
     if not recursive:
         return (agent,)
-    return tuple(sorted(tree.subtree(agent), key=lambda name: -tree.numbering[name].depth))
+    return tuple(sorted(tree.subtree(agent), key=lambda name: -tree.level(name)))
 
 
 def _down(call: Call, uuid: str, *, grace: float, reason: str) -> bool:

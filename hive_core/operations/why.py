@@ -9,9 +9,10 @@ from hive_core.broker.operation import REGISTRY, Operation, Params, Result, oper
 from hive_core.errors import InvalidArgument
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.fields import Agent
-from hive_core.policy.algebra import Question
+from hive_core.policy.algebra import Asked
 from hive_core.policy.decide import decide
 from hive_core.policy.rules import OPERATOR
+from hive_core.policy.standing import chain
 
 
 class WhyParams(Params):
@@ -45,13 +46,11 @@ def why(call: Call, params: WhyParams) -> Answer:
     if found.target is None and target not in (None, params.caller):
         raise InvalidArgument(f"{found.name} is about the caller alone", field="target")
     second = params.second or None
-    question = Question(
-        call.hive, params.caller, found.name, target, second if found.second else None
-    )
-    decision = decide(found.allow, question)
+    asked = Asked(second if found.second else None)
+    decision = decide(found.allow, call.hive, params.caller, target, asked)
     return Answer(
         allowed=decision.allowed, rule=decision.rule, reason=decision.reason,
-        chain=list(question.chain), commit=call.hive.commit,
+        chain=list(chain(call.hive, params.caller, target)), commit=call.hive.commit,
     )  # fmt: skip
 
 

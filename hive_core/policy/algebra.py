@@ -1,62 +1,45 @@
-"""Questions, decisions, and the algebra that rules are written in.
+"""What is asked, what is decided, and the algebra that rules are written in.
 
 A rule says who the *caller* is to the *target*. `|` and `&` join rules; nothing else decides.
 Rules are values: they have a name for the record, a sentence for the docs, and no effect.
 
 A rule is not run when a question comes. It is worked out once, for every standing and for both
-truths of each fact that it looks at, into decisions that stand ready (`Rule.answers`). A question
-then follows the branches.
+outcomes of each test that it makes, into decisions that stand ready (`Rule.answers`). A question
+then only follows the branches.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from typing_extensions import override
 
 from hive_core.model.hive import Hive
-from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.policy.standing import NOBODY, STANDINGS, STRANGER, UNSEEN, listed
 
 
-class Question(NamedTuple):
-    """May `caller` do `operation` to `target` in this snapshot?
+class Asked(NamedTuple):
+    """What a few questions are about beside the caller and the target.
 
-    Without a target the operation is about the caller itself. `second` is the new parent of a
-    move (None: make it a root). `facts` come from the ledger: {"reply"} when the caller answers a
-    message that the target sent to it.
+    `second` is the new parent of a move (None: make it a root). `facts` come from the ledger:
+    {"reply"} when the caller answers a message that the target sent to it.
     """
 
-    hive: Hive
-    caller: str
-    operation: str
-    target: str | None = None
     second: str | None = None
     facts: frozenset[str] = frozenset()
 
-    @property
-    def chain(self) -> tuple[str, ...]:
-        """Names walked from the target upwards until the caller or a root is met.
 
-        For the operator's eyes: it may name agents that the caller cannot see.
-        """
-        if self.caller == THE_OPERATOR or self.target in (None, self.caller):
-            return (self.caller,)
-        if self.target not in self.hive.topology:
-            return ()
-        walked = (self.target, *self.hive.topology.lineage(self.target))
-        met = self.caller in walked
-        return walked[: walked.index(self.caller) + 1] if met else walked
+PLAIN: Final = Asked()
+# Of the hive, the caller, the target and the rest of what is asked.
+Test: TypeAlias = Callable[[Hive, str, str | None, Asked], bool]
 
 
-Test = Callable[[Question], bool]
-
-
-class Decision(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Decision:
     """The answer, the rule that gave it and why. `visible` False goes out as NotFound."""
 
     allowed: bool
@@ -69,12 +52,10 @@ class Decision(NamedTuple):
         return cls(allowed=False, rule=rule, reason=reason, visible=visible)
 
 
-class Branch(NamedTuple):
-    """Something to look at before it is known which decision it is."""
-
-    test: Test
-    yes: Decision | Branch
-    no: Decision | Branch
+# The decision, or something to look at first: the test, and what follows when it is true or not.
+# A plain tuple, which the interpreter takes apart in a shorter way than one with names.
+Branch: TypeAlias = "tuple[Test, Answer, Answer]"
+Answer: TypeAlias = "Decision | Branch"
 
 
 class Grant(NamedTuple):
@@ -114,46 +95,44 @@ class Untested(Exception):
         self.test = test
 
 
+_SILENT: Final = Denial(-1, "nobody may")
 UNKNOWN_CALLER: Final = Decision.refused("known caller", "you are no agent of this hive")
 HIDDEN: Final = Decision.refused("visible", "no such agent", visible=False)
 _BEFORE_ANY_RULE: Final = {NOBODY: UNKNOWN_CALLER, UNSEEN: HIDDEN}
 REPLY: Final = "reply"
 
 
-def on_list(question: Question) -> bool:
-    target = question.target
-    return target is not None and listed(question.hive, question.caller, target)
+def on_list(hive: Hive, caller: str, target: str | None, _: Asked) -> bool:
+    return target is not None and listed(hive, caller, target)
 
 
 class Rule(ABC):
     """Who may. `name` is for the record, `text` ends the sentence "allowed to ..."."""
 
-    name: str
-    text: str
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.text = name, text
+        # By standing, the decision or the way to it. Made at once, and no cached property, which
+        # would cost a question more than its answer does.
+        self.answers = tuple(self._answer(Known(standing, {})) for standing in STANDINGS)
 
     @abstractmethod
     def ask(self, known: Known) -> Grant | Denial:
         """The part that allows, or why none does; Untested when it hangs on more."""
 
-    @cached_property
-    def answers(self) -> tuple[Decision | Branch, ...]:
-        """By standing, the decision or the way to it."""
-        return tuple(self._answer(Known(standing, {})) for standing in STANDINGS)
-
-    def _answer(self, known: Known) -> Decision | Branch:
+    def _answer(self, known: Known) -> Answer:
         try:
             return self._decision(known)
         except Untested as fork:
             yes, no = (self._answer(known.also(fork.test, gave=gave)) for gave in (True, False))
-            return yes if yes == no else Branch(fork.test, yes, no)
+            return yes if yes == no else (fork.test, yes, no)
 
     def _decision(self, known: Known) -> Decision:
         if known.standing in _BEFORE_ANY_RULE:
             return _BEFORE_ANY_RULE[known.standing]
         answer = self.ask(known)
         # A reply may go to a living sender that the caller cannot see; nothing else may.
-        strange = known.standing == STRANGER and answer[0] != REPLY
-        if strange and not known.holds(on_list):
+        replies = isinstance(answer, Grant) and answer.name == REPLY
+        if known.standing == STRANGER and not replies and not known.holds(on_list):
             return HIDDEN
         if isinstance(answer, Grant):
             return Decision(allowed=True, rule=answer.name, reason=answer.text)
@@ -170,8 +149,8 @@ class Stands(Rule):
     """The caller has one of these standings to the target."""
 
     def __init__(self, name: str, text: str, among: frozenset[int], denial: Denial) -> None:
-        self.name, self.text = name, text
         self._among, self._denial, self._grant = among, denial, Grant(name, text)
+        super().__init__(name, text)
 
     @override
     def ask(self, known: Known) -> Grant | Denial:
@@ -179,11 +158,11 @@ class Stands(Rule):
 
 
 class Passes(Rule):
-    """A test of the question. A guard limits others and has no name in the record."""
+    """A test of what is asked. A guard limits others and has no name in the record."""
 
     def __init__(self, name: str, text: str, test: Test, denial: Denial) -> None:
-        self.name, self.text = name, text
         self._test, self._denial, self._grant = test, denial, Grant(name, text)
+        super().__init__(name, text)
 
     @override
     def ask(self, known: Known) -> Grant | Denial:
@@ -196,9 +175,11 @@ class Either(Rule):
     def __init__(self, *rules: Rule) -> None:
         parts = (rule.rules if isinstance(rule, Either) else (rule,) for rule in rules)
         self.rules: tuple[Rule, ...] = tuple(chain.from_iterable(parts))
-        self.name = " | ".join(rule.name for rule in self.rules)
         *first, last = (rule.text for rule in self.rules)
-        self.text = f"{', '.join(first)} or {last}" if first else last
+        super().__init__(
+            " | ".join(rule.name for rule in self.rules),
+            f"{', '.join(first)} or {last}" if first else last,
+        )
 
     @override
     def ask(self, known: Known) -> Grant | Denial:
@@ -218,8 +199,10 @@ class Both(Rule):
     def __init__(self, *rules: Rule) -> None:
         parts = (rule.rules if isinstance(rule, Both) else (rule,) for rule in rules)
         self.rules: tuple[Rule, ...] = tuple(chain.from_iterable(parts))
-        self.name = " & ".join(_inner(rule, rule.name) for rule in self.rules if rule.name)
-        self.text = " ".join(_inner(rule, rule.text) for rule in self.rules if rule.text)
+        super().__init__(
+            " & ".join(_inner(rule, rule.name) for rule in self.rules if rule.name),
+            " ".join(_inner(rule, rule.text) for rule in self.rules if rule.text),
+        )
 
     @override
     def ask(self, known: Known) -> Grant | Denial:
@@ -237,14 +220,12 @@ class Named(Rule):
     """A rule of several parts under one name and one sentence."""
 
     def __init__(self, name: str, text: str, rule: Rule) -> None:
-        self.name, self.text, self._rule = name, text, rule
+        self._rule = rule
+        super().__init__(name, text)
 
     @override
     def ask(self, known: Known) -> Grant | Denial:
         return self._rule.ask(known)
-
-
-_SILENT: Final = Denial(-1, "nobody may")
 
 
 def _inner(rule: Rule, text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 from hive_core.model.hive import Hive
 from hive_core.model.record import DAEMON, OPERATOR, Relation
 from hive_core.policy import standing
-from hive_core.policy.algebra import UNKNOWN_CALLER, Branch, Decision, Question, Rule
+from hive_core.policy.algebra import PLAIN, UNKNOWN_CALLER, Asked, Decision, Rule
 from hive_core.policy.standing import stand, visible
 
 _PARTIES: Final = {DAEMON: Relation.DAEMON, OPERATOR: Relation.OPERATOR}
@@ -20,21 +20,24 @@ _RELATIONS: Final = {
 }
 
 
-def decide(rule: Rule, question: Question) -> Decision:
+def decide(
+    rule: Rule, hive: Hive, caller: str, target: str | None = None, asked: Asked = PLAIN
+) -> Decision:
     """May the caller do this? Denied by default.
 
     A caller that is not in the tree, or hangs on no root, may nothing. A target that the caller
-    cannot see is answered as one that does not exist (attack 41).
+    cannot see is answered as one that does not exist (attack 41). Without a target it is about the
+    caller itself.
     """
-    hive, caller, _, target, second, _ = question
     found = rule.answers[stand(hive, caller, target)]
-    while isinstance(found, Branch):
-        found = found.yes if found.test(question) else found.no
-    if second is None or found is UNKNOWN_CALLER or not found.visible:
+    while isinstance(found, tuple):
+        test, yes, no = found
+        found = yes if test(hive, caller, target, asked) else no
+    if asked is PLAIN or asked.second is None:
         return found
-    if visible(hive, caller, second):
+    if found is UNKNOWN_CALLER or not found.visible or visible(hive, caller, asked.second):
         return found
-    return Decision.refused("visible", f"no such agent as {second}", visible=False)
+    return Decision.refused("visible", f"no such agent as {asked.second}", visible=False)
 
 
 def visible_names(hive: Hive, caller: str) -> tuple[str, ...]:

@@ -9,15 +9,16 @@ from typing import Final
 
 from hive_core.model.agent import Role
 from hive_core.model.capability import covers
+from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.policy import standing
 from hive_core.policy.algebra import (
     REPLY,
+    Asked,
     Decision,
     Denial,
     Named,
     Passes,
-    Question,
     Rule,
     Stands,
     on_list,
@@ -36,34 +37,43 @@ from hive_core.policy.standing import (
 
 __all__ = [
     "ANCESTOR", "ANYONE", "DESCENDANT", "MOVE", "OPERATOR", "PARENT", "ROUTE", "SELF",
-    "SIBLING", "SPAWN", "Decision", "Question", "Rule", "holds",
+    "SIBLING", "SPAWN", "Asked", "Decision", "Rule", "holds",
 ]  # fmt: skip
 
 
-def _not_a_task(question: Question) -> bool:
-    spec = question.hive.specs.get(question.caller)
-    return spec is not None and spec.role is not Role.TASK
+_TASK: Final = Role.TASK  # the class is slow to ask for a member
 
 
-def _under_caller(question: Question) -> bool:
-    hive, caller, second = question.hive, question.caller, question.second
-    return second is not None and stand(hive, caller, second) in (ITSELF, *ABOVE)
+def _not_a_task(hive: Hive, caller: str, _: str | None, __: Asked) -> bool:
+    spec = hive.specs.get(caller)
+    return spec is not None and spec.role is not _TASK
 
 
-def _no_loop(question: Question) -> bool:
-    target, second = question.target, question.second
-    if target is None or second is None:
+def _named(_: Hive, __: str, ___: str | None, asked: Asked) -> bool:
+    return asked.second is not None
+
+
+def _under_caller(hive: Hive, caller: str, _: str | None, asked: Asked) -> bool:
+    return asked.second is not None and stand(hive, caller, asked.second) in (ITSELF, *ABOVE)
+
+
+def _no_loop(hive: Hive, _: str, target: str | None, asked: Asked) -> bool:
+    if target is None or asked.second is None:
         return target is not None
-    return target != second and stand(question.hive, target, second) not in ABOVE
+    return target != asked.second and stand(hive, target, asked.second) not in ABOVE
+
+
+def _reply(_: Hive, __: str, ___: str | None, asked: Asked) -> bool:
+    return REPLY in asked.facts
 
 
 def holds(capability: str) -> Rule:
     """The caller holds the capability; the operator holds every one."""
 
-    def test(question: Question) -> bool:
-        if question.caller == THE_OPERATOR:
+    def test(hive: Hive, caller: str, _: str | None, __: Asked) -> bool:
+        if caller == THE_OPERATOR:
             return True
-        spec = question.hive.specs.get(question.caller)
+        spec = hive.specs.get(caller)
         return spec is not None and covers(spec.capabilities, capability)
 
     denial = Denial(8, f"you do not hold the capability {capability}")
@@ -93,8 +103,7 @@ ANYONE: Final = Stands("anyone", "anyone", frozenset(STANDINGS), Denial(0, "nobo
 SPAWN: Final = OPERATOR | (SELF | ANCESTOR) & holds("spawn")
 
 _NOT_A_ROOT: Final = Passes(
-    "", "", lambda question: question.second is not None,
-    Denial(7, "only the operator makes a root"),
+    "", "", _named, Denial(7, "only the operator makes a root"),
 )  # fmt: skip
 _UNDER_CALLER: Final = Passes(
     "under caller", "", _under_caller,
@@ -113,8 +122,7 @@ _TO_PARENT: Final = Stands(
     "parent", "to the parent", frozenset({CHILD}), Denial(0, "not your parent")
 )
 _REPLY: Final = Passes(
-    REPLY, "to the sender of a message that is answered",
-    lambda question: "reply" in question.facts, Denial(0, "not a reply"),
+    REPLY, "to the sender of a message that is answered", _reply, Denial(0, "not a reply"),
 )  # fmt: skip
 _NOT_A_TASK: Final = Passes("", "", _not_a_task, Denial(9, "a task writes to its parent only"))
 _TO_OPERATOR: Final = Stands(

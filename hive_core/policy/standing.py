@@ -24,14 +24,12 @@ def stand(hive: Hive, caller: str, target: str | None) -> int:
     NOBODY is a caller that is not in the tree or hangs on no root, UNSEEN a target like that.
     """
     places = hive.topology.numbering
-    here = places.get(caller)
-    if here is None:
-        return _operator(hive, target) if caller == OPERATOR else NOBODY
-    if target is None or target == caller:
+    try:
+        here, there = places[caller], places[caller if target is None else target]
+    except KeyError:
+        return _apart(hive, caller, target)
+    if here is there:
         return ITSELF
-    there = places.get(target)
-    if there is None:
-        return TO_OPERATOR if target == OPERATOR else UNSEEN
     enter, leave, _, up = here
     first, last, _, above = there
     if enter < first <= leave:
@@ -43,8 +41,12 @@ def stand(hive: Hive, caller: str, target: str | None) -> int:
     return found
 
 
-def _operator(hive: Hive, target: str | None) -> int:
-    """The operator is known to all and sees all, also what hangs on no root."""
+def _apart(hive: Hive, caller: str, target: str | None) -> int:
+    """One of them has no place. The operator is known to all and sees all, also a broken chain."""
+    if caller in hive.topology.numbering:
+        return TO_OPERATOR if target == OPERATOR else UNSEEN
+    if caller != OPERATOR:
+        return NOBODY
     if target is None or target == OPERATOR:
         return OPERATOR_ITSELF
     return OPERATOR_OVER if target in hive.topology.parents else UNSEEN
@@ -57,6 +59,20 @@ def listed(hive: Hive, caller: str, target: str) -> bool:
     """
     spec, other = hive.specs.get(caller), hive.specs.get(target)
     return spec is not None and other is not None and other.uuid in spec.allow
+
+
+def chain(hive: Hive, caller: str, target: str | None) -> tuple[str, ...]:
+    """Names walked from the target upwards until the caller or a root is met.
+
+    For the operator's eyes: it may name agents that the caller cannot see.
+    """
+    if caller == OPERATOR or target in (None, caller):
+        return (caller,)
+    if target not in hive.topology:
+        return ()
+    walked = (target, *hive.topology.lineage(target))
+    met = caller in walked
+    return walked[: walked.index(caller) + 1] if met else walked
 
 
 def visible(hive: Hive, caller: str, target: str) -> bool:

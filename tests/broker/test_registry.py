@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from broker.house import House, open_house
+from policy.naive import Question, decide
 from pydantic import BaseModel
 
 from hive_core.broker.call import Call, Record
@@ -16,8 +17,6 @@ from hive_core.broker.operation import Operation, Params, Result, operation
 from hive_core.errors import InvalidParameter, NotAllowed, NotFound
 from hive_core.model.hive import Hive
 from hive_core.operations import load
-from hive_core.policy.algebra import Question
-from hive_core.policy.decide import decide
 from hive_core.policy.rules import OPERATOR
 from hive_core.surfaces.shape import params_schema, result_schema
 

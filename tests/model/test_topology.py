@@ -60,7 +60,7 @@ def test_the_order_is_depth_first_with_siblings_by_name(parents: Parents) -> Non
     tree = Topology.forest(parents)
     paths = [(*reversed(tree.lineage(name)), name) for name in tree.order]
     assert paths == sorted(paths)
-    assert [tree.numbering[name].depth for name in tree.order] == list(map(len, paths))
+    assert [tree.level(name) for name in tree.order] == list(map(len, paths))
 
 
 @pytest.mark.parametrize(

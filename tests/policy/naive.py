@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from enum import Enum
 from random import Random
+from typing import NamedTuple
 
 from model.trees import Closure, hive_of, random_parents, spec, uuid
 
 from hive_core.model.agent import AgentSpec, Role
 from hive_core.model.hive import Hive
-from hive_core.policy.rules import Question
+from hive_core.policy import decide as policy
+from hive_core.policy.rules import Asked, Decision, Rule
 
 OPERATOR = "operator"
 
@@ -18,6 +20,23 @@ class Answer(Enum):
     ALLOWED = "allowed"
     DENIED = "denied"
     UNSEEN = "not found"
+
+
+class Question(NamedTuple):
+    """May `caller` do `operation` to `target` in this snapshot?"""
+
+    hive: Hive
+    caller: str
+    operation: str
+    target: str | None = None
+    second: str | None = None
+    facts: frozenset[str] = frozenset()
+
+
+def decide(rule: Rule, question: Question) -> Decision:
+    """The policy's answer to it."""
+    asked = Asked(question.second, question.facts)
+    return policy.decide(rule, question.hive, question.caller, question.target, asked)
 
 
 class Naive:

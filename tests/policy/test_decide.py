@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.trees import forests, hive_of, spec
-from policy.naive import Answer, Naive, random_hive, random_question
+from policy.naive import Answer, Naive, Question, decide, random_hive, random_question
 
 from hive_core.model.agent import Role
-from hive_core.policy.decide import decide
 from hive_core.policy.rules import (
     ANCESTOR,
     ANYONE,
@@ -26,10 +25,10 @@ from hive_core.policy.rules import (
     SIBLING,
     SPAWN,
     Decision,
-    Question,
     Rule,
     holds,
 )  # fmt: skip
+from hive_core.policy.standing import chain
 
 RULES: dict[str, Rule] = {
     "itself": SELF,
@@ -151,15 +150,12 @@ def test_a_refusal_tells_the_reason_that_lies_nearest() -> None:
 def test_the_chain_goes_from_the_target_up_to_the_caller_or_to_the_root() -> None:
     hive = hive_of(TREE)
 
-    def chain(caller: str, target: str | None) -> tuple[str, ...]:
-        return Question(hive, caller, "stop", target).chain
-
-    assert chain("root", "carl") == ("carl", "bob", "root")
-    assert chain("dora", "carl") == ("carl", "bob", "root")
-    assert chain("bob", "bob") == ("bob",)
-    assert chain("bob", None) == ("bob",)
-    assert chain("operator", "carl") == ("operator",)
-    assert chain("bob", "nobody") == ()
+    assert chain(hive, "root", "carl") == ("carl", "bob", "root")
+    assert chain(hive, "dora", "carl") == ("carl", "bob", "root")
+    assert chain(hive, "bob", "bob") == ("bob",)
+    assert chain(hive, "bob", None) == ("bob",)
+    assert chain(hive, "operator", "carl") == ("operator",)
+    assert chain(hive, "bob", "nobody") == ()
 
 
 def test_a_rule_says_what_it_is_in_the_record_and_in_the_docs() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from model.trees import forests, hive_of
+from policy.naive import Question, decide
 
-from hive_core.policy.decide import decide
-from hive_core.policy.rules import MOVE, Question
+from hive_core.policy.rules import MOVE
 
 TREE = {
     "root": None, "bob": "root", "carl": "bob", "cleo": "carl", "dora": "root", "eve": "dora",

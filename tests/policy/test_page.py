@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from model.trees import hive_of
+from policy.naive import Question, decide
 
 from hive_core.model.agent import Role
 from hive_core.model.roles import HABITS, ROOT_EXTRA
 from hive_core.operations import load
-from hive_core.policy.decide import decide
-from hive_core.policy.rules import Decision, Question
+from hive_core.policy.rules import Decision
+from hive_core.policy.standing import chain
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agent-hierarchy.md").read_text()
 OPERATIONS = load()
@@ -102,16 +103,16 @@ def test_the_table_of_roles_is_the_one_in_the_code() -> None:
 EXAMPLES = re.findall(r"# hive why (.+)\n(\w+)\nrule    (.+)\nreason  (.+)\nchain   (.+)\n", PAGE)
 
 
-@pytest.mark.parametrize(("command", "verdict", "rule", "reason", "chain"), EXAMPLES)
+@pytest.mark.parametrize(("command", "verdict", "rule", "reason", "names"), EXAMPLES)
 def test_the_examples_are_what_hive_why_says(
-    command: str, verdict: str, rule: str, reason: str, chain: str
+    command: str, verdict: str, rule: str, reason: str, names: str
 ) -> None:
     caller, operation, target, *second = command.split()
     decision = ask(caller, operation, target, *second)
     assert decision.allowed == (verdict == "allowed")
     assert (decision.rule, decision.reason) == (rule, reason)
-    walked = Question(HIVE, caller, operation, target).chain
-    assert " -> ".join(walked or ("-",)) == chain
+    walked = chain(HIVE, caller, target)
+    assert " -> ".join(walked or ("-",)) == names
 
 
 def test_there_are_examples() -> None:

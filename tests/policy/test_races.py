@@ -16,11 +16,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from model.trees import Closure, forests, spec
-from policy.naive import Answer, Naive
+from policy.naive import Answer, Naive, Question, decide
 
 from hive_core.model.hive import Hive
-from hive_core.policy.decide import decide
-from hive_core.policy.rules import ANCESTOR, MOVE, OPERATOR, ROUTE, SPAWN, Question
+from hive_core.policy.rules import ANCESTOR, MOVE, OPERATOR, ROUTE, SPAWN
 
 NAMES = tuple("abcdefgh")  # few, so that they are used again soon (attack 40)
 FEWEST = 5  # agents that the operator leaves alive

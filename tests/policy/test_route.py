@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from model.trees import hive_of, spec, uuid
+from policy.naive import Question, decide
 
 from hive_core.model.agent import Role
-from hive_core.policy.decide import decide
-from hive_core.policy.rules import ROUTE, Question
+from hive_core.policy.rules import ROUTE
 
 #  root ── bob ── carl ── cleo        other ── oscar
 #       ├─ dora ── eve
