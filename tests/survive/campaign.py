@@ -38,7 +38,7 @@ inbox_bytes = 1000000000
 children = 100
 refusals_kept = 100000
 [retention]
-archive = 5
+archive = 3
 """
 HOLD = ["sleep", "100000"]
 _PROGRAM = (
@@ -55,14 +55,15 @@ def make(host: HiveHost, mail: int = 0) -> list[Row]:
     while level := {name for name, parent in TREE.items() if parent in level}:
         host.grow(**{name: _words(name) for name in TREE if name in level})
     _fill(host, mail)
-    return [_told("spawn", len(TREE) - 1), _told("send", mail)]
+    return [told("spawn", len(TREE) - 1), told("send", mail)]
 
 
 def _words(name: str) -> dict[str, object] | str:
     return {"parent": TREE[name], "role": "lead" if name in LEADS else "worker"}
 
 
-def _told(method: str, times: int) -> Row:
+def told(method: str, times: int) -> Row:
+    """What the operator did before the clients began, or beside them."""
     return {"who": f"{OPERATOR}/first", "what": "told", "method": method, "times": times}
 
 

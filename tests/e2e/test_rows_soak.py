@@ -1,0 +1,111 @@
+"""Row R23: a host at work under faults; nothing grows without end, and nothing stays stuck."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import long
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+from survive import campaign, soak
+from survive.campaign import Row
+from survive.oracle import Evidence, lines, verdict
+from survive.soak import DUMMIES, Faults, Slope
+
+pytestmark = pytest.mark.lab
+
+SECONDS = long.seconds(6, minutes=30)
+# Seconds between samples, between two faults, and between two calls of one client.
+SAMPLE, EVERY, PACE = (5.0, 4.0, 0.3) if long.asked.chosen else (1.0, 0.7, 0.05)
+WAL = 64.0  # MiB at most
+HELD = ("mounts", "groups", "doors", "roots", "archived")
+
+
+@pytest.fixture(name="host")
+def _host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    yield made
+    made.hush()
+
+
+def held(host: HiveHost, folder: Path) -> Row:
+    """What the host holds when nothing is left to do and nobody's storage is left to wipe."""
+    host.until(lambda: not host.json("converge", "--dry-run")["steps"], "left to do", 60)
+    host.until(lambda: not _kept(host), "archives and what wipes them are left", 60)
+    with soak.gauge(host, folder / "once.jsonl", 60) as samples:
+        host.until(lambda: samples, "no sample")
+    return samples[0]
+
+
+def _kept(host: HiveHost) -> bool:
+    units = host.run("systemctl", "list-units", "--plain", "--no-legend", "hive-job@*").stdout
+    archive = host.lab.path("/var/lib/hive/tree/.archive")
+    return bool(units) or (archive.is_dir() and any(archive.iterdir()))
+
+
+@pytest.mark.sized
+def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
+    host: HiveHost, tmp_path: Path
+) -> None:
+    """Kills of hived end after a third of the time, so that its memory is watched in one life."""
+    seed = long.seed()
+    file = (long.asked.file or tmp_path / "figures").with_suffix(".samples.jsonl")
+    told = [*campaign.make(host), campaign.told("spawn", len(DUMMIES))]
+    host.grow(**dict.fromkeys(DUMMIES, "root"))
+    before, leaders = held(host, tmp_path), campaign.leaders(host)
+    faults = Faults(host, seed, every=EVERY)
+    with soak.gauge(host, file, SAMPLE) as samples, campaign.crowd(host, seed, PACE) as crowd:
+        faults.run(SECONDS / 3)
+        faults.killing = False
+        faults.run(SECONDS * 2 / 3)
+        faults.leave()
+    for name in DUMMIES:
+        faults.start(name)
+    host.wait("running", *campaign.TREE, *DUMMIES)
+    after = held(host, tmp_path)
+    _report(samples, {
+        "seed": seed, "seconds": SECONDS, "faults": faults.done,
+        "before": _counted(before), "after": _counted(after),
+        "heard": Counter(row["what"] for row in crowd.rows),
+    })  # fmt: skip
+    assert campaign.leaders(host) == leaders
+    assert host.json("status")["alarms"] == []
+    differing = {each for name in HELD for each in _differing(before[name], after[name])}
+    assert differing <= {
+        "+/sys/fs/cgroup/systemd/hive.slice/hive-jobs.slice"
+    }  # since the first job
+    assert set(after["exits"]) <= set(after["doors"])  # how those who live ended last
+    assert max(row["wal"] for row in samples) <= WAL
+    assert after["hived"]["fds"] <= before["hived"]["fds"] + 2
+    host.run("systemctl", "stop", "hived.service")
+    evidence = Evidence(campaign.copied(host, tmp_path), [*told, *faults.told, *crowd.rows])
+    found = verdict(evidence)
+    assert not found, f"--seed {seed}\n{lines(found)}"
+
+
+def _differing(before: list[str], after: list[str]) -> list[str]:
+    one, other = Counter(before), Counter(after)
+    return [*(f"-{each}" for each in one - other), *(f"+{each}" for each in other - one)]
+
+
+def _counted(sample: Row) -> Row:
+    return {key: len(value) if isinstance(value, list) else value for key, value in sample.items()}
+
+
+def _report(samples: list[Row], more: dict[str, Any]) -> None:
+    """Slopes over the last life of each daemon, without its first minutes."""
+    slopes = {}
+    for unit in ("hived", "privd"):
+        life = soak.one_life(samples, unit)
+        settled = life[len(life) // 4 :]
+        if len(settled) > 10:
+            for value in ("rss", "fds", "threads"):
+                points = [(row["at"], row[unit][value]) for row in settled]
+                slopes[f"{unit} {value}"] = Slope.of(points).rounded
+    long.figure(
+        "soak", samples=len(samples), an_hour=slopes, wal=max(row["wal"] for row in samples), **more
+    )  # fmt: skip
