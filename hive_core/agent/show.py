@@ -17,6 +17,7 @@ from hive_core.errors import HiveError, InvalidArgument, MethodNotFound
 # C0 without tab and newline, DEL, C1, and the format characters of Unicode that turn or hide text.
 _HOSTILE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u115f\u1160\u17b4\u17b5\u3164\uffa0\U00013430-\U0001343f\U0001bca0-\U0001bca3"
     "\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e007f\ud800-\udfff]"
 )
 

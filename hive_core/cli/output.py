@@ -105,11 +105,13 @@ def pad(text: str, width: int) -> str:
 
 def cut(text: str, width: int) -> str:
     """The text in at most `width` columns, the end left out if need be."""
-    if breadth(text) <= width:
+    # A letter may be of 64 KiB: no character is looked at twice, and few that are not shown.
+    head = text[: width + 1]
+    if len(text) == len(head) and breadth(head) <= width:
         return text
-    while breadth(text) > max(width - 1, 0):
-        text = text[:-1]
-    return text + "…"
+    while breadth(head) > max(width - 1, 0):
+        head = head[:-1]
+    return head + "…"
 
 
 def table(rows: Sequence[Row], columns: Sequence[Column], width: int | None) -> list[str]:

@@ -32,12 +32,12 @@ def load(path: Path = FILE) -> Settings:
         raise InvalidArgument(f"cannot read {path}: {error}", field=str(path)) from error
     try:
         return Settings.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidArgument(f"cannot read {path}: {error}", field=str(path)) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         raise InvalidArgument(f"cannot use {path}: {key}: {first['msg']}", field=key) from error
+    except (ValueError, RecursionError) as error:  # tomllib: endless numbers, endless brackets
+        raise InvalidArgument(f"cannot read {path}: {error}", field=str(path)) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def _seek(reader: Any, cursor: str) -> None:  # noqa: ANN401
     """Behind the line with this cursor, or where it would be."""
     try:
         reader.seek_cursor(cursor)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise InvalidArgument("no such place in the log", field="after") from error
     found = reader.get_next()
     if found and not reader.test_cursor(cursor):

@@ -50,7 +50,7 @@ def reading(what: str, where: str) -> Iterator[None]:
         yield
     except KeyError as error:
         raise DamagedRepo(Damage(what, where, "missing")) from error
-    except (pygit2.GitError, ValueError, OSError) as error:
+    except (pygit2.GitError, IndexError, ValueError, OSError) as error:
         raise DamagedRepo(Damage(what, where, str(error) or "unreadable")) from error
 
 
