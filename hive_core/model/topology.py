@@ -97,18 +97,19 @@ class Topology:
 
     def _numbered(self) -> Mapping[str, Interval]:
         parents, order = self.parents, self.order
-        enters: dict[str | None, int] = {None: 0}
+        # One object for each number, side by side: a decision in a big tree waits for memory.
+        numbers = list(range(len(order) + 1))
+        enters: dict[str | None, int] = {None: 0, **dict(zip(order, numbers[1:], strict=True))}
         sizes, levels = dict.fromkeys(order, 1), dict.fromkeys(order, 1)
-        for enter, name in enumerate(order, 1):
-            enters[name] = enter
+        for name in order:
             if (parent := parents[name]) is not None:
                 levels[name] = levels[parent] + 1
         for name in reversed(order):
             if (parent := parents[name]) is not None:
                 sizes[parent] += sizes[name]
         return {
-            name: (enter, enter + sizes[name] - 1, levels[name], enters[parents[name]])
-            for enter, name in enumerate(order, 1)
+            name: (enter, numbers[enter + sizes[name] - 1], levels[name], enters[parents[name]])
+            for name, enter in zip(order, numbers[1:], strict=True)
         }
 
     @property
