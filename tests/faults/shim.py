@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum, IntFlag
 from pathlib import Path
-from typing import Self
 
 _HEAD = struct.Struct("=QQIIIIq256s256s")
 _NAMED, _LENGTH = 4096, 224
@@ -63,10 +62,7 @@ class Faults:
         with path.open("r+b") as file:
             self._room = mmap.mmap(file.fileno(), 0)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._room.close()
 
     def environment(self, shim: Path) -> dict[str, str]:

@@ -100,10 +100,13 @@ class Stage:
         self.stores.ledger.close()
 
 
+_BY_UUID = ("runs", "archives", "tombstones", "keys")
 TABLES = {
     "runs": "SELECT agent, wanted, nonce, reason FROM runs ORDER BY agent",
-    "messages": "SELECT p.party, q.state, q.attempt, m.body FROM queue q JOIN messages m"
-    " ON m.id = q.id JOIN parties p ON p.id = q.inbox ORDER BY m.id",
+    # What has just come in may have no place in the queue yet (ledger/boxes.py).
+    "messages": "SELECT p.party, COALESCE(q.state, 0), COALESCE(q.attempt, 0), m.body"
+    " FROM messages m JOIN parties p ON p.id = m.recipient"
+    " LEFT JOIN queue q ON q.inbox = m.recipient AND q.id = m.id ORDER BY m.id",
     "keys": "SELECT caller, key, operation FROM keys ORDER BY caller, key",
     "jobs": "SELECT operation, caller, goals, state FROM jobs ORDER BY id",
     "ranges": "SELECT base, agent FROM ranges ORDER BY base",
@@ -124,7 +127,10 @@ def seen(stage: Stage) -> Reply:
     found["refused"] = len(repo.refused())
     names = {**hive.names, **{each[0]: each[1] for each in found["archives"]}}
     text = json.dumps(found, sort_keys=True)
-    return dict(json.loads(_UUID.sub(lambda uuid: names.get(uuid[0], "somebody"), text)))
+    found = json.loads(_UUID.sub(lambda uuid: names.get(uuid[0], "somebody"), text))
+    for name in _BY_UUID:
+        found[name].sort()
+    return found
 
 
 def _event(body: Reply) -> list[object]:

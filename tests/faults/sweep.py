@@ -21,6 +21,7 @@ from faults.stage import VERBS, Stage, Verb, faults, furnish, seen
 
 from hive_core.errors import HiveError
 from hive_core.ledger.connection import Broken
+from hive_core.operations import load
 
 Reply = dict[str, Any]
 Say = Callable[[Reply], None]
@@ -55,7 +56,8 @@ class Sweep:
         self._folder = folder
         self._control = control
         self._work = folder / "work"
-        self._prepared: set[str] = set()
+        self._old: dict[str, Reply] = {}  # what a verb finds
+        load()  # once, and not in every fork
         forked(lambda _: furnish(self._made("base")))
 
     def _made(self, name: str) -> Path:
@@ -63,14 +65,14 @@ class Sweep:
         return self._folder / name
 
     def _prepare(self, name: str) -> Path:
-        found = self._folder / name
-        if name not in self._prepared:
-            self._prepared.add(name)
-            if VERBS[name].empty:
-                found.mkdir()
-            else:
+        found, verb = self._folder / name, VERBS[name]
+        if name not in self._old:
+            if not verb.empty:
                 shutil.copytree(self._folder / "base", found, symlinks=True)
-                forked(lambda _: self._before(VERBS[name], found))
+                forked(lambda _: self._before(verb, found))
+            shutil.copytree(found if found.exists() else self._made(name), self._work)
+            _, ((self._old[name]),) = forked(lambda say: say(seen(Stage(self._work))))
+            shutil.rmtree(self._work)
         return found
 
     def _before(self, verb: Verb, folder: Path) -> None:
@@ -88,7 +90,8 @@ class Sweep:
         count, names = self._control.count, self._control.names()
         self._control.disarm()
         _, found = forked(lambda say: self._second(VERBS[name], say, deep=deep))
-        return {"status": status, "said": said, "count": count, "names": names, "found": found}
+        return {"status": status, "said": said, "count": count, "names": names, "found": found,
+                "old": self._old[name]}  # fmt: skip
 
     def _first(self, verb: Verb, arm: Callable[[], None], say: Say) -> None:
         if verb.opens:

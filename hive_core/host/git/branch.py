@@ -28,7 +28,7 @@ class Branch:
         self._git = git
         self._file = folder / BRANCH
         self._spare = folder / "hive-branch"
-        self._lock = Lock(self._file, folder)
+        self.lock = Lock(self._file, folder)
 
     def head(self) -> str:
         """The commit of the branch, or empty. DamagedRepo when the ref cannot be read."""
@@ -45,13 +45,13 @@ class Branch:
         """Lock it; HeadMoved unless it stands at `expected` (empty: no commit, None: anywhere)."""
         with writing():
             flushed(self._file.parent)
-        self._lock.acquire()
+        self.lock.acquire()
         try:
             if expected is not None and (head := self.head()) != expected:
                 raise HeadMoved(f"the branch is at {head or 'nothing'}, not at {expected}")
             yield
         finally:
-            self._lock.release()
+            self.lock.release()
 
     def move(self, oid: str) -> None:
         """Under the lock: let the branch stand at `oid`, durably."""

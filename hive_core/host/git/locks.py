@@ -71,7 +71,7 @@ class Lock:
 
     def acquire(self) -> None:
         with writing():
-            made = self._make() or (left_behind(self.path, self._folder) and self._again())
+            made = self._make() or (self.free() and self._make())
         if not made:
             raise Busy(f"{self.path} is held by another git")
         self.held = True
@@ -81,9 +81,12 @@ class Lock:
             self.path.unlink(missing_ok=True)
             self.held = False
 
-    def _again(self) -> bool:
-        self.path.unlink(missing_ok=True)
-        return self._make()
+    def free(self) -> bool:
+        """Take it away from a hived that is no more; whether one had it."""
+        dead = left_behind(self.path, self._folder)
+        if dead:
+            self.path.unlink(missing_ok=True)
+        return dead
 
     def _make(self) -> bool:
         name = self._folder / _NAME

@@ -74,7 +74,14 @@ class MetaRepo:
             git = pygit2.Repository(str(path))
         sign(Path(git.path))
         packing.sweep(Path(git.path))
-        return cls(git, Objects(git, depth_limit, clock), step)
+        found = cls(git, Objects(git, depth_limit, clock), step)
+        found.free()
+        return found
+
+    def free(self) -> None:
+        """Take away locks of a hived that is no more: people's git would stop at them."""
+        for lock in (self._branch.lock, self._tree.lock):
+            lock.free()
 
     def head(self) -> str:
         """The commit of the branch, or empty. DamagedRepo when the ref cannot be read."""
