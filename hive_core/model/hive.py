@@ -28,6 +28,11 @@ class Hive:
         return {spec.id: name for name, spec in self.specs.items()}
 
     @cached_property
+    def answers(self) -> dict[str, object]:
+        """What agents were told about themselves: worked out once, gone with the snapshot."""
+        return {}
+
+    @cached_property
     def shorts(self) -> frozenset[str]:
         """Every short id in use."""
         return frozenset(short(uuid) for uuid in self.names)
