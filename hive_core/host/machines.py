@@ -32,6 +32,7 @@ from hive_core.plan.storage import Storage
 AGENTS: Final = "hive-agent@"
 _AT_A_LOOK: Final = 100
 _AT_ONCE: Final = 20
+_FORMING: Final = 0.4  # seconds in which there is nothing to see of a container that comes up
 _INFINITY: Final = 2**64 - 1
 _MOVING: Final = (
     ("Unit", "InvocationID"), ("Unit", "StateChangeTimestampMonotonic"), ("Service", "MainPID"),
@@ -212,9 +213,9 @@ class NspawnMachines:
             names = (("Service", each) for each, _ in _STATIC)
             facts = replace(facts, properties=_limits(await self._bus.gets(unit.path, names)))
         done = (facts.verified and facts.executed) or facts.fault
-        if done or facts.main_pid <= 1 or facts.active not in ("active", "activating"):
-            return facts
-        return await self._seen(facts)
+        age = self._loop.time() - facts.since
+        there = facts.active == "active" or (facts.active == "activating" and age >= _FORMING)
+        return await self._seen(facts) if there and facts.main_pid > 1 and not done else facts
 
     async def _seen(self, facts: Machine) -> Machine:
         """What only root can see: whose processes these are and where they live."""

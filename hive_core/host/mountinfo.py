@@ -48,9 +48,17 @@ class MountWatch:
     def __init__(self, folder: Path, changed: Callable[[frozenset[str]], None]) -> None:
         self._folder = folder
         self._changed = changed
-        self._seen = self.look()
+        self._news = select.poll()
+        self._news.register(os.open(FILE, os.O_RDONLY | os.O_CLOEXEC), select.POLLPRI)
+        self._last = self._seen = self._read()
 
     def look(self) -> frozenset[str] | None:
+        """The list is long where many agents run, so it is read when it changed."""
+        if self._news.poll(0):
+            self._last = self._read()
+        return self._last
+
+    def _read(self) -> frozenset[str] | None:
         return mounted(self._folder, FILE.read_text(encoding="utf-8", errors="replace"))
 
     async def run(self) -> None:

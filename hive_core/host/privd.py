@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hive_core.errors import Internal, TimedOut, Unreachable, from_wire
-from hive_core.plan.actions import Action
+from hive_core.plan.actions import Action, ObserveStorage, ObserveUnit
 from hive_core.plan.fields import Malformed
 from hive_core.plan.results import Result, encode, read
 from hive_core.varlink import encode as frame
@@ -20,16 +20,22 @@ REPLY_MOST = 1 << 24  # the list of everything on disk is the longest; root is b
 
 
 class Privd:
-    """Actions asked for at once are sent one after another: the root helper does one at a time."""
+    """The root helper does one thing at a time, in order; a question waits for one deed at most."""
 
     def __init__(self, path: Path, seconds: float) -> None:
         self._path = path
         self._seconds = seconds
-        self._turn = asyncio.Lock()
+        self._turn, self._deeds = asyncio.Lock(), asyncio.Lock()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def apply(self, action: Action) -> Result:
         """What the action reports, or the refusal as an error."""
+        if isinstance(action, ObserveUnit | ObserveStorage):
+            return await self._said(action)
+        async with self._deeds:
+            return await self._said(action)
+
+    async def _said(self, action: Action) -> Result:
         async with self._turn:
             try:
                 async with asyncio.timeout(self._seconds):

@@ -30,7 +30,7 @@ from hive_core.plan.place import Place
 from hive_core.plan.state import Phase, Trouble, phase, trouble
 
 Act = tuple[Action | Local, str]
-POLL_FIRST, POLL_MOST = 0.02, 0.5  # seconds between looks at a unit whose payload is not seen yet
+POLL_FIRST, POLL_MOST = 0.005, 0.5  # seconds between looks at a unit whose payload is not seen yet
 KILL_AGAIN = 1.0
 
 
@@ -140,13 +140,20 @@ class Chain:
             elif not self.blocked:
                 yield (KillUnit if self.run.grace == 0 else StopUnit)(uuid, name), why
         elif not self._healthy:
-            age = self.moment.monotonic - self.machine.since
-            self.wait = self.moment.monotonic + min(POLL_MOST, max(POLL_FIRST, age / 4))
+            self.wait = self.moment.monotonic + self._pause
         else:
             if not self.machine.mounted and (mount := self._mount()):
                 yield mount, "it is missing"
             if uuid in self.desired.revoking:
                 yield self._revoke()
+
+    @property
+    def _pause(self) -> float:
+        """Until the next look. systemd tells when it is up, and the payload follows at once."""
+        if phase(self.machine) is Phase.COMING:
+            return POLL_MOST
+        age = self.moment.monotonic - self.machine.since
+        return min(POLL_MOST, max(POLL_FIRST, age / 4))
 
     def _revoke(self) -> Act:
         spec, why = self.place.spec, "what it could see has moved away"

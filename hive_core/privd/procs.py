@@ -13,7 +13,7 @@ from hive_core.model.names import agent_unit
 from hive_core.plan.actions import RANGE, EndHolders, ObserveUnit
 from hive_core.privd import tree, units
 
-_CLEAN, _PASSES, _SECONDS = 2, 20, 10
+_CLEAN, _PASSES, _STILL, _SECONDS = 2, 20, 2, 10
 
 
 def observe(action: ObserveUnit) -> dict[str, object]:
@@ -42,7 +42,7 @@ def _contained(action: ObserveUnit, leader: int) -> dict[str, object]:
     ):
         same = os.path.sameopenfile(seen, node)
     mapped = maps == [["0", str(action.base), str(RANGE)]] * 2
-    if mapped:
+    if mapped and payload:  # it is not looked at again
         bound = Path(__file__).with_name("hive-bound")
         units.run("nsenter", f"--user=/proc/{leader}/ns/user", "sh", str(bound))
     return {"mapped": mapped, "payload": payload, "tree": same}
@@ -55,13 +55,12 @@ def end_holders(action: EndHolders) -> dict[str, object]:
     is not the container's root. https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html
     """
     unit = units.ours(action.name, action.uuid)
-    main = int(unit["MainPID"])
-    leader = Path(f"/proc/{_children(main)[0]}")
+    leader = Path(f"/proc/{_children(int(units.show(unit, 'MainPID')))[0]}")
     root, first = (leader / "root").stat(), int((leader / "uid_map").read_text().split()[1])
     ended: list[dict[str, object]] = []
     passes, clean, until = 0, 0, time.monotonic() + _SECONDS
     ids = range(first, first + RANGE)
-    with _still(unit["ControlGroup"]):
+    with _still(units.show(unit, "ControlGroup")):
         while clean < _CLEAN and (passes := passes + 1) <= _PASSES:
             pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
             found = [holder for pid in pids if (holder := _end(pid, ids, root, until))]
@@ -79,9 +78,11 @@ def _still(group: str) -> Iterator[None]:
     freeze, events = units.control(group, "freeze"), units.control(group, "events")
     freeze.write_text("1")
     try:
-        for _ in range(_PASSES):
-            if "frozen 1" not in events.read_text():
-                time.sleep(0.01)
+        until = time.monotonic() + _STILL
+        while "frozen 1" not in events.read_text():
+            if time.monotonic() > until:
+                raise RuntimeError("its processes do not hold still")
+            time.sleep(0.001)
         yield
     finally:
         with suppress(OSError):  # it ends with its last process

@@ -1,0 +1,1 @@
+"""Programs that benchmarks run inside a lab, with the machine's own Python."""
