@@ -245,10 +245,12 @@ def _living(evidence: Evidence) -> Iterator[str]:
         for uuid in event["fields"]["uuids"]
     }  # fmt: skip
     yield from (f"{uuid} was made {times} times" for uuid, times in born.items() if times != 1)
-    specs = (evidence.folder / "meta/agents").glob("*.json")
-    living = {json.loads(path.read_text())["uuid"] for path in specs if path.stem != "root"}
-    if born.keys() - dead != living:
-        yield f"replayed and living differ: {(born.keys() - dead) ^ living}"
+    folder = evidence.folder / "meta/agents"
+    living = {json.loads(path.read_text())["uuid"] for path in folder.glob("*.json")}
+    # hived makes the root agent by itself, and keeps it.
+    root = {json.loads((folder / "root.json").read_text())["uuid"]}
+    if (born.keys() | root) - dead != living:
+        yield f"replayed and living differ: {(born.keys() | root) - dead ^ living}"
     for row in evidence.of("did"):
         if row["method"] == "Spawn" and row["uuid"] not in born:
             yield f"nothing is recorded of {row}"
