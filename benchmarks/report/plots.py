@@ -9,7 +9,7 @@ from benchmarks.report.rows import Row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STYLE = {
+STYLE = {
     "svg.fonttype": "none",  # text stays text: small, and found by a search
     "svg.hashsalt": "hive",  # ids are the same each time
     "font.family": "sans-serif",
@@ -38,7 +38,7 @@ def _picture(path: Path, points: list[Row]) -> Path:
     mpl.use("svg")
     from matplotlib import pyplot  # noqa: PLC0415
 
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = pyplot.subplots(figsize=(6, 3.2), layout="constrained")
         for line in dict.fromkeys(str(row["line"]) for row in points):
             mine = [row for row in points if row["line"] == line]
@@ -46,7 +46,7 @@ def _picture(path: Path, points: list[Row]) -> Path:
         _axes(axes, points)
         figure.savefig(path, metadata={"Date": None, "Creator": None})
         pyplot.close(figure)
-    _tidy(path)
+    tidy(path)
     return path
 
 
@@ -63,7 +63,7 @@ def _axes(axes: "Axes", points: list[Row]) -> None:
     axes.legend(frameon=False)
 
 
-def _tidy(path: Path) -> None:
+def tidy(path: Path) -> None:
     """matplotlib leaves blanks at the ends of lines, which git complains of."""
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("".join(f"{line.rstrip()}\n" for line in lines), encoding="utf-8")
