@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 UID_RANGE: Final = 65536
 BACKLOG: Final = 128
+# Connections taken at once from each socket that has some: a crowd at all doors lets others work.
+_ACCEPTED: Final = 4
 # From 3.13 on, a server that closes would remove the file that the next daemon is found by.
 _KEEP_FILE: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _OPERATOR_CONNECTIONS: Final = 256
@@ -111,8 +113,9 @@ class Sockets:
             self._keeper.store(party, bound.fileno())
         admit = partial(self._admit, listener)
         server = await self._loop.create_unix_server(
-            lambda: Connection(self, admit), sock=bound, backlog=BACKLOG, **_KEEP_FILE
+            lambda: Connection(self, admit), sock=bound, backlog=_ACCEPTED, **_KEEP_FILE
         )
+        bound.listen(BACKLOG)  # asyncio has one number for both
         if self._listeners.get(party) is listener:
             listener.server = server
         else:
