@@ -16,8 +16,10 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
-from hive_core.ledger.boxes import Box, Boxes, Place, Stands
+from hive_core.ledger.box import Box, Place, Stands
+from hive_core.ledger.boxes import Boxes
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.crowds import Crowd, Crowds
 from hive_core.ledger.ends import Ends
 from hive_core.ledger.letters import COLUMNS, JOINED, NewMessage, message, number, text_id
 from hive_core.ledger.posting import Posting
@@ -60,6 +62,7 @@ class Messages:
         self._boxes = Boxes(connection, limits)
         self._ends = Ends(connection, self._boxes, limits)
         self._posting = Posting(connection, self._boxes)
+        self._crowds = Crowds(connection, self._boxes, limits)
 
     def start(self) -> None:
         """What an earlier daemon gave out is held, and what it had no time to place is placed."""
@@ -150,6 +153,10 @@ class Messages:
             (box.number,),
         )
         return self._bury([(Place(*row), why) for row in rows], now)
+
+    def crowd(self, recipient: str) -> Crowd:
+        """Messages and bytes by sender, of a box that is half full or more; of others nobody."""
+        return self._crowds.of(recipient)
 
     def reopen(self, recipient: str) -> None:
         """The recipient is back."""

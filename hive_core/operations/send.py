@@ -13,6 +13,7 @@ from hive_core.ledger.letters import NewMessage
 from hive_core.model.record import OPERATOR, Relation
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.notices import inbox
+from hive_core.operations.share import check_share
 from hive_core.policy.decide import relation
 from hive_core.policy.rules import ROUTE, SELF
 
@@ -79,6 +80,7 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
         raise InvalidArgument("say to whom", field="to")
     _check_answer(call, params, recipient)
     _check_rate(call, recipient, params.to)
+    check_share(call, recipient, params.to)
     letter = NewMessage(
         sender=call.uuid, sender_name=call.caller, recipient=recipient, recipient_name=params.to,
         relation=relation(call.hive, call.caller, params.to), body=params.body, kind=params.kind,

@@ -72,6 +72,50 @@ def test_attack_37_a_box_that_is_full_still_takes_what_the_daemon_has_to_say() -
         assert [each["kind"] for each in made.mail("a")].count("moved") == 1
 
 
+def _fill(made: World, sender: str, to: str, most: int = 40) -> int:
+    """How many messages are taken before the box is full, or full for this sender."""
+    for number in range(most):
+        if (fault := made.fault(sender, "send", to=to, body="x")) != "":
+            assert fault == "InboxFull"
+            return number
+    raise AssertionError(f"{most} messages were taken")
+
+
+SHARED = Settings(limits=Bounds(inbox_count=32, send_burst=1000))
+
+
+def test_attack_37_one_sender_fills_no_more_than_half_of_a_box() -> None:
+    with world(SHARED, "root/a", "a/a1", "a/a2", "a/a3") as made:
+        assert _fill(made, "a1", "a3") == 16
+        assert [_fill(made, each, "a3") for each in ("a2", "root", "a")] == [4, 4, 4]
+        # What was read makes room again, in the box and in a sender's share of it.
+        letters = rows(made.call("a3", "recv", max=14)["messages"])
+        made.call("a3", "ack", ids=[each["id"] for each in letters])
+        assert made.fault("a1", "send", to="a3", body="x") == ""
+        assert made.fault(OPERATOR, "send", to="a3", body="x") == ""
+
+
+def test_attack_37_nobody_keeps_out_the_operators_mail_not_even_by_many_hands() -> None:
+    """An agent that creates others has their letters in its own branch's half."""
+    with world(SHARED, "root/a", "root/b", "b/b1") as made:
+        made.call("a", "spawn", name="hand0")
+        for number in range(1, 8):
+            made.call(f"hand{number - 1}", "spawn", name=f"hand{number}")
+        assert _fill(made, "hand0", OPERATOR) == 16
+        assert sum(_fill(made, f"hand{number}", OPERATOR) for number in range(1, 8)) == 0
+        assert made.fault("a", "send", to=OPERATOR, body="help") == "InboxFull"
+        for other in ("b", "b1", "root"):
+            assert made.fault(other, "send", to=OPERATOR, body="help") == ""
+            assert made.fault(other, "send", to=OPERATOR, body="help") == ""
+
+
+def test_attack_37_big_letters_count_by_their_bytes() -> None:
+    with world(Settings(limits=Bounds(inbox_bytes=64_000)), "root/a", "a/a1", "a/a2") as made:
+        made.call("a1", "send", to="a", body="x" * 40_000)
+        assert made.fault("a1", "send", to="a", body="x") == "InboxFull"
+        assert made.fault("a2", "send", to="a", body="x" * 7_000) == ""
+
+
 def test_attack_11_quotas_hold_for_a_storm_of_spawns(world: World) -> None:
     served = _until_refused_by_quota(world)
     assert served == 8  # a1 and a2 were there

@@ -219,8 +219,8 @@ def test_bytes_of_an_inbox_are_bounded() -> None:
     """Row K17."""
     with world(Settings(limits=Bounds(inbox_bytes=4096)), "root/a") as small:
         small.call("root", "send", to="a", body="x" * 4000)
-        assert small.fault("root", "send", to="a", body="x" * 97) == "InboxFull"
-        assert small.fault("root", "send", to="a", body="x" * 96) == ""
+        assert small.fault("operator", "send", to="a", body="x" * 97) == "InboxFull"
+        assert small.fault("operator", "send", to="a", body="x" * 96) == ""
 
 
 def test_a_full_inbox_does_not_stop_the_tree_from_changing() -> None:
