@@ -4,89 +4,26 @@ Every move of a message goes through here, so the counters always say what the q
 are kept in memory and counted once, when a box is first asked for.
 
 A message that has just come in has no place in the queue yet, only in memory: its own row says all
-that a place would. It gets one when anybody asks its box, or with many others: a page of the queue
-for each message is what a send would mostly cost otherwise.
+that a place would. It gets one when anybody asks its box, or later with others of the box: a page
+of the queue for each message is what a send would mostly cost otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from enum import IntEnum
+from collections.abc import Iterable
 from itertools import product
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from hive_core.errors import InboxFull, NotFound
+from hive_core.ledger.box import LIVE, Box, Place, Stands, Tally, Waiting
 from hive_core.ledger.connection import Connection
 from hive_core.model.settings import Bounds
 
-MIB: Final = 1 << 20
-# Mail that is over is kept for a while: answers refer to it, and people look for it.
-DONE_KEPT, DONE_BYTES = 1000, 4 * MIB
-# After so many messages all get their places: that many are looked for at a start.
-UNPLACED: Final = 1024
+# So many messages may be without a place; a start looks among twice as many for them.
+UNPLACED: Final = 4096
+_AT_ONCE: Final = 256
 _PLACE: Final = "INSERT INTO queue (inbox, state, rank, id, size, due) VALUES (?, 0, ?, ?, ?, ?)"
-
-# Rank, id and size of a message.
-Waiting = tuple[int, int, int]
-
-
-class Stands(IntEnum):
-    """Where a message stands. HELD: given out by an earlier daemon."""
-
-    READY = 0
-    LEASED = 1
-    HELD = 2
-    DEAD = 3
-    DONE = 4
-
-
-_LIVE: Final = (Stands.READY, Stands.LEASED, Stands.HELD)
-
-
-class Place(NamedTuple):
-    """One row of the queue."""
-
-    inbox: int
-    state: int
-    rank: int
-    id: int
-    size: int
-    attempt: int
-    expires: float | None = None
-
-
-class Tally:
-    """So many messages of so many bytes."""
-
-    __slots__ = ("bytes", "count")
-
-    def __init__(self) -> None:
-        self.count = self.bytes = 0
-
-    def add(self, count: int, size: int) -> None:
-        self.count += count
-        self.bytes += size
-
-
-class Box:
-    """One mailbox as it is now, with what the open transaction did to it."""
-
-    __slots__ = ("closed", "dead", "done", "due", "fresh", "held", "live", "name", "number")
-
-    def __init__(self, number: int, name: str, closed: int) -> None:
-        self.number, self.name, self.closed = number, name, closed
-        self.live, self.dead, self.done = Tally(), Tally(), Tally()
-        # Those without a place.
-        self.fresh: list[Waiting] = []
-        # No lease or life ends before this; it may be too early.
-        self.due = inf
-        # Whether there may be mail that an earlier daemon gave out.
-        self.held = False
-
-    def tally(self, state: int) -> Tally:
-        """What counts those that stand there."""
-        return {Stands.DEAD.value: self.dead, Stands.DONE.value: self.done}.get(state, self.live)
 
 
 class Boxes:
@@ -96,9 +33,11 @@ class Boxes:
         self._limits = limits
         self._boxes: dict[str, Box] = {}
         self._numbered: dict[int, Box] = {}
-        # Boxes with mail that has no place, and how many messages came since all had one.
+        # Boxes with mail that has no place, and how many messages those are.
         self._fresh: dict[Box, None] = {}
-        self._since = 0
+        self._unplaced = 0
+        # How many messages came since `placed` was written down, and the newest one of that time.
+        self._since = self._mark = 0
 
     def find(self, party: str) -> Box | None:
         """The box of a party that ever had mail."""
@@ -138,29 +77,47 @@ class Boxes:
             raise InboxFull(f"the inbox of {box.name} is full: it has to read first")
         live.count += 1
         live.bytes += size
-        self._undo.note(live.add, -1, -size)
         if due is not None:
+            self._undo.note(live.add, -1, -size)
             self._db.later(_PLACE, (box.number, rank, message, size, due))
             self._soon(box, due)
             return
         if not box.fresh:
             self._fresh[box] = None
         box.fresh.append(waiting)
-        self._undo.note(box.fresh.pop)
+        self._unplaced += 1
         self._since += 1
+        self._undo.note(self._untake, box, size)
 
-    def place(self, box: Box) -> None:
-        """Give each message of the box its place."""
+    def place(self, box: Box, most: int | None = None) -> None:
+        """Give each message of the box its place, or the oldest of them."""
+        self._fresh.pop(box, None)
+        fresh = box.fresh
+        if not fresh:
+            return
+        placed, box.fresh = fresh[:most], [] if most is None else fresh[most:]
         if box.fresh:
-            self._place((box,))
+            self._fresh[box] = None
+        self._db.run_each(
+            _PLACE, [(box.number, rank, message, size, None) for rank, message, size in placed]
+        )
+        self._unplaced -= len(placed)
+        self._undo.note(self._unplace, box, fresh, len(placed))
 
-    def place_all(self, last: int) -> None:
-        """Give every message its place, if there are many without; `last` is the newest of all."""
+    def seal(self, last: int) -> None:
+        """Before COMMIT; `last` is the newest message of all. Not too many are without a place.
+
+        Nor too old: a start has to look for them among all that came after `placed`.
+        """
+        while self._unplaced > UNPLACED:
+            self.place(next(iter(self._fresh)), _AT_ONCE)
         if self._since < UNPLACED:
             return
-        self._place(tuple(self._fresh))
-        self._db.run("INSERT OR REPLACE INTO meta VALUES ('placed', ?)", (str(last),))
-        self._since = 0
+        for box in [box for box in self._fresh if box.fresh and box.fresh[0][1] <= self._mark]:
+            self.place(box)
+        waiting = min((box.fresh[0][1] for box in self._fresh if box.fresh), default=last + 1)
+        self._db.run("INSERT OR REPLACE INTO meta VALUES ('placed', ?)", (str(waiting - 1),))
+        self._mark, self._since = last, 0
 
     def resume(self) -> None:
         """At start: places for those that had none when the daemon before this one ended."""
@@ -189,7 +146,7 @@ class Boxes:
 
         In each part of the queue ids go up, so that the first ones of each are enough.
         """
-        parts = [(Stands.DEAD, 0)] if dead else product(_LIVE, range(4))
+        parts = [(Stands.DEAD, 0)] if dead else product(LIVE, range(4))
         found = [
             row[0]
             for state, rank in parts
@@ -275,19 +232,12 @@ class Boxes:
             box.held |= state == Stands.HELD
             box.due = min(box.due, inf if due is None else due)
 
-    def _place(self, boxes: Sequence[Box]) -> None:
-        for box in boxes:
-            self._fresh.pop(box, None)
-        rows = [
-            (box.number, rank, message, size, None)
-            for box in sorted(boxes, key=lambda box: box.number)
-            for rank, message, size in sorted(box.fresh)
-        ]
-        self._db.run_each(_PLACE, rows)
-        for box in boxes:
-            self._undo.note(self._unplace, box, box.fresh)
-            box.fresh = []
-
-    def _unplace(self, box: Box, fresh: list[Waiting]) -> None:
+    def _unplace(self, box: Box, fresh: list[Waiting], count: int) -> None:
         box.fresh = fresh
         self._fresh[box] = None
+        self._unplaced += count
+
+    def _untake(self, box: Box, size: int) -> None:
+        box.live.add(-1, -size)
+        box.fresh.pop()
+        self._unplaced -= 1

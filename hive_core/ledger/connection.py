@@ -1,10 +1,10 @@
-"""The SQLite connection: how it is opened, what its failures mean, and nothing about tables."""
+"""The SQLite connection: statements, transactions, and what its failures mean. No tables."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,7 @@ from hive_core.ledger.undo import Undo
 
 Row = tuple[Any, ...]
 
-CHECKPOINT_PAGES = 4096
 _FIRST_BYTE = 0xFF  # the low byte of an extended code is the primary one
-_PRIME_BYTES = 8 << 20
-_WAL_LIMIT = 64 << 20
-_CHECK_WHOLE = 256 << 20
-_GROWING = frozenset({"messages", "queue", "events", "keys"})
 
 
 class Broken(BaseException):
@@ -211,90 +206,3 @@ class Connection:
         if isinstance(found, Broken):
             self._broken = found
         return found
-
-
-def configure(connection: Connection) -> None:
-    """Durable at every COMMIT, one process only, no surprise files."""
-    # EXCLUSIVE keeps the index of the WAL in memory and shuts out a second daemon.
-    # https://www.sqlite.org/wal.html#use_of_wal_without_shared_memory
-    connection.control("PRAGMA locking_mode = EXCLUSIVE")
-    if connection.control("PRAGMA journal_mode = WAL") != [("wal",)]:
-        raise Damaged("the ledger cannot use a write-ahead log here")
-    for setting in (
-        "synchronous = FULL",
-        "temp_store = MEMORY",
-        "cache_size = -65536",
-        "foreign_keys = ON",
-        "trusted_schema = OFF",
-        "cell_size_check = ON",
-        f"journal_size_limit = {_WAL_LIMIT}",
-        f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
-    ):
-        connection.control(f"PRAGMA {setting}")
-
-
-def check(connection: Connection) -> None:
-    """Refuse a damaged file. A large one is checked but for the tables that make it large."""
-    path = connection.path
-    if path.stat().st_size <= _CHECK_WHOLE:
-        _sound(connection.control("PRAGMA quick_check(1)"))
-        return
-    for (table,) in connection.control("SELECT name FROM sqlite_schema WHERE type = 'table'"):
-        if table not in _GROWING:
-            _sound(connection.control(f"PRAGMA quick_check({table})"))
-
-
-def _sound(rows: list[Row]) -> None:
-    if rows != [("ok",)]:
-        raise Damaged(f"the ledger is damaged: {rows[0][0] if rows else 'no answer'}")
-
-
-def prime(connection: Connection) -> None:
-    """Let the WAL have its size before the first call: rewriting blocks is cheaper than growing.
-
-    A disk too full for it is no reason to refuse to start.
-    """
-    try:
-        for step in (
-            "CREATE TABLE IF NOT EXISTS primer (bytes BLOB NOT NULL) STRICT",
-            f"INSERT INTO primer VALUES (zeroblob({_PRIME_BYTES}))",  # noqa: S608
-            "DELETE FROM primer",
-        ):
-            connection.begin()
-            connection.control(step)
-            connection.commit()
-        connection.control("PRAGMA wal_checkpoint(RESTART)")
-    except StorageFull:
-        connection.roll_back()
-
-
-def migrate(connection: Connection, folder: Path, step: Callable[[str], None]) -> None:
-    """Bring the schema up to date, one transaction for each file; refuse one that is ahead."""
-    files = sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
-    if [int(file.name[:4]) for file in files] != list(range(1, len(files) + 1)):
-        raise Damaged(f"the migrations in {folder} are not numbered 1 to {len(files)}")
-    (version,) = connection.control("PRAGMA user_version")[0]
-    if version > len(files):
-        reason = f"the ledger has schema {version} and this hived knows {len(files)}"
-        raise TooNew(f"{reason}: install the newer one again")
-    for number, file in enumerate(files[version:], version + 1):
-        connection.begin()
-        try:
-            for statement in statements(file.read_text(encoding="utf-8")):
-                connection.control(statement)
-            connection.control(f"PRAGMA user_version = {number}")
-            step(f"migration {number}")
-            connection.commit()
-        finally:
-            connection.roll_back()
-
-
-def statements(script: str) -> list[str]:
-    """The statements of a script. executescript() would commit before the first one."""
-    found, rest = [], ""
-    for line in script.splitlines(keepends=True):
-        rest += line
-        if sqlite3.complete_statement(rest):
-            found.append(rest)
-            rest = ""
-    return found

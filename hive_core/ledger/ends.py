@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hive_core.ledger.boxes import DONE_BYTES, DONE_KEPT, Box, Boxes, Place, Stands
+from hive_core.ledger.box import Box, Place, Stands
+from hive_core.ledger.boxes import Boxes
 from hive_core.ledger.connection import Connection
 from hive_core.model.settings import Bounds
+
+# Mail that is over is kept for a while: answers refer to it, and people look for it.
+DONE_KEPT, DONE_BYTES = 1000, 4 << 20
 
 
 class Ends:

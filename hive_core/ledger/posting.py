@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from hive_core.errors import InboxFull, InvalidArgument, NotFound
-from hive_core.ledger.boxes import Box, Boxes
+from hive_core.ledger.box import Box
+from hive_core.ledger.boxes import Boxes
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.letters import NewMessage, number, text_id
 from hive_core.model.record import DAEMON, Message, Relation
@@ -49,7 +50,7 @@ class Posting:
 
     def seal(self) -> None:
         """Before COMMIT."""
-        self._boxes.place_all(self._last)
+        self._boxes.seal(self._last)
 
     def belongs(self, thread: str, party: int | None) -> bool | None:
         """Whether the party sent or received something in a thread; None when there is none."""

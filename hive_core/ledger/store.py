@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final
 
 from hive_core.errors import HiveError
-from hive_core.ledger import connection as sqlite
+from hive_core.ledger import opening
 from hive_core.ledger.archives import Archives
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.events import Events
@@ -107,10 +107,10 @@ class Ledger:
         """
         connection = Connection(path)
         try:
-            sqlite.configure(connection)
-            sqlite.check(connection)
-            sqlite.migrate(connection, migrations, step)
-            sqlite.prime(connection)
+            opening.configure(connection)
+            opening.check(connection)
+            opening.migrate(connection, migrations, step)
+            opening.prime(connection)
             ledger = cls(connection, limits or Bounds(), step)
             with ledger.transaction():
                 ledger._guard_states()

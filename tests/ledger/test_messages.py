@@ -9,7 +9,7 @@ import pytest
 from ledger.letters import Mind, bodies, change_mind, ids, letter
 
 from hive_core.errors import InboxFull, InvalidArgument, NotFound
-from hive_core.ledger.boxes import DONE_KEPT
+from hive_core.ledger.ends import DONE_KEPT
 from hive_core.ledger.store import Ledger
 from hive_core.model.record import DAEMON, Relation
 from hive_core.model.settings import Bounds
