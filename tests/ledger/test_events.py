@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
 
-from hive_core.ledger.events import Entry
+from hive_core.ledger.events import Entry, form
 from hive_core.ledger.store import Ledger
 from hive_core.model.record import Event
 
@@ -30,6 +33,41 @@ def test_events_are_numbered_without_gaps_and_read_in_pages(ledger: Ledger) -> N
     assert ledger.events.page(0, 3) + ledger.events.page(3, 3) == written
     assert ledger.events.last == 5
     assert ledger.events.page(5, 3) == []
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+
+@given(
+    words=st.tuples(*[TEXTS] * 8), allowed=st.none() | st.booleans(), now=st.floats(0, 1e10),
+    fields=st.dictionaries(TEXTS, TEXTS | st.integers() | st.lists(TEXTS) | st.none(), max_size=4),
+)  # fmt: skip
+def test_an_event_is_canonical_json(
+    words: tuple[str, ...],
+    allowed: bool | None,  # noqa: FBT001
+    now: float,
+    fields: dict[str, object],
+) -> None:
+    """What the digest covers can be made again by anybody with a JSON library."""
+    kind, caller, operation, target, rule, reason, commit, request = words
+    entry = Entry(
+        kind, caller, operation, target, allowed, rule, reason, commit, request, now, fields
+    )
+    what = {key: value for key, value in entry._asdict().items() if key != "now"} | {"time": now}
+    plain = json.dumps(what, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    assert form(entry).filled(request, now) == plain
+
+
+def test_events_of_one_batch_are_one_chain(ledger: Ledger) -> None:
+    entry = Entry("record", "anna", "send", "bob", None, "", "", "", "r", 1.0)
+    with ledger.transaction():
+        assert [ledger.events.append(entry) for _ in range(3)] == [1, 2, 3]
+        with suppress(Mind), ledger.savepoint():
+            ledger.events.append(entry)
+            change_mind()
+        assert ledger.events.append(entry) == 4
+    assert ledger.events.last == 4
+    assert ledger.events.verify() is None
 
 
 def test_a_rollback_leaves_no_gap_and_no_broken_chain(ledger: Ledger) -> None:

@@ -1,0 +1,76 @@
+"""Row R20: a ledger of an older schema, with data in it, is the same ledger in the newer one."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from ledger.letters import bodies, letter
+
+from hive_core.errors import InvalidArgument
+from hive_core.ledger.opening import statements
+from hive_core.ledger.store import MIGRATIONS, Ledger
+
+OLD = """
+INSERT INTO parties VALUES (1, 'anna', 'anna', 0, 0, 0, 0, 0, 0, 0);
+INSERT INTO parties VALUES (2, 'bob', 'bob', 0, 3, 9, 1, 4, 1, 4);
+INSERT INTO messages VALUES (11, 1, 2, 'child', 'message', NULL, NULL, 2, 1.0, NULL, 'one');
+INSERT INTO messages VALUES (12, 1, 2, 'child', 'message', 'talk', NULL, 2, 1.0, NULL, 'two');
+INSERT INTO messages VALUES (13, 1, 2, 'child', 'message', NULL, NULL, 1, 1.0, 99.0, 'now');
+INSERT INTO messages VALUES (14, 1, 2, 'child', 'message', NULL, NULL, 2, 1.0, NULL, 'dead');
+INSERT INTO messages VALUES (15, 1, 2, 'child', 'message', NULL, NULL, 2, 1.0, NULL, 'done');
+INSERT INTO queue VALUES (2, 0, 2, 11, 3, 0, NULL, NULL);
+INSERT INTO queue VALUES (2, 1, 2, 12, 3, 1, 60.0, NULL);
+INSERT INTO queue VALUES (2, 0, 1, 13, 3, 0, 99.0, NULL);
+INSERT INTO queue VALUES (2, 3, 0, 14, 4, 5, NULL, 'given up');
+INSERT INTO queue VALUES (2, 4, 0, 15, 4, 1, NULL, NULL);
+INSERT INTO meta VALUES ('head', 'abc'), ('mail', '15');
+"""
+
+
+@pytest.fixture
+def old(folder: Path) -> Path:
+    """A ledger as the first schema had it."""
+    path = folder / "hive.db"
+    with sqlite3.connect(path) as raw:
+        raw.execute("PRAGMA journal_mode = WAL")
+        for script in ((MIGRATIONS / "0001_first_tables.sql").read_text(), OLD):
+            for statement in statements(script):
+                raw.execute(statement)
+        raw.execute("PRAGMA user_version = 1")
+    raw.close()
+    return path
+
+
+def test_mail_of_the_first_schema_is_all_there(old: Path) -> None:
+    ledger = Ledger.open(old)
+    mail = ledger.messages
+    assert ledger.head == "abc"
+    assert mail.size("bob") == (3, 9)
+    assert bodies(mail.inbox("bob", dead=False, limit=9)) == ["one", "two", "now"]
+    assert bodies(mail.inbox("bob", dead=True, limit=9)) == ["dead"]
+    assert mail.next_due("bob") == 60.0
+    with ledger.transaction():
+        assert bodies(mail.lease("bob", 9, 60, 2.0)) == ["now", "one"]
+        assert mail.send(letter("anna", "bob", "new"), 0.0).id == f"{16:013x}"
+        assert bodies(mail.lease("bob", 9, 60, 61.0)) == ["two", "new"]
+    ledger.close()
+
+
+def test_talks_of_the_first_schema_stay_closed_to_others(old: Path) -> None:
+    ledger = Ledger.open(old)
+    assert ledger.messages.belongs("talk", "anna") is True
+    with ledger.transaction(), pytest.raises(InvalidArgument):
+        ledger.messages.send(letter("carol", "bob", thread="talk"), 2.0)
+    ledger.close()
+
+
+def test_all_migrations_run_on_an_empty_ledger_too(folder: Path) -> None:
+    ledger = Ledger.open(folder / "new.db")
+    files = len(list(MIGRATIONS.glob("*.sql")))
+    assert ledger.connection.value("PRAGMA user_version") == files
+    ledger.close()
+    shutil.copy(folder / "new.db", folder / "copy.db")
+    Ledger.open(folder / "copy.db").close()

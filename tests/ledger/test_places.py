@@ -1,0 +1,161 @@
+"""Messages without a place in the queue: they are there all the same, also after a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from ledger.letters import Mind, bodies, change_mind, ids, letter
+
+from hive_core.ledger.boxes import UNPLACED
+from hive_core.ledger.store import Ledger
+from hive_core.model.settings import Bounds
+
+ROOT = Path(__file__).parents[2]
+WIDE = Bounds(inbox_count=10**6, inbox_bytes=10**9)
+
+
+@pytest.fixture
+def wide(folder: Path) -> Iterator[Ledger]:
+    ledger = Ledger.open(folder / "wide.db", limits=WIDE)
+    yield ledger
+    ledger.close()
+
+
+def places(ledger: Ledger) -> int:
+    return int(ledger.connection.value("SELECT COUNT(*) FROM queue"))
+
+
+def test_a_send_touches_no_page_of_the_queue(ledger: Ledger) -> None:
+    with ledger.transaction():
+        sent = ledger.messages.send(letter("anna", "bob"), 1.0)
+    assert places(ledger) == 0
+    assert ledger.messages.size("bob") == (1, 5)
+    assert ledger.messages.get(sent.id) == sent
+    assert ledger.messages.inbox("bob", dead=False, limit=5) == [sent]
+    with ledger.transaction():
+        assert ids(ledger.messages.lease("bob", 5, 60, 2.0)) == [sent.id]
+    assert places(ledger) == 1
+
+
+def test_a_listing_joins_those_with_a_place_and_those_without(ledger: Ledger) -> None:
+    with ledger.transaction():
+        for number in range(6):
+            ledger.messages.send(letter("anna", "bob", str(number), priority=number % 4), 1.0)
+            if number in (1, 3):
+                ledger.messages.lease("bob", 1, 60, 2.0)
+    assert places(ledger) == 4
+    listed = ledger.messages.inbox("bob", dead=False, limit=5)
+    assert bodies(listed) == ["0", "1", "2", "3", "4"]
+    assert bodies(ledger.messages.inbox("bob", dead=False, limit=5, after=listed[3].id)) == [
+        "4", "5",
+    ]  # fmt: skip
+
+
+def test_only_so_many_are_without_a_place(wide: Ledger) -> None:
+    """What is left for a start to look at is bounded, however mail comes in."""
+    with wide.transaction():
+        wide.messages.send(letter("anna", "quiet"), 1.0)
+    for batch in range(3 * UNPLACED // 100):
+        with wide.transaction():
+            for number in range(100):
+                wide.messages.send(letter("anna", f"bob{number}", str(batch)), 2.0)
+    total = wide.connection.value("SELECT COUNT(*) FROM messages")
+    assert total - places(wide) <= UNPLACED
+    later = wide.connection.value(
+        "SELECT COUNT(*) FROM messages"
+        " WHERE id > (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'placed')"
+    )
+    assert later <= 2 * UNPLACED + 200
+    with wide.transaction():
+        given = wide.messages.lease("bob7", 1000, 60, 3.0)
+    assert bodies(given) == [str(batch) for batch in range(3 * UNPLACED // 100)]
+
+
+def test_one_box_gets_its_places_in_parts_and_in_order(wide: Ledger) -> None:
+    for batch in range(0, 2 * UNPLACED, 64):
+        with wide.transaction():
+            for number in range(batch, batch + 64):
+                wide.messages.send(letter("anna", "bob", str(number)), 1.0)
+    assert UNPLACED <= places(wide) < 2 * UNPLACED
+    with wide.transaction():
+        given = bodies(wide.messages.lease("bob", 3 * UNPLACED, 60, 3.0))
+    assert given == [str(number) for number in range(2 * UNPLACED)]
+
+
+def test_what_had_no_place_at_a_kill_gets_it_at_the_start(folder: Path) -> None:
+    acked = killed(folder, 60)
+    ledger = Ledger.open(folder / "hive.db")
+    assert places(ledger) == ledger.connection.value("SELECT COUNT(*) FROM messages")
+    for number in range(50):
+        waiting = ledger.messages.inbox(f"bob{number}", dead=False, limit=1000)
+        assert ledger.messages.size(f"bob{number}") == (
+            len(waiting), sum(len(each.body) for each in waiting),
+        )  # fmt: skip
+        wanted = [f"{batch} {each}" for batch in range(1, acked + 1) for each in range(5)
+                  if batch % 50 == number]  # fmt: skip
+        assert bodies(waiting)[: len(wanted)] == wanted
+    ledger.close()
+
+
+def killed(folder: Path, least: int) -> int:
+    """Batches that a process acknowledged before it was killed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ledger.children", "send_until_killed", str(folder)],
+        cwd=ROOT, text=True, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    last = 0
+    while last < least:
+        last = int(process.stdout.readline())
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return last
+
+
+def test_a_rollback_takes_back_what_is_remembered(ledger: Ledger) -> None:
+    mail = ledger.messages
+    with ledger.transaction():
+        first = mail.send(letter("anna", "bob", "1"), 1.0)
+        with suppress(Mind), ledger.savepoint():
+            mail.send(letter("anna", "bob", "2", ttl=5.0), 1.0)
+            mail.send(letter("anna", "new", "3"), 1.0)
+            mail.ack("bob", [first.id])
+            mail.bury("new", "gone", 1.0)
+            change_mind()
+        assert mail.size("bob") == (1, 1)
+        assert mail.size("new") == (0, 0)
+        assert mail.next_due("bob") is None
+        assert bodies(mail.lease("bob", 5, 60, 100.0)) == ["1"]
+    with suppress(Mind), ledger.transaction():
+        mail.send(letter("anna", "bob", "4"), 1.0)
+        with ledger.savepoint():
+            mail.ack("bob", [first.id])
+        change_mind()
+    assert mail.size("bob") == (1, 1)
+    with ledger.transaction():
+        mail.send(letter("anna", "new", "5"), 1.0)
+    assert ledger.connection.value("PRAGMA integrity_check") == "ok"
+    assert mail.size("new") == (1, 1)
+
+
+def test_the_counters_are_those_of_the_queue_after_a_restart(folder: Path) -> None:
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        for number in range(9):
+            ledger.messages.send(letter("anna", "bob", "x" * number), 1.0)
+        given = ledger.messages.lease("bob", 4, 60, 1.0)
+        ledger.messages.ack("bob", ids(given[:2]))
+        ledger.messages.nack("bob", ids(given[2:3]), "no", 1.0, dead=True)
+    before = ledger.messages.size("bob")
+    ledger.close()
+    ledger = Ledger.open(folder / "hive.db")
+    assert ledger.messages.size("bob") == before == (6, 3 + 4 + 5 + 6 + 7 + 8)
+    ledger.close()
