@@ -9,10 +9,12 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long import figure, times
 from model.trees import forests, hive_of, spec
 from policy.naive import Answer, Naive, Question, decide, random_hive, random_question
 
 from hive_core.model.agent import Role
+from hive_core.model.topology import walk
 from hive_core.policy.rules import (
     ANCESTOR,
     ANYONE,
@@ -30,6 +32,7 @@ from hive_core.policy.rules import (
 )  # fmt: skip
 from hive_core.policy.standing import chain
 
+HIVES = times(3_000, 120_000)  # nine rules are asked about each
 RULES: dict[str, Rule] = {
     "itself": SELF,
     "parent": PARENT,
@@ -50,11 +53,12 @@ def answer(decision: Decision) -> Answer:
     return Answer.DENIED if decision.visible else Answer.UNSEEN
 
 
-def test_ten_thousand_random_hives_get_the_answers_of_the_naive_rules() -> None:
-    """H7, H8, H12, H14, H22: forests and non-forests, known and unknown callers and targets."""
+@pytest.mark.sized
+def test_random_hives_get_the_answers_of_the_naive_rules() -> None:
+    """Row R13; H7, H8, H12, H14, H22: forests and non-forests, known and unknown names."""
     random = Random(38)  # noqa: S311 - the same hives every time
     seen: Counter[tuple[str, Answer]] = Counter()
-    for _ in range(10_000):
+    for _ in range(HIVES):
         hive = random_hive(random)
         naive = Naive(hive)
         question = random_question(random, hive)
@@ -62,7 +66,26 @@ def test_ten_thousand_random_hives_get_the_answers_of_the_naive_rules() -> None:
             expected = naive.answer(name, question)
             assert answer(decide(rule, question)) is expected, (name, question)
             seen[name, expected] += 1
-    assert min(seen[each] for each in product(RULES, (Answer.ALLOWED, Answer.DENIED))) > 100
+    figure("R13 triples", compared=seen.total())
+    assert min(seen[each] for each in product(RULES, (Answer.ALLOWED, Answer.DENIED))) > 20
+
+
+@pytest.mark.sized
+@pytest.mark.parametrize("broken", [None, "cycle", "ghost"])
+def test_a_chain_of_ten_thousand_gets_the_answers_of_a_walk(broken: str | None) -> None:
+    """Row R13 at depth, also where the chain ends in a cycle or in nobody."""
+    names = [f"a{number}" for number in range(10_000)]
+    top = {"cycle": names[5_000], "ghost": "ghost"}.get(broken or "")
+    parents = dict(zip(names, [top, *names], strict=False)) | {"other": None}
+    hive = hive_of(parents)
+    random = Random(13)  # noqa: S311
+    for _ in range(times(100, 5_000)):
+        caller, target = random.choices([*names, "other", "nobody"], k=2)
+        above = walk(parents, target) or ()
+        sound = walk(parents, caller) is not None and caller in parents
+        decision = decide(ANCESTOR | SELF, Question(hive, caller, "do", target))
+        assert decision.allowed == (sound and (caller in above or caller == target))
+        assert (decision.rule == "known caller") == (not sound)
 
 
 @settings(max_examples=200)
