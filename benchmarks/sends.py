@@ -54,10 +54,9 @@ def _ledger(folder: Path) -> Callable[[int], None]:
             for _ in range(batch):
                 number = state["sent"] = state["sent"] + 1
                 sender, recipient = f"s{number % SENDERS}", f"r{number % SENDERS}"
-                with ledger.savepoint():
-                    ledger.messages.send(
-                        NewMessage(sender, sender, recipient, recipient, Relation.CHILD, BODY), now
-                    )
+                ledger.messages.send(
+                    NewMessage(sender, sender, recipient, recipient, Relation.CHILD, BODY), now
+                )
         if state["sent"] % (SENDERS * 500) < batch:
             _drain(ledger, now)
 
