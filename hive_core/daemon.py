@@ -48,7 +48,7 @@ from hive_core.surfaces import service
 
 log = logging.getLogger("hived")
 LIFE_SIGN: Final = {"method": "org.hive.Broker.ListJobs", "parameters": {"limit": 1}}
-BALLAST_EVERY: Final = 60.0
+BALLAST_EVERY: Final = 2.0
 FIRST_LOOK: Final = 5.0
 
 
@@ -84,7 +84,7 @@ class Daemon:
         world = World(stores.ledger, stores.repo, self.settings, self.look, self.clock)
         registry = stores.answerable(operations.load())
         broker = Broker(world, stores.hive, registry, service.fixed(registry, VERSION))
-        broker.spare = ballast.release
+        broker.spare, broker.strapped = ballast.release, lambda: ballast.spent
         return broker
 
     @cached_property

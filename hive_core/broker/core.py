@@ -27,6 +27,7 @@ R = TypeVar("R", bound=Result)
 
 # Bytes of answers to one party in a batch, the one that goes beyond included.
 OUT: Final = 1 << 20
+FULL: Final = "the disk of the host is full"
 # Seconds after which a batch is cut short: what is left comes first in the next one.
 SLICE: Final = 0.1
 # How often a branch that moved is looked at, and how many batches have savepoints after one was
@@ -39,7 +40,8 @@ class Broker:
     """Synchronous: the transport feeds lines, asks for turns and writes what they leave behind.
 
     `hive` is the snapshot in force. `moved` is called when the branch is not where the ledger
-    says (a hand commit): it judges that and may `adopt`. `spare` frees the ballast of a full disk.
+    says (a hand commit): it judges that and may `adopt`. `spare` frees the ballast of a full disk;
+    while it is `strapped`, what room there is belongs to urgent calls.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Broker:
         self.world = world
         self.moved: Callable[[], None] = lambda: None
         self.spare: Callable[[], bool] = lambda: False
+        self.strapped: Callable[[], bool] = lambda: False
         self.listeners: list[Callable[[frozenset[str]], None]] = []
         self.audit = Audit(world.ledger, world.settings.limits.refusals_kept)
         self._dispatch = Dispatch(world, self.audit)
@@ -155,8 +158,10 @@ class Broker:
 
     # Batches.
 
-    def _attempt(self, batch: Sequence[Ask]) -> Turn:
+    def _attempt(self, batch: Sequence[Ask], *, urgent: bool = False) -> Turn:
         if any(ask.writes for ask in batch):
+            if self.strapped() and not urgent:
+                raise StorageFull(FULL)
             return self._transact(lambda turn: self._steps(batch, turn))
         turn = self._turn(inside=False)
         self._steps(batch, turn)
@@ -168,11 +173,11 @@ class Broker:
         urgent = ask.request is not None and ask.request[0].urgent
         try:
             try:
-                return self._attempt([ask])
+                return self._attempt([ask], urgent=urgent)
             except StorageFull:
                 if not (urgent and self.spare()):
                     raise
-                return self._attempt([ask])
+                return self._attempt([ask], urgent=True)
         except HiveError as error:
             turn = self._turn(inside=False)
             turn.steps.append(Step(ask, reply.refusal(error)))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
-from hive_core.errors import Internal
+from hive_core.errors import Internal, StorageFull
 from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.recovery import Recovery
 from hive_core.host.git.repo import MetaRepo
 from hive_core.host.hand import judge
+from hive_core.ledger.ballast import Ballast
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
 from hive_core.model.settings import Settings
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -30,8 +34,13 @@ class Stores:
 
     @classmethod
     def open(cls, settings: Settings) -> Stores:
-        ledger = Ledger.open(settings.paths.database, limits=settings.limits)
-        repo = MetaRepo.open(settings.paths.meta, settings.limits.depth)
+        try:
+            ledger, repo = cls._opened(settings)
+        except StorageFull:  # a daemon that cannot start can stop nobody
+            if not Ballast(settings.paths.ballast, settings.ballast).release():
+                raise
+            log.warning("The disk is full: starting on the room that was held back")
+            ledger, repo = cls._opened(settings)
         try:
             found = repo.recover(ledger.head, judge(ledger, settings.limits))
             hive = repo.read(ledger.head) if ledger.head else Hive()
@@ -40,6 +49,15 @@ class Stores:
             repo.sealed = error.reason
             return cls(ledger, repo, Hive(commit=ledger.head), damage=error.reason)
         return cls(ledger, repo, hive, found)
+
+    @staticmethod
+    def _opened(settings: Settings) -> tuple[Ledger, MetaRepo]:
+        ledger = Ledger.open(settings.paths.database, limits=settings.limits)
+        try:
+            return ledger, MetaRepo.open(settings.paths.meta, settings.limits.depth)
+        except BaseException:
+            ledger.close()
+            raise
 
     def answerable(self, registry: Mapping[str, Operation]) -> Mapping[str, Operation]:
         """The operations as they can be served: over damage whatever only reads.

@@ -10,11 +10,15 @@ _LITTLE: Final = 1 << 20
 
 
 class Ballast:
-    """A file of real blocks that says nothing."""
+    """A file of real blocks that says nothing.
+
+    `spent`: it was given up, so what room there is must be kept for what ends agents.
+    """
 
     def __init__(self, path: Path, size: int) -> None:
         self._path = path
         self._size = size
+        self.spent = False
 
     @property
     def held(self) -> bool:
@@ -34,15 +38,22 @@ class Ballast:
         """Give the room up; whether there was any."""
         held = self.held
         self._path.unlink(missing_ok=True)
+        self.spent = self.spent or held
         return held
 
     def restore(self) -> bool:
         """Take the room back, once the disk has twice as much to spare; whether it is held."""
-        if self.held or not self._size:
-            return self.held
-        disk = os.statvfs(self._path.parent)
-        if disk.f_bavail * disk.f_frsize < 2 * self._size:
-            return False
+        if not self.held and self._size:
+            disk = os.statvfs(self._path.parent)
+            room = disk.f_bavail * disk.f_frsize
+            # Given up by the daemon before this one, and others have had some of it since.
+            self.spent = self.spent or room < self._size
+            if room >= 2 * self._size:
+                self._take()
+        self.spent = self.spent and not self.held
+        return self.held
+
+    def _take(self) -> None:
         spare = self._path.with_name(self._path.name + ".new")
         try:
             handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -53,4 +64,3 @@ class Ballast:
             spare.rename(self._path)
         except OSError:
             spare.unlink(missing_ok=True)
-        return self.held

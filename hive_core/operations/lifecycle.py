@@ -61,7 +61,7 @@ def start(call: Call, params: ScopeParams) -> Record[Hit]:
     return _each(call, params, "start", "running", want)
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent")
+@operation(allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
 def stop(call: Call, params: StopParams) -> Record[Hit]:
     """Stop an agent gracefully. It keeps its place, its files and its mail."""
     grace = call.settings.grace.stop if params.grace is None else params.grace
@@ -69,7 +69,7 @@ def stop(call: Call, params: StopParams) -> Record[Hit]:
     return _each(call, params, "stop", "stopped", end)
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent")
+@operation(allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
 def kill(call: Call, params: KillParams) -> Record[Hit]:
     """End an agent at once, without grace. It keeps its place, its files and its mail."""
     end = partial(_down, call, grace=0.0, reason=params.reason or "killed")

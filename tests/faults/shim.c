@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 enum { KILL_BEFORE = 1, KILL_AFTER, FAIL_ONCE, FAIL_FROM };
-enum { WRITE = 1, SYNC = 2, NAME = 4, MOUNT = 8, UNIT = 16, MODE = 32 };
+enum { WRITE = 1, SYNC = 2, NAME = 4, MOUNT = 8, UNIT = 16, MODE = 32, GONE = 64 };
 #define NAMED 4096
 #define LENGTH 224
 
@@ -235,9 +235,9 @@ int posix_fallocate(int file, off_t from, off_t size) { return posix_fallocate64
             put(op, full, "", 0, "", 0);                                                           \
         DONE                                                                                       \
     }
-ONE(unlink, NAME, "unlink", AT_FDCWD, (const char *path), path)
-ONE(unlinkat, NAME, "unlink", folder, (int folder, const char *path, int flags), folder, path, flags)
-ONE(rmdir, NAME, "unlink", AT_FDCWD, (const char *path), path)
+ONE(unlink, GONE, "unlink", AT_FDCWD, (const char *path), path)
+ONE(unlinkat, GONE, "unlink", folder, (int folder, const char *path, int flags), folder, path, flags)
+ONE(rmdir, GONE, "unlink", AT_FDCWD, (const char *path), path)
 ONE(mkdir, NAME, "mkdir", AT_FDCWD, (const char *path, mode_t mode), path, mode)
 ONE(mkdirat, NAME, "mkdir", folder, (int folder, const char *path, mode_t mode), folder, path, mode)
 ONE(chmod, MODE, "mode", AT_FDCWD, (const char *path, mode_t mode), path, mode)

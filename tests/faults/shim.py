@@ -31,13 +31,14 @@ class Kind(IntFlag):
 
     WRITE = 1
     SYNC = 2
-    NAME = 4  # rename, unlink, link, mkdir, a new file
+    NAME = 4  # rename, link, mkdir, a new file
     MOUNT = 8
     UNIT = 16  # programs that are run
     MODE = 32  # owners and modes
-    DISK = WRITE | SYNC | NAME
-    ROOM = WRITE | NAME
-    ALL = 63
+    GONE = 64  # unlink, rmdir
+    DISK = WRITE | SYNC | NAME | GONE
+    ROOM = WRITE | NAME  # what a full disk refuses
+    ALL = 127
 
 
 def build(folder: Path) -> Path:

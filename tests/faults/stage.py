@@ -52,7 +52,7 @@ class Stage:
         self.broker = Broker(world, self.stores.hive, registry, {})
         self.ballast = Ballast(paths.ballast, ballast)
         self.look.short_of_room = lambda: self.ballast.short
-        self.broker.spare = self.ballast.release
+        self.broker.spare, self.broker.strapped = self.ballast.release, lambda: self.ballast.spent
         self.hand = HandCommits(repo, self.broker, self.look)
         self.broker.moved = self.hand.look_again
         if self.stores.recovery is not None:
@@ -195,7 +195,7 @@ def _ack(stage: Stage) -> None:
     stage.call("ack", "lead", ids=[text_id(first)], idempotency_key="k")
 
 
-def _by_hand(text: str) -> Callable[[Stage], None]:
+def by_hand(text: str) -> Callable[[Stage], None]:
     """A commit that an operator makes while nobody looks."""
 
     def commit(stage: Stage) -> None:
@@ -230,10 +230,10 @@ VERBS: Mapping[str, Verb] = {
     "restore": Verb(_restore),
     "send": asks("send", to="lead", body="three"),
     "ack": Verb(_ack),
-    "hand commit": Verb(look, ready=_by_hand(MOVED)),
-    "hand commit at start": Verb(nothing, _by_hand(MOVED), opens=True),
-    "refused commit": Verb(look, ready=_by_hand(CYCLE)),
-    "refused commit at start": Verb(nothing, _by_hand(CYCLE), opens=True),
+    "hand commit": Verb(look, ready=by_hand(MOVED)),
+    "hand commit at start": Verb(nothing, by_hand(MOVED), opens=True),
+    "refused commit": Verb(look, ready=by_hand(CYCLE)),
+    "refused commit at start": Verb(nothing, by_hand(CYCLE), opens=True),
     "pack": Verb(lambda stage: stage.stores.repo.pack(1)),
     "sweep": Verb(lambda stage: stage.upkeep.sweep()),
     "close": Verb(lambda stage: stage.close(), again=False, closes=True),

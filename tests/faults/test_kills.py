@@ -21,7 +21,7 @@ from long import figure, seed
 
 ROOT = Path(__file__).parents[2]
 Life = dict[str, Any]
-POINTS = Kind.SYNC | Kind.NAME
+POINTS = Kind.SYNC | Kind.NAME | Kind.GONE
 _VOLATILE = re.compile(r"[0-9a-f]{12,}|(?<=objects/)[0-9a-f]{2}\b")
 
 

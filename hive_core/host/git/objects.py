@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 import pygit2
@@ -18,6 +21,7 @@ from hive_core.model.hive import Hive
 from hive_core.model.topology import DEPTH_LIMIT, Topology
 
 _CACHED_AT_MOST: Final = 65536
+_LITTLE: Final = 1 << 20
 _AUTHOR: Final = ("hive", "hive@localhost")
 _NOTHING: Final[Mapping[str, Entry]] = {}
 
@@ -139,15 +143,27 @@ class Objects:
         )
 
     def _sound(self, write: Callable[[], pygit2.Oid]) -> pygit2.Oid:
-        """libgit2 does not write what it believes to have: a torn copy has to go first."""
+        """libgit2 does not write what it believes to have: a torn copy has to go first.
+
+        Nor does it always tell that a disk is full: then there is nothing where it says it wrote.
+        """
         oid = write()
         try:
             self.store.sure(str(oid), "what is written")
         except DamagedRepo:
-            self.store.path(str(oid)).unlink(missing_ok=True)
+            path = self.store.path(str(oid))
+            path.unlink(missing_ok=True)
             oid = write()
+            if not path.exists() and full(path.parent):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
             self.store.sure(str(oid), "what is written")
         return oid
+
+
+def full(folder: Path) -> bool:
+    """Whether the disk has next to no room."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize < _LITTLE
 
 
 def message_text(message: str, trailers: Mapping[str, str]) -> str:
