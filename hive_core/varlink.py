@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterator
+from math import isinf
 from typing import Final, Never, TypeVar
 
 from hive_core.errors import BadFrame, TimedOut, Unreachable, from_wire
@@ -86,10 +87,20 @@ def _bounded_int(digits: str) -> int:
     return int(digits)
 
 
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if isinf(number):  # 1e999, which could not be written again
+        raise ValueError("number is out of range")
+    return number
+
+
 # Made once: json.dumps() with arguments makes one for each call.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_bounded_int
+    object_pairs_hook=_unique,
+    parse_constant=_no_constant,
+    parse_int=_bounded_int,
+    parse_float=_finite,
 )
 
 

@@ -105,13 +105,12 @@ def test_a_flag_is_a_boolean(house: House, value: object) -> None:
     assert caught.value.parameter == "more"
 
 
-def test_a_number_too_large_for_any_clock_makes_no_sense(house: House) -> None:
+def test_a_number_too_large_for_any_clock_is_no_number(house: House) -> None:
     ann = house.phone("ann")
     ann.say(b'{"method":"org.hive.Broker.Hear","parameters":{"wait":1e999}}')
     house.run()
-    with pytest.raises(errors.InvalidArgument) as caught:
+    with pytest.raises(errors.BadFrame, match="out of range"):
         ann.result()
-    assert caught.value.field == "wait"
 
 
 def test_an_upgrade_is_refused(house: House) -> None:

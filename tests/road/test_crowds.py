@@ -9,15 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
 from typing import NamedTuple
 
 import pytest
 from long import figure, times
+from road.neighbour import Neighbour
 from road.served import Served, served
-from typing_extensions import override
-
-from hive_core import varlink
 
 CALL = b'{"method":"org.hive.Broker.Whoami","parameters":{}}\0'
 LONG = (
@@ -32,37 +29,6 @@ WELL_BEHAVED = 4
 PATIENCE = times(15, 2)
 # Who does not read has the longest: 60 s, and until the next look.
 SECONDS = 75 / PATIENCE + 10
-
-
-class Neighbour(Thread):
-    """An agent that makes one call after the other and notes how long each takes."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.waits: list[float] = []
-        self.fault: Exception | None = None
-        self.begun = Event()
-        self._path, self._over = path, Event()
-
-    @override
-    def run(self) -> None:
-        try:
-            with varlink.Client(str(self._path)) as client:
-                while not self._over.is_set():
-                    start = time.perf_counter()
-                    client.call("org.hive.Broker.Whoami")
-                    self.waits.append(time.perf_counter() - start)
-                    self.begun.set()
-                    # A thousand calls a second are enough to be seen by; the crowd needs the core.
-                    self._over.wait(0.001)
-        except Exception as fault:  # noqa: BLE001 - told by the test
-            self.fault = fault
-
-    def end(self) -> list[float]:
-        self._over.set()
-        self.join()
-        assert self.fault is None, self.fault
-        return self.waits
 
 
 @contextmanager

@@ -1,0 +1,62 @@
+"""What must hold for any frame whatsoever, from its bytes to a call that is ready to be judged."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+
+from hive_core import errors, varlink
+from hive_core.broker.line import Ask, Line
+from hive_core.broker.request import Reader
+from hive_core.operations import load
+from hive_core.surfaces.service import fixed
+
+REGISTRY = load()
+READER = Reader(REGISTRY, fixed(REGISTRY, "1"))
+DECLARED = frozenset(errors.BY_WIRE) - {errors.Internal.wire}
+# Row R12. CPU of this thread, so that a busy machine is no finding.
+SLOWEST = 0.25
+
+
+def examine(frame: bytes) -> Ask:
+    """The call in the frame, or its fault; AssertionError for what nobody declared."""
+    start = time.thread_time()
+    ask = asked(frame)
+    assert time.thread_time() - start < SLOWEST
+    if ask.fault is not None:
+        assert ask.fault.wire in DECLARED
+        assert varlink.decode(varlink.encode(ask.fault.parameters)[:-1]) == ask.fault.parameters
+    if isinstance(ask.fault, errors.BadFrame):
+        return ask
+    message = varlink.decode(frame)
+    assert message == reference(frame)
+    assert varlink.decode(varlink.encode(message)[:-1]) == message
+    if ask.request is not None:
+        operation, params = ask.request
+        given = message.get("parameters") or {}
+        assert isinstance(given, dict)
+        assert set(given) <= set(operation.params.model_fields)
+        assert params.model_fields_set == set(given)
+    return ask
+
+
+def asked(frame: bytes) -> Ask:
+    line = Line("somebody", 0, lambda _, __: None)
+    line.frames = deque([frame])
+    READER.read(line, 1)
+    (ask,) = line.asks
+    return ask
+
+
+def reference(frame: bytes) -> object:
+    """The same by the plain library, with the rule on keys written down a second time."""
+
+    def pairs(found: list[tuple[str, object]]) -> dict[str, object]:
+        assert len({name for name, _ in found}) == len(found), "a key twice"
+        return dict(found)
+
+    def constant(name: str) -> object:
+        raise AssertionError(f"{name} was taken")
+
+    return json.loads(frame.decode(), object_pairs_hook=pairs, parse_constant=constant)
