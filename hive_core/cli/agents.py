@@ -121,6 +121,9 @@ def restore(session: Session, archive: str | None, style: str, *, no_wait: bool)
         return
     reply = session.change("restore", id=_archived(session, archive))
     say(f"{reply.get('name')} is back")
+    for key, why in (("lost", "does not hold it"), ("disallowed", "may not write there")):
+        if reply.get(key):
+            say(f"it comes back without {words(reply[key])}: its parent {why}")
     session.finish(reply, "restoring", wait=not no_wait)
 
 

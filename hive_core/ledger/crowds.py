@@ -1,4 +1,4 @@
-"""Who fills a box: asked only when it is half full, and kept until something in it ends."""
+"""Who fills a box: asked only when it is half full, counted once, then followed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 from hive_core.ledger.box import Box
 from hive_core.ledger.boxes import Boxes
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.letters import NewMessage
 from hive_core.model.settings import Bounds
 
 # Messages and bytes by party.
@@ -22,30 +23,57 @@ _COUNT: Final = (
 )
 
 
+class _Count:
+    """What a box held when it was counted, with what came in since."""
+
+    def __init__(self, box: Box, held: dict[str, tuple[int, int]]) -> None:
+        self.held = held
+        self.count, self.bytes = box.live.count, box.live.bytes
+        self.over = _over(box)
+
+    def fits(self, box: Box) -> bool:
+        """Nothing has ended or was rolled back since."""
+        live = box.live
+        return (self.count, self.bytes) == (live.count, live.bytes) and self.over == _over(box)
+
+    def add(self, sender: str, size: int) -> None:
+        count, held = self.held.get(sender, (0, 0))
+        self.held[sender] = (count + 1, held + size)
+        self.count += 1
+        self.bytes += size
+
+
+def _over(box: Box) -> tuple[int, ...]:
+    return (box.done.count, box.done.bytes, box.dead.count, box.dead.bytes)
+
+
 class Crowds:
     def __init__(self, connection: Connection, boxes: Boxes, limits: Bounds) -> None:
         self._db = connection
         self._boxes = boxes
         self._limits = limits
-        self._known: dict[int, tuple[tuple[int, ...], Crowd]] = {}
+        self._known: dict[int, _Count] = {}
 
     def of(self, party: str) -> Crowd:
         """Who sent what waits in a box or is given out; nobody while it is less than half full."""
         box = self._boxes.find(party)
         if box is None or not self._crowded(box):
             return NOBODY
-        # Refused senders change nothing, so a flood of them costs one look.
-        tallies = (box.live, box.done, box.dead)
-        stamp = tuple(part for each in tallies for part in (each.count, each.bytes))
         known = self._known.get(box.number)
-        if known is None or known[0] != stamp:
+        if known is None or not known.fits(box):
             self._boxes.place(box)
             rows = self._db.rows(_COUNT, (box.number,))
-            known = (stamp, {party: (count, size) for party, count, size in rows})
+            known = _Count(box, {sender: (count, size) for sender, count, size in rows})
             if len(self._known) >= _KEPT:
                 self._known.clear()
             self._known[box.number] = known
-        return known[1]
+        return known.held
+
+    def follow(self, new: NewMessage) -> None:
+        """One more message came into a box."""
+        box = self._boxes.find(new.recipient) if self._known else None
+        if box is not None and (known := self._known.get(box.number)) is not None:
+            known.add(new.sender, len(new.body.encode()))
 
     def _crowded(self, box: Box) -> bool:
         limits, live = self._limits, box.live

@@ -152,6 +152,15 @@ class Events:
             found[caller, operation] += count
         return dict(found)
 
+    def reads_of(self, caller: str) -> dict[str, int]:
+        """The same of one caller, by operation."""
+        here = {name: count for (who, name), count in self._reads.items() if who == caller}
+        found = Counter(here)
+        sql = "SELECT operation, count FROM reads WHERE caller = ?"
+        for name, count in self._db.rows(sql, (caller,)):
+            found[name] += count
+        return dict(found)
+
     def keep_counts(self) -> None:
         """Write the counted reads down; for now and then, and for a clean stop."""
         self._db.run_each(

@@ -74,7 +74,9 @@ class Messages:
 
     def send(self, new: NewMessage, now: float) -> Message:
         """Take a letter. InboxFull, NotFound (recipient gone, `reply_to`), InvalidArgument."""
-        return self._posting.send(new, now)
+        found = self._posting.send(new, now)
+        self._crowds.follow(new)
+        return found
 
     def belongs(self, thread: str, party: str) -> bool | None:
         """Whether the party sent or received something in a thread; None when there is none."""

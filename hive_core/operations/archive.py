@@ -16,8 +16,9 @@ from hive_core.model.machine import Wanted
 from hive_core.operations.fields import Waiting
 from hive_core.operations.jobs import begun
 from hive_core.operations.lifecycle import ScopeParams, in_scope
-from hive_core.operations.notices import ADOPTED, inbox, senders, tell
+from hive_core.operations.notices import ADOPTED, RESTORED, inbox, senders, tell
 from hive_core.operations.pages import fitting, written
+from hive_core.policy.coming_back import afresh
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
 
@@ -36,6 +37,12 @@ class Restored(Result):
     name: str = Field(description="Its name, as before.")
     uuid: str = Field(description="Its identity, as before.")
     parent: str | None = Field(description="Its old parent, or the root agent if that is gone.")
+    lost: list[str] = Field(
+        description="Capabilities that it had and that its parent does not hold (any more)."
+    )
+    disallowed: list[str] = Field(
+        description="Names, or UUIDs of those gone, that it could write to and its parent cannot."
+    )
     job: str = Field(description="Ends when the agent runs.")
 
 
@@ -55,7 +62,7 @@ class Archives(Result):
     archives: list[ArchiveRow] = Field(description="The oldest first.")
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent")
+@operation(allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
 def destroy(call: Call, params: ScopeParams) -> Change[Destroyed]:
     """End an agent for good. Its storage is archived for a day, and the operator can restore it.
 
@@ -89,7 +96,9 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
 
     It is the same agent: UUID, spec, storage and dead letters. Its name must be free. It goes
     under its old parent, or under the root agent when that is gone; its children stay where they
-    were adopted.
+    were adopted. What was taken from its family meanwhile does not come back with it: it holds no
+    capability that its parent does not hold, and its allow-list has nobody to whom its parent may
+    not write. The reply says what was cut, and so does a message to the agent.
     """
     archive = call.ledger.archives.get(params.id)
     if archive is None:
@@ -98,7 +107,9 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
         raise Expired(f"cannot restore {archive.name}: its time is over")
     spec = AgentSpec.model_validate_json(archive.spec)
     parent = _home(call, archive)
-    hive = call.hive.with_agent(archive.name, parent, spec)
+    kept = afresh(call.hive, parent, spec)
+    lost, disallowed = _cut(call.hive, spec, kept)
+    hive = call.hive.with_agent(archive.name, parent, kept)
     ledger = call.ledger
     ledger.archives.drop(archive.uuid)
     ledger.messages.reopen(archive.uuid)
@@ -106,13 +117,14 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     ledger.runs.want(archive.uuid, Wanted.RUNNING, call.now, reason="restored")
     return Change(
         Restored(
-            name=archive.name, uuid=archive.uuid, parent=parent,
+            name=archive.name, uuid=archive.uuid, parent=parent, lost=lost, disallowed=disallowed,
             job=begun(call, "restore", {archive.uuid: "running"}),
         ),
         hive,
-        f"restore {archive.name}",
-        wakes=frozenset({f"run:{archive.uuid}"}),
-        fields={"uuid": archive.uuid},
+        f"restore {archive.name}{_without(lost, disallowed)}",
+        wakes=_tell_cut(call, hive, archive.name, _without(lost, disallowed))
+        | {f"run:{archive.uuid}"},
+        fields={"uuid": archive.uuid, "lost": lost, "disallowed": disallowed},
     )  # fmt: skip
 
 
@@ -167,6 +179,24 @@ def _tell_family(call: Call, hive: Hive, gone: str, orphans: Sequence[str]) -> f
 
 def _whose(adopter: str | None) -> str:
     return "you are a root now" if adopter is None else f"your parent is {adopter} now"
+
+
+def _cut(hive: Hive, before: AgentSpec, after: AgentSpec) -> tuple[list[str], list[str]]:
+    """Capabilities, and names, that an agent comes back without."""
+    lost = [each for each in before.capabilities if each not in after.capabilities]
+    gone = [str(each) for each in before.allow if each not in after.allow]
+    return lost, sorted(hive.name(each) or each for each in gone)
+
+
+def _without(lost: Sequence[str], disallowed: Sequence[str]) -> str:
+    parts = [*lost, *(f"writing to {each}" for each in disallowed)]
+    return f" without {', '.join(parts)}" if parts else ""
+
+
+def _tell_cut(call: Call, hive: Hive, name: str, without: str) -> frozenset[str]:
+    if not without:
+        return frozenset()
+    return frozenset({tell(call, hive, name, RESTORED, f"you were restored{without}")})
 
 
 def _home(call: Call, archive: Archive) -> str | None:

@@ -38,6 +38,20 @@ class EventRow(Result):
     fields: dict[str, object] = Field(description="What is particular to the kind.")
 
 
+class CountReadsParams(Params):
+    caller: str = Field(max_length=64, description="Name or UUID of an agent, or `operator`.")
+
+
+class Counted(Result):
+    operation: str = Field(description="What was asked for.")
+    count: int = Field(description="How often it was allowed, since the ledger was made.")
+
+
+class Counts(Result):
+    caller_uuid: str = Field(description="Whose calls.")
+    reads: list[Counted] = Field(description="By operation.")
+
+
 class EventRows(Page):
     events: list[EventRow] = Field(description="The oldest first.")
 
@@ -46,7 +60,8 @@ class EventRows(Page):
 def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventRows]:
     """Read the audit log: every change, every recorded call and every refusal.
 
-    Called with `more`, events follow as they happen. Allowed reads are counted, not listed.
+    Called with `more`, events follow as they happen. Allowed reads are not listed but counted, see
+    `count_reads`.
     """
     log = call.ledger.events
     after = int(params.after or 0)
@@ -60,6 +75,16 @@ def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventR
     if call.more and not rows:
         return Wait(frozenset({"events"}), None, page)
     return page
+
+
+@operation(allow=OPERATOR)
+def count_reads(call: Call, params: CountReadsParams) -> Counts:
+    """Say how often somebody read something. What changed nothing stands in no log."""
+    spec = call.hive.specs.get(params.caller)
+    caller = params.caller if spec is None else spec.id
+    found = call.ledger.events.reads_of(caller)
+    rows = [Counted(operation=name, count=count) for name, count in sorted(found.items())]
+    return Counts(caller_uuid=caller, reads=rows)
 
 
 def _row(event: Event) -> EventRow:

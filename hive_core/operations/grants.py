@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from typing import Final
+from uuid import UUID
 
 from pydantic import Field
 
@@ -52,8 +53,9 @@ def allow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
         raise InvalidArgument("an agent may write to itself anyway", field="other")
     if other.uuid in spec.allow:
         return _allowed(call.hive, params.agent)
-    _check_most(params.agent, spec.allow)
-    allowed = spec.model_copy(update={"allow": (*spec.allow, other.uuid)})
+    known = _known(call, spec)
+    _check_most(params.agent, known)
+    allowed = spec.model_copy(update={"allow": (*known, other.uuid)})
     return _with_list(call, params, allowed, f"allow {params.agent} to write to {params.other}")
 
 
@@ -63,7 +65,7 @@ def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     spec, other = call.hive.spec(params.agent), call.hive.spec(params.other)
     if other.uuid not in spec.allow:
         return _allowed(call.hive, params.agent)
-    left = tuple(each for each in spec.allow if each != other.uuid)
+    left = tuple(each for each in _known(call, spec) if each != other.uuid)
     return _with_list(
         call, params, spec.model_copy(update={"allow": left}),
         f"disallow {params.agent} to write to {params.other}",
@@ -104,6 +106,15 @@ def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] 
     return Change(
         _held(hive, params.agent), hive, f"revoke {params.capability} from {', '.join(losing)}",
         fields={"capability": params.capability, "agents": losing},
+    )  # fmt: skip
+
+
+def _known(call: Call, spec: AgentSpec) -> tuple[UUID, ...]:
+    """Its list without those who are gone for good, who took up room in it."""
+    archives = call.ledger.archives
+    return tuple(
+        each for each in spec.allow
+        if call.hive.name(str(each)) is not None or archives.get(str(each)) is not None
     )  # fmt: skip
 
 

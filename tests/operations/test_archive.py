@@ -111,6 +111,7 @@ def test_it_stops_to_be_wanted_and_its_job_asks_for_its_absence(world: World) ->
 def test_a_restored_agent_is_the_same_one(world: World) -> None:
     """CONTRACT: archived 24 h."""
     world.call("operator", "allow", agent="a11", other="b1")
+    world.call("operator", "allow", agent="a1", other="b1")
     before, base = world.hive.spec("a11"), world.ledger.ranges.base(world.uuid("a11"))
     nonce = max(run.nonce for run in world.ledger.runs.all().values())
     world.call("a1", "destroy", agent="a11")
@@ -127,6 +128,48 @@ def test_a_restored_agent_is_the_same_one(world: World) -> None:
     assert run.nonce > nonce, "an exit of its former life must not be taken for one of this"
     assert world.call("operator", "list_archives")["archives"] == []
     assert world.fault("root", "send", to="a11", body="welcome back") == ""
+
+
+def test_what_was_taken_from_its_family_meanwhile_does_not_come_back(world: World) -> None:
+    """No more than its parent could give it now; the reply and a message say what was cut."""
+    world.call("operator", "allow", agent="a11", other="b1")
+    world.call("operator", "allow", agent="a11", other="a2")
+    uuid = world.uuid("a11")
+    world.call("a1", "destroy", agent="a11")
+    world.call("operator", "revoke_capability", agent="a", capability="spawn", recursive=True)
+    found = world.call("operator", "restore", id=uuid)
+    assert (found["lost"], found["disallowed"]) == (["spawn"], ["b1"])
+    spec = world.hive.spec("a11")
+    assert "spawn" not in spec.capabilities
+    assert "kill" in spec.capabilities
+    assert [str(each) for each in spec.allow] == [world.uuid("a2")]
+    (told,) = world.mail("a11")
+    assert told["kind"] == "restored"
+    assert told["body"] == "you were restored without spawn, writing to b1"
+    assert fields(world.events()[-1])["lost"] == ["spawn"]
+    assert world.fault("a11", "send", to="b1", body="x") == "NotFound"
+
+
+def test_what_only_the_operator_gives_does_not_come_back_by_itself(world: World) -> None:
+    world.call("operator", "grant_capability", agent="a11", capability="network:host")
+    world.call("operator", "grant_capability", agent="a1", capability="network:host")
+    uuid = world.uuid("a11")
+    world.call("a1", "destroy", agent="a11")
+    assert world.call("operator", "restore", id=uuid)["lost"] == ["network:host"]
+
+
+def test_a_root_comes_back_with_what_the_operator_gave_it(world: World) -> None:
+    world.grow("other")
+    world.call("operator", "grant_capability", agent="other", capability="network:host")
+    world.call("operator", "allow", agent="other", other="b1")
+    world.call("operator", "allow", agent="other", other="a11")
+    before = world.hive.spec("other")
+    world.call("operator", "destroy", agent="other")
+    gone = world.uuid("b1")
+    world.call("operator", "destroy", agent="b1")
+    found = world.call("operator", "restore", id=before.id)
+    assert (found["lost"], found["disallowed"]) == ([], [gone])
+    assert world.hive.spec("other").capabilities == before.capabilities
 
 
 def test_its_children_stay_where_they_were_adopted(world: World) -> None:

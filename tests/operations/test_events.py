@@ -92,3 +92,19 @@ def test_a_mark_that_is_no_number_is_refused(world: World, after: str) -> None:
 
 def test_the_log_is_the_operators(world: World) -> None:
     assert world.fault("root", "list_events") == "NotAllowed"
+    assert world.fault("root", "count_reads", caller="a") == "NotAllowed"
+
+
+def test_what_was_read_is_counted_and_can_be_asked_for(world: World) -> None:
+    for _ in range(3):
+        world.call("a1", "whoami")
+    with world.ledger.transaction():
+        world.ledger.events.keep_counts()
+    world.call("a1", "whoami")
+    world.call("a1", "list_agents")
+    found = world.call("operator", "count_reads", caller="a1")
+    assert found["caller_uuid"] == world.uuid("a1")
+    counts = {row["operation"]: row["count"] for row in rows(found["reads"])}
+    assert (counts["whoami"], counts["list_agents"]) == (4, 1)
+    assert world.call("operator", "count_reads", caller=world.uuid("a1")) == found
+    assert world.call("operator", "count_reads", caller="nobody")["reads"] == []

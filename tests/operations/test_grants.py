@@ -6,6 +6,7 @@ import pytest
 from operations.world import World, texts
 
 from hive_core.errors import InvalidArgument
+from hive_core.operations.grants import MOST
 
 PAIRS = [
     ("allow", {"agent": "a1", "other": "a2"}),
@@ -47,6 +48,25 @@ def test_the_list_holds_identities_not_names(world: World) -> None:
     world.call("operator", "destroy", agent="b1")
     world.call("b", "spawn", name="b1")
     assert world.call("operator", "allow", agent="a1", other="b")["allow"] == ["b"]
+
+
+def test_those_who_are_gone_for_good_take_no_room_in_the_list(world: World) -> None:
+    """Who may still be restored is kept; the limit counts the others alone."""
+    for number in range(MOST):
+        world.call("operator", "spawn", name=f"x{number}", parent="b", max_children=0)
+        world.call("operator", "allow", agent="a1", other=f"x{number}")
+    assert world.fault("operator", "allow", agent="a1", other="b1") == "LimitReached"
+    kept = world.uuid("x1")
+    for name in ("x0", "x1"):
+        world.call("operator", "destroy", agent=name)
+    assert world.fault("operator", "allow", agent="a1", other="b1") == "LimitReached"
+    with world.ledger.transaction():
+        for archive in world.ledger.archives.all():
+            if archive.uuid != kept:
+                world.ledger.archives.drop(archive.uuid)
+    assert "b1" in texts(world.call("operator", "allow", agent="a1", other="b1")["allow"])
+    assert kept in map(str, world.hive.spec("a1").allow)
+    assert len(world.hive.spec("a1").allow) == MOST
 
 
 def test_an_agent_is_not_allowed_to_itself(world: World) -> None:

@@ -1,0 +1,74 @@
+"""Who fills a box: the count that is followed is the one that the queue gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledger.letters import Mind, change_mind, letter
+
+from hive_core.errors import InboxFull
+from hive_core.ledger.letters import NewMessage
+from hive_core.ledger.store import Ledger
+from hive_core.model.settings import Bounds
+
+BOUNDS = Bounds(inbox_count=12, inbox_bytes=4096)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["send", "send", "send", "undo", "ack", "dead", "expire"]),
+        st.sampled_from(["anna", "bob", "carol"]),
+        st.integers(1, 900),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(STEPS)
+def test_it_is_followed_whatever_happens_to_a_box(
+    steps: list[tuple[str, str, int]],
+) -> None:
+    with TemporaryDirectory() as folder:
+        ledger = Ledger.open(Path(folder, "hive.db"), limits=BOUNDS)
+        for number, (step, sender, size) in enumerate(steps):
+            with ledger.transaction(), suppress(InboxFull):
+                _step(ledger, step, letter(sender, "dora", "x" * size), float(number))
+            with ledger.transaction():
+                _compare(ledger)
+        ledger.close()
+
+
+def _step(ledger: Ledger, step: str, new: NewMessage, now: float) -> None:
+    mail = ledger.messages
+    match step:
+        case "send":
+            mail.send(new, now)
+        case "undo":
+            with suppress(Mind), ledger.savepoint():
+                mail.send(new, now)
+                mail.crowd("dora")
+                change_mind()
+        case "ack":
+            mail.ack("dora", [each.id for each in mail.lease("dora", 2, 60, now)])
+        case "dead":
+            given = [each.id for each in mail.lease("dora", 1, 60, now)]
+            mail.nack("dora", given, "no", now, dead=True)
+        case _:
+            mail.expire(now + 1000)
+
+
+def _compare(ledger: Ledger) -> None:
+    count, size = ledger.messages.size("dora")
+    crowd = ledger.messages.crowd("dora")
+    if count * 2 < BOUNDS.inbox_count and size * 2 < BOUNDS.inbox_bytes:
+        assert crowd == {}
+        return
+    counts, sizes = Counter[str](), Counter[str]()
+    for each in ledger.messages.inbox("dora", dead=False, limit=100):
+        counts[each.sender] += 1
+        sizes[each.sender] += len(each.body)
+    assert crowd == {who: (counts[who], sizes[who]) for who in counts}
