@@ -202,6 +202,8 @@ class Reconciler:
         for uuid in found.machines:
             machine = found.machines[uuid]
             (self._coming.add if is_starting(machine) else self._coming.discard)(uuid)
+            if uuid not in self.work.busy:
+                self.work.starting.discard(uuid)
         return dirty
 
     def _judge(self, dirty: set[str]) -> None:

@@ -29,7 +29,8 @@ NO_ANSWER: Final = (Unreachable, TimedOut)
 class Work:
     """`again(uuid)` is called when an agent should be looked at anew.
 
-    `fatal` ends the daemon: after a fault in here only a fresh start is safe.
+    `fatal` ends the daemon: after a fault in here only a fresh start is safe. `starting` holds who
+    was told to start and has not been looked at since: each keeps its seat until then.
     """
 
     ports: Ports
@@ -67,6 +68,7 @@ class Work:
         try:
             await work
         except HiveError as error:
+            self.starting.discard(uuid)
             self.failed(uuid, self._name(uuid), error)
         except asyncio.CancelledError:
             raise
@@ -76,7 +78,6 @@ class Work:
             self.again(uuid)
         finally:
             self.busy.pop(uuid, None)
-            self.starting.discard(uuid)
 
     def _name(self, uuid: str) -> str:
         place = self.look.places.by_uuid.get(uuid)

@@ -1,0 +1,152 @@
+"""Attack 50 and row R22: storms of starts. Nothing here needs a host: time passes when told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+from statistics import pstdev
+
+import pytest
+from long import figure, times
+from reconcile.road import Road, hive
+
+from hive_core.model.machine import State, Wanted
+from hive_core.model.settings import Settings
+from hive_core.plan import actions as a
+from hive_core.plan.failure import pause
+
+pytestmark = pytest.mark.sized
+
+MANY = times(200, 1000)
+TREE = {"root": None, **{f"agent-{number:04}": "root" for number in range(MANY - 1)}}
+DAEMONS = {name: {"role": "daemon"} for name in TREE if name != "root"}
+AT_ONCE = 8
+
+
+def play(folder: Path, story: Callable[[Road], Awaitable[None]], **specs: object) -> None:
+    async def run() -> None:
+        tree = hive(TREE, **specs)  # type: ignore[arg-type]
+        road = Road(folder, tree, Settings.model_validate({"limits": {"starts_at_once": AT_ONCE}}))
+        await road.settle()
+        try:
+            await story(road)
+        finally:
+            await road.close()
+        assert not road.faults
+
+    asyncio.run(run())
+
+
+async def come_up(road: Road) -> int:
+    """Let what is on its way arrive, one after another; how many were on it at once at most."""
+    most = 0
+    while coming := [u for u, each in road.host.units.items() if each.active == "activating"]:
+        most = max(most, len(coming))
+        road.host.settle(coming[0])
+        await road.settle()
+    return most
+
+
+def test_a_reboot_starts_every_wanted_one_once_and_eight_at_a_time(tmp_path: Path) -> None:
+    """Row R22 and attack 50: 200 machines come back; who was stopped stays where it is."""
+
+    async def story(road: Road) -> None:
+        stopped = [f"agent-{number:04}" for number in range(0, MANY - 1, 10)]
+        await road.want(Wanted.STOPPED, *stopped)
+        road.host.reboot()
+        road.host.slow = True
+        road.host.starts.clear()
+        road.restart()
+        await road.settle()
+        most = await come_up(road)
+        wanted = {road.uuid(name) for name in TREE if name not in stopped}
+        assert Counter(road.host.starts) == Counter(wanted)
+        assert most == AT_ONCE
+        assert {road.state(name) for name in stopped} == {State.STOPPED}
+        assert all(road.state(name) is State.RUNNING for name in TREE if name not in stopped)
+        figure("simulated reboot", units=len(wanted), at_once=most)
+
+    play(tmp_path, story)
+
+
+def test_a_crash_loop_of_everybody_ends_parked_and_never_floods_the_host(tmp_path: Path) -> None:
+    """Attack 50: everybody crashes whenever it runs; pauses grow, all are parked, visibly."""
+
+    async def story(road: Road) -> None:
+        road.host.starts.clear()
+        started: list[tuple[float, str]] = []
+        states = Counter[State]()
+        for _ in range(10_000):
+            up = [uuid for uuid, each in road.host.units.items() if each.active == "active"]
+            for uuid in up:
+                if uuid != road.uuid("root"):
+                    road.host.crash(uuid)
+            before = len(road.host.starts)
+            await road.advance(0.25)
+            new = road.host.starts[before:]
+            started += [(road.clock.monotonic(), uuid) for uuid in new]
+            states = Counter(road.states().values())
+            if states[State.PARKED] == MANY - 1:
+                break
+        assert states == {State.PARKED: MANY - 1, State.RUNNING: 1}
+        # The first crash was that of the start before; four more tries each, no more ever.
+        each = Counter(uuid for _, uuid in started)
+        assert set(each.values()) == {4}
+        alarms = [text for text in road.look.alarms() if " is parked: " in text]
+        assert len(alarms) == MANY - 1
+        before = len(road.host.starts)
+        await road.advance(3600)
+        assert len(road.host.starts) == before
+        tries = list(_tries(started).values())
+        gaps = [[later - sooner for sooner, later in pairwise(one)]
+                for one in tries]  # fmt: skip
+        assert all(sooner < later for one in gaps for sooner, later in pairwise(one))
+
+    play(tmp_path, story, **DAEMONS)
+
+
+def _tries(started: list[tuple[float, str]]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for when, uuid in started:
+        found.setdefault(uuid, []).append(when)
+    return found
+
+
+def test_pauses_double_up_to_five_minutes_and_chance_keeps_a_crowd_apart() -> None:
+    """Attack 50: 1 s to 5 min, with jitter that is another one for each agent and each try."""
+    figures = Settings().back_off
+    crowd = [f"0a0b0c0d-0000-4000-8000-{number:012}" for number in range(200)]
+    for count in range(1, 9):
+        pauses = [pause(figures, uuid, count) for uuid in crowd]
+        least = min(figures.most, figures.first * 2 ** (count - 1))
+        assert least <= min(pauses) <= max(pauses) <= least * (1 + figures.jitter)
+        assert pstdev(pauses) > least * figures.jitter / 10
+    assert {pause(figures, uuid, 30) for uuid in crowd} == {figures.most}
+
+
+def test_who_is_parked_is_started_by_nothing_but_a_new_wish(tmp_path: Path) -> None:
+    """Attack 50: not by the daemon's restart, a reboot, or time; by somebody's start it is."""
+
+    async def story(road: Road) -> None:
+        name, uuid = "agent-0000", road.uuid("agent-0000")
+        while road.state(name) is not State.PARKED:
+            if road.host.units.get(uuid):
+                road.host.crash(uuid)
+            await road.advance(30)
+        road.host.starts.clear()
+        road.restart()
+        await road.settle()
+        road.host.reboot()
+        road.restart()
+        await road.advance(7200)
+        assert uuid not in road.host.starts
+        assert road.state(name) is State.PARKED
+        await road.want(Wanted.RUNNING, name, fresh=True)
+        assert road.state(name) is State.RUNNING
+        assert sum(isinstance(each, a.StartUnit) and each.uuid == uuid
+                   for each in road.host.applied[-20:]) == 1  # fmt: skip
+
+    play(tmp_path, story, **DAEMONS)

@@ -1,0 +1,190 @@
+"""Attack 9: who writes more than it may where there are no quotas, on a host in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from reconcile.road import Road, hive
+
+from hive_core.errors import Unreachable
+from hive_core.model.machine import State, Wanted
+from hive_core.plan.actions import JobKind, RunJob
+from hive_core.plan.chain import job_id
+from hive_core.plan.room import Used, counts, size
+from hive_core.reconcile.bounds import LATEST, Bounds
+
+MIB = 1 << 20
+TREE = {"root": None, "ann": "root", "bob": "ann"}
+SPECS = {
+    "ann": {"limits": {"disk": 100 * MIB}},
+    "bob": {"limits": {"disk": 10 * MIB, "inodes": 500}},
+}
+Story = Callable[[Road, "Disk"], Awaitable[None]]
+
+
+class Disk:
+    """What agents have written, and the job that counts it."""
+
+    def __init__(self, road: Road) -> None:
+        self.road = road
+        self.used = dict.fromkeys(TREE, Used())
+        self.counted = 0
+        self.bounds = Bounds(
+            road.road.ports, road.road.broker, road.look, self.full, road.road.changed
+        )
+        road.jobs.run = self.run  # type: ignore[method-assign]
+
+    def full(self) -> Used:
+        return Used(*map(sum, zip(*self.used.values(), strict=True)))
+
+    async def run(self, action: RunJob) -> None:  # type: ignore[override]
+        assert (action.work, action.uuid) == (JobKind.MEASURE, self.road.uuid("root"))
+        self.counted += 1
+        shorts = {name: self.road.uuid(name)[:8] for name in TREE} | {"root": "."}
+        halves = [" ".join(f"{shorts[name]} {used[which]}" for name, used in self.used.items())
+                  for which in (0, 1)]  # fmt: skip
+        said = f"{halves[0]} files {halves[1]} end"
+        job, now = job_id(self.road.uuid("root"), JobKind.MEASURE), self.road.clock.now()
+        self.road.journal.write(job, said, time=now)
+
+    async def look(self) -> None:
+        """Whatever a second brings."""
+        self.road.clock.advance(60)
+        if self.bounds.due():
+            await self.bounds.count()
+        await self.road.settle()
+
+
+def play(folder: Path, story: Story) -> None:
+    async def run() -> None:
+        road = Road(folder, hive(TREE, **SPECS))
+        await road.settle()
+        disk = Disk(road)
+        await disk.look()
+        try:
+            await story(road, disk)
+        finally:
+            await road.close()
+
+    asyncio.run(run())
+
+
+def test_who_is_beyond_is_killed_and_parked_and_its_parent_told_once(tmp_path: Path) -> None:
+    async def story(road: Road, disk: Disk) -> None:
+        disk.used["bob"] = Used(11 * MIB, 20)
+        await disk.look()
+        assert road.state("bob") is State.PARKED
+        assert road.state("ann") is State.RUNNING
+        (letter,) = road.mail("ann")
+        assert letter.kind == "disk_limit"
+        assert letter.body == (
+            "the files of bob take 11 MiB of 10 MiB and are 20 of 500: it is parked"
+        )
+        assert [text for text in road.look.alarms() if text.startswith("bob is parked: the files")]
+        assert road.events("limit")
+        for _ in range(10):
+            await disk.look()
+        assert len(road.mail("ann")) == 1
+        assert road.state("bob") is State.PARKED
+
+    play(tmp_path, story)
+
+
+def test_too_many_files_are_as_bad_as_too_many_bytes(tmp_path: Path) -> None:
+    async def story(road: Road, disk: Disk) -> None:
+        disk.used["bob"] = Used(0, 501)
+        await disk.look()
+        assert road.state("bob") is State.PARKED
+
+    play(tmp_path, story)
+
+
+def test_who_comes_near_is_warned_about_once(tmp_path: Path) -> None:
+    async def story(road: Road, disk: Disk) -> None:
+        disk.used["bob"] = Used(9 * MIB + 1000, 20)
+        for _ in range(20):
+            await disk.look()
+        assert [each.kind for each in road.mail("ann")] == ["disk_warning"]
+        assert road.state("bob") is State.RUNNING
+
+    play(tmp_path, story)
+
+
+def test_who_is_started_again_is_counted_again_and_parked_unless_it_swept_up(
+    tmp_path: Path,
+) -> None:
+    async def story(road: Road, disk: Disk) -> None:
+        disk.used["bob"] = Used(11 * MIB, 20)
+        await disk.look()
+        await road.want(Wanted.RUNNING, "bob", fresh=True)
+        assert road.state("bob") is State.RUNNING
+        await disk.look()
+        assert road.state("bob") is State.PARKED
+        disk.used["bob"] = Used(1 * MIB, 20)
+        await road.want(Wanted.RUNNING, "bob", fresh=True)
+        await disk.look()
+        assert road.state("bob") is State.RUNNING
+
+    play(tmp_path, story)
+
+
+def test_nobody_is_counted_while_nobody_can_be_beyond(tmp_path: Path) -> None:
+    """Only as much growth as the nearest one has left is worth a count, or a long time."""
+
+    async def story(_: Road, disk: Disk) -> None:
+        before = disk.counted
+        disk.used["ann"] = Used(9 * MIB, 20)
+        for _minute in range(int(LATEST) // 60 - 2):
+            await disk.look()
+        assert disk.counted == before
+        disk.used["root"] = Used(2 * MIB, 20)
+        await disk.look()
+        assert disk.counted == before + 1
+
+    play(tmp_path, story)
+
+
+def test_one_who_writes_what_another_one_frees_is_found_in_the_end(tmp_path: Path) -> None:
+    async def story(road: Road, disk: Disk) -> None:
+        disk.used["ann"] = Used(50 * MIB, 0)
+        await disk.look()
+        disk.used["ann"], disk.used["bob"] = Used(), Used(50 * MIB, 0)
+        for _ in range(int(LATEST) // 60 + 1):
+            await disk.look()
+        assert road.state("bob") is State.PARKED
+
+    play(tmp_path, story)
+
+
+def test_a_count_that_fails_is_an_alarm_and_is_tried_again(tmp_path: Path) -> None:
+    async def story(road: Road, disk: Disk) -> None:
+        disk.used["bob"] = Used(11 * MIB, 20)
+        road.journal.fault = Unreachable("no journal")
+        await disk.look()
+        assert [text for text in road.look.alarms() if "cannot count what agents wrote" in text]
+        assert road.state("bob") is State.RUNNING
+        road.journal.fault = None
+        for _ in range(int(LATEST) // 60 + 1):
+            await disk.look()
+        assert road.state("bob") is State.PARKED
+        assert not [text for text in road.look.alarms() if "cannot count" in text]
+
+    play(tmp_path, story)
+
+
+def test_half_a_count_is_none() -> None:
+    for said in ("", "end", ". 1 . 2", ". 1 files . 2", ". files . 2 end", ". x files . 1 end"):
+        try:
+            counts(said.split())
+        except ValueError:
+            continue
+        raise AssertionError(said)
+    assert counts([". 1 . 2 0a 5 files . 1 0a 1 end"][0].split()) == {
+        ".": Used(3, 1), "0a": Used(5, 1),
+    }  # fmt: skip
+
+
+def test_sizes_are_for_people() -> None:
+    assert [size(1023), size(1 << 20), size(3 << 40)] == ["1023 B", "1 MiB", "3 TiB"]
