@@ -29,6 +29,9 @@ class Groups:
             if hierarchy.version == 2:
                 _hand_down(hierarchy.mounted)
             path.mkdir()
+            with contextlib.suppress(OSError):
+                # The machine's own processes count one by one beside it, and it is a whole machine.
+                (path / "cpu.shares").write_text(str(64 * 1024))
 
     def doors(self) -> list[str]:
         """The files to write a process id to so that it enters the groups."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 from reconcile.road import Road, hive
@@ -12,6 +13,7 @@ from hive_core.errors import Unreachable
 from hive_core.model.machine import State, Wanted
 from hive_core.plan.actions import JobKind, RunJob
 from hive_core.plan.chain import job_id
+from hive_core.plan.results import Done, Result
 from hive_core.plan.room import Used, counts, size
 from hive_core.reconcile.bounds import LATEST, Bounds
 
@@ -31,15 +33,13 @@ class Disk:
         self.road = road
         self.used = dict.fromkeys(TREE, Used())
         self.counted = 0
-        self.bounds = Bounds(
-            road.road.ports, road.road.broker, road.look, self.full, road.road.changed
-        )
-        road.jobs.run = self.run  # type: ignore[method-assign]
+        ports = replace(road.road.ports, jobs=self)
+        self.bounds = Bounds(ports, road.road.broker, road.look, self.full, road.road.changed)
 
     def full(self) -> Used:
         return Used(*map(sum, zip(*self.used.values(), strict=True)))
 
-    async def run(self, action: RunJob) -> None:  # type: ignore[override]
+    async def run(self, action: RunJob) -> Result:
         assert (action.work, action.uuid) == (JobKind.MEASURE, self.road.uuid("root"))
         self.counted += 1
         shorts = {name: self.road.uuid(name)[:8] for name in TREE} | {"root": "."}
@@ -48,6 +48,7 @@ class Disk:
         said = f"{halves[0]} files {halves[1]} end"
         job, now = job_id(self.road.uuid("root"), JobKind.MEASURE), self.road.clock.now()
         self.road.journal.write(job, said, time=now)
+        return Done(changed=True)
 
     async def look(self) -> None:
         """Whatever a second brings."""

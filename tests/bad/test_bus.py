@@ -1,0 +1,157 @@
+"""Row R6: systemd executes itself anew, the bus and the journal are restarted, the bus is deaf.
+
+Operations go on meanwhile: nothing that was acknowledged is lost, no crash is told that was none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from e2e.hivehost import HiveHost
+from long import figure, times
+
+from hive_core.errors import HiveError
+from hive_core.host.bus import Bus
+
+ROUNDS = times(1, 10)
+RECONNECT = 5.0
+ACTS = {
+    "reexec": "systemctl daemon-reexec",
+    "reload": "systemctl daemon-reload",
+    # Drops every client, so no distribution does this on a machine that runs; a crash does.
+    "dbus": "systemctl kill --signal=KILL dbus.service; systemctl reset-failed; "
+    "systemctl start dbus.service",
+    "journald": "systemctl restart systemd-journald.service",
+}
+
+
+class Works:
+    """Operations one after another: a message, an agent stopped, started; each acknowledged."""
+
+    def __init__(self, host: HiveHost) -> None:
+        self.host, self.sent, self.cycles = host, list[str](), 0
+        self._going = True
+        self._threads = [threading.Thread(target=each) for each in (self._send, self._cycle)]
+
+    def __enter__(self) -> Works:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._going = False
+        for thread in self._threads:
+            thread.join(60)
+
+    def _send(self) -> None:
+        with closing(self.host.connect()) as line:
+            while self._going:
+                reply = line.ask("Send", {"to": "ben", "body": "on and on"})
+                self.sent.append(reply["parameters"]["id"])
+                time.sleep(0.02)
+
+    def _cycle(self) -> None:
+        """Stop and start `ann`: both take systemd, the bus and the root helper."""
+        with closing(self.host.connect()) as line:
+            while self._going:
+                for method, state in (("Stop", "stopped"), ("Start", "running")):
+                    done = line.ask(method, {"agent": "ann", "wait": 40})
+                    assert "error" not in done, done
+                    found = line.ask(
+                        "WaitAgents", {"agents": ["ann"], "states": [state], "wait": 40}
+                    )
+                    assert found["parameters"]["done"], found
+                self.cycles += 1
+
+
+@contextmanager
+def undisturbed(host: HiveHost) -> Iterator[Works]:
+    """Nobody crashes, nobody is told so, and what was acknowledged has been done."""
+    host.mail("lead")
+    host.mail("ben")
+    host.hush()
+    before = {name: host.main_pid(name) for name in ("root", "lead", "ben")}
+    daemon = host.run("systemctl", "show", "-p", "MainPID,NRestarts", "hived.service").stdout
+    with Works(host) as works:
+        host.until(lambda: works.cycles, "nothing goes on")
+        yield works
+        cycles = works.cycles
+        host.until(lambda: works.cycles > cycles + 1, "it does not go on", 30)
+    assert {name: host.main_pid(name) for name in before} == before
+    after = host.run("systemctl", "show", "-p", "MainPID,NRestarts", "hived.service").stdout
+    assert after == daemon
+    assert [each for each in host.mail("lead") if each["kind"] == "container_crash"] == []
+    got = [each["id"] for each in iter_mail(host, "ben")]
+    assert set(works.sent) <= set(got)
+    assert len(set(got)) == len(got)
+    assert host.json("status")["alarms"] == []
+    host.until(lambda: host.json("converge", "--dry-run")["steps"] == [], "something is left")
+
+
+def iter_mail(host: HiveHost, agent: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    while more := host.mail(agent):
+        found += more
+    return found
+
+
+def notices(host: HiveHost) -> float:
+    """Seconds until hived notices an agent that ended: it listens to systemd again."""
+    main = host.main_pid("probe")
+    began = time.monotonic()
+    host.run("kill", "-KILL", str(main))
+    host.until(lambda: host.main_pid("probe") not in {0, main}, "never noticed", 70)
+    return time.monotonic() - began
+
+
+@pytest.mark.lab
+@pytest.mark.sized
+@pytest.mark.parametrize("act", ACTS)
+def test_no_operation_is_lost_and_no_crash_is_told(host: HiveHost, act: str) -> None:
+    host.grow(probe={"parent": "root", "role": "daemon"})
+    seen = []
+    with undisturbed(host):
+        for _ in range(ROUNDS):
+            host.run("sh", "-c", ACTS[act], timeout=60)
+            began = time.monotonic()
+            seen.append(notices(host))
+            assert time.monotonic() - began < RECONNECT
+            host.wait("running", "probe")
+    figure(f"row R6: {act}", rounds=ROUNDS, noticed_after_seconds=max(seen))
+
+
+def test_a_bus_that_accepts_and_never_answers_costs_a_call_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row R6: no call without end; after the deadline the connection is tried again."""
+
+    async def story() -> None:
+        bus = Bus(0.2, lambda _: None, ())
+        running = asyncio.create_task(bus.run())
+        for _ in range(3):  # it comes back each time
+            async with asyncio.timeout(10):
+                taken.append((await asyncio.get_running_loop().sock_accept(deaf))[0])
+        for call in (bus.ready(), bus.state(), bus.loaded(["x"]), bus.named(["x"])):
+            began = time.monotonic()
+            with pytest.raises(HiveError):
+                await call
+            assert time.monotonic() - began < 2
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    taken: list[socket.socket] = []
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path / 'bus'}")
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(str(tmp_path / "bus"))
+        deaf.listen()
+        deaf.settimeout(0)
+        asyncio.run(story())
+    for each in taken:
+        each.close()
