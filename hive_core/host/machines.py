@@ -190,9 +190,8 @@ class NspawnMachines:
                     job=unit.job,
                     since=since / 1e6 if active == unit.active else self._loop.time(),
                 )  # fmt: skip
-                if (
-                    facts.invocation or unit.job
-                ):  # systemd shows an empty one of a unit that it just forgot
+                # systemd shows an empty one of a unit that it just forgot.
+                if facts.invocation or unit.job:
                     facts = await self._verified(unit, facts)
                     self._units[unit.name], self._known[label.uuid] = label.uuid, facts
                     return facts
@@ -252,7 +251,7 @@ class NspawnMachines:
             case ShowIdentity(uuid):
                 views.show_identity(self._paths.identity(uuid), action)
             case ShowView(uuid):
-                self._views.show(self._paths.view(uuid), action)
+                await self._views.show(self._paths.view(uuid), action)
             case Renew() | Forget():
                 pass  # rows of the ledger; nothing on the host
             case _:

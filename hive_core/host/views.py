@@ -6,6 +6,7 @@ rename within it and never by a new directory.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from hive_core.errors import HiveError, Internal, NotFound, StorageFull
 from hive_core.plan.local import ShowIdentity, ShowView
 
 _FULL = (28, 122)  # ENOSPC, EDQUOT
+_AT_ONCE = 100
 
 
 def show_identity(path: Path, action: ShowIdentity) -> None:
@@ -35,18 +37,17 @@ class Views:
     def __init__(self) -> None:
         self._shown: dict[str, Mapping[str, str]] = {}
 
-    def show(self, path: Path, action: ShowView) -> None:
-        """Bring the symlinks up to date."""
+    async def show(self, path: Path, action: ShowView) -> None:
+        """Bring the symlinks up to date, so many at a time that the loop is not held up."""
         wanted = dict(action.links)
         there = self._shown.pop(action.uuid, None)  # not known while something may go wrong
         try:
             there = _links(path) if there is None else there
-            for name in there.keys() - wanted.keys():
-                with suppress(FileNotFoundError):
-                    (path / name).unlink()
-            for name, target in wanted.items():
-                if there.get(name) != target:
-                    _link(path, name, target)
+            fresh = [name for name, target in wanted.items() if there.get(name) != target]
+            for number, name in enumerate((*there.keys() - wanted.keys(), *fresh), 1):
+                _link(path, name, wanted.get(name))
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
         except OSError as error:
             raise _refusal(error) from error
         self._shown[action.uuid] = wanted
@@ -65,12 +66,14 @@ def _target(entry: os.DirEntry[str]) -> str:
     return str(Path(entry.path).readlink()) if entry.is_symlink() else ""
 
 
-def _link(path: Path, name: str, target: str) -> None:
-    spare = path / ".new"
+def _link(path: Path, name: str, target: str | None) -> None:
+    """Replace one symlink, or remove it. Plain calls: a view has as many as the subtree agents."""
+    place, spare = f"{path}/{name}", f"{path}/.new"
     with suppress(FileNotFoundError):
-        spare.unlink()
-    spare.symlink_to(target)
-    spare.replace(path / name)
+        os.unlink(spare if target else place)  # noqa: PTH108
+    if target:
+        os.symlink(target, spare)  # noqa: PTH211
+        os.rename(spare, place)  # noqa: PTH104
 
 
 def _refusal(error: OSError) -> HiveError:

@@ -51,6 +51,15 @@ def work(uuid: str, kind: JobKind, image: str | None = None) -> RunJob:
     return RunJob(job_id(uuid, kind), kind, JOB_BASES[0], target, image)
 
 
+def shows(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
+    """What an agent is shown in its door, where it is not so yet."""
+    if machine.identity != place.identity:
+        yield ShowIdentity(place.uuid, place.document, place.identity), "it changed"
+    if machine.view != place.view:
+        links = tuple(desired.places.links(place.uuid))
+        yield ShowView(place.uuid, links, place.view), "it changed"
+
+
 @dataclass(slots=True)
 class Chain:
     """One agent under the eyes of the planner. `wait` and `seat` are what it asks for beside."""
@@ -100,11 +109,7 @@ class Chain:
             yield OpenDoor(uuid), "it has none"
         if not machine.listening:
             yield Listen(uuid, base), "it is closed"
-        if machine.identity != place.identity:
-            yield ShowIdentity(uuid, place.document, place.identity), "it changed"
-        if machine.view != place.view:
-            links = tuple(self.desired.places.links(uuid))
-            yield ShowView(uuid, links, place.view), "it changed"
+        yield from shows(self.desired, place, machine)
 
     def must_stop(self) -> str:
         """Why a unit that is up may not stay as it is; empty: it may."""

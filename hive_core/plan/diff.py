@@ -7,7 +7,7 @@ the next look finds what is left to do. Applying a plan and planning again ends 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -16,10 +16,10 @@ from hive_core.model.agent import SubtreeLimits
 from hive_core.model.machine import Machine, Observed, Stray, Wanted
 from hive_core.model.names import agent_unit, slice_unit
 from hive_core.plan.actions import MoveNode, SetSlice
-from hive_core.plan.chain import POLL_MOST, Act, Chain, copy_of
+from hive_core.plan.chain import POLL_MOST, Act, Chain, copy_of, shows
 from hive_core.plan.desired import Desired, Moment, Plan, Step
 from hive_core.plan.gone import Gone, unit_name
-from hive_core.plan.place import Place, limits_of, subtree_limits
+from hive_core.plan.place import Place, Places, limits_of, subtree_limits
 from hive_core.plan.render import DEFAULTS
 from hive_core.plan.shape import shape
 from hive_core.plan.state import Phase, phase
@@ -36,6 +36,28 @@ def plan(
 ) -> Plan:
     """The next steps of the `dirty` agents (None: of all); `seats`: how many may start now."""
     return _Planner(desired, observed, moment, seats).plan(dirty)
+
+
+def in_order(places: Places, uuids: Iterable[str]) -> list[str]:
+    """The living among them, parents before children."""
+    known = [places.by_uuid[uuid] for uuid in uuids if uuid in places.by_uuid]
+    return [each.uuid for each in sorted(known, key=lambda each: (len(each.lineage), each.name))]
+
+
+def ahead(desired: Desired, machines: Mapping[str, Machine], dirty: Iterable[str]) -> Plan:
+    """What can be done about a new tree before anybody looks at a machine again.
+
+    Nodes move by what is known of the storage. Then who is shown something else sees it, nearest
+    to the leaves first: those above see more, and their views take longer.
+    """
+    living = in_order(desired.places, dirty)
+    tree = tuple(shape(desired, machines, living))
+    shown = {}
+    for place in (desired.places.by_uuid[uuid] for uuid in reversed(living)):
+        there = machines.get(place.uuid)
+        if there and there.door and (acts := list(shows(desired, place, there))):
+            shown[place.uuid] = tuple(Step(place.uuid, place.name, *act) for act in acts)
+    return Plan(tree, shown)
 
 
 def starting(observed: Observed) -> int:
@@ -83,12 +105,8 @@ class _Planner:
         return Plan(tree, self._chains, self._waits, tuple(self._queued), (*strays, *self._reports))
 
     def _order(self, dirty: Iterable[str] | None) -> list[str]:
-        """Parents before children."""
-        places = self._desired.places.by_uuid
-        if dirty is None:
-            return list(places)
-        known = (uuid for uuid in dirty if uuid in places)
-        return sorted(known, key=lambda uuid: (len(places[uuid].lineage), places[uuid].name))
+        places = self._desired.places
+        return list(places.by_uuid) if dirty is None else in_order(places, dirty)
 
     def _machine(self, uuid: str) -> Machine:
         return self._observed.machines.get(uuid) or Machine(uuid)

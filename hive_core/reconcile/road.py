@@ -17,7 +17,7 @@ from typing import Final, Self
 from hive_core.errors import HiveError
 from hive_core.model.machine import Machine, Wanted
 from hive_core.plan.desired import Plan
-from hive_core.plan.diff import is_starting, plan
+from hive_core.plan.diff import ahead, in_order, is_starting, plan
 from hive_core.plan.place import Places
 from hive_core.plan.state import Phase, phase
 from hive_core.reconcile import moves
@@ -126,7 +126,12 @@ class Reconciler:
 
     async def converge(self) -> None:
         """One pass over what is dirty."""
-        self._take_rows()
+        if self._take_rows() and self.looked.is_set():
+            desired, idle = (
+                self.wishes.desired(self.look.places),
+                {*self._dirty} - {*self.work.busy},
+            )
+            await self.shaping.ahead(ahead(desired, self.look.machines, idle))
         whole, dirty = self._take_dirty()
         if not (whole or dirty):
             return
@@ -139,9 +144,9 @@ class Reconciler:
             await asyncio.sleep(0)
         self.look.troubles.pop(FULL, None)
 
-    def _take_rows(self) -> None:
-        """What the ledger and the head say now."""
-        if self._tree:
+    def _take_rows(self) -> bool:
+        """What the ledger and the head say now; whether that is another tree."""
+        if another := self._tree:
             self._tree = False
             before = self.look.places
             places = Places.build(self.broker.hive(), self.ports.settings, before)
@@ -155,7 +160,9 @@ class Reconciler:
         if self._stale or self._whole:
             self.wishes.refresh(self._stale)
             self._stale.clear()
-        self._declare()
+        if another or self._whole:
+            self._declare()
+        return another
 
     def _declare(self) -> None:
         """Agents that came with a hand commit have no rows yet: they should run."""
@@ -253,12 +260,8 @@ class Reconciler:
 
     def _parts(self, dirty: set[str]) -> Iterator[list[str]]:
         """In tree order, so many at a time that the loop is not held up."""
-        places = self.look.places.by_uuid
-        living = sorted(
-            (uuid for uuid in dirty if uuid in places),
-            key=lambda uuid: (len(places[uuid].lineage), places[uuid].name),
-        )
-        order = [*living, *sorted(dirty - places.keys())]
+        places = self.look.places
+        order = [*in_order(places, dirty), *sorted(dirty - places.by_uuid.keys())]
         for start in range(0, len(order), SLICE):
             yield order[start : start + SLICE]
 

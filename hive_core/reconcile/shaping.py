@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from hive_core.errors import HiveError
 from hive_core.plan import actions as a
-from hive_core.plan.desired import Step
+from hive_core.plan.desired import Plan, Step
 from hive_core.reconcile import moves
 from hive_core.reconcile.work import Work
 
@@ -14,6 +15,15 @@ from hive_core.reconcile.work import Work
 @dataclass
 class Shaping:
     work: Work
+
+    async def ahead(self, found: Plan) -> None:
+        """Steps that need no fresh look. What cannot be done comes again with one, and is told."""
+        self._announce([step for step in found.tree if isinstance(step.action, a.MoveNode)])
+        for step in found.steps:
+            with suppress(HiveError):
+                await self.work.do(step)
+                if step in found.tree:
+                    self._came_along(step)
 
     async def apply(self, tree: tuple[Step, ...]) -> set[str]:
         """Steps on the tree go one after another; what could not be done comes again."""
