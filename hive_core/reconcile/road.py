@@ -158,7 +158,7 @@ class Reconciler:
         for uuid in self._stale:
             self.work.settled(uuid)  # what went wrong before counts no more: it is wanted anew
         if self._stale or self._whole:
-            self.wishes.refresh(self._stale)
+            self.wishes.take(self._stale)
             self._stale.clear()
         if another or self._whole:
             self._declare()

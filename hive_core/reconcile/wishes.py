@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from hive_core.ledger.store import Ledger
 from hive_core.model.machine import Run, Starts
-from hive_core.model.record import Job
+from hive_core.model.record import DAEMON, Job
 from hive_core.model.settings import Settings
 from hive_core.plan.desired import Desired
 from hive_core.plan.place import Places
@@ -25,7 +25,7 @@ def losers(job: Job) -> Mapping[str, str]:
 
 @dataclass
 class Wishes:
-    """What the ledger wants. `load` reads everything, `refresh` what may have changed."""
+    """What the ledger wants. `load` reads everything, `take` what may have changed."""
 
     ledger: Ledger
     settings: Settings
@@ -40,17 +40,36 @@ class Wishes:
         self.runs = self.ledger.runs.all()
         self.bases = self.ledger.ranges.all()
         self.starts = self.ledger.starts.all()
-        self.refresh(())
+        self.take(())
+
+    def take(self, uuids: Iterable[str]) -> None:
+        """Read the rows of these agents again, and the short lists as a whole.
+
+        For the moment at which the tree is taken over as well.
+        """
+        self._read(uuids)
+        self.archives = {each.uuid: each.expires for each in self.ledger.archives.all()}
+        self.jobs = {job.id: job for job in self.ledger.jobs.open()}
 
     def refresh(self, uuids: Iterable[str]) -> None:
-        """Read the rows of these agents again, and the short lists as a whole."""
-        ledger = self.ledger
+        """Read again what the change road itself has written of these agents, at any moment.
+
+        A job that came in since `take` belongs to a tree that was not taken over yet: judged by the
+        old one, a destroyed agent would seem restored and a moved one there already.
+        """
+        agents = tuple(uuids)
+        self._read(agents)
+        for uuid in agents:
+            if self.ledger.archives.get(uuid) is None:
+                self.archives.pop(uuid, None)
+        jobs = self.ledger.jobs.open()
+        self.jobs = {job.id: job for job in jobs if job.id in self.jobs or job.caller == DAEMON}
+
+    def _read(self, uuids: Iterable[str]) -> None:
         for uuid in uuids:
-            _put(self.runs, uuid, ledger.runs.get(uuid))
-            _put(self.bases, uuid, ledger.ranges.base(uuid))
-            _put(self.starts, uuid, ledger.starts.get(uuid))
-        self.archives = {each.uuid: each.expires for each in ledger.archives.all()}
-        self.jobs = {job.id: job for job in ledger.jobs.open()}
+            _put(self.runs, uuid, self.ledger.runs.get(uuid))
+            _put(self.bases, uuid, self.ledger.ranges.base(uuid))
+            _put(self.starts, uuid, self.ledger.starts.get(uuid))
 
     @property
     def revoking(self) -> frozenset[str]:

@@ -24,6 +24,7 @@ class MemoryMachines:
     """A host that starts what it is told to, and breaks when a test says so.
 
     `slow`: units stay on their way until `settle` is called. `refused`: actions that fail, by kind.
+    `meanwhile`: what else happens, once, while the host is looked at.
     `holding`: processes that `EndHolders` finds, by agent. `stubborn`: agents that never stop.
     """
 
@@ -36,6 +37,7 @@ class MemoryMachines:
     slices: dict[str, dict[str, int]] = field(default_factory=dict)
     strays: tuple[Stray, ...] = ()
     refused: dict[str, HiveError] = field(default_factory=dict)
+    meanwhile: list[Callable[[], object]] = field(default_factory=list)
     holding: dict[str, tuple[Holder, ...]] = field(default_factory=dict)
     stubborn: set[str] = field(default_factory=set)
     applied: list[a.Action | Local] = field(default_factory=list)
@@ -44,7 +46,10 @@ class MemoryMachines:
     _serial: count[int] = field(default_factory=lambda: count(1))
 
     async def observe(self, uuids: Iterable[str] | None = None) -> Observed:
-        return self.look(uuids)
+        found = self.look(uuids)
+        while self.meanwhile:
+            self.meanwhile.pop(0)()
+        return found
 
     async def apply(self, action: a.Action | Local) -> Result:
         return self.do(action)

@@ -63,6 +63,7 @@ def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
         faults.killing = False
         faults.run(SECONDS * 2 / 3)
         faults.leave()
+    crowd.keep()
     for name in DUMMIES:
         faults.start(name)
     host.wait("running", *campaign.TREE, *DUMMIES)

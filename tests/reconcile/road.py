@@ -63,7 +63,13 @@ class Road:
         await self.settle()
 
     async def commit(self, hive: Hive, **goals: str) -> Job:
-        """As an operation does: the next hive, the rows that belong to it, a job."""
+        """As an operation does, and what follows."""
+        job = self.begin(hive, **goals)
+        await self.settle()
+        return self.job(job.id)
+
+    def begin(self, hive: Hive, **goals: str) -> Job:
+        """The next hive, the rows that belong to it, a job."""
         before, self.hive = self.hive, hive
         now = self.clock.now()
         with self.ledger.transaction():
@@ -78,8 +84,7 @@ class Road:
             wanted = {known[name]: goal for name, goal in goals.items()}
             job = self.ledger.jobs.create("test", "operator", wanted, now)
         self.road.heard(frozenset({"tree"}))
-        await self.settle()
-        return self.job(job.id)
+        return job
 
     async def want(
         self, wanted: Wanted, *names: str, goal: str = "", grace: float = 5.0, fresh: bool = False

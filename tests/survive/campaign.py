@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import long
 from e2e.hivehost import OPERATOR_SOCKET, HiveHost
 from e2e.wire import SOCKET
 
@@ -138,6 +139,16 @@ class Crowd:
     def acked(self) -> int:
         """How many effects were acknowledged so far."""
         return sum(row["what"] in {"sent", "acked", "nacked", "did"} for row in list(self.rows))
+
+    def keep(self) -> None:
+        """Beside the figures: what was heard, and what the daemons wrote to the journal."""
+        if long.asked.file is None:
+            return
+        rows = "".join(json.dumps(row) + "\n" for row in self.rows)
+        long.asked.file.with_suffix(f".{self.seed}.rows.jsonl").write_text(rows)
+        units = ["-u", "hived.service", "-u", "hive-privd.service"]
+        said = self.host.run("journalctl", "--no-pager", "-o", "short-precise", *units).stdout
+        long.asked.file.with_suffix(f".{self.seed}.journal").write_text(said)
 
     def end(self, patience: float = 180) -> None:
         """Every client ends what it is at: no keyed call stays open."""

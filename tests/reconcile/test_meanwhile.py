@@ -1,0 +1,44 @@
+"""Orders that arrive while the host is looked at are judged by their own tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from reconcile.road import Road
+from reconcile.test_road import play
+
+from hive_core.model.agent import AgentSpec
+from hive_core.model.hive import Hive
+
+ORDERS: dict[str, tuple[Callable[[Hive], Hive], dict[str, str]]] = {
+    "destroyed": (lambda hive: hive.without("cat"), {"cat": "absent"}),
+    "spawned": (
+        lambda hive: hive.with_agent("eve", "root", AgentSpec(uuid=uuid4())), {"eve": "running"},
+    ),
+    "moved": (lambda hive: hive.moved("dan", "ann"), {"dan": "moved"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_job_that_comes_during_a_look_waits_for_the_next_one(tmp_path: Path, order: str) -> None:
+    """In the same moment a step for somebody else ends, after which rows are read again."""
+    change, goals = ORDERS[order]
+
+    async def story(road: Road) -> None:
+        jobs = []
+
+        def meanwhile() -> None:
+            jobs.append(road.begin(change(road.hive), **goals).id)
+            road.look.wishes.refresh((road.uuid("ann"),))
+
+        road.host.meanwhile.append(meanwhile)
+        road.road.changed("")
+        await road.road.converge()
+        assert road.job(jobs[0]).state == "running"
+        await road.settle()
+        assert road.job(jobs[0]).state == "done"
+
+    play(tmp_path, story)
