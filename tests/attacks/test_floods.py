@@ -1,4 +1,4 @@
-"""Attacks 4, 11, 37 and 52: one agent that uses up what all share, by calls that it may make."""
+"""Attacks 4, 8, 37, 50 and 52: one agent that uses up what all share, by calls that it may make."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_attack_52_refused_calls_are_recorded_up_to_a_rate(world: World) -> None
     assert "not_kept" in str(world.events()[-1]["fields"])
 
 
-def test_attack_11_jobs_that_have_not_ended_do_not_pile_up_before_the_change_road() -> None:
+def test_attack_50_jobs_that_have_not_ended_do_not_pile_up_before_the_change_road() -> None:
     with world(Settings(limits=Bounds(open_jobs=5)), "root/a", "a/a1") as made:
         assert _until_refused(made, 9, "a", "restart", agent="a1") == 5
         assert made.fault("a", "spawn", name="x") == "LimitReached"
@@ -116,7 +116,7 @@ def test_attack_37_big_letters_count_by_their_bytes() -> None:
         assert made.fault("a2", "send", to="a", body="x" * 7_000) == ""
 
 
-def test_attack_11_quotas_hold_for_a_storm_of_spawns(world: World) -> None:
+def test_attack_8_quotas_hold_for_a_storm_of_spawns(world: World) -> None:
     served = _until_refused_by_quota(world)
     assert served == 8  # a1 and a2 were there
     assert len(world.hive.topology.children("a")) == 10

@@ -1,4 +1,4 @@
-"""Attacks 11, 36 and 37 on the memory and the time of the daemon, through an agent's socket."""
+"""Attacks 36 and 37 on the memory and the time of the daemon, through an agent's socket."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_attack_36_many_calls_that_want_no_answer_do_not_stop_the_connection(wor
     at_the_doors(world, main)
 
 
-def test_attack_11_64_busy_connections_of_one_agent_leave_another_its_share(world: World) -> None:
+def test_attack_37_64_busy_connections_of_one_agent_leave_another_its_share(world: World) -> None:
     async def main(doors: Doors) -> None:
         async with AsyncExitStack() as stack:
             wires = await doors.many(stack, "a", CONNECTIONS)

@@ -106,7 +106,7 @@ for flag in open("/proc/self/mountinfo"):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_5_nothing_outside_of_the_range(host: Host, agents: dict[str, Agent], kind: str) -> None:
+def test_1_nothing_outside_of_the_range(host: Host, agents: dict[str, Agent], kind: str) -> None:
     said = attack(
         host,
         agents[kind],
@@ -128,6 +128,25 @@ os.wait()
 """,
     )
     assert said == "65535"
+
+
+def test_3_a_settings_file_of_systemd_nspawn_changes_nothing(host: Host) -> None:
+    """Wherever systemd-nspawn would look for one, with the name of the machine or of its root.
+
+    https://www.freedesktop.org/software/systemd/man/latest/systemd.nspawn.html
+    """
+    agent = host.agent()
+    host.prepare(agent)
+    evil = "[Exec]\nPrivateUsers=no\nBoot=yes\n[Files]\nBind=/root:/home\n[Network]\nPrivate=no\n"
+    mounts = f"/var/lib/hive/mounts/{agent.uuid}"
+    for place in ("/etc/systemd/nspawn", "/run/systemd/nspawn", "/var/lib/machines", mounts):
+        host.lab.path(place).mkdir(parents=True, exist_ok=True)
+        for name in (agent.uuid, agent.name, "root"):
+            host.lab.path(f"{place}/{name}.nspawn").write_text(evil)
+    host.lab.path("/root/canary").write_text("a canary")
+    host.do(agent.start)
+    host.until(lambda: host.runs(agent), "does not run")  # with its own range, says the helper
+    assert host.say(agent, "ls /home; ls /sys/class/net") == "lo"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -173,7 +192,7 @@ print(os.listdir("/sys/class/net"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_10_processes_of_others_do_not_show(
+def test_1_processes_of_others_do_not_show(
     host: Host, agents: dict[str, Agent], kind: str
 ) -> None:
     """No ptrace, no signal, no /proc, no shared memory across."""
@@ -193,7 +212,7 @@ print(open("/proc/sysvipc/shm").read().count("\\n"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_10_the_structure_of_the_tree_is_out_of_reach(
+def test_11_the_structure_of_the_tree_is_out_of_reach(
     host: Host, agents: dict[str, Agent], kind: str
 ) -> None:
     agent = agents[kind]

@@ -36,9 +36,12 @@ for path, mode in files.items():
     os.chmod(path, mode)
 tcp = socket.socket(); tcp.bind(("127.0.0.1", 7777)); tcp.listen()
 held = [tcp]
-for address in ("\\0canary", "/run/canary.sock"):
+os.makedirs("/nix/var/nix/daemon-socket", exist_ok=True)
+nix = "/nix/var/nix/daemon-socket/socket"
+for address in ("\\0canary", "/run/canary.sock", nix):
     wire = socket.socket(socket.AF_UNIX); wire.bind(address); wire.listen(); held.append(wire)
 os.chmod("/run/canary.sock", 0o777)
+os.chmod(nix, 0o777)
 assert LIBC.shmget(0x1234, 4096, 0o1666) >= 0
 assert LIBC.mq_open(b"/canary", os.O_CREAT | os.O_RDWR, 0o666, None) >= 0
 assert LIBC.syscall(248, b"user", b"canary", b"secret", 6, -4) >= 0

@@ -1,0 +1,75 @@
+"""The page of threats and the tests speak of the same attacks, and the page misses none."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hive_core.plan.actions import KINDS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/threat-model.md"
+WANTED = {*range(1, 15), *range(33, 44), 45, 50, 52}
+_ROW = re.compile(r"^\| (\d+) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+_NAMED = re.compile(r"[Aa]ttacks? ((?:\d+(?:,| and|, and)? ?)+)")
+_TITLE = re.compile(r"test_(?:attack_)?((?:\d+_)+)")
+
+
+def rows() -> dict[int, list[str]]:
+    """The places that the page names, by number of the attack."""
+    found = _ROW.findall(PAGE.read_text())
+    return {int(number): re.findall(r"`(tests/[^`]+)`", places) for number, _, _, places in found}
+
+
+def numbers(text: str) -> set[int]:
+    found = {int(each) for part in _NAMED.findall(text) for each in re.findall(r"\d+", part)}
+    title = _TITLE.match(text)
+    return found | ({int(each) for each in title[1].strip("_").split("_")} if title else set())
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Tests of a file, with what they say of themselves and what the file says."""
+    whole = ast.get_docstring(tree) or ""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, f"{ast.get_docstring(node) or ''}\n{whole}"
+
+
+def test_every_attack_of_the_list_stands_on_the_page_once() -> None:
+    found = [int(row[0]) for row in _ROW.findall(PAGE.read_text())]
+    assert sorted(found) == sorted(WANTED)
+
+
+@pytest.mark.parametrize("number", sorted(WANTED))
+def test_every_attack_has_tests_that_are_there_and_name_it(number: int) -> None:
+    places = rows()[number]
+    assert places
+    named = 0
+    for place in places:
+        file, _, name = place.partition("::")
+        tests = dict(functions(ast.parse((ROOT / file).read_text())))
+        chosen = {name} if name else {each for each in tests if each.startswith("test_")}
+        assert chosen
+        assert chosen <= tests.keys(), place
+        named += any(number in numbers(each) | numbers(tests[each]) for each in chosen)
+    assert named, f"none of these names attack {number}: {places}"
+
+
+def test_attack_5_no_daemon_enters_a_container() -> None:
+    """The one entering that is left is into a user namespace alone, to set bounds in it."""
+    inside = re.compile(r"nsenter|setns|machinectl|chroot|/root/\{")
+    found = {}
+    for file in sorted((ROOT / "hive_core").rglob("*")):
+        room = file.relative_to(ROOT / "hive_core").parts[0]
+        if file.suffix in (".pyc", ".json") or not file.is_file() or room in ("cli", "testing"):
+            continue
+        lines = file.read_text().splitlines()
+        if lines := [line.strip() for line in lines if inside.search(line)]:
+            found[file.name] = lines
+    assert list(found) == ["procs.py"], found
+    assert all('"nsenter", f"--user=/proc/{leader}/ns/user"' in line for line in found["procs.py"])
+    assert not {"Enter", "Exec", "Copy", "Shell"} & KINDS.keys()
