@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _NAMED = 64
 _FORMS = 2048
 _NONE: Mapping[str, object] = MappingProxyType({})
+DOOR = "connect"
 CHANGED, RECORDED, REFUSED, ADOPTED = "change", "record", "refusal", "adopt"
 
 
@@ -53,7 +54,7 @@ def stranger(party: str, uid: int, hive: Hive, now: float) -> Entry:
     return Entry(
         kind=REFUSED,
         caller=f"uid:{uid}",
-        operation="connect",
+        operation=DOOR,
         target=party,
         allowed=False,
         rule="uid range",
@@ -116,6 +117,10 @@ class Audit:
             bucket = self._buckets[caller] = Bucket(self._burst, now)
         return bucket.take(self._burst, now)
 
+    def admits_stranger(self, party: str, now: float) -> bool:
+        """The same for peers who may not use the socket of this party."""
+        return self.admits(_door(party), now)
+
     def record(
         self, kind: str, call: Call, judged: Judged, commit: str, extra: Mapping[str, object]
     ) -> None:
@@ -138,7 +143,7 @@ class Audit:
         self._ledger.events.append(found)
 
     def _with_dropped(self, found: Entry) -> Entry:
-        bucket = self._buckets.get(found.caller)
+        bucket = self._buckets.get(_door(found.target) if found.operation == DOOR else found.caller)
         if bucket is None or not bucket.dropped:
             return found
         dropped, bucket.dropped = bucket.dropped, 0
@@ -147,3 +152,9 @@ class Audit:
     def forget(self, party: str) -> None:
         """The party is gone."""
         self._buckets.pop(party, None)
+        self._buckets.pop(_door(party), None)
+
+
+def _door(party: str) -> str:
+    """Strangers at a party's socket have one bucket together, and it is not the party's own."""
+    return f"{DOOR} {party}"

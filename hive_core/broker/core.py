@@ -97,7 +97,7 @@ class Broker:
     def stranger(self, party: str, uid: int) -> bool:
         """Somebody outside of the party's uid range opened its socket; whether that is kept."""
         now = self.world.clock.now()
-        kept = self.audit.admits(party, now)
+        kept = self.audit.admits_stranger(party, now)
         if kept:
             self._strangers.append(stranger(party, uid, self.hive, now))
             self._wake()

@@ -16,7 +16,6 @@ from hive_core.broker.operation import Operation, unlisted
 from hive_core.broker.outcome import EVENTS, Case
 from hive_core.broker.turn import Redo, Turn, World
 from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound, StorageFull
-from hive_core.model.rates import Rates
 from hive_core.model.record import DAEMON, OPERATOR
 from hive_core.policy.algebra import Decision
 
@@ -33,8 +32,6 @@ class Dispatch:
     def __init__(self, world: World, audit: Audit) -> None:
         self._world = world
         self._audit = audit
-        limits = world.settings.limits
-        self._rates = Rates(limits.change_rate, limits.change_burst)
         prefix = uuid4().hex[:12]
         self._requests = (f"{prefix}-{number:x}" for number in count(1))
 
@@ -88,7 +85,7 @@ class Dispatch:
 
     def _check_rate(self, call: Call, operation: Operation) -> None:
         """What is recorded stays on disk, so that there is a bound on it (attacks 37 and 52)."""
-        after = self._rates.take(call.uuid, call.now)
+        after = call.ledger.changes.take(call.uuid, call.now)
         if after > 0:
             reason = f"cannot {operation.verb}: too many calls, try again in {after:.2f} s"
             raise LimitReached(reason, retry_after=after)

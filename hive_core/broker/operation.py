@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -120,37 +120,41 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     """
 
     def declare(handler: Handler[P]) -> Handler[P]:
-        hints = get_type_hints(handler)
-        _, params = (hints[name] for name in inspect.signature(handler).parameters)
-        outcomes = list(_outcomes(hints["return"]))
-        results = {result for result, _ in outcomes}
-        kinds = [kind for _, kind in outcomes if kind is not None]
-        if len(results) != 1:
-            raise TypeError(f"{handler.__name__} has {len(results)} result models, not one")
-        (result,) = results
-        paged = "after" in params.model_fields and "next" in result.model_fields
-        found = Operation(
-            name=handler.__name__,
-            doc=inspect.getdoc(handler) or "",
-            allow=allow,
-            handler=handler,
-            params=params,
-            result=result,
-            writes=any(kind.writes for kind in kinds),
-            changes=any(kind.changes for kind in kinds),
-            target=target,
-            second=second,
-            preposition=preposition,
-            facts=facts,
-            aliases=aliases,
-            streams=streams or paged,
+        found = replace(
+            _bare(handler, allow),
+            target=target, second=second, preposition=preposition, facts=facts, aliases=aliases,
             urgent=urgent,
-        )
+        )  # fmt: skip
+        if streams:
+            found = replace(found, streams=True)
         _check(found, into)
         into[found.name] = found
         return handler
 
     return declare
+
+
+def _bare(handler: Handler[P], allow: Rule) -> Operation:
+    """What the handler itself says: its name, its words, and what it takes and gives."""
+    hints = get_type_hints(handler)
+    _, params = (hints[name] for name in inspect.signature(handler).parameters)
+    outcomes = list(_outcomes(hints["return"]))
+    results = {result for result, _ in outcomes}
+    kinds = [kind for _, kind in outcomes if kind is not None]
+    if len(results) != 1:
+        raise TypeError(f"{handler.__name__} has {len(results)} result models, not one")
+    (result,) = results
+    return Operation(
+        name=handler.__name__,
+        doc=inspect.getdoc(handler) or "",
+        allow=allow,
+        handler=handler,
+        params=params,
+        result=result,
+        writes=any(kind.writes for kind in kinds),
+        changes=any(kind.changes for kind in kinds),
+        streams="after" in params.model_fields and "next" in result.model_fields,
+    )
 
 
 def unlisted(name: str, handler: Handler[Any]) -> Operation:

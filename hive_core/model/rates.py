@@ -17,6 +17,8 @@ class Rates:
         self.per_second = per_second
         self.burst = float(burst)
         self._buckets: dict[Hashable, tuple[float, float]] = {}
+        # As they were before what was taken since the last `keep`.
+        self._before: dict[Hashable, tuple[float, float]] = {}
         self._sweep_at = _SWEEP
 
     def __len__(self) -> int:
@@ -24,7 +26,7 @@ class Rates:
 
     def take(self, key: Hashable, now: float) -> float:
         """Take one token: 0.0, or the seconds until there is one again (and none is taken)."""
-        left, at = self._buckets.get(key, (self.burst, now))
+        left, at = bucket = self._buckets.get(key, (self.burst, now))
         # A clock that went back gives nothing and takes nothing.
         left = min(self.burst, left + max(0.0, now - at) * self.per_second)
         if left < 1.0:
@@ -32,8 +34,18 @@ class Rates:
             return (1.0 - left) / self.per_second
         if key not in self._buckets and len(self._buckets) >= self._sweep_at:
             self._sweep(now)
+        self._before.setdefault(key, bucket)
         self._buckets[key] = (left - 1.0, now)
         return 0.0
+
+    def keep(self) -> None:
+        """What was taken was used."""
+        self._before.clear()
+
+    def give_back(self) -> None:
+        """What was taken since the last `keep` was for nothing: it is asked for again."""
+        self._buckets.update(self._before)
+        self._before.clear()
 
     def forget(self, key: Hashable) -> None:
         """The key is gone."""

@@ -106,6 +106,19 @@ def test_a_stranger_at_a_socket_is_recorded(house: House) -> None:
     assert frozenset({"events"}) in house.woken
 
 
+def test_strangers_that_were_not_kept_are_counted_and_cost_the_agent_nothing(
+    folder: Path,
+) -> None:
+    with open_house(folder, settings=Settings(limits=Bounds(refusals_kept=60))) as house:
+        for _ in range(100):
+            house.broker.stranger(ANN, 0)
+        house.run()
+        house.phone("ann").error("Note", {"agent": "root"})
+        assert len(house.events("refusal")) == 61
+        found = [each.fields.get("not_kept", 0) for each in house.events("refusal")]
+        assert sum(int(str(each)) for each in found) == 40
+
+
 def test_who_names_nobody_acts_on_itself(house: House) -> None:
     house.phone("ann").call("Grow", {"name": "eve"})
     (event,) = house.events("change")

@@ -17,6 +17,7 @@ from hive_core.ledger.connection import Broken
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Wanted
+from hive_core.model.settings import Bounds, Settings
 
 
 class Steps:
@@ -179,6 +180,35 @@ def test_a_branch_that_stays_in_other_hands_makes_changes_busy_and_nothing_else(
     with pytest.raises(Busy, match="by hand"):
         ann.result()
     assert bob.result() == {"nonce": 1}
+
+
+def test_the_others_share_one_commit_beside_a_change_that_cannot_be_made(folder: Path) -> None:
+    told: list[str] = []
+    with open_house(folder, step=told.append) as house:
+        ann, bob = house.phone("ann"), house.phone("bob")
+        by_hand(house, "eve")
+        told.clear()
+        ann.ask("Grow", {"name": "fay"})
+        for _ in range(3):
+            bob.ask("Note", {"agent": "cat"})
+        house.run()
+        with pytest.raises(Busy, match="by hand"):
+            ann.result()
+        assert [each["nonce"] for each in bob.results()] == [1, 2, 3]
+        assert told.count("committed") == 1
+
+
+def test_a_batch_that_is_run_again_takes_its_tokens_once(folder: Path) -> None:
+    limits = Bounds(change_rate=0.01, change_burst=2)
+    with open_house(folder, settings=Settings(limits=limits)) as house:
+        ann, operator = house.phone("ann"), house.phone("operator")
+        ann.ask("Note", {"agent": "bob"})
+        operator.ask("Note", {"agent": "bob", "then": "limit"})
+        house.run()
+        assert ann.result() == {"nonce": 1}
+        assert ann.call("Note", {"agent": "bob"}) == {"nonce": 2}
+        with pytest.raises(LimitReached, match="too many calls"):
+            ann.call("Note", {"agent": "bob"})
 
 
 def test_what_the_daemon_does_by_itself_takes_the_same_steps(house: House) -> None:
