@@ -8,6 +8,9 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
+
+from hive_core.ledger.connection import Broken
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,7 @@ class Ending:
     """Set by the first SIGTERM or SIGINT; the second does not wait for what is under way."""
 
     impatient: Callable[[], None] = at_once
+    broken: Callable[[BaseException], None] = fatal
     asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def listen(self) -> None:
@@ -37,6 +41,13 @@ class Ending:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.ask)
+        loop.set_exception_handler(self.heard)
+
+    def heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What a callback raised asyncio logs, and goes on; not when the disk has failed."""
+        if isinstance(error := context.get("exception"), Broken):
+            self.broken(error)
+        loop.default_exception_handler(context)
 
     def ask(self) -> None:
         if self.asked.is_set():

@@ -96,15 +96,14 @@ class Sweep:
     def _first(self, verb: Verb, arm: Callable[[], None], say: Say) -> None:
         if verb.opens:
             arm()
-            verb.do(Stage(self._work))
-            return
-        stage = Stage(self._work)
-        verb.ready(stage)
-        arm()
-        say(_outcome(lambda: verb.do(stage)))
-        if not verb.closes and self._control.fails:
-            say(_outcome(lambda: stage.call("send", to="root", body="after")))
+            said = _outcome(lambda: verb.do(Stage(self._work)))
+        else:
+            stage = Stage(self._work)
+            verb.ready(stage)
+            arm()
+            said = _outcome(lambda: verb.do(stage))
         self._control.disarm()
+        say(said)
 
     def _second(self, verb: Verb, say: Say, *, deep: bool) -> None:
         stage = Stage(self._work)

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from hive_core.host.ending import Ending
+from hive_core.ledger.connection import Broken
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -24,3 +25,24 @@ def test_k40_the_first_signal_asks_and_the_second_does_not_wait(number: signal.S
         await asyncio.wait_for(hurried.wait(), 5)
 
     asyncio.run(ask_twice())
+
+
+def test_a_disk_that_fails_in_a_callback_is_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio would log it and go on."""
+
+    def fail() -> None:
+        raise Broken("the ledger cannot be written")
+
+    async def listen() -> list[BaseException]:
+        ends: list[BaseException] = []
+        ending = Ending(broken=ends.append)
+        ending.listen()
+        asyncio.get_running_loop().call_soon(fail)
+        asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return ends
+
+    (end,) = asyncio.run(listen())
+    assert isinstance(end, Broken)
+    assert "ZeroDivisionError" in caplog.text

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final
 
 import pygit2
-from pygit2.enums import FileMode, Option
+from pygit2.enums import Option
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import files
-from hive_core.host.git.faults import DamagedRepo, writing
+from hive_core.host.git.faults import writing
 from hive_core.host.git.store import FILES, FOLDER, Entry, Store
+from hive_core.host.git.written import commit_bytes, put, tree_bytes
 from hive_core.model.agent import AgentSpec
 from hive_core.model.hive import Hive
 from hive_core.model.topology import DEPTH_LIMIT, Topology
 
 _CACHED_AT_MOST: Final = 65536
-_LITTLE: Final = 1 << 20
-_AUTHOR: Final = ("hive", "hive@localhost")
+_AUTHOR: Final = "hive <hive@localhost>"
 _NOTHING: Final[Mapping[str, Entry]] = {}
 
-# For the whole process: objects and refs are on disk when a call returns. Hashes are compared on
-# every read, so a flipped bit does not pass for content.
+# For the whole process: packs are on disk when a call returns. Hashes are compared on every read,
+# so a flipped bit does not pass for content.
 for _option in (Option.ENABLE_FSYNC_GITDIR, Option.ENABLE_STRICT_HASH_VERIFICATION):
     pygit2.option(_option, 1)
 
@@ -41,7 +38,6 @@ class Objects:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.store = Store(git)
-        self._git = git
         self._depth_limit = depth_limit
         self._clock = clock
         self._specs: dict[str, AgentSpec] = {}
@@ -58,15 +54,17 @@ class Objects:
         if hive.topology.parents.keys() != hive.specs.keys():
             raise InvalidArgument("every agent has a place and a spec", field="topology")
         base = self.store.commit(before.commit).tree if before.commit else ""
-        known = _folder(self.store.tree(base, "the top")) if base else ""
+        top = self.store.tree(base, "the top") if base else {}
         with writing():
-            top = self._builder(base, "the top")
             if not base or hive.topology.parents != before.topology.parents:
                 data = files.topology_bytes(hive.topology.parents)
-                top.insert(files.TOPOLOGY, self._blob(data), FileMode.BLOB)
-            self._write_agents(top, hive, before if base else Hive(), known)
-            parents = [pygit2.Oid(hex=before.commit)] if base else []
-            return self._commit(self._tree(top), parents, message_text(message, trailers))
+                top[files.TOPOLOGY] = Entry(FILES[0], put(self.store, "blob", data))
+            self._write_agents(top, hive, before if base else Hive())
+            tree = put(self.store, "tree", tree_bytes(top))
+            parents = [before.commit] if base else []
+            author = f"{_AUTHOR} {int(self._clock())} +0000"
+            text = message_text(message, trailers)
+            return put(self.store, "commit", commit_bytes(tree, parents, author, text))
 
     def check(self, oid: str) -> set[str]:
         """Read everything that a commit holds, known to us or not; what it all is."""
@@ -99,71 +97,28 @@ class Objects:
             raise InvalidArgument(f"{path} is no plain file", field=path)
         return self.store.blob(entry.oid, path)
 
-    def _write_agents(self, top: pygit2.TreeBuilder, hive: Hive, before: Hive, known: str) -> None:
-        old, new = before.specs, hive.specs
+    def _write_agents(self, top: dict[str, Entry], hive: Hive, before: Hive) -> None:
+        old, new, known = before.specs, hive.specs, _folder(top)
         changed = [name for name, spec in new.items() if old.get(name) is not spec]
         gone = old.keys() - new.keys()
         if not changed and not gone:
             return
-        agents = self._builder(known, files.AGENTS)
+        agents = self.store.tree(known, files.AGENTS) if known else {}
         for name in gone:
-            agents.remove(name + files.SUFFIX)
+            agents.pop(name + files.SUFFIX, None)
         for name in changed:
-            oid = self._blob(files.spec_bytes(new[name]))
-            self._remember(str(oid), new[name])
-            agents.insert(name + files.SUFFIX, oid, FileMode.BLOB)
-        if len(agents):
-            top.insert(files.AGENTS, self._tree(agents), FileMode.TREE)
-        elif known:
-            top.remove(files.AGENTS)
-
-    def _builder(self, base: str, what: str) -> pygit2.TreeBuilder:
-        """Starts from the tree `base`; what is the same is not written again."""
-        if not base:
-            return self._git.TreeBuilder()
-        return self._git.TreeBuilder(pygit2.Oid(hex=self.store.sure(base, what)))
+            oid = put(self.store, "blob", files.spec_bytes(new[name]))
+            self._remember(oid, new[name])
+            agents[name + files.SUFFIX] = Entry(FILES[0], oid)
+        if agents:
+            top[files.AGENTS] = Entry(FOLDER, put(self.store, "tree", tree_bytes(agents)))
+        else:
+            top.pop(files.AGENTS, None)
 
     def _remember(self, oid: str, spec: AgentSpec) -> None:
         if len(self._specs) >= _CACHED_AT_MOST:
             self._specs.clear()
         self._specs[oid] = spec
-
-    def _blob(self, data: bytes) -> pygit2.Oid:
-        return self._sound(lambda: self._git.create_blob(data))
-
-    def _tree(self, builder: pygit2.TreeBuilder) -> pygit2.Oid:
-        return self._sound(builder.write)
-
-    def _commit(self, tree: pygit2.Oid, parents: list[pygit2.Oid], message: str) -> str:
-        author = pygit2.Signature(*_AUTHOR, int(self._clock()), 0)
-        return str(
-            self._sound(
-                lambda: self._git.create_commit(None, author, author, message, tree, parents)
-            )
-        )
-
-    def _sound(self, write: Callable[[], pygit2.Oid]) -> pygit2.Oid:
-        """libgit2 does not write what it believes to have: a torn copy has to go first.
-
-        Nor does it always tell that a disk is full: then there is nothing where it says it wrote.
-        """
-        oid = write()
-        try:
-            self.store.sure(str(oid), "what is written")
-        except DamagedRepo:
-            path = self.store.path(str(oid))
-            path.unlink(missing_ok=True)
-            oid = write()
-            if not path.exists() and full(path.parent):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
-            self.store.sure(str(oid), "what is written")
-        return oid
-
-
-def full(folder: Path) -> bool:
-    """Whether the disk has next to no room."""
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize < _LITTLE
 
 
 def message_text(message: str, trailers: Mapping[str, str]) -> str:

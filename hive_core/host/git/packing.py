@@ -39,9 +39,10 @@ def pack(folder: Path, at_least: int) -> int:
         for oid in loose:
             builder.add(pygit2.Oid(hex=oid))
 
-    with reading("loose objects", str(objects)):
+    with writing():
         git.pack(pack_delegate=choose, n_threads=1)
         _flush_packs(objects / "pack")
+    with reading("loose objects", str(objects)):
         packed = pygit2.Odb()
         packed.add_backend(pygit2.OdbBackendPack(str(objects)), 1)
         for oid in loose:
@@ -51,8 +52,8 @@ def pack(folder: Path, at_least: int) -> int:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a libgit2 that was killed left half written; nobody else here has such names."""
-    for name in ("objects/tmp_object_git2_*", "objects/pack/pack_git2_*"):
+    """Remove what a hived that was killed left half written; git makes its own elsewhere."""
+    for name in ("objects/tmp_obj*", "objects/pack/pack_git2_*"):
         for file in folder.glob(name):
             file.unlink(missing_ok=True)
 

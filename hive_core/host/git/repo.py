@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pygit2
 
-from hive_core.errors import Busy, HiveError, Internal
+from hive_core.errors import Busy, HiveError, Internal, StorageFull
 from hive_core.host.git import checkup, packing, recovery
 from hive_core.host.git.branch import Branch
 from hive_core.host.git.faults import Damage, DamagedRepo, reading, writing
@@ -209,6 +209,8 @@ class MetaRepo:
             if judge is not None:
                 judge(before, hive)
             packing.settle(self._git, self._objects.check(branch), found)
+        except StorageFull:
+            raise  # nothing is wrong with the commit
         except HiveError as error:
             return self._refuse(before.commit, branch, error.reason, found)
         self.refresh()
@@ -219,12 +221,12 @@ class MetaRepo:
     ) -> Recovery:
         """Keep it aside, first of all; then the branch and the work tree return."""
         self._shelf.keep(branch, reason)
+        self._tree.note(branch)  # while it is the branch: it stays true if we end right here
         if head:
             with self._branch.locked(branch):
                 self._branch.move(head)
         else:
             self._branch.drop()
-        self._tree.note(branch)
         self.refresh()
         return Recovery(Kind.REFUSED, head, None, found, reason, branch)
 
