@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, Never
 
 from hive_core.agent.letter import Letter, reply_body
@@ -23,6 +24,8 @@ TRIES: Final = 3
 POLL: Final = 50  # seconds one `recv` waits; the daemon allows no more
 TRY_AGAIN: Final = 75
 _BACK: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+# Answers kept for senders whose inbox is full.
+_OWED: Final = 32
 
 
 class Stopped(BaseException):
@@ -68,6 +71,7 @@ class Loop:
         self._link = link
         self._work = work
         self._sleep = sleep
+        self._owed: dict[str, bytes] = {}
 
     def forever(self) -> Never:
         while True:
@@ -88,7 +92,9 @@ class Loop:
 
     def _handle(self, letter: Letter) -> None:
         try:
-            output = self._attempts(letter)
+            output = self._owed.pop(letter.id, None)
+            if output is None:
+                output = self._attempts(letter)
         except Stopped:
             # Given back at once, so that the next start need not wait for the lease to end.
             self._quietly("nack", ids=[letter.id], why="the agent stopped")
@@ -96,7 +102,9 @@ class Loop:
         if output is None:
             return
         if letter.answerable and (body := reply_body(output)):
-            self._reply(letter, body)
+            if not self._reply(letter, body):
+                self._owe(letter, output)
+                return
         elif output:
             _say(f"not sent ({letter.relation or 'no'} sender): {reply_body(output)!r}")
         else:
@@ -117,8 +125,19 @@ class Loop:
         self._quietly("nack", ids=[letter.id], why=why, dead=True)
         return None
 
-    def _reply(self, letter: Letter, body: str) -> None:
-        """Answer once; a sender that is gone or may not be written to any more is only noted."""
+    def _owe(self, letter: Letter, output: bytes) -> None:
+        """Others must not wait for one who does not read: the message comes again after its lease,
+        and the command is not run a second time for it.
+        """
+        self._owed[letter.id] = output
+        if len(self._owed) > _OWED:
+            del self._owed[next(iter(self._owed))]
+
+    def _reply(self, letter: Letter, body: str) -> bool:
+        """Answer once; a sender that is gone or may not be written to any more is only noted.
+
+        False: there is no room for it yet.
+        """
         params: dict[str, object] = {"to": letter.sender, "body": body, "reply_to": letter.id}
         if letter.thread:
             params["thread"] = letter.thread
@@ -128,8 +147,10 @@ class Loop:
             _say(f"message {letter.id} was answered before")
         except HiveError as error:
             _say(f"cannot reply to {letter.sender}: {error.reason}")
+            return error.exit_code != TRY_AGAIN
         else:
             _say(f"message {letter.id} of {letter.sender}: answered")
+        return True
 
     def _quietly(self, operation: str, **params: object) -> None:
         """A refusal is noted and no more: the message then comes again by itself."""
@@ -139,7 +160,10 @@ class Loop:
             _say(f"cannot {operation}: {error.reason}")
 
     def _patiently(self, operation: str, **params: object) -> dict[str, object]:
-        """Ask until there is an answer: the daemon may be away, or the recipient's inbox full."""
+        """Ask until there is an answer: the daemon may be away or busy, or for a while an inbox
+        full.
+        """
+        tries = len(_BACK) if operation == "send" else inf
         attempt = 0
         while True:
             try:
@@ -149,7 +173,7 @@ class Loop:
                 if attempt == 0:
                     _say(f"{error.reason}; waiting for the daemon")
             except HiveError as error:
-                if error.exit_code != TRY_AGAIN:
+                if error.exit_code != TRY_AGAIN or attempt >= tries:
                     raise
             self._sleep(_pause(attempt, _BACK))
             attempt += 1

@@ -144,6 +144,28 @@ def test_a_full_inbox_of_the_sender_is_waited_for(broker: Peer) -> None:
     assert broker.asked("Ack")
 
 
+def test_a_sender_that_never_reads_holds_up_nobody_and_gets_its_answer_when_it_does(
+    broker: Peer, tmp_path: Path
+) -> None:
+    def full(_: Message) -> Message:
+        raise InboxFull("lead has to read first")
+
+    told, slept = tmp_path / "told", list[float]()
+    work = Work(("sh", "-c", f"echo once >> {told}; cat"))
+    broker.answers["Send"] = full
+    with Link(broker.path) as link:
+        loop = Loop(link, work, slept.append)
+        loop.step()
+        assert sum(slept) < work.lease
+        assert not broker.asked("Ack")
+        assert not broker.asked("Nack"), "it comes again when its lease ends"
+        broker.answers["Send"] = lambda _: {"id": "m2"}
+        loop.step()
+    assert told.read_text() == "once\n", "the command is not run again for an answer that it gave"
+    assert broker.asked("Send")[-1]["body"] == "hello"
+    assert broker.asked("Ack") == [{"ids": ["m1"]}]
+
+
 def test_a_daemon_that_went_away_is_waited_for_and_the_reply_is_sent_under_the_same_key(
     broker: Peer,
 ) -> None:
