@@ -140,12 +140,17 @@ class Daemon:
     def _pack(self) -> None:
         """Beside the loop: it takes long and needs neither the ledger nor the other handle."""
         self._packing = asyncio.create_task(self._packed())
+        self._packing.add_done_callback(_ended)
 
     async def _packed(self) -> None:
         try:
             await asyncio.to_thread(self.stores.repo.pack)
         except (HiveError, OSError) as error:
             log.warning("Cannot pack the meta repo: %s", error)
+        try:
+            await asyncio.to_thread(self.stores.ledger.back_up, self.settings.paths.backup)
+        except (HiveError, OSError) as error:
+            log.warning("Cannot copy the ledger: %s", error)
 
     def _alarm(self, text: str) -> None:
         self.look.troubles["audit"] = text
@@ -177,6 +182,9 @@ class Daemon:
 
     async def _open(self) -> None:
         """Listen to everybody who was listened to; clients queued meanwhile."""
+        if not self.stores.damage:
+            # Before anybody is served: what is asked for while the rest opens must be heard too.
+            self.broker.listeners += [self.road.heard, self.upkeep.heard, self._tell]
         for name, fd in notify.handed_over():
             self.sockets.adopt(name, fd)
         self.broker.moved = self.hand.look_again
@@ -193,7 +201,6 @@ class Daemon:
 
     def _begin(self) -> None:
         """The change road, the watch over the meta repo, and what has its own time."""
-        self.broker.listeners += [self.road.heard, self.upkeep.heard, self._tell]
         self._task(self.bus.run())
         self._task(self.machines.mounts.run())
         self._task(self._converge())

@@ -6,6 +6,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from hive_core.errors import Busy, HiveError, Internal, StorageFull
@@ -13,6 +14,8 @@ from hive_core.ledger.undo import Undo
 
 Row = tuple[Any, ...]
 
+# Pages copied at once, and seconds between: calls wait for a step, a fraction of a millisecond.
+_STEP, _PAUSE = 64, 0.002
 _FIRST_BYTE = 0xFF  # the low byte of an extended code is the primary one
 
 
@@ -61,13 +64,18 @@ class Connection:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.undo = Undo()
+        # What was found to be wrong with the file. From then on it is only read.
+        self.damage = ""
         self._broken: Broken | None = None
         self._later: defaultdict[str, list[Row]] = defaultdict(list)
         self._held = 0
+        self._copying, self._closing = Lock(), False
         try:
+            # Another thread may copy the file (`copying.py`); all else is said from one.
             self._raw = sqlite3.connect(
-                path, isolation_level=None, cached_statements=256, timeout=1
-            )
+                path, isolation_level=None, cached_statements=256, timeout=1,
+                check_same_thread=False,
+            )  # fmt: skip
         except sqlite3.Error as error:
             raise self._failure(error) from error
         self._execute = self._raw.execute
@@ -156,6 +164,8 @@ class Connection:
         return self.rows(sql)
 
     def begin(self) -> None:
+        if self.damage:
+            raise Damaged(self.damage)
         self.control("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
@@ -195,9 +205,27 @@ class Connection:
             self.run("ROLLBACK TO call")
             self.run("RELEASE call")
 
+    def copy(self, target: sqlite3.Connection) -> None:
+        """Copy the file a little at a time, in another thread, while calls go on.
+
+        https://www.sqlite.org/backup.html: what this connection changes meanwhile is copied too.
+        """
+        with self._copying:
+            self._go_on(0, 0, 0)
+            try:
+                self._raw.backup(target, pages=_STEP, sleep=_PAUSE, progress=self._go_on)
+            except sqlite3.Error as error:
+                raise self._failure(error) from error
+
+    def _go_on(self, _status: int, _left: int, _pages: int) -> None:
+        if self._closing:
+            raise Busy("the daemon ends")
+
     def close(self) -> None:
+        self._closing = True
         try:
-            self._raw.close()
+            with self._copying:
+                self._raw.close()
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
@@ -205,4 +233,6 @@ class Connection:
         found = meaning(error)
         if isinstance(found, Broken):
             self._broken = found
+        elif isinstance(found, Damaged):
+            self.damage = self.damage or str(found)
         return found

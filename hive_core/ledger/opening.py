@@ -14,7 +14,7 @@ from hive_core.ledger.connection import Connection, Damaged, Row, TooNew
 CHECKPOINT_PAGES = 512
 _PRIME_BYTES = 8 << 20
 _PRIME_ROOM = 8 * _PRIME_BYTES
-_WAL_LIMIT = 64 << 20
+WAL_LIMIT = 64 << 20
 _CHECK_WHOLE = 256 << 20
 _GROWING = frozenset({"messages", "queue", "events", "keys", "threads"})
 
@@ -33,7 +33,7 @@ def configure(connection: Connection) -> None:
         "foreign_keys = ON",
         "trusted_schema = OFF",
         "cell_size_check = ON",
-        f"journal_size_limit = {_WAL_LIMIT}",
+        f"journal_size_limit = {WAL_LIMIT}",
         f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
     ):
         connection.control(f"PRAGMA {setting}")

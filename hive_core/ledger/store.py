@@ -15,6 +15,7 @@ from hive_core.errors import HiveError
 from hive_core.ledger import opening
 from hive_core.ledger.archives import Archives
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.copying import back_up
 from hive_core.ledger.events import Events
 from hive_core.ledger.jobs import COURSE as JOB_COURSE
 from hive_core.ledger.jobs import Jobs
@@ -166,6 +167,19 @@ class Ledger:
         self.sends.give_back()
         self.changes.give_back()
         self.connection.roll_back()
+
+    def back_up(self, path: Path) -> None:
+        """A whole copy of the ledger as of now, for a thread beside the calls."""
+        back_up(self.connection, path)
+
+    def alarms(self) -> list[str]:
+        """What the operator has to know: damage, a log that does not get shorter (attack 52)."""
+        found = [self.connection.damage] if self.connection.damage else []
+        log = self.connection.path.with_name(self.connection.path.name + "-wal")
+        size = log.stat().st_size if log.exists() else 0
+        if size > opening.WAL_LIMIT:
+            found.append(f"the ledger's log has grown to {size >> 20} MiB")
+        return found
 
     def checkpoint(self) -> None:
         """Move the WAL into the file. Worth doing when idle; a commit does it when it must."""

@@ -106,6 +106,11 @@ class Paths(Value):
         return self.state / "hive.db"
 
     @property
+    def backup(self) -> Path:
+        """A sound copy of the database, made every hour."""
+        return self.state / "hive.db.backup"
+
+    @property
     def ballast(self) -> Path:
         return self.state / "ballast"
 

@@ -129,7 +129,7 @@ class Look:
             if state is State.PARKED and uuid in names and uuid in self.wishes.starts
         )
         dirty = (f"changed by hand and not committed: {path}" for path in self.left_changed)
-        damage = [self.damage] if self.damage else []
+        damage = [each for each in (self.damage, *self.wishes.ledger.alarms()) if each]
         if self.short_of_room():
             damage.append("the disk is full: make room; stopping works meanwhile")
         return [*damage, *self.faults, *self.troubles.values(), *sorted(given_up), *dirty]
