@@ -265,7 +265,7 @@ class NspawnMachines:
         if isinstance(action, a.OpenDoor | a.CloseDoor):
             self._views.forget(action.uuid)
         if isinstance(action, a.Mount):
-            action = bounded(action, self.has_quota)
+            action = bounded(action, quota=self.has_quota)
         result = await self._privd.apply(action)
         self._storage.applied(action)
         if isinstance(action, a.SetSlice):

@@ -30,7 +30,7 @@ def has_quota(folder: Path, text: str | None = None) -> bool:
     return not QUOTA.isdisjoint(options.split(","))
 
 
-def bounded(action: Mount, quota: bool) -> Mount:  # noqa: FBT001
+def bounded(action: Mount, *, quota: bool) -> Mount:
     """With bounds for the file system to hold an agent to, 0 for none, if it can."""
     disk, inodes = (action.disk or 0, action.inodes or 0) if quota else (None, None)
     return replace(action, disk=disk, inodes=inodes)

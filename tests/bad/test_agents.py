@@ -1,0 +1,212 @@
+"""Rows R7 and R17: bad agents in real containers, and how their neighbours fare.
+
+Processor time is shared out between agents, so a neighbour hardly notices one that spins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from e2e import wire
+from e2e.hivehost import HiveHost
+from long import figure, times
+
+pytestmark = [pytest.mark.lab, pytest.mark.sized]
+
+CALLS = times(150, 3000)
+# Of the machine that the lab runs on: a hundredth of few calls is the slowest one or two.
+NOISE = times(20, 4) / 1000
+WIRE = Path(wire.__file__).read_text().replace('if __name__ == "__main__":\n    main()', "")
+# A neighbour's call now and then: when one comes back late, the next ones are not put off by it.
+PINGS = (
+    WIRE
+    + """
+wire = Wire()
+for line in sys.stdin:
+    took = []
+    for _ in range(int(line)):
+        began = time.perf_counter()
+        wire.ask("Whoami", {})
+        took.append(time.perf_counter() - began)
+        time.sleep(0.002)
+    print(json.dumps(took), flush=True)
+"""
+)
+SENDS = (
+    WIRE
+    + """
+wire, number, frames = Wire(), 0, b""
+for to in ("ann", "ben"):
+    frame = {"method": "org.hive.Broker.Send", "parameters": {"to": to, "body": "x" * 100}}
+    frames += (json.dumps(frame).encode() + bytes(1)) * 50
+while True:
+    wire.write(frames)
+    for _ in range(100):
+        wire.read()
+"""
+)
+
+
+# https://man7.org/linux/man-pages/man2/reboot.2.html: in a container it ends the container, which
+# systemd then starts again by itself.
+REBOOTS = "import ctypes; ctypes.CDLL(None).reboot(0x1234567)"
+FORKS = """
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A bad agent: what it runs, with what, and the states that it may end up in."""
+
+    name: str
+    command: tuple[str, ...]
+    ends: tuple[str, ...] = ("running",)
+    role: str = "agent"
+    memory: int | None = None
+
+    @property
+    def spec(self) -> dict[str, object]:
+        limits = {"memory_max": self.memory} if self.memory else {}
+        return {"parent": "lead", "role": self.role, "command": self.command, "limits": limits}
+
+
+def sh(text: str) -> tuple[str, ...]:
+    return ("sh", "-c", text)
+
+
+BAD = (
+    Bad("exits-at-once", sh("exit 3"), ("failed",)),
+    Bad("comes-back", sh("exit 3"), ("parked",), role="daemon"),
+    Bad("reboots", ("python3", "-c", REBOOTS), ("parked",)),
+    Bad("ignores-stop", sh("trap '' TERM INT HUP; while :; do sleep 0.1; done")),
+    Bad("forks", ("python3", "-Ic", FORKS)),
+    Bad("logs", sh("yes 'what nobody wants to read, again and again'")),
+    Bad("eats-memory", ("python3", "-c", "x = []\nwhile 1: x.append(bytes(1 << 20))"),
+        ("failed", "running"), memory=64 << 20),
+    Bad("sends", ("python3", "-Ic", SENDS)),
+)  # fmt: skip
+
+
+class Neighbour:
+    """A process in the container of `ann` that makes calls on its socket when told to."""
+
+    def __init__(self, host: HiveHost) -> None:
+        command = ["hive", "shell", "ann", "--", "python3", "-Ic", PINGS]
+        self._process = host.lab.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def pings(self, calls: int = CALLS) -> list[float]:
+        """How long so many calls took, the fastest first."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{calls}\n")
+        self._process.stdin.flush()
+        return sorted(json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def neighbour(host: HiveHost) -> Iterator[Neighbour]:
+    with closing(Neighbour(host)) as made:
+        made.pings(1)
+        yield made
+
+
+def p99(took: list[float]) -> float:
+    return took[len(took) * 99 // 100]
+
+
+def life(host: HiveHost) -> dict[str, str]:
+    """What is different after a daemon ended."""
+    units = ("hived.service", "hive-privd.service", "dbus.service", "systemd-journald.service")
+    shown = host.run("systemctl", "show", "-p", "Id,MainPID,NRestarts", *units).stdout
+    return {part.partition("\n")[0]: part for part in shown.split("\n\n")}
+
+
+@contextmanager
+def unharmed(host: HiveHost) -> Iterator[None]:
+    before = life(host), host.main_pid("ann"), host.main_pid("ben")
+    yield
+    assert (life(host), host.main_pid("ann"), host.main_pid("ben")) == before
+    troubles = [each for each in host.json("status")["alarms"] if "parked" not in each]
+    assert troubles == []
+
+
+@pytest.mark.parametrize("bad", BAD[times(1, 0) :], ids=lambda bad: bad.name)
+def test_a_bad_agent_is_bounded_and_its_neighbours_hardly_notice(
+    host: HiveHost, neighbour: Neighbour, bad: Bad
+) -> None:
+    """Attacks 8, 37, 45 and 50."""
+    quiet = neighbour.pings()
+    with unharmed(host):
+        assert not host.call("Spawn", name=bad.name, **bad.spec).error
+        at_work = ["running", "failed", *bad.ends]
+        host.call("WaitAgents", agents=[bad.name], states=at_work, wait=20)
+        loud = neighbour.pings()
+        host.wait(bad.ends[0], bad.name) if len(bad.ends) == 1 else None
+        assert host.call("Locate", agent=bad.name)["state"] in bad.ends
+        began = time.monotonic()
+        host.call("Stop", agent=bad.name, grace=1, wait=20)
+        ended = time.monotonic() - began
+        host.wait("stopped", bad.name, seconds=1)
+    figure(f"bad agent {bad.name}", quiet_p99_ms=p99(quiet) * 1e3, loud_p99_ms=p99(loud) * 1e3,
+           quiet_p50_ms=quiet[CALLS // 2] * 1e3, loud_p50_ms=loud[CALLS // 2] * 1e3,
+           stop_seconds=ended)  # fmt: skip
+    assert ended < 1 + 3
+    assert p99(loud) <= 2 * p99(quiet) + NOISE
+
+
+def test_a_balloon_beyond_what_all_agents_may_have_kills_an_agent_and_no_daemon(
+    host: HiveHost,
+) -> None:
+    """Attack 8: no agent has a bound of its own, all together have one; the rest is the host's."""
+    settings = host.run("cat", "/etc/hive/hive.toml").stdout
+    together = f"{settings}\n[all_limits]\nmemory_max = {400 << 20}\n"
+    host.run("sh", "-c", "cat >/etc/hive/hive.toml", text=together)
+    host.run("systemctl", "restart", "hived.service")
+    try:
+        host.until(lambda: shown(host, "hive.slice", "MemoryMax") == str(400 << 20), "no cap")
+        with unharmed(host):
+            balloon = "x = []\nwhile 1: x.append(bytes(1 << 22))"
+            host.call("Spawn", name="balloon", parent="lead", command=["python3", "-c", balloon])
+            host.wait("failed", "balloon")
+            kinds = [each["kind"] for each in host.mail("lead")]
+            assert kinds[-1:] == ["container_crash"]
+        for unit in ("hived.service", "hive-privd.service", "dbus.service"):
+            assert shown(host, unit, "OOMScoreAdjust") == "-900"
+            assert not shown(host, unit, "ControlGroup").startswith("/hive.slice")
+    finally:
+        host.run("sh", "-c", "cat >/etc/hive/hive.toml", text=settings)
+        host.run("systemctl", "restart", "hived.service")
+
+
+def shown(host: HiveHost, unit: str, name: str) -> str:
+    return host.run("systemctl", "show", "--value", f"--property={name}", unit).stdout.strip()
+
+
+def test_without_a_setting_a_fifth_of_the_machine_is_left_to_the_host(
+    host: HiveHost,
+) -> None:
+    """Attack 8: without a word in hive.toml all agents have four fifths of the machine."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 0.7 * memory < int(shown(host, "hive.slice", "MemoryMax")) <= 0.8 * memory
+    assert shown(host, "hive-agent@ann.service", "MemorySwapMax") == "0"
+    assert shown(host, "hive-agent@ann.service", "TasksMax") == "1024"
+    assert int(shown(host, "hive.slice", "TasksMax")) < 1 << 22
+    assert "MemoryMax of all agents together" in host.hive("doctor")
