@@ -140,8 +140,18 @@ def _caps() -> Iterator[Finding]:
         yield _ok("caps", text) if bound else Finding("caps", "warn", f"{text}: no cap")
 
 
+def _crashes() -> Iterator[Finding]:
+    """A program that takes core dumps runs as root, outside of the bounds of who crashed."""
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if pattern.startswith("|"):
+        told = f"processes of agents that crash are handed to {pattern[1:].split()[0]}, as root and"
+        yield Finding("crashes", "warn", f"{told} beyond their limits; kernel.core_pattern says so")
+    else:
+        yield _ok("crashes", "no program of the machine works on what agents leave in memory")
+
+
 CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
-    _systemd, _programs, _users, _directories, _config, _units, _quota, _caps,
+    _systemd, _programs, _users, _directories, _config, _units, _quota, _caps, _crashes,
 )  # fmt: skip
 
 

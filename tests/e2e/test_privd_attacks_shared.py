@@ -97,6 +97,50 @@ if os.fork() == 0:
     host.ended(agent)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_8_control_groups_have_a_number(host: Host, agents: dict[str, Agent], kind: str) -> None:
+    """165,000, made in 8 s, slowed down the starts of others four times, and ended in 27 s."""
+    said = attack(
+        host,
+        agents[kind],
+        """
+top = "/sys/fs/cgroup/unified"
+os.chdir(top if os.path.isdir(top) else "/sys/fs/cgroup")
+made = []
+try:
+    for number in range(3000):
+        os.mkdir(f"x{number}")
+        made.append(f"x{number}")
+except OSError as error:
+    print(error.strerror)
+for name in made:
+    os.rmdir(name)
+print(len(made) <= 1000)
+""",
+    )
+    assert said.splitlines()[-2:] == ["Resource temporarily unavailable", "True"]
+
+
+def test_8_no_agent_takes_the_terminals_that_others_need_to_boot(host: Host) -> None:
+    """An agent opens as many as it may have files; the machine's number is raised beyond that.
+
+    Here files stand in the place of the machine's own numbers.
+    """
+    script = """
+mkdir -p /run/numbers /run/fake; cd /run/numbers
+echo 'exit 1' >/run/fake/systemd-detect-virt; chmod +x /run/fake/systemd-detect-virt
+for name in fs/inotify/max_user_instances kernel/pty/max; do
+    echo 1 >"${name##*/}"; mount --bind "${name##*/}" /proc/sys/$name
+done
+PATH=/run/fake:$PATH sh /usr/src/hive/hive_core/privd/hive-prepare
+cat max max_user_instances
+umount /proc/sys/kernel/pty/max /proc/sys/fs/inotify/max_user_instances
+"""
+    said = host.lab.run(["sh", "-ec", script]).stdout.split()
+    most = 1024 * 4096 // 16  # processes and files of an agent, with memory for a sixteenth of them
+    assert [int(each) >= most for each in said] == [True, True]
+
+
 def test_8_a_booted_agent_cannot_lift_its_bounds(host: Host, agents: dict[str, Agent]) -> None:
     said = attack(
         host,

@@ -10,7 +10,7 @@ from pathlib import Path
 import hive_core
 
 PACKAGE = Path(hive_core.__file__).parent
-LIMIT, SCRIPTS = 800, 50
+LIMIT, SCRIPTS = 800, 55
 LISTED = """
 import sys
 from pathlib import Path
