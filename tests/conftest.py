@@ -7,6 +7,11 @@ from pathlib import Path
 
 import long
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is. What must be quick has a benchmark.
+settings.register_profile("hive", deadline=None)
+settings.load_profile("hive")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,178 @@
+"""Who a caller is to a target, case by case, and what is worked out of a rule beforehand."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from model.trees import hive_of, spec, uuid
+
+from hive_core.model.record import OPERATOR, Relation
+from hive_core.policy import rules, standing
+from hive_core.policy.algebra import PLAIN, Asked, Denial, Passes, Rule
+from hive_core.policy.decide import decide, relation, visible_names
+from hive_core.policy.standing import chain, listed, stand, visible
+
+#  root ── bob ── carl ── cleo ── cora      other ── zed
+#       ├─ dora                             x ── y ── x (a cycle), lost ── (nobody)
+#       └─ sue
+TREE = {
+    "root": None, "bob": "root", "carl": "bob", "cleo": "carl", "cora": "cleo", "dora": "root",
+    "sue": "root", "other": None, "zed": "other", "x": "y", "y": "x", "lost": "nobody",
+}  # fmt: skip
+HIVE = hive_of(TREE, {"carl": spec(3, allow=[uuid(9), uuid(12)])})
+ABSENT = ("nobody", "abel", "zoe", "", "x", "lost")  # before and after `operator` in the alphabet
+
+
+def fresh(name: str) -> str:
+    """An equal name that is another object, as each one is that comes off the wire."""
+    return name[:1] + name[1:] if len(name) > 1 else name
+
+
+@pytest.mark.parametrize(
+    ("caller", "target", "expected"),
+    [
+        ("bob", "bob", standing.ITSELF),
+        ("root", None, standing.ITSELF),
+        ("root", "bob", standing.PARENT),
+        ("cleo", "cora", standing.PARENT),
+        ("root", "carl", standing.ANCESTOR),
+        ("bob", "cora", standing.ANCESTOR),
+        ("bob", "root", standing.CHILD),
+        ("zed", "other", standing.CHILD),
+        ("cora", "carl", standing.DESCENDANT),
+        ("carl", "root", standing.DESCENDANT),
+        ("bob", "sue", standing.SIBLING),
+        ("sue", "bob", standing.SIBLING),
+        ("carl", "dora", standing.STRANGER),
+        ("dora", "cora", standing.STRANGER),
+        ("root", "other", standing.STRANGER),
+        ("other", "root", standing.STRANGER),
+        ("zed", "bob", standing.STRANGER),
+        ("bob", "operator", standing.TO_OPERATOR),
+        ("zed", "operator", standing.TO_OPERATOR),
+        ("operator", None, standing.OPERATOR_ITSELF),
+        ("operator", "operator", standing.OPERATOR_ITSELF),
+        ("operator", "root", standing.OPERATOR_OVER),
+        ("operator", "zed", standing.OPERATOR_OVER),
+        ("operator", "x", standing.OPERATOR_OVER),
+        ("operator", "lost", standing.OPERATOR_OVER),
+        ("operator", "nobody", standing.UNSEEN),
+        ("operator", "zoe", standing.UNSEEN),
+        ("operator", "abel", standing.UNSEEN),
+        ("operator", "", standing.UNSEEN),
+    ],
+)
+def test_one_standing_holds(caller: str, target: str | None, expected: int) -> None:
+    assert stand(HIVE, caller, target) == expected
+    assert stand(HIVE, fresh(caller), target and fresh(target)) == expected
+
+
+@pytest.mark.parametrize("absent", ABSENT)
+def test_who_hangs_on_no_root_is_nobody_and_is_seen_by_nobody(absent: str) -> None:
+    for name in ("root", "zed", "carl"):
+        assert stand(HIVE, name, absent) == standing.UNSEEN
+        assert stand(HIVE, absent, name) == standing.NOBODY
+        assert not visible(HIVE, absent, name)
+    for target in (None, absent, "operator"):
+        assert stand(HIVE, absent, target) == standing.NOBODY
+
+
+def test_those_above_stranger_are_seen_and_a_stranger_when_it_is_listed() -> None:
+    seen = {
+        (one, other) for one, other in product(TREE, TREE)
+        if stand(HIVE, one, other) > standing.STRANGER
+    }  # fmt: skip
+    assert {pair for pair in product(TREE, TREE) if visible(HIVE, *pair)} == {
+        *seen, ("carl", "zed"),
+    }  # fmt: skip
+
+
+def test_the_list_holds_who_the_operator_put_on_it_also_where_a_chain_is_broken() -> None:
+    assert [name for name in TREE if listed(HIVE, "carl", name)] == ["zed", "lost"]
+    assert not listed(HIVE, "carl", "nobody")
+    assert not listed(HIVE, "nobody", "zed")
+    assert not listed(HIVE, "zed", "carl")
+
+
+def test_the_chain_ends_at_the_caller_wherever_it_is_met() -> None:
+    whole = ("cora", "cleo", "carl", "bob", "root")
+    for number, caller in enumerate(whole[1:], 2):
+        assert chain(HIVE, caller, "cora") == whole[:number]
+        assert chain(HIVE, fresh(caller), "cora") == whole[:number]
+    for caller in ("dora", "zed", "abel", "zoe"):
+        assert chain(HIVE, caller, "cora") == whole
+    assert chain(HIVE, fresh(OPERATOR), "cora") == (OPERATOR,)
+    assert chain(HIVE, "zed", None) == chain(HIVE, "zed", fresh("zed")) == ("zed",)
+    assert chain(HIVE, "zed", "zoe") == ()
+
+
+def test_a_listing_is_of_what_is_seen_whoever_asks() -> None:
+    for caller in ("root", "zed", "other", "abel", fresh(OPERATOR)):
+        assert set(visible_names(HIVE, caller)) == {n for n in TREE if visible(HIVE, caller, n)}
+
+
+def test_a_name_off_the_wire_stands_where_the_equal_one_does() -> None:
+    assert relation(HIVE, "bob", fresh("bob")) is Relation.SELF
+    assert relation(HIVE, fresh(OPERATOR), "bob") is Relation.OPERATOR
+    assert relation(HIVE, "zed", "zoe") is Relation.ALLOWED
+    assert relation(HIVE, "zoe", "abel") is Relation.ALLOWED
+
+
+def test_what_standing_alone_settles_is_ready_before_any_question() -> None:
+    """No rule is run for it: nothing is made and nothing can go wrong in between."""
+    rule = rules.SELF | rules.ANCESTOR | rules.OPERATOR
+    for place in (*range(standing.STRANGER), *range(standing.ITSELF, len(standing.STANDINGS))):
+        assert not isinstance(rule.answers[place], tuple)
+    assert decide(rule, HIVE, "root", "carl") is decide(rule, HIVE, "bob", "cora")
+
+
+def _sometimes(name: str, weight: int) -> Rule:
+    def test(*_: object) -> bool:
+        return name in truths
+
+    return Passes(name, f"({name})", test, Denial(weight, f"not {name}"))
+
+
+truths: set[str] = set()
+
+
+@pytest.mark.parametrize("true", [set(), {"a"}, {"b"}, {"c"}, {"a", "b"}, {"b", "c"}, {*"abc"}])
+def test_a_rule_worked_out_beforehand_is_the_rule(true: set[str]) -> None:
+    a, b, c = (_sometimes(name, weight) for name, weight in (("a", 1), ("b", 3), ("c", 3)))
+    truths.clear()
+    truths.update(true)
+    both, either, mixed = (decide(rule, HIVE, "bob") for rule in (a & b & c, a | b | c, a & b | c))
+    assert both.allowed == ({*"abc"} <= true)
+    assert either.allowed == bool(true)
+    assert mixed.allowed == ({"a", "b"} <= true or "c" in true)
+    if both.allowed:
+        assert (both.rule, both.reason) == ("a & b & c", "(a) (b) (c)")
+        assert mixed.rule == "a & b"
+    if not true:
+        # Told is the first of several that weigh the same, and of a conjunction the first at all.
+        assert (both.reason, either.reason, mixed.reason) == ("not a", "not b", "not c")
+        assert (both.rule, either.rule) == ("a & b & c", "a | b | c")
+
+
+def test_where_nothing_weighs_anything_nobody_may() -> None:
+    nothing = Passes("never", "never", lambda *_: False, Denial(-1, "hidden"))
+    assert decide(nothing | nothing, HIVE, "bob").reason == "nobody may"
+    zero = Passes("zero", "zero", lambda *_: False, Denial(0, "zero"))
+    assert decide(zero | zero, HIVE, "bob").reason == "zero"
+
+
+def test_plain_questions_have_no_second_agent_and_no_facts() -> None:
+    assert Asked() == PLAIN == Asked(None, frozenset())
+
+
+def test_the_new_parent_of_a_move_is_judged_after_the_target() -> None:
+    """Attack 41: of two that cannot be seen the first is told, and a stranger learns of neither."""
+    hidden = decide(rules.MOVE, HIVE, "zed", "carl", Asked("nobody"))
+    assert (hidden.reason, hidden.visible) == ("no such agent", False)
+    strange = decide(rules.MOVE, HIVE, "zoe", "carl", Asked("nobody"))
+    assert (strange.rule, strange.visible) == ("known caller", True)
+    second = decide(rules.MOVE, HIVE, "bob", "carl", Asked("nobody"))
+    assert (second.reason, second.rule, second.visible, second.allowed) == (
+        "no such agent as nobody", "visible", False, False,
+    )  # fmt: skip
