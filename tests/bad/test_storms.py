@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 from statistics import pstdev
+from tempfile import TemporaryDirectory
 
 import pytest
 from long import figure, times
@@ -22,12 +23,12 @@ pytestmark = pytest.mark.sized
 
 MANY = times(200, 1000)
 TREE = {"root": None, **{f"agent-{number:04}": "root" for number in range(MANY - 1)}}
-DAEMONS = {name: {"role": "daemon"} for name in TREE if name != "root"}
+DAEMONS = {name: {"role": "daemon"} for name in list(TREE)[1 : times(41, MANY)]}
 AT_ONCE = 8
 
 
-def play(folder: Path, story: Callable[[Road], Awaitable[None]], **specs: object) -> None:
-    async def run() -> None:
+def play(story: Callable[[Road], Awaitable[None]], **specs: object) -> None:
+    async def run(folder: Path) -> None:
         tree = hive(TREE, **specs)  # type: ignore[arg-type]
         road = Road(folder, tree, Settings.model_validate({"limits": {"starts_at_once": AT_ONCE}}))
         await road.settle()
@@ -37,7 +38,9 @@ def play(folder: Path, story: Callable[[Road], Awaitable[None]], **specs: object
             await road.close()
         assert not road.faults
 
-    asyncio.run(run())
+    # Every crash is a commit of the ledger, and a slow disk is not what is looked at.
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        asyncio.run(run(Path(folder)))
 
 
 async def come_up(road: Road) -> int:
@@ -50,7 +53,7 @@ async def come_up(road: Road) -> int:
     return most
 
 
-def test_a_reboot_starts_every_wanted_one_once_and_eight_at_a_time(tmp_path: Path) -> None:
+def test_a_reboot_starts_every_wanted_one_once_and_eight_at_a_time() -> None:
     """Row R22 and attack 50: 200 machines come back; who was stopped stays where it is."""
 
     async def story(road: Road) -> None:
@@ -69,34 +72,33 @@ def test_a_reboot_starts_every_wanted_one_once_and_eight_at_a_time(tmp_path: Pat
         assert all(road.state(name) is State.RUNNING for name in TREE if name not in stopped)
         figure("simulated reboot", units=len(wanted), at_once=most)
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_a_crash_loop_of_everybody_ends_parked_and_never_floods_the_host(tmp_path: Path) -> None:
-    """Attack 50: everybody crashes whenever it runs; pauses grow, all are parked, visibly."""
+def test_a_crash_loop_of_many_ends_parked_and_never_floods_the_host() -> None:
+    """Attack 50: they crash whenever they run; pauses grow, all are parked, visibly."""
 
     async def story(road: Road) -> None:
         road.host.starts.clear()
         started: list[tuple[float, str]] = []
         states = Counter[State]()
         for _ in range(10_000):
-            up = [uuid for uuid, each in road.host.units.items() if each.active == "active"]
-            for uuid in up:
-                if uuid != road.uuid("root"):
+            for uuid in map(road.uuid, DAEMONS):
+                if uuid in road.host.units:
                     road.host.crash(uuid)
             before = len(road.host.starts)
             await road.advance(0.25)
             new = road.host.starts[before:]
             started += [(road.clock.monotonic(), uuid) for uuid in new]
             states = Counter(road.states().values())
-            if states[State.PARKED] == MANY - 1:
+            if states[State.PARKED] == len(DAEMONS):
                 break
-        assert states == {State.PARKED: MANY - 1, State.RUNNING: 1}
+        assert states == {State.PARKED: len(DAEMONS), State.RUNNING: MANY - len(DAEMONS)}
         # The first crash was that of the start before; four more tries each, no more ever.
         each = Counter(uuid for _, uuid in started)
         assert set(each.values()) == {4}
         alarms = [text for text in road.look.alarms() if " is parked: " in text]
-        assert len(alarms) == MANY - 1
+        assert len(alarms) == len(DAEMONS)
         before = len(road.host.starts)
         await road.advance(3600)
         assert len(road.host.starts) == before
@@ -105,7 +107,7 @@ def test_a_crash_loop_of_everybody_ends_parked_and_never_floods_the_host(tmp_pat
                 for one in tries]  # fmt: skip
         assert all(sooner < later for one in gaps for sooner, later in pairwise(one))
 
-    play(tmp_path, story, **DAEMONS)
+    play(story, **DAEMONS)
 
 
 def _tries(started: list[tuple[float, str]]) -> dict[str, list[float]]:
@@ -127,7 +129,7 @@ def test_pauses_double_up_to_five_minutes_and_chance_keeps_a_crowd_apart() -> No
     assert {pause(figures, uuid, 30) for uuid in crowd} == {figures.most}
 
 
-def test_who_is_parked_is_started_by_nothing_but_a_new_wish(tmp_path: Path) -> None:
+def test_who_is_parked_is_started_by_nothing_but_a_new_wish() -> None:
     """Attack 50: not by the daemon's restart, a reboot, or time; by somebody's start it is."""
 
     async def story(road: Road) -> None:
@@ -149,4 +151,4 @@ def test_who_is_parked_is_started_by_nothing_but_a_new_wish(tmp_path: Path) -> N
         assert sum(isinstance(each, a.StartUnit) and each.uuid == uuid
                    for each in road.host.applied[-20:]) == 1  # fmt: skip
 
-    play(tmp_path, story, **DAEMONS)
+    play(story, **DAEMONS)

@@ -30,8 +30,8 @@ class Groups:
                 _hand_down(hierarchy.mounted)
             path.mkdir()
             with contextlib.suppress(OSError):
-                # The machine's own processes count one by one beside it, and it is a whole machine.
-                (path / "cpu.shares").write_text(str(64 * 1024))
+                # The machine's own processes count one by one beside it: it counts as two of them.
+                (path / "cpu.shares").write_text(str(2 * 1024))
 
     def doors(self) -> list[str]:
         """The files to write a process id to so that it enters the groups."""
