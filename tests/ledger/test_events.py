@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
 
@@ -38,6 +38,7 @@ def test_events_are_numbered_without_gaps_and_read_in_pages(ledger: Ledger) -> N
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
+@settings(deadline=None)
 @given(
     words=st.tuples(*[TEXTS] * 8), allowed=st.none() | st.booleans(), now=st.floats(0, 1e10),
     fields=st.dictionaries(TEXTS, TEXTS | st.integers() | st.lists(TEXTS) | st.none(), max_size=4),

@@ -179,6 +179,19 @@ class Mailbox(RuleBasedStateMachine):
             self.ledger.messages.bury(recipient, "gone", self.now)
             change_mind()
 
+    @rule(recipient=PARTIES, ttl=st.none() | st.floats(1, 100))
+    def roll_back_one_call(self, recipient: str, ttl: float | None) -> None:
+        """What came before it in the transaction stays."""
+        with self.ledger.transaction():
+            sent = self.ledger.messages.send(letter("carol", recipient, ttl=ttl), self.now)
+            with suppress(Mind), self.ledger.savepoint():
+                self.ledger.messages.send(letter("anna", recipient, ttl=5.0), self.now)
+                with self.ledger.savepoint():
+                    self.ledger.messages.ack(recipient, [sent.id])
+                self.ledger.messages.bury(recipient, "gone", self.now)
+                change_mind()
+        self._know(sent)
+
     @invariant()
     def nothing_is_lost_and_the_counters_are_right(self) -> None:
         mail = self.ledger.messages
