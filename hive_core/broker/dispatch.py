@@ -86,6 +86,8 @@ class Dispatch:
     def _check_rate(self, call: Call, operation: Operation) -> None:
         """What is recorded stays on disk, so that there is a bound on it (attacks 37 and 52)."""
         after = call.ledger.changes.take(call.uuid, call.now)
+        if not after and operation.changes:
+            after = call.ledger.commits.take(call.uuid, call.now)
         if after > 0:
             reason = f"cannot {operation.verb}: too many calls, try again in {after:.2f} s"
             raise LimitReached(reason, retry_after=after)

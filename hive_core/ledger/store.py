@@ -23,6 +23,7 @@ from hive_core.ledger.keys import Keys
 from hive_core.ledger.messages import Messages
 from hive_core.ledger.ranges import Ranges
 from hive_core.ledger.runs import Runs
+from hive_core.ledger.shifts import Shifts
 from hive_core.ledger.starts import StartsTable
 from hive_core.model.rates import Rates
 from hive_core.model.settings import Bounds
@@ -92,8 +93,10 @@ class Ledger:
         self.ranges = Ranges(connection)
         self.archives = Archives(connection)
         self.starts = StartsTable(connection)
+        self.shifts = Shifts(connection)
         self.sends = Rates(limits.send_rate, limits.send_burst)
         self.changes = Rates(limits.change_rate, limits.change_burst)
+        self.commits = Rates(limits.commit_rate, limits.commit_burst)
 
     @classmethod
     def open(
@@ -161,11 +164,13 @@ class Ledger:
         self._step("committed")
         self.sends.keep()
         self.changes.keep()
+        self.commits.keep()
 
     def roll_back(self) -> None:
         # A batch that is run again must not pay twice.
         self.sends.give_back()
         self.changes.give_back()
+        self.commits.give_back()
         self.connection.roll_back()
 
     def back_up(self, path: Path) -> None:

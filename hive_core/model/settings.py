@@ -54,6 +54,9 @@ class Bounds(Value):
     starts_at_once: int = Field(8, ge=1, le=256, description="Machines that start at once.")
     change_rate: float = Field(100.0, gt=0, description="Recorded calls of one agent a second.")
     change_burst: int = Field(5000, ge=1, description="Recorded calls of one agent at once.")
+    # A commit stays in the history for ever, and each takes three files until it is packed.
+    commit_rate: float = Field(2.0, gt=0, description="Commits of one agent a second.")
+    commit_burst: int = Field(1000, ge=1, description="Commits of one agent at once.")
     open_jobs: int = Field(256, ge=1, description="Jobs of one agent that have not ended.")
     events: int = Field(1_000_000, ge=1000, description="Lines of the audit log; older ones go.")
     refusals_kept: int = Field(60, ge=1, description="Refusals recorded per caller and minute.")

@@ -32,6 +32,24 @@ def test_attack_52_recorded_calls_without_effect_do_not_fill_the_disk() -> None:
         assert made.fault("a", "stop", agent="a1") == ""
 
 
+def test_attack_52_commits_without_end_do_not_fill_the_disk_with_history() -> None:
+    """An agent may move its own children to and fro; each time is a commit that stays."""
+    settings = Settings(limits=Bounds(commit_burst=10, commit_rate=1))
+    with world(settings, "root/a", "a/a1", "a/a2", "a1/x", "root/b") as made:
+        homes = ["a2", "a1"] * 10
+        served = 0
+        while made.fault("a", "move", agent="x", parent=homes[served]) == "":
+            served += 1
+        assert served == 10
+        assert made.fault("a", "spawn", name="more") == "LimitReached"
+        # What makes no commit goes on, and so does everybody else.
+        assert made.fault("a", "stop", agent="a1") == ""
+        assert made.fault("b", "spawn", name="c") == ""
+        assert made.fault(OPERATOR, "move", agent="x", parent="a1") == ""
+        made.clock.advance(1)
+        assert made.fault("a", "spawn", name="more") == ""
+
+
 def test_attack_52_refused_calls_are_recorded_up_to_a_rate(world: World) -> None:
     before = world.ledger.events.last
     for _ in range(300):
