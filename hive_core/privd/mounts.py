@@ -108,8 +108,7 @@ def in_range(path: Path, base: int) -> bool:
 
 def right(uuid: str, base: int) -> bool:
     """Say whether a root and a node are mounted for the agent with this range."""
-    place = MOUNTS / uuid
-    return in_range(place / "root", base) and in_range(place / "tree/state", base)
+    return all(in_range(MOUNTS / uuid / place, base) for place in ("root", "tree/state"))
 
 
 def hold(lineage: tree.Steps, project: int, disk: int, inodes: int) -> None:
@@ -151,16 +150,15 @@ def mount(action: Mount) -> bool:
 
 def mount_job(action: RunJob) -> None:
     """Mount what a job works on, and a root for it, in the job's own range."""
-    place, stores = MOUNTS / action.job, {"purge_archive": tree.ARCHIVE, "measure": tree.TREE}
-    store = stores.get(action.work, tree.ROOTS)
-    name = (action.uuid or action.job)[: 8 if store == tree.TREE else None]
+    store = {"purge_archive": tree.ARCHIVE, "measure": tree.TREE}.get(action.work, tree.ROOTS)
+    place, name = MOUNTS / action.job, action.uuid or action.job
     if store == tree.ROOTS and (MOUNTS / name).exists():
         raise FileExistsError("it is mounted")
     if action.image is not None:
         tree.make((STATE,), "roots", {action.job: STORAGE_BASE})
         with tree.opened(tree.prepared(action.image)) as source:
             attach(source, place / "in", action.base, 0, _RDONLY)
-    with tree.opened(store, name) as target:
+    with tree.opened(store, name[: 8 if store == tree.TREE else None]) as target:
         attach(target, place / "out", action.base, STORAGE_BASE, _RDONLY * (store == tree.TREE))
     generate(place / "root", action.job, action.base)
 

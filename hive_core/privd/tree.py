@@ -126,8 +126,7 @@ def drop(place: str, uuid: str) -> bool:
 
 def open_door(uuid: str) -> bool:
     """Make the two directories that hived fills and a container sees."""
-    hive = pwd.getpwnam("hive").pw_uid
-    return make((DOORS,), uuid, {"run": hive, "view": hive})
+    return make((DOORS,), uuid, dict.fromkeys(("run", "view"), pwd.getpwnam("hive").pw_uid))
 
 
 def close_door(uuid: str) -> bool:
