@@ -21,7 +21,7 @@ from long import figure, times
 
 pytestmark = [pytest.mark.lab, pytest.mark.sized]
 
-CALLS = times(150, 3000)
+CALLS = times(150, 1500)
 # Of the machine that the lab runs on: a hundredth of few calls is the slowest one or two.
 NOISE = times(20, 4) / 1000
 ENDING = 8  # seconds after its grace: a thousand processes that fork have to be ended
