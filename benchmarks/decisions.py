@@ -57,7 +57,16 @@ class Question(NamedTuple):
 def run() -> list[Row]:
     beside_casbin = [row for agents, depth in SHAPES for row in _beside(agents, depth)]
     deep = _deep()
-    return [*beside_casbin, _again(), _send(), _flat(deep), _built(), *deep, *_wide()]
+    return [
+        *beside_casbin,
+        *map(_again, (1_000, 100_000)),
+        _send(),
+        _flat(deep),
+        _slowest(),
+        _built(),
+        *deep,
+        *_wide(),
+    ]
 
 
 def _tree(agents: int, depth: int) -> dict[str, str | None]:
@@ -165,14 +174,17 @@ def _theirs(hive: Hive, depth: int, *, fast: bool) -> float:
     return _their_rate(theirs, questions)
 
 
-def _again() -> Row:
-    """One question over and over, casbin's answer kept: what enforcers that cache make of it."""
-    hive = _hive(_tree(1_000, 3), 3)
-    one = [Question("root", "stop", "a1")]
-    row: Row = {"name": "the same decision over and over", "unit": "decisions/s"}
-    row["value"] = _our_rate(hive, one * 100, 200)
+def _again(agents: int) -> Row:
+    """One question over and over, casbin's answer kept: what enforcers that cache make of it.
+
+    In a big tree it also shows what different questions wait for memory.
+    """
+    hive = _hive(_tree(agents, 3), 3)
+    one = [Question("root", "stop", "a1")] * 100
+    row: Row = {"name": f"one decision over and over, {agents:,} agents", "unit": "decisions/s"}
+    row["value"] = _our_rate(hive, one, 200)
     casbin = cache(_casbin(hive.topology.parents, 3, fast=True))
-    return row | beside("casbin behind a cache", lambda: _their_rate(casbin, one * 100, 200))
+    return row | beside("casbin behind a cache", lambda: _their_rate(casbin, one, 200))
 
 
 def _send() -> Row:
@@ -227,6 +239,16 @@ def _walks(parents: Mapping[str, str | None], ancestor: str, name: str) -> bool:
     while at is not None and at != ancestor:
         at = parents[at]
     return at == ancestor
+
+
+def _slowest() -> Row:
+    """Row R13: one decision at a time, each timed."""
+    hive = _hive(_tree(AT, 30), 30)
+    asks = [_each(hive, [each]) for each in _questions(hive)] * 10
+    spent = sorted(seconds(ask) for ask in asks)
+    value = spent[len(spent) * 99 // 100] * 1000
+    row: Row = {"name": f"one decision, {AT:,} agents, p99", "value": value, "unit": "ms"}
+    return aimed(row, "at most 1 ms", at_most=1)
 
 
 def _built() -> Row:

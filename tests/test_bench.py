@@ -77,5 +77,16 @@ def test_a_benchmark_that_the_page_does_not_know_yet_comes_last() -> None:
     assert "| move | 3 ms |" in new
 
 
+def test_a_curve_is_shown_as_a_picture_and_an_aim_in_the_list_of_aims() -> None:
+    point = {"benchmark": "growth", "name": "at ten", "value": 3, "unit": "ms", "plot": "plan"}
+    last = {**point, "name": "at most", "aim": "below 5 ms", "met": True}
+    places = "<!-- figures of the aims -->\n<!-- end -->\n<!-- figures of growth -->\n<!-- end -->"
+    aims, section = page.filled(places, {"machine": {}, "rows": [point, last]}).split("-->", 2)[1:]
+    assert "at most" in aims
+    assert "at most" in section
+    assert "at ten" not in section
+    assert "![plan](performance/plan.svg)" in section
+
+
 def test_the_page_holds_no_place_for_a_benchmark_that_is_gone() -> None:
-    assert set(page.names(REPORT.read_text())) <= {*run.KNOWN, "the machine"}
+    assert set(page.names(REPORT.read_text())) <= {*run.KNOWN, "the machine", "the aims"}

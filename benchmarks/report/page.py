@@ -1,8 +1,9 @@
 """The figures in the page of figures.
 
 The page is written by hand but for what stands between two marks, `<!-- figures of NAME -->` and
-`<!-- end -->`: there go the rows of that benchmark. `<!-- figures of the machine -->` is what they
-were taken on.
+`<!-- end -->`: there go the rows of that benchmark and its curves, whose points are in the picture
+only. `<!-- figures of the machine -->` is what they were taken on, `<!-- figures of the aims -->`
+every row of any benchmark that has an aim.
 """
 
 import re
@@ -33,6 +34,15 @@ def names(page: str) -> list[str]:
 def _part(part: re.Match[str], report: Mapping[str, Any]) -> str:
     if part["name"] == "the machine":
         text = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
-        return f"{part[1]}\n{text}\n\n{part[3]}"
-    rows = [row for row in report["rows"] if row["benchmark"] == part["name"]]
-    return f"{part[1]}\n{markdown(rows)}\n\n{part[3]}" if rows else part[0]
+    elif part["name"] == "the aims":
+        text = markdown(row for row in report["rows"] if "aim" in row)
+    else:
+        text = _section([row for row in report["rows"] if row["benchmark"] == part["name"]])
+    return f"{part[1]}\n{text}\n\n{part[3]}" if text else part[0]
+
+
+def _section(rows: list[dict[str, Any]]) -> str:
+    shown = [row for row in rows if "plot" not in row or "aim" in row]
+    plots = dict.fromkeys(str(row["plot"]) for row in rows if "plot" in row)
+    table = [markdown(shown)] if shown else []
+    return "\n\n".join([*table, *(f"![{name}](performance/{name}.svg)" for name in plots)])
