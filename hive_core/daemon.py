@@ -135,7 +135,7 @@ class Daemon:
 
     @cached_property
     def upkeep(self) -> Upkeep:
-        return Upkeep(self.ports, self.given, self._pack, self._alarm)
+        return Upkeep(self.ports, self.given, self._pack, self._alarm, self.look.wishes.load)
 
     def _pack(self) -> None:
         """Beside the loop: it takes long and needs neither the ledger nor the other handle."""
@@ -143,14 +143,12 @@ class Daemon:
         self._packing.add_done_callback(_ended)
 
     async def _packed(self) -> None:
-        try:
-            await asyncio.to_thread(self.stores.repo.pack)
-        except (HiveError, OSError) as error:
-            log.warning("Cannot pack the meta repo: %s", error)
-        try:
-            await asyncio.to_thread(self.stores.ledger.back_up, self.settings.paths.backup)
-        except (HiveError, OSError) as error:
-            log.warning("Cannot copy the ledger: %s", error)
+        copy = partial(self.stores.ledger.back_up, self.settings.paths.backup)
+        for what, work in (("pack the repo", self.stores.repo.pack), ("copy the ledger", copy)):
+            try:
+                await asyncio.to_thread(work)
+            except (HiveError, OSError) as error:
+                log.warning("Cannot %s: %s", what, error)
 
     def _alarm(self, text: str) -> None:
         self.look.troubles["audit"] = text
@@ -182,8 +180,7 @@ class Daemon:
 
     async def _open(self) -> None:
         """Listen to everybody who was listened to; clients queued meanwhile."""
-        if not self.stores.damage:
-            # Before anybody is served: what is asked for while the rest opens must be heard too.
+        if not self.stores.damage:  # first of all: what is asked for meanwhile must be heard too
             self.broker.listeners += [self.road.heard, self.upkeep.heard, self._tell]
         for name, fd in notify.handed_over():
             self.sockets.adopt(name, fd)
@@ -204,8 +201,7 @@ class Daemon:
         self._task(self.bus.run())
         self._task(self.machines.mounts.run())
         self._task(self._converge())
-        folder = self.stores.repo.folder
-        hand = self.hand
+        folder, hand = self.stores.repo.folder, self.hand
         self._task(watch_branch(folder, hand.look_again, hand.glance, self.ending.asked))
         self.upkeep.start()
         if not self.machines.has_quota:
@@ -229,9 +225,8 @@ class Daemon:
 
     def _task(self, work: Coroutine[Any, Any, None]) -> None:
         """Something that ends only with the daemon; if it ends otherwise, so does the daemon."""
-        task = asyncio.create_task(work)
+        self._tasks.append(task := asyncio.create_task(work))
         task.add_done_callback(_ended)
-        self._tasks.append(task)
 
     async def _live(self) -> None:
         """Life signs go the way of every request: through the broker, the ledger and the loop."""
@@ -258,9 +253,8 @@ class Daemon:
             notify.status(self._status())
 
     def _status(self) -> str:
-        count, alarms = len(self.broker.hive.specs), list(self.look.alarms())
-        agents = "1 agent" if count == 1 else f"{count} agents"
-        return f"{agents}; {alarms[0]}" if alarms else agents
+        count = len(self.broker.hive.specs)
+        return "; ".join(["1 agent" if count == 1 else f"{count} agents", *self.look.alarms()][:2])
 
     async def _close(self) -> None:
         notify.stopping()

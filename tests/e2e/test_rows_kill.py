@@ -86,6 +86,19 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.hush()
 
 
+def test_what_is_asked_of_the_daemon_while_it_starts_comes_true(host: HiveHost) -> None:
+    """The sockets are kept, so orders wait in them; that of root is the first to open again."""
+    more = [f"more-{number}" for number in range(8)]
+    host.grow(**dict.fromkeys(more, "ben"))
+    assert not host.follow("root", "Whoami", 1)[0].error  # each on a connection of its own
+    for method in ("Stop", "Start", "Stop", "Start"):
+        host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "hived.service")
+        (reply,) = host.follow("root", method, 1, agent="cid", wait=20)
+        assert not reply.error, reply
+    for name in more:
+        host.call("Destroy", agent=name)
+
+
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_the_host_starts_what_was_wanted_and_nothing_else(
     lab: Lab, host: HiveHost, *, power_cut: bool
