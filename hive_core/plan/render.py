@@ -47,10 +47,10 @@ def systemd_run(host: Host, action: StartUnit | RunJob) -> list[str]:
         f"ExecStopPost=/bin/sh {host.package}/privd/hive-stopped {uuid} {nonce} {unit}",
         "Type=notify", "NotifyAccess=main", "Delegate=yes", "KillMode=mixed", "MemorySwapMax=0",
         "OOMPolicy=continue", "OOMScoreAdjust=500", f"LogExtraFields=HIVE_UUID={uuid}",
-        "DevicePolicy=closed", "DeviceAllow=char-pts rw",
+        "DevicePolicy=closed", "DeviceAllow=char-pts rw", "LogRateLimitIntervalSec=30s",
         # Sockets of virtual machines know no network namespaces.
         "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
-        "SystemCallArchitectures=native",
+        "SystemCallArchitectures=native", "LogRateLimitBurst=10000",
     ]  # fmt: skip
     properties += ["DeviceAllow=/dev/net/tun rwm"] if host.tun else []
     flags = [flag for item in properties for flag in ("-p", item)]

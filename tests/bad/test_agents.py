@@ -212,3 +212,20 @@ def test_without_a_setting_a_fifth_of_the_machine_is_left_to_the_host(
     assert shown(host, "hive-agent@ann.service", "TasksMax") == "1024"
     assert int(shown(host, "hive.slice", "TasksMax")) < 1 << 22
     assert "MemoryMax of all agents together" in host.hive("doctor")
+
+
+def test_what_an_agent_logs_is_bounded_whatever_the_host_says_of_its_journal(
+    host: HiveHost,
+) -> None:
+    """Attack 45: 10,000 lines in 30 s; journald takes up to six times that on a big disk."""
+    host.run("sh", "-c", "printf '[Journal]\\nRateLimitBurst=0\\n' >/etc/systemd/journald.conf; "
+             "systemctl restart systemd-journald")  # fmt: skip
+    host.grow(floods={"parent": "lead", "command": sh("yes 'what nobody wants to read'")})
+    unit, counts = "hive-agent@floods.service", [0, 1]
+    while counts[-1] != counts[-2]:
+        time.sleep(0.5)
+        lines = host.run("journalctl", "-q", "-o", "cat", "-u", unit, timeout=30).stdout
+        counts.append(lines.count("\n"))
+        assert counts[-1] < 70_000
+    figure("journal lines of an agent that logs without end", lines=counts[-1])
+    assert counts[-1] > 1000

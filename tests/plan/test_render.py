@@ -122,8 +122,10 @@ def test_the_unit_of_an_agent() -> None:
         f"LogExtraFields=HIVE_UUID={UUID}",
         "DevicePolicy=closed",
         "DeviceAllow=char-pts rw",
+        "LogRateLimitIntervalSec=30s",
         "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
         "SystemCallArchitectures=native",
+        "LogRateLimitBurst=10000",
     ]
 
 
