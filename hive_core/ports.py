@@ -54,6 +54,14 @@ class Clock(Protocol):
         """Seconds that never jump."""
         ...
 
+    def jumped(self) -> float:
+        """By how much somebody set the clock; `now` goes on as before until `follow` is called."""
+        ...
+
+    def follow(self) -> None:
+        """Whatever was meant for a time has been moved along: `now` may jump."""
+        ...
+
     def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Run `callback` once when `monotonic()` reaches `when`; returns a cancel function."""
         ...

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
-from hive_core.errors import Internal, StorageFull
+from hive_core.errors import Busy, Internal, StorageFull
 from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.recovery import Recovery
 from hive_core.host.git.repo import MetaRepo
@@ -44,10 +44,15 @@ class Stores:
         try:
             found = repo.recover(ledger.head, judge(ledger, settings.limits))
             hive = repo.read(ledger.head) if ledger.head else Hive()
+            repo.mend()
         except DamagedRepo as error:
             # Nobody has any authority until an operator has mended it; nothing is torn down.
             repo.sealed = error.reason
             return cls(ledger, repo, Hive(commit=ledger.head), damage=error.reason)
+        except (Busy, StorageFull) as error:
+            # The ledger decides; the branch is looked at every second, and follows when it can.
+            log.warning("The branch of the meta repo has to wait: %s", error.reason)
+            return cls(ledger, repo, repo.read(ledger.head) if ledger.head else Hive())
         return cls(ledger, repo, hive, found)
 
     @staticmethod

@@ -195,6 +195,14 @@ class Boxes:
         if (box := self._numbered.get(inbox)) is not None:
             self.count(box.tally(state), -count, -size)
 
+    def shift(self, seconds: float) -> None:
+        """The clock was set: leases and lives last as long as they were meant to."""
+        self._db.run("UPDATE queue SET due = due + ? WHERE due IS NOT NULL", (seconds,))
+        sql = "UPDATE messages SET expires_at = expires_at + ? WHERE expires_at IS NOT NULL"
+        self._db.run(sql, (seconds,))
+        for box in self._numbered.values():
+            box.due = -inf  # too early, which a look at the box puts right
+
     def count(self, tally: Tally, count: int, size: int) -> None:
         tally.add(count, size)
         self._undo.note(tally.add, -count, -size)

@@ -179,6 +179,10 @@ class Messages:
         row = self._db.row(_WHOLE, (number(message_id),))
         return message(row) if row else None
 
+    def shift(self, seconds: float) -> None:
+        """The clock was set by so much."""
+        self._boxes.shift(seconds)
+
     def size(self, recipient: str) -> tuple[int, int]:
         """Messages and bytes that wait or are given out."""
         return self._boxes.size(recipient)

@@ -9,6 +9,7 @@ from typing import Final
 
 from hive_core.errors import HiveError
 from hive_core.reconcile.given import Broker, Ports
+from hive_core.reconcile.jumps import Jumps
 
 log = logging.getLogger(__name__)
 HOUR: Final = 3600.0
@@ -24,13 +25,20 @@ class Upkeep:
     broker: Broker
     idle: Callable[[], object] = lambda: None
     alarm: Callable[[str], None] = lambda _: None
+    reload: Callable[[], object] = lambda: None
     _due: float | None = None
     _cancel: Callable[[], None] = field(default=lambda: None)
 
     def start(self) -> None:
+        Jumps(self.ports, self._moved).start()
         self._arm()
         self.audit()
         self._after(HOUR, self.sweep)
+
+    def _moved(self) -> None:
+        """Times in the ledger have changed: nobody may rely on what they were."""
+        self.reload()
+        self._arm()
 
     def heard(self, topics: frozenset[str]) -> None:
         """The request road touched something; mail may be due earlier now."""
@@ -90,7 +98,8 @@ class Upkeep:
             with ledger.transaction():
                 ledger.events.keep_counts()
                 most = self.ports.settings.limits.events
-                first = self._first_event_after(now - kept.events)
+                ledger.shifts.see(now)
+                first = self._first_event_after(now - ledger.shifts.ahead(now) - kept.events)
                 ledger.events.prune(max(first, ledger.events.last - most + 1))
             self._forget()
             ledger.checkpoint()
@@ -103,8 +112,9 @@ class Upkeep:
         ledger, kept, now = self.ports.ledger, self.ports.settings.retention, self.ports.clock.now()
         try:
             with ledger.transaction():
+                then = now - ledger.shifts.ahead(now)
                 gone = (
-                    ledger.messages.prune(now, dead=kept.dead_letters)
+                    ledger.messages.prune(then, dead=kept.dead_letters)
                     + ledger.keys.prune(now, kept.keys)
                     + ledger.jobs.prune(now, kept.jobs)
                 )

@@ -16,6 +16,7 @@ class ManualClock:
 
     time: float = TIME
     steady: float = 1000.0
+    off: float = 0.0
     _timers: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _serial: count[int] = field(default_factory=count)
     _cancelled: set[int] = field(default_factory=set)
@@ -25,6 +26,16 @@ class ManualClock:
 
     def monotonic(self) -> float:
         return self.steady
+
+    def jumped(self) -> float:
+        return self.off
+
+    def follow(self) -> None:
+        self.time, self.off = self.time + self.off, 0.0
+
+    def set(self, seconds: float) -> None:
+        """Somebody sets the wall clock by so much."""
+        self.off += seconds
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
         serial = next(self._serial)

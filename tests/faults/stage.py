@@ -149,7 +149,8 @@ def faults(stage: Stage, *, deep: bool) -> list[str]:
     if (sound := ledger.connection.value("PRAGMA integrity_check")) != "ok":
         found.append(f"the ledger: {sound}")
     found += [f"changed by nobody: {each}" for each in repo.dirty()]
-    found += [f"left behind: {each}" for each in (meta / ".git").rglob("*.lock")]
+    locks = [meta / ".git" / name for name in ("refs/heads/main.lock", "index.lock")]
+    found += [f"left behind: {each}" for each in locks if each.exists()]
     return found + (_deep(meta) if deep else [])
 
 

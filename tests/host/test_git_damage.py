@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -146,7 +147,8 @@ def test_a_lock_that_nobody_seems_to_hold_is_reported(meta: Meta) -> None:
     lock = meta.repo.folder / "index.lock"
     lock.touch()
     assert meta.repo.verify() == []
-    os.utime(lock, (0, 0))
+    long_ago = time.time() - 90
+    os.utime(lock, (long_ago, long_ago))
     (found,) = meta.repo.verify()
     assert (found.what, found.where) == ("index.lock", str(lock))
 
@@ -157,4 +159,14 @@ def test_a_damaged_index_is_dirt_and_no_obstacle(meta: Meta) -> None:
     assert meta.repo.dirty() != []
     hive = meta.change(hive.with_agent("bob", "root", spec(3)))
     assert meta.repo.head() == hive.commit
+    assert meta.git("status", "--porcelain") == ""
+
+
+def test_a_lock_from_before_the_host_last_started_is_nobodys(meta: Meta) -> None:
+    """A power cut ends people's git as well."""
+    hive = meta.change(family("anna"))
+    for name in ("refs/heads/main.lock", "index.lock"):
+        (meta.repo.folder / name).touch()
+        os.utime(meta.repo.folder / name, (0, 0))
+    meta.change(hive.with_agent("bob", "root", spec(3)))
     assert meta.git("status", "--porcelain") == ""

@@ -11,6 +11,7 @@ is there with its content, or not at all.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -21,6 +22,7 @@ from hive_core.host.git.faults import writing
 _MARK: Final = "hived"
 _NAME: Final = "hive-lock"
 _MODE: Final = 0o664
+_SLACK: Final = 60.0
 _STARTED: Final = 19  # field of /proc/PID/stat behind the name: proc(5), starttime
 
 
@@ -35,7 +37,12 @@ def sign(folder: Path) -> Path:
 
 
 def left_behind(lock: Path, folder: Path) -> bool:
-    """Whether a hived that is no more made this lock in the git directory `folder`."""
+    """Whether a hived that is no more made this lock in the git directory `folder`.
+
+    Or anybody, before the host last started: a power cut leaves locks of people's git behind.
+    """
+    if _before_the_start(lock):
+        return True
     try:
         said = lock.read_text(encoding="utf-8")
         mark, pid, started, _ = said.split()
@@ -45,6 +52,14 @@ def left_behind(lock: Path, folder: Path) -> bool:
         return False
     ours = int(pid) == os.getpid() and said != _read(folder / _NAME)
     return ours or _started(int(pid)) != started
+
+
+def _before_the_start(lock: Path) -> bool:
+    try:
+        made = lock.stat().st_mtime
+    except OSError:
+        return False
+    return made < time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) - _SLACK
 
 
 def _started(pid: int) -> str:

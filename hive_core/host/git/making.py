@@ -23,6 +23,7 @@ def make(path: Path) -> None:
     git.config["core.sharedRepository"] = "group"
     # What people commit here is as durable as ours; git leaves loose objects to luck by default.
     git.config["core.fsync"] = "all"
+    git.config["maintenance.auto"] = False  # hived packs, and waits for nobody's lock meanwhile
     folder = spare / ".git"
     for number in range(256):
         (folder / "objects" / f"{number:02x}").mkdir(exist_ok=True)

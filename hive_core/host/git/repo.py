@@ -165,6 +165,17 @@ class MetaRepo:
         self.refresh()
         return Recovery(kind, head, reason=reason)
 
+    def mend(self) -> None:
+        """At start, once branch and ledger agree: what a power cut has done to the work tree."""
+        try:
+            if self._branch.checked_out() and (head := self.head()):
+                self._tree.lock.acquire()
+                self._tree.mend(head, [oid for oid, _ in self.refused()])
+        except HiveError as error:
+            log.info("The work tree is not looked through: %s", error.reason)
+        finally:
+            self._tree.lock.release()
+
     def refused(self) -> list[tuple[str, str]]:
         """Commits that were not taken over, and why; newest first."""
         return self._shelf.list()
@@ -191,6 +202,8 @@ class MetaRepo:
 
     def pack(self, at_least: int = packing.MANY) -> int:
         """Put loose objects into a pack, if there are many; how many. Safe in a thread."""
+        if self._branch.checked_out():
+            self._tree.settle()
         return packing.pack(self.folder, at_least)
 
     def _move(self, oid: str) -> None:

@@ -6,7 +6,8 @@ file and in the index, where both still are as they were. Everything else is som
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -17,9 +18,10 @@ from pygit2.enums import FileMode
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.host.git.dirt import Dirt, blob_name, sound
 from hive_core.host.git.faults import reading, writing
-from hive_core.host.git.locks import Lock, replace
+from hive_core.host.git.locks import Lock, flush, replace
 from hive_core.host.git.objects import Objects
 from hive_core.host.git.store import FILES, Difference, Entry
+from hive_core.host.git.versions import torn, versions
 
 _LISTED: Final = 100
 
@@ -33,16 +35,22 @@ class WorkTree:
         self._index = folder / "index"
         self._spare = folder / "hive-index"
         self._mark = folder / "hive-shown"
+        self._settled = folder / "hive-settled"
         self._made = folder / "hive-file"
         self._dirt = Dirt(git, objects.store)
         self.lock = Lock(self._index, folder)
 
     def shown(self) -> str:
         """The commit that was shown last; empty when none was."""
+        return self._read(self._mark)
+
+    @staticmethod
+    def _read(file: Path) -> str:
         try:
-            return self._mark.read_text(encoding="ascii").strip()
+            found = file.read_text(encoding="ascii").strip()
         except (OSError, ValueError):
             return ""
+        return found if found.isalnum() else ""
 
     def note(self, oid: str) -> None:
         """The work tree shows `oid`: whoever committed it by hand has it there."""
@@ -66,6 +74,48 @@ class WorkTree:
                 self.note(oid)
         finally:
             self.lock.release()
+
+    def mend(self, head: str, others: Iterable[str]) -> None:
+        """After a start: put right what a power cut left of files that we or git had written."""
+        store = self._objects.store
+        known = versions(store, head, self._read(self._settled), others)
+        wanted = dict(store.walk(store.commit(head).tree)) if known else {}
+        with writing():
+            index = self._open(self._tree(head))
+            for path, names in known.items():
+                new = wanted.get(path)
+                if self._file(path) != _name(new) and self._ours(path, names):
+                    self._put(index, path, new)
+                elif _entry(index, path) in names - {_name(new)}:
+                    self._stage(index, path, new)
+            index.write()
+            self._spare.rename(self._index)
+            self.note(head)
+
+    def settle(self) -> None:
+        """Make durable what is shown; safe in a thread beside the one that shows."""
+        shown, store = self.shown(), self._objects.store
+        if not shown or shown == (before := self._read(self._settled)):
+            return
+        old, new = self._tree(before), store.commit(shown).tree
+        with writing():
+            files = [self._root / each.path for each in store.differences(old, new) if each.new]
+            for file in [*files, self._index]:
+                with suppress(FileNotFoundError), file.open("rb") as opened:
+                    os.fsync(opened.fileno())
+            for folder in {file.parent for file in [*files, self._index]}:
+                flush(folder)
+            spare = self._settled.with_suffix(".new")
+            replace(self._settled, f"{shown}\n".encode(), spare, durable=True)
+
+    def _ours(self, path: str, names: set[str]) -> bool:
+        """Whether nobody but us, git or a power cut made what is there."""
+        if (found := self._file(path)) in names:
+            return True
+        file = self._root / path
+        return file.is_file() and found != "" and torn(
+            self._objects.store, file.read_bytes(), names
+        )  # fmt: skip
 
     def dirty(self) -> list[str]:
         """Files that differ from what was shown, in the index or in the work tree."""
@@ -107,15 +157,21 @@ class WorkTree:
         return index
 
     def _put(self, index: pygit2.Index, path: str, new: Entry | None) -> None:
+        self._stage(index, path, new)
         file = self._root / path
         if new is None:
-            index.remove(path)
             file.unlink(missing_ok=True)
             return
         data = self._objects.store.blob(new.oid, path)
-        _add(index, path, new)
         file.parent.mkdir(parents=True, exist_ok=True)
         replace(file, data, self._made)
+
+    @staticmethod
+    def _stage(index: pygit2.Index, path: str, new: Entry | None) -> None:
+        if new is not None:
+            _add(index, path, new)
+        elif path in index:
+            index.remove(path)
 
     def _file(self, path: str) -> str:
         """What the work tree has there; an odd thing counts as somebody's work."""

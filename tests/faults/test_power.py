@@ -1,0 +1,65 @@
+"""Row R3: power is lost at any moment, and the disk has lost whatever was not made durable."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from faults.disk import Disk, Op, read
+from faults.load import ACKS, HISTORY
+from faults.shim import Faults, build
+from long import figure, seed, times
+
+ROOT = Path(__file__).parents[2]
+PATH = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+
+
+def worked(folder: Path, number: int, most: int) -> tuple[list[Op], list[object]]:
+    """What a daemon did to its disk, change by change, and what was so after each call."""
+    (folder / "work").mkdir()
+    control = Faults(folder / "control")
+    environment = {**control.environment(build(folder)), "PYTHONPATH": PATH["PYTHONPATH"]}
+    program = [sys.executable, "-m", "faults.load", str(folder), str(most), str(number)]
+    subprocess.run(program, env=environment, cwd=ROOT, check=True, timeout=300)
+    control.close()
+    return list(read(folder / "record")), json.loads((folder / HISTORY).read_text())
+
+
+@pytest.mark.sized
+def test_no_power_cut_loses_what_was_acknowledged() -> None:
+    """The state after the last acknowledged call, or after the one that was under way.
+
+    The ledger is whole, git finds nothing wrong, the work tree shows the head, and hived works on.
+    """
+    number, images = seed(), times(40, 500)
+    chance = random.Random(number)  # noqa: S311 - no secret
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hive-power-") as name:
+        folder = Path(name)
+        ops, history = worked(folder, number, times(25, 120))
+        disk, acked = Disk(folder / "base", str(folder / "work")), 0
+        moments = sorted(chance.choices(range(1, len(ops) + 1), k=images))
+        program = [sys.executable, "-m", "faults.images"]
+        with subprocess.Popen(
+            program, env=PATH, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as judge:
+            assert judge.stdin is not None
+            assert judge.stdout is not None
+            for at, op in enumerate(ops, 1):
+                disk.follow(op)
+                acked += op.kind == "write" and op.path.endswith(f"/{ACKS}")
+                for _ in range(moments.count(at)):
+                    disk.image(folder / "image", chance)
+                    judge.stdin.write(f"{folder / 'image'}\n")
+                    judge.stdin.flush()
+                    found = json.loads(judge.stdout.readline())
+                    where = (number, at, f"{op.kind} {op.path}", acked)
+                    assert "raised" not in found, (where, found["raised"][-2000:])
+                    assert found["faults"] == [], (where, found["faults"])
+                    assert found["state"] in history[acked : acked + 2], where
+    figure("power cut", images=images, changes=len(ops), calls=len(history) - 1, seed=number)
