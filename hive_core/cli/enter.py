@@ -36,8 +36,10 @@ _CONFINED: Final = (
     "NoNewPrivileges=yes",
     "SystemCallArchitectures=native",
     "SystemCallFilter=~@mount @module @raw-io @reboot @swap @clock @keyring bpf perf_event_open"
-    " io_uring_setup userfaultfd",
+    " io_uring_setup userfaultfd acct fanotify_init open_by_handle_at quotactl quotactl_fd",
     "SystemCallErrorNumber=EPERM",
+    # Sockets of virtual machines know no network namespaces.
+    "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
 )
 _PLAIN: Final = {"SYSTEMD_TINT_BACKGROUND": "0"}
 _TERM: Final = re.compile(r"[A-Za-z0-9._+-]{1,40}")

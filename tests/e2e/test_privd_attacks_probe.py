@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from e2e.hivehost import HiveHost
 from e2e.labhost import CHECKOUT, Lab
 from e2e.privdhost import Agent, Host
 
@@ -25,6 +26,7 @@ from hive_core.plan.actions import STORAGE_BASE
 pytestmark = pytest.mark.lab
 
 PROBE = CHECKOUT / "tests/probe/probe.py"
+IN_LAB = "/usr/src/hive/tests/probe/probe.py"
 WORD, ABOVE = "a-word-of-the-host", "a-word-of-an-ancestor"
 CANARIES = """
 import ctypes, os, socket, sys, time
@@ -68,13 +70,16 @@ class Scene:
     child: Agent
 
     def options(self, *more: str) -> list[str]:
-        """What the probe is told of the outside; words are spelled backwards."""
-        pid = str(self.pid)
-        return ["--json", "--leave", "--pid", pid, f"--word={WORD[::-1]}", "--tcp=127.0.0.1:7777",
-                "--abstract=canary", "--unix=/run/canary.sock", "--ipc=0x1234", "--mq=canary",
-                "--key=canary", "--canary=root/canary", "--canary=var/lib/canary",
-                "--canary=srv/canary", "--canary=var/lib/hive/tree", "--shared=/tree/state",
-                "--mine=/run/host/notify", *more]  # fmt: skip
+        return options(self.pid, "--leave", *more)
+
+
+def options(pid: int, *more: str) -> list[str]:
+    """What the probe is told of the outside; words are spelled backwards."""
+    return ["--json", "--pid", str(pid), f"--word={WORD[::-1]}", "--tcp=127.0.0.1:7777",
+            "--abstract=canary", "--unix=/run/canary.sock", "--ipc=0x1234", "--mq=canary",
+            "--key=canary", "--canary=root/canary", "--canary=var/lib/canary",
+            "--canary=srv/canary", "--canary=var/lib/hive/tree", "--shared=/tree/state",
+            "--mine=/run/host/notify", "--mine=/run/hive/broker.sock", *more]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +159,7 @@ def test_the_probe_gets_out_where_root_is_root_of_the_host(scene: Scene) -> None
     """Attack 1, check L1: a read-only mount is no boundary without a user namespace."""
     lab = scene.host.lab
     lab.run(["sh", "-ec", PLAIN])
-    command = [*NSPAWN, "/usr/src/hive/tests/probe/probe.py", *scene.options("--shared=/tree")]
+    command = [*NSPAWN, IN_LAB, *scene.options("--shared=/tree")]
     done = lab.run(command, check=False)
     rows = {row["name"]: row for row in json.loads(done.stdout)["attempts"]}
     found = out(rows)
@@ -162,6 +167,34 @@ def test_the_probe_gets_out_where_root_is_root_of_the_host(scene: Scene) -> None
     assert {"device_nodes", "setuid_on_shared", "kernel_knobs", "host_network"} <= found.keys()
     left = lab.path("/srv/rw/hive-probe-planted-setuid").stat()
     assert (left.st_uid, left.st_mode & stat.S_ISUID) == (0, stat.S_ISUID)
+
+
+def test_what_the_operator_runs_inside_is_held_like_the_agent() -> None:
+    """Attack 5: files of the container decide what a shell in it does."""
+    with Lab() as lab:
+        _shells(lab)
+
+
+def _shells(lab: Lab) -> None:
+    host = HiveHost(lab)
+    host.setup()
+    host.grow(
+        shut={"command": ["sleep", "1000"]}, full={"command": ["sleep", "1000"], "boot": True}
+    )
+    canary = ["/usr/bin/env", f"CANARY={WORD}", "/usr/bin/python3", "-Ic", CANARIES, WORD]
+    outside = lab.popen(canary, stdout=-1)
+    assert outside.stdout is not None
+    told = options(int(outside.stdout.readline()), "--structure=/tree", "--structure=/tree/kids")
+    for name in ("shut", "full"):
+        said = host.inside(name, "/usr/bin/python3", "-I", IN_LAB, *told, check=False)
+        found = out({row["name"]: row for row in json.loads(said)["attempts"]})
+        # Whoever enters joins the agent's control groups, whose root may write in them: it can
+        # end the shell, and that is all.
+        found.pop("control_groups", None)
+        assert found == {}
+    outside.kill()
+    outside.communicate()
+    host.hush()
 
 
 def planted(host: Host) -> set[Path]:
