@@ -14,10 +14,13 @@ import pytest
 from ledger.letters import Mind, bodies, change_mind, ids, letter
 
 from hive_core.ledger.boxes import UNPLACED
+from hive_core.ledger.events import Entry
 from hive_core.ledger.store import Ledger
 from hive_core.model.settings import Bounds
 
 ROOT = Path(__file__).parents[2]
+ENTRY = Entry("record", "anna", "send", "bob", allowed=True, rule="a sibling of the agent",
+              reason="a sibling", commit="0" * 40, request="0123456789ab-1", now=1.0)  # fmt: skip
 WIDE = Bounds(inbox_count=10**6, inbox_bytes=10**9)
 
 
@@ -42,6 +45,31 @@ def test_a_send_touches_no_page_of_the_queue(ledger: Ledger) -> None:
     with ledger.transaction():
         assert ids(ledger.messages.lease("bob", 5, 60, 2.0)) == [sent.id]
     assert places(ledger) == 1
+
+
+def test_a_send_writes_few_pages(wide: Ledger) -> None:
+    """What a send costs on the disk: counted, because a clock would count the neighbours too."""
+
+    def pages(batch: int) -> float:
+        frames(wide)
+        for _ in range(20):
+            with wide.transaction():
+                for number in range(batch):
+                    wide.messages.send(letter("anna", f"bob{number}", "How is the build?"), 1.0)
+                    wide.events.append(ENTRY)
+        return frames(wide) / 20
+
+    wide.connection.control("PRAGMA wal_autocheckpoint = 0")
+    # Its row, its event, the end of the chain; now and then a new page of one of them.
+    assert pages(1) < 4
+    # And not one for each box.
+    assert pages(100) < 30
+
+
+def frames(ledger: Ledger) -> int:
+    """Pages in the log, which begins afresh with the next one."""
+    ((_, found, _),) = ledger.connection.control("PRAGMA wal_checkpoint(PASSIVE)")
+    return int(found)
 
 
 def test_a_listing_joins_those_with_a_place_and_those_without(ledger: Ledger) -> None:
