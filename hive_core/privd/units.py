@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 from hive_core.model.names import agent_unit
@@ -40,10 +39,9 @@ def label(name: str) -> str:
     https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html lists the directory;
     to ask systemd takes longer than all else that a start needs of us.
     """
-    with suppress(FileNotFoundError):
-        text = Path("/run/systemd/transient", agent_unit(name)).read_text(encoding="utf-8")
-        return text.rpartition("\nDescription=")[2].partition("\n")[0]
-    return ""
+    file = Path("/run/systemd/transient", agent_unit(name))
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    return text.rpartition("\nDescription=")[2].partition("\n")[0]
 
 
 def ours(name: str, uuid: str) -> str:
@@ -86,10 +84,8 @@ def start(machine: render.Host, action: StartUnit | RunJob) -> bool:
         mounts.mount_job(action)
         place, argv = mounts.MOUNTS / action.job, render.job_argv(machine, action)
     else:
-        if not mounts.right(action.uuid, action.base):
-            raise FileExistsError("root and node are not mounted with this range")
-        if label(action.name):
-            raise FileExistsError(f"{agent_unit(action.name)} is loaded")
+        if label(action.name) or not mounts.right(action.uuid, action.base):
+            raise FileExistsError("the unit is loaded, or root and node are not mounted so")
         place, argv = mounts.MOUNTS / action.uuid, render.agent_argv(machine, action)
         (place / "harness").write_text(render.harness(action.command), encoding="utf-8")
     (place / "argv").write_text("".join(f"{word}\0" for word in argv), encoding="utf-8")
