@@ -7,8 +7,11 @@ https://docs.kernel.org/virt/uml/user_mode_linux_howto_v2.html
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +97,19 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     init.chmod(0o755)
     kernel = ("linux.uml", "mem=128M", "rootfstype=hostfs", "rootflags=/", "ro", f"init={init}",
               f"ubdb={image}", "con=null", "con0=null,fd:1", "quiet")  # fmt: skip
-    done = subprocess.run(kernel, capture_output=True, text=True, timeout=60, check=False,
-                          stdin=subprocess.DEVNULL)  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert lines, done.stdout + done.stderr
+    # Some of its processes would outlive the first one: all of them end with the group.
+    process = subprocess.Popen(
+        kernel, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        said, _ = process.communicate(timeout=120)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    lines = [line for line in said.splitlines() if line.startswith("FOUND ")]
+    assert lines, said
     answers: dict[str, Any] = json.loads(lines[0].removeprefix("FOUND "))
     return answers
 
