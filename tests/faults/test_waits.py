@@ -1,0 +1,153 @@
+"""Row R21: nothing waits for ever; and what changes the disk or starts a program has one door."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hive_core import varlink
+from hive_core.errors import HiveError, TimedOut, Unreachable
+from hive_core.host.bus import Bus
+from hive_core.host.privd import Privd
+from hive_core.plan.actions import MakeNode
+
+ROOT = Path(__file__).parents[2] / "hive_core"
+
+# Programs: who may start one, and why that one may run for as long as it likes (else: `timeout=`).
+PROGRAMS = {
+    "agent/serve.py": "",
+    "cli/doctor.py": "the operator waits, and can interrupt",
+    "cli/enter.py": "the operator's own shell, and its terminal",
+    "cli/install/machine.py": "an installation, before the operator's eyes",
+    "cli/relay.py": "the operator's own shell, and its terminal",
+    "privd/mounts.py": "a child that is killed when the mapping is written",
+    "privd/units.py": "",
+}
+# What waits for somebody else (a thread of our own is none): inside of asyncio.timeout(), or here
+# with what ends it.
+WAITS = {
+    "wait", "call", "connect", "drain", "readuntil", "open_unix_connection",
+    "wait_for_disconnect",
+}  # fmt: skip
+BOUNDED = {
+    "daemon.py:serve": "being asked to end",
+    "daemon.py:_live": "the watchdog of systemd",
+    "host/bus.py:run": "the end of the connection",
+    "host/mountinfo.py:run": "mounts that change; nobody waits for it",
+    "host/privd.py:_exchange": "the deadline of its one caller",
+    "reconcile/road.py:run": "something to do",
+}
+# What changes the disk. Nobody else may, so the points of row R2 are all there are.
+CHANGES = {
+    "fsync", "fdatasync", "rename", "link", "symlink", "symlink_to", "hardlink_to", "unlink",
+    "rmdir", "rmtree", "mkdir", "write_text", "write_bytes", "posix_fallocate", "truncate",
+    "ftruncate", "copytree", "copyfile", "chown", "lchown", "chmod",
+}  # fmt: skip
+DOORS = ("host/", "privd/", "ledger/ballast.py", "ledger/copying.py", "cli/", "surfaces/__main__")
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(ROOT.rglob("*.py")):
+        yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def calls() -> Iterator[tuple[str, str, ast.Call]]:
+    """File, name and call of every `owner.verb(...)`."""
+    for file, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                yield file, ast.unparse(node.func), node
+
+
+def test_every_program_that_is_started_has_a_deadline() -> None:
+    found = set[str]()
+    for file, name, node in calls():
+        if name.startswith("subprocess."):
+            found.add(file)
+            bounded = any(word.arg == "timeout" for word in node.keywords)
+            assert bounded or PROGRAMS.get(file), f"{file}:{node.lineno} {name} waits for ever"
+    assert found == PROGRAMS.keys()
+
+
+def test_only_doors_change_the_disk() -> None:
+    for file, name, node in calls():
+        if name.rpartition(".")[2] in CHANGES:
+            assert file.startswith(DOORS), f"{file}:{node.lineno} {name} changes the disk"
+
+
+def test_every_wait_for_somebody_else_has_a_deadline() -> None:
+    found = set[str]()
+    for file, tree in trees():
+        if not file.startswith(("host/", "reconcile/", "daemon.py")):
+            continue
+        for work in ast.walk(tree):
+            if isinstance(work, ast.AsyncFunctionDef):
+                for node in _unbounded(work):
+                    assert f"{file}:{work.name}" in BOUNDED, f"{file}:{node.lineno} waits for ever"
+                    found.add(f"{file}:{work.name}")
+    assert found == BOUNDED.keys()
+
+
+def _unbounded(node: ast.AST) -> Iterator[ast.Await]:
+    """Awaits of such calls that stand in no `async with asyncio.timeout(...)`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.AsyncWith) and "asyncio.timeout(" in ast.unparse(child):
+            continue
+        if isinstance(child, ast.Await) and _waits(child.value):
+            yield child
+        yield from _unbounded(child)
+
+
+def _waits(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return node.func.attr in WAITS and ast.unparse(node.func) != "self.call"  # our own, bounded
+
+
+@contextmanager
+def deaf() -> Iterator[Path]:
+    """A socket behind which somebody accepts and never answers."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = Path(folder, "deaf")
+        listener.bind(str(path))
+        listener.listen()
+        yield path
+
+
+def test_a_root_helper_that_does_not_answer_is_not_waited_for() -> None:
+    async def ask(path: Path) -> None:
+        with pytest.raises(TimedOut, match="did not answer"):
+            await Privd(path, 0.1).apply(MakeNode(("00000001",)))
+
+    with deaf() as path:
+        asyncio.run(asyncio.wait_for(ask(path), 20))
+
+
+def test_a_system_bus_that_does_not_answer_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def connect() -> None:
+        bus = Bus(0.1, lambda _: None, ())
+        running = asyncio.create_task(bus.run())
+        with pytest.raises(Unreachable, match="no connection"):
+            await bus.ready()
+        with pytest.raises(Unreachable, match="no connection"):
+            await bus.state()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    with deaf() as path:
+        monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={path}")
+        asyncio.run(asyncio.wait_for(connect(), 20))
+
+
+def test_a_daemon_that_does_not_answer_is_not_waited_for() -> None:
+    with deaf() as path, varlink.Client(str(path), wait=0.1) as client, pytest.raises(HiveError):
+        client.call("org.hive.Broker.Whoami")
