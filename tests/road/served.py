@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # One sender must not be the measure of a thousand.
 BOUNDS = Bounds(
     inbox_count=10**8, inbox_bytes=10**12, send_rate=10**9, send_burst=10**9,
-    change_rate=10**9, change_burst=10**9,
+    change_rate=10**9, change_burst=10**9, commit_rate=10**9, commit_burst=10**9,
 )  # fmt: skip
 
 

@@ -34,6 +34,8 @@ send_rate = 100000
 send_burst = 1000000
 change_rate = 100000
 change_burst = 1000000
+commit_rate = 100000
+commit_burst = 1000000
 inbox_count = 1000000
 inbox_bytes = 1000000000
 children = 100
@@ -220,18 +222,15 @@ class Killer:
         ]  # fmt: skip
 
     def run(self) -> None:
-        self._last = self._pid()
+        self._last, _ = self._shown()
         for pause, again in self.plan():
             threading.Event().wait(pause)
             self.strike()
             if again:
                 threading.Event().wait(again)
                 self.strike()
-            if self.unit == "hived":
-                self._answers()
-            else:
-                self._is_up()
-            self.ready.append(time.monotonic() - self.at[-1])
+            answered = self._answers() if self.unit == "hived" else self._is_up()
+            self.ready.append(answered - self.at[-1])
 
     def strike(self) -> None:
         self.since = time.time()
@@ -241,23 +240,26 @@ class Killer:
         if self.host.run(*words, check=False).returncode == 0 or not self.at:
             self.at.append(now)
 
-    def _answers(self) -> None:
-        """Its socket was kept, so the call waits in the queue of who comes next."""
+    def _answers(self) -> float:
+        """Its socket was kept, so the call waits in the queue of who comes next. When it was."""
         while True:
             with suppress(OSError):
                 if self.host.call("Status")["hived"]["since"] > self.since:
-                    return
+                    return time.monotonic()
 
-    def _is_up(self) -> None:
-        """systemd was told that the next one is ready."""
-        self.host.until(lambda: self._pid() not in {"", self._last}, f"{self.unit} is not back", 60)
-        self._last = self._pid()
+    def _is_up(self) -> float:
+        """systemd was told that the next one is ready. When it was, by systemd's clock."""
+        self.host.until(lambda: self._shown()[0] not in {"", self._last}, "it is not back", 60)
+        self._last, when = self._shown()
+        return when
 
-    def _pid(self) -> str:
-        """Of one that is ready, else nothing."""
-        words = ("systemctl", "show", "-p", "MainPID,ActiveState", f"{self.unit}.service")
+    def _shown(self) -> tuple[str, float]:
+        """PID of one that is ready, else nothing; and since when."""
+        names = "MainPID,ActiveState,ActiveEnterTimestampMonotonic"
+        words = ("systemctl", "show", "-p", names, f"{self.unit}.service")
         shown = dict(line.split("=") for line in self.host.run(*words).stdout.split())
-        return shown["MainPID"] if shown["ActiveState"] == "active" else ""
+        pid = shown["MainPID"] if shown["ActiveState"] == "active" else ""
+        return pid, int(shown["ActiveEnterTimestampMonotonic"]) / 1e6
 
 
 def silences(rows: list[Row], at: list[float]) -> list[float]:
