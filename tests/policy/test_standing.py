@@ -176,3 +176,25 @@ def test_the_new_parent_of_a_move_is_judged_after_the_target() -> None:
     assert (second.reason, second.rule, second.visible, second.allowed) == (
         "no such agent as nobody", "visible", False, False,
     )  # fmt: skip
+
+
+WEIGHTS = {
+    rules.SELF: (2, "not yourself"),
+    rules.PARENT: (3, "not your child"),
+    rules.ANCESTOR: (4, "not your descendant"),
+    rules.SIBLING: (2, "not your sibling"),
+    rules.DESCENDANT: (2, "not your ancestor"),
+    rules.OPERATOR: (1, "only the operator may"),
+    rules.holds("kill"): (8, "you do not hold the capability kill"),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), list(product(WEIGHTS, WEIGHTS)))
+def test_of_two_refusals_the_heavier_is_told_and_of_equals_the_first(
+    one: Rule, other: Rule
+) -> None:
+    hive = HIVE.with_spec("carl", spec(3, allow=[uuid(9)], capabilities=()))
+    first, second = WEIGHTS[one], WEIGHTS[other]
+    told = first if first[0] >= second[0] else second
+    assert decide(one | other, hive, "carl", "zed").reason == told[1]
+    assert decide(one | (other & rules.ANYONE), hive, "carl", "zed").reason == told[1]
