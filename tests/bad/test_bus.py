@@ -116,15 +116,16 @@ def notices(host: HiveHost) -> float:
 @pytest.mark.parametrize("act", ACTS)
 def test_no_operation_is_lost_and_no_crash_is_told(host: HiveHost, act: str) -> None:
     host.grow(probe={"parent": "root", "role": "daemon"})
-    seen = []
+    usual, seen = notices(host), []  # on a busy machine looking takes its time too
     with undisturbed(host):
         for _ in range(ROUNDS):
             host.run("sh", "-c", ACTS[act], timeout=60)
-            began = time.monotonic()
             seen.append(notices(host))
-            assert time.monotonic() - began < RECONNECT
+            assert seen[-1] < RECONNECT + 2 * usual
+            # Wanted anew: its ends are forgotten, else it would be parked after five.
+            host.call("Restart", agent="probe", wait=40)
             host.wait("running", "probe")
-    figure(f"row R6: {act}", rounds=ROUNDS, noticed_after_seconds=max(seen))
+    figure(f"row R6: {act}", rounds=ROUNDS, usual_seconds=usual, noticed_after_seconds=max(seen))
 
 
 def test_a_bus_that_accepts_and_never_answers_costs_a_call_its_deadline(
