@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -28,7 +29,7 @@ class NspawnJobs:
 
     def __init__(self, bus: Bus, privd: Privd, folder: Path) -> None:
         self._bus, self._privd, self._exits = bus, privd, folder
-        self._free = list(JOB_BASES)
+        self._free = deque(JOB_BASES)
         self._changed: dict[str, asyncio.Event] = {}
 
     def heard(self, unit: str) -> None:
@@ -40,7 +41,7 @@ class NspawnJobs:
     async def run(self, action: RunJob) -> Result:
         if not self._free:
             raise Busy("all uid ranges for jobs are in use")
-        base = self._free.pop()
+        base = self._free.popleft()  # one that a job of an earlier daemon still has is refused
         try:
             return await self._run(replace(action, base=base))
         finally:

@@ -15,6 +15,8 @@ from hive_core.model.names import agent_unit
 from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.policy.rules import OPERATOR
 
+SHOWN = 100  # of a kind: the answer must fit into a message, whatever went wrong
+
 
 class StatusParams(Params):
     """Nothing."""
@@ -72,12 +74,18 @@ class Standings(Result):
 def status(call: Call, _params: StatusParams) -> Status:
     """Tell how the hive is: commit in force, agents by state, parked commits, alarms."""
     states = Counter(call.states.state(spec.id).value for spec in call.hive.specs.values())
+    parked, alarms = call.states.refused(), call.states.alarms()
+    more = [
+        f"{len(found) - SHOWN} more {what}"
+        for found, what in ((parked, "parked commits"), (alarms, "alarms"))
+        if len(found) > SHOWN
+    ]
     return Status(
         commit=call.hive.commit,
-        refused=[Refused(commit=oid, reason=reason) for oid, reason in call.states.refused()],
+        refused=[Refused(commit=oid, reason=reason) for oid, reason in parked[:SHOWN]],
         agents=dict(sorted(states.items())),
         hived=Hived(version=VERSION, since=call.states.since()),
-        alarms=list(call.states.alarms()),
+        alarms=[*alarms[:SHOWN], *more],
     )
 
 

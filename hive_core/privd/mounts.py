@@ -125,12 +125,17 @@ def hold(lineage: tree.Steps, project: int, disk: int, inodes: int) -> None:
             _call("limit the files", "syscall", _QUOTACTL_FD, own, _SET_LIMITS, project, limits)
 
 
-def mount(action: Mount) -> bool:
-    """Mount what is missing or wrong of an agent's root and node."""
-    uuid, base, place = action.uuid, action.base, MOUNTS / action.uuid
+def claim(uuid: str, base: int) -> None:
+    """Refuse a range in which somebody else's root is mounted."""
     others = set(tree.uuids(MOUNTS)) - {uuid}
     if any(in_range(MOUNTS / other / "root", base) for other in others):
         raise FileExistsError("the range is in use")
+
+
+def mount(action: Mount) -> bool:
+    """Mount what is missing or wrong of an agent's root and node."""
+    uuid, base, place = action.uuid, action.base, MOUNTS / action.uuid
+    claim(uuid, base)
     if action.disk is not None and action.inodes is not None:
         hold(action.lineage, base, action.disk, action.inodes)
     with tree.opened(*tree.node(action.lineage)) as node:
@@ -150,6 +155,7 @@ def mount(action: Mount) -> bool:
 
 def mount_job(action: RunJob) -> None:
     """Mount what a job works on, and a root for it, in the job's own range."""
+    claim(action.job, action.base)
     store = {"purge_archive": tree.ARCHIVE, "measure": tree.TREE}.get(action.work, tree.ROOTS)
     place, name = MOUNTS / action.job, action.uuid or action.job
     if store == tree.ROOTS and (MOUNTS / name).exists():

@@ -58,7 +58,11 @@ class Work:
         """Look at the agent again at `when`, in monotonic seconds; the last word counts."""
         if cancel := self._timers.pop(uuid, None):
             cancel()
-        self._timers[uuid] = self.ports.clock.call_at(when, lambda: self.again(uuid))
+        self._timers[uuid] = self.ports.clock.call_at(when, lambda: self._due(uuid))
+
+    def _due(self, uuid: str) -> None:
+        self._timers.pop(uuid, None)  # nobody may ever ask for this agent again
+        self.again(uuid)
 
     def spawn(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
         """Do something for one agent beside the loop; nothing else is done for it meanwhile."""

@@ -22,6 +22,7 @@ from hive_core.plan.actions import (
     OpenDoor,
     RunJob,
     StopUnit,
+    Unmount,
 )
 from hive_core.plan.results import Done
 
@@ -108,6 +109,19 @@ def test_4_nobody_starts_with_the_range_or_the_root_of_another(host: Host) -> No
         with pytest.raises(NotFound):
             host.do(action(thief.uuid, victim.name))
     assert host.runs(victim)
+
+
+def test_11_two_jobs_never_share_a_range(host: Host) -> None:
+    """A hived that was started anew does not know which ranges the jobs before it still have."""
+    agent = host.running()
+    host.stop(agent)
+    host.do(Unmount(agent.uuid))
+    (job, _), (_, base) = host.a_job(), host.a_job()
+    purge = RunJob(job, JobKind.MEASURE, base, uuid=agent.uuid)
+    host.do(purge)
+    with pytest.raises(Conflict, match="in use"):
+        host.do(replace(purge, job=host.a_job()[0]))
+    host.do(Unmount(job))
 
 
 def test_11_a_job_touches_nothing_that_runs(host: Host) -> None:

@@ -37,6 +37,17 @@ def test_status_has_the_shape_of_the_contract(world: World) -> None:
     assert found["alarms"] == ["the disk is full"]
 
 
+def test_status_stays_short_whatever_went_wrong(world: World) -> None:
+    """Ten thousand parked commits filled a message."""
+    world.seen.parked.extend((f"{number:040x}", "a cycle") for number in range(10_000))
+    world.seen.warnings.extend(f"a{number} is parked" for number in range(102))
+    found = world.call("operator", "status")
+    assert isinstance(found["refused"], list)
+    assert isinstance(found["alarms"], list)
+    assert len(found["refused"]) == 100
+    assert found["alarms"][99:] == ["a99 is parked", "9900 more parked commits", "2 more alarms"]
+
+
 def test_locate_says_where_an_agent_runs(world: World) -> None:
     uuid = world.uuid("a1")
     world.seen.machines[uuid] = Machine(uuid, main_pid=41, leader=42)

@@ -16,7 +16,7 @@ from hive_core.model.machine import Starts, State, Wanted
 from hive_core.model.settings import Bounds, Settings
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Plan
-from hive_core.plan.diff import USUAL, plan
+from hive_core.plan.diff import USUAL, ahead, plan
 from hive_core.plan.local import Forget, Hush, Listen, Renew, ShowIdentity, ShowView
 from hive_core.plan.state import facts, state_of
 
@@ -55,6 +55,24 @@ def test_a_hive_that_is_as_it_should_be_needs_no_step() -> None:
     world = running()
     found = world.plan()
     assert (found.steps, found.waits, found.queued, found.reports) == ((), {}, (), ())
+
+
+def test_a_move_is_done_and_shown_by_what_was_known_before_anybody_looks() -> None:
+    world = running()
+    known = world.host.look().machines
+    world.change(world.hive.moved("bob", "dan"))
+    found = ahead(world.desired, known, world.places.by_uuid)
+    assert [step.text for step in found.tree] == ["bob: MoveNode (its parent changed)"]
+    shown = [(step.name, type(step.action).__name__) for step in found.steps[1:]]
+    assert set(shown) == {
+        ("root", "ShowView"), ("bob", "ShowIdentity"),
+        ("ann", "ShowView"), ("ann", "ShowIdentity"),
+        ("dan", "ShowView"), ("dan", "ShowIdentity"),
+    }  # fmt: skip
+    assert shown[-1] == ("root", "ShowView")
+    for step in found.steps:
+        world.host.do(step.action)
+    assert world.plan().steps == ()
 
 
 def test_no_more_machines_start_at_once_than_the_setting_says() -> None:
