@@ -11,9 +11,10 @@ from hive_core.broker.request import Reader
 
 # A batch is bounded so that the loop gets to read; a party's part, so that one with many
 # connections has no more of it than one with few; a line's, so that all of a party's get a share.
+# What one party has in a batch is what a neighbour waits for: half a millisecond of sends.
 BATCH: Final = 512
-PARTY: Final = 128
-SHARE: Final = 64
+PARTY: Final = 32
+SHARE: Final = 16
 CHANGES: Final = 4
 
 

@@ -28,7 +28,7 @@ SOCKETS, CROWD = times(50, 200), times(2000, 10_000)
 WELL_BEHAVED = 4
 PATIENCE = times(15, 2)
 # Who does not read has the longest: 60 s, and until the next look.
-SECONDS = 75 / PATIENCE + 10
+SECONDS = 75 / PATIENCE + times(10, 60)
 
 
 @contextmanager
@@ -40,13 +40,13 @@ def many_files() -> Iterator[None]:
 
 
 def crowd(here: Served, size: int) -> list[socket.socket]:
-    """Connections in every manner, evenly over the sockets."""
+    """Connections in every manner on each of the sockets."""
     found = []
     for number in range(size):
         each = socket.socket(socket.AF_UNIX)
         each.connect(str(here.path(number % SOCKETS)))
         each.settimeout(0)
-        if words := MANNERS[number % len(MANNERS)]:
+        if words := MANNERS[number // SOCKETS % len(MANNERS)]:
             each.send(words)
         found.append(each)
     return found
@@ -105,6 +105,8 @@ def test_row_r11_a_crowd_that_says_nothing_is_gone_in_time_and_no_neighbour_wait
         assert max(end.files for end in ends) > CROWD / 2, "they were not there together"
         assert p99 < 100
         assert files == [files[0]] * 3
-        assert memory[2] < memory[0] + 24, "the memory is not back"
-        assert memory[2] < memory[1] + 4, "each crowd leaves something behind"
-        assert max(end.memory for end in ends) < 512
+        peak = max(end.memory for end in ends)
+        held = peak - memory[0]
+        assert memory[2] - memory[0] < held / 3, "the memory is not back"
+        assert memory[2] - memory[1] < held / 10, "each crowd leaves something behind"
+        assert peak < 512

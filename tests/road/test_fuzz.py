@@ -15,7 +15,7 @@ from road.oracle import examine
 from hive_core.varlink import FrameReader
 
 CORPUS = sorted(Path(__file__).with_name("corpus").iterdir())
-MANY = settings(max_examples=times(100, 100_000))
+MANY = settings(max_examples=times(100, 30_000))
 # Pieces of calls in any order: nearer to a call than bytes, further from one than a dictionary.
 PIECES = st.lists(
     st.sampled_from(METHODS)
