@@ -108,7 +108,7 @@ def test_the_chain_ends_at_the_caller_wherever_it_is_met() -> None:
 
 
 def test_a_listing_is_of_what_is_seen_whoever_asks() -> None:
-    for caller in ("root", "zed", "other", "abel", fresh(OPERATOR)):
+    for caller in ("root", "carl", "zed", "other", "abel", fresh(OPERATOR)):
         assert set(visible_names(HIVE, caller)) == {n for n in TREE if visible(HIVE, caller, n)}
 
 
