@@ -130,7 +130,13 @@ def _meaning(source: str) -> str:
             node.annotation = ast.Constant("")
         if isinstance(node, ast.FunctionDef):
             node.returns = None
+            node.decorator_list = [each for each in node.decorator_list if not _told(each)]
     return ast.dump(tree)
+
+
+def _told(decorator: ast.expr) -> bool:
+    """Whether it only tells the type checker something."""
+    return isinstance(decorator, ast.Name) and decorator.id in ("override", "abstractmethod")
 
 
 def _change(source: str, broken: str) -> str:
