@@ -22,6 +22,7 @@ from hive_core.host.bus import Bus
 
 ROUNDS = times(1, 10)
 RECONNECT = 5.0
+INBOX = 900  # a thousand letters fill it
 ACTS = {
     "reexec": "systemctl daemon-reexec",
     "reload": "systemctl daemon-reload",
@@ -52,10 +53,11 @@ class Works:
 
     def _send(self) -> None:
         with closing(self.host.connect()) as line:
-            while self._going:
+            while self._going and len(self.sent) < INBOX:
                 reply = line.ask("Send", {"to": "ben", "body": "on and on"})
+                assert "error" not in reply, reply
                 self.sent.append(reply["parameters"]["id"])
-                time.sleep(0.02)
+                time.sleep(0.02 * ROUNDS)
 
     def _cycle(self) -> None:
         """Stop and start `ann`: both take systemd, the bus and the root helper."""
