@@ -240,7 +240,9 @@ for _ in range(600):
 
 def test_8_a_fork_bomb_stays_within_its_bounds(host: Host) -> None:
     bomb, other = host.running(limits=Limits(tasks_max=64)), host.running()
-    host.say(bomb, "(f() { f | f & f; }; f) >/dev/null 2>&1 &", check=False)
+    # Later: who obeys has to fork once more to say that it did.
+    host.say(bomb, "(sleep 1; f() { f | f & f; }; f) >/dev/null 2>&1 &", check=False)
+    host.until(lambda: int(host.show(bomb.unit, "TasksCurrent")) >= 50, "no bomb")
     assert host.say(other, "echo alive") == "alive"
     host.do(KillUnit(bomb.uuid, bomb.name))
     assert host.ended(bomb)["result"] == "signal"

@@ -16,6 +16,7 @@ from hive_core.ledger.letters import NewMessage
 from hive_core.ledger.store import Ledger
 from hive_core.model.settings import Bounds
 
+RAM = Path("/dev/shm")
 BOUNDS = Bounds(inbox_count=12, inbox_bytes=4096)
 STEPS = st.lists(
     st.tuples(
@@ -27,12 +28,12 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(STEPS)
 def test_it_is_followed_whatever_happens_to_a_box(
     steps: list[tuple[str, str, int]],
 ) -> None:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=RAM if RAM.is_dir() else None) as folder:
         ledger = Ledger.open(Path(folder, "hive.db"), limits=BOUNDS)
         for number, (step, sender, size) in enumerate(steps):
             with ledger.transaction(), suppress(InboxFull):
