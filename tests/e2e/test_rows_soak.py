@@ -79,7 +79,8 @@ def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
     assert differing <= {
         "+/sys/fs/cgroup/systemd/hive.slice/hive-jobs.slice"
     }  # since the first job
-    assert set(after["exits"]) <= set(after["doors"])  # how those who live ended last
+    # How those who live ended last; what a kill left half way goes with a later end.
+    assert {each for each in after["exits"] if ".new" not in each} <= set(after["doors"])
     assert max(row["wal"] for row in samples) <= WAL
     assert after["hived"]["fds"] <= before["hived"]["fds"] + 2
     host.run("systemctl", "stop", "hived.service")

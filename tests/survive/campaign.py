@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import threading
 import time
@@ -191,12 +192,13 @@ def leaders(host: HiveHost) -> dict[str, tuple[str, str]]:
     return found
 
 
-def restarts(host: HiveHost) -> dict[str, int]:
-    shown = {
-        unit: host.run("systemctl", "show", "--value", "-p", "NRestarts", f"{unit}.service").stdout
-        for unit in ("hived", "hive-privd")
-    }
-    return {unit: int(text) for unit, text in shown.items()}
+def ends(host: HiveHost) -> list[tuple[str, str]]:
+    """Each end of a daemon's main process, and how: systemd tells the journal."""
+    words = ("journalctl", "--no-pager", "-o", "cat", "-u", "hived", "-u", "hive-privd")
+    lines = host.run(*words).stdout.splitlines()
+    exited = re.compile(r"([\w-]+)\.service: Main process exited, .*(status=\S+)")
+    found = map(exited.match, lines)
+    return [(each[1], each[2]) for each in found if each]
 
 
 @dataclass
