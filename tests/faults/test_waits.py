@@ -41,7 +41,8 @@ BOUNDED = {
     "daemon.py:_live": "the watchdog of systemd",
     "host/bus.py:run": "the end of the connection",
     "host/mountinfo.py:run": "mounts that change; nobody waits for it",
-    "host/privd.py:_exchange": "the deadline of its one caller",
+    "host/privd.py:_connect": "the deadline of apply",
+    "host/privd.py:_exchange": "the deadline of apply",
     "reconcile/road.py:run": "something to do",
 }
 # What changes the disk. Nobody else may, so the points of row R2 are all there are.
