@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from model.trees import hive_of, spec, uuid
 
+from hive_core.model.agent import Role
 from hive_core.model.record import OPERATOR, Relation
 from hive_core.policy import rules, standing
 from hive_core.policy.algebra import PLAIN, Asked, Denial, Passes, Rule
@@ -198,3 +199,35 @@ def test_of_two_refusals_the_heavier_is_told_and_of_equals_the_first(
     told = first if first[0] >= second[0] else second
     assert decide(one | other, hive, "carl", "zed").reason == told[1]
     assert decide(one | (other & rules.ANYONE), hive, "carl", "zed").reason == told[1]
+
+
+PARTS = {
+    **{rule: weight for rule, (weight, _) in WEIGHTS.items()},
+    rules._TO_PARENT: 0,
+    rules._REPLY: 0,
+    rules._NOT_A_TASK: 9,
+    rules._TO_OPERATOR: 0,
+    rules._LISTED: 5,
+    rules._UNDER_CALLER: 7,
+    rules._NO_LOOP: 9,
+}
+
+
+@pytest.mark.parametrize(("part", "weight"), PARTS.items())
+def test_each_part_weighs_what_it_weighs(part: Rule, weight: int) -> None:
+    """Beside another that weighs the same, the first is told: a little more or less would show."""
+    truths.clear()
+    hive = HIVE.with_spec("sue", spec(7, Role.TASK, capabilities=()))
+    other, asked = _sometimes("other", weight), Asked("bob")
+    caller, target = ("sue", "bob") if part is not rules.SIBLING else ("sue", "root")
+    refused = decide(part, hive, caller, target, asked)
+    assert not refused.allowed
+    assert decide(part | other, hive, caller, target, asked).reason == refused.reason
+    assert decide(other | part, hive, caller, target, asked).reason == "not other"
+
+
+def test_a_missing_new_parent_weighs_as_much_as_a_wrong_one() -> None:
+    truths.clear()
+    other, root = _sometimes("other", 7), rules._NOT_A_ROOT
+    assert decide(root | other, HIVE, "bob", "sue").reason == "only the operator makes a root"
+    assert decide(other | root, HIVE, "bob", "sue").reason == "not other"
