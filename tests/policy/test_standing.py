@@ -231,3 +231,11 @@ def test_a_missing_new_parent_weighs_as_much_as_a_wrong_one() -> None:
     other, root = _sometimes("other", 7), rules._NOT_A_ROOT
     assert decide(root | other, HIVE, "bob", "sue").reason == "only the operator makes a root"
     assert decide(other | root, HIVE, "bob", "sue").reason == "not other"
+
+
+@pytest.mark.parametrize("name", ["answer", "reply-all", "zany"])
+def test_nothing_but_a_reply_reaches_whom_the_caller_cannot_see(name: str) -> None:
+    """Attack 41: whatever else a rule grants to strangers, before or after it in the alphabet."""
+    granting = Passes(name, name, lambda *_: True, Denial(0, "no"))
+    assert not decide(granting, HIVE, "bob", "zed").visible
+    assert decide(granting, HIVE, "carl", "zed").rule == name
