@@ -82,7 +82,7 @@ def generate(root: Path, uuid: str, base: int) -> None:
     the wizard of a first boot away. No agent can reach it before it is done.
     """
     root.mkdir(parents=True, exist_ok=True)
-    options = f"mode=755,uid={base},gid={base},size=512m,nr_inodes=256k".encode()
+    options = b"mode=755,size=512m,nr_inodes=256k"
     _call("make a root", "mount", b"hive", bytes(root), b"tmpfs", _NOSUID | _NODEV, options)
     for place in (*_PLACES, *(part for part in SHARED if Path("/", part).is_dir())):
         (root / place).mkdir(parents=True, exist_ok=True)
@@ -95,10 +95,11 @@ def generate(root: Path, uuid: str, base: int) -> None:
     files = (part for part in SHARED if Path("/", part).is_file())
     for part in (*files, "etc/systemd/system/hive-harness.service"):
         (root / part).touch()
-    for path in root.rglob("*"):
-        os.lchown(path, base, base)
     for place in ("tmp", "var/tmp"):
         (root / place).chmod(0o1777)
+    # Itself at last: one that was left half made is not taken for whole (`in_range`).
+    for path in (*root.rglob("*"), root):
+        os.lchown(path, base, base)
 
 
 def in_range(path: Path, base: int) -> bool:
