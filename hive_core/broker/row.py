@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice
+from functools import partial
+from itertools import islice, takewhile
 from typing import Final
 
 from hive_core.broker.line import Ask, Line
@@ -11,11 +12,13 @@ from hive_core.broker.request import Reader
 
 # A batch is bounded so that the loop gets to read; a party's part, so that one with many
 # connections has no more of it than one with few; a line's, so that all of a party's get a share.
-# What one party has in a batch is what a neighbour waits for: half a millisecond of sends.
+# A neighbour waits for what a party has in a batch; what is recorded costs most, so less of it.
 BATCH: Final = 512
-PARTY: Final = 32
-SHARE: Final = 16
+PARTY: Final = 128
+SHARE: Final = 64
+WRITES: Final = 32
 CHANGES: Final = 4
+_ALL: Final = ""
 
 
 class Row:
@@ -46,7 +49,7 @@ class Row:
         """The next batch. Who got nothing of it stays where it is, before those who did."""
         batch: list[Ask] = []
         shares: Counter[str] = Counter()
-        changes = 0
+        spent: Counter[str] = Counter()
         for line in list(self._lines):
             if len(batch) >= BATCH:
                 break
@@ -57,12 +60,19 @@ class Row:
             if share <= 0:
                 continue
             self._reader.read(line, share)
-            before = len(batch)
-            for ask in islice(line.asks, share):
-                if ask.changes:
-                    if changes == CHANGES:
-                        break
-                    changes += 1
-                batch.append(ask)
-            shares[line.party] += len(batch) - before
+            taken = list(takewhile(partial(_fits, spent), islice(line.asks, share)))
+            batch += taken
+            shares[line.party] += len(taken)
         return batch
+
+
+def _fits(spent: Counter[str], ask: Ask) -> bool:
+    """Whether the batch has room for what the call may record; counted when it has."""
+    if not ask.writes:
+        return True
+    party = ask.line.party
+    if spent[party] == WRITES or (ask.changes and spent[_ALL] == CHANGES):
+        return False
+    spent[party] += 1
+    spent[_ALL] += ask.changes
+    return True

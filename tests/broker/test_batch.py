@@ -10,7 +10,7 @@ from broker.house import House, open_house, spec
 from broker.small import Grown, Noted
 
 from hive_core.broker.call import Call, Change, Record
-from hive_core.broker.row import CHANGES, SHARE
+from hive_core.broker.row import CHANGES, SHARE, WRITES
 from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached, NotAllowed, StorageFull
 from hive_core.host.git import MetaRepo
 from hive_core.ledger.connection import Broken
@@ -134,6 +134,17 @@ def test_one_line_gets_a_share_of_a_batch_and_the_others_theirs(house: House) ->
     assert len(other.replies) == 1
     house.run()
     assert len(busy.replies) == SHARE + 10
+
+
+def test_what_one_party_records_in_a_batch_is_less_than_what_it_reads(house: House) -> None:
+    ann = [house.phone("ann") for _ in range(2)]
+    for phone in ann:
+        for _ in range(WRITES):
+            phone.ask("Note", {"agent": "bob"})
+    house.turn()
+    assert sum(len(phone.replies) for phone in ann) == WRITES
+    house.run()
+    assert sum(len(phone.replies) for phone in ann) == 2 * WRITES
 
 
 @pytest.mark.parametrize("step", ["objects", "locked", "commit", "committed"])
