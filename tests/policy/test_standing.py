@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from itertools import product
 
 import pytest
@@ -239,3 +240,9 @@ def test_nothing_but_a_reply_reaches_whom_the_caller_cannot_see(name: str) -> No
     granting = Passes(name, name, lambda *_: True, Denial(0, "no"))
     assert not decide(granting, HIVE, "bob", "zed").visible
     assert decide(granting, HIVE, "carl", "zed").rule == name
+
+
+def test_a_decision_that_many_share_cannot_be_changed() -> None:
+    decision = decide(rules.SELF, HIVE, "bob")
+    with pytest.raises(FrozenInstanceError):
+        decision.allowed = False  # type: ignore[misc]
