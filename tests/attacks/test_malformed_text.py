@@ -93,9 +93,7 @@ def test_attack_14_a_name_is_what_one_pattern_says(name: str) -> None:
 @given(st.sampled_from(sorted(KINDS)), st.dictionaries(
     st.sampled_from(sorted({n for k in KINDS.values() for n in k.__dataclass_fields__})) | TEXT,
     VALUES, max_size=12))  # fmt: skip
-def test_any_action_is_one_of_the_list_or_refused(
-    kind: str, fields: dict[str, object]
-) -> None:
+def test_any_action_is_one_of_the_list_or_refused(kind: str, fields: dict[str, object]) -> None:
     refused(lambda: parse({**fields, "kind": kind}), Malformed)
 
 

@@ -192,9 +192,7 @@ print(os.listdir("/sys/class/net"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_1_processes_of_others_do_not_show(
-    host: Host, agents: dict[str, Agent], kind: str
-) -> None:
+def test_1_processes_of_others_do_not_show(host: Host, agents: dict[str, Agent], kind: str) -> None:
     """No ptrace, no signal, no /proc, no shared memory across."""
     said = attack(
         host,
