@@ -246,3 +246,14 @@ def test_a_decision_that_many_share_cannot_be_changed() -> None:
     decision = decide(rules.SELF, HIVE, "bob")
     with pytest.raises(FrozenInstanceError):
         decision.allowed = False  # type: ignore[misc]
+
+
+def test_the_operator_holds_every_capability() -> None:
+    for caller in (OPERATOR, fresh(OPERATOR)):
+        assert decide(rules.holds("kill"), HIVE, caller, "bob").allowed
+
+
+def test_nothing_is_moved_below_itself_by_any_name_off_the_wire() -> None:
+    for second in ("bob", fresh("bob")):
+        refused = decide(rules.MOVE, HIVE, "root", "bob", Asked(second))
+        assert refused.reason == "the new parent is the agent itself or below it"
