@@ -18,7 +18,7 @@ from long import figure, seed, times
 # SQLite makes the name of its log durable and does not look whether that worked. What a checkpoint
 # could not make durable stays in the log, and the next one writes all of it again.
 SQLITES_OWN = ("fdatasync ", "fdatasync /hive.db")
-SHORT = ("spawn", "send", "hand commit", "refused commit", "pack", "open")
+SHORT = ("spawn", "send", "hand commit", "pack")
 
 
 @pytest.mark.sized
@@ -32,7 +32,7 @@ def test_no_call_succeeds_whose_fsync_failed(lives: Lives) -> None:
         for at, point in enumerate(course.points, 1)
         if point not in SQLITES_OWN
     ]
-    most = min(len(points), times(16, len(points)))
+    most = min(len(points), times(10, len(points)))
     for course, name, at in random.Random(chance).sample(points, most):  # noqa: S311 - no secret
         life = lives(name, Kind.SYNC, Act.FAIL_ONCE, at, errno.EIO)
         where = (name, at, label(life["names"][at - 1]), life["said"])
