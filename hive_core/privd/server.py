@@ -14,6 +14,7 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,9 +25,9 @@ from hive_core.privd import mounts, procs, tree, units
 
 SOCKET: Final = Path(render.RUN, "privd.sock")
 LIMIT: Final = 1 << 20
-REFUSALS: Final[dict[type[Exception], str]] = {
-    Malformed: "InvalidArgument", FileNotFoundError: "NotFound",
-    FileExistsError: "Conflict", NotADirectoryError: "Conflict"}  # fmt: skip
+REFUSALS: Final[dict[object, str]] = {
+    Malformed: "InvalidArgument", FileNotFoundError: "NotFound", FileExistsError: "Conflict",
+    NotADirectoryError: "Conflict", ENOSPC: "StorageFull", EDQUOT: "StorageFull"}  # fmt: skip
 DO: Final[dict[type[Any], Callable[[render.Host, Any], bool | dict[str, object]]]] = {
     a.MakeNode: lambda _, x: tree.make_node(x.lineage),
     a.MoveNode: lambda _, x: tree.rename(tree.node(x.source), tree.node(x.target)),
@@ -60,7 +61,7 @@ def answer(host: render.Host, frame: bytes) -> dict[str, object]:
         action = _action(json.loads(frame))
         done = DO[type(action)](host, action)
     except Exception as error:  # noqa: BLE001 - the edge: every fault becomes a reply
-        name = REFUSALS.get(type(error), "Internal")
+        name = REFUSALS.get(getattr(error, "errno", 0)) or REFUSALS.get(type(error), "Internal")
         told = {"reason": str(error) or type(error).__name__}
         told = vars(error) if isinstance(error, Malformed) else told
         # What came in may stand in there, half characters too.

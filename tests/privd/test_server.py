@@ -1,6 +1,8 @@
 """What the helper answers to calls that are none, without any rights."""
 
+import errno
 import json
+import os
 import subprocess
 from typing import Any, get_args
 
@@ -74,6 +76,17 @@ def test_a_fault_tells_its_reason_and_nothing_else(monkeypatch: pytest.MonkeyPat
     reply: dict[str, Any] = server.answer(HOST, json.dumps(call).encode())
     assert refused(reply) == "Internal"
     assert set(reply["parameters"]) == {"reason"}
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_called_so(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def fill(_host: Host, _action: object) -> bool:
+        raise OSError(number, os.strerror(number), "node")
+
+    monkeypatch.setitem(server.DO, MakeNode, fill)
+    action = encode(MakeNode(("0123abcd",)))
+    call = {"method": "org.hive.Privd.Apply", "parameters": {"action": action}}
+    assert refused(server.answer(HOST, json.dumps(call).encode())) == "StorageFull"
 
 
 @given(st.binary(max_size=200) | st.just(b"[" * 100_000) | st.just(b"1" * 5_000))
