@@ -11,10 +11,13 @@ import random
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from faults.shim import Faults
 from faults.stage import Reply, Stage, by_hand
+
+from hive_core.errors import HiveError
 
 VERBS = (
     "send", "send", "spawn", "spawn", "spawn", "move", "stop", "start", "destroy", "hand", "pack",
@@ -40,7 +43,9 @@ def steps(stage: Stage, chance: random.Random, most: int) -> Iterator[None]:
     for number in range(most):
         names = sorted(stage.broker.hive.specs)
         some = chance.choice(names[1:] or names)  # mostly not the root agent
-        _step(stage, chance.choice(VERBS if some != "root" else ("send", "spawn")), some, number)
+        verb = chance.choice(VERBS if some != "root" else ("send", "spawn"))
+        with suppress(HiveError):  # so many children, or so deep, and no more
+            _step(stage, verb, some, number)
         yield
 
 
@@ -53,7 +58,8 @@ def _step(stage: Stage, verb: str, some: str, number: int) -> None:
         case "move":
             stage.call("move", agent=some, parent="root")
         case "hand":
-            parents = {**stage.broker.hive.topology.parents, some: None}
+            parents = dict(stage.broker.hive.topology.parents)
+            parents[some] = None if parents[some] else "root"
             by_hand(json.dumps(parents))(stage)
             stage.hand.look_again()
         case "pack":
