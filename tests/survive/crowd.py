@@ -77,6 +77,8 @@ class Client:
             self.close()
             return None
         if name := reply.get("error", "").rpartition(".")[2]:
+            if job := reply["parameters"].get("job"):
+                return {"job": job}  # the order was taken; how its job ended is told by the job
             self.say(
                 "refused" if name in FAIR else "wrong", method=method, parameters=parameters,
                 error=reply,

@@ -151,12 +151,13 @@ def _in_order(evidence: Evidence) -> Iterator[str]:
 
 
 def _jobs(evidence: Evidence) -> Iterator[str]:
-    """Every job ended, and those that nothing overtook ended well."""
+    """Every job ended, and those that nothing overtook ended well, or for want of room."""
     for job, operation in evidence.query("SELECT job, operation FROM jobs WHERE ended IS NULL"):
         yield f"job {job} ({operation}) never ended"
     for row in evidence.of("job"):
         # Stops and moves of what is down, and starts of what is up, end well too.
-        if row["state"] != "done" and not _overtaken(evidence, row):
+        full = str(row.get("error")).startswith("StorageFull")
+        if row["state"] != "done" and not full and not _overtaken(evidence, row):
             yield f"failed: {row}"
 
 
@@ -254,7 +255,7 @@ def _living(evidence: Evidence) -> Iterator[str]:
     if (born.keys() | root) - dead != living:
         yield f"replayed and living differ: {(born.keys() | root) - dead ^ living}"
     for row in evidence.of("did"):
-        if row["method"] == "Spawn" and row["uuid"] not in born:
+        if row["method"] == "Spawn" and row["uuid"] and row["uuid"] not in born:
             yield f"nothing is recorded of {row}"
 
 
