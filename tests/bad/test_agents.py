@@ -24,7 +24,9 @@ pytestmark = [pytest.mark.lab, pytest.mark.sized]
 CALLS = times(150, 1500)
 # Of the machine that the lab runs on: a hundredth of few calls is the slowest one or two.
 NOISE = times(20, 4) / 1000
-ENDING = 8  # seconds after its grace: a thousand processes that fork have to be ended
+# Seconds after its grace. A thousand processes that fork have to be ended, and the short form may
+# share the machine with who knows what.
+ENDING = times(40, 8)
 WIRE = Path(wire.__file__).read_text().replace('if __name__ == "__main__":\n    main()', "")
 # A neighbour's call now and then: when one comes back late, the next ones are not put off by it.
 PINGS = (
@@ -163,7 +165,7 @@ def test_a_bad_agent_is_bounded_and_its_neighbours_hardly_notice(
         host.wait(bad.ends[0], bad.name) if len(bad.ends) == 1 else None
         assert host.call("Locate", agent=bad.name)["state"] in bad.ends
         began = time.monotonic()
-        host.call("Stop", agent=bad.name, grace=1, wait=20)
+        host.call("Stop", agent=bad.name, grace=1, wait=45)
         ended = time.monotonic() - began
         host.wait("stopped", bad.name, seconds=1)
     figure(f"bad agent {bad.name}", quiet_p99_ms=p99(quiet) * 1e3, loud_p99_ms=p99(loud) * 1e3,
