@@ -47,6 +47,8 @@ class Boxes:
             if row is not None:
                 found = self._know(party, Box(*row))
                 self._count(found)
+                if self._db.inside:  # what was counted may be taken back
+                    self._undo.note(self._unknow, party)
         return found
 
     def enter(self, party: str, name: str) -> Box:
@@ -248,4 +250,6 @@ class Boxes:
     def _untake(self, box: Box, size: int) -> None:
         box.live.add(-1, -size)
         box.fresh.pop()
+        if not box.fresh:
+            self._fresh.pop(box, None)
         self._unplaced -= 1

@@ -192,9 +192,13 @@ class Connection:
         self.undo.mark()
 
     def release(self) -> None:
-        """End the innermost savepoint well."""
-        if self._raw.in_transaction:
-            self.run("RELEASE call")
+        """End the innermost savepoint well. If what was held back does not fit, nothing is kept."""
+        try:
+            if self._raw.in_transaction:
+                self.run("RELEASE call")
+        except HiveError:
+            self.back()
+            raise
         self.undo.release()
 
     def back(self) -> None:

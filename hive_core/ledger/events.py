@@ -168,6 +168,7 @@ class Events:
             " ON CONFLICT DO UPDATE SET count = count + excluded.count",
             [(*key, count) for key, count in self._reads.items()],
         )
+        self._db.undo.note(self._reads.update, Counter(self._reads))
         self._reads.clear()
 
     def prune(self, before: int) -> int:

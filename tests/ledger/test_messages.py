@@ -251,3 +251,21 @@ def test_what_a_savepoint_undoes_leaves_no_trace(ledger: Ledger) -> None:
         mail.send(letter("anna", "bob", "kept"), 10.0)
     with ledger.transaction():
         assert bodies(mail.lease("bob", 10, 60, 10.0)) == ["kept"]
+
+
+def test_a_box_first_looked_at_in_a_transaction_that_fails_is_counted_anew(folder: Path) -> None:
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        ledger.messages.send(letter("anna", "bob"), 10.0)
+        ledger.messages.lease("bob", 1, 60.0, 10.0)
+    ledger.close()
+    ledger = Ledger.open(folder / "hive.db")
+    mail = ledger.messages
+    with suppress(Mind), ledger.transaction():
+        mail.expire(100.0)
+        assert mail.next_due("bob") is None
+        change_mind()
+    assert mail.next_due("bob") == 70.0
+    with ledger.transaction():
+        assert bodies(mail.lease("bob", 1, 60.0, 100.0)) == ["hello"]
+    ledger.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from ledger.letters import Mind, bodies, change_mind, letter
 
-from hive_core.errors import Busy, StorageFull
+from hive_core.errors import Busy, Internal, StorageFull
 from hive_core.ledger.ballast import Ballast
 from hive_core.ledger.connection import Broken, Damaged, TooNew
 from hive_core.ledger.store import MIGRATIONS, Ledger
@@ -54,6 +54,26 @@ def test_savepoints_nest_and_undo_only_themselves(ledger: Ledger) -> None:
             change_mind()
         assert ledger.head == "outer"
     assert ledger.head == "outer"
+
+
+def test_a_savepoint_whose_held_back_rows_do_not_fit_leaves_nothing(ledger: Ledger) -> None:
+    """A damaged page can be found as late as that; what is refused must not be kept."""
+    twice = "INSERT INTO tombstones (uuid, at) VALUES (?, ?)"
+    with ledger.transaction():
+        with suppress(Internal), ledger.savepoint():
+            ledger.head = "new"
+            ledger.connection.later(twice, ("one", 1.0))
+            ledger.connection.later(twice, ("one", 2.0))
+        assert ledger.head == ""
+    assert ledger.head == ""
+
+
+def test_counted_reads_outlive_a_transaction_that_fails(ledger: Ledger) -> None:
+    ledger.events.count("anna", "whoami")
+    with suppress(Mind), ledger.transaction():
+        ledger.events.keep_counts()
+        change_mind()
+    assert ledger.events.reads_of("anna") == {"whoami": 1}
 
 
 def test_nothing_can_be_changed_outside_of_a_transaction(ledger: Ledger) -> None:
