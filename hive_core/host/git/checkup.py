@@ -16,7 +16,7 @@ from hive_core.host.git.branch import BRANCH, Branch
 from hive_core.host.git.faults import Damage, DamagedRepo, reading
 from hive_core.host.git.locks import left_behind
 from hive_core.host.git.objects import Objects
-from hive_core.host.git.recovery import ancestors
+from hive_core.host.git.recovery import NOTES, REFUSED, ancestors
 
 _STALE: Final = 60.0
 _HISTORY: Final = 10_000
@@ -25,8 +25,11 @@ _REF: Final = re.compile(rb"([0-9a-f]{40}|ref: refs/[!-~]+)\s*")
 
 def verify(folder: Path) -> list[Damage]:
     """Everything that is wrong with refs, locks and what the branch's commit holds."""
-    found = [*_refs(folder), *_locks(folder)]
+    found: list[Damage] = []
     try:
+        with reading("repository", str(folder)):
+            for look in (_refs, _locks, _notes):
+                found += look(folder)
         with reading("repository", str(folder)):
             git = pygit2.Repository(str(folder))
         head = Branch(git, folder).head()
@@ -53,10 +56,21 @@ def _refs(folder: Path) -> Iterator[Damage]:
         except OSError as error:
             yield Damage(file.name, str(file), str(error))
             continue
+        name = str(file.relative_to(folder))
         if not _REF.fullmatch(data):
-            yield Damage(
-                str(file.relative_to(folder)), str(file), "holds no commit" if data else "empty"
-            )
+            yield Damage(name, str(file), "holds no commit" if data else "empty")
+        elif name.startswith(REFUSED) and data.decode().strip() != file.name:
+            yield Damage(name, str(file), "holds another commit")
+
+
+def _notes(folder: Path) -> Iterator[Damage]:
+    """Why commits were refused, where that cannot be read."""
+    notes = folder / NOTES
+    try:
+        for file in notes.iterdir() if notes.is_dir() else ():
+            file.read_bytes()
+    except OSError as error:
+        yield Damage(NOTES, str(notes), str(error))
 
 
 def _locks(folder: Path) -> Iterator[Damage]:

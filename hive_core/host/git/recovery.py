@@ -7,6 +7,7 @@ branch returns.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -23,7 +24,9 @@ from hive_core.host.git.locks import flushed, replace
 from hive_core.host.git.store import Store
 from hive_core.model.hive import Hive
 
+log = logging.getLogger(__name__)
 REFUSED: Final = "refs/hive/refused/"
+NOTES: Final = "hive-refused"
 _LISTED: Final = 100
 _SEARCHED: Final = 1000
 _SUBJECT: Final = 200
@@ -129,7 +132,7 @@ class Shelf:
     def __init__(self, folder: Path, store: Store) -> None:
         self._folder = folder
         self._store = store
-        self._reasons = folder / "hive-refused"
+        self._reasons = folder / NOTES
 
     def keep(self, oid: str, reason: str) -> None:
         """Keep a commit where no clean-up takes it; one that cannot be read leaves its reason.
@@ -161,9 +164,20 @@ class Shelf:
         return self._reasons / f"{oid}.told"
 
     def list(self) -> list[tuple[str, str]]:
-        """Commit and reason, newest first."""
-        if not self._reasons.is_dir():
+        """Commit and reason, newest first. Notes that cannot be read keep nobody from anything."""
+        try:
+            if not self._reasons.is_dir():
+                return []
+            found = [each for each in self._reasons.iterdir() if _OID.fullmatch(each.name)]
+            found.sort(key=lambda each: each.stat().st_mtime_ns, reverse=True)
+        except OSError as error:
+            log.warning("The refused commits cannot be listed: %s", error)
             return []
-        found = [each for each in self._reasons.iterdir() if _OID.fullmatch(each.name)]
-        found.sort(key=lambda each: each.stat().st_mtime_ns, reverse=True)
-        return [(each.name, each.read_text(errors="replace").strip()) for each in found]
+        return [(each.name, _reason(each)) for each in found]
+
+
+def _reason(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError as error:
+        return f"the reason cannot be read: {error}"

@@ -1,0 +1,203 @@
+"""Row R8: whatever breaks in the meta repo is told or changes nothing; nobody gains by it."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+from host.meta import spec
+from host.mutations import SHAPES, a_world, change, damage, opened, unprivileged
+from long import figure, seed, times
+
+from hive_core import operations
+from hive_core.errors import HiveError
+from hive_core.host.git import Kind
+from hive_core.host.git.recovery import NOTES, REFUSED
+from hive_core.host.stores import Stores
+from hive_core.ledger import opening
+from hive_core.model.hive import Hive
+
+
+@dataclass(frozen=True)
+class Told:
+    """What hived says of the tree."""
+
+    hive: Hive
+    dirty: list[str]
+    refused: list[tuple[str, str]]
+
+
+@pytest.fixture
+def worlds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
+    folder.chmod(0o777)
+    monkeypatch.setattr(opening, "prime", lambda _: None)  # the ledger is for speed elsewhere
+    with unprivileged():
+        found = {shape: folder / shape for shape in SHAPES}
+        for shape, state in found.items():
+            a_world(state, shape)
+        yield found
+
+
+@pytest.mark.sized
+def test_damage_to_the_meta_repo_is_told_or_changes_nothing(worlds: dict[str, Path]) -> None:
+    """At the start of hived and under a running one; then somebody changes the tree."""
+    first, outcomes = seed(), Counter[str]()
+    sound = {shape: told_by(state) for shape, state in worlds.items()}
+    for number in range(times(40, 200)):
+        chance = Random(f"{first} {number}")  # noqa: S311 - no secret
+        shape, running = chance.choice(SHAPES), chance.random() < 0.4
+        # Each has a place of its own: libgit2 keeps packs by path, for the whole process.
+        state = worlds[shape].parent / str(number) / "copy"
+        shutil.copytree(worlds[shape], state, symlinks=True)
+        stores = opened(state) if running else None
+        broken = damage(chance, state / "meta/.git")
+        where = f"--seed {first}, number {number}, {shape}, running: {running}: {broken.text}"
+        try:
+            outcomes[outcome(state, stores, sound[shape])] += 1
+        except Exception as error:
+            raise AssertionError(where) from error
+        finally:
+            broken.undo()
+            shutil.rmtree(state.parent)
+    figure("git damage", seed=first, **outcomes)
+
+
+def told_by(state: Path) -> Told:
+    with closing(opened(state)) as stores:
+        assert stores.recovery is not None
+        assert stores.repo.verify() == []
+        return told(stores, stores.hive)
+
+
+def told(stores: Stores, hive: Hive) -> Told:
+    return Told(hive, stores.repo.dirty(), stores.repo.refused())
+
+
+@contextmanager
+def closing(stores: Stores) -> Iterator[Stores]:
+    try:
+        yield stores
+    finally:
+        stores.ledger.close()
+
+
+def outcome(state: Path, running: Stores | None, sound: Told) -> str:
+    """How it ended; an AssertionError when it did not end well."""
+    if running is not None:
+        with closing(running):
+            found = in_force(running, sound, running_faults(running, sound.hive))
+        # What was changed over it is what a fresh start finds, or it finds the damage.
+        again = state.rename(state.with_name("again"))
+        try:
+            fresh = started(again, Told(running.hive, sound.dirty, sound.refused))
+        finally:
+            again.rename(state)
+        return found if found != "harmless" else fresh
+    return started(state, sound)
+
+
+def started(state: Path, sound: Told) -> str:
+    try:
+        stores = opened(state)
+    except HiveError as error:
+        return said("no start", error)
+    with closing(stores):
+        if stores.damage:
+            return sealed(stores, sound)
+        found = [each.text for each in stores.repo.verify()]
+        assert stores.recovery is None or stores.recovery.kind is not Kind.ADOPT
+        if stores.recovery is not None and stores.recovery.reason:
+            found.append(stores.recovery.reason)
+        return in_force(stores, sound, found)
+
+
+def sealed(stores: Stores, sound: Told) -> str:
+    """Nobody has any authority, and nothing can be changed."""
+    assert stores.hive == Hive(commit=sound.hive.commit)
+    assert "damaged" in stores.damage
+    with pytest.raises(HiveError, match="cannot be changed"):
+        stores.repo.write(sound.hive, stores.hive, "change", {})
+    registry = operations.load()
+    served = stores.answerable(registry)
+    assert all(served[name] is not each for name, each in registry.items() if each.mutates)
+    return "sealed"
+
+
+def running_faults(stores: Stores, hive: Hive) -> list[str]:
+    """What the watch over the branch and the hourly look find (host/hand.py)."""
+    found = []
+    try:
+        if not stores.repo.stands(hive.commit):
+            recovery = stores.repo.recover(hive.commit)
+            assert recovery.kind is not Kind.ADOPT
+            found.append(recovery.reason)
+        stores.repo.refresh()
+    except HiveError as error:
+        found.append(error.reason)
+    return [*found, *(each.text for each in stores.repo.verify())]
+
+
+def in_force(stores: Stores, sound: Told, faults: list[str]) -> str:
+    """The tree is what it was: so is all that is told, or else something speaks of damage."""
+    hive = stores.hive
+    assert hive == sound.hive
+    assert stores.ledger.head == hive.commit
+    same = told(stores, hive) == sound
+    assert same or faults or stores.repo.dirty(), "it is told otherwise, and nobody says why"
+    assert all(faults)
+    try:
+        stores.hive = change(
+            stores,
+            hive.with_agent(f"later-{len(hive.specs)}", "root", spec(99 + len(hive.specs))),
+            hive,
+        )
+    except HiveError as error:
+        assert stores.ledger.head == hive.commit
+        return said("refused", error)
+    with suppress(HiveError):  # a running one reads what it has in memory
+        assert stores.repo.read(stores.ledger.head) == stores.hive
+    return "told" if faults or not same else "harmless"
+
+
+def said(what: str, error: HiveError) -> str:
+    assert error.reason
+    return what
+
+
+def test_a_folder_that_nobody_may_read_is_told_and_ends_nothing(worlds: dict[str, Path]) -> None:
+    with closing(opened(worlds["loose"])) as stores:
+        stores.repo.folder.chmod(0)
+        assert stores.repo.verify()
+        stores.repo.folder.chmod(0o775)
+
+
+def test_reasons_that_cannot_be_read_do_not_keep_hived_from_starting(
+    worlds: dict[str, Path],
+) -> None:
+    notes = worlds["loose"] / "meta/.git" / NOTES
+    (file,) = [each for each in notes.iterdir() if not each.suffix]
+    file.chmod(0)
+    with closing(opened(worlds["loose"])) as stores:
+        ((oid, reason),) = stores.repo.refused()
+        assert (oid, "Permission denied" in reason) == (file.name, True)
+        assert [each.what for each in stores.repo.verify()] == [NOTES]
+    notes.chmod(0)
+    with closing(opened(worlds["loose"])) as stores:
+        assert stores.hive.specs
+        assert stores.repo.refused() == []
+        assert [each.what for each in stores.repo.verify()] == [NOTES]
+    notes.chmod(0o775)
+
+
+def test_a_kept_commit_whose_ref_names_another_one_is_damage(worlds: dict[str, Path]) -> None:
+    with closing(opened(worlds["loose"])) as stores:
+        (ref,) = (stores.repo.folder / REFUSED).iterdir()
+        ref.write_text(f"{stores.hive.commit}\n")
+        (found,) = stores.repo.verify()
+        assert (found.where, found.why) == (str(ref), "holds another commit")
