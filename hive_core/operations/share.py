@@ -30,7 +30,7 @@ def check_share(call: Call, recipient: str, to: str) -> None:
         raise InboxFull(f"cannot send to {to}: its inbox is half full, and much of it with yours")
     if recipient == OPERATOR:
         branch = _branch(call.hive, call.caller)
-        names = ((uuid, call.hive.name(uuid)) for uuid in crowd)
+        names = ((uuid, _standing_in(call, uuid)) for uuid in crowd)
         same = [uuid for uuid, name in names if name and _branch(call.hive, name) == branch]
         if _holds(call, crowd, same, HALF):
             raise InboxFull(f"cannot send to {to}: half of its inbox is from {branch} and below")
@@ -41,6 +41,17 @@ def _holds(call: Call, crowd: Crowd, senders: Iterable[str], part: int) -> bool:
     held = [crowd.get(sender, (0, 0)) for sender in senders]
     count, size = sum(each[0] for each in held), sum(each[1] for each in held)
     return count * part >= limits.inbox_count or size * part >= limits.inbox_bytes
+
+
+def _standing_in(call: Call, uuid: str) -> str | None:
+    """The agent, or for one that was destroyed the nearest above it that lives."""
+    above: str | None = uuid
+    while above is not None:
+        if (name := call.hive.name(above)) is not None:
+            return name
+        archive = call.ledger.archives.get(above)
+        above = archive.parent if archive else None
+    return None
 
 
 def _branch(hive: Hive, name: str) -> str:

@@ -257,3 +257,19 @@ def test_a_failed_send_does_not_use_up_its_key(world: World) -> None:
     assert world.fault("a1", "send", to="b", body="x", idempotency_key="k") == "NotFound"
     world.call("operator", "allow", agent="a1", other="b")
     assert world.fault("a1", "send", to="b", body="x", idempotency_key="k") == ""
+
+
+def test_a_branch_fills_no_more_of_the_operators_box_by_hands_that_it_destroys() -> None:
+    with world(Settings(limits=Bounds(inbox_count=64))) as hive:
+        hive.call("operator", "grant_capability", agent="root", capability="message.operator")
+        hive.grow("root/boss", "root/other")
+        for name in ("boss", "other"):
+            hive.call("operator", "grant_capability", agent=name, capability="message.operator")
+        hive.call("operator", "grant_capability", agent="boss", capability="spawn")
+        for hand in ("one", "two", "three"):
+            hive.call("boss", "spawn", name=hand, capabilities=["message.operator"])
+            while not hive.fault(hand, "send", to="operator", body="x"):
+                pass
+            hive.call("boss", "destroy", agent=hand)
+        assert len(hive.mail("operator")) == 32
+        assert hive.fault("other", "send", to="operator", body="help") == ""
