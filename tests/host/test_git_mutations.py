@@ -201,3 +201,10 @@ def test_a_kept_commit_whose_ref_names_another_one_is_damage(worlds: dict[str, P
         ref.write_text(f"{stores.hive.commit}\n")
         (found,) = stores.repo.verify()
         assert (found.where, found.why) == (str(ref), "holds another commit")
+
+
+def test_a_configuration_that_calls_the_repo_bare_hides_no_tree(worlds: dict[str, Path]) -> None:
+    file = worlds["loose"] / "meta/.git/config"
+    file.write_text(file.read_text().replace("bare = false", "bare = true"))
+    with closing(opened(worlds["loose"])) as stores:
+        assert (stores.damage, stores.repo.dirty(), len(stores.hive.specs)) == ("", [], 7)

@@ -45,7 +45,7 @@ class Dirt:
     def __init__(self, git: pygit2.Repository, store: Store) -> None:
         self._git = git
         self._store = store
-        self._root = Path(git.workdir)
+        self._root = Path(git.path).parent  # whatever somebody wrote into the configuration
         self._index = Path(git.path, "index")
         self._names: dict[str, tuple[Sign, str]] = {}
         self._wanted: tuple[str, dict[str, str]] = ("", {})
