@@ -205,8 +205,8 @@ class Daemon:
         self._task(watch_branch(folder, hand.look_again, hand.glance, self.ending.asked))
         self.upkeep.start()
         if not self.machines.has_quota:
-            full = partial(used, self.settings.paths.state)
-            self._task(Bounds(self.ports, self.given, self.look, full, self.road.changed).run())
+            ways = partial(used, self.settings.paths.state), self.road.changed, self.ballast.release
+            self._task(Bounds(self.ports, self.given, self.look, *ways).run())
         wanted = self.settings.root
         if wanted.autostart and wanted.name not in self.broker.hive.specs:
             made = self.broker.perform(root.NAME, root.make)

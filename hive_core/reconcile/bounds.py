@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from hive_core.errors import HiveError, InboxFull, Internal
+from hive_core.errors import HiveError, InboxFull, Internal, StorageFull
 from hive_core.ledger.events import Entry
 from hive_core.ledger.letters import NewMessage
 from hive_core.model.machine import Starts, Wanted
@@ -34,19 +34,24 @@ LIMIT, WARNING = "disk_limit", "disk_warning"
 NEARLY: Final = 0.9
 TROUBLE: Final = "disk"  # the name under which the operator is told
 EVERY, LATEST = 1.0, 300.0  # seconds between looks; what others free may hide what one writes
+AFTER_FAULT: Final = 10.0  # until it is tried again, at least
 PART: Final = 5  # counting takes at most one part in so many of the time
 _LINES_MOST, _READS, _PAUSE = 1000, 100, 0.05
 
 
 @dataclass
 class Bounds:
-    """`full` tells how full the file system is; `again(uuid)` has an agent looked at anew."""
+    """`full` tells how full the file system is; `again(uuid)` has an agent looked at anew.
+
+    `spare` frees the ballast of a full disk; whether there was any.
+    """
 
     ports: Ports
     broker: Broker
     look: Look
     full: Callable[[], Used]
     again: Callable[[str], None]
+    spare: Callable[[], bool] = lambda: False
     used: dict[str, Used] = field(default_factory=dict)
     beyond: set[str] = field(default_factory=set)
     _warned: set[str] = field(default_factory=set)
@@ -64,7 +69,7 @@ class Bounds:
     def due(self) -> bool:
         """Whether somebody may be beyond its bounds, or was started again although it is."""
         moment = self.ports.clock.monotonic()
-        if moment < self._next:
+        if moment < self._next or not self.look.machines:  # nobody can be counted unseen
             return False
         if self._seen is None or moment >= self._latest or any(map(self._up, self.beyond)):
             return True
@@ -77,16 +82,24 @@ class Bounds:
 
     async def count(self) -> None:
         """Count what everybody has, and act on it."""
-        clock, seen = self.ports.clock, self.full()
+        clock = self.ports.clock
+        seen: Used | None = self.full()
         began = clock.monotonic()
         try:
             self._act(await self._counted())
-            self.look.troubles.pop(TROUBLE, None)
         except (HiveError, ValueError) as error:
+            # What was written until now is not counted: nobody may rely on it.
+            seen, least = None, AFTER_FAULT
+            if isinstance(error, StorageFull) and self.spare():
+                least = 0.0  # who filled the disk can be ended with what was held back
             log.warning("Cannot count what agents wrote: %s", error)
             self.look.troubles[TROUBLE] = f"cannot count what agents wrote: {error}"
+        else:
+            least = 0.0
+            self.look.troubles.pop(TROUBLE, None)
         ended = clock.monotonic()
-        self._seen, self._next, self._latest = seen, ended + PART * (ended - began), ended + LATEST
+        self._seen, self._latest = seen, ended + LATEST
+        self._next = ended + max(least, PART * (ended - began))
 
     async def _counted(self) -> dict[str, Used]:
         found, places = dict[str, Used](), self.look.places.by_uuid

@@ -34,21 +34,34 @@ class Jumps:
         clock, shifts = self.ports.clock, self.ports.ledger.shifts
         now, seen = clock.now(), shifts.known.seen or clock.now()
         if now < seen - _SLACK:
-            self._move(now - seen, now, mail=True)
+            moved = self._move(now - seen, now, mail=True)
         elif now > seen + _OFF:
             # Mail was told how long to live in real time, and its leases have ended either way.
-            self._move(now - seen - _OFF, now, mail=False)
+            moved = self._move(now - seen - _OFF, now, mail=False)
+        else:
+            moved = False
+            self._see(now)
+        if moved:
+            self.moved()
         self._later()
 
     def look(self) -> None:
+        self._later()
         clock = self.ports.clock
         if (by := clock.jumped()) and self._move(by, clock.now() + by, mail=True):
             clock.follow()
             self.moved()
-        self._later()
 
     def _later(self) -> None:
         self.ports.clock.call_at(self.ports.clock.monotonic() + LOOK, self.look)
+
+    def _see(self, now: float) -> None:
+        """So that the next start takes no time in which a daemon ran for one in which none did."""
+        try:
+            with self.ports.ledger.transaction():
+                self.ports.ledger.shifts.see(now)
+        except HiveError as error:
+            log.warning("Cannot write down what the clock says: %s", error)
 
     def _move(self, by: float, now: float, *, mail: bool) -> bool:
         ledger, kept = self.ports.ledger, self.ports.settings.retention

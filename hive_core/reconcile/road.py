@@ -209,7 +209,7 @@ class Reconciler:
         for uuid in found.machines:
             machine = found.machines[uuid]
             (self._coming.add if is_starting(machine) else self._coming.discard)(uuid)
-            if uuid not in self.work.busy:
+            if uuid not in busy:  # nor may it have been told to start during this look
                 self.work.starting.discard(uuid)
         return dirty
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reconcile.road import Road, hive
 
-from hive_core.errors import Unreachable
+from hive_core.errors import StorageFull, Unreachable
 from hive_core.model.machine import State, Wanted
 from hive_core.plan.actions import JobKind, RunJob
 from hive_core.plan.chain import job_id
@@ -171,6 +171,55 @@ def test_a_count_that_fails_is_an_alarm_and_is_tried_again(tmp_path: Path) -> No
             await disk.look()
         assert road.state("bob") is State.PARKED
         assert not [text for text in road.look.alarms() if "cannot count" in text]
+
+    play(tmp_path, story)
+
+
+def test_what_was_written_before_a_count_that_failed_is_not_forgotten(tmp_path: Path) -> None:
+    async def story(road: Road, disk: Disk) -> None:
+        disk.used["bob"] = Used(11 * MIB, 20)
+        road.journal.fault = Unreachable("no journal")
+        await disk.look()
+        road.journal.fault = None
+        await disk.look()
+        assert road.state("bob") is State.PARKED
+
+    play(tmp_path, story)
+
+
+def test_nobody_is_counted_before_the_host_was_looked_at(tmp_path: Path) -> None:
+    """That would find that nobody has anything, and leave everybody alone for minutes."""
+
+    async def story(road: Road, _: Disk) -> None:
+        road.restart()
+        disk = Disk(road)
+        disk.used["bob"] = Used(11 * MIB, 20)
+        assert not disk.bounds.due()
+        await road.settle()
+        await disk.look()
+        assert road.state("bob") is State.PARKED
+
+    play(tmp_path, story)
+
+
+def test_who_filled_the_disk_is_parked_with_what_was_held_back(tmp_path: Path) -> None:
+    async def story(road: Road, disk: Disk) -> None:
+        disk.used["bob"] = Used(11 * MIB, 20)
+        road.journal.fault, held = StorageFull("the disk of the host is full"), [True]
+
+        def spare() -> bool:
+            road.journal.fault = None
+            return held.pop()
+
+        disk.bounds.spare = spare
+        assert disk.bounds.due()
+        await disk.bounds.count()
+        road.clock.advance(1)
+        assert disk.bounds.due()  # at once
+        await disk.bounds.count()
+        await road.settle()
+        assert road.state("bob") is State.PARKED
+        assert not held
 
     play(tmp_path, story)
 

@@ -11,11 +11,12 @@ from reconcile.road import Road, hive
 
 from hive_core.errors import Conflict, Internal, StorageFull, Unreachable
 from hive_core.model.hive import Hive
-from hive_core.model.machine import Exit, State, Wanted
+from hive_core.model.machine import Exit, Observed, State, Wanted
 from hive_core.model.settings import Bounds, Settings
 from hive_core.plan import actions as a
 from hive_core.plan.chain import copy_of
-from hive_core.plan.results import Holder
+from hive_core.plan.local import Local
+from hive_core.plan.results import Holder, Result
 
 TREE = {"root": None, "ann": "root", "bob": "ann", "cat": "ann", "dan": "root"}
 Story = Callable[[Road], Awaitable[None]]
@@ -217,6 +218,41 @@ def test_no_more_than_so_many_start_at_once(tmp_path: Path) -> None:
             road.host.settle(waiting[0])
             await road.settle()
         assert set(road.states().values()) == {State.RUNNING}
+
+    many = {f"a{n}": None for n in range(12)}
+    play(tmp_path, story, hive(many), limits={"starts_at_once": 3})
+
+
+def test_who_is_told_to_start_during_a_look_keeps_its_seat(tmp_path: Path) -> None:
+    """What was seen of it is from before, and a seat given away twice is one too many."""
+
+    async def story(road: Road) -> None:
+        road.host.slow = True
+        road.host.reboot()
+        road.restart()
+        gate, apply = asyncio.Event(), road.host.apply
+
+        async def late(action: a.Action | Local) -> Result:
+            if isinstance(action, a.StartUnit):
+                await gate.wait()
+            return await apply(action)
+
+        async def long(_: object = None) -> Observed:
+            found = road.host.look()
+            gate.set()
+            await asyncio.gather(*road.road.work.busy.values())
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(road.host, "apply", late)
+            await road.road.converge()
+            assert len(road.road.work.busy) == 3
+            patch.setattr(road.host, "observe", long)
+            road.road.changed("")
+            await road.road.converge()
+        await road.settle()
+        units = road.host.units.values()
+        assert len([each for each in units if each.active == "activating"]) == 3
 
     many = {f"a{n}": None for n in range(12)}
     play(tmp_path, story, hive(many), limits={"starts_at_once": 3})

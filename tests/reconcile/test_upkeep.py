@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hive_core.ledger.events import Entry
 from hive_core.ledger.keys import Stored
 from hive_core.ledger.letters import NewMessage
 from hive_core.ledger.store import Ledger
+from hive_core.model.machine import Starts
 from hive_core.model.record import Relation
 from hive_core.model.settings import Bounds, Settings
 from hive_core.reconcile.given import Broker, Ports
@@ -30,8 +32,19 @@ class House:
             host, MemoryJournal(), MemoryJobs(host), self.clock, self.ledger, settings or Settings()
         )  # fmt: skip
         given = Broker(lambda: hive({}), self.topics.extend)
-        self.upkeep = Upkeep(ports, given, self._idled)
-        self.upkeep.start()
+        self.ports, self.given, self.reloads = ports, given, 0
+        self.upkeep = self.again()
+
+    def again(self) -> Upkeep:
+        """As a daemon does at its start; the timers of the one before are gone."""
+        self.clock = ManualClock(self.clock.time, self.clock.steady)
+        self.ports = replace(self.ports, clock=self.clock)
+        upkeep = Upkeep(self.ports, self.given, self._idled, reload=self._reloaded)
+        upkeep.start()
+        return upkeep
+
+    def _reloaded(self) -> None:
+        self.reloads += 1
 
     def _idled(self) -> None:
         self.idle += 1
@@ -127,3 +140,24 @@ def test_a_flood_of_events_pushes_the_oldest_out(tmp_path: Path) -> None:
     assert house.ledger.events.page(0, 1)[0].seq == last - 999
     assert house.ledger.events.verify() is None
     house.ledger.close()
+
+
+def test_daemons_that_run_for_less_than_an_hour_each_leave_no_time_out(house: House) -> None:
+    """Else what is due in a minute waits for an hour: the daemon seemed off all the while."""
+    house.clock.advance(HOUR + 1)
+    for _ in range(3):
+        house.clock.advance(HOUR - 60)
+        due = Starts((house.clock.now(),), house.clock.now() + 10)
+        with house.ledger.transaction():
+            house.ledger.starts.put(ANN, due)
+        house.again()
+        assert house.ledger.starts.get(ANN) == due
+
+
+@pytest.mark.parametrize("step", [-1000 * HOUR, 1000 * HOUR])
+def test_what_moved_at_a_start_is_read_again(house: House, step: float) -> None:
+    """The wishes were read before: an agent in its pause would come back in ten years."""
+    house.clock.advance(HOUR + 1)
+    house.clock.time += step
+    house.again()
+    assert house.reloads == 1
