@@ -155,6 +155,10 @@ class MetaRepo:
         """
         before = self.read(head) if head else Hive()
         kind, branch, reason = self._compare(head)
+        if kind in (Kind.ADOPT, Kind.REFUSED):
+            with suppress(DamagedRepo):  # of HEAD
+                if self._branch.checked_out():
+                    self._tree.keep(head, branch)
         if kind is Kind.ADOPT:
             return self._judge(before, branch, judge)
         if kind is Kind.REFUSED:
@@ -233,8 +237,10 @@ class MetaRepo:
         self, head: str, branch: str, reason: str, found: tuple[recovery.HandCommit, ...] = ()
     ) -> Recovery:
         """Keep it aside, first of all; then the branch and the work tree return."""
+        whole = self._kept(branch, found)
         self._shelf.keep(branch, reason)
-        self._tree.note(branch)  # while it is the branch: it stays true if we end right here
+        if whole:
+            self._tree.note(branch)  # while it is the branch: it stays true if we end right here
         if head:
             with self._branch.locked(branch):
                 self._branch.move(head)
@@ -242,6 +248,18 @@ class MetaRepo:
             self._branch.drop()
         self.refresh()
         return Recovery(Kind.REFUSED, head, None, found, reason, branch)
+
+    def _kept(self, branch: str, found: tuple[recovery.HandCommit, ...]) -> bool:
+        """Make durable what is refused; False when the work tree has all that is left of it."""
+        try:
+            packing.settle(self._git, self._objects.check(branch), found)
+        except DamagedRepo:
+            return False
+        except StorageFull:
+            raise
+        except HiveError as error:
+            log.info("A refused commit is left as it is: %s", error.reason)
+        return True
 
     def _compare(self, head: str) -> tuple[Kind, str, str]:
         """How the branch stands to the ledger's head, where it is, and what is wrong with it."""

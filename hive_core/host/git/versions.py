@@ -3,15 +3,17 @@
 Its files are not made durable one by one, because that would cost more than all the rest of a
 change. Now and then all of them are, and the commit that they show then is written down
 (`WorkTree.settle`). After a crash every version of a file since then may be what the disk has, or
-nothing, or the beginning of one of them.
+nothing, or the beginning of one of them. What is none of that is somebody's work, and stays.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
+from hive_core.errors import HiveError
 from hive_core.host.git.store import Entry, Store
 
 _MOST: Final = 500  # commits; what is older has long been written back by the kernel
@@ -30,14 +32,22 @@ def versions(
         at = commit.parents[0] if commit.parents else ""
         _note(found, store, store.commit(at).tree if at else "", commit.tree)
     for each in others:
-        _note(found, store, store.commit(each).tree, top)
+        with suppress(HiveError):  # the cut took it, or it is beyond all bounds
+            for path, entry, _ in store.differences(store.commit(each).tree, top):
+                found[path].add(store.sure(_name(entry), path) if entry else "")
     return found
 
 
 def torn(store: Store, data: bytes, names: Iterable[str]) -> bool:
     """Whether it is what a crash leaves of one of these: its beginning, or nothing but zeros."""
     begun = data.rstrip(b"\0")
-    return any(store.blob(name, "a version").startswith(begun) for name in names if name)
+    return any(_content(store, name).startswith(begun) for name in names if name)
+
+
+def _content(store: Store, name: str) -> bytes:
+    with suppress(HiveError):  # one that was damaged since
+        return store.blob(name, "a version")
+    return b""
 
 
 def _note(found: defaultdict[str, set[str]], store: Store, old: str, new: str) -> None:

@@ -17,7 +17,7 @@ from pygit2.enums import FileMode
 
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.host.git.dirt import Dirt, blob_name, sound
-from hive_core.host.git.faults import reading, writing
+from hive_core.host.git.faults import DamagedRepo, reading, writing
 from hive_core.host.git.locks import Lock, flush, replace
 from hive_core.host.git.objects import Objects
 from hive_core.host.git.store import FILES, Difference, Entry
@@ -68,9 +68,9 @@ class WorkTree:
                 old, new = self._tree(before), store.commit(oid).tree
                 try:
                     changes = list(store.differences(old, new))
-                except InvalidArgument:  # what was shown is beyond all bounds: then it was nothing
+                except (InvalidArgument, DamagedRepo):  # beyond all bounds, or lost: it was nothing
                     old, changes = "", list(store.differences("", new))
-                self._replace(old, changes)
+                self._replace(old or new, changes)
                 self.note(oid)
         finally:
             self.lock.release()
@@ -99,14 +99,28 @@ class WorkTree:
             return
         old, new = self._tree(before), store.commit(shown).tree
         with writing():
-            files = [self._root / each.path for each in store.differences(old, new) if each.new]
-            for file in [*files, self._index]:
-                with suppress(FileNotFoundError), file.open("rb") as opened:
-                    os.fsync(opened.fileno())
-            for folder in {file.parent for file in [*files, self._index]}:
-                flush(folder)
+            self._sync(old, new)
             spare = self._settled.with_suffix(".new")
             replace(self._settled, f"{shown}\n".encode(), spare, durable=True)
+
+    def keep(self, before: str, after: str) -> None:
+        """Make durable what somebody wrote from one commit to the other, before it is judged.
+
+        An editor may write in place; a cut would leave the new text before the end of the old one,
+        which no version begins with.
+        """
+        with suppress(InvalidArgument, DamagedRepo), writing():
+            self._sync(self._tree(before), self._tree(after))
+
+    def _sync(self, old: str, new: str) -> None:
+        changes = list(self._objects.store.differences(old, new))
+        paths = [*(self._root / each.path for each in changes), self._index]
+        for file in filter(Path.is_file, paths):
+            with suppress(FileNotFoundError), file.open("rb") as opened:
+                os.fsync(opened.fileno())
+        for folder in {path.parent for path in paths}:  # also of what is gone: it would come back
+            with suppress(FileNotFoundError, NotADirectoryError):
+                flush(folder)
 
     def _ours(self, path: str, names: set[str]) -> bool:
         """Whether nobody but us, git or a power cut made what is there."""
@@ -130,7 +144,8 @@ class WorkTree:
         index = self._open(before)
         for path, old, new in changes:
             known = _name(old)
-            if _entry(index, path) == known and self._file(path) in (known, _name(new)):
+            either = known, _name(new)
+            if _entry(index, path) in either and self._file(path) in either:
                 self._put(index, path, new)
         index.write()
         self._spare.rename(self._index)
