@@ -147,6 +147,7 @@ class Audit:
         if bucket is None or not bucket.dropped:
             return found
         dropped, bucket.dropped = bucket.dropped, 0
+        self._ledger.connection.undo.note(setattr, bucket, "dropped", dropped)
         return found._replace(fields={**found.fields, "not_kept": dropped})
 
     def forget(self, party: str) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from broker.house import House, open_house, spec
 
+from hive_core.broker.audit import stranger
+from hive_core.errors import StorageFull
 from hive_core.model.settings import Bounds, Settings
 
 ANN, BOB = spec("ann").id, spec("bob").id
@@ -85,6 +88,25 @@ def test_a_flood_of_refusals_is_recorded_up_to_a_rate_and_counted(folder: Path) 
         kept = [each.fields for each in house.events("refusal")]
         assert kept[-1]["not_kept"]
         assert sum(int(str(each.get("not_kept", 0))) for each in kept) == 440
+
+
+def test_how_many_were_not_kept_outlives_a_transaction_that_is_taken_back(folder: Path) -> None:
+    with open_house(folder, settings=Settings(limits=Bounds(refusals_kept=1))) as house:
+        house.broker.stranger(ANN, 0)
+        house.run()
+        for _ in range(40):
+            house.broker.stranger(ANN, 0)
+
+        def write(*, fits: bool) -> None:
+            with house.ledger.transaction():
+                house.broker.audit.write(stranger(ANN, 0, house.hive, 1.0))
+                if not fits:
+                    raise StorageFull
+
+        with pytest.raises(StorageFull):
+            write(fits=False)
+        write(fits=True)
+        assert house.events("refusal")[-1].fields["not_kept"] == 40
 
 
 def test_the_chain_of_events_holds(house: House) -> None:
