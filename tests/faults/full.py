@@ -21,7 +21,7 @@ from hive_core.errors import HiveError, StorageFull
 PAGE = 4096
 BALLAST = 512 << 10
 FILLER = "filler"
-MIB = 8
+MIB, MIB_LONG = 8, 64  # what sixty trials leave behind has to fit, too
 ROOM = (0, 1, 2, 4, 8, 64)
 VERBS = (
     "spawn", "stop", "start", "kill", "restart", "update", "move", "destroy", "restore", "send",
@@ -32,10 +32,10 @@ VERBS = (
 class Disk:
     """A small file system, and a file that fills it."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, mib: int) -> None:
         self.place = place
         place.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", f"size={MIB}m", "tmpfs", str(place)]
+        command = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(place)]
         subprocess.run(command, check=True, timeout=10)
 
     def fill(self, pages: int) -> None:
@@ -142,7 +142,7 @@ def main() -> None:
     place, most = Path(sys.argv[1]), int(sys.argv[2])
     room = ROOM if most < len(ROOM) else (*range(most), ROOM[-1])
     for number, verb in enumerate(VERBS):
-        disk = Disk(place / str(number))
+        disk = Disk(place / str(number), MIB if room is ROOM else MIB_LONG)
         trial = Trial(disk)
         for pages in room:
             sys.stdout.write(json.dumps(trial.go(verb, pages)) + "\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import random
+from itertools import pairwise
 
 import pytest
 from faults.lives import Course, Lives, label
@@ -18,6 +19,9 @@ from long import figure, seed, times
 # SQLite makes the name of its log durable and does not look whether that worked. What a checkpoint
 # could not make durable stays in the log, and the next one writes all of it again.
 SQLITES_OWN = ("fdatasync ", "fdatasync /hive.db")
+# The log is synced once more before its pages go into the file, and SQLite tells nobody of an error
+# there: what was committed was synced before. https://www.sqlite.org/c3ref/wal_autocheckpoint.html
+CHECKPOINT = ("fdatasync /hive.db-wal", "fdatasync /hive.db")
 SHORT = ("spawn", "send", "hand commit", "pack")
 
 
@@ -29,8 +33,8 @@ def test_no_call_succeeds_whose_fsync_failed(lives: Lives) -> None:
         (course, name, at)
         for name in names
         for course in [Course(lives, name, Kind.SYNC)]
-        for at, point in enumerate(course.points, 1)
-        if point not in SQLITES_OWN
+        for at, (point, then) in enumerate(pairwise([*course.points, ""]), 1)
+        if point not in SQLITES_OWN and (point, then) != CHECKPOINT
     ]
     most = min(len(points), times(10, len(points)))
     for course, name, at in random.Random(chance).sample(points, most):  # noqa: S311 - no secret
