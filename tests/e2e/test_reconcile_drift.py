@@ -46,8 +46,9 @@ def test_nobody_asks_again_and_again_about_an_agent_that_is_stopped(host: HiveHo
     host.hive("stop", "bob")
     calls = "type='method_call',destination='org.freedesktop.systemd1'"
     heard = host.run("timeout", "1", "dbus-monitor", "--system", calls, check=False).stdout
-    assert heard.count("member=List") < 5
     host.hive("start", "bob")
+    # Not those about a job, which is asked after while it runs: the count of what is on the disk.
+    assert heard.count('"hive-agent@') < 5
 
 
 def test_a_mount_that_was_removed_by_hand_comes_back_without_a_restart(host: HiveHost) -> None:

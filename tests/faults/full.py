@@ -21,7 +21,9 @@ from hive_core.errors import HiveError, StorageFull
 PAGE = 4096
 BALLAST = 512 << 10
 FILLER = "filler"
-MIB, MIB_LONG = 8, 64  # what sixty trials leave behind has to fit, too
+MIB = 8
+# What sixty trials leave behind has to fit too, and a checkpoint of it into what is held back.
+MIB_LONG, BALLAST_LONG = 64, 8 << 20
 ROOM = (0, 1, 2, 4, 8, 64)
 VERBS = (
     "spawn", "stop", "start", "kill", "restart", "update", "move", "destroy", "restore", "send",
@@ -64,12 +66,12 @@ def outcome(work: Callable[[], object]) -> str:
 class Trial:
     """One daemon that goes through it all; agents have names of their own for each verb."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, ballast: int) -> None:
         self.disk = disk
         self.folder = disk.place / "hive"
         self.folder.mkdir()
         (disk.place / FILLER).touch()
-        self.stage = Stage(self.folder, BALLAST)
+        self.stage = Stage(self.folder, ballast)
         self.stage.ballast.restore()
         for name, parent in (("root", ""), ("lead", "root"), ("writer", "root")):
             self.stage.call("spawn", name=name, parent=parent)
@@ -119,6 +121,7 @@ class Trial:
         disk.empty()
         began = time.monotonic()
         stage.ballast.restore()  # as the daemon does, every other second
+        stage.hand.look_again()  # and this every second: a branch that lags follows
         again = "" if first == "" or worse[0] == "" else outcome(do)
         took = time.monotonic() - began
         return {
@@ -142,8 +145,9 @@ def main() -> None:
     place, most = Path(sys.argv[1]), int(sys.argv[2])
     room = ROOM if most < len(ROOM) else (*range(most), ROOM[-1])
     for number, verb in enumerate(VERBS):
-        disk = Disk(place / str(number), MIB if room is ROOM else MIB_LONG)
-        trial = Trial(disk)
+        mib, ballast = (MIB, BALLAST) if room is ROOM else (MIB_LONG, BALLAST_LONG)
+        disk = Disk(place / str(number), mib)
+        trial = Trial(disk, ballast)
         for pages in room:
             sys.stdout.write(json.dumps(trial.go(verb, pages)) + "\n")
         trial.stage.close()
