@@ -94,7 +94,10 @@ class HiveHost:
         return self.run("hive", "shell", agent, "--", *command, check=check).stdout
 
     def main_pid(self, agent: str) -> int:
-        return int(self.show(agent, "MainPID"))
+        """Never 0: `kill 0` ends whoever calls it."""
+        found = int(self.show(agent, "MainPID"))
+        assert found, f"{agent} is down"
+        return found
 
     def show(self, agent: str, name: str) -> str:
         """A property of its unit, as systemd tells it."""
