@@ -94,10 +94,8 @@ class HiveHost:
         return self.run("hive", "shell", agent, "--", *command, check=check).stdout
 
     def main_pid(self, agent: str) -> int:
-        """Never 0: `kill 0` ends whoever calls it."""
-        found = int(self.show(agent, "MainPID"))
-        assert found, f"{agent} is down"
-        return found
+        """0 when it is down; `kill 0` would end whoever calls it."""
+        return int(self.show(agent, "MainPID"))
 
     def show(self, agent: str, name: str) -> str:
         """A property of its unit, as systemd tells it."""
