@@ -44,7 +44,7 @@ def worlds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, 
         yield found
 
 
-@pytest.mark.sized
+@pytest.mark.long  # libgit2 can crash the process over some damage, and the suite with it
 def test_damage_to_the_meta_repo_is_told_or_changes_nothing(worlds: dict[str, Path]) -> None:
     """At the start of hived and under a running one; then somebody changes the tree."""
     first, outcomes = seed(), Counter[str]()
