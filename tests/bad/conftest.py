@@ -20,7 +20,7 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture(scope="package")
 def made(lab: Lab) -> Iterator[HiveHost]:
     host = HiveHost(lab)
-    host.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/hive.toml", text=SETTINGS)
+    host.settings(SETTINGS)
     host.setup()
     host.grow(lead={"role": "lead"})
     host.grow(ann="lead", ben="lead")

@@ -181,7 +181,7 @@ def test_a_balloon_beyond_what_all_agents_may_have_kills_an_agent_and_no_daemon(
     """Attack 8: no agent has a bound of its own, all together have one; the rest is the host's."""
     settings = host.run("cat", "/etc/hive/hive.toml").stdout
     together = f"{settings}\n[all_limits]\nmemory_max = {400 << 20}\n"
-    host.run("sh", "-c", "cat >/etc/hive/hive.toml", text=together)
+    host.settings(together)
     host.run("systemctl", "restart", "hived.service")
     try:
         host.until(lambda: shown(host, "hive.slice", "MemoryMax") == str(400 << 20), "no cap")
@@ -195,7 +195,7 @@ def test_a_balloon_beyond_what_all_agents_may_have_kills_an_agent_and_no_daemon(
             assert shown(host, unit, "OOMScoreAdjust") == "-900"
             assert not shown(host, unit, "ControlGroup").startswith("/hive.slice")
     finally:
-        host.run("sh", "-c", "cat >/etc/hive/hive.toml", text=settings)
+        host.settings(settings)
         host.run("systemctl", "restart", "hived.service")
         host.hush()
 

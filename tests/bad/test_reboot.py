@@ -33,7 +33,7 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
     made = HiveHost(lab)
-    made.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/hive.toml", text=SETTINGS)
+    made.settings(SETTINGS)
     made.setup()
     names = [f"agent-{number:02}" for number in range(AGENTS)]
     for number, name in enumerate(names):

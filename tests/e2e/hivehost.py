@@ -102,6 +102,10 @@ class HiveHost:
         unit = f"hive-agent@{agent}.service"
         return self.run("systemctl", "show", "--value", f"--property={name}", unit).stdout.strip()
 
+    def settings(self, text: str) -> None:
+        """What is in hive.toml from the next start of the daemon on."""
+        self.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/hive.toml", text=text)
+
     def setup(self) -> str:
         return self.hive("setup")
 

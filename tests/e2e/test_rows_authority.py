@@ -18,12 +18,16 @@ TREE: dict[str, str | None] = {
     "rival": "root", "island": None,
 }  # fmt: skip
 LIFECYCLE = ("Start", "Stop", "Restart", "Kill", "Update")
+# Every refusal is in the record: how many of a minute are kept has tests of its own, and how many
+# of these tests fall into one minute is for the machine to say.
+SETTINGS = "[limits]\nrefusals_kept = 100000\n"
 CHATTY = "echo a line of cid; echo second line >&2; while read -r x; do :; done; exec sleep 1000"
 
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
     made = HiveHost(lab)
+    made.settings(SETTINGS)
     made.setup()
     made.grow(lead={"role": "lead"}, rival={"role": "lead"}, island={"parent": ""})
     made.grow(ann={"parent": "lead", "role": "lead"}, ben={"parent": "lead", "role": "worker"})

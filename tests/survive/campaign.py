@@ -53,7 +53,7 @@ _PROGRAM = (
 
 def make(host: HiveHost, mail: int = 0) -> list[Row]:
     """A hive with the tree and so many waiting messages on a fresh lab; what it took for that."""
-    host.run("sh", "-c", "mkdir -p /etc/hive; cat >/etc/hive/hive.toml", text=SETTINGS)
+    host.settings(SETTINGS)
     host.setup()
     level = {"root"}
     while level := {name for name, parent in TREE.items() if parent in level}:
