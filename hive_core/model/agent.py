@@ -20,6 +20,11 @@ def check_name(name: str) -> str:
 
 
 AgentName = Annotated[str, AfterValidator(check_name)]
+Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+NarHash = Annotated[str, Field(pattern=r"^sha256-[A-Za-z0-9+/]{43}=$")]
+StorePath = Annotated[
+    str, Field(pattern=r"^/nix/store/[0-9a-df-np-sv-z]{32}-[A-Za-z0-9+._?=-]{1,200}$")
+]
 
 
 class Value(BaseModel):
@@ -101,6 +106,10 @@ class AgentSpec(Value):
     subtree: SubtreeLimits | None = None
     max_children: int = Field(10, ge=0, le=10_000)
     revoke: Revoke = Revoke.SCAN
+    config: Commit | None = Field(None, description="The deployed commit of its configuration.")
+    nar: NarHash | None = Field(None, description="SHA-256 of the files of that commit as a NAR.")
+    system: StorePath | None = Field(None, description="What the `nix` image runs.")
+    harness: bool = Field(default=False, description="Healthy only after it has said hello.")
 
     @property
     def id(self) -> str:

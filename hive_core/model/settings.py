@@ -16,6 +16,7 @@ MIB = 1 << 20
 UID_RANGE = 65536
 UID_STARTS = range(524288, 1874853888, UID_RANGE)  # https://systemd.io/UIDS-GIDS: containers
 HOST_IMAGE = "host"
+NIX_IMAGE = "nix"
 
 
 def _absolute(path: Path) -> Path:
@@ -25,6 +26,7 @@ def _absolute(path: Path) -> Path:
 
 
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+FlakeReference = Annotated[str, Field(pattern=r"^[^\"\\$\x00-\x1f\x7f]{1,500}$")]
 ImageName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{0,62}$")]
 
 
@@ -94,6 +96,51 @@ class Grace(Value):
     crash_lines: int = Field(20, ge=0, le=200, description="Log lines in a crash message.")
 
 
+class Intake(Value):
+    """How much a proposed commit may bring (attack 18)."""
+
+    pack: int = Field(64 * MIB, ge=1024, description="Bytes of its history, packed.")
+    objects: int = Field(20_000, ge=10, description="Objects of its history.")
+    blob: int = Field(5 * MIB, ge=1024, description="Bytes of one file.")
+    depth: int = Field(64, ge=1, le=64, description="Levels of folders.")
+    files: int = Field(15_000, ge=10, description="Files of the commit.")
+    tree: int = Field(32 * MIB, ge=1024, description="Bytes of all its files.")
+    diff: int = Field(4 * MIB, ge=1024, description="Bytes of what has to be read to approve it.")
+    seconds: float = Field(60.0, gt=0, description="Until it must be judged.")
+
+
+class Approvals(Value):
+    """How much may be asked of the operator."""
+
+    pending: int = Field(5, ge=1, description="Undecided ones of one subtree.")
+    a_day: int = Field(20, ge=1, description="New ones of one subtree in a day.")
+    expires: float = Field(86_400.0, gt=0, description="Seconds until one is void.")
+    signers: AbsolutePath = Field(
+        Path("/etc/hive/allowed_signers"), description="Whose signed tags approve."
+    )
+
+
+class Deploy(Value):
+    """How a new configuration is put in place."""
+
+    window: float = Field(30.0, ge=0, le=3600, description="Seconds it must stay healthy.")
+    generations: int = Field(10, ge=2, le=1000, description="Generations kept of each agent.")
+    first_wave: int = Field(1, ge=1, description="Agents of the first wave of many.")
+    second_wave: float = Field(0.1, gt=0, le=1, description="Share of the second wave.")
+    evaluation: float = Field(120.0, gt=0, description="Seconds an evaluation may take.")
+    build: float = Field(1800.0, gt=0, description="Seconds a build may take.")
+    switch: float = Field(120.0, gt=0, description="Seconds a switch in place may take.")
+
+
+class Nix(Value):
+    """The generated flake. `nixpkgs` and `hive` are its usual inputs."""
+
+    inputs: dict[ImageName, FlakeReference] = Field(
+        {}, description="Inputs of the flake by name, as flake references."
+    )
+    system: str = Field("x86_64-linux", pattern=r"^[a-z0-9_]+-linux$", description="Platform.")
+
+
 class Paths(Value):
     """Where things lie. The root helper knows its own; these must agree."""
 
@@ -112,6 +159,20 @@ class Paths(Value):
     def backup(self) -> Path:
         """A sound copy of the database, made every hour."""
         return self.state / "hive.db.backup"
+
+    @property
+    def applied(self) -> Path:
+        """The daemon's repositories of what was proposed and deployed, `<uuid>.git` each."""
+        return self.state / "applied"
+
+    @property
+    def work(self) -> Path:
+        """What hived and its jobs hand each other, a folder for each job."""
+        return self.state / "work"
+
+    @property
+    def secrets(self) -> Path:
+        return self.state / "secrets"
 
     @property
     def ballast(self) -> Path:
@@ -168,6 +229,10 @@ class Settings(Value):
     retention: Retention = Retention()
     back_off: BackOff = BackOff()
     grace: Grace = Grace()
+    intake: Intake = Intake()
+    approvals: Approvals = Approvals()
+    deploy: Deploy = Deploy()
+    nix: Nix = Nix()
     paths: Paths = Paths()
 
     @model_validator(mode="before")
@@ -185,8 +250,8 @@ class Settings(Value):
             if name is not None and name not in self.images:
                 raise ValueError(f"image {name} is not in [images]")
         for name, path in self.images.items():
-            if (path is None) != (name == HOST_IMAGE):
-                raise ValueError(f"image {name}: only {HOST_IMAGE} has no path")
+            if (path is None) != (name in (HOST_IMAGE, NIX_IMAGE)):
+                raise ValueError(f"image {name}: only {HOST_IMAGE} and {NIX_IMAGE} have no path")
         if self.uid_start not in UID_STARTS:
             raise ValueError(f"uid_start must be one of {UID_STARTS}")
         return self
