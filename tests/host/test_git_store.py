@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import DamagedRepo
-from hive_core.host.git.store import LIMIT, Store
+from hive_core.host.git.entries import LIMIT
+from hive_core.host.git.store import Store
 
 
 def put(meta: Meta, raw: bytes, packed: bytes | None = None) -> str:

@@ -9,14 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-import pygit2
-
 from hive_core.errors import HiveError
 from hive_core.host.git.branch import BRANCH, Branch
 from hive_core.host.git.faults import Damage, DamagedRepo, reading
+from hive_core.host.git.handle import opened
 from hive_core.host.git.locks import left_behind
 from hive_core.host.git.objects import Objects
 from hive_core.host.git.recovery import NOTES, REFUSED, ancestors
+from hive_core.host.git.store import Store
 
 _STALE: Final = 60.0
 _HISTORY: Final = 10_000
@@ -28,13 +28,10 @@ def verify(folder: Path) -> list[Damage]:
     found: list[Damage] = []
     try:
         with reading("repository", str(folder)):
-            for look in (_refs, _locks, _notes):
+            for look in (_refs, _locks, _notes, _packs):
                 found += look(folder)
-        with reading("repository", str(folder)):
-            git = pygit2.Repository(str(folder))
-        head = Branch(git, folder).head()
+        head, objects = Branch(opened(folder), folder).head(), Objects(folder)
         if head:
-            objects = Objects(git)
             objects.check(head)
             for _ in islice(ancestors(objects.store, head), _HISTORY):
                 pass  # every ancestor is there; what older ones hold is not in force
@@ -71,6 +68,12 @@ def _notes(folder: Path) -> Iterator[Damage]:
             file.read_bytes()
     except OSError as error:
         yield Damage(NOTES, str(notes), str(error))
+
+
+def _packs(folder: Path) -> Iterator[Damage]:
+    """Also of what nobody has asked for yet, as far as that shows without reading all of it."""
+    for file, why in Store(folder).packs.faults():
+        yield Damage(file.name, str(file), why)
 
 
 def _locks(folder: Path) -> Iterator[Damage]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
-
-import pygit2
-from pygit2.enums import Option
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import files
@@ -22,22 +20,17 @@ _CACHED_AT_MOST: Final = 65536
 _AUTHOR: Final = "hive <hive@localhost>"
 _NOTHING: Final[Mapping[str, Entry]] = {}
 
-# For the whole process: packs are on disk when a call returns. Hashes are compared on every read,
-# so a flipped bit does not pass for content.
-for _option in (Option.ENABLE_FSYNC_GITDIR, Option.ENABLE_STRICT_HASH_VERIFICATION):
-    pygit2.option(_option, 1)
-
 
 class Objects:
     """What a commit holds, as a hive, and back."""
 
     def __init__(
         self,
-        git: pygit2.Repository,
+        folder: Path,
         depth_limit: int = DEPTH_LIMIT,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.store = Store(git)
+        self.store = Store(folder)
         self._depth_limit = depth_limit
         self._clock = clock
         self._specs: dict[str, AgentSpec] = {}

@@ -9,12 +9,20 @@ from pathlib import Path
 from typing import Final
 
 import pygit2
+from pygit2.enums import Option
 from pygit2.packbuilder import PackBuilder
 
 from hive_core.host.git.faults import reading, writing
+from hive_core.host.git.handle import with_loose
 from hive_core.host.git.locks import flush
+from hive_core.host.git.packs import Packs
 from hive_core.host.git.recovery import HandCommit
 from hive_core.host.git.store import Store
+
+# For the whole process: packs are on disk when a call returns, and hashes are compared as they are
+# written, so a flipped bit does not pass for content.
+for _option in (Option.ENABLE_FSYNC_GITDIR, Option.ENABLE_STRICT_HASH_VERIFICATION):
+    pygit2.option(_option, 1)
 
 MANY: Final = 2000
 _OID: Final = re.compile(r"[0-9a-f]{40}")
@@ -24,14 +32,13 @@ def pack(folder: Path, at_least: int) -> int:
     """Pack the loose objects if there are many; how many were packed. DamagedRepo when one is.
 
     Opens the repository anew, so it may run beside the thread that uses the other handle; libgit2
-    works without the interpreter's lock.
+    works without the interpreter's lock, and sees no pack that is there already.
     """
     objects = folder / "objects"
     loose = list(_loose(objects))
     if len(loose) < at_least:
         return 0
-    git = pygit2.Repository(str(folder))
-    store = Store(git)
+    git, store = with_loose(folder), Store(folder)
     for oid in loose:
         store.sure(oid, "loose objects")
 
@@ -43,10 +50,9 @@ def pack(folder: Path, at_least: int) -> int:
         git.pack(pack_delegate=choose, n_threads=1)
         _flush_packs(objects / "pack")
     with reading("loose objects", str(objects)):
-        packed = pygit2.Odb()
-        packed.add_backend(pygit2.OdbBackendPack(str(objects)), 1)
+        packed = Packs(objects / "pack")
         for oid in loose:
-            packed.read(pygit2.Oid(hex=oid))  # only what can be read from a pack may go
+            packed.read(oid)  # only what can be read from a pack may go
             (objects / oid[:2] / oid[2:]).unlink(missing_ok=True)
     return len(loose)
 

@@ -19,7 +19,8 @@ import pygit2
 from hive_core.errors import Busy, HiveError, Internal, StorageFull
 from hive_core.host.git import checkup, packing, recovery
 from hive_core.host.git.branch import Branch
-from hive_core.host.git.faults import Damage, DamagedRepo, reading, writing
+from hive_core.host.git.faults import Damage, DamagedRepo, writing
+from hive_core.host.git.handle import opened
 from hive_core.host.git.locks import sign
 from hive_core.host.git.making import make
 from hive_core.host.git.objects import Objects
@@ -70,11 +71,10 @@ class MetaRepo:
         if not (path / ".git").exists():
             with writing():
                 make(path)
-        with reading("repository", str(path)):
-            git = pygit2.Repository(str(path))
+        git = opened(path)
         sign(Path(git.path))
         packing.sweep(Path(git.path))
-        found = cls(git, Objects(git, depth_limit, clock), step)
+        found = cls(git, Objects(Path(git.path), depth_limit, clock), step)
         found.free()
         return found
 

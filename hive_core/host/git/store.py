@@ -1,8 +1,8 @@
 """Reading objects: the bytes of the repository, checked before anything believes them.
 
-Loose objects are read here and not by libgit2, which never returns from one that is cut short
-(https://github.com/libgit2/libgit2/issues/7342). Before libgit2 is given an object to build on,
-`sure` has read it.
+Nothing is read by libgit2, which never returns from a loose object that is cut short
+(https://github.com/libgit2/libgit2/issues/7342) and crashes over damaged packs. Before libgit2 is
+given an object to build on, `sure` has read it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import pygit2
-from pygit2.enums import ObjectType
-
 from hive_core.errors import InvalidArgument
+from hive_core.host.git.entries import LIMIT, TooLarge
 from hive_core.host.git.faults import Damage, DamagedRepo, reading
+from hive_core.host.git.packs import Packs
 
-LIMIT: Final = 64 << 20
 FILES: Final = (0o100644, 0o100755)
 FOLDER: Final = 0o040000
 _LINE: Final = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{20})", re.DOTALL)
@@ -28,10 +26,6 @@ _FRAME: Final = 22  # a space, a NUL and a hash
 # Few objects can stand for files without number: https://kate.io/blog/git-bomb/ (attack 18).
 ENTRIES: Final = 50_000
 LEVELS: Final = 32
-_KINDS: Final = {
-    ObjectType.COMMIT: "commit", ObjectType.TREE: "tree", ObjectType.BLOB: "blob",
-    ObjectType.TAG: "tag",
-}  # fmt: skip
 
 
 class Entry(NamedTuple):
@@ -60,11 +54,11 @@ class Difference(NamedTuple):
 
 
 class Store:
-    """The objects of one repository; keeps nothing, so damage shows at the next look."""
+    """The objects of the repository with this git directory; another one sees fresh damage."""
 
-    def __init__(self, git: pygit2.Repository) -> None:
-        self._git = git
-        self._folder = Path(git.path, "objects")
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "objects"
+        self.packs = Packs(self._folder / "pack")
 
     def path(self, oid: str) -> Path:
         """Where an object lies that is in no pack."""
@@ -144,11 +138,10 @@ class Store:
         return data
 
     def _packed(self, oid: str) -> tuple[str, bytes]:
-        name = pygit2.Oid(hex=oid)
-        if self._git.odb.read_header(name)[1] > LIMIT:
-            raise _too_large(oid)
-        kind, data = self._git.odb.read(name)
-        return _KINDS[ObjectType(kind)], data
+        try:
+            return self.packs.read(oid)
+        except TooLarge as error:
+            raise _too_large(oid) from error
 
 
 def _unpack(oid: str, packed: bytes) -> tuple[str, bytes]:

@@ -1,0 +1,29 @@
+"""libgit2's handle of the repository: for refs and settings, and never to read an object."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pygit2
+
+from hive_core.host.git.faults import reading
+
+
+def opened(folder: Path) -> pygit2.Repository:
+    """A repository without objects, by its git directory or work tree; DamagedRepo if it is none.
+
+    A pack that is damaged, or changed while it is mapped, would end the process.
+    """
+    with reading("repository", str(folder)):
+        git = pygit2.Repository(str(folder))
+    git.set_odb(pygit2.Odb())
+    return git
+
+
+def with_loose(folder: Path) -> pygit2.Repository:
+    """One that knows loose objects, of which `Store.sure` has read every one that it is given."""
+    git, loose = opened(folder), pygit2.Odb()
+    fsync = True
+    loose.add_backend(pygit2.OdbBackendLoose(str(folder / "objects"), -1, fsync, 0, 0), 1)
+    git.set_odb(loose)
+    return git

@@ -1,0 +1,233 @@
+"""Reading packs, without libgit2, which damaged ones crash: whatever they hold, an error is all.
+
+An object is believed by its name alone: what was read has that hash. So the only part of a pack
+that is checked beforehand is the table of names, because a damaged one would make objects vanish.
+What git writes beside packs to be quicker (multi-pack-index, bitmap, rev, commit-graph) is not
+looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha1
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from hive_core.host.git.entries import Head, head, inflated, patched
+
+_MAGIC: Final = b"\377tOc\0\0\0\2"
+_FAN: Final = struct.Struct(">256I")
+_NAMES: Final = len(_MAGIC) + _FAN.size
+_HASH: Final = 20
+_NUMBER: Final = struct.Struct(">I")
+_WIDE: Final = struct.Struct(">Q")
+_FAR: Final = 1 << 31
+_START: Final = struct.Struct(">4sII")
+_DEPTH: Final = 4095  # the longest chain that git makes: https://git-scm.com/docs/git-pack-objects
+_KEPT: Final = 8 << 20
+_LARGEST: Final = 1 << 20
+
+Content = tuple[str, bytes]
+Chain = list[tuple[int, bytes]]
+Sign = tuple[str, int, int, int]
+
+
+class Bases:
+    """Contents that deltas may build on next: else a history would be unpacked again and again."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[Pack, int], Content] = OrderedDict()
+        self._size = 0
+
+    def get(self, pack: Pack, at: int) -> Content | None:
+        found = self._known.get((pack, at))
+        if found is not None:
+            self._known.move_to_end((pack, at))
+        return found
+
+    def put(self, pack: Pack, at: int, found: Content) -> None:
+        if len(found[1]) > _LARGEST or (pack, at) in self._known:
+            return
+        self._known[pack, at] = found
+        self._size += len(found[1])
+        while self._size > _KEPT:
+            self._size -= len(self._known.popitem(last=False)[1][1])
+
+
+class Pack:
+    """One pack by its table of names; ValueError when that is damaged."""
+
+    def __init__(self, table: Path) -> None:
+        data = table.read_bytes()
+        self.path = table.with_suffix(".pack")
+        if data[: len(_MAGIC)] != _MAGIC or len(data) < _NAMES + 2 * _HASH:
+            raise ValueError(f"{table.name} is no table of names" if data else "empty")
+        if sha1(data[:-_HASH], usedforsecurity=False).digest() != data[-_HASH:]:
+            raise ValueError(f"{table.name} is damaged")
+        self._fan = _FAN.unpack_from(data, len(_MAGIC))
+        self.count = self._fan[-1]
+        ends = [_NAMES + self.count * each for each in (_HASH, _HASH + 4, _HASH + 8)]
+        self._names = data[_NAMES : ends[0]]
+        self._places = data[ends[1] : ends[2]]
+        self._far = data[ends[2] : -2 * _HASH]
+        self._sum = data[-2 * _HASH : -_HASH]
+        if len(data) < ends[2] + 2 * _HASH or list(self._fan) != sorted(self._fan):
+            raise ValueError(f"{table.name} makes no sense")
+
+    def place(self, name: bytes) -> int | None:
+        """Where an object begins in the pack, if it is in it."""
+        first, end = self._fan[name[0] - 1] if name[0] else 0, self._fan[name[0]]
+        at = self._names.find(name, first * _HASH, end * _HASH)
+        while at % _HASH and at > 0:  # the end of one name and the beginning of the next
+            at = self._names.find(name, at + 1, end * _HASH)
+        if at < 0:
+            return None
+        place = int(_NUMBER.unpack_from(self._places, at // _HASH * 4)[0])
+        if place < _FAR:
+            return place
+        try:
+            return int(_WIDE.unpack_from(self._far, (place - _FAR) * 8)[0])
+        except struct.error as error:
+            raise ValueError(f"the table of {self.path.name} makes no sense") from error
+
+    def read(self, name: bytes, place: int, bases: Bases) -> Content:
+        """Kind and content of what begins there; ValueError unless it is what the name says."""
+        with _opened(self.path) as handle:
+            chain, at, found = self._chain(handle, place, bases)
+        contents = {at: found} if chain else {}
+        for at, delta in reversed(chain):
+            found = found[0], patched(found[1], delta)
+            contents[at] = found
+        kind, data = found
+        raw = b"%s %d\0%s" % (kind.encode(), len(data), data)
+        if sha1(raw, usedforsecurity=False).digest() != name:
+            raise ValueError("its content has another hash")
+        for at, each in contents.items():
+            bases.put(self, at, each)
+        return found
+
+    def _chain(self, handle: int, at: int, bases: Bases) -> tuple[Chain, int, Content]:
+        """Deltas from the last to the first, and what the first one builds on, and where it is."""
+        chain: Chain = []
+        while (known := bases.get(self, at)) is None:
+            found = head(handle, at)
+            data = inflated(handle, found)
+            if found.kind:
+                return chain, at, (found.kind, data)
+            chain.append((at, data))
+            if len(chain) > _DEPTH:
+                raise ValueError("a chain of deltas without an end")
+            at = self._base(found, at)
+        return chain, at, known
+
+    def _base(self, found: Head, at: int) -> int:
+        place = self.place(found.base) if found.base else at - found.back
+        if place is None:
+            raise ValueError("a delta without a base")
+        return place
+
+    def fault(self) -> str:
+        """What ends and beginning of the pack tell; it is not read for that."""
+        with _opened(self.path) as handle:
+            start = os.pread(handle, _START.size, 0)
+            end = os.pread(handle, _HASH, max(0, os.fstat(handle).st_size - _HASH))
+        if start not in [_START.pack(b"PACK", version, self.count) for version in (2, 3)]:
+            return "begins as no pack does"
+        return "" if end == self._sum else "is cut short, or not the one that its table is for"
+
+
+class Packs:
+    """All packs in `objects/pack`. Safe in several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._packs: dict[Sign, Pack] = {}
+        self._faults: dict[Sign, ValueError | OSError] = {}
+        self._last: Pack | None = None
+        self._bases = Bases()
+        self._lock = Lock()
+
+    def read(self, oid: str) -> Content:
+        """Kind and content; KeyError when it is in no pack, else what is wrong with those."""
+        name = bytes.fromhex(oid)
+        with self._lock:
+            try:
+                return self._read(name)
+            except (KeyError, OSError, ValueError):
+                self._look()  # another git may have packed everything anew
+                return self._read(name)
+
+    def _read(self, name: bytes) -> Content:
+        faults = list(self._faults.values())
+        for pack in self._likely():
+            try:
+                place = pack.place(name)
+                if place is not None:
+                    found = pack.read(name, place, self._bases)
+                    self._last = pack
+                    return found
+            except (OSError, ValueError) as error:
+                faults.insert(0, error)
+        if faults:
+            raise faults[0]
+        raise KeyError(name.hex())
+
+    def _likely(self) -> Iterator[Pack]:
+        """What is read together was mostly packed together."""
+        last = self._last
+        if last is not None:
+            yield last
+        yield from (each for each in self._packs.values() if each is not last)
+
+    def _look(self) -> None:
+        packs, faults = self._packs, self._faults
+        self._packs, self._faults = {}, {}
+        for sign, table in _tables(self._folder):
+            try:
+                self._packs[sign] = packs.get(sign) or Pack(table)
+            except FileNotFoundError:
+                continue  # another git took it away just now
+            except (OSError, ValueError) as error:
+                self._faults[sign] = faults.get(sign, error)
+        if self._last not in self._packs.values():
+            self._last = None
+
+    def faults(self) -> Iterator[tuple[Path, str]]:
+        """Packs that are damaged, as far as that shows without reading them whole."""
+        with self._lock:
+            self._look()
+        for sign, error in self._faults.items():
+            yield self._folder / sign[0], str(error)
+        for pack in self._packs.values():
+            try:
+                why = pack.fault()
+            except OSError as error:
+                # With its table it was taken away; without it, it is lost.
+                why = str(error) if pack.path.with_suffix(".idx").exists() else ""
+            if why:
+                yield pack.path, why
+
+
+def _tables(folder: Path) -> Iterator[tuple[Sign, Path]]:
+    try:
+        tables = sorted(each for each in folder.iterdir() if each.suffix == ".idx")
+    except FileNotFoundError:
+        return  # then nothing is packed
+    for table in tables:
+        with suppress(FileNotFoundError):
+            found = table.stat()
+            yield (table.name, found.st_ino, found.st_mtime_ns, found.st_size), table
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
