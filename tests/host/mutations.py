@@ -1,24 +1,22 @@
 """Row R8: one piece of damage to a meta repo, chosen by a seed, and a repo to do it to.
 
-Everything runs as somebody without privileges where the suite runs as root: root reads what
-nobody may read, and libgit2 lets it open what belongs to another.
+Where the suite runs as root it gives up what root may do to any file, for as long as this takes:
+root would read what nobody may read.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-import pygit2
-import pytest
 from host.meta import TRAILERS, family, git, spec
-from pygit2.enums import ConfigLevel
 
 from hive_core.host.git import MetaRepo
 from hive_core.host.git.branch import BRANCH
@@ -26,11 +24,10 @@ from hive_core.host.stores import Stores
 from hive_core.model.hive import Hive
 from hive_core.model.settings import Paths, Settings
 
-NOBODY = 65534
+STRANGER = 65533
 PRIVILEGED = os.geteuid() == 0
-CHECKOUT = Path(__file__).parents[2]
-OPEN = all(each.stat().st_mode & 0o001 for each in (CHECKOUT, *CHECKOUT.parents))
-HOMES = (ConfigLevel.GLOBAL, ConfigLevel.XDG)
+# capabilities(7): chown, dac_override, dac_read_search, fowner
+ANY_FILE = 0b1111
 LONG_AGO = 90.0
 
 # What is broken, by its place in the git directory.
@@ -43,28 +40,39 @@ PLACES = {
                "hive-refused", "refs/hive/refused"),
 }  # fmt: skip
 LOCKS = (f"{BRANCH}.lock", "index.lock", "hive-index.lock", "packed-refs.lock", "HEAD.lock")
-OWNERS = ("", f"{NOBODY + 1} 1 gone\n", "0" * 40 + "\n", "hived 4194304 1 no-such-boot\n")
+OWNERS = ("", f"{STRANGER} 1 gone\n", "0" * 40 + "\n", "hived 4194304 1 no-such-boot\n")
+
+
+class Capabilities(ctypes.Structure):
+    """Those of this thread, the first 32 of them: capset(2)."""
+
+    _fields_ = [(name, ctypes.c_uint32) for name in ("effective", "permitted", "inheritable")]
 
 
 @contextmanager
-def unprivileged() -> Iterator[None]:
-    if PRIVILEGED and not OPEN:
-        pytest.skip(f"needs a checkout that others than root may enter: {CHECKOUT} is closed")
-    paths = pygit2.settings.search_path
-    before = {level: paths[level] for level in HOMES}
-    if PRIVILEGED:
-        os.setegid(NOBODY)
-        os.seteuid(NOBODY)
-        for level in HOMES:  # not root's own settings, which libgit2 could not read
-            paths[level] = "/nonexistent"
+def _effective(change: Callable[[int], int]) -> Iterator[None]:
+    """Other capabilities in effect; what is permitted stays, so that they come back."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    head, found = (ctypes.c_uint32 * 2)(0x20080522, 0), (Capabilities * 2)()
+
+    def call(function: Callable[..., int]) -> None:
+        if function(head, found):
+            raise OSError(ctypes.get_errno(), "capabilities")
+
+    call(libc.capget)
+    before = found[0].effective
+    found[0].effective = change(before)
+    call(libc.capset)
     try:
         yield
     finally:
-        for level, path in before.items():
-            paths[level] = path
-        if PRIVILEGED:
-            os.seteuid(0)
-            os.setegid(0)
+        found[0].effective = before
+        call(libc.capset)
+
+
+def unprivileged() -> AbstractContextManager[None]:
+    """As somebody who reads only what modes let its owner read."""
+    return _effective(lambda before: before & ~ANY_FILE)
 
 
 def opened(state: Path) -> Stores:
@@ -207,17 +215,16 @@ def flipped(data: bytes, at: int, bit: int) -> bytes:
 def give_away(path: Path) -> None:
     """To somebody else, who lets nobody read or write it."""
     path.chmod(0o700 if PRIVILEGED else 0)
-    _own(path, NOBODY - 1)
+    _own(path, STRANGER)
 
 
 def _take_back(path: Path, mode: int) -> None:
     if path.exists():
-        _own(path, NOBODY)
+        _own(path, 0)
         path.chmod(mode)
 
 
 def _own(path: Path, owner: int) -> None:
     if PRIVILEGED:
-        os.seteuid(0)
-        os.chown(path, owner, owner)
-        os.seteuid(NOBODY)
+        with _effective(lambda before: before | ANY_FILE):
+            os.chown(path, owner, owner)

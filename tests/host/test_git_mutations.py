@@ -35,7 +35,6 @@ class Told:
 
 @pytest.fixture
 def worlds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
-    folder.chmod(0o777)
     monkeypatch.setattr(opening, "prime", lambda _: None)  # the ledger is for speed elsewhere
     with unprivileged():
         found = {shape: folder / shape for shape in SHAPES}
@@ -44,7 +43,7 @@ def worlds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, 
         yield found
 
 
-@pytest.mark.long  # libgit2 can crash the process over some damage, and the suite with it
+@pytest.mark.sized
 def test_damage_to_the_meta_repo_is_told_or_changes_nothing(worlds: dict[str, Path]) -> None:
     """At the start of hived and under a running one; then somebody changes the tree."""
     first, outcomes = seed(), Counter[str]()
@@ -52,7 +51,6 @@ def test_damage_to_the_meta_repo_is_told_or_changes_nothing(worlds: dict[str, Pa
     for number in range(times(40, 200)):
         chance = Random(f"{first} {number}")  # noqa: S311 - no secret
         shape, running = chance.choice(SHAPES), chance.random() < 0.4
-        # Each has a place of its own: libgit2 keeps packs by path, for the whole process.
         state = worlds[shape].parent / str(number) / "copy"
         shutil.copytree(worlds[shape], state, symlinks=True)
         stores = opened(state) if running else None
