@@ -23,7 +23,8 @@ CREATE TABLE approvals (
 ) STRICT;
 CREATE INDEX approvals_open ON approvals (agent) WHERE ended IS NULL;
 CREATE INDEX approvals_agent ON approvals (agent, number);
-CREATE INDEX approvals_requester ON approvals (requester, created);
+CREATE INDEX approvals_requester ON approvals (requester, number);
+CREATE INDEX approvals_created ON approvals (created);
 
 -- What a deploy has done so far: a daemon that starts again goes on from here. `before` holds the
 -- fields of the spec as they were, `until` the end of the window.

@@ -19,6 +19,11 @@ _MOVED: Final = (
     "UPDATE jobs SET started = started + ?1, ended = ended + ?1",
     "UPDATE archives SET at = at + ?1, expires = expires + ?1",
     "UPDATE runs SET since = since + ?1",
+    "UPDATE approvals SET created = created + ?1, expires = expires + ?1, decided = decided + ?1,"
+    " ended = ended + ?1",
+    "UPDATE deploys SET until = until + ?1",
+    "UPDATE generations SET at = at + ?1",
+    "UPDATE hellos SET at = at + ?1",
 )
 
 

@@ -13,10 +13,13 @@ from typing import Final
 
 from hive_core.errors import HiveError
 from hive_core.ledger import opening
+from hive_core.ledger.approvals import Approvals
 from hive_core.ledger.archives import Archives
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.copying import back_up
 from hive_core.ledger.events import Events
+from hive_core.ledger.generations import Generations
+from hive_core.ledger.hellos import Hellos
 from hive_core.ledger.jobs import COURSE as JOB_COURSE
 from hive_core.ledger.jobs import Jobs
 from hive_core.ledger.keys import Keys
@@ -25,12 +28,16 @@ from hive_core.ledger.ranges import Ranges
 from hive_core.ledger.runs import Runs
 from hive_core.ledger.shifts import Shifts
 from hive_core.ledger.starts import StartsTable
+from hive_core.ledger.waves import Waves
+from hive_core.model.approval import COURSE as APPROVAL_COURSE
 from hive_core.model.rates import Rates
 from hive_core.model.settings import Bounds
 from hive_core.model.states import Course
 
 MIGRATIONS: Final = Path(__file__).with_name("migrations")
-COURSES: Final[tuple[tuple[str, Course], ...]] = (("jobs", JOB_COURSE),)
+COURSES: Final[tuple[tuple[str, Course], ...]] = (
+    ("jobs", JOB_COURSE), ("approvals", APPROVAL_COURSE),
+)  # fmt: skip
 
 
 def nothing(step: str) -> None:
@@ -94,6 +101,10 @@ class Ledger:
         self.archives = Archives(connection)
         self.starts = StartsTable(connection)
         self.shifts = Shifts(connection)
+        self.approvals = Approvals(connection)
+        self.generations = Generations(connection)
+        self.waves = Waves(connection)
+        self.hellos = Hellos(connection)
         self.sends = Rates(limits.send_rate, limits.send_burst)
         self.changes = Rates(limits.change_rate, limits.change_burst)
         self.commits = Rates(limits.commit_rate, limits.commit_burst)

@@ -1,0 +1,236 @@
+"""Approvals, generations, waves and hellos as rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hive_core.errors import Internal, NotFound
+from hive_core.ledger.approvals import Request
+from hive_core.ledger.hellos import Hello
+from hive_core.ledger.store import Ledger
+from hive_core.ledger.waves import Wave
+from hive_core.model.approval import (
+    COURSE,
+    FINALS,
+    Approval,
+    ApprovalState,
+    Binding,
+    Effect,
+    Generation,
+    Kind,
+)
+from hive_core.model.states import IllegalMove
+
+COMMIT = "ab" * 20
+
+
+def asked(agent: str = "a", requester: str = "p", **more: object) -> Request:
+    fields: dict[str, object] = {
+        "kind": Kind.CONFIG, "agent": agent, "requester": requester, "source": agent,
+        "message": "why", "binding": Binding(COMMIT), "job": "j", **more,
+    }  # fmt: skip
+    return Request(**fields)  # type: ignore[arg-type]
+
+
+def made(ledger: Ledger, now: float = 1.0, request: Request | None = None) -> Approval:
+    return ledger.approvals.create(request or asked(), now, now + 100)
+
+
+def test_an_approval_comes_back_from_disk_as_it_was_made(folder: Path) -> None:
+    ledger = Ledger.open(folder / "hive.db")
+    with ledger.transaction():
+        found = made(ledger, request=asked(wishes={"boot": True}))
+        binding = Binding(COMMIT, "t" * 40, "sha256-x", "b" * 40, "l", "m")
+        ledger.approvals.judged(found.id, binding, Effect.RESTART, {"secrets": ["k"]}, {"files": 3})
+    ledger.close()
+    ledger = Ledger.open(folder / "hive.db")
+    again = ledger.approvals.get(found.id)
+    assert again is not None
+    assert (again.binding, again.effect) == (binding, Effect.RESTART)
+    assert (dict(again.wishes), dict(again.review)) == ({"secrets": ["k"]}, {"files": 3})
+    assert (again.state, again.created, again.expires) == (ApprovalState.RECEIVED, 1.0, 101.0)
+    assert len(found.id) == 12
+    assert int(found.id, 16) >= 0
+    ledger.close()
+
+
+def test_a_decision_says_who_and_when_and_the_end_when(ledger: Ledger) -> None:
+    with ledger.transaction():
+        found = made(ledger)
+        pending = ledger.approvals.move(found.id, "check", 2.0)
+        assert (pending.decided_by, pending.decided, pending.ended) == ("", None, None)
+        approved = ledger.approvals.move(found.id, "approve", 3.0, by="0")
+        assert (approved.decided_by, approved.decided, approved.open) == ("0", 3.0, True)
+        for at, event in enumerate(("build", "deploy", "watch")):
+            ledger.approvals.move(found.id, event, 4.0 + at)
+        failed = ledger.approvals.move(found.id, "fail", 9.0, reason="no hello")
+    assert (failed.state, failed.reason, failed.ended) == (ApprovalState.FAILED, "no hello", 9.0)
+    assert (failed.decided_by, failed.decided) == ("0", 3.0)
+    assert ledger.approvals.open() == []
+
+
+@pytest.mark.parametrize("event", sorted({move.event for move in COURSE.moves}))
+@pytest.mark.parametrize("state", sorted(FINALS))
+def test_nothing_leads_out_of_an_end_not_even_past_the_code(
+    ledger: Ledger, state: ApprovalState, event: str
+) -> None:
+    """Attack 21: an approval is used once."""
+    with ledger.transaction():
+        found = made(ledger)
+        for step in _way(state):
+            ledger.approvals.move(found.id, step, 2.0)
+        with pytest.raises(IllegalMove):
+            ledger.approvals.move(found.id, event, 3.0)
+        with pytest.raises(Internal):
+            ledger.connection.run("UPDATE approvals SET state = 'approved'")
+
+
+def _way(goal: str) -> list[str]:
+    """Events that lead to a state."""
+    ways: dict[str, list[str]] = {COURSE.start: []}
+    while goal not in ways:
+        for move in COURSE.moves:
+            if move.source in ways:
+                ways.setdefault(move.to, [*ways[move.source], move.event])
+    return ways[goal]
+
+
+def test_a_first_state_other_than_received_is_refused_by_the_database(ledger: Ledger) -> None:
+    sql = (
+        "INSERT INTO approvals (id, kind, agent, requester, source, message, binding, state,"
+        " created, expires) VALUES ('x', 'config', '', '', '', '', '{}', 'approved', 0, 0)"
+    )
+    with pytest.raises(Internal), ledger.transaction():
+        ledger.connection.run(sql)
+
+
+def test_pages_are_the_newest_first_of_one_requester_or_of_all(ledger: Ledger) -> None:
+    with ledger.transaction():
+        ids = [made(ledger, n, asked(requester="pq"[n % 2])).id for n in range(6)]
+        ledger.approvals.move(ids[0], "refuse", 9.0)
+    page = ledger.approvals.page(None, 4)
+    assert [each.id for each in page] == ids[:1:-1]
+    assert [each.id for each in ledger.approvals.page(page[-1].id, 4)] == ids[1::-1]
+    assert [each.id for each in ledger.approvals.page(None, 9, "p")] == [ids[4], ids[2], ids[0]]
+    assert [each.id for each in ledger.approvals.page(None, 9, "p", open_=True)] == [ids[4], ids[2]]
+    assert ledger.approvals.page("no such", 9) == []
+
+
+def test_those_who_asked_lately_or_still_wait_are_counted(ledger: Ledger) -> None:
+    with ledger.transaction():
+        old = made(ledger, 1.0, asked(requester="old"))
+        done = made(ledger, 1.0, asked(requester="done"))
+        ledger.approvals.move(done.id, "refuse", 2.0)
+        late = made(ledger, 50.0, asked(requester="late"))
+        ledger.approvals.move(late.id, "refuse", 51.0)
+    assert sorted(ledger.approvals.requesters(since=40.0)) == [("late", False), ("old", True)]
+    assert ledger.approvals.known([old.id, "nothing"]) == [old]
+
+
+def test_only_undecided_ones_expire(ledger: Ledger) -> None:
+    with ledger.transaction():
+        first, second = made(ledger, 0.0), made(ledger, 50.0)
+        for each in (first, second):
+            ledger.approvals.move(each.id, "check", 51.0)
+        approved = made(ledger, 0.0)
+        for event in ("check", "approve"):
+            ledger.approvals.move(approved.id, event, 51.0)
+    assert [each.id for each in ledger.approvals.expired(100.0)] == [first.id]
+    assert [each.id for each in ledger.approvals.expired(150.0)] == [first.id, second.id]
+    with pytest.raises(NotFound), ledger.transaction():
+        ledger.approvals.move("nothing", "expire", 1.0)
+
+
+@pytest.mark.parametrize("years", [10, -10])
+def test_what_is_due_moves_along_when_the_clock_is_set(ledger: Ledger, years: int) -> None:
+    """Row R16."""
+    by = years * 365 * 86_400.0
+    now = 2e9
+    with ledger.transaction():
+        found = made(ledger, now)
+        ledger.approvals.move(found.id, "check", now)
+        ledger.generations.put(Generation("a", 1, COMMIT, found.id, now))
+        ledger.hellos.put(Hello("a", now, 1))
+        ledger.shifts.move(by, now + by, 1.0)
+    again = ledger.approvals.get(found.id)
+    assert again is not None
+    assert (again.created, again.expires) == (now + by, now + by + 100)
+    assert not ledger.approvals.expired(now + by + 99)
+    assert ledger.approvals.expired(now + by + 100)
+    generation, hello = ledger.generations.newest("a"), ledger.hellos.get("a")
+    assert generation is not None
+    assert hello is not None
+    assert (generation.at, hello.at) == (now + by, now + by)
+
+
+def generation(number: int, agent: str = "a", failed: str = "") -> Generation:
+    return Generation(agent, number, COMMIT, "x", float(number), fields={"n": 1}, failed=failed)
+
+
+def test_the_newest_generation_that_did_not_fail_is_in_force(ledger: Ledger) -> None:
+    generations = ledger.generations
+    with ledger.transaction():
+        assert (generations.next("a"), generations.newest("a")) == (1, None)
+        for number in range(1, 4):
+            generations.put(generation(number))
+        generations.put(generation(1, "b"))
+        generations.fail("a", 3, "no hello")
+    found = generations.newest("a")
+    assert found == generation(2)
+    assert generations.get("a", 3) == generation(3, failed="no hello")
+    assert (generations.next("a"), generations.next("b")) == (4, 2)
+    assert [each.agent for each in generations.of_approval("x")] == ["a", "a", "a", "b"]
+
+
+def test_generations_beyond_the_kept_go_but_never_the_one_in_force(ledger: Ledger) -> None:
+    generations = ledger.generations
+    with ledger.transaction():
+        for number in range(1, 8):
+            generations.put(generation(number, failed="" if number < 3 else "bad"))
+        gone = generations.prune("a", 3)
+    assert [each.number for each in gone] == [4, 3, 1]
+    assert [each.number for each in generations.all("a")] == [7, 6, 5, 2]
+    assert generations.newest("a") == generation(2)
+    assert generations.next("a") == 8
+
+
+def test_generations_are_paged_over_all_agents(ledger: Ledger) -> None:
+    with ledger.transaction():
+        for number in range(1, 4):
+            ledger.generations.put(generation(number))
+            ledger.generations.put(generation(number, "b"))
+    first = ledger.generations.page(None, 3)
+    last = first[-1]
+    second = ledger.generations.page(None, 9, (last.at, last.agent, last.number))
+    assert [(each.agent, each.number) for each in (*first, *second)] == [
+        ("b", 3), ("a", 3), ("b", 2), ("a", 2), ("b", 1), ("a", 1),
+    ]  # fmt: skip
+    assert [each.number for each in ledger.generations.page("b", 2)] == [3, 2]
+    with ledger.transaction():
+        ledger.generations.drop("b")
+    assert ledger.generations.all("b") == []
+
+
+def test_a_rollout_is_open_until_each_agent_has_come_out(ledger: Ledger) -> None:
+    waves = ledger.waves
+    with ledger.transaction():
+        for wave, agent in enumerate(("a", "b")):
+            waves.put("r", wave, agent)
+        waves.mark("r", "a", "running", "one")
+        waves.mark("r", "a", "done")
+        assert waves.open() == ["r"]
+        waves.mark("r", "b", "stopped")
+    assert waves.open() == []
+    assert waves.rows("r") == [Wave("r", 0, "a", "one", "done"), Wave("r", 1, "b", "", "stopped")]
+
+
+def test_the_last_hello_counts(ledger: Ledger) -> None:
+    with ledger.transaction():
+        ledger.hellos.put(Hello("a", 1.0, 1, COMMIT))
+        ledger.hellos.put(Hello("a", 2.0, 2, COMMIT, "/nix/store/x", "broken"))
+    assert ledger.hellos.get("a") == Hello("a", 2.0, 2, COMMIT, "/nix/store/x", "broken")
+    with ledger.transaction():
+        ledger.hellos.drop("a")
+    assert ledger.hellos.get("a") is None
