@@ -1,0 +1,68 @@
+"""A tag object as git writes it: what it names, and the signature over everything before it.
+
+https://git-scm.com/docs/gitformat-signature tells where the signature of a tag stands.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from hive_core.errors import InvalidArgument
+
+LIMIT: Final = 64 << 10
+_HEAD: Final = re.compile(
+    rb"object (?P<object>[0-9a-f]{40})\ntype (?P<kind>[a-z]{1,10})\n"
+    rb"tag (?P<name>[!-~]{1,200})\ntagger (?P<tagger>[^\n\0]{1,500})\n\n"
+)
+_FIELD: Final = "tag"
+
+
+class Flavour(StrEnum):
+    """Which program made the signature."""
+
+    SSH = "ssh"
+    PGP = "pgp"
+
+
+_ARMOUR: Final = {
+    Flavour.SSH: b"-----BEGIN SSH SIGNATURE-----",
+    Flavour.PGP: b"-----BEGIN PGP SIGNATURE-----",
+}
+
+
+class SignedTag(NamedTuple):
+    """`payload`: the bytes that were signed. Nothing of it is believed before they are."""
+
+    object: str
+    kind: str
+    name: str
+    payload: bytes
+    signature: bytes
+    flavour: Flavour
+
+
+def read(data: bytes) -> SignedTag:
+    """A tag and its signature; InvalidArgument when it is not whole, or has none."""
+    if len(data) > LIMIT:
+        raise InvalidArgument(f"the tag is larger than {LIMIT} bytes", field=_FIELD)
+    head = _HEAD.match(data)
+    if head is None:
+        raise InvalidArgument("the tag is not well-formed", field=_FIELD)
+    flavour, at = _signed_at(data, head.end())
+    return SignedTag(
+        head["object"].decode(), head["kind"].decode(), head["name"].decode(),
+        data[:at], data[at:], flavour,
+    )  # fmt: skip
+
+
+def _signed_at(data: bytes, start: int) -> tuple[Flavour, int]:
+    """Where the signature begins: at the last such line, as git has it."""
+    places = {
+        flavour: max(data.rfind(b"\n" + line, start - 1), -1) for flavour, line in _ARMOUR.items()
+    }
+    flavour, at = max(places.items(), key=lambda item: item[1])
+    if at < 0:
+        raise InvalidArgument("the tag is not signed", field=_FIELD)
+    return flavour, at + 1

@@ -1,0 +1,125 @@
+"""Whose signature it is: asks ssh-keygen and gpgv, the programs that git itself asks.
+
+The file of allowed signers is the one of ssh-keygen(1); armoured public keys of PGP may stand in
+it too. It decides who may approve, so it must be root's, and nobody else may write it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from hive_core.errors import Internal, NotAllowed, TimedOut
+from hive_core.host.git.tags import Flavour, SignedTag
+
+LIMIT: Final = 1 << 20
+_DEADLINE: Final = 10.0
+_NAMESPACE: Final = "git"
+_SAID: Final = 500
+_BLOCK: Final = re.compile(
+    r"-----BEGIN PGP PUBLIC KEY BLOCK-----\s*\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL
+)
+# What gpgv reports of a signature that is whole but of a key that is not good any more.
+_BAD: Final = ("EXPSIG", "EXPKEYSIG", "REVKEYSIG", "BADSIG", "ERRSIG")
+
+
+class Signatures:
+    """Checks signatures against the file `signers`, which is read anew each time.
+
+    `owner`: whose it must be.
+    """
+
+    def __init__(self, signers: Path, owner: int = 0) -> None:
+        self._signers, self._owner = signers, owner
+
+    async def signer(self, tag: SignedTag) -> str:
+        """Who signed it; NotAllowed when that is nobody who may."""
+        text = self._read()
+        with TemporaryDirectory(prefix="hive-signed-") as name:
+            folder = Path(name)
+            (folder / "signature").write_bytes(tag.signature)
+            (folder / "payload").write_bytes(tag.payload)
+            match tag.flavour:
+                case Flavour.SSH:
+                    return await _ssh(folder, text)
+                case Flavour.PGP:
+                    return await _pgp(folder, text)
+
+    def _read(self) -> str:
+        try:
+            with self._signers.open("rb") as file:
+                facts = os.fstat(file.fileno())
+                if facts.st_uid != self._owner or facts.st_mode & 0o022:
+                    raise NotAllowed(f"{self._signers} must be root's alone to write")
+                data = file.read(LIMIT + 1)
+        except OSError as error:
+            raise NotAllowed(f"nobody may sign: {self._signers}: {error.strerror}") from error
+        if len(data) > LIMIT:
+            raise NotAllowed(f"{self._signers} is larger than {LIMIT} bytes")
+        return data.decode("utf-8", "replace")
+
+
+def keys(text: str) -> Iterator[bytes]:
+    """The PGP keys that stand in a file of signers; one that is damaged is nobody's."""
+    for block in _BLOCK.finditer(text):
+        _, _, body = block[1].replace("\r", "").rpartition("\n\n")
+        lines = [line for line in (body or block[1]).split("\n") if line and line[0] != "="]
+        try:
+            yield base64.b64decode("".join(lines), validate=True)
+        except binascii.Error:
+            continue
+
+
+async def _ssh(folder: Path, text: str) -> str:
+    signers, signature = folder / "signers", folder / "signature"
+    signers.write_text(_BLOCK.sub("", text), encoding="utf-8")
+    about = ("-f", str(signers), "-s", str(signature))
+    found, said = await _ask(folder, "ssh-keygen", "-Y", "find-principals", *about)
+    names = said.split("\n") if found == 0 else []
+    for name in filter(None, names):
+        asked = ("-Y", "verify", "-n", _NAMESPACE, "-I", name, *about)
+        status, said = await _ask(folder, "ssh-keygen", *asked, given=folder / "payload")
+        if status == 0:
+            return name
+    raise NotAllowed("the signature is of nobody who may sign")
+
+
+async def _pgp(folder: Path, text: str) -> str:
+    ring = folder / "keys"
+    ring.write_bytes(b"".join(keys(text)))
+    files = (str(folder / "signature"), str(folder / "payload"))
+    asked = ("--homedir", str(folder), "--keyring", str(ring), "--status-fd", "1", *files)
+    status, said = await _ask(folder, "gpgv", *asked)
+    words = [line.split(" ", 3) for line in said.split("\n") if line.startswith("[GNUPG:] ")]
+    good = {each[1]: each[-1] for each in words}
+    if status or "VALIDSIG" not in good or "GOODSIG" not in good or good.keys() & {*_BAD}:
+        raise NotAllowed("the signature is of nobody who may sign")
+    return good["GOODSIG"]
+
+
+async def _ask(folder: Path, *argv: str, given: Path | None = None) -> tuple[int, str]:
+    """Run it with nothing of our environment but the path; its exit status and what it said."""
+    with (given or Path("/dev/null")).open("rb") as source:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv, stdin=source, stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL, cwd=folder,
+                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
+            )  # fmt: skip
+        except OSError as error:
+            raise Internal(f"cannot run {argv[0]}: {error.strerror}") from error
+        try:
+            async with asyncio.timeout(_DEADLINE):
+                said, _ = await process.communicate()
+        except TimeoutError as error:
+            process.kill()
+            await process.wait()
+            raise TimedOut(f"{argv[0]} did not answer") from error
+    return process.returncode or 0, said.decode("utf-8", "replace")
