@@ -30,9 +30,12 @@ CHECKED_EVERY: Final = 60  # looks
 
 
 def judge(ledger: Ledger, limits: Bounds) -> Judge:
-    """What speaks against a valid hive: too many agents, or an identity that somebody had."""
+    """What speaks against a valid hive: an identity that somebody had, too many agents, a lock."""
 
     def look(before: Hive, hive: Hive) -> None:
+        if hive.lock != before.lock:
+            reason = "flake.lock changes by request_update_meta_inputs alone"
+            raise InvalidArgument(reason, field="flake.lock")
         for uuid, name in hive.names.items():
             if before.name(uuid) is None and ledger.archives.is_tombstone(uuid):
                 reason = f"the uuid of {name} belonged to a destroyed agent"

@@ -59,10 +59,12 @@ class Stores:
     def _opened(settings: Settings) -> tuple[Ledger, MetaRepo]:
         ledger = Ledger.open(settings.paths.database, limits=settings.limits)
         try:
-            return ledger, MetaRepo.open(settings.paths.meta, settings.limits.depth)
+            repo = MetaRepo.open(settings.paths.meta, settings.limits.depth)
         except BaseException:
             ledger.close()
             raise
+        repo.renders(settings.nix)
+        return ledger, repo
 
     def answerable(self, registry: Mapping[str, Operation]) -> Mapping[str, Operation]:
         """The operations as they can be served: over damage whatever only reads.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from types import MappingProxyType
 
 from hive_core.errors import AlreadyExists, InvalidArgument, NotFound
@@ -15,12 +16,16 @@ from hive_core.model.topology import DEPTH_LIMIT, Parents, Topology
 
 @dataclass(frozen=True)
 class Hive:
-    """Topology and specs have the same names; `validated` refuses anything else."""
+    """Topology and specs have the same names; `validated` refuses anything else.
+
+    `lock`: what stands in flake.lock, so that the inputs of all systems are part of the snapshot.
+    """
 
     commit: str = ""
     topology: Topology = field(default_factory=Topology)
     specs: Mapping[str, AgentSpec] = field(default_factory=lambda: MappingProxyType({}))
     depth_limit: int = DEPTH_LIMIT
+    lock: bytes = b""
 
     @cached_property
     def names(self) -> Mapping[str, str]:
@@ -36,6 +41,11 @@ class Hive:
     def shorts(self) -> frozenset[str]:
         """Every short id in use."""
         return frozenset(short(uuid) for uuid in self.names)
+
+    @cached_property
+    def lock_hash(self) -> str:
+        """What an approval is bound to; empty where no inputs are locked."""
+        return sha256(self.lock).hexdigest() if self.lock else ""
 
     def spec(self, name: str) -> AgentSpec:
         if name not in self.specs:
@@ -97,6 +107,10 @@ class Hive:
             raise InvalidArgument(f"the uuid of {name} cannot change", field="uuid")
         specs = MappingProxyType({**self.specs, name: spec})
         return self._kept(replace(self, specs=specs), self.names)
+
+    def with_lock(self, lock: bytes) -> Hive:
+        """The same agents on other inputs."""
+        return self._kept(replace(self, lock=lock), self.names)
 
     def moved(self, name: str, parent: str | None) -> Hive:
         """`name` and its descendants under `parent` (None makes it a root)."""

@@ -10,10 +10,12 @@ from typing import Final
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import files
 from hive_core.host.git.faults import writing
+from hive_core.host.git.flakes import Flakes
 from hive_core.host.git.store import FILES, FOLDER, Entry, Store
 from hive_core.host.git.written import commit_bytes, put, tree_bytes
 from hive_core.model.agent import AgentSpec
 from hive_core.model.hive import Hive
+from hive_core.model.settings import Nix
 from hive_core.model.topology import DEPTH_LIMIT, Topology
 
 _CACHED_AT_MOST: Final = 65536
@@ -31,6 +33,7 @@ class Objects:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.store = Store(folder)
+        self.flakes = Flakes(self.store, Nix())
         self._depth_limit = depth_limit
         self._clock = clock
         self._specs: dict[str, AgentSpec] = {}
@@ -39,7 +42,8 @@ class Objects:
         """The hive at a commit. DamagedRepo, or InvalidArgument that says what is not valid."""
         top = self.store.tree(self.store.commit(oid).tree, "the top")
         parents = files.read_topology(self._file(top, files.TOPOLOGY, files.TOPOLOGY))
-        hive = Hive(oid, Topology(parents), self._agents(top), self._depth_limit)
+        lock = self.flakes.lock(top, self._file)
+        hive = Hive(oid, Topology(parents), self._agents(top), self._depth_limit, lock)
         return hive.validated()
 
     def write(self, hive: Hive, before: Hive, message: str, trailers: Mapping[str, str]) -> str:
@@ -52,7 +56,8 @@ class Objects:
             if not base or hive.topology.parents != before.topology.parents:
                 data = files.topology_bytes(hive.topology.parents)
                 top[files.TOPOLOGY] = Entry(FILES[0], put(self.store, "blob", data))
-            self._write_agents(top, hive, before if base else Hive())
+            old = before if base else Hive()
+            self.flakes.write(top, hive, old, self._write_agents(top, hive, old))
             tree = put(self.store, "tree", tree_bytes(top))
             parents = [before.commit] if base else []
             author = f"{_AUTHOR} {int(self._clock())} +0000"
@@ -90,12 +95,13 @@ class Objects:
             raise InvalidArgument(f"{path} is no plain file", field=path)
         return self.store.blob(entry.oid, path)
 
-    def _write_agents(self, top: dict[str, Entry], hive: Hive, before: Hive) -> None:
+    def _write_agents(self, top: dict[str, Entry], hive: Hive, before: Hive) -> set[str]:
+        """The names whose spec is new, another or gone."""
         old, new, known = before.specs, hive.specs, _folder(top)
         changed = [name for name, spec in new.items() if old.get(name) is not spec]
         gone = old.keys() - new.keys()
         if not changed and not gone:
-            return
+            return set()
         agents = self.store.tree(known, files.AGENTS) if known else {}
         for name in gone:
             agents.pop(name + files.SUFFIX, None)
@@ -107,6 +113,7 @@ class Objects:
             top[files.AGENTS] = Entry(FOLDER, put(self.store, "tree", tree_bytes(agents)))
         else:
             top.pop(files.AGENTS, None)
+        return {*changed, *gone}
 
     def _remember(self, oid: str, spec: AgentSpec) -> None:
         if len(self._specs) >= _CACHED_AT_MOST:

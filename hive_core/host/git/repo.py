@@ -14,19 +14,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pygit2
-
 from hive_core.errors import Busy, HiveError, Internal, StorageFull
 from hive_core.host.git import checkup, packing, recovery
 from hive_core.host.git.branch import Branch
 from hive_core.host.git.faults import Damage, DamagedRepo, writing
-from hive_core.host.git.handle import opened
+from hive_core.host.git.handle import Handle
 from hive_core.host.git.locks import sign
 from hive_core.host.git.making import make
 from hive_core.host.git.objects import Objects
 from hive_core.host.git.recovery import Judge, Kind, Recovery
 from hive_core.host.git.worktree import WorkTree
 from hive_core.model.hive import Hive
+from hive_core.model.settings import Nix
 from hive_core.model.topology import DEPTH_LIMIT
 
 log = logging.getLogger(__name__)
@@ -39,15 +38,12 @@ def nothing(step: str) -> None:
 class MetaRepo:
     """Open it with `MetaRepo.open`. One process and one thread at a time, beside people's git."""
 
-    def __init__(
-        self, git: pygit2.Repository, objects: Objects, step: Callable[[str], None]
-    ) -> None:
-        self.folder = Path(git.path)
-        self._git = git
+    def __init__(self, handle: Handle, objects: Objects, step: Callable[[str], None]) -> None:
+        self.folder = handle.folder
         self._objects = objects
         self._step = step
-        self._branch = Branch(git, self.folder)
-        self._tree = WorkTree(git, objects, self.folder)
+        self._branch = Branch(handle)
+        self._tree = WorkTree(handle, objects)
         self._shelf = recovery.Shelf(self.folder, objects.store)
         # When the work tree is brought up to date after a move. A loop's call_soon lets the replies
         # go first; meanwhile the index stays locked.
@@ -55,6 +51,7 @@ class MetaRepo:
         # Why nothing may be written: without the tree in force, the next commit would be a tree
         # that lacks everybody.
         self.sealed = ""
+        self._unusable: Damage | None = None
 
     @classmethod
     def open(
@@ -64,19 +61,31 @@ class MetaRepo:
         step: Callable[[str], None] = nothing,
         clock: Callable[[], float] = time.time,
     ) -> MetaRepo:
-        """The repository in `path`, made if absent; DamagedRepo when git cannot open it.
+        """The repository in `path`, made if absent; one that is damaged is told by `recover`.
 
         `step` is called by name between the parts of a change; tests end the process there.
         """
         if not (path / ".git").exists():
             with writing():
                 make(path)
-        git = opened(path)
-        sign(Path(git.path))
-        packing.sweep(Path(git.path))
-        found = cls(git, Objects(Path(git.path), depth_limit, clock), step)
-        found.free()
+        handle = Handle(path / ".git")
+        found = cls(handle, Objects(handle.folder, depth_limit, clock), step)
+        found._begin()
         return found
+
+    def _begin(self) -> None:
+        try:
+            sign(self.folder)
+            packing.sweep(self.folder)
+            self.free()
+        except StorageFull:
+            raise  # nothing is wrong with it
+        except HiveError as error:
+            self._unusable = Damage("repository", str(self.folder), error.reason)
+
+    def renders(self, nix: Nix) -> None:
+        """Every commit from now on has a flake.nix with these inputs."""
+        self._objects.flakes.nix = nix
 
     def free(self) -> None:
         """Take away locks of a hived that is no more: people's git would stop at them."""
@@ -153,6 +162,8 @@ class MetaRepo:
         what speaks against it. DamagedRepo when the ledger's own head cannot be read: then nothing
         is touched.
         """
+        if self._unusable:
+            raise DamagedRepo(self._unusable)
         before = self.read(head) if head else Hive()
         kind, branch, reason = self._compare(head)
         if kind in (Kind.ADOPT, Kind.REFUSED):
@@ -166,6 +177,7 @@ class MetaRepo:
         if kind is not Kind.SAME:
             with self._branch.locked(None if kind is Kind.RESTORED else branch):
                 self._branch.move(head)
+            self.head()  # else it would be restored again, every second
         self.refresh()
         return Recovery(kind, head, reason=reason)
 
@@ -225,7 +237,7 @@ class MetaRepo:
             recovery.same_agents(before, hive)
             if judge is not None:
                 judge(before, hive)
-            packing.settle(self._git, self._objects.check(branch), found)
+            packing.settle(self.folder, self._objects.check(branch), found)
         except StorageFull:
             raise  # nothing is wrong with the commit
         except HiveError as error:
@@ -252,7 +264,7 @@ class MetaRepo:
     def _kept(self, branch: str, found: tuple[recovery.HandCommit, ...]) -> bool:
         """Make durable what is refused; False when the work tree has all that is left of it."""
         try:
-            packing.settle(self._git, self._objects.check(branch), found)
+            packing.settle(self.folder, self._objects.check(branch), found)
         except DamagedRepo:
             return False
         except StorageFull:

@@ -1,0 +1,112 @@
+"""The generated `flake.nix`: one system for each agent of the image `nix`. Pure.
+
+Everything that somebody chose stands in a quoted string (`quoted`), so no name and no reference can
+become code; the same hive gives the same bytes. An agent's module is no input of the flake, else
+each deploy would rewrite `flake.lock` (H13): it is pinned by path and hash.
+https://nix.dev/manual/nix/latest/language/string-literals tells what is special within quotes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from hive_core.model.agent import AgentSpec
+from hive_core.model.hive import Hive
+from hive_core.model.settings import NIX_IMAGE, Nix
+
+APPLIED: Final = "/var/lib/hive/applied"
+NEEDED: Final = ("hive", "nixpkgs")  # inputs without which no system can be made
+MODULE: Final = "agent.nix"
+_HEAD: Final = """\
+# Written by hive with every commit: changes by hand are overwritten, and never used.
+# What it is made from: agents/*.json, topology.json and [nix] in /etc/hive/hive.toml.
+{
+"""
+_AGENT: Final = """
+  outputs = inputs:
+    let
+      agent = name: { parent, capabilities, path, narHash }:
+        inputs.hive.lib.mkAgent {
+          inherit name parent capabilities;
+          inherit (inputs) nixpkgs;
+          system = %s;
+          modules = [ "${builtins.fetchTree { type = "path"; inherit path narHash; }}/%s" ];
+        };
+    in
+    {
+      nixosConfigurations = builtins.mapAttrs agent {
+"""
+_ESCAPES: Final = {"\\": r"\\", '"': r"\"", "$": r"\$", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One agent of the flake: who it is, and exactly which files it is made from."""
+
+    name: str
+    uuid: str
+    parent: str | None
+    capabilities: tuple[str, ...]
+    commit: str
+    nar: str
+
+    @property
+    def path(self) -> str:
+        """Where an evaluation finds the files of the commit."""
+        return tree_of(self.uuid, self.commit)
+
+    @classmethod
+    def of(cls, name: str, parent: str | None, spec: AgentSpec) -> Self | None:
+        """None: the agent is not made by Nix, or has no configuration yet."""
+        if spec.image != NIX_IMAGE or spec.config is None or spec.nar is None:
+            return None
+        return cls(name, spec.id, parent, spec.capabilities, spec.config, spec.nar)
+
+
+def tree_of(uuid: str, commit: str) -> str:
+    """The path under which the files of a commit are pinned."""
+    return f"{APPLIED}/{uuid}.git/hive/{commit}"
+
+
+def pins(hive: Hive) -> list[Pin]:
+    """The agents that the flake holds."""
+    parents = hive.topology.parents
+    found = (Pin.of(name, parents[name], spec) for name, spec in hive.specs.items())
+    return [pin for pin in found if pin is not None]
+
+
+def render(nix: Nix, agents: Iterable[Pin]) -> bytes:
+    """The whole file. Without the inputs that every system needs it holds none."""
+    whole = all(name in nix.inputs for name in NEEDED)
+    lines = [_HEAD, "  inputs = {\n", *_inputs(nix.inputs), "  };\n"]
+    lines.append(_AGENT % (quoted(nix.system), MODULE))
+    lines += [_agent(pin) for pin in sorted(agents, key=lambda pin: pin.name)] if whole else []
+    return "".join([*lines, "      };\n    };\n}\n"]).encode()
+
+
+def quoted(text: str) -> str:
+    """A string literal of the Nix language that stands for exactly this text."""
+    if "\0" in text:
+        raise ValueError("no text of Nix can hold NUL")
+    return '"' + "".join(_ESCAPES.get(char, char) for char in text) + '"'
+
+
+def _inputs(inputs: Mapping[str, str]) -> Iterable[str]:
+    for name, reference in sorted(inputs.items()):
+        yield f"    {quoted(name)}.url = {quoted(reference)};\n"
+        if name == "hive" and "nixpkgs" in inputs:
+            yield f'    {quoted(name)}.inputs.nixpkgs.follows = "nixpkgs";\n'
+
+
+def _agent(pin: Pin) -> str:
+    capabilities = "".join(f" {quoted(each)}" for each in sorted(pin.capabilities))
+    fields = {
+        "parent": "null" if pin.parent is None else quoted(pin.parent),
+        "capabilities": f"[{capabilities} ]",
+        "path": quoted(pin.path),
+        "narHash": quoted(pin.nar),
+    }
+    lines = "".join(f"          {key} = {value};\n" for key, value in fields.items())
+    return f"        {quoted(pin.name)} = {{\n{lines}        }};\n"

@@ -1,0 +1,108 @@
+"""The generated flake: the same bytes for the same hive, and no text of anybody becomes code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plan.hives import hive, spec
+
+from hive_core.model.settings import Nix
+from hive_core.plan.flake import Pin, pins, quoted, render, tree_of
+
+NIX = Nix(inputs={"hive": "github:somebody/hive", "nixpkgs": "path:/usr/share/x?a=b&c=${d}"[:24]})
+PIN = Pin("bob", "0" * 36, "alice", ("spawn",), "c" * 40, "sha256-" + "A" * 43 + "=")
+# What the language gives a meaning to, near what it does not.
+HOSTILE = st.text(st.sampled_from("\\\"'${}\n\r\t;#/* x") | st.characters(codec="utf-8"))
+
+
+def nix(folder: Path, expression: str) -> object:
+    """What Nix itself makes of an expression: it is parsed and evaluated, nothing is built."""
+    (folder / "expression.nix").write_bytes(expression.encode())
+    store = ["--store", f"{folder}/root"]
+    words = ["nix-instantiate", *store, "--eval", "--strict", "--json", f"{folder}/expression.nix"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def parsed(folder: Path, flake: bytes) -> object:
+    """The file as Nix sees it, with a stand-in for what mkAgent and the fetcher do."""
+    (folder / "flake.nix").write_bytes(flake)
+    outputs = '(f.outputs { hive.lib.mkAgent = a: removeAttrs a [ "modules" ]; nixpkgs = 1; })'
+    return nix(folder, f"let f = import {folder}/flake.nix; in {{ inherit (f) inputs;"
+                       f" agents = {outputs}.nixosConfigurations; }}")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("flake")
+
+
+@settings(max_examples=10)
+@given(texts=st.lists(HOSTILE.filter(lambda text: "\0" not in text), min_size=40, max_size=80))
+def test_every_quoted_text_is_that_text_to_nix(folder: Path, texts: list[str]) -> None:
+    found = nix(folder, "[" + " ".join(map(quoted, texts)) + "]")
+    assert found == texts
+
+
+def test_a_text_that_nix_cannot_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        quoted("a\0b")
+
+
+@settings(max_examples=8)
+@given(name=HOSTILE, capability=HOSTILE, commit=HOSTILE)
+def test_no_name_becomes_code(folder: Path, name: str, capability: str, commit: str) -> None:
+    """Names are checked long before; the rendering does not rely on that."""
+    texts = [text.replace("\0", "") for text in (name, capability, commit)]
+    pin = replace(PIN, name=texts[0], capabilities=(texts[1],), commit=texts[2])
+    found = parsed(folder, render(NIX, [pin]))
+    wanted = {"name": texts[0], "parent": "alice", "capabilities": [texts[1]], "nixpkgs": 1,
+              "system": "x86_64-linux"}  # fmt: skip
+    assert found == {"inputs": inputs(), "agents": {texts[0]: wanted}}
+
+
+def inputs() -> Mapping[str, object]:
+    found: dict[str, dict[str, object]] = {name: {"url": url} for name, url in NIX.inputs.items()}
+    found["hive"]["inputs"] = {"nixpkgs": {"follows": "nixpkgs"}}
+    return found
+
+
+def test_the_same_agents_in_any_order_give_the_same_bytes() -> None:
+    others = [replace(PIN, name=name, capabilities=("b", "a")) for name in ("x", "a", "m")]
+    again = [replace(pin, capabilities=("a", "b")) for pin in reversed(others)]
+    assert render(NIX, others) == render(NIX, again)
+
+
+def test_the_flake_holds_the_agents_of_the_image_nix_that_have_a_configuration() -> None:
+    """H4: with the parent of each; the agents of other images are no business of Nix."""
+    made = {"config": PIN.commit, "nar": PIN.nar, "title": '"; evil = "'}
+    tree = {"alice": None, "bob": "alice", "carl": "bob", "dora": "bob"}
+    specs = {
+        "bob": spec(1, image="nix", **made),
+        "carl": spec(2, image="host", **made),
+        "dora": spec(3, image="nix"),
+    }
+    (found,) = pins(hive(tree, specs))
+    assert (found.name, found.parent, found.commit) == ("bob", "alice", PIN.commit)
+    assert found.path == tree_of(specs["bob"].id, PIN.commit)
+    text = render(NIX, [found]).decode()
+    assert 'parent = "alice";' in text
+    assert "evil" not in text
+
+
+@pytest.mark.parametrize("missing", ["hive", "nixpkgs"])
+def test_without_the_inputs_that_systems_are_made_of_there_are_none(
+    folder: Path, missing: str
+) -> None:
+    less = Nix(inputs={name: url for name, url in NIX.inputs.items() if name != missing})
+    found = parsed(folder, render(less, [PIN]))
+    assert isinstance(found, dict)
+    assert found["agents"] == {}
