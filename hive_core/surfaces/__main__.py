@@ -8,8 +8,10 @@ from typing import Final
 
 from hive_core import operations
 from hive_core.broker.operation import REGISTRY, Operation
+from hive_core.surfaces.config import config_page, config_schema
 from hive_core.surfaces.operations_json import operations_json
 from hive_core.surfaces.reference import reference
+from hive_core.surfaces.seed import seed_module
 from hive_core.surfaces.settings import settings_page
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -17,6 +19,9 @@ WRITTEN: Final[Mapping[str, Callable[[Mapping[str, Operation]], str]]] = {
     "hive_core/cli/operations.json": operations_json,
     "docs/reference/operations.md": reference,
     "docs/reference/settings.md": lambda _: settings_page(),
+    "docs/reference/agent-toml.md": lambda _: config_page(),
+    "docs/reference/agent.schema.json": lambda _: config_schema(),
+    "hive_core/model/seed.py": lambda _: seed_module(),
 }
 
 

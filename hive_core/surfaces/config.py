@@ -1,0 +1,68 @@
+"""`docs/reference/agent-toml.md` and the JSON schema beside it, written from the model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from hive_core.model.agent import Value
+from hive_core.model.config import AgentConfig
+
+_HEAD = """\
+# agent.toml
+
+Generated from the model by `python -m hive_core.surfaces`; do not edit.
+
+The file lies at the top of an agent's configuration. Every key has a default, so an absent file is
+a valid one. An unknown key, or a value that does not fit, is refused with its name.
+[agent.schema.json](agent.schema.json) says the same to editors (`hive config schema` prints it);
+`hive config template` prints the file that an agent starts with, and `hive config lint` checks one.
+[How to write a configuration](../how-to/write-a-config.md) tells the rest.
+
+Limits: 64 KiB, tables 16 deep, no number that is not finite or beyond 2^53.
+"""
+
+
+def config_page() -> str:
+    """The whole page: a section for each table."""
+    return "\n".join([_HEAD, *_sections(AgentConfig, "")])
+
+
+def config_schema() -> str:
+    """JSON Schema, draft 2020-12."""
+    schema: dict[str, Any] = AgentConfig.model_json_schema()
+    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "agent.toml"}
+    return json.dumps({**schema, **about}, indent=2, sort_keys=True) + "\n"
+
+
+def _sections(model: type[Value], above: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        below = _table(field)
+        if below is None and above:
+            continue
+        about = field.description or _words(below)
+        yield f"## [{above}{name}]\n\n{about}\n"
+        if below is not None:
+            yield from _rows(below)
+            yield from _sections(below, f"{above}{name}.")
+
+
+def _rows(model: type[Value]) -> Iterator[str]:
+    yield "| Key | Default | |\n| --- | --- | --- |"
+    for name, field in model.model_fields.items():
+        if _table(field) is None:
+            default = "" if field.default is None else f"`{json.dumps(field.default)}`"
+            yield f"| `{name}` | {default} | {field.description or ''} |"
+    yield ""
+
+
+def _table(field: FieldInfo) -> type[Value] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Value) else None
+
+
+def _words(model: type[Value] | None) -> str:
+    return " ".join(((model and model.__doc__) or "").split())

@@ -1,0 +1,59 @@
+"""The template as a commit: known beforehand, the same everywhere, a clone that git likes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hive_core.host.git import seed
+from hive_core.model.seed import SEEDS, kind_of
+from hive_core.plan import nar
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
+
+
+def git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.check_output(command, env=ENVIRONMENT, text=True).strip()
+
+
+@pytest.mark.parametrize("kind", seed.LAYERS)
+def test_git_finds_in_the_clone_what_the_daemon_says_of_it(kind: str, tmp_path: Path) -> None:
+    """H8: what spawn says that the configuration starts with is what the agent finds."""
+    seed.write(kind, tmp_path / "seed")
+    found = seed.seed(kind)
+    assert (found.commit, found.nar) == SEEDS[kind]
+    assert git(tmp_path / "seed", "rev-parse", "main", "main^{tree}").split() == [
+        found.commit, found.tree,
+    ]  # fmt: skip
+    assert git(tmp_path / "seed", "status", "--porcelain") == ""
+    assert git(tmp_path / "seed", "fsck", "--strict") == ""
+    listed = git(tmp_path / "seed", "ls-tree", "-r", "--name-only", "main").split("\n")
+    assert sorted(listed) == sorted(found.files)
+    assert nar.digest(nar.pack(found.files)) == found.nar
+
+
+def test_a_clone_that_is_right_stays_and_a_broken_one_is_made_anew(tmp_path: Path) -> None:
+    place = tmp_path / "seed"
+    seed.write("host", place)
+    before = place.stat().st_ino
+    seed.write("host", place)
+    assert place.stat().st_ino == before
+    (place / ".git/refs/heads/main").write_text("torn")
+    seed.write("host", place)
+    assert git(place, "status", "--porcelain") == ""
+    assert git(place, "rev-parse", "HEAD") == SEEDS["host"].commit
+
+
+def test_everybody_may_read_the_clone_and_it_runs_nothing(tmp_path: Path) -> None:
+    seed.write("nix", tmp_path / "seed")
+    assert not (tmp_path / "seed/.git/hooks").exists()
+    for each in (tmp_path / "seed").rglob("*"):
+        assert each.stat().st_mode & 0o777 == (0o755 if each.is_dir() else 0o644)
+
+
+def test_only_the_nix_image_starts_with_a_module() -> None:
+    assert set(seed.seed("nix").files) - set(seed.seed("host").files) == {"agent.nix"}
+    assert [kind_of(image) for image in ("nix", "host", "debian")] == ["nix", "host", "host"]
