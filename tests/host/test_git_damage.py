@@ -112,8 +112,10 @@ def test_an_odd_thing_in_place_of_an_object_is_refused(meta: Meta) -> None:
 
 def test_a_directory_that_git_cannot_open_is_damage(folder: Path) -> None:
     (folder / "meta/.git").mkdir(parents=True)
+    repo = MetaRepo.open(folder / "meta")
+    assert [each.what for each in repo.verify()] == ["HEAD", "repository"]
     with pytest.raises(DamagedRepo, match="repository"):
-        MetaRepo.open(folder / "meta")
+        repo.recover("")
 
 
 def test_a_lock_of_a_dead_daemon_is_taken_over(meta: Meta) -> None:

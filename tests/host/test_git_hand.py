@@ -7,7 +7,7 @@ import json
 import pytest
 from host.meta import Meta, family, spec
 
-from hive_core.errors import InvalidArgument
+from hive_core.errors import InvalidArgument, StorageFull
 from hive_core.host.git import HeadMoved, Kind, Recovery, files
 from hive_core.model.hive import Hive
 
@@ -61,6 +61,19 @@ def test_an_invalid_commit_is_kept_aside_and_the_branch_returns(meta: Meta) -> N
     assert meta.git("rev-parse", "main") == hive.commit
     assert meta.git("status", "--porcelain") == ""
     assert json.loads((meta.path / "topology.json").read_text())["anna"] == "root"
+
+
+def test_a_full_disk_keeps_nobody_from_looking_at_a_refused_commit_again(meta: Meta) -> None:
+    """Wherever it is full first."""
+    meta.change(family("anna"))
+    bad = meta.by_hand("topology.json", "{}")
+    full = meta.repo.folder / "hive-shown.new"
+    full.symlink_to("/dev/full")
+    with pytest.raises(StorageFull):
+        look(meta)
+    full.unlink()
+    assert look(meta).refused == bad
+    assert meta.git("status", "--porcelain") == ""
 
 
 def test_later_changes_and_commits_are_not_blocked_by_a_refused_one(meta: Meta) -> None:

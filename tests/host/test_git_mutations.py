@@ -201,6 +201,39 @@ def test_a_kept_commit_whose_ref_names_another_one_is_damage(worlds: dict[str, P
         assert (found.where, found.why) == (str(ref), "holds another commit")
 
 
+@pytest.mark.parametrize("gone", ["objects", "HEAD"])
+def test_hived_starts_over_what_git_cannot_open(worlds: dict[str, Path], gone: str) -> None:
+    """Nobody has any authority until somebody has looked after it; then all is as it was."""
+    for state in worlds.values():
+        sound, lost = told_by(state), state / "meta/.git" / gone
+        lost.rename(state / "aside")
+        for _ in range(2):
+            with closing(opened(state)) as stores:
+                assert sealed(stores, sound) == "sealed"
+                assert stores.repo.verify()
+        (state / "aside").rename(lost)
+        assert told_by(state) == sound
+
+
+@pytest.mark.parametrize("gone", ["refs", "config"])
+def test_what_the_ledger_knows_as_well_is_made_anew(worlds: dict[str, Path], gone: str) -> None:
+    for state in worlds.values():
+        hive = told_by(state).hive
+        (state / "meta/.git" / gone).rename(state / "aside")
+        assert told_by(state).hive == hive
+
+
+def test_hived_starts_over_a_repo_that_it_cannot_write(worlds: dict[str, Path]) -> None:
+    folder = worlds["loose"] / "meta/.git"
+    sound = told_by(worlds["loose"])
+    folder.chmod(0o555)
+    with closing(opened(worlds["loose"])) as stores:
+        assert "cannot be written" in stores.damage
+        assert sealed(stores, sound) == "sealed"
+    folder.chmod(0o775)
+    assert told_by(worlds["loose"]) == sound
+
+
 def test_a_configuration_that_calls_the_repo_bare_hides_no_tree(worlds: dict[str, Path]) -> None:
     file = worlds["loose"] / "meta/.git/config"
     file.write_text(file.read_text().replace("bare = false", "bare = true"))

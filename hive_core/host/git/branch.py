@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
-import pygit2
-
 from hive_core.host.git.faults import Damage, DamagedRepo, HeadMoved, reading, writing
+from hive_core.host.git.handle import Handle
 from hive_core.host.git.locks import Lock, flush, flushed, replace
 
 BRANCH: Final = "refs/heads/main"
@@ -24,17 +22,18 @@ _OID: Final = re.compile(r"[0-9a-f]{40}")
 class Branch:
     """`move` it inside `locked`; nobody else can move it meanwhile."""
 
-    def __init__(self, git: pygit2.Repository, folder: Path) -> None:
-        self._git = git
+    def __init__(self, handle: Handle) -> None:
+        folder, self._handle = handle.folder, handle
         self._file = folder / BRANCH
         self._spare = folder / "hive-branch"
         self.lock = Lock(self._file, folder)
 
     def head(self) -> str:
         """The commit of the branch, or empty. DamagedRepo when the ref cannot be read."""
+        git = self._handle.git
         try:
             with reading(BRANCH, str(self._file)):
-                return str(self._git.lookup_reference(BRANCH).resolve().target)
+                return str(git.lookup_reference(BRANCH).resolve().target)
         except DamagedRepo as error:
             if isinstance(error.__cause__, KeyError):
                 return ""
@@ -67,9 +66,10 @@ class Branch:
             flush(self._file.parent)
         if self.head():  # packed by somebody's `git gc`; seldom enough for libgit2's own locks
             with writing():
-                self._git.references.delete(BRANCH)
+                self._handle.git.references.delete(BRANCH)
 
     def checked_out(self) -> bool:
         """Whether HEAD is this branch: only then is the work tree ours to keep."""
+        git = self._handle.git
         with reading("HEAD", str(self._file.parents[2] / "HEAD")):
-            return bool(self._git.lookup_reference("HEAD").target == BRANCH)
+            return bool(git.lookup_reference("HEAD").target == BRANCH)

@@ -12,7 +12,7 @@ from typing import Final
 from hive_core.errors import HiveError
 from hive_core.host.git.branch import BRANCH, Branch
 from hive_core.host.git.faults import Damage, DamagedRepo, reading
-from hive_core.host.git.handle import opened
+from hive_core.host.git.handle import Handle
 from hive_core.host.git.locks import left_behind
 from hive_core.host.git.objects import Objects
 from hive_core.host.git.recovery import NOTES, REFUSED, ancestors
@@ -30,7 +30,7 @@ def verify(folder: Path) -> list[Damage]:
         with reading("repository", str(folder)):
             for look in (_refs, _locks, _notes, _packs):
                 found += look(folder)
-        head, objects = Branch(opened(folder), folder).head(), Objects(folder)
+        head, objects = Branch(Handle(folder)).head(), Objects(folder)
         if head:
             objects.check(head)
             for _ in islice(ancestors(objects.store, head), _HISTORY):

@@ -14,6 +14,7 @@ from typing import Final
 
 import pygit2
 
+from hive_core.host.git.handle import Handle
 from hive_core.host.git.store import FILES, Store
 
 _HASH: Final = 20  # bytes
@@ -42,11 +43,11 @@ def sign(path: Path | os.DirEntry[str]) -> Sign | None:
 class Dirt:
     """Compares a commit with the index and the work tree, and remembers what it read."""
 
-    def __init__(self, git: pygit2.Repository, store: Store) -> None:
-        self._git = git
+    def __init__(self, handle: Handle, store: Store) -> None:
+        self._handle = handle
         self._store = store
-        self._root = Path(git.path).parent  # whatever somebody wrote into the configuration
-        self._index = Path(git.path, "index")
+        self._root = handle.folder.parent  # whatever somebody wrote into the configuration
+        self._index = handle.folder / "index"
         self._names: dict[str, tuple[Sign, str]] = {}
         self._wanted: tuple[str, dict[str, str]] = ("", {})
         self._staged: tuple[Sign | None, dict[str, str]] = (None, {})
@@ -60,7 +61,7 @@ class Dirt:
         found |= {path for path, name in seen.items() if wanted.get(path, staged.get(path)) != name}
         found |= {path for path in wanted if path not in seen}
         unknown = found - wanted.keys() - staged.keys()
-        return sorted(found - {path for path in unknown if self._git.path_is_ignored(path)})
+        return sorted(found - {path for path in unknown if self._handle.git.path_is_ignored(path)})
 
     def _files(self, commit: str) -> dict[str, str]:
         """Content by path of a commit; the last one asked for is remembered."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 import pygit2
@@ -18,6 +19,18 @@ def opened(folder: Path) -> pygit2.Repository:
         git = pygit2.Repository(str(folder))
     git.set_odb(pygit2.Odb())
     return git
+
+
+class Handle:
+    """Opened when it is first needed: one that git cannot open is no reason not to start."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cached_property
+    def git(self) -> pygit2.Repository:
+        """DamagedRepo as long as git cannot open it."""
+        return opened(self.folder)
 
 
 def with_loose(folder: Path) -> pygit2.Repository:

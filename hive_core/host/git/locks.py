@@ -93,14 +93,16 @@ class Lock:
 
     def release(self) -> None:
         if self.held:
-            self.path.unlink(missing_ok=True)
+            with writing():
+                self.path.unlink(missing_ok=True)
             self.held = False
 
     def free(self) -> bool:
         """Take it away from a hived that is no more; whether one had it."""
         dead = left_behind(self.path, self._folder)
         if dead:
-            self.path.unlink(missing_ok=True)
+            with writing():
+                self.path.unlink(missing_ok=True)
         return dead
 
     def _make(self) -> bool:

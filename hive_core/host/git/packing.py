@@ -61,19 +61,20 @@ def sweep(folder: Path) -> None:
     """Remove what a hived that was killed left half written; git makes its own elsewhere."""
     for name in ("objects/tmp_obj*", "objects/pack/pack_git2_*"):
         for file in folder.glob(name):
-            file.unlink(missing_ok=True)
+            with writing():
+                file.unlink(missing_ok=True)
 
 
-def settle(git: pygit2.Repository, oids: Iterable[str], commits: Iterable[HandCommit]) -> None:
+def settle(folder: Path, oids: Iterable[str], commits: Iterable[HandCommit]) -> None:
     """Make durable what another git wrote, before the ledger relies on it."""
     with writing():
-        _settle(git, {*oids, *(each.oid for each in commits)})
+        _settle(folder, {*oids, *(each.oid for each in commits)})
 
 
-def _settle(git: pygit2.Repository, oids: set[str]) -> None:
+def _settle(folder: Path, oids: set[str]) -> None:
     folders = set()
     for oid in oids:
-        path = Path(git.path, "objects", oid[:2], oid[2:])
+        path = folder / "objects" / oid[:2] / oid[2:]
         try:
             handle = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -83,8 +84,8 @@ def _settle(git: pygit2.Repository, oids: set[str]) -> None:
         finally:
             os.close(handle)
         folders.add(path.parent)
-    for folder in folders:
-        flush(folder)
+    for each in folders:
+        flush(each)
 
 
 def _flush_packs(folder: Path) -> None:

@@ -18,6 +18,7 @@ from pygit2.enums import FileMode
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.host.git.dirt import Dirt, blob_name, sound
 from hive_core.host.git.faults import DamagedRepo, reading, writing
+from hive_core.host.git.handle import Handle
 from hive_core.host.git.locks import Lock, flush, replace
 from hive_core.host.git.objects import Objects
 from hive_core.host.git.store import FILES, Difference, Entry
@@ -29,7 +30,8 @@ _LISTED: Final = 100
 class WorkTree:
     """`show` is safe to repeat; what it showed last stands in a file, so a crash loses nothing."""
 
-    def __init__(self, git: pygit2.Repository, objects: Objects, folder: Path) -> None:
+    def __init__(self, handle: Handle, objects: Objects) -> None:
+        folder = handle.folder
         self._objects = objects
         self._root = folder.parent
         self._index = folder / "index"
@@ -37,7 +39,7 @@ class WorkTree:
         self._mark = folder / "hive-shown"
         self._settled = folder / "hive-settled"
         self._made = folder / "hive-file"
-        self._dirt = Dirt(git, objects.store)
+        self._dirt = Dirt(handle, objects.store)
         self.lock = Lock(self._index, folder)
 
     def shown(self) -> str:
@@ -54,7 +56,8 @@ class WorkTree:
 
     def note(self, oid: str) -> None:
         """The work tree shows `oid`: whoever committed it by hand has it there."""
-        replace(self._mark, f"{oid}\n".encode(), self._mark.with_suffix(".new"))
+        with writing():
+            replace(self._mark, f"{oid}\n".encode(), self._mark.with_suffix(".new"))
 
     def show(self, oid: str) -> None:
         """Show the commit. Busy while somebody's git holds the index."""
