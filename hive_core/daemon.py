@@ -14,12 +14,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
-from hive_core import VERSION, operations, varlink
+from hive_core import VERSION, operations
 from hive_core.broker.core import Broker
-from hive_core.broker.line import Line
 from hive_core.broker.turn import World
 from hive_core.errors import HiveError
 from hive_core.host import config, notify
+from hive_core.host.applied import Applied
 from hive_core.host.bus import Bus
 from hive_core.host.clock import SystemClock
 from hive_core.host.ending import Ending, fatal
@@ -30,11 +30,12 @@ from hive_core.host.journal import HostJournal
 from hive_core.host.machines import AGENTS, NspawnMachines
 from hive_core.host.privd import Privd
 from hive_core.host.room import used
+from hive_core.host.shown import Shown
 from hive_core.host.sockets import Sockets
 from hive_core.host.stores import Stores
+from hive_core.host.vital import live
 from hive_core.host.watch import watch_branch
 from hive_core.ledger.ballast import Ballast
-from hive_core.model.record import OPERATOR
 from hive_core.model.settings import Settings
 from hive_core.plan.desired import Plan
 from hive_core.reconcile import root
@@ -47,7 +48,6 @@ from hive_core.reconcile.upkeep import Upkeep
 from hive_core.surfaces import service
 
 log = logging.getLogger("hived")
-LIFE_SIGN: Final = {"method": "org.hive.Broker.ListJobs", "parameters": {"limit": 1}}
 BALLAST_EVERY: Final = 2.0
 FIRST_LOOK: Final = 5.0
 
@@ -58,6 +58,7 @@ class Reads:
 
     journal: HostJournal
     fresh_plan: Callable[[], Coroutine[Any, Any, Plan]]
+    diff: Callable[[str, str, int], Coroutine[Any, Any, tuple[bytes, bool]]]
 
 
 class Daemon:
@@ -97,7 +98,9 @@ class Daemon:
 
     @cached_property
     def sockets(self) -> Sockets:
-        return Sockets(self.broker, Reads(self.journal, self._fresh_plan), fatal, self.keeper)
+        return Sockets(
+            self.broker, Reads(self.journal, self._fresh_plan, self._diffs.read), fatal, self.keeper
+        )
 
     @cached_property
     def bus(self) -> Bus:
@@ -109,7 +112,13 @@ class Daemon:
 
     @cached_property
     def machines(self) -> NspawnMachines:
-        return NspawnMachines(self.bus, self.privd, self.sockets, self.settings.paths, self.look)
+        paths = self.settings.paths
+        shown = Shown(self.sockets, paths, self.applied.nar)
+        return NspawnMachines(self.bus, self.privd, shown, paths, self.look)
+
+    @cached_property
+    def applied(self) -> Applied:
+        return Applied(self.settings.paths.applied, self.settings.operator_group)
 
     @cached_property
     def jobs(self) -> NspawnJobs:
@@ -173,7 +182,7 @@ class Daemon:
             self._begin()
             await self._first_look()
         notify.ready(self._status())
-        self._task(self._live())
+        self._task(live(self.broker))
         self._task(self._keep_room())
         await self.ending.asked.wait()
         await self._close()
@@ -228,19 +237,6 @@ class Daemon:
         self._tasks.append(task := asyncio.create_task(work))
         task.add_done_callback(_ended)
 
-    async def _live(self) -> None:
-        """Life signs go the way of every request: through the broker, the ledger and the loop."""
-        if (expected := notify.watchdog_seconds()) is None:
-            return
-        frame = varlink.encode(dict(LIFE_SIGN)).rstrip(b"\0")
-        while True:
-            answered = asyncio.Event()
-            line = Line(OPERATOR, os.geteuid(), _sets(answered))
-            self.broker.feed(line, [frame])
-            await answered.wait()
-            notify.alive()
-            await asyncio.sleep(expected / 3)
-
     async def _keep_room(self) -> None:
         """The ballast comes back when the disk has room for it."""
         while True:
@@ -264,10 +260,6 @@ class Daemon:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.privd.close()
         self.stores.ledger.close()
-
-
-def _sets(event: asyncio.Event) -> Callable[[bytes, bool], None]:
-    return lambda _, __: event.set()
 
 
 def _ended(task: asyncio.Task[None]) -> None:

@@ -10,21 +10,21 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, Protocol
 
 from hive_core.errors import Busy, HiveError
-from hive_core.host import exits, views
+from hive_core.host import exits
 from hive_core.host.bus import Bus, Unit, Unloaded
 from hive_core.host.mountinfo import MountWatch
 from hive_core.host.privd import Privd
 from hive_core.host.room import bounded, has_quota
+from hive_core.host.shown import Shown
 from hive_core.model.machine import Machine, Observed, Stray
 from hive_core.model.names import agent_unit, is_uuid, slice_unit
 from hive_core.model.settings import Paths
 from hive_core.plan import actions as a
 from hive_core.plan.chain import copy_of
-from hive_core.plan.local import Forget, Hush, Listen, Local, Renew, ShowIdentity, ShowView
+from hive_core.plan.local import Local
 from hive_core.plan.place import limits_of
 from hive_core.plan.results import Done, Result, StorageFacts, UnitFacts
 from hive_core.plan.storage import Storage
@@ -51,13 +51,6 @@ class Roster(Protocol):
     def base(self, uuid: str) -> int | None: ...
 
 
-class Sockets(Protocol):
-    """The part of the sockets that the change road uses."""
-
-    async def listen(self, uuid: str, path: Path, uid_base: int) -> None: ...
-    def close(self, party: str) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Label:
     """What hive writes into the description of a unit: whose it is and what it was made from."""
@@ -79,13 +72,12 @@ class NspawnMachines:
     """The port `Machines` on a real host."""
 
     def __init__(
-        self, bus: Bus, privd: Privd, sockets: Sockets, paths: Paths, roster: Roster
+        self, bus: Bus, privd: Privd, shown: Shown, paths: Paths, roster: Roster
     ) -> None:
-        self._bus, self._privd, self._sockets = bus, privd, sockets
+        self._bus, self._privd, self._shown = bus, privd, shown
         self._paths, self._roster = paths, roster
         self._loop = asyncio.get_running_loop()
         self._storage = Storage()
-        self._views = views.Views()
         self._units: dict[str, str] = {}  # unit -> uuid
         self._known: dict[str, Machine] = {}  # by uuid: the last facts of a unit that is up
         self._slices: dict[str, dict[str, int]] = {}
@@ -175,7 +167,7 @@ class NspawnMachines:
             mounted=there, root=uuid in store.roots, copying=copy_of(uuid) in store.roots,
             archived=uuid in store.archives, door=uuid in store.doors,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
-            view=store.views.get(uuid, 0),
+            view=store.views.get(uuid, 0), config=store.configs.get(uuid, ""),
         )  # fmt: skip
 
     async def _unit(self, unit: Unit, label: Label) -> Machine:
@@ -243,19 +235,9 @@ class NspawnMachines:
         return found
 
     async def apply(self, action: a.Action | Local) -> Result:
-        match action:
-            case Listen(uuid, base):
-                await self._sockets.listen(uuid, self._paths.socket(uuid), base)
-            case Hush(uuid):
-                self._sockets.close(uuid)
-            case ShowIdentity(uuid):
-                views.show_identity(self._paths.identity(uuid), action)
-            case ShowView(uuid):
-                await self._views.show(self._paths.view(uuid), action)
-            case Renew() | Forget():
-                pass  # rows of the ledger; nothing on the host
-            case _:
-                return await self._asked(action)
+        if not isinstance(action, Local):
+            return await self._asked(action)
+        await self._shown.apply(action)
         self._storage.applied(action)
         return Done(changed=True)
 
@@ -263,7 +245,7 @@ class NspawnMachines:
         if isinstance(action, a.StartUnit):
             self._units[agent_unit(action.name)] = action.uuid
         if isinstance(action, a.OpenDoor | a.CloseDoor):
-            self._views.forget(action.uuid)
+            self._shown.forget(action.uuid)
         if isinstance(action, a.Mount):
             action = bounded(action, quota=self.has_quota)
         result = await self._privd.apply(action)

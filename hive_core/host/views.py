@@ -28,7 +28,7 @@ def show_identity(path: Path, action: ShowIdentity) -> None:
         spare.chmod(0o644)
         spare.replace(path)
     except OSError as error:
-        raise _refusal(error) from error
+        raise refusal(error) from error
 
 
 class Views:
@@ -49,7 +49,7 @@ class Views:
                 if number % _AT_ONCE == 0:
                     await asyncio.sleep(0)
         except OSError as error:
-            raise _refusal(error) from error
+            raise refusal(error) from error
         self._shown[action.uuid] = wanted
 
     def forget(self, uuid: str) -> None:
@@ -76,7 +76,7 @@ def _link(path: Path, name: str, target: str | None) -> None:
         os.rename(spare, place)  # noqa: PTH104
 
 
-def _refusal(error: OSError) -> HiveError:
+def refusal(error: OSError) -> HiveError:
     if error.errno in _FULL:
         return StorageFull(f"cannot write {error.filename}: {error.strerror}")
     if isinstance(error, FileNotFoundError):

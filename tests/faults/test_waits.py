@@ -38,7 +38,7 @@ WAITS = {
 }  # fmt: skip
 BOUNDED = {
     "daemon.py:serve": "being asked to end",
-    "daemon.py:_live": "the watchdog of systemd",
+    "host/vital.py:live": "the watchdog of systemd",
     "host/bus.py:run": "the end of the connection",
     "host/mountinfo.py:run": "mounts that change; nobody waits for it",
     "host/privd.py:_connect": "the deadline of apply",

@@ -1,0 +1,126 @@
+"""The applied repositories of all agents: `UUID.git`, and `NAME` as a symlink to it.
+
+Those of destroyed agents lie in `.archive` until the agent is restored or forgotten. Everything is
+brought in line with the hive again and again, so that a daemon that died half way goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import grp
+import os
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import NotFound
+from hive_core.host.git.applied import AppliedRepo
+from hive_core.host.git.seed import seed
+from hive_core.host.git.writing import shared
+from hive_core.model.hive import Hive
+from hive_core.model.names import is_uuid
+from hive_core.model.seed import SEEDS, kind_of
+from hive_core.plan import nar
+
+ARCHIVE: Final = ".archive"
+_SUFFIX: Final = ".git"
+_MODE: Final = 0o2750
+_AT_ONCE: Final = 20
+
+
+class Applied:
+    """`told` is called when a repository came or went."""
+
+    def __init__(
+        self, folder: Path, group: str = "", told: Callable[[], object] = lambda: None
+    ) -> None:
+        self.folder = folder
+        self._group = group
+        self._told = told
+        self._gid = -1
+        self._there: set[str] = set()
+        self._shelved: set[str] = set()
+        self._links: dict[str, str] = {}
+
+    def open(self) -> None:
+        """Look at what there is; the folder itself is made when it is missing."""
+        with suppress(KeyError):
+            self._gid = grp.getgrnam(self._group).gr_gid if self._group else -1
+        with shared(self.folder):
+            for each in (self.folder, self.folder / ARCHIVE):
+                each.mkdir(exist_ok=True)
+                os.chown(each, -1, self._gid)
+                each.chmod(_MODE)
+            self._there = set(_uuids(self.folder))
+            self._shelved = set(_uuids(self.folder / ARCHIVE))
+            links = (each for each in self.folder.iterdir() if each.is_symlink())
+            self._links = {each.name: str(each.readlink()) for each in links}
+
+    def repo(self, uuid: str) -> AppliedRepo:
+        """The repository of one agent, living or archived."""
+        if not is_uuid(uuid):
+            raise NotFound(f"no repository of {uuid!r}")
+        room = self.folder / ARCHIVE if uuid in self._shelved else self.folder
+        return AppliedRepo(room / f"{uuid}{_SUFFIX}")
+
+    def nar(self, uuid: str, commit: str, expected: str) -> bytes:
+        """The files of a deployed commit. What every new agent starts with needs no repository."""
+        for kind, start in SEEDS.items():
+            if (commit, expected) == start:
+                return nar.pack(seed(kind).files)
+        return self.repo(uuid).nar(commit, expected)
+
+    async def follow(
+        self, hive: Hive, archived: Collection[str], dead: Callable[[str], bool]
+    ) -> None:
+        """Repositories and names as the hive has them; `dead`: nobody will ever come back."""
+        living, before = hive.names, len(self._there)
+        with shared(self.folder):
+            for number, uuid in enumerate(living.keys() - self._there, 1):
+                self._bring(uuid, hive.specs[living[uuid]].image)
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            gone = self._there - living.keys()
+            for uuid in gone:
+                self._shelve(uuid)
+            for uuid in self._shelved - set(archived) - living.keys():
+                if dead(uuid):
+                    shutil.rmtree(self._shelf(uuid))
+                    self._shelved.discard(uuid)
+            self._name({name: f"{uuid}{_SUFFIX}" for uuid, name in living.items()})
+        if gone or len(self._there) != before:
+            self._told()
+
+    def _bring(self, uuid: str, image: str) -> None:
+        if uuid in self._shelved:
+            self._shelf(uuid).rename(self.folder / f"{uuid}{_SUFFIX}")
+            self._shelved.discard(uuid)
+        else:
+            AppliedRepo(self.folder / f"{uuid}{_SUFFIX}").make(kind_of(image), self._gid)
+        self._there.add(uuid)
+
+    def _shelve(self, uuid: str) -> None:
+        (self.folder / f"{uuid}{_SUFFIX}").rename(self._shelf(uuid))
+        self._there.discard(uuid)
+        self._shelved.add(uuid)
+
+    def _shelf(self, uuid: str) -> Path:
+        return self.folder / ARCHIVE / f"{uuid}{_SUFFIX}"
+
+    def _name(self, wanted: Mapping[str, str]) -> None:
+        """The symlinks, those that differ; each leads somewhere at any time."""
+        for name in self._links.keys() - wanted.keys():
+            (self.folder / name).unlink(missing_ok=True)
+        for name, target in wanted.items() - self._links.items():
+            spare = self.folder / ".new"
+            spare.unlink(missing_ok=True)
+            spare.symlink_to(target)
+            spare.rename(self.folder / name)
+        self._links = dict(wanted)
+
+
+def _uuids(folder: Path) -> list[str]:
+    names = (each.name.removesuffix(_SUFFIX) for each in folder.glob(f"*{_SUFFIX}"))
+    return [each for each in names if is_uuid(each)]

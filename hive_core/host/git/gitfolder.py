@@ -1,0 +1,127 @@
+"""The folder of a bare repository as git lays it out: made, read and tidied without git.
+
+https://git-scm.com/docs/gitrepository-layout. Operators may push to it with their own git, as
+members of its group; nothing here runs in their name, and hived runs no git in it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hive_core.host.git.packed import named
+from hive_core.host.git.packs import Pack
+from hive_core.host.git.writing import REF, folder, put
+
+_FOLDERS: Final = (
+    "objects/pack", "objects/info", "refs/heads", "refs/tags", "refs/hive/proposals", "hive",
+)  # fmt: skip
+# Hooks of operators would run with other operators' rights; git's own sweeping knows nothing of
+# ours; a push may add a tag and take nothing away.
+CONFIG: Final = b"""[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = true
+\tsharedRepository = group
+\thooksPath = /dev/null
+[gc]
+\tauto = 0
+[receive]
+\tautogc = false
+\tfsckObjects = true
+\tdenyDeletes = true
+\tdenyNonFastForwards = true
+"""
+
+
+def fresh(path: Path, group: int) -> Path:
+    """An empty one; whatever was left of a try before is gone."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree(path)
+    path.mkdir()
+    os.chown(path, -1, group)
+    path.chmod(0o2770)
+    for each in _FOLDERS:
+        at = path
+        for part in each.split("/"):
+            at = folder(at / part)
+    put(path / "HEAD", b"ref: refs/heads/main\n", REF, durable=False)
+    put(path / "config", CONFIG, durable=False)
+    return path
+
+
+def loose(path: Path, kind: str, data: bytes) -> None:
+    """An object of ours in a file of its own."""
+    name = named(kind, data)
+    raw = b"%s %d\0%s" % (kind.encode(), len(data), data)
+    put(folder(path / "objects" / name[:2]) / name[2:], zlib.compress(raw), 0o440)
+
+
+def refs(path: Path) -> dict[str, str]:
+    """All of them by their full names; what somebody packed counts where no file says otherwise."""
+    found = dict(_packed(path / "packed-refs"))
+    for place, _, names in os.walk(path / "refs"):
+        for name in names:
+            if not name.endswith(".lock") and not name.startswith("."):
+                file = Path(place) / name
+                with suppress(OSError):
+                    found[str(file.relative_to(path))] = file.read_text(encoding="ascii").strip()
+    return found
+
+
+def _packed(path: Path) -> Iterator[tuple[str, str]]:
+    with suppress(FileNotFoundError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            oid, _, name = line.partition(" ")
+            if name and line[0] not in "#^":
+                yield name, oid
+
+
+def prune(path: Path, approvals: set[str], commits: set[str]) -> None:
+    """Refs first, then what only they needed: a ref never leads nowhere."""
+    notes = {each.stem: each for each in (path / "hive").glob("*.pack")}
+    gone = notes.keys() - approvals
+    brought = {each: note.read_text() for each, note in notes.items()}
+    needed = _needed(path, {brought[each] for each in notes.keys() & approvals}, brought, commits)
+    _drop_refs(path, gone)
+    for each in gone:
+        if brought[each] and brought[each] not in needed:
+            for suffix in (".idx", ".pack"):  # without its table a pack is nothing to git
+                (path / "objects/pack" / f"{brought[each]}{suffix}").unlink(missing_ok=True)
+        for suffix in ("json", "diff"):
+            notes[each].with_suffix(f".{suffix}").unlink(missing_ok=True)
+        notes[each].unlink()
+    for archive in (path / "hive").glob("*.nar"):
+        if archive.stem not in commits:
+            archive.unlink()
+
+
+def _needed(path: Path, kept: set[str], brought: Mapping[str, str], commits: set[str]) -> set[str]:
+    """Names of packs: of what is kept, and one for each commit that is in none of those."""
+    tables = sorted((path / "objects/pack").glob("*.idx"), key=lambda each: each.stat().st_size)
+    packs = {each.stem: Pack(each) for each in tables}
+    found = {name for name in packs if name in kept or name not in brought.values()}
+    for commit in commits:
+        name = bytes.fromhex(commit)
+        holders = [each for each, pack in packs.items() if pack.place(name) is not None]
+        if holders and found.isdisjoint(holders):
+            found.add(holders[0])
+    return found
+
+
+def _drop_refs(path: Path, approvals: set[str]) -> None:
+    found = refs(path)
+    gone = {name: oid for name, oid in found.items() if name.rpartition("/")[2] in approvals}
+    elsewhere = dict(_packed(path / "packed-refs"))
+    if gone.keys() & elsewhere.keys():
+        lines = (f"{oid} {name}\n" for name, oid in elsewhere.items() if name not in gone)
+        put(path / "packed-refs", "".join(lines).encode(), REF)
+    for name, oid in gone.items():
+        (path / name).unlink(missing_ok=True)
+        if name.startswith("refs/tags/"):
+            (path / "objects" / oid[:2] / oid[2:]).unlink(missing_ok=True)

@@ -1,0 +1,79 @@
+"""Files of a repository that the operators' group shares: whole when they have their name."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from errno import EDQUOT, ENOSPC
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import Busy, Internal, StorageFull
+from hive_core.host.git.locks import flush
+
+FOLDER: Final = 0o2770
+FILE: Final = 0o640  # what is written once
+REF: Final = 0o660  # what an operator's git may replace
+_DEAD: Final = 60.0  # seconds after which a lock is nobody's: ours are held for a moment
+
+
+@contextmanager
+def shared(folder: Path) -> Iterator[None]:
+    """Errors of the disk as errors of ours. Inside nothing has its name unless it is whole."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (ENOSPC, EDQUOT):
+            raise StorageFull("the disk of the host is full") from error
+        raise Internal(f"{folder.name} cannot be written: {error}") from error
+
+
+def folder(path: Path) -> Path:
+    """A directory that the group may write to, whatever the umask says."""
+    if not path.is_dir():
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(FOLDER)
+    return path
+
+
+def put(path: Path, data: bytes, mode: int = FILE, *, durable: bool = True) -> None:
+    """The file under its name with this content, in one step."""
+    spare = path.with_name(f".{path.name}.new")
+    handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
+        os.fchmod(handle, mode)
+        file.write(data)
+        if durable:
+            file.flush()
+            os.fsync(handle)
+    spare.rename(path)
+    if durable:
+        flush(path.parent)
+
+
+def put_ref(path: Path, oid: str, *, durable: bool = True) -> None:
+    """Have a ref lead there, in git's own way: the lock becomes the ref."""
+    folder(path.parent)
+    lock = path.with_name(f"{path.name}.lock")
+    handle = _locked(lock)
+    with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
+        os.fchmod(handle, REF)
+        file.write(f"{oid}\n".encode())
+        if durable:
+            file.flush()
+            os.fsync(handle)
+    lock.rename(path)
+    if durable:
+        flush(path.parent)
+
+
+def _locked(lock: Path) -> int:
+    for _ in range(2):
+        with suppress(FileExistsError):
+            return os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, REF)
+        with suppress(FileNotFoundError):
+            if time.time() - lock.stat().st_mtime > _DEAD:
+                lock.unlink()
+    raise Busy(f"{lock.name} is held by another git")

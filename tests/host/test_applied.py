@@ -1,0 +1,224 @@
+"""The applied repository of an agent, read by a real git: made, promoted, tagged, pruned, hurt."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from host.meta import git
+from host.proposals import Author
+
+from hive_core.errors import Conflict, HiveError, Internal
+from hive_core.host.git.applied import AppliedRepo, Tag, tree_of
+from hive_core.host.git.gitfolder import refs
+from hive_core.host.git.seed import seed
+from hive_core.plan import nar
+
+ID, OTHER = "0123456789ab", "ba9876543210"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> AppliedRepo:
+    made = AppliedRepo(tmp_path / "bob.git")
+    made.make("host")
+    return made
+
+
+@pytest.fixture
+def author(tmp_path: Path) -> Author:
+    return Author(tmp_path / "clone", {"agent.toml": "", "prompts/first.md": "hello\n"})
+
+
+def whole(repo: AppliedRepo) -> None:
+    git(repo.path, "fsck", "--strict", "--no-dangling")
+
+
+def test_a_new_one_holds_the_seed_and_git_takes_it(repo: AppliedRepo, tmp_path: Path) -> None:
+    whole(repo)
+    assert git(repo.path, "rev-parse", "main").strip() == seed("host").commit
+    git(tmp_path, "clone", "--quiet", "--no-hardlinks", str(repo.path), "out")
+    assert (tmp_path / "out/agent.toml").is_file()
+    assert repo.nar(seed("host").commit, seed("host").nar) == nar.pack(seed("host").files)
+
+
+def test_the_group_may_write_whatever_the_umask_says(tmp_path: Path) -> None:
+    """RUNTIME 23: an operator pushes with a git of their own."""
+    before = os.umask(0o077)
+    try:
+        repo = AppliedRepo(tmp_path / "bob.git")
+        repo.make("host")
+        repo.tag(Tag("denied", ID, seed("host").commit, "no", 1.0))
+    finally:
+        os.umask(before)
+    for path in repo.path.rglob("*"):
+        if path.is_dir():
+            assert path.stat().st_mode & 0o7777 == 0o2770, path
+
+
+def test_a_promoted_proposal_is_a_ref_with_its_history(repo: AppliedRepo, author: Author) -> None:
+    author.commit({"prompts/first.md": "hello, you\n"})
+    found = author.propose()
+    repo.promote(ID, found.binding, found.parts)
+    assert git(repo.path, "rev-parse", f"refs/hive/proposals/{ID}").strip() == found.binding.commit
+    assert len(git(repo.path, "rev-list", f"refs/hive/proposals/{ID}").split()) == 2
+    assert repo.fault(found.binding) == ""
+    assert nar.unpack(repo.nar(found.binding.commit, found.binding.nar)) == found.files
+    repo.promote(ID, found.binding, found.parts)  # again, as after a kill
+    whole(repo)
+
+
+@pytest.mark.parametrize("part", ["pack", "table", "archive"])
+def test_a_proposal_that_does_not_belong_together_is_not_taken(
+    repo: AppliedRepo, author: Author, part: str
+) -> None:
+    """Attack 21: what the job hands over is believed by its hashes alone."""
+    found, other = author.propose(), Author(author.folder.with_name("other"), {"a": "b"}).propose()
+    parts = replace(found.parts, **{part: getattr(other.parts, part)})
+    with pytest.raises(Conflict):
+        repo.promote(ID, found.binding, parts)
+    assert f"refs/hive/proposals/{ID}" not in repo.refs()
+
+
+def test_tags_say_who_and_why_in_plain_lines(repo: AppliedRepo) -> None:
+    """What an agent wrote stands in messages as text: no header, no escape, no odd letter."""
+    evil = "no\n\ntagger eve <e@x> 1 +0000\x1b[31m \u202egnp"
+    repo.tag(Tag("denied", ID, seed("host").commit, evil + "x" * 10_000, 1_700_000_000.0))
+    repo.tag(Tag("denied", ID, seed("host").commit, "another", 1.0))
+    shown = git(repo.path, "cat-file", "tag", f"denied/{ID}")
+    head, _, text = shown.partition("\n\n")
+    assert head.splitlines()[1:] == [
+        "type commit", f"tag denied/{ID}", "tagger hive <hive@localhost> 1700000000 +0000",
+    ]  # fmt: skip
+    assert text.startswith("no\n\ntagger eve")
+    assert "<U+001B>[31m <U+202E>gnp" in text
+    assert len(text) <= 4001
+    whole(repo)
+
+
+def test_names_that_lead_elsewhere_are_refused(repo: AppliedRepo) -> None:
+    for approval in ("../../../../x", "0" * 11, "A" * 12, f"{ID}\n"):
+        with pytest.raises(ValueError, match="no name of ours"):
+            repo.tag(Tag("denied", approval, seed("host").commit, "", 1.0))
+    with pytest.raises(ValueError, match="no tag"):
+        repo.tag(Tag("approve", ID, seed("host").commit, "", 1.0))
+
+
+def test_git_and_the_tree_agree_about_names_and_order(author: Author) -> None:
+    author.commit({"a.b": "1", "a/b": "2", "a0": "3", "deep/er/still/x": "4", "a-b/c": "5"})
+    found = author.propose()
+    assert git(author.folder, "rev-parse", "HEAD^{tree}").strip() == found.binding.tree
+
+
+def test_an_archive_that_was_damaged_is_made_again(repo: AppliedRepo, author: Author) -> None:
+    """R8: found before use, and mended from the objects."""
+    found = author.propose()
+    repo.promote(ID, found.binding, found.parts)
+    path = repo.path / "hive" / f"{found.binding.commit}.nar"
+    for damage in (b"", found.parts.archive[:-1], None):
+        path.chmod(0o640)
+        path.unlink() if damage is None else path.write_bytes(damage)
+        assert repo.nar(found.binding.commit, found.binding.nar) == found.parts.archive
+        assert path.read_bytes() == found.parts.archive
+
+
+def test_damage_at_random_is_found_before_use_or_does_not_matter(
+    repo: AppliedRepo, author: Author
+) -> None:
+    """R8: whatever was done to the files, what is given out is what was approved, or nothing."""
+    found, drawn = author.propose(), random.Random(8)  # noqa: S311 - no secret
+    repo.promote(ID, found.binding, found.parts)
+    files = [each for each in repo.path.rglob("*") if each.is_file()]
+    kept = {each: each.read_bytes() for each in files}
+    refused = 0
+    for _ in range(120):
+        path = drawn.choice(files)
+        data = bytearray(kept[path])
+        if drawn.random() < 0.2 or not data:
+            path.unlink(missing_ok=True)
+        else:
+            data[drawn.randrange(len(data))] ^= 1 << drawn.randrange(8)
+            path.chmod(0o640)
+            path.write_bytes(data[: drawn.randrange(len(data) + 1)] if drawn.random() < 0.3 else
+                             data)  # fmt: skip
+        hurt = AppliedRepo(repo.path)
+        try:
+            assert hurt.nar(found.binding.commit, found.binding.nar) == found.parts.archive
+        except (HiveError, ValueError):
+            refused += 1
+        if not hurt.fault(found.binding):
+            assert hurt.nar(found.binding.commit, found.binding.nar) == found.parts.archive
+        for each, content in kept.items():
+            if not each.exists() or each.read_bytes() != content:
+                each.unlink(missing_ok=True)
+                each.write_bytes(content)
+    assert refused <= 60
+
+
+def test_files_that_are_not_those_of_the_commit_are_found(
+    repo: AppliedRepo, author: Author
+) -> None:
+    """Attack 21: archive and hash may fit each other and yet be another commit's."""
+    found = author.propose()
+    repo.promote(ID, found.binding, found.parts)
+    archive = nar.pack({**found.files, "agent.toml": (False, b"[request]\n")})
+    (repo.path / "hive" / f"{found.binding.commit}.nar").write_bytes(archive)
+    assert "not those" in repo.fault(replace(found.binding, nar=nar.digest(archive)))
+    with pytest.raises(Internal):
+        repo.nar(found.binding.commit, nar.digest(b"x"))
+
+
+def test_what_is_not_kept_goes_with_its_objects(repo: AppliedRepo, author: Author) -> None:
+    """Growth is bounded: old proposals go with refs, tags, packs; what is deployed stays."""
+    first = author.propose()
+    author.commit({"big": os.urandom(50_000).hex()})
+    second = author.propose()
+    repo.promote(ID, first.binding, first.parts)
+    repo.promote(OTHER, second.binding, second.parts)
+    repo.tag(Tag("denied", OTHER, second.binding.commit, "no", 1.0))
+    git(repo.path, "pack-refs", "--all")
+    before = size(repo.path)
+    repo.prune({ID}, {first.binding.commit, seed("host").commit})
+    assert size(repo.path) < before - 40_000
+    assert [name for name in refs(repo.path) if OTHER in name] == []
+    assert repo.fault(first.binding) == ""
+    whole(AppliedRepo(repo.path))
+    with pytest.raises(HiveError):
+        AppliedRepo(repo.path).nar(second.binding.commit, second.binding.nar)
+
+
+def test_a_commit_that_is_kept_keeps_the_pack_that_brought_it(
+    repo: AppliedRepo, author: Author
+) -> None:
+    found = author.propose()
+    repo.promote(ID, found.binding, found.parts)
+    repo.propose(OTHER, found.binding.commit)
+    repo.prune({OTHER}, {found.binding.commit, seed("host").commit})
+    assert AppliedRepo(repo.path).fault(found.binding) == ""
+    whole(repo)
+
+
+def size(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+
+
+def test_an_operators_git_can_push_a_tag_and_take_nothing_away(
+    repo: AppliedRepo, author: Author, tmp_path: Path
+) -> None:
+    found = author.propose()
+    repo.promote(ID, found.binding, found.parts)
+    git(tmp_path, "clone", "--quiet", "--no-hardlinks", str(repo.path), "desk")
+    desk = tmp_path / "desk"
+    git(desk, "fetch", "--quiet", "origin", f"refs/hive/proposals/{ID}")
+    words = ("-c", "user.name=op", "-c", "user.email=op@x", "tag", "-a", f"approve/{ID}")
+    git(desk, *words, "-m", "yes", "FETCH_HEAD")
+    git(desk, "push", "--quiet", "origin", f"refs/tags/approve/{ID}")
+    assert f"refs/tags/approve/{ID}" in repo.refs()
+    with pytest.raises(subprocess.CalledProcessError):
+        git(desk, "push", "--quiet", "origin", ":refs/heads/main")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(desk, "push", "--quiet", "--force", "origin", "FETCH_HEAD:refs/heads/main")
+    assert tree_of(found.files) == found.binding.tree
