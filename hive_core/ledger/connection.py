@@ -213,13 +213,23 @@ class Connection:
         """Copy the file a little at a time, in another thread, while calls go on.
 
         https://www.sqlite.org/backup.html: what this connection changes meanwhile is copied too.
+        A failure comes as it is: it may be that of the target, and then nothing is wrong here.
         """
         with self._copying:
             self._go_on(0, 0, 0)
+            self._raw.backup(target, pages=_STEP, sleep=_PAUSE, progress=self._go_on)
+
+    def examine(self) -> None:
+        """Damaged or Broken if this file is; in the thread that copies, and calls wait for it."""
+        with self._copying:
+            self._go_on(0, 0, 0)
             try:
-                self._raw.backup(target, pages=_STEP, sleep=_PAUSE, progress=self._go_on)
+                found = self._raw.execute("PRAGMA quick_check(1)").fetchall()
             except sqlite3.Error as error:
                 raise self._failure(error) from error
+        if found != [("ok",)]:
+            self.damage = self.damage or f"the ledger is damaged: {found[0][0]}"
+            raise Damaged(self.damage)
 
     def _go_on(self, _status: int, _left: int, _pages: int) -> None:
         if self._closing:

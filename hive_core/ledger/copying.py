@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
-from hive_core.errors import StorageFull
-from hive_core.ledger.connection import Connection, Damaged, meaning
+from hive_core.errors import Internal, StorageFull
+from hive_core.ledger.connection import Connection, meaning
 
 
 def back_up(connection: Connection, path: Path) -> None:
@@ -29,21 +30,29 @@ def back_up(connection: Connection, path: Path) -> None:
 
 def _copy(connection: Connection, spare: Path) -> None:
     os.close(os.open(spare, os.O_CREAT | os.O_EXCL, 0o600))
-    target = sqlite3.connect(spare, isolation_level=None)
-    try:
-        # Synced once at the end and not by SQLite, which would let calls wait for it.
-        for setting in ("journal_mode = OFF", "synchronous = OFF"):
-            target.execute(f"PRAGMA {setting}")
-        connection.copy(target)
-        found = target.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.Error as error:
-        raise meaning(error) from error
-    finally:
-        target.close()
-    if found != ("ok",):
-        connection.damage = connection.damage or f"the ledger is damaged: {found[0]}"
-        raise Damaged(connection.damage)
+    fault = _fault(connection, spare)
+    if fault:
+        # Another disk may have failed than that of the ledger, whose own word is asked for then.
+        connection.examine()
+        raise Internal(f"the copy of the ledger failed, and the ledger is sound: {fault}")
     _sync(spare)
+
+
+def _fault(connection: Connection, spare: Path) -> str:
+    """Copy it and look at the copy: what is wrong with either, if anything is."""
+    try:
+        with closing(sqlite3.connect(spare, isolation_level=None)) as target:
+            # Synced once at the end and not by SQLite, which would let calls wait for it.
+            for setting in ("journal_mode = OFF", "synchronous = OFF"):
+                target.execute(f"PRAGMA {setting}")
+            connection.copy(target)
+            (found,) = target.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        full = meaning(error)
+        if isinstance(full, StorageFull):
+            raise full from error
+        return str(error)
+    return "" if found == "ok" else str(found)
 
 
 def _sync(path: Path) -> None:

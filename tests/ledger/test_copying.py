@@ -1,0 +1,97 @@
+"""A copy that fails says nothing about the ledger, unless the ledger itself is what is damaged."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from ledger.letters import letter
+
+from hive_core.errors import Internal
+from hive_core.ledger.store import Ledger
+
+PAGE = 4096
+
+
+@pytest.fixture
+def ledger(folder: Path) -> Iterator[Ledger]:
+    found = Ledger.open(folder / "hive.db")
+    send(found, 3_000)
+    yield found
+    found.close()
+
+
+def send(ledger: Ledger, count: int) -> None:
+    with ledger.transaction():
+        for number in range(count):
+            ledger.messages.send(letter("anna", f"bob{number % 50}", "hello " * 100), 1.0)
+
+
+@contextmanager
+def no_file_larger_than(size: int) -> Iterator[None]:
+    """write(2) says EFBIG, which SQLite tells as an I/O error."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def scribbled(path: Path) -> Iterator[threading.Event]:
+    """A disk that does not hold what was written to it."""
+    done, begun = threading.Event(), threading.Event()
+
+    def scribble() -> None:
+        while not path.exists():
+            if done.wait(0.0005):
+                return
+        handle = os.open(path, os.O_WRONLY)
+        while not done.is_set():
+            for page in range(40):
+                os.pwrite(handle, b"\xa5" * PAGE, page * PAGE)
+            begun.set()
+        os.close(handle)
+
+    thread = threading.Thread(target=scribble)
+    thread.start()
+    try:
+        yield begun
+    finally:
+        done.set()
+        thread.join()
+
+
+def sound(ledger: Ledger, folder: Path) -> None:
+    """It serves on, and the next copy is made."""
+    assert (ledger.connection.damage, ledger.alarms()) == ("", [])
+    send(ledger, 5)
+    assert not list(folder.glob("copy*"))
+    ledger.back_up(folder / "copy")
+    again = Ledger.open(folder / "copy")
+    assert len(again.messages.inbox("bob0", dead=False, limit=100)) == 61
+    again.close()
+
+
+def test_a_disk_that_fails_under_the_copy_leaves_the_ledger_in_use(
+    ledger: Ledger, folder: Path
+) -> None:
+    with no_file_larger_than(200_000), pytest.raises(Internal, match="disk I/O error"):
+        ledger.back_up(folder / "copy")
+    sound(ledger, folder)
+
+
+def test_a_copy_that_is_damaged_where_it_lies_is_no_damage_of_the_ledger(
+    ledger: Ledger, folder: Path
+) -> None:
+    with scribbled(folder / "copy.new") as begun:
+        with pytest.raises(Internal, match="the ledger is sound"):
+            ledger.back_up(folder / "copy")
+        assert begun.is_set()
+    sound(ledger, folder)
