@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import alone
 import long
 import pytest
 from hypothesis import settings
@@ -28,6 +30,19 @@ def pytest_configure(config: pytest.Config) -> None:
     long.asked.seed = config.getoption("--seed")
     long.asked.minutes = config.getoption("--minutes")
     long.asked.file = config.getoption("--figures")
+    if hasattr(config, "workerinput"):  # one of several that run the tests
+        config.pluginmanager.register(alone.Beside(Path(__file__).parent))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # Only a process that runs tests for another one has an output for it.
+    output: dict[str, object] = getattr(session.config, "workeroutput", {})
+    output["figures"] = json.dumps(long.asked.figures)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 - what xdist made
+    long.asked.figures += json.loads(getattr(node, "workeroutput", {}).get("figures", "[]"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

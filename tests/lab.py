@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(USAGE + "\n")
         return 0 if arguments in (["-h"], ["--help"]) else 2
     try:
-        with Lab(lower=lower) as lab:
+        with Lab(os.environ.get("LAB_NAME", "lab"), lower) as lab:
             return _run(lab, arguments)
     except LabError as error:
         sys.stderr.write(f"lab: {error}\n")

@@ -12,8 +12,7 @@ from hive_core.ledger.connection import Connection, Damaged, Row, TooNew
 
 # A checkpoint happens inside of a COMMIT: small ones, because all calls wait for it.
 CHECKPOINT_PAGES = 512
-_PRIME_BYTES = 8 << 20
-_PRIME_ROOM = 8 * _PRIME_BYTES
+PRIME_BYTES = 8 << 20
 WAL_LIMIT = 64 << 20
 _CHECK_WHOLE = 256 << 20
 _GROWING = frozenset({"messages", "queue", "events", "keys", "threads"})
@@ -55,18 +54,18 @@ def _sound(rows: list[Row]) -> None:
         raise Damaged(f"the ledger is damaged: {rows[0][0] if rows else 'no answer'}")
 
 
-def prime(connection: Connection) -> None:
+def prime(connection: Connection, size: int) -> None:
     """Let the WAL have its size before the first call: rewriting blocks is cheaper than growing.
 
     A disk too full for it is no reason to refuse to start, nor to be filled by it.
     """
     disk = os.statvfs(connection.path.parent)
-    if disk.f_bavail * disk.f_frsize < _PRIME_ROOM:
+    if not size or disk.f_bavail * disk.f_frsize < 8 * size:
         return
     try:
         for step in (
             "CREATE TABLE IF NOT EXISTS primer (bytes BLOB NOT NULL) STRICT",
-            f"INSERT INTO primer VALUES (zeroblob({_PRIME_BYTES}))",  # noqa: S608
+            f"INSERT INTO primer VALUES (zeroblob({size}))",  # noqa: S608
             "DELETE FROM primer",
         ):
             connection.begin()

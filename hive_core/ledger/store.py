@@ -116,17 +116,19 @@ class Ledger:
         migrations: Path = MIGRATIONS,
         limits: Bounds | None = None,
         step: Callable[[str], None] = nothing,
+        primed: int = opening.PRIME_BYTES,
     ) -> Ledger:
         """The ledger in `path`, made if absent. Damaged, TooNew, Busy or Broken when it is not fit.
 
         `step` is called by name between the parts of a COMMIT; tests end the process there.
+        `primed`: how many bytes of log are written at once, for one that lives for long.
         """
         connection = Connection(path)
         try:
             opening.configure(connection)
             opening.check(connection)
             opening.migrate(connection, migrations, step)
-            opening.prime(connection)
+            opening.prime(connection, primed)
             ledger = cls(connection, limits or Bounds(), step)
             with ledger.transaction():
                 ledger._guard_states()

@@ -37,10 +37,12 @@ class Lines:
     get_previous = get_next
 
 
+# The journal counts from 1970 on, and of the first year Python makes no number of seconds.
+MOMENTS = st.datetimes().filter(lambda moment: moment.year > 1)
 ENTRIES = st.fixed_dictionaries({}, optional={
     "MESSAGE": TEXT | st.binary(max_size=40) | st.lists(TEXT, max_size=3) | st.integers()
     | st.from_regex(r"\A[\w.@-]{0,300}(\[\d*\]?)?:? ?.*\Z"),
-    "__REALTIME_TIMESTAMP": st.datetimes() | st.none() | TEXT,
+    "__REALTIME_TIMESTAMP": MOMENTS | st.none() | TEXT,
     "__CURSOR": TEXT | st.none(),
 })  # fmt: skip
 

@@ -151,6 +151,7 @@ def unharmed(host: HiveHost) -> Iterator[None]:
     assert troubles == []
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("bad", BAD[times(1, 0) :], ids=lambda bad: bad.name)
 def test_a_bad_agent_is_bounded_and_its_neighbours_hardly_notice(
     host: HiveHost, neighbour: Neighbour, bad: Bad

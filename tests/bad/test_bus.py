@@ -113,6 +113,7 @@ def notices(host: HiveHost) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.alone
 @pytest.mark.lab
 @pytest.mark.sized
 @pytest.mark.parametrize("act", ACTS)
@@ -130,6 +131,7 @@ def test_no_operation_is_lost_and_no_crash_is_told(host: HiveHost, act: str) -> 
     figure(f"row R6: {act}", rounds=ROUNDS, usual_seconds=usual, noticed_after_seconds=max(seen))
 
 
+@pytest.mark.alone
 def test_a_bus_that_accepts_and_never_answers_costs_a_call_its_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

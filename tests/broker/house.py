@@ -203,6 +203,8 @@ def open_house(
     step: Callable[[str], None] = lambda _: None,
 ) -> Iterator[House]:
     chosen = settings or Settings()
-    with closing(Ledger.open(folder / "hive.db", limits=chosen.limits, step=step)) as ledger:
+    with closing(
+        Ledger.open(folder / "hive.db", limits=chosen.limits, step=step, primed=0)
+    ) as ledger:
         repo = MetaRepo.open(folder / "meta", step=step)
         yield House(ledger, repo, chosen, registry)

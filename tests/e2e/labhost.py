@@ -42,7 +42,7 @@ class Lab:
     def __init__(self, name: str = "lab", lower: Path = Path("/")) -> None:
         self.name = name
         self._lower = lower
-        self._groups = Groups(f"hive-lab-{secrets.token_hex(4)}")
+        self._groups = Groups(f"hive-lab-{name}-{secrets.token_hex(4)}")
         self._disk: subprocess.Popen[str] | None = None
         self._boot: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None

@@ -140,6 +140,7 @@ def test_a_kill_under_load_loses_nothing_that_was_acknowledged(host: HiveHost) -
     assert pids(host) == before
 
 
+@pytest.mark.alone
 def test_a_hand_commit_is_in_force_within_a_second(host: HiveHost) -> None:
     """Row H2."""
     script = (

@@ -17,7 +17,7 @@ SHOWN = ("HELLO FROM OUTSIDE", "not your descendant", "container_crash", "refuse
 
 def test_the_demo_shows_every_scene_in_time_and_leaves_nothing_behind() -> None:
     began = time.monotonic()
-    with no_new_traces():
+    with no_new_traces() as env:
         done = subprocess.run(
             [CHECKOUT / "scripts/demo"],
             stdin=subprocess.DEVNULL,
@@ -25,6 +25,7 @@ def test_the_demo_shows_every_scene_in_time_and_leaves_nothing_behind() -> None:
             text=True,
             check=False,
             timeout=300,
+            env=env,
         )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert time.monotonic() - began < 120

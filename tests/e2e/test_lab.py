@@ -1,5 +1,7 @@
 """The lab itself: a host that enforces limits, takes reboots, and leaves nothing behind."""
 
+import os
+import secrets
 import signal
 import subprocess
 import time
@@ -8,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from e2e.cgroups import Groups
 from e2e.labhost import CHECKOUT, Lab, in_tree, trixie_tree
 
 pytestmark = pytest.mark.lab
@@ -25,7 +28,9 @@ NSPAWN = (
 ).split
 
 
-def scripts_lab(*command: str, text: str = "") -> subprocess.CompletedProcess[str]:
+def scripts_lab(
+    *command: str, text: str = "", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [CHECKOUT / "scripts/lab", "--", *command],
         input=text,
@@ -33,17 +38,19 @@ def scripts_lab(*command: str, text: str = "") -> subprocess.CompletedProcess[st
         text=True,
         check=False,
         timeout=60,
+        env=env,
     )
 
 
-def traces() -> set[str]:
-    """What a lab that did not tidy up would leave on the machine."""
-    groups = {str(path) for path in Path("/sys/fs/cgroup").glob("**/hive-lab-*")}
+def traces(name: str) -> set[str]:
+    """What a lab of this name that did not tidy up would leave on the machine."""
+    places = [group.parent for group in Groups(name).paths]
+    groups = {str(path) for place in places for path in place.glob(f"hive-lab-{name}-*")}
     mounts = {line for line in Path("/proc/mounts").read_text().splitlines() if "hive-lab" in line}
     processes = set()
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if b"\0LAB_NAME=" in b"\0" + path.read_bytes():
+            if f"\0LAB_NAME={name}\0".encode() in b"\0" + path.read_bytes():
                 processes.add(str(path.parent))
         except OSError:
             continue
@@ -51,13 +58,15 @@ def traces() -> set[str]:
 
 
 @contextmanager
-def no_new_traces() -> Iterator[None]:
-    before = traces()
-    yield
+def no_new_traces() -> Iterator[dict[str, str]]:
+    """The environment gives a lab a name of its own: others come and go at the same time."""
+    name = f"lab-{secrets.token_hex(4)}"
+    before = traces(name)
+    yield {**os.environ, "LAB_NAME": name}
     deadline = time.monotonic() + 10
-    while traces() - before and time.monotonic() < deadline:
+    while traces(name) - before and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert traces() - before == set()
+    assert traces(name) - before == set()
 
 
 def limited(lab: Lab, limits: list[str], *command: str) -> subprocess.CompletedProcess[str]:
@@ -147,8 +156,8 @@ def test_nothing_is_written_to_the_machine(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_when_it_ends() -> None:
-    with no_new_traces():
-        assert scripts_lab("sh", "-c", "sleep 1000 & exit 3").returncode == 3
+    with no_new_traces() as env:
+        assert scripts_lab("sh", "-c", "sleep 1000 & exit 3", env=env).returncode == 3
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -157,9 +166,10 @@ def test_nothing_is_left_when_it_is_ended(number: signal.Signals) -> None:
     shell = ("env", "--default-signal=INT", "sh", "-c")
     script = "trap 'echo bye; exit 9' TERM INT; echo up; sleep 1000 & wait"
     with (
-        no_new_traces(),
+        no_new_traces() as env,
         subprocess.Popen(
             [CHECKOUT / "scripts/lab", *shell, script],
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,

@@ -121,6 +121,8 @@ def test_11_two_jobs_never_share_a_range(host: Host) -> None:
     host.do(purge)
     with pytest.raises(Conflict, match="in use"):
         host.do(replace(purge, job=host.a_job()[0]))
+    unit = f"hive-job@{job}.service"
+    host.until(lambda: host.show(unit, "ActiveState") == "inactive", "the job does not end")
     host.do(Unmount(job))
 
 

@@ -18,6 +18,7 @@ def host(lab: Lab) -> Iterator[Host]:
         yield made
 
 
+@pytest.mark.alone
 def test_a_stop_is_graceful(host: Host) -> None:
     """With TERM comes HUP, which would end what takes its time to end."""
     end = "echo begun; sleep 0.5; echo caught; exit 7"
@@ -32,6 +33,7 @@ def test_a_stop_is_graceful(host: Host) -> None:
     assert record["nonce"] == agent.nonce
 
 
+@pytest.mark.alone
 def test_a_payload_without_a_trap_ends_at_once(host: Host) -> None:
     agent = host.running(command=("sleep", "1000"))
     begin = time.monotonic()

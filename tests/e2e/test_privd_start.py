@@ -91,6 +91,7 @@ def test_a_parent_is_named(host: Host, agent: Agent) -> None:
     assert host.say(child, "echo $HIVE_PARENT") == agent.name
 
 
+@pytest.mark.alone
 def test_starting_takes_little_more_than_nspawn_itself(host: Host) -> None:
     """The figures go to the test's output; the bound only catches a change of kind."""
     agents = [host.agent() for _ in range(5)]

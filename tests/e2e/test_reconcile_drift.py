@@ -13,11 +13,14 @@ from hive_core.reconcile.counting import CRASHED
 
 pytestmark = pytest.mark.lab
 HOLD = ["sleep", "1000"]
+# A pause of a second can be seen, and no longer one is worth waiting for.
+SETTINGS = "[back_off]\nmost = 1\n"
 
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
     found = HiveHost(lab)
+    found.settings(SETTINGS)
     found.setup()
     found.grow(ann={"command": HOLD}, bob={"parent": "ann", "command": HOLD})
     yield found

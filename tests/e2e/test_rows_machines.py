@@ -142,6 +142,7 @@ def test_one_whose_root_is_a_roots_child_has_nobody_to_tell(host: HiveHost) -> N
     assert "ended with 9" in event["reason"]
 
 
+@pytest.mark.alone
 def test_a_stop_is_recursive_leaves_first_siblings_together(host: HiveHost) -> None:
     """K11: the answer lists whom it hit; the log tells when each was asked and had ended."""
     host.grow(mid=script(SLOW))
@@ -168,6 +169,7 @@ def test_a_stop_is_recursive_leaves_first_siblings_together(host: HiveHost) -> N
         assert unit_processes(host, name).strip() in {"", "Unit not found"}
 
 
+@pytest.mark.alone
 def test_grace_is_what_was_asked_for(host: HiveHost) -> None:
     """K11: 5 s unless told, 0-30; then the whole container is killed."""
     host.grow(ox=script(STUBBORN))
@@ -186,6 +188,7 @@ def test_grace_is_what_was_asked_for(host: HiveHost) -> None:
     assert time.monotonic() - began < 3
 
 
+@pytest.mark.alone
 def test_a_kill_overtakes_a_stop(host: HiveHost) -> None:
     """K11: nobody has to wait for the grace that somebody else gave."""
     host.grow(ox=script(STUBBORN))

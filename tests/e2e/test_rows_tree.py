@@ -164,6 +164,7 @@ def test_a_dirty_work_tree_changes_nothing_and_is_shown(host: HiveHost) -> None:
     host.until(lambda: not host.json("status")["alarms"], "still shown", 8)
 
 
+@pytest.mark.alone
 def test_new_ones_land_under_their_creator_and_overrides_survive(host: HiveHost) -> None:
     """H3: an operator's hand commit is adopted within a second and kept by all that follows."""
     assert host.ask("ann", "Spawn", name="new-a", wait=20)["name"] == "new-a"

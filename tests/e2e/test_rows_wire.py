@@ -312,6 +312,7 @@ def test_a_key_makes_a_call_safe_to_repeat(host: HiveHost) -> None:
     assert same(sent, host.ask("kid", "Send", to="lead", body="kept", idempotency_key="k"))
 
 
+@pytest.mark.alone
 def test_what_takes_time_is_a_job(host: HiveHost) -> None:
     """CONTRACT: answered at once, `wait` after the effect, get_job, wait_job, `more`."""
     began = time.monotonic()

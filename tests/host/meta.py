@@ -34,7 +34,7 @@ class Meta:
     def __init__(self, folder: Path, step: Callable[[str], None] = lambda _: None) -> None:
         self.path = folder / "meta"
         self.repo = MetaRepo.open(self.path, step=step)
-        self.ledger = Ledger.open(folder / "hive.db", step=step)
+        self.ledger = Ledger.open(folder / "hive.db", step=step, primed=0)
 
     @property
     def hive(self) -> Hive:

@@ -34,7 +34,7 @@ def test_it_is_followed_whatever_happens_to_a_box(
     steps: list[tuple[str, str, int]],
 ) -> None:
     with TemporaryDirectory(dir=RAM if RAM.is_dir() else None) as folder:
-        ledger = Ledger.open(Path(folder, "hive.db"), limits=BOUNDS)
+        ledger = Ledger.open(Path(folder, "hive.db"), limits=BOUNDS, primed=0)
         for number, (step, sender, size) in enumerate(steps):
             with ledger.transaction(), suppress(InboxFull):
                 _step(ledger, step, letter(sender, "dora", "x" * size), float(number))

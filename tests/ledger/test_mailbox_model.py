@@ -93,7 +93,7 @@ class Mailbox(RuleBasedStateMachine):
         self.last_first: dict[tuple[str, str, int], str] = {}
 
     def _open(self) -> Ledger:
-        return Ledger.open(self.folder / "hive.db", limits=Bounds(attempts=ATTEMPTS))
+        return Ledger.open(self.folder / "hive.db", limits=Bounds(attempts=ATTEMPTS), primed=0)
 
     @override
     def teardown(self) -> None:

@@ -8,6 +8,7 @@ from time import process_time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long import times
 from plan.hives import World, hive, hives, moved, spec
 from plan.hives import uuid as numbered
 
@@ -404,8 +405,9 @@ def _work(found: Plan) -> set[tuple[str, str]]:
     return {(name, kind) for name, kind in work if kind != "SetSlice"}
 
 
-@pytest.mark.parametrize("count", [10_000])
-def test_ten_thousand_agents_are_planned_in_no_time(count: int) -> None:
+@pytest.mark.sized
+@pytest.mark.parametrize("count", [times(2000, 10_000)])
+def test_thousands_of_agents_are_planned_in_no_time(count: int) -> None:
     parents = {f"a{n}": f"a{(n - 1) // 10}" if n else None for n in range(count)}
     world = World(hive(parents), Settings(limits=Bounds(starts_at_once=256)))
     world.converge()
@@ -415,7 +417,7 @@ def test_ten_thousand_agents_are_planned_in_no_time(count: int) -> None:
         start = process_time()
         assert plan(desired, observed, moment).steps == ()
         took.append(process_time() - start)
-    assert min(took) < 0.15
+    assert min(took) < 0.15 * count / 10_000
 
 
 def test_listening_needs_a_range() -> None:

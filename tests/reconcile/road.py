@@ -30,7 +30,7 @@ class Road:
         self.settings = settings or Settings()
         self.hive = hive
         self.clock = ManualClock()
-        self.ledger = Ledger.open(folder / "hive.db", limits=self.settings.limits)
+        self.ledger = Ledger.open(folder / "hive.db", limits=self.settings.limits, primed=0)
         self.host = MemoryMachines(self.clock)
         self.journal = MemoryJournal()
         self.jobs = MemoryJobs(self.host)

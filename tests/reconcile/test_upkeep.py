@@ -15,7 +15,7 @@ from hive_core.ledger.letters import NewMessage
 from hive_core.ledger.store import Ledger
 from hive_core.model.machine import Starts
 from hive_core.model.record import Relation
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.settings import Bounds, Retention, Settings
 from hive_core.reconcile.given import Broker, Ports
 from hive_core.reconcile.upkeep import HOUR, Upkeep
 from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
@@ -26,7 +26,7 @@ ANN, BOB = "ann's uuid", "bob's uuid"
 class House:
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
         self.clock, self.topics, self.idle = ManualClock(), list[str](), 0
-        self.ledger = Ledger.open(folder / "hive.db")
+        self.ledger = Ledger.open(folder / "hive.db", primed=0)
         host = MemoryMachines(self.clock)
         ports = Ports(
             host, MemoryJournal(), MemoryJobs(host), self.clock, self.ledger, settings or Settings()
@@ -119,8 +119,9 @@ def test_a_sweep_goes_on_until_all_that_is_old_is_gone(house: House) -> None:
     assert house.ledger.connection.value("SELECT COUNT(*) FROM keys") == 0
 
 
-def test_old_events_go_and_the_chain_still_holds(house: House) -> None:
-    kept = Settings().retention.events
+def test_old_events_go_and_the_chain_still_holds(tmp_path: Path) -> None:
+    kept = 48 * HOUR  # there is a sweep each hour
+    house = House(tmp_path, Settings(retention=Retention(events=kept)))
     for _ in range(5):
         house.event()
     house.clock.advance(kept - HOUR)
@@ -130,6 +131,7 @@ def test_old_events_go_and_the_chain_still_holds(house: House) -> None:
     assert house.ledger.events.verify() is None
     house.clock.advance(kept)
     assert house.event() == newer + 1
+    house.ledger.close()
 
 
 def test_a_flood_of_events_pushes_the_oldest_out(tmp_path: Path) -> None:

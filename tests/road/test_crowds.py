@@ -80,6 +80,7 @@ def all_end(here: Served, connections: list[socket.socket]) -> End:
     return End(time.monotonic() - start, memory, files)
 
 
+@pytest.mark.alone
 @pytest.mark.sized
 def test_row_r11_a_crowd_that_says_nothing_is_gone_in_time_and_no_neighbour_waits(
     tmp_path: Path,

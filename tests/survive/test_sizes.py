@@ -26,7 +26,7 @@ def test_long():
 def ran(folder: Path, *words: str) -> tuple[str, list[dict[str, object]]]:
     """A suite of two tests below the same conftest: what pytest says, and the figures."""
     (folder / "tests").mkdir()
-    for name in ("conftest.py", "long.py"):
+    for name in ("alone.py", "conftest.py", "long.py"):
         (folder / "tests" / name).write_text((TESTS / name).read_text())
     (folder / "tests" / "test_case.py").write_text(CASE)
     (folder / "pyproject.toml").write_text((TESTS.parent / "pyproject.toml").read_text())
@@ -36,8 +36,11 @@ def ran(folder: Path, *words: str) -> tuple[str, list[dict[str, object]]]:
     return done.stdout, [json.loads(line) for line in lines]
 
 
-def test_the_default_is_short_and_leaves_out_what_is_only_long(tmp_path: Path) -> None:
-    said, figures = ran(tmp_path)
+@pytest.mark.parametrize("processes", [0, 2])
+def test_the_default_is_short_and_leaves_out_what_is_only_long(
+    tmp_path: Path, processes: int
+) -> None:
+    said, figures = ran(tmp_path, "-n", str(processes))
     assert figures == [{"name": "seen", "size": 2, "seconds": 3, "seed": 7}]
     assert json.dumps(figures[0]) in said
 
