@@ -30,7 +30,10 @@ def fatal(error: BaseException) -> None:
 
 @dataclass
 class Ending:
-    """Set by the first SIGTERM or SIGINT; the second does not wait for what is under way."""
+    """Set by the first SIGTERM or SIGINT; the second does not wait for what is under way.
+
+    SIGHUP asks too: systemd starts the daemon again, as its unit and its settings are by then.
+    """
 
     impatient: Callable[[], None] = at_once
     broken: Callable[[BaseException], None] = fatal
@@ -41,6 +44,7 @@ class Ending:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.ask)
+        loop.add_signal_handler(signal.SIGHUP, self.asked.set)
         loop.set_exception_handler(self.heard)
 
     def heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -64,6 +64,40 @@ def test_a_restart_adopts_everyone_and_starts_nobody_twice(host: HiveHost) -> No
     assert host.ask("bob", "Whoami")["name"] == "bob"
 
 
+def test_a_reload_puts_another_version_in_place_and_no_agent_notices(host: HiveHost) -> None:
+    """How a host that changes its configuration brings a new hived: by its unit as it is then."""
+    before, first = pids(host), hived(host, "MainPID")
+    drop = host.lab.path("/etc/systemd/system/hived.service.d")
+    drop.mkdir(parents=True)
+    (drop / "new.conf").write_text("[Service]\nEnvironment=HIVE_NEW=1\n")
+    host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "reload", "hived")
+    new = "systemctl show -P MainPID hived | xargs -I@ cat /proc/@/environ | grep -qz HIVE_NEW"
+    host.until(lambda: host.run("sh", "-c", new, check=False).returncode == 0, "the old one stays")
+    host.until(lambda: hived(host, "ActiveState") == "active", "not up")
+    assert hived(host, "MainPID") != first
+    assert hived(host, "Result") == "success"
+    host.wait("running", "root", "ann", "bob", seconds=5)
+    assert pids(host) == before
+    (drop / "new.conf").unlink()
+    host.run("systemctl", "daemon-reload")
+
+
+def test_operators_git_enters_a_repository_that_comes_later(host: HiveHost) -> None:
+    """git refuses what belongs to somebody else; hived asks for the list, root writes it."""
+    repo = "/var/lib/hive/applied/0b5c7a52-8f0c-4a58-9b43-7d1f7a6f3c10.git"
+    host.run("git", "init", "-q", "--bare", repo)
+    host.run("chown", "-R", "hive:hive", repo)
+    asked = ("git", "-C", repo, "rev-parse", "--git-dir")
+    assert host.run(*asked, check=False).returncode == 128
+    daemon = ("setpriv", "--reuid=hive", "--regid=hive", "--clear-groups")
+    host.run(*daemon, "touch", "/run/hive/applied.changed")
+    host.until(lambda: host.run(*asked, check=False).returncode == 0, "git is not told")
+    said = host.run("systemd-analyze", "security", "hive-git.service", "--no-pager").stdout
+    assert float(said.rpartition("hive-git.service: ")[2].split()[0]) <= 2.0
+    host.run("rm", "-r", repo)
+
+
 def test_nobody_is_turned_away_while_the_daemon_restarts(host: HiveHost) -> None:
     """systemd keeps the listening sockets meanwhile, and whoever comes waits."""
     done = threading.Event()

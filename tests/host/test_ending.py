@@ -27,6 +27,21 @@ def test_k40_the_first_signal_asks_and_the_second_does_not_wait(number: signal.S
     asyncio.run(ask_twice())
 
 
+def test_a_reload_asks_once_however_often_it_comes() -> None:
+    """A new version takes over from one that ends well, not from one that was cut short."""
+
+    async def reload_twice() -> None:
+        hurried = asyncio.Event()
+        ending = Ending(hurried.set)
+        ending.listen()
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGHUP)
+            await asyncio.wait_for(ending.asked.wait(), 5)
+        assert not hurried.is_set()
+
+    asyncio.run(reload_twice())
+
+
 def test_a_disk_that_fails_in_a_callback_is_the_end(caplog: pytest.LogCaptureFixture) -> None:
     """asyncio would log it and go on."""
 

@@ -20,7 +20,8 @@ HOME: Final = "/var/lib/hive"
 RUN: Final = "/run/hive"
 CONFIG: Final = "/etc/hive/hive.toml"
 META: Final = f"{HOME}/meta"
-UNITS: Final = ("hive-privd.service", "hived.service")
+UNITS: Final = ("hive-privd.service", "hived.service", "hive-git.path")
+GIT: Final = "/etc/hive/gitconfig"  # written by hive-git.service: what operators' git may enter
 AGENTS: Final = ("hive-agent@*.service", "hive-job@*.service")
 SYSTEM: Final = Path("/etc/systemd/system")
 TMPFILES: Final = Path("/etc/tmpfiles.d")
@@ -75,7 +76,7 @@ def templates() -> Iterator[Path]:
         yield from sorted(each for each in room.glob("*") if each.suffix in _TARGETS)
 
 
-_TARGETS: Final = {".service": SYSTEM, ".socket": SYSTEM, ".slice": SYSTEM, ".tmpfiles": TMPFILES}
+_TARGETS: Final = {".service": SYSTEM, ".path": SYSTEM, ".tmpfiles": TMPFILES}
 
 
 def _target(template: Path) -> Path:

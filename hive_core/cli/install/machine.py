@@ -134,15 +134,15 @@ class Machine:
                 path.unlink()
                 self._tell(f"removed {path}")
 
-    def safe_directory(self, path: str, *, wanted: bool) -> None:
-        """Let every user's git read a repository that is not its own."""
-        key = ("git", "config", "--system")
-        listed = path in self.run(*key, "--get-all", "safe.directory", check=False).splitlines()
+    def git(self, key: str, value: str, *, wanted: bool) -> None:
+        """Have a line in the settings of every user's git, or not."""
+        config = ("git", "config", "--system")
+        listed = value in self.run(*config, "--get-all", key, check=False).splitlines()
         if wanted and not listed:
-            self.run(*key, "--add", "safe.directory", path)
-            self._tell(f"told git that {path} is safe to read")
+            self.run(*config, "--add", key, value)
+            self._tell(f"told git of {value}")
         elif listed and not wanted:
-            self.run(*key, "--fixed-value", "--unset-all", "safe.directory", path)
+            self.run(*config, "--fixed-value", "--unset-all", key, value)
 
     def account_gone(self, user: str, groups: Sequence[str]) -> None:
         if user in {each.pw_name for each in pwd.getpwall()}:

@@ -39,7 +39,8 @@ def install(machine: Machine) -> None:
         machine.directory(directory)
     machine.file(layout.config())
     machine.file(_images())
-    machine.safe_directory(layout.META, wanted=True)
+    machine.git("include.path", layout.GIT, wanted=True)
+    machine.git("safe.directory", layout.META, wanted=False)  # of older versions
     files = layout.rendered(installation())
     changed = [each.path for each in files if machine.file(each)]
     for path in (each.path for each in files if each.path.parent == layout.TMPFILES):
@@ -70,11 +71,12 @@ def _units(machine: Machine, changed: set[str]) -> None:
     for unit in layout.UNITS:
         if not machine.active(unit) or unit in changed:
             machine.restart(unit)
+    machine.run("systemctl", "start", "hive-git.service")
 
 
 def remove(machine: Machine) -> None:
     """Stop everything and take the units away; files and accounts stay."""
-    machine.end(("hived.service",), _PATIENCE)
+    machine.end(("hive-git.path", "hived.service"), _PATIENCE)
     machine.end(layout.AGENTS, _PATIENCE)
     machine.end(("hive-privd.service",), _PATIENCE)
     machine.run("systemctl", "disable", "--quiet", *layout.UNITS, check=False)
@@ -92,5 +94,5 @@ def remove(machine: Machine) -> None:
 def purge(machine: Machine) -> None:
     """Remove what agents and operators made, and the accounts."""
     machine.remove([Path(layout.HOME), Path(layout.CONFIG).parent])
-    machine.safe_directory(layout.META, wanted=False)
+    machine.git("include.path", layout.GIT, wanted=False)
     machine.account_gone(layout.USER, (layout.USER, layout.OPERATORS))
