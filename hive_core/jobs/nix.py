@@ -1,0 +1,187 @@
+"""Nix as a job runs it: an untrusted client with a pinned configuration, bounded in what it says.
+
+Settings that this version of Nix does not know yet it only warns about. There is no file of its
+configuration in a job, no environment of ours reaches it, and the daemon heeds no setting of an
+untrusted user that could widen what a build may do.
+https://nix.dev/manual/nix/latest/command-ref/conf-file
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+STORE: Final = "/nix/store"
+STORE_PATH: Final = re.compile(r"/nix/store/[0-9a-df-np-sv-z]{32}-[A-Za-z0-9+._?=-]{1,200}")
+CONFIG: Final = """\
+experimental-features = nix-command flakes
+flake-registry =
+use-registries = false
+accept-flake-config = false
+allow-import-from-derivation = false
+allow-unsafe-native-code-during-evaluation = false
+pure-eval = true
+allowed-uris =
+max-call-depth = 10000
+eval-cache = false
+show-trace = false
+warn-dirty = false
+connect-timeout = 10
+"""
+SAID_MOST: Final = 1 << 20  # bytes of either stream
+LOG_MOST: Final = 16 << 10
+TEXT_MOST: Final = 500
+_ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_LIMITED: Final = (resource.RLIMIT_AS, resource.RLIMIT_CORE)
+
+
+class Refused(Exception):
+    """What was asked for cannot be had, and why: `log` is what Nix said of it."""
+
+    def __init__(self, text: str, log: str = "") -> None:
+        super().__init__(text)
+        self.text, self.log = text, log
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where a job finds and leaves things; a test has a room of its own, and a store."""
+
+    inside: Path = Path("/in")
+    out: Path = Path("/out")
+    scratch: Path = Path("/tmp/nix")  # noqa: S108 - of the container
+    store: str = "daemon"
+    config: str = CONFIG
+
+    def real(self, path: str) -> Path:
+        """Where a path of the store lies; that of a test is not at the top."""
+        return Path(path if self.store == "daemon" else f"{self.store}{path}")
+
+
+@dataclass
+class Nix:
+    """Runs commands, none for longer than is left of its time."""
+
+    room: Room
+    seconds: float
+    memory: int = 4 << 30
+    _until: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._until = time.monotonic() + self.seconds
+        self.room.scratch.mkdir(parents=True, exist_ok=True)
+
+    def run(self, *words: str) -> tuple[str, str]:
+        """What a command wrote and said; Refused when it fails, says too much or takes too long."""
+        with subprocess.Popen(
+            ("nix", "--store", self.room.store, *words), env=self._environment(),
+            cwd=self.room.scratch, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True, preexec_fn=self._limit,  # noqa: PLW1509
+        ) as program:  # fmt: skip
+            try:
+                said, wrong = _heard(program, self._until)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(program.pid, signal.SIGKILL)
+        log = plain(said[1].decode("utf-8", "replace"))[-LOG_MOST:]
+        if wrong or program.returncode:
+            raise Refused(wrong or _why(program.returncode, log), log)
+        return said[0].decode("utf-8", "replace"), log
+
+    def json(self, *words: str) -> object:
+        """What a command wrote, decoded."""
+        text, log = self.run(*words)
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise Refused("Nix gave no answer that can be read", log) from error
+
+    def version(self) -> tuple[int, ...]:
+        """`(2, 8)`: some words of the command line changed over the years."""
+        text, _ = self.run("--version")
+        return tuple(map(int, re.findall(r"\d+", text.rpartition(" ")[2])[:2]))
+
+    def _environment(self) -> Mapping[str, str]:
+        home = str(self.room.scratch)
+        return {
+            "PATH": os.environ.get("PATH", os.defpath), "HOME": home, "TMPDIR": home,
+            "XDG_CACHE_HOME": f"{home}/cache", "XDG_CONFIG_HOME": f"{home}/config",
+            "NIX_CONF_DIR": f"{home}/none", "NIX_USER_CONF_FILES": "", "NIX_PATH": "",
+            "NIX_CONFIG": self.room.config, "LC_ALL": "C.UTF-8", "NO_COLOR": "1",
+            **{key: os.environ[key] for key in ("NIX_SSL_CERT_FILE",) if key in os.environ},
+        }  # fmt: skip
+
+    def _limit(self) -> None:
+        for each, most in zip(_LIMITED, (self.memory, 0), strict=True):
+            resource.setrlimit(each, (most, most))
+
+
+def _heard(program: subprocess.Popen[bytes], until: float) -> tuple[list[bytearray], str]:
+    """Both streams, and why they were cut off."""
+    streams = [program.stdout, program.stderr]
+    said = [bytearray(), bytearray()]
+    with selectors.DefaultSelector() as ready:
+        for number, stream in enumerate(streams):
+            assert stream is not None  # noqa: S101 - both are pipes
+            ready.register(stream, selectors.EVENT_READ, number)
+        while ready.get_map():
+            if (left := until - time.monotonic()) <= 0:
+                return said, "it takes too long"
+            for key, _ in ready.select(left):
+                data = os.read(key.fd, 1 << 16)
+                said[key.data] += data
+                if not data:
+                    ready.unregister(key.fileobj)
+                elif len(said[key.data]) > SAID_MOST:
+                    return said, f"it says more than {SAID_MOST} bytes"
+    try:
+        program.wait(max(0.0, until - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return said, "it takes too long"
+    return said, ""
+
+
+def _why(status: int, log: str) -> str:
+    errors = [line.strip() for line in log.splitlines() if line.strip().startswith("error:")]
+    told = errors[-1].removeprefix("error:").strip() if errors else ""
+    if told:
+        return told[:TEXT_MOST]
+    if status < 0:
+        return f"Nix was ended by {signal.Signals(-status).name}: it may have had no memory left"
+    return f"Nix ended with {status}"
+
+
+def plain(text: str) -> str:
+    """Text without colours, and with nothing that moves a cursor."""
+    cleared = _ESCAPE.sub("", text)
+    return "".join(char if char.isprintable() or char == "\n" else "?" for char in cleared)
+
+
+def tell(room: Room, act: Callable[[], Mapping[str, object]]) -> None:
+    """Write down last of all what came out, or why nothing did."""
+    try:
+        said = {"ok": True, "text": "", "log": "", **act()}
+    except Refused as refused:
+        said = {"ok": False, "text": refused.text[:TEXT_MOST], "log": refused.log[-LOG_MOST:]}
+    (room.out / "said.json").write_text(json.dumps(said), encoding="utf-8")
+
+
+def checked(words: Sequence[str], *patterns: str) -> Sequence[str]:
+    """The words of a job, each of which must be as it is meant to be."""
+    if len(words) != len(patterns):
+        raise SystemExit(f"{len(patterns)} words are needed")
+    for word, pattern in zip(words, patterns, strict=True):
+        if not re.fullmatch(pattern, word):
+            raise SystemExit(f"{word!r} is not {pattern}")
+    return words

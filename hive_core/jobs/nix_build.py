@@ -1,0 +1,128 @@
+"""build DRV OUT LINK BEFORE FETCHES SECONDS: build one derivation that was evaluated before.
+
+OUT is what must come out, LINK a path that is the same on the host (it is a root of the collector
+of garbage until hived has made its own), BEFORE the system that runs now or `none`. Unless FETCHES
+is `yes`, nothing is built that has the network meanwhile: fixed-output derivations do.
+https://nix.dev/manual/nix/latest/language/advanced-attributes#adv-attr-outputHash
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from hive_core.jobs.nix import STORE, STORE_PATH, Nix, Refused, Room, checked, tell
+
+NEEDED: Final = ("init", "bin/switch-to-configuration")
+MANY: Final = 200  # names of a difference that are told; the rest is counted
+_PATH: Final = STORE_PATH.pattern
+_WITH_OUTPUTS: Final = (2, 15)  # from here on a path of a derivation alone is the file itself
+_FIXED: Final = re.compile(r'^Derive\(\[(?:\("[^"]*","[^"]*","[^"]*","[^"]*"\),?)*\]')
+_OUTPUT: Final = re.compile(r'\("[^"]*","[^"]*","([^"]*)","[^"]*"\)')
+_LINKS_MOST: Final = 40
+
+
+def main(words: Sequence[str], room: Room | None = None) -> None:
+    patterns = (rf"{_PATH}\.drv", _PATH, r"/[0-9A-Za-z._/-]+", rf"{_PATH}|none", "yes|no", r"\d+")
+    drv, out, link, before, fetches, seconds = checked(words, *patterns)
+    place = room or Room()
+    nix = Nix(place, float(seconds), memory=2 << 30)
+    tell(place, lambda: {**_built(nix, drv, out, link, fetches == "yes"),
+                         "closure": difference(nix, before, out)})  # fmt: skip
+
+
+def _built(nix: Nix, drv: str, out: str, link: str, fetches: bool) -> Mapping[str, object]:  # noqa: FBT001
+    wanted = f"{drv}^out" if nix.version() >= _WITH_OUTPUTS else drv
+    _, plan = nix.run("build", "--dry-run", wanted)
+    made = to_build(plan)
+    if not fetches and (found := [each for each in made if fixed(nix.room.real(each))]):
+        names = ", ".join(each[len(STORE) + 34 : -4] for each in found[:5])
+        raise Refused(f"it would fetch from the network while it is built: {names}", plan)
+    _, log = nix.run("build", "--out-link", link, wanted)
+    if str(Path(link).readlink()) != out:
+        raise Refused("what was built is not what was evaluated", log)
+    whole(nix.room, out)
+    return {"out": out, "built": len(made), "log": log}
+
+
+def to_build(plan: str) -> list[str]:
+    """The derivations that a dry run says will be built."""
+    found: list[str] = []
+    building = False
+    for line in plan.splitlines():
+        if not line.startswith("  "):
+            building = line.endswith("will be built:")
+        elif building and STORE_PATH.fullmatch(line.strip()):
+            found.append(line.strip())
+    return found
+
+
+def fixed(file: Path) -> bool:
+    """Whether what it builds is known by its hash; then the sandbox leaves it the network."""
+    with file.open(encoding="utf-8", errors="replace") as text:
+        outputs = _FIXED.match(text.read(1 << 16))
+    if outputs is None:
+        raise Refused(f"{file.name} is no derivation that can be read")
+    return any(_OUTPUT.findall(outputs[0]))
+
+
+def whole(room: Room, out: str) -> None:
+    """A system is a real folder with a program to start and one to switch, both in the store."""
+    top = room.real(out)
+    if top.is_symlink() or not top.is_dir():
+        raise Refused("the system is no folder of its own")
+    for name in NEEDED:
+        where = followed(room, f"{out}/{name}")
+        if where is None or not where.is_file() or not where.stat().st_mode & 0o111:
+            raise Refused(f"the system has no program {name} in the store")
+
+
+def followed(room: Room, path: str) -> Path | None:
+    """Where a link leads, step by step, if it stays in the store all the way."""
+    for _ in range(_LINKS_MOST):
+        parts = Path(path).parts
+        if parts[:3] != ("/", "nix", "store") or len(parts) < 4 or ".." in parts:  # noqa: PLR2004
+            return None
+        for depth in range(4, len(parts) + 1):
+            at = Path(*parts[:depth])
+            real = room.real(str(at))
+            if real.is_symlink():
+                path = str(_joined(at.parent / real.readlink(), parts[depth:]))
+                break
+        else:
+            return room.real(path)
+    return None
+
+
+def _joined(start: Path, rest: Sequence[str]) -> Path:
+    parts: list[str] = []
+    for part in (*start.parts, *rest):
+        if part == "..":
+            parts = parts[:-1] or ["/"]
+        else:
+            parts.append(part)
+    return Path(*parts)
+
+
+def difference(nix: Nix, before: str, after: str) -> Mapping[str, object]:
+    """What is in one closure and not in the other, by name, with sizes in bytes."""
+    old = dict(_closure(nix, before)) if before != "none" else {}
+    new = dict(_closure(nix, after))
+    come, gone = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
+    return {
+        "paths": len(new), "bytes": sum(new.values()), "before": sum(old.values()),
+        "come": [[path[len(STORE) + 34 :], new[path]] for path in come[:MANY]],
+        "gone": [[path[len(STORE) + 34 :], old[path]] for path in gone[:MANY]],
+        "more": max(0, len(come) - MANY) + max(0, len(gone) - MANY),
+    }  # fmt: skip
+
+
+def _closure(nix: Nix, system: str) -> Iterator[tuple[str, int]]:
+    """https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-path-info"""
+    text, _ = nix.run("path-info", "--recursive", "--size", system)
+    for line in text.splitlines():
+        path, _, size = line.partition("\t")
+        if STORE_PATH.fullmatch(path.strip()):
+            yield path.strip(), int(size)

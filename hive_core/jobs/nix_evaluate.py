@@ -1,0 +1,67 @@
+"""evaluate NAME SECONDS: what the flake in /in makes of one agent, whose files are in /in/tree.nar.
+
+Nothing is fetched (there is no network), nothing is built meanwhile (no import from derivation), no
+lock is written, and of the host there is nothing to read but the store. The files are handed to the
+store as they are: the flake names them by their hash, so others cannot take their place.
+https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-eval
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hive_core.jobs.nix import STORE_PATH, Nix, Refused, Room, checked, tell
+from hive_core.plan import nar
+
+_TAKE = (
+    't: if t.type or "" == "derivation"'
+    " && builtins.isString t.drvPath && builtins.isString t.outPath"
+    " then builtins.mapAttrs (_: builtins.unsafeDiscardStringContext)"
+    " { drv = t.drvPath; out = t.outPath; }"
+    ' else throw "system.build.toplevel is no derivation"'
+)
+
+
+def main(words: Sequence[str], room: Room | None = None) -> None:
+    name, seconds = checked(words, r"[a-z][a-z0-9-]*", r"[0-9]{1,5}")
+    place = room or Room()
+    tell(place, lambda: evaluate(Nix(place, float(seconds)), name))
+
+
+def evaluate(nix: Nix, name: str) -> Mapping[str, object]:
+    """The derivation of its system, and where the system will lie."""
+    flake = folder(nix.room)
+    files = nix.room.scratch / "source"
+    write(files, (nix.room.inside / "tree.nar").read_bytes())
+    nix.run("store", "add-path", "--name", "source", str(files))
+    made = f"path:{flake}#nixosConfigurations.{name}.config.system.build.toplevel"
+    # --no-write-lock-file beside it would let an input that is not locked pass.
+    found = nix.json("eval", "--json", "--no-update-lock-file", made, "--apply", _TAKE)
+    if not isinstance(found, dict):
+        raise Refused("Nix gave no answer that can be read")
+    drv, out = str(found.get("drv")), str(found.get("out"))
+    if not STORE_PATH.fullmatch(drv) or not drv.endswith(".drv") or not STORE_PATH.fullmatch(out):
+        raise Refused("system.build.toplevel does not name a derivation of the store")
+    return {"drv": drv, "out": out}
+
+
+def folder(room: Room) -> Path:
+    """A folder that holds the flake and its lock alone: all of it goes to the store."""
+    flake = room.scratch / "flake"
+    flake.mkdir(parents=True)
+    for name in ("flake.nix", "flake.lock"):
+        if (room.inside / name).exists():
+            shutil.copyfile(room.inside / name, flake / name)
+    return flake
+
+
+def write(target: Path, archive: bytes) -> None:
+    """Write the files of an archive, which holds nothing but plain files below itself."""
+    target.mkdir(parents=True)
+    for path, (executable, data) in nar.unpack(archive).items():
+        file = target / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        file.chmod(0o755 if executable else 0o644)

@@ -1,0 +1,62 @@
+"""lock FOLDER [INPUT...]: newer inputs of the flake in /in, fetched into the store.
+
+The only job that has the network; it sees nothing of any agent. Without an INPUT all are renewed;
+`missing` locks those alone that are not locked yet. FOLDER is the path of /out on the host: links
+that are made there keep what was fetched until hived has made its own.
+https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-flake-lock
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+
+from hive_core.jobs.nix import STORE_PATH, Nix, Refused, Room, checked, tell
+from hive_core.jobs.nix_evaluate import folder
+
+MISSING = "missing"
+INPUT = r"[a-z][a-z0-9.-]{0,62}"
+_UPDATE_TAKES_NAMES = (2, 19)
+
+
+def main(words: Sequence[str], room: Room | None = None) -> None:
+    where, *names = checked(words, r"/[0-9A-Za-z._/-]+", *[INPUT] * (len(words) - 1))
+    place = room or Room()
+    tell(place, lambda: lock(Nix(place, 580.0), where, names))
+
+
+def lock(nix: Nix, where: str, names: Sequence[str]) -> Mapping[str, object]:
+    """Write the new lock to /out, and a link for the source of each input."""
+    flake = f"path:{folder(nix.room)}"
+    _, log = nix.run(*_command(nix.version(), flake, names))
+    found = nix.json("flake", "archive", "--json", "--no-update-lock-file", flake)
+    kept = sorted(set(_sources(found)))
+    for number, source in enumerate(kept):
+        nix.run("build", "--out-link", f"{where}/input-{number}", source)
+    shutil.copyfile(nix.room.scratch / "flake/flake.lock", nix.room.out / "flake.lock")
+    return {"sources": kept, "log": log}
+
+
+def _command(version: tuple[int, ...], flake: str, names: Sequence[str]) -> list[str]:
+    if list(names) == [MISSING]:
+        return ["flake", "lock", flake]
+    if version >= _UPDATE_TAKES_NAMES:
+        return ["flake", "update", *names, "--flake", flake]
+    if not names:
+        return ["flake", "update", flake]
+    return ["flake", "lock", *(word for name in names for word in ("--update-input", name)), flake]
+
+
+def _sources(found: object) -> Iterator[str]:
+    """The inputs of inputs are named as well; the flake itself is not needed."""
+    inputs = found.get("inputs") if isinstance(found, dict) else None
+    if not isinstance(inputs, dict):
+        raise Refused("Nix did not say what it fetched")
+    for each in inputs.values():
+        if not isinstance(each, dict):
+            continue
+        if "path" in each:
+            if not STORE_PATH.fullmatch(str(each["path"])):
+                raise Refused("Nix fetched something that is not in the store")
+            yield str(each["path"])
+        yield from _sources(each)
