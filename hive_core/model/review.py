@@ -45,10 +45,11 @@ class _Handed(Value):
 class Said(_Handed):
     """How a job ended. `rule` names what a refused commit breaks, `path` where; both are plain.
 
-    `text` is one line for people.
+    `text` is one line for people; `fault` says why nothing was judged.
     """
 
-    ok: bool
+    ok: bool = False
+    fault: Text = ""
     rule: Annotated[str, Field(max_length=40)] = ""
     path: Path = ""
     text: Text = ""
@@ -61,7 +62,8 @@ class Said(_Handed):
     @property
     def reason(self) -> str:
         """Where, and what for: `prompts/a.md: larger than 5242880 bytes (blob)`."""
-        return (f"{self.path}: " if self.path else "") + f"{self.text} ({self.rule})"
+        where = f"{self.path}: " if self.path else ""
+        return self.fault or f"{where}{self.text} ({self.rule})"
 
 
 class Changed(Value):

@@ -1,0 +1,139 @@
+"""Copy one commit with all that belongs to it out of a repository that an agent owns.
+
+git fetches exactly one object name into a fresh repository: no other ref, no tag, no submodule; so
+it asks for no list of refs, however many there are. What comes is checked by git (all of its
+warnings are errors) and counted by us; `review` then believes nothing of it.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import struct
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hive_core.jobs.git import OID, Git, severities
+from hive_core.jobs.said import Refused, within
+from hive_core.plan.caps import Caps
+
+_REF: Final = "refs/hive/incoming/x"
+_REPO: Final = re.compile(r"\.|configs/[a-z][a-z0-9-]{0,31}", re.ASCII)
+_START: Final = struct.Struct(">4sII")
+_MEMORY: Final = 1 << 30
+_SPARE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """`commit` of the repository `repo` below the agent's place."""
+
+    commit: str
+    repo: str
+    caps: Caps
+
+    def run(self, agent: Path, out: Path) -> dict[str, float]:
+        """Write `out/pack`; how much there was."""
+        source = self._source(agent)
+        with tempfile.TemporaryDirectory() as folder:
+            git = Git(Path(folder, "quarantine"))
+            git.make(_settings(source, self.caps.blob))
+            self._bound()
+            self._copy(git, source)
+            figures = self._check(git)
+            shutil.copyfile(self._pack(git), out / "pack")
+        return figures
+
+    def _source(self, agent: Path) -> Path:
+        if not OID.fullmatch(self.commit):
+            raise Refused("commit", "a commit is named by its 40 hexadecimal digits")
+        if not _REPO.fullmatch(self.repo):
+            raise Refused("repository", "this is no place of a configuration", self.repo)
+        source = agent / self.repo / ".git"
+        if source.is_symlink() or not source.is_dir():
+            raise Refused("repository", "there is no git repository", self.repo)
+        return source
+
+    def _bound(self) -> None:
+        """What git may write and take up, and so whatever it starts. The unit has bounds too."""
+        most = self.caps.pack + _SPARE
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+
+    def _copy(self, git: Git, source: Path) -> None:
+        words = ("--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
+                 "--no-auto-gc", "--end-of-options")  # fmt: skip
+        url, refspec = f"file://{source}", f"{self.commit}:{_REF}"
+        try:
+            git.run("fetch", *words, url, refspec, watch=lambda: self._measure(git))
+        except Refused as error:
+            if "not our ref" in error.text:
+                raise Refused("commit", "the repository does not have this commit") from error
+            raise
+
+    def _measure(self, git: Git) -> None:
+        """Look at what has come so far."""
+        for pack in git.pack.glob("*pack*"):
+            with suppress(FileNotFoundError), pack.open("rb") as file:
+                start = file.read(_START.size)
+                if pack.stat().st_size > self.caps.pack:
+                    raise Refused("pack", f"larger than {self.caps.pack} bytes")
+                if len(start) == _START.size and start.startswith(b"PACK"):
+                    self._count(_START.unpack(start)[2])
+
+    def _count(self, objects: int) -> None:
+        if objects > self.caps.objects:
+            raise Refused("objects", f"{objects} objects, and {self.caps.objects} are allowed")
+
+    def _check(self, git: Git) -> dict[str, float]:
+        if (git.folder / "shallow").exists():
+            raise Refused("whole", "the history is cut off (a shallow clone)")
+        words = ("--batch-all-objects", "--unordered", "--buffer")
+        shape = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
+        rows = [row.split() for row in git.run("cat-file", *words, shape).splitlines()]
+        kinds = {name: kind for name, kind, _ in rows}
+        if kinds.get(self.commit) != "commit":
+            raise Refused("commit", f"{self.commit} is not a commit")
+        for name, kind, size in rows:
+            if int(size) > self.caps.blob:
+                raise Refused("blob", f"{kind} {name} is larger than {self.caps.blob} bytes",
+                              self._path(git, name))  # fmt: skip
+        return {"objects": len(rows), "pack": self._pack(git).stat().st_size}
+
+    def _path(self, git: Git, name: str) -> str:
+        """Where a large file lies, in whichever commit."""
+        for row in git.run("rev-list", "--objects", self.commit).splitlines():
+            oid, _, path = row.partition(" ")
+            if oid == name:
+                return path
+        return ""
+
+    def _pack(self, git: Git) -> Path:
+        packs = list(git.pack.glob("pack-*.pack"))
+        if len(packs) != 1:
+            raise Refused("pack", f"{len(packs)} packs have come")
+        return packs[0]
+
+
+def run(words: Sequence[str], root: Path) -> dict[str, float]:
+    """The job: COMMIT REPOSITORY CAPS."""
+    commit, repo, caps = words
+    job = Fetch(commit, repo, Caps.of(caps))
+    with within(job.caps.seconds):
+        return job.run(root / "agent", root / "out")
+
+
+def _settings(source: Path, blob: int) -> list[str]:
+    return [
+        # Only what stands here lets git read what others own; options do not reach that far.
+        # https://git-scm.com/docs/git-config#Documentation/git-config.txt-safedirectory
+        "[safe]", f"\tdirectory = {source}", f"\tdirectory = {source.parent}",
+        "\tbareRepository = explicit", "[protocol]", "\tversion = 2",
+        *severities("fetch"), "[fetch]", "\tunpackLimit = 1",
+        "[core]", f"\tbigFileThreshold = {blob}", "[pack]", "\tthreads = 1", "[gc]", "\tauto = 0",
+    ]  # fmt: skip

@@ -1,0 +1,150 @@
+"""Running git on what may be hostile: no settings but ours, no network, no hooks, bounded.
+
+What a repository's own configuration could make git run is switched off where git allows it; the
+rest can do harm in this container only. https://git-scm.com/docs/git#_environment_variables
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Final
+
+from hive_core.jobs.said import Refused
+
+OID: Final = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_LOOK: Final = 0.02  # seconds between two looks at a git at work
+_AT_ONCE: Final = 500  # names in a pipe, which takes 64 KiB
+_HEAD: Final = re.compile(rb"([0-9a-f]{40}) ([a-z]+) ([0-9]+)\n")
+_SAID_MOST: Final = 2000
+# What git takes for mere information, see https://git-scm.com/docs/git-fsck; its warnings are
+# errors under --strict.
+FATAL: Final = ("badFilemode", "gitmodulesParse", "gitattributesSymlink", "gitignoreSymlink")
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """A bare repository of our own; `config` beside it is all that any git is told."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        return self.folder.with_name(self.folder.name + ".config")
+
+    @property
+    def pack(self) -> Path:
+        return self.folder / "objects/pack"
+
+    def make(self, settings: Iterable[str]) -> None:
+        self.config.write_text("\n".join(settings) + "\n", encoding="utf-8")
+        self.run("init", "--quiet", "--bare", "--template=", str(self.folder))
+
+    def run(
+        self,
+        *words: str,
+        source: IO[bytes] | None = None,
+        watch: Callable[[], None] = lambda: None,
+    ) -> str:
+        """What git prints; Refused when it fails, in its own last words. `watch` may stop it."""
+        with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
+            place = source or subprocess.DEVNULL
+            with self._started(words, place, printed, said) as process:
+                while (status := _ended(process)) is None:
+                    watch()
+                watch()
+            if status:
+                raise Refused("git", f"git {words[0]}: {_why(status, said)}")
+            printed.seek(0)
+            return printed.read().decode("utf-8", "surrogateescape")
+
+    def contents(self, oids: Iterable[str], most: int) -> Iterator[tuple[str, str, bytes]]:
+        """Name, kind and content of objects, in their order; Refused for one beyond `most`."""
+        pipe = subprocess.PIPE
+        with self._started(("cat-file", "--batch"), pipe, pipe, subprocess.DEVNULL) as process:
+            assert process.stdin is not None  # noqa: S101 - pipes were asked for
+            assert process.stdout is not None  # noqa: S101
+            names = iter(oids)
+            while some := list(islice(names, _AT_ONCE)):
+                process.stdin.write("".join(f"{oid}\n" for oid in some).encode())
+                process.stdin.flush()
+                for oid in some:
+                    yield oid, *_content(process.stdout, oid, most)
+
+    @contextmanager
+    def _started(
+        self, words: Iterable[str], source: IO[bytes] | int, out: IO[bytes] | int,
+        said: IO[bytes] | int,
+    ) -> Iterator[subprocess.Popen[bytes]]:  # fmt: skip
+        """A git in a group of its own, all of which ends with the block."""
+        process = subprocess.Popen(
+            ["git", f"--git-dir={self.folder}", *words], stdin=source, stdout=out, stderr=said,
+            env=self._environment, cwd="/", start_new_session=True,
+        )  # fmt: skip
+        try:
+            with process:
+                yield process
+                _kill(process)
+        except BaseException:
+            _kill(process)
+            raise
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent", "LC_ALL": "C",
+            "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": str(self.config),
+            "GIT_ATTR_NOSYSTEM": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_NO_LAZY_FETCH": "1",
+            "GIT_ALLOW_PROTOCOL": "file", "GIT_TERMINAL_PROMPT": "0",
+        }  # fmt: skip
+
+
+def severities(key: str) -> list[str]:
+    """Settings that make everything fatal that `key`.fsck may say."""
+    return [
+        f"[{key}]",
+        "\tfsckObjects = true",
+        f'[{key} "fsck"]',
+        *(f"\t{it} = error" for it in FATAL),
+    ]
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int | None:
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(_LOOK)
+    return None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _content(stream: IO[bytes], oid: str, most: int) -> tuple[str, bytes]:
+    found = _HEAD.fullmatch(stream.readline())
+    if found is None:
+        raise Refused("whole", f"the object {oid} is missing or cannot be read")
+    size = int(found[3])
+    if size > most:
+        raise Refused("blob", f"the object {oid} is larger than {most} bytes")
+    data = stream.read(size + 1)
+    if len(data) != size + 1:
+        raise Refused("whole", f"the object {oid} cannot be read")
+    return found[2].decode(), data[:-1]
+
+
+def _why(status: int, said: IO[bytes]) -> str:
+    """The last words of git; advice of several lines comes after what is wrong."""
+    said.seek(max(0, os.fstat(said.fileno()).st_size - _SAID_MOST))
+    lines = said.read().decode("utf-8", "replace").splitlines()
+    wrong = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]
+    how = f"ended with {status}" if status > 0 else f"ended by {signal.Signals(-status).name}"
+    return "; ".join(wrong[:3]) or how

@@ -1,0 +1,46 @@
+"""`python3 -I main.py KIND WORDS...`: one job, in a container made for it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+if __name__ == "__main__":  # started as a file, without any folder to import from
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from hive_core.jobs import said
+from hive_core.jobs.said import Refused
+
+# Kind -> module with `run(words, root)`, which gives figures; `root` is / but in tests.
+KINDS: Final = {
+    "fetch": "fetch", "fetch_clone": "fetch", "review": "review", "seed": "seed",
+}  # fmt: skip
+
+
+def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
+    """0 when it has judged, whatever it found: `out/said.json` says how it ended."""
+    kind, *words = arguments
+    out = root / "out"
+    try:
+        figures = _run(kind, words, root)
+    except Refused as error:
+        said.refused(out, error, {})
+    except Exception as error:  # noqa: BLE001 - whatever it was, the daemon is told in one line
+        said.broken(out, f"{type(error).__name__}: {error}")
+        return 1
+    else:
+        said.accepted(out, figures)
+    return 0
+
+
+def _run(kind: str, words: Sequence[str], root: Path) -> Mapping[str, float]:
+    module = importlib.import_module(f"hive_core.jobs.{KINDS[kind]}")
+    figures: Mapping[str, float] = module.run(words, root)
+    return figures
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

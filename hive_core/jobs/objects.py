@@ -1,0 +1,67 @@
+"""Commits and trees as bytes, read more strictly than git reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from hive_core.jobs.said import Refused
+from hive_core.plan.shown import shown_bytes
+
+FOLDER: Final = b"40000"
+FILES: Final = {b"100644": False, b"100755": True}
+_ENTRY: Final = re.compile(rb"([0-9]+) ([^\0]+)\0(.{20})", re.DOTALL)
+_ELSE: Final = {b"120000": "a symbolic link", b"160000": "a submodule", b"100664": "an odd mode"}
+_COMMIT: Final = re.compile(
+    rb"tree ([0-9a-f]{40})\n((?:parent [0-9a-f]{40}\n)*)"
+    rb"author ([^\n]*)\ncommitter ([^\n]*)\n(?:[^\n]+\n)*\n(.*)", re.DOTALL,
+)  # fmt: skip
+_WHO: Final = re.compile(rb"(.*) ([0-9]{1,12}) ([+-][0-9]{4})", re.DOTALL)
+
+
+class Entry(NamedTuple):
+    """One line of a tree."""
+
+    name: str
+    mode: bytes
+    oid: str
+
+
+class Commit(NamedTuple):
+    """Who and what for. `author` is a name with an address, `when` seconds since 1970."""
+
+    tree: str
+    parents: tuple[str, ...]
+    author: bytes
+    when: int
+    message: bytes
+
+
+def commit(data: bytes) -> Commit:
+    found = _COMMIT.fullmatch(data)
+    who = found and _WHO.fullmatch(found[3])
+    if not found or not who:
+        raise Refused("commit", "the commit is not written as git writes one")
+    parents = tuple(found[2].decode().replace("parent ", "").split())
+    return Commit(found[1].decode(), parents, who[1], int(who[2]), found[5])
+
+
+def entries(data: bytes, where: str) -> Iterator[Entry]:
+    """The lines of a tree. Refused for a mode but the usual three, and for any disorder."""
+    at, before = 0, b""
+    names: set[bytes] = set()
+    while at < len(data):
+        found = _ENTRY.match(data, at)
+        if found is None:
+            raise Refused("tree", "the folder is not written as git writes one", where)
+        mode, name, oid = found.groups()
+        at, path = found.end(), where + shown_bytes(name)
+        if mode != FOLDER and mode not in FILES:
+            raise Refused("mode", f"is {_ELSE.get(mode, f'of mode {mode.decode()}')}", path)
+        place = name + b"/" * (mode == FOLDER)
+        if place <= before or name in names:
+            raise Refused("tree", "comes twice or out of order", path)
+        before = place
+        names.add(name)
+        yield Entry(name.decode("utf-8", "surrogateescape"), mode, oid.hex())

@@ -1,0 +1,154 @@
+"""Judge a fetched commit anew, as if nobody had looked at it, and say what it would change.
+
+`in/pack` is indexed into a fresh repository with git's strictest checks; history must be whole and
+nothing but it may be there. Then our own walk takes the files, and everything else is made of them:
+the archive that is deployed, the difference to `in/base.nar` that is approved, the flags.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hive_core.jobs import objects, walk, warn
+from hive_core.jobs.diff import Diff
+from hive_core.jobs.git import FATAL, OID, Git
+from hive_core.jobs.said import Refused, line, within
+from hive_core.plan import nar, toml
+from hive_core.plan.caps import Caps
+from hive_core.plan.shown import shown_bytes
+
+NO_BASE: Final = "none"
+_MEMORY: Final = 1 << 30
+_COMMIT_MOST: Final = 64 << 10
+_PARENTS_MOST: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """`commit` as it is to be judged against `base`, a commit or `none`."""
+
+    commit: str
+    base: str
+    caps: Caps
+
+    def run(self, given: Path, out: Path) -> dict[str, float]:
+        """Write pack, idx, tree.nar, review.json and diff.jsonl into `out`."""
+        for oid in {self.commit, self.base} - {NO_BASE}:
+            if not OID.fullmatch(oid):
+                raise Refused("commit", "a commit is named by its 40 hexadecimal digits")
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        with tempfile.TemporaryDirectory() as folder:
+            git = Git(Path(folder, "fresh"))
+            git.make(["[core]", f"\tbigFileThreshold = {self.caps.blob}"])
+            self._index(git, given / "pack")
+            history = self._history(git)
+            found = self._judged(git, history, given, out)
+            for kind, name in (("*.pack", "pack"), ("*.idx", "idx")):
+                shutil.copyfile(next(git.pack.glob(kind)), out / name)
+        (out / "review.json").write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
+        return {"objects": len(history), "files": int(str(found["files"]))}
+
+    def _index(self, git: Git, pack: Path) -> None:
+        strict = ",".join(f"{each}=error" for each in FATAL)
+        words = (
+            "--stdin",
+            f"--strict={strict}",
+            f"--max-input-size={self.caps.pack}",
+            "--threads=1",
+        )
+        with pack.open("rb") as source:
+            git.run("index-pack", *words, source=source)
+
+    def _history(self, git: Git) -> set[str]:
+        """Every object of it. Refused when one is missing, one is too many, or one is too large."""
+        rows = git.run("rev-list", "--objects", "--no-object-names", self.commit).split()
+        shape = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
+        words = ("--batch-all-objects", "--unordered", "--buffer")
+        there = [row.split() for row in git.run("cat-file", *words, shape).splitlines()]
+        if len(there) > self.caps.objects:
+            raise Refused("objects", f"{len(there)} objects, and {self.caps.objects} are allowed")
+        for name, kind, size in there:
+            if int(size) > self.caps.blob:
+                raise Refused("blob", f"{kind} {name} is larger than {self.caps.blob} bytes")
+        if {name for name, _, _ in there} != set(rows):
+            raise Refused("whole", "what came is not this commit with its history alone")
+        return set(rows)
+
+    def _judged(self, git: Git, history: set[str], given: Path, out: Path) -> dict[str, object]:
+        ((_, kind, data),) = git.contents([self.commit], _COMMIT_MOST)
+        if kind != "commit":
+            raise Refused("commit", f"{self.commit} is a {kind}")
+        commit = objects.commit(data)
+        if len(commit.parents) > _PARENTS_MOST:
+            raise Refused("commit", f"it has {len(commit.parents)} parents")
+        files = walk.files(git, commit.tree, self.caps)
+        archive = nar.pack(files)
+        (out / "tree.nar").write_bytes(archive)
+        flags = warn.Warnings()
+        if self.base not in {*history, NO_BASE}:
+            flags.add(["the commit does not build on the one that is deployed"])
+        described = _described(commit, flags)
+        for path, (_, content) in files.items():
+            flags.add(warn.about_file(path, content))
+        return {
+            "commit": self.commit, "tree": commit.tree, "nar": nar.digest(archive), **described,
+            "files": len(files), "bytes": sum(len(content) for _, content in files.values()),
+            "changed": self._changed(_base(given), files, out, flags), **_agent_toml(files),
+            "warnings": flags.list(),
+        }  # fmt: skip
+
+    def _changed(
+        self, old: walk.Files, new: walk.Files, out: Path, flags: warn.Warnings
+    ) -> list[dict[str, object]]:
+        diff = Diff(old, new, self.caps.diff)
+        with (out / "diff.jsonl").open("w", encoding="utf-8") as file:
+            for row in diff.rows():
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                if row["sign"] == "+":
+                    flags.add(warn.about_text(f"{row['path']}:{row['new']}", str(row["text"])))
+        return diff.changed
+
+
+def _base(given: Path) -> walk.Files:
+    file = given / "base.nar"
+    return nar.unpack(file.read_bytes()) if file.exists() else {}
+
+
+def _described(commit: objects.Commit, flags: warn.Warnings) -> dict[str, object]:
+    """Who and what for, spelled out."""
+    subject, _, _ = commit.message.partition(b"\n")
+    texts = {"author": shown_bytes(commit.author), "subject": shown_bytes(subject)}
+    message = "\n".join(map(shown_bytes, commit.message.split(b"\n")))
+    for name, text in {**texts, "message": message}.items():
+        flags.add(warn.about_text(f"the {name} of the commit", text.replace("\n", " ")))
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(min(commit.when, 1 << 37)))
+    return {
+        "parents": commit.parents, "author": line(texts["author"]), "date": when,
+        "subject": texts["subject"][:500], "message": message[:32_000],
+    }  # fmt: skip
+
+
+def _agent_toml(files: walk.Files) -> dict[str, object]:
+    """What the file says, or why that cannot be read; an absent one says nothing."""
+    if toml.FILE not in files:
+        return {"agent_toml": None, "agent_toml_fault": ""}
+    try:
+        return {"agent_toml": toml.parse(files[toml.FILE][1]), "agent_toml_fault": ""}
+    except ValueError as error:
+        return {"agent_toml": None, "agent_toml_fault": line(str(error))}
+
+
+def run(words: Sequence[str], root: Path) -> dict[str, float]:
+    """The job: COMMIT BASE CAPS."""
+    commit, base, caps = words
+    job = Review(commit, base, Caps.of(caps))
+    with within(job.caps.seconds):
+        return job.run(root / "in", root / "out")

@@ -1,0 +1,71 @@
+"""Put a fresh template into the place of an agent's configuration; what was there is kept.
+
+It is moved to `.before/TIME` as it is, unread. The agent may be at work in the folder meanwhile,
+and the job may be killed and begun anew with the same TIME: each step is one rename, and is left
+out when it has been done.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from itertools import chain, count
+from pathlib import Path
+from typing import Final
+
+from hive_core.jobs.said import Refused
+
+KEPT: Final = ".before"
+_TIME: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
+
+
+def run(words: Sequence[str], root: Path) -> dict[str, float]:
+    """The job: TIME. `in/seed` is the folder to put there."""
+    (time,) = words
+    if not _TIME.fullmatch(time):
+        raise Refused("time", "a time is a number")
+    place, seed = root / "agent", root / "in/seed"
+    kept = _folder(place / KEPT)
+    copy, fresh, part, gone = (kept / f"{time}{end}" for end in (".copy", ".new", ".part", ""))
+    if not fresh.is_dir():
+        shutil.copytree(seed, copy, symlinks=True, dirs_exist_ok=True)
+        copy.rename(fresh)
+    moved = 0
+    if not gone.is_dir():
+        moved = _away(place, _folder(part))
+        part.rename(gone)
+    placed = _placed(fresh, place)
+    shutil.rmtree(fresh)
+    return {"moved": moved, "placed": placed}
+
+
+def _folder(path: Path) -> Path:
+    """A real folder there; anything else of that name goes aside, to be kept with the rest."""
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        path.rename(_free(path))
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def _away(place: Path, target: Path) -> int:
+    """Everything there but what is kept already; nothing is left out or written over."""
+    names = [each.name for each in os.scandir(place) if each.name != KEPT]
+    for name in names:
+        (place / name).rename(_free(target / name))
+    return len(names)
+
+
+def _placed(fresh: Path, place: Path) -> int:
+    """What is not there yet: an earlier run, or the agent itself, may have put it there."""
+    names = [each.name for each in os.scandir(fresh) if not os.path.lexists(place / each.name)]
+    for name in names:
+        (fresh / name).rename(place / name)
+    return len(names)
+
+
+def _free(path: Path) -> Path:
+    """This path, or one that is like it, where nothing is."""
+    others = (path.with_name(f"{path.name}.{number}") for number in count(1))
+    return next(each for each in chain((path,), others) if not os.path.lexists(each))

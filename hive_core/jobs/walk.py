@@ -1,0 +1,87 @@
+"""The files of a commit, by walking its trees: no attribute of the tree has a say in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hive_core.jobs import objects
+from hive_core.jobs.git import Git
+from hive_core.jobs.said import Refused
+from hive_core.plan.caps import Caps
+from hive_core.plan.paths import Names
+
+Files = dict[str, tuple[bool, bytes]]
+_TREE_MOST: Final = 4 << 20  # bytes of one tree object
+
+
+def files(git: Git, tree: str, caps: Caps) -> Files:
+    """Every file with whether it is executable. Refused for whatever a configuration may not be.
+
+    Few objects can stand for files without number (https://kate.io/blog/git-bomb/), so entries are
+    counted before their contents are read.
+    """
+    found = dict(_listed(git, tree, caps))
+    contents: Files = {}
+    total = 0
+    oids = (oid for _, oid in found.values())
+    for (path, (executable, _)), (oid, kind, data) in zip(
+        found.items(), _read(git, oids, caps.blob, found), strict=True
+    ):
+        total += len(data)
+        if kind != "blob":
+            raise Refused("tree", f"is said to be a file, and {oid} is a {kind}", path)
+        if total > caps.tree:
+            raise Refused("tree", f"all files together are larger than {caps.tree} bytes", path)
+        contents[path] = executable, data
+    return contents
+
+
+def _listed(git: Git, tree: str, caps: Caps) -> Iterator[tuple[str, tuple[bool, str]]]:
+    """Paths with modes and names of contents, level by level."""
+    names, count, level = Names(), 0, {"": tree}
+    for depth in range(caps.depth + 2):
+        if not level:
+            return
+        if depth > caps.depth:
+            raise Refused("depth", f"lies deeper than {caps.depth} folders", min(level))
+        below: dict[str, str] = {}
+        for where, entry in _entries(git, level):
+            count += 1
+            path = where + entry.name
+            if fault := names.fault(path):
+                raise Refused("path", fault, path)
+            if count > caps.files:
+                raise Refused("files", f"more than {caps.files} files and folders", path)
+            if entry.mode == objects.FOLDER:
+                below[path + "/"] = entry.oid
+            else:
+                yield path, (objects.FILES[entry.mode], entry.oid)
+        level = below
+
+
+def _entries(git: Git, level: dict[str, str]) -> Iterator[tuple[str, objects.Entry]]:
+    read = git.contents(level.values(), _TREE_MOST)
+    for where, (oid, kind, data) in zip(level, read, strict=True):
+        if kind != "tree":
+            raise Refused("tree", f"is said to be a folder, and {oid} is a {kind}", where)
+        if not data and where:
+            raise Refused("tree", "is an empty folder", where)
+        for entry in objects.entries(data, where):
+            yield where, entry
+
+
+def _read(
+    git: Git, oids: Iterator[str], most: int, found: dict[str, tuple[bool, str]]
+) -> Iterator[tuple[str, str, bytes]]:
+    """The same as git gives them, but a fault says in which file it is."""
+    paths = iter(found)
+    read = git.contents(oids, most)
+    while True:
+        path = next(paths, "")
+        try:
+            yield next(read)
+        except StopIteration:
+            return
+        except Refused as error:
+            raise Refused(error.rule, error.text, path) from error

@@ -1,0 +1,81 @@
+"""Text that others wrote, shown as what it is: nothing in it is invisible or moves its neighbours.
+
+What is escaped can be told from what was written like an escape, so that the original can be had
+back. Standard library only: jobs import this file.
+https://trojansource.codes tells what text can do to a reader (CVE-2021-42574).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+_ODD: Final = re.compile(r"[^\t\x20-\x7e]+")
+_BRACKETS: Final = "\u27e8\u27e9"  # of the escapes themselves
+# Letters, marks and signs that take no room or show nothing, though their category says otherwise.
+_BLANK: Final = frozenset(
+    map(
+        chr,
+        (
+            0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164,
+            *range(0xFE00, 0xFE10), 0xFFA0, 0x16FE4, 0x1D159, *range(0xE0100, 0xE01F0),
+        ),
+    )
+)  # fmt: skip
+_MARKS_MOST: Final = 2  # on one letter; more of them hide what is around
+_SPELLED: Final = re.compile(r"⟨(U\+[0-9A-F]{4,6})⟩")
+_BYTES: Final = range(0xDC80, 0xDD00)  # how Python hands on what is not UTF-8 (PEP 383)
+
+
+def shown(text: str) -> str:
+    """The text with every character that is not plainly visible spelled out as `⟨U+202E⟩`.
+
+    Tabs stay. Bytes that are no text, as `surrogateescape` hands them on, become `⟨0xFF00⟩`.
+    """
+    return _ODD.sub(_spelled, text)
+
+
+def shown_bytes(data: bytes) -> str:
+    """The same for bytes that should be UTF-8."""
+    return shown(data.decode("utf-8", "surrogateescape"))
+
+
+def hidden(text: str) -> list[str]:
+    """The codes of characters that `shown` spelled out in this text, each once; not of brackets."""
+    found = dict.fromkeys(_SPELLED.findall(text))
+    return [each for each in found if each not in ("U+27E8", "U+27E9")]
+
+
+def _spelled(found: re.Match[str]) -> str:
+    before = found.string[found.start() - 1 : found.start()]
+    return "".join(_runs(found.group(), before.isalpha()))
+
+
+def _runs(text: str, after_letter: bool) -> Iterator[str]:  # noqa: FBT001 - state of a scan
+    marks = 0 if after_letter else _MARKS_MOST
+    pending = ""
+    for char in text:
+        if ord(char) in _BYTES:
+            pending += f"{ord(char) - 0xDC00:02X}"
+            marks = _MARKS_MOST
+            continue
+        if pending:
+            yield f"⟨0x{pending}⟩"
+            pending = ""
+        kind = _kind(char)
+        marks = marks + 1 if kind == "M" else 0 if kind == "L" else _MARKS_MOST
+        yield char if (kind and marks <= _MARKS_MOST) or kind == "V" else f"⟨U+{ord(char):04X}⟩"
+    if pending:
+        yield f"⟨0x{pending}⟩"
+
+
+@lru_cache(maxsize=1 << 16)
+def _kind(char: str) -> str:
+    """`L` for a letter, `M` for a mark on one, `V` for anything else that is seen, or nothing."""
+    category = unicodedata.category(char)[0]
+    if char in _BLANK or char in _BRACKETS or category in "CZ":
+        return ""
+    return category if category in "LM" else "V"
