@@ -181,6 +181,25 @@ def test_a_pack_that_is_gone_is_told_and_its_table_alone_is_nothing(many: Meta) 
         many.repo.read(many.ledger.head)
 
 
+def test_a_table_without_its_pack_is_no_damage_while_nothing_is_missing(many: Meta) -> None:
+    """What a kill leaves in the middle of packing; loose objects go last."""
+    table = repack(many).with_suffix(".idx")
+    left = table.read_bytes()
+    for name, (kind, data) in contents(many).items():
+        path = many.repo.folder / "objects" / name[:2] / name[2:]
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(zlib.compress(b"%s %d\0%s" % (kind.encode(), len(data), data)))
+    table.with_suffix(".pack").unlink()
+    assert MetaRepo.open(many.path).verify() == []
+    many.repo.write(many.hive.with_spec("agent-1", spec(3, title="later")), many.hive, "more", {})
+    assert many.repo.pack(at_least=1)
+    assert (table.exists(), many.repo.verify()) == (True, [])
+    (other,) = table.parent.glob("*.pack")
+    other.unlink()
+    table.write_bytes(left)
+    assert {each.why for each in many.repo.verify()} >= {"lost"}
+
+
 def test_what_one_pack_has_lost_is_read_from_another(many: Meta) -> None:
     pack = repack(many)
     head = many.git("rev-parse", "HEAD^{tree}")

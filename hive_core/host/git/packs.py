@@ -79,6 +79,10 @@ class Pack:
         if len(data) < ends[2] + 2 * _HASH or list(self._fan) != sorted(self._fan):
             raise ValueError(f"{table.name} makes no sense")
 
+    def names(self) -> Iterator[bytes]:
+        """Of all that is in it."""
+        return (self._names[at : at + _HASH] for at in range(0, len(self._names), _HASH))
+
     def place(self, name: bytes) -> int | None:
         """Where an object begins in the pack, if it is in it."""
         first, end = self._fan[name[0] - 1] if name[0] else 0, self._fan[name[0]]
@@ -206,11 +210,27 @@ class Packs:
         for pack in self._packs.values():
             try:
                 why = pack.fault()
+            except FileNotFoundError:
+                why = "lost" if self._misses(pack) else ""
             except OSError as error:
-                # With its table it was taken away; without it, it is lost.
-                why = str(error) if pack.path.with_suffix(".idx").exists() else ""
+                why = str(error)
             if why:
                 yield pack.path, why
+
+    def _misses(self, lost: Pack) -> bool:
+        """Whether something was in a pack only that is not there.
+
+        Else its making was cut short, where libgit2 gives the table its name first, or another git
+        took away both just now.
+        """
+        if not lost.path.with_suffix(".idx").exists():
+            return False
+        others = [each for each in self._packs.values() if each.path.exists()]
+        return not all(
+            (self._folder.parent / name.hex()[:2] / name.hex()[2:]).exists()
+            or any(each.place(name) is not None for each in others)
+            for name in lost.names()
+        )
 
 
 def _tables(folder: Path) -> Iterator[tuple[Sign, Path]]:
