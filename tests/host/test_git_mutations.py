@@ -35,7 +35,7 @@ class Told:
 
 @pytest.fixture
 def worlds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
-    monkeypatch.setattr(opening, "prime", lambda _: None)  # the ledger is for speed elsewhere
+    monkeypatch.setattr(opening, "prime", lambda *_: None)  # the ledger is for speed elsewhere
     with unprivileged():
         found = {shape: folder / shape for shape in SHAPES}
         for shape, state in found.items():
