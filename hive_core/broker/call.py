@@ -93,6 +93,10 @@ class Reads(Protocol):
         """What the next pass would do, after a look at the whole host."""
         ...
 
+    async def diff(self, uuid: str, approval: str, at: int) -> tuple[bytes, bool]:
+        """Some whole lines of what an approval would change, from this byte on; more behind?"""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[R_co]):
@@ -105,6 +109,8 @@ class Change(Generic[R_co]):
     message: str
     wakes: frozenset[str] = frozenset()
     fields: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    trailers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Beside those that every commit has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,7 @@ def _committed(case: Case, found: Change[Result], repo: Repository) -> Hive:
         "Hive-Caller": f"{call.caller} {call.uuid}" if call.caller != call.uuid else call.caller,
         "Hive-Operation": case.operation.name,
         "Hive-Request": call.request,
+        **found.trailers,
     }
     hive = found.hive.validated()
     return hive.at(repo.write(hive, call.hive, found.message, trailers))

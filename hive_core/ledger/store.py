@@ -17,6 +17,7 @@ from hive_core.ledger.approvals import Approvals
 from hive_core.ledger.archives import Archives
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.copying import back_up
+from hive_core.ledger.deploys import Deploys
 from hive_core.ledger.events import Events
 from hive_core.ledger.generations import Generations
 from hive_core.ledger.hellos import Hellos
@@ -104,6 +105,7 @@ class Ledger:
         self.approvals = Approvals(connection)
         self.generations = Generations(connection)
         self.waves = Waves(connection)
+        self.deploys = Deploys(connection)
         self.hellos = Hellos(connection)
         self.sends = Rates(limits.send_rate, limits.send_burst)
         self.changes = Rates(limits.change_rate, limits.change_burst)

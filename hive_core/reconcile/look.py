@@ -30,6 +30,7 @@ class Look:
     slices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     strays: tuple[Stray, ...] = ()
     states: dict[str, State] = field(default_factory=dict)
+    configs: dict[str, str] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
     parked: list[tuple[str, str]] = field(default_factory=list)
     left_changed: list[str] = field(default_factory=list)
@@ -75,10 +76,15 @@ class Look:
             state = self._judged(uuid)
             if self.states.get(uuid) is not state:
                 changed.add(f"state:{uuid}")
+            shown = self.machines[uuid].config if uuid in self.machines else ""
+            if self.configs.get(uuid, "") != shown:
+                changed.add(f"config:{uuid}")
+                self.configs[uuid] = shown
             if uuid in self.places.by_uuid or uuid in self.machines:
                 self.states[uuid] = state
             else:
                 self.states.pop(uuid, None)
+                self.configs.pop(uuid, None)
         return changed
 
     def _judged(self, uuid: str) -> State:

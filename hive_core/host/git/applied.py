@@ -175,6 +175,10 @@ class AppliedRepo:
             put(self._of(approval, "pack"), b"")  # it brought none
             put_ref(self.path / PROPOSALS / _known(_ID, approval), _known(_OID, commit))
 
+    def proposed(self, approval: str) -> bool:
+        """Whether the commit of this proposal lies here."""
+        return (self.path / PROPOSALS / _known(_ID, approval)).exists()
+
     def ref(self, name: str) -> str:
         """Where a ref leads; empty when there is none."""
         return self.refs().get(name, "")

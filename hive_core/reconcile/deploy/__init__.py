@@ -1,0 +1,1 @@
+"""The deploy road: from a proposed commit to an agent that is healthy with it, or back."""

@@ -1,0 +1,211 @@
+"""The transactions of a deploy: put in place, watch, confirm, take back. One COMMIT each.
+
+What a deploy is about to do and has done stands in `deploys` from the first of them on; spec, start
+and record change together, so that a kill in between leaves the old or the new and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.operation import Result
+from hive_core.errors import Conflict
+from hive_core.ledger.deploys import Deploy
+from hive_core.model.agent import AgentSpec
+from hive_core.model.approval import Approval, ApprovalState, Effect, Generation, Kind
+from hive_core.model.machine import Wanted
+from hive_core.operations.ending import called, end, overtaken, topic
+from hive_core.plan.effect import back, fields
+from hive_core.reconcile.goals import ENDED
+
+TRIES: Final = 3  # starts of an agent that goes back
+_S = ApprovalState
+
+
+class Done(Result):
+    """What a transaction came to, for the log."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was worked out beforehand: the next spec, its effect, whether the agent runs now."""
+
+    approval: Approval
+    name: str
+    after: AgentSpec
+    effect: Effect
+    is_up: bool
+
+
+def put_in_place(call: Call, step: Step) -> Change[Done]:
+    """Spec, generation and start of the next one; from now on it is the one in force."""
+    approval, ledger = step.approval, call.ledger
+    spec, uuid = call.hive.spec(step.name), step.after.id
+    _still(call, approval.id, _S.BUILDING)
+    if spec.config != (approval.binding.base or None):
+        raise Conflict("another configuration came in between")
+    run = ledger.runs.get(uuid)
+    nonce = None
+    if run is not None and run.wanted is Wanted.RUNNING and _starts(step):
+        reason = f"approval {approval.id} is deployed"
+        wish = ledger.runs.want(
+            uuid, Wanted.RUNNING, call.now, grace=run.grace, reason=reason, fresh=True
+        )
+        nonce = wish.nonce
+    _first_generation(call, spec)
+    number = ledger.generations.next(uuid)
+    after = step.after
+    ledger.generations.put(Generation(
+        uuid, number, after.config or "", approval.id, call.now, after.system or "", fields(after)
+    ))  # fmt: skip
+    before = {"fields": fields(spec), "after": fields(after), "effect": step.effect, "tries": 0}
+    ledger.deploys.put(Deploy(approval.id, number, call.hive.commit, before, nonce))
+    ledger.approvals.move(approval.id, "deploy", call.now)
+    told = f"{_word(approval)} {step.name} {(after.config or '-')[:12]} (generation {number})"
+    return Change(
+        Done(text=told), call.hive.with_spec(step.name, after), told,
+        frozenset({topic(approval.id), f"run:{uuid}"}),
+        {"approval": approval.id, "generation": number, "effect": step.effect},
+        _trailers(call, approval, step.effect),
+    )  # fmt: skip
+
+
+def watch(call: Call, approval: Approval, until: float) -> Record[Done]:
+    """It is in place; the window begins, or begins anew."""
+    if approval.state is _S.DEPLOYING:
+        call.ledger.approvals.move(approval.id, "watch", call.now)
+    found = _row(call, approval.id)
+    call.ledger.deploys.put(replace(found, until=until))
+    return Record(Done(text="watched"), frozenset({topic(approval.id)}))
+
+
+def confirm(call: Call, approval: Approval) -> Record[Done]:
+    """It was healthy for the whole window, or there was nobody to watch."""
+    ledger, found = call.ledger, approval
+    if found.state is _S.DEPLOYING:
+        found = ledger.approvals.move(found.id, "watch", call.now)
+    topics = end(call, found, "confirm") | overtaken(call, found)
+    ledger.deploys.drop(found.id)
+    ledger.generations.prune(found.agent, call.settings.deploy.generations)
+    return Record(Done(text="deployed"), topics, {"approval": found.id})
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a deploy is taken back, the last lines of the agent, and what the way back takes."""
+
+    why: str
+    lines: str
+    patience: float
+    is_up: bool
+
+
+def take_back(call: Call, approval: Approval, failure: Failure) -> Change[Done] | Record[Done]:
+    """What was before is in force again; the agent starts with it unless it runs on.
+
+    What others changed meanwhile stays. The generation that failed is kept for inspection.
+    """
+    found, name = _row(call, approval.id), call.hive.name(approval.agent)
+    call.ledger.generations.fail(approval.agent, found.generation, failure.why)
+    topics = end(call, approval, "fail", reason=failure.why, lines=failure.lines)
+    if name is None:
+        call.ledger.deploys.drop(approval.id)
+        return Record(Done(text="it was destroyed"), topics)
+    nonce = _start_again(call, approval, found, failure)
+    until = call.now + failure.patience
+    call.ledger.deploys.put(replace(found, nonce=nonce, until=until))
+    spec, before, after = call.hive.spec(name), _part(found, "fields"), _part(found, "after")
+    current = call.ledger.generations.newest(approval.agent)
+    number = current.number if current else 0
+    told = f"take back {name} {(spec.config or '-')[:12]} (generation {number} again)"
+    return Change(
+        Done(text=told), call.hive.with_spec(name, back(spec, before, after)), told,
+        frozenset({*topics, f"run:{approval.agent}"}),
+        {"approval": approval.id, "generation": number, "reason": failure.why},
+        _trailers(call, approval, Effect(str(found.before["effect"]))),
+    )  # fmt: skip
+
+
+def try_again(call: Call, found: Deploy, uuid: str, patience: float) -> Record[Done]:
+    """An agent that went back did not come up with what it ran with before: once more."""
+    run = call.ledger.runs.get(uuid)
+    if run is None or run.wanted is not Wanted.RUNNING:
+        raise Conflict("it is stopped")
+    wish = call.ledger.runs.want(
+        uuid, Wanted.RUNNING, call.now, grace=run.grace, reason="it goes back", fresh=True
+    )
+    tries = int(str(found.before.get("tries", 0))) + 1
+    before = {**found.before, "tries": tries}
+    until = call.now + patience
+    call.ledger.deploys.put(replace(found, before=before, nonce=wish.nonce, until=until))
+    return Record(Done(text=f"try {tries + 1}"), frozenset({f"run:{uuid}"}))
+
+
+def _starts(step: Step) -> bool:
+    """Also one that is down though it should run: what is new may be what it was waiting for."""
+    return step.effect is Effect.RESTART or not step.is_up
+
+
+def _start_again(call: Call, approval: Approval, found: Deploy, failure: Failure) -> int | None:
+    run = call.ledger.runs.get(approval.agent)
+    if run is None or (found.nonce is None and failure.is_up):
+        return None
+    ended = run.wanted is not Wanted.RUNNING and run.reason.startswith(ENDED)
+    if run.wanted is not Wanted.RUNNING and not ended:
+        return None  # stopped by somebody, and that holds
+    reason = f"approval {approval.id} failed"
+    return call.ledger.runs.want(
+        approval.agent, Wanted.RUNNING, call.now, grace=run.grace, reason=reason, fresh=True
+    ).nonce
+
+
+def _first_generation(call: Call, spec: AgentSpec) -> None:
+    """What it had before its first deploy, so that there is a way back to it."""
+    if call.ledger.generations.next(spec.id) == 1 and spec.config:
+        call.ledger.generations.put(Generation(
+            spec.id, 1, spec.config, "", call.now, spec.system or "", fields(spec)
+        ))  # fmt: skip
+
+
+def _still(call: Call, approval: str, state: ApprovalState) -> None:
+    found = call.ledger.approvals.get(approval)
+    if found is None or found.state is not state:
+        raise Conflict("it was decided otherwise meanwhile")
+
+
+def _row(call: Call, approval: str) -> Deploy:
+    found = call.ledger.deploys.get(approval)
+    if found is None:
+        raise Conflict(f"nothing is known of the deploy of {approval}")
+    return found
+
+
+def _part(found: Deploy, name: str) -> Mapping[str, Any]:
+    part = found.before[name]
+    if not isinstance(part, Mapping):
+        raise TypeError(f"{name} of a deploy is no table")
+    return part
+
+
+def _word(approval: Approval) -> str:
+    return {Kind.ROLLBACK: "roll back", Kind.UPDATE: "update"}.get(approval.kind, "deploy")
+
+
+def _trailers(call: Call, approval: Approval, effect: Effect) -> dict[str, str]:
+    """What `git log` of the meta repo says beside what every commit says."""
+    return {
+        "Hive-Approval": approval.id,
+        "Hive-Requested-By": _party(call, approval.requester),
+        "Hive-Approved-By": _party(call, approval.decided_by),
+        "Hive-Effect": effect.value,
+    }
+
+
+def _party(call: Call, party: str) -> str:
+    name = called(call, party)
+    return f"{name} {party}" if name != party else party

@@ -1,0 +1,60 @@
+"""What a deploy does to an agent, by what it has and what it would have."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from typing import TypeVar
+
+from hive_core.errors import HiveError
+from hive_core.model.agent import AgentSpec
+from hive_core.model.approval import Approval, Effect, Generation, Kind
+from hive_core.model.config import FILE, AgentConfig, Wishes, check
+from hive_core.plan import nar
+from hive_core.plan.effect import Shown, apply, effect, rolled_back
+from hive_core.reconcile.deploy.given import Applied, Built
+
+Files = Mapping[str, tuple[bool, bytes]]
+V = TypeVar("V")
+
+
+def config_in(files: Files) -> AgentConfig:
+    """What `agent.toml` says; nothing where it cannot be read, for it was checked when it came."""
+    try:
+        return check(tomllib.loads(files[FILE][1].decode()))
+    except (KeyError, ValueError, HiveError):
+        return AgentConfig()
+
+
+def changed(before: Mapping[str, V], after: Mapping[str, V]) -> frozenset[str]:
+    """Paths that differ."""
+    paths = before.keys() | after.keys()
+    return frozenset(each for each in paths if before.get(each) != after.get(each))
+
+
+def files_of(applied: Applied, spec: AgentSpec) -> Files:
+    """What an agent runs with; nothing for one that was given none."""
+    if not spec.config:
+        return {}
+    return nar.unpack(applied.nar(spec.id, spec.config, spec.nar or ""))
+
+
+def wanted(spec: AgentSpec, approval: Approval, built: Built, then: tuple[Generation, ...]
+) -> AgentSpec:  # fmt: skip
+    """The spec that was approved. `then`: for a way back, the generation and the current one."""
+    if approval.kind is Kind.ROLLBACK:
+        target, current = then
+        return rolled_back(spec, target.fields, current.fields)
+    system = built.system or spec.system
+    if approval.kind is Kind.UPDATE:
+        return spec.model_copy(update={"system": system})
+    wishes = Wishes.model_validate(dict(approval.wishes))
+    files = {"config": approval.binding.commit, "nar": approval.binding.nar, "system": system}
+    return apply(spec, wishes).model_copy(update=files)
+
+
+def effect_between(applied: Applied, before: AgentSpec, after: AgentSpec) -> Effect:
+    """What it takes to run with `after` in place of `before`."""
+    old, new = files_of(applied, before), files_of(applied, after)
+    shown = Shown(before, config_in(old)), Shown(after, config_in(new))
+    return effect(*shown, changed(old, new))

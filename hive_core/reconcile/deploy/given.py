@@ -1,0 +1,98 @@
+"""What the deploy road is given to work with, and the values that it is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol, TypeVar
+
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.operation import Result
+from hive_core.host.git.applied import AppliedRepo, Parts
+from hive_core.model.approval import Approval, Binding, Effect
+from hive_core.model.hive import Hive
+from hive_core.reconcile.given import Ports
+from hive_core.reconcile.look import Look
+
+R = TypeVar("R", bound=Result)
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+def nothing(step: str) -> None:
+    """Where a test may end the process; here it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What the check of a request found. `wishes`: values of `[request]`, as they were granted.
+
+    `parts`: what the applied repository of the agent takes over; None when that is not its affair.
+    """
+
+    binding: Binding
+    effect: Effect = Effect.NOTHING
+    wishes: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    review: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    parts: Parts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What an agent of image `nix` would run, and what the build has to say."""
+
+    system: str = ""
+    said: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+
+
+class Intake(Protocol):
+    """Has a request checked in jobs; raises InvalidArgument or Conflict for one that is refused."""
+
+    async def take_in(self, approval: Approval, hive: Hive) -> Taken: ...
+
+
+class Builder(Protocol):
+    """Has a system built in jobs; raises HiveError when it cannot be built."""
+
+    async def build(self, approval: Approval, hive: Hive, name: str) -> Built: ...
+
+
+class Applied(Protocol):
+    """The applied repositories."""
+
+    def repo(self, uuid: str) -> AppliedRepo: ...
+
+    def nar(self, uuid: str, commit: str, expected: str) -> bytes: ...
+
+    async def follow(
+        self, hive: Hive, archived: Collection[str], dead: Callable[[str], bool]
+    ) -> None: ...
+
+
+class Perform(Protocol):
+    """`Broker.perform`: something that the daemon does by itself, in one transaction."""
+
+    def __call__(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Newer inputs of the flake: `take_in` checks a request, `change` gives the next hive."""
+
+    take_in: Callable[[Approval, Hive], Awaitable[Taken]]
+    change: Callable[[Approval, Hive], Hive]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Everything that the road reaches. `step` is called by name between what it does."""
+
+    ports: Ports
+    look: Look
+    hive: Callable[[], Hive]
+    perform: Perform
+    applied: Applied
+    intake: Intake
+    builder: Builder
+    spare: Callable[[], bool] = lambda: False
+    step: Callable[[str], None] = nothing

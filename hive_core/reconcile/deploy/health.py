@@ -1,0 +1,165 @@
+"""Whether what was deployed is in place, and whether it stays healthy. Pure.
+
+A failure is what the change road counted as one (`plan/failure.py`), an end of its own, or a fault
+that the agent itself tells. An end that somebody asked for is none, and takes the window along: an
+agent that was stopped cannot be watched, so what it has counts as deployed; one that somebody
+started again is watched for a whole window from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from hive_core.ledger.hellos import Hello
+from hive_core.model.agent import AgentSpec
+from hive_core.model.approval import Effect
+from hive_core.model.machine import Machine, Run, Starts, State, Wanted
+from hive_core.model.roles import HABITS, AfterTask
+from hive_core.reconcile.goals import ENDED, UP
+
+SAID_MOST: Final = 500
+
+
+class Say(StrEnum):
+    WAIT = "wait"  # look again when something changes, or at `until`
+    GOOD = "good"
+    BAD = "bad"
+    ANEW = "anew"  # good so far, but a start that somebody asked for has to be watched as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    say: Say
+    why: str = ""
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What is watched: since when, what effect it had, and how long each part may take."""
+
+    effect: Effect
+    at: float
+    nonce: int | None
+    patience: float
+    until: float | None = None
+    invocation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One agent as it is now. `spec` None: it was destroyed."""
+
+    now: float
+    spec: AgentSpec | None
+    run: Run | None
+    machine: Machine
+    state: State
+    starts: Starts | None
+    hello: Hello | None
+
+    @property
+    def config(self) -> str:
+        return self.spec.config or "" if self.spec else ""
+
+    @property
+    def wanted(self) -> bool:
+        return self.run is not None and self.run.wanted is Wanted.RUNNING
+
+    @property
+    def nonce(self) -> int:
+        return self.run.nonce if self.run else 0
+
+
+def is_up(scene: Scene) -> bool:
+    """Whether it runs as it should, by the start that is wanted."""
+    return scene.state in UP and scene.machine.nonce == scene.nonce
+
+
+def placed(trial: Trial, scene: Scene) -> Verdict:
+    """Whether the agent has what was deployed; GOOD also when there is nothing to wait for."""
+    return next(_placed(trial, scene))
+
+
+def watched(trial: Trial, scene: Scene) -> Verdict:
+    """Whether the agent is healthy, once the window is over."""
+    return next(_watched(trial, scene))
+
+
+# The first word counts.
+
+
+def _placed(trial: Trial, scene: Scene) -> Iterator[Verdict]:
+    yield from _decided(trial, scene)
+    due, switches = trial.at + trial.patience, trial.effect is Effect.SWITCH
+    shown = scene.machine.config == scene.config and is_up(scene)
+    if shown and (not switches or _has_switched(trial, scene)):
+        yield Verdict(Say.GOOD)
+    if scene.now >= due:
+        what = "has not switched" if switches else "did not come up"
+        yield Verdict(Say.BAD, f"it {what} within {trial.patience:.0f} s")
+    yield Verdict(Say.WAIT, until=due)
+
+
+def _watched(trial: Trial, scene: Scene) -> Iterator[Verdict]:
+    yield from _decided(trial, scene)
+    until = trial.until or scene.now
+    if is_up(scene) and trial.invocation and scene.machine.invocation != trial.invocation:
+        yield Verdict(Say.ANEW)
+    if scene.now < until:
+        yield Verdict(Say.WAIT, until=until)
+    if scene.state is not State.RUNNING or scene.machine.nonce != scene.nonce:
+        if scene.now >= until + trial.patience:
+            yield Verdict(Say.BAD, f"it is {scene.state} at the end of the window")
+        yield Verdict(Say.WAIT, until=until + trial.patience)
+    if scene.spec and scene.spec.harness and not _has_said_hello(trial, scene):
+        yield Verdict(Say.BAD, "it has not said hello")
+    yield Verdict(Say.GOOD)
+
+
+def _decided(trial: Trial, scene: Scene) -> Iterator[Verdict]:
+    """What ends the trial whatever the clock says."""
+    if scene.spec is None:
+        yield Verdict(Say.BAD, "it was destroyed")
+    elif why := _failure(trial, scene):
+        yield Verdict(Say.BAD, why)
+    elif not scene.wanted:
+        yield _unwanted(trial, scene, scene.spec)
+    hello = scene.hello
+    if hello and hello.fault and hello.at >= trial.at and hello.nonce == scene.nonce:
+        yield Verdict(Say.BAD, f"it says: {hello.fault[:SAID_MOST]}")
+
+
+def _failure(trial: Trial, scene: Scene) -> str:
+    starts = scene.starts
+    if starts is None or starts.nonce < scene.nonce or not starts.failures:
+        return ""
+    return f"it crashed: {starts.why}" if starts.failures[-1] >= trial.at else ""
+
+
+def _unwanted(trial: Trial, scene: Scene, spec: AgentSpec) -> Verdict:
+    """It is stopped: by somebody, or it ended by itself with success."""
+    run, starts = scene.run, scene.starts
+    if run is None or not run.reason.startswith(ENDED) or run.since < trial.at:
+        return Verdict(Say.GOOD, "it is stopped")
+    if HABITS[spec.role].after_task is AfterTask.EXITS:
+        return Verdict(Say.GOOD, "its work is done")
+    return Verdict(Say.BAD, f"it ended by itself: {starts.why if starts else run.reason}")
+
+
+def _has_switched(trial: Trial, scene: Scene) -> bool:
+    """A claim; that it is healthy afterwards is found out by watching it."""
+    hello, spec = scene.hello, scene.spec
+    if hello is None or spec is None or hello.at < trial.at:
+        return False
+    return hello.nonce == scene.nonce and hello.system == (spec.system or "")
+
+
+def _has_said_hello(trial: Trial, scene: Scene) -> bool:
+    hello = scene.hello
+    if hello is None or hello.at < trial.at:
+        return False
+    return hello.nonce == scene.nonce and hello.commit == scene.config

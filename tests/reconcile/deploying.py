@@ -1,0 +1,345 @@
+"""Both roads and the deploy road on a host in memory: real broker, ledger and git repositories."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.core import Broker
+from hive_core.broker.operation import Result
+from hive_core.broker.turn import World
+from hive_core.errors import HiveError, InvalidArgument
+from hive_core.host.applied import Applied
+from hive_core.host.git import MetaRepo
+from hive_core.host.git.applied import AppliedRepo, Parts, tree_of
+from hive_core.host.git.packed import named, packed
+from hive_core.host.git.store import FILES, FOLDER, Entry
+from hive_core.host.git.written import commit_bytes, tree_bytes
+from hive_core.ledger.approvals import Request
+from hive_core.ledger.store import Ledger
+from hive_core.model.agent import AgentSpec
+from hive_core.model.approval import Approval, ApprovalState, Binding, Generation, Kind
+from hive_core.model.hive import Hive
+from hive_core.model.machine import State, Wanted
+from hive_core.model.record import Message
+from hive_core.model.seed import seed_of
+from hive_core.model.settings import Settings
+from hive_core.operations.ending import end
+from hive_core.plan import nar
+from hive_core.plan.effect import Shown, effect
+from hive_core.reconcile.deploy.effects import changed, config_in, files_of
+from hive_core.reconcile.deploy.given import Built, Means, Taken, nothing
+from hive_core.reconcile.deploy.road import Deploys
+from hive_core.reconcile.given import Broker as Given
+from hive_core.reconcile.given import Ports
+from hive_core.reconcile.look import Look
+from hive_core.reconcile.road import Reconciler
+from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
+
+MANY = 200
+LIVE = '[harness]\nreload = "live"\n'
+Texts = Mapping[str, str]
+
+
+class Done(Result):
+    """Nothing more."""
+
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A commit with its files, as jobs would hand it over."""
+
+    binding: Binding
+    parts: Parts
+    files: Mapping[str, tuple[bool, bytes]]
+    wishes: Mapping[str, object] = field(default_factory=dict)
+
+
+def objects_of(files: Mapping[str, tuple[bool, bytes]]) -> list[tuple[str, bytes]]:
+    """Blobs and trees, the top tree last."""
+    found: list[tuple[str, bytes]] = []
+    entries: dict[str, Entry] = {}
+    below: dict[str, dict[str, tuple[bool, bytes]]] = {}
+    for path, (executable, data) in files.items():
+        top, slash, rest = path.partition("/")
+        if slash:
+            below.setdefault(top, {})[rest] = (executable, data)
+        else:
+            found.append(("blob", data))
+            entries[top] = Entry(FILES[executable], named("blob", data))
+    for name, inside in below.items():
+        found += objects_of(inside)
+        entries[name] = Entry(FOLDER, named(*found[-1]))
+    return [*found, ("tree", tree_bytes(entries))]
+
+
+def proposal(texts: Texts, message: str = "change", **wishes: object) -> Proposed:
+    files = {path: (False, text.encode()) for path, text in texts.items()}
+    objects = objects_of(files)
+    signed = "ann <ann@localhost> 1700000000 +0000"
+    commit = ("commit", commit_bytes(named(*objects[-1]), (), signed, f"{message}\n"))
+    pack, table = packed([*objects, commit])
+    archive = nar.pack(files)
+    binding = Binding(named(*commit), tree_of(files), nar.digest(archive))
+    return Proposed(binding, Parts(pack, table, archive, b"{}", b""), files, wishes)
+
+
+@dataclass
+class MemoryIntake:
+    """`fault`: what the next check ends with."""
+
+    applied: Applied
+    known: dict[str, Proposed] = field(default_factory=dict)
+    fault: HiveError | None = None
+    checks: int = 0
+
+    async def take_in(self, approval: Approval, hive: Hive) -> Taken:
+        self.checks += 1
+        if self.fault is not None:
+            raise self.fault
+        found = self.known.get(approval.binding.commit)
+        if found is None:
+            raise InvalidArgument("there is no such commit", field="commit")
+        spec = hive.spec(hive.names[approval.agent])
+        before = files_of(self.applied, spec)
+        shown = Shown(spec, config_in(before)), Shown(spec, config_in(found.files))
+        does = effect(*shown, changed(before, found.files))
+        binding = Binding(
+            found.binding.commit, found.binding.tree, found.binding.nar, spec.config or "",
+            meta=hive.commit,
+        )  # fmt: skip
+        return Taken(binding, does, found.wishes, {"files": len(found.files)}, found.parts)
+
+
+@dataclass
+class MemoryBuilder:
+    system: str = "/nix/store/00000000000000000000000000000000-nixos"
+    fault: HiveError | None = None
+    builds: int = 0
+
+    async def build(self, approval: Approval, hive: Hive, name: str) -> Built:
+        self.builds += 1
+        if self.fault is not None:
+            raise self.fault
+        return Built(self.system, {"approval": approval.id, "name": name, "hive": hive.commit})
+
+
+class Stage:
+    """`settle` runs both roads until nothing is left to do; time stands still meanwhile."""
+
+    def __init__(
+        self, folder: Path, step: Callable[[str], None] = nothing, **settings: object
+    ) -> None:
+        self.folder, self.step = folder, step
+        self.settings = Settings.model_validate(settings)
+        self.clock = ManualClock()
+        self.host = MemoryMachines(self.clock)
+        self.journal = MemoryJournal()
+        self.builder = MemoryBuilder()
+        self.faults: list[BaseException] = []
+        self.known: dict[str, Proposed] = {}
+        self.open()
+
+    def open(self) -> None:
+        """The daemon starts (anew): ledger, repositories and host are as they were left."""
+        limits = self.settings.limits
+        self.ledger = Ledger.open(self.folder / "hive.db", limits=limits, primed=0)
+        self.repo = MetaRepo.open(self.folder / "meta", limits.depth, clock=self.clock.now)
+        self.repo.recover(self.ledger.head, lambda _, __: None)
+        hive = self.repo.read(self.ledger.head) if self.ledger.head else Hive()
+        self.host.forget_watchers()
+        self.look = Look.build(self.ledger, self.settings, hive, self.clock)
+        self.host.known = self.look.known
+        world = World(self.ledger, self.repo, self.settings, self.look, self.clock)
+        self.broker = Broker(world, hive, {}, {})
+        self.ports = Ports(
+            self.host, self.journal, MemoryJobs(self.host), self.clock, self.ledger, self.settings
+        )
+        given = Given(lambda: self.broker.hive, self._touched)
+        self.road = Reconciler.build(self.ports, given, self.look, self.faults.append)
+        self.applied = Applied(self.folder / "applied")
+        self.applied.open()
+        self.intake = MemoryIntake(self.applied, self.known)
+        means = Means(
+            self.ports, self.look, lambda: self.broker.hive, self.broker.perform, self.applied,
+            self.intake, self.builder, step=self.step,
+        )  # fmt: skip
+        self.deploys = Deploys.build(means, self.faults.append)
+        self.broker.listeners += [self.road.heard, self.deploys.heard]
+
+    def _touched(self, topics: frozenset[str]) -> None:
+        self.broker.touch(topics)
+        self.deploys.heard(topics)
+
+    async def kill(self) -> None:
+        """The process is gone, between two instructions."""
+        tasks = [*self.road.work.busy.values(), *self.deploys.tasks.busy.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.ledger.connection.close()
+
+    async def settle(self) -> None:
+        for _ in range(MANY):
+            await self.road.converge()
+            await self.deploys.turn()
+            for busy in (self.road.work.busy, self.deploys.tasks.busy):
+                while busy:
+                    await asyncio.gather(*busy.values(), return_exceptions=True)
+            if self.faults:
+                raise self.faults.pop()
+            if self.road.idle and self.deploys.idle:
+                return
+        raise AssertionError("it never settles")
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        await self.settle()
+
+    # What operations do.
+
+    async def grow(self, parents: Mapping[str, str | None], **specs: Mapping[str, object]) -> None:
+        hive = self.broker.hive
+        for number, (name, parent) in enumerate(parents.items(), 1):
+            given = specs.get(name, {})
+            start = seed_of(str(given.get("image", "host")))
+            uuid = f"{number:08x}-0000-4000-8000-000000000000"
+            found = {"uuid": uuid, "config": start.commit, "nar": start.nar, **given}
+            hive = hive.with_agent(name, parent, AgentSpec.model_validate(found))
+        self.change(hive)
+        await self.settle()
+
+    def change(self, hive: Hive) -> None:
+        """Somebody else's commit."""
+        self.broker.perform("test", lambda _: Change(Done(), hive, "test"))
+
+    def request(self, agent: str, found: Proposed, by: str = "ann") -> str:
+        self.known[found.binding.commit] = found
+        spec = self.broker.hive.spec(agent)
+        binding = Binding(found.binding.commit, base=spec.config or "")
+        asked = self.uuid(by) if by != "operator" else by
+        request = Request(Kind.CONFIG, spec.id, asked, spec.id, "please", binding)
+        return self._made(request)
+
+    def _made(self, request: Request) -> str:
+        def handler(call: Call) -> Record[Done]:
+            approvals = call.ledger.approvals
+            found = approvals.create(request, call.now, call.now + 86_400)
+            goals = {request.agent: f"approval:{found.id}"}
+            job = call.ledger.jobs.create("test", "operator", goals, call.now)
+            approvals.attach(found.id, job.id)
+            if request.kind is not Kind.CONFIG:
+                approvals.move(found.id, "check", call.now)
+                approvals.move(found.id, "approve", call.now, by="operator")
+            return Record(Done(id=found.id), frozenset({f"approval:{found.id}"}))
+
+        return self.broker.perform("request", handler).id
+
+    def decide(self, approval: str, event: str = "approve", reason: str = "") -> None:
+        def handler(call: Call) -> Record[Done]:
+            found = call.ledger.approvals.get(approval)
+            assert found is not None
+            if event == "approve":
+                call.ledger.approvals.move(approval, "approve", call.now, by="uid:0")
+                return Record(Done(), frozenset({f"approval:{approval}"}))
+            return Record(Done(), end(call, found, event, by="uid:0", reason=reason))
+
+        self.broker.perform(event, handler)
+
+    def roll_back(self, agent: str, number: int) -> str:
+        spec = self.broker.hive.spec(agent)
+        found = self.ledger.generations.get(spec.id, number)
+        assert found is not None
+        binding = Binding(found.commit, base=spec.config or "")
+        review = {"generation": number}
+        return self._made(Request(Kind.ROLLBACK, spec.id, "operator", "", "", binding,
+                                  review=review))  # fmt: skip
+
+    async def want(self, agent: str, wanted: Wanted, *, fresh: bool = False) -> None:
+        uuid = self.uuid(agent)
+
+        def handler(call: Call) -> Record[Done]:
+            call.ledger.runs.want(uuid, wanted, call.now, fresh=fresh)
+            return Record(Done(), frozenset({f"run:{uuid}"}))
+
+        self.broker.perform("want", handler)
+        await self.settle()
+
+    async def deploy(self, agent: str, found: Proposed, by: str = "ann") -> str:
+        """Asked for, checked, approved; what follows is up to the road."""
+        approval = self.request(agent, found, by)
+        await self.settle()
+        assert self.state_of(approval) is ApprovalState.PENDING, self.approval(approval).reason
+        self.decide(approval)
+        await self.settle()
+        return approval
+
+    # What there is to see.
+
+    def uuid(self, name: str) -> str:
+        return self.broker.hive.spec(name).id
+
+    def spec(self, name: str) -> AgentSpec:
+        return self.broker.hive.spec(name)
+
+    def approval(self, approval: str) -> Approval:
+        found = self.ledger.approvals.get(approval)
+        assert found is not None
+        return found
+
+    def state_of(self, approval: str) -> ApprovalState:
+        return self.approval(approval).state
+
+    def state(self, name: str) -> State:
+        return self.look.state(self.uuid(name))
+
+    def shown(self, name: str) -> str:
+        return self.host.storage.configs.get(self.uuid(name), "")
+
+    def git(self, agent: str) -> AppliedRepo:
+        return self.applied.repo(self.uuid(agent))
+
+    def tags(self, agent: str) -> set[str]:
+        names = (name.removeprefix("refs/tags/") for name in self.git(agent).refs())
+        return {name.partition("/")[0] for name in names if not name.startswith("refs/")}
+
+    def generations(self, agent: str) -> list[Generation]:
+        return self.ledger.generations.all(self.uuid(agent))
+
+    def mail(self, name: str) -> list[Message]:
+        return self.ledger.messages.inbox(self.uuid(name), dead=False, limit=100)
+
+    def job(self, approval: str) -> tuple[str, str]:
+        job = self.ledger.jobs.get(self.approval(approval).job)
+        assert job is not None
+        return job.state, job.error
+
+    def log(self) -> str:
+        words = ["git", "-C", str(self.repo.folder), "log", "--format=%B", "main"]
+        return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+Story = Callable[[Stage], Awaitable[None]]
+
+
+def play(folder: Path, story: Story, **settings: object) -> None:
+    """A story with root, ann below, bob below her."""
+
+    async def run() -> None:
+        stage = Stage(folder, **cast("dict[str, object]", settings))  # type: ignore[arg-type]
+        await stage.grow({"root": None, "ann": "root", "bob": "ann"})
+        try:
+            await story(stage)
+        finally:
+            with suppress(HiveError):
+                await stage.kill()
+
+    asyncio.run(run())
