@@ -22,6 +22,7 @@ from hive_core.host import config, notify
 from hive_core.host.applied import Applied
 from hive_core.host.bus import Bus
 from hive_core.host.clock import SystemClock
+from hive_core.host.diffs import Diffs
 from hive_core.host.ending import Ending, fatal
 from hive_core.host.farewell import see_off
 from hive_core.host.hand import HandCommits
@@ -98,9 +99,9 @@ class Daemon:
 
     @cached_property
     def sockets(self) -> Sockets:
-        return Sockets(
-            self.broker, Reads(self.journal, self._fresh_plan, self._diffs.read), fatal, self.keeper
-        )
+        diffs = Diffs(self.settings.paths.applied)
+        reads = Reads(self.journal, self._fresh_plan, diffs.read)
+        return Sockets(self.broker, reads, fatal, self.keeper)
 
     @cached_property
     def bus(self) -> Bus:

@@ -27,6 +27,7 @@ _COLUMNS: Final = (
     " wishes, review, decided_by, decided, ended, reason"
 )
 _UNDECIDED: Final = (ApprovalState.RECEIVED, ApprovalState.PENDING)
+_JUDGED: Final = (Kind.CONFIG, Kind.INPUTS)  # the other kinds are approved by who asks
 _DECIDING: Final = frozenset({"approve", "deny"})
 
 
@@ -41,7 +42,7 @@ class Request:
     message: str
     binding: Binding
     job: str = ""
-    wishes: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    review: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def _approval(row: tuple[Any, ...]) -> Approval:
@@ -66,11 +67,11 @@ class Approvals:
             id_ = uuid4().hex[:_DIGITS]
         self._db.run(
             "INSERT INTO approvals (id, kind, agent, requester, source, message, binding, state,"
-            " created, expires, job, wishes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " created, expires, job, review) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 id_, request.kind.value, request.agent, request.requester, request.source,
                 request.message, _text(asdict(request.binding)), COURSE.start, now, expires,
-                request.job, _text(request.wishes),
+                request.job, _text(request.review),
             ),
         )  # fmt: skip
         return self._known(id_)
@@ -95,6 +96,15 @@ class Approvals:
         )
         return [_approval(row) for row in rows]
 
+    def ended(self, agent: str, limit: int) -> list[Approval]:
+        """Those of one agent that have ended, the newest first."""
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NOT NULL AND agent = ?"  # noqa: S608
+            " ORDER BY number DESC LIMIT ?",
+            (agent, limit),
+        )
+        return [_approval(row) for row in rows]
+
     def page(
         self, after: str | None, limit: int, requester: str | None = None, *, open_: bool = False
     ) -> list[Approval]:
@@ -115,16 +125,20 @@ class Approvals:
         return [_approval(row) for row in self._db.rows(sql, (*values, limit))]
 
     def requesters(self, since: float) -> list[tuple[str, bool]]:
-        """Who asked: of each undecided one, and of each made since, with whether it is undecided.
+        """Who asked the operator for each one undecided or made since; whether it is undecided.
 
         A clock that was set back makes nothing old: what was made in the future counts as new.
         """
         sql = (
             "SELECT requester, state IN (?, ?) FROM approvals"
-            " WHERE (ended IS NULL AND state IN (?, ?)) OR created > ?"
+            " WHERE ((ended IS NULL AND state IN (?, ?)) OR created > ?) AND kind IN (?, ?)"
         )
-        rows = self._db.rows(sql, (*_UNDECIDED, *_UNDECIDED, since))
+        rows = self._db.rows(sql, (*_UNDECIDED, *_UNDECIDED, since, *_JUDGED))
         return [(requester, bool(undecided)) for requester, undecided in rows]
+
+    def attach(self, id_: str, job: str) -> None:
+        """The job that ends with it."""
+        self._db.run("UPDATE approvals SET job = ? WHERE id = ?", (job, id_))
 
     def judged(
         self, id_: str, binding: Binding, effect: Effect, wishes: Mapping[str, object],

@@ -13,6 +13,7 @@ from hive_core.ledger.archives import Archive
 from hive_core.model.agent import AgentSpec
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Wanted
+from hive_core.operations.ending import ended_with
 from hive_core.operations.fields import Waiting
 from hive_core.operations.jobs import begun
 from hive_core.operations.lifecycle import ScopeParams, in_scope
@@ -159,8 +160,9 @@ def _archive(call: Call, name: str) -> frozenset[str]:
     ends = call.now + call.settings.retention.archive
     call.ledger.archives.put(Archive(spec.id, name, spec.model_dump_json(), above, call.now, ends))
     call.ledger.runs.want(spec.id, Wanted.STOPPED, call.now, reason="destroyed")
+    topics = ended_with(call, spec.id)
     dead = call.ledger.messages.bury(spec.id, f"{name} was destroyed", call.now)
-    return senders(dead) | {f"run:{spec.id}", inbox(spec.id)}
+    return senders(dead) | topics | {f"run:{spec.id}", inbox(spec.id)}
 
 
 def _tell_family(call: Call, hive: Hive, gone: str, orphans: Sequence[str]) -> frozenset[str]:

@@ -6,7 +6,7 @@ it, and a job tells when.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,8 +15,11 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result, operation
 from hive_core.model.machine import State, Wanted
+from hive_core.model.settings import NIX_IMAGE
 from hive_core.operations.fields import Agent, Reason, Waiting
+from hive_core.operations.history import rolled_out
 from hive_core.operations.jobs import begun
+from hive_core.operations.proposals import GOAL
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
 DOWN = frozenset({State.STOPPED, State.FAILED, State.PARKED, State.ABSENT})
@@ -93,15 +96,19 @@ def restart(call: Call, params: ScopeParams) -> Record[Hit]:
 
 @operation(allow=ANCESTOR | OPERATOR, target="agent")
 def update(call: Call, params: ScopeParams) -> Record[Hit]:
-    """Have an agent take up the newest image, spec and limits.
+    """Have an agent take up the newest image, spec, limits and inputs.
 
-    One that runs is started afresh on them. One that is stopped stays so and takes them up when it
-    is started, so it is not among those concerned.
+    One of image `nix` is built from the inputs of now and switched in place where that is enough,
+    several of them in waves. Another one that runs is started afresh; one that is stopped stays so
+    and takes all of it up when it is started, so it is not among those concerned.
     """
+    names = in_scope(call, params.agent, recursive=params.recursive)
+    built = [name for name in names if call.hive.spec(name).image == NIX_IMAGE]
 
     def want(uuid: str) -> bool:
         run = call.ledger.runs.get(uuid)
-        if run is None or run.wanted is not Wanted.RUNNING:
+        plain = call.hive.name(uuid) not in built
+        if not plain or run is None or run.wanted is not Wanted.RUNNING:
             return False
         call.ledger.runs.want(
             uuid, Wanted.RUNNING, call.now, grace=call.settings.grace.stop, reason="updated",
@@ -109,7 +116,8 @@ def update(call: Call, params: ScopeParams) -> Record[Hit]:
         )  # fmt: skip
         return True
 
-    return _each(call, params, "update", "running", want)
+    found = _each(call, params, "update", "running", want, built=built)
+    return replace(found, wakes=found.wakes | rolled_out(call, built, found.result.job))
 
 
 def in_scope(call: Call, agent: str, *, recursive: bool) -> tuple[str, ...]:
@@ -131,13 +139,19 @@ def _down(call: Call, uuid: str, *, grace: float, reason: str) -> bool:
     return True
 
 
-def _each(
-    call: Call, params: ScopeParams, operation: str, goal: str, want: Callable[[str], bool]
-) -> Record[Hit]:
-    """Write down what is wanted of everyone in the scope; the job covers those it concerns."""
+def _each(  # noqa: PLR0913 - one of the five, and what it is about
+    call: Call, params: ScopeParams, operation: str, goal: str, want: Callable[[str], bool],
+    *, built: Sequence[str] = (),
+) -> Record[Hit]:  # fmt: skip
+    """Write down what is wanted of everyone in the scope; the job covers those it concerns.
+
+    Those who are built have a goal that is judged elsewhere.
+    """
     names = in_scope(call, params.agent, recursive=params.recursive)
     hit = {name: uuid for name in names if want(uuid := call.hive.spec(name).id)}
     goals = dict.fromkeys(hit.values(), goal)
-    job = begun(call, operation, goals)
+    others = {call.hive.spec(name).id: f"{GOAL}:{operation}" for name in built}
+    job = begun(call, operation, {**goals, **others})
     wakes = frozenset(f"run:{uuid}" for uuid in goals)
-    return Record(Hit(agents=list(hit), job=job), wakes=wakes, fields={"agents": list(hit)})
+    agents = [name for name in names if name in hit or name in built]
+    return Record(Hit(agents=agents, job=job), wakes=wakes, fields={"agents": agents})

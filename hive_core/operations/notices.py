@@ -11,7 +11,7 @@ from hive_core.ledger.letters import NewMessage
 from hive_core.model.hive import Hive
 from hive_core.model.record import DAEMON, Message, Relation
 
-ADOPTED, MOVED, RESTORED = "adopted", "moved", "restored"
+ADOPTED, MOVED, RESTORED, CONFIG = "adopted", "moved", "restored", "config"
 PRIORITY = 1
 
 

@@ -29,11 +29,11 @@ def check_share(call: Call, recipient: str, to: str) -> None:
     if _holds(call, crowd, (call.uuid,), EIGHTH):
         raise InboxFull(f"cannot send to {to}: its inbox is half full, and much of it with yours")
     if recipient == OPERATOR:
-        branch = _branch(call.hive, call.caller)
-        names = ((uuid, _standing_in(call, uuid)) for uuid in crowd)
-        same = [uuid for uuid, name in names if name and _branch(call.hive, name) == branch]
+        mine = branch(call.hive, call.caller)
+        names = ((uuid, standing_in(call, uuid)) for uuid in crowd)
+        same = [uuid for uuid, name in names if name and branch(call.hive, name) == mine]
         if _holds(call, crowd, same, HALF):
-            raise InboxFull(f"cannot send to {to}: half of its inbox is from {branch} and below")
+            raise InboxFull(f"cannot send to {to}: half of its inbox is from {mine} and below")
 
 
 def _holds(call: Call, crowd: Crowd, senders: Iterable[str], part: int) -> bool:
@@ -43,7 +43,7 @@ def _holds(call: Call, crowd: Crowd, senders: Iterable[str], part: int) -> bool:
     return count * part >= limits.inbox_count or size * part >= limits.inbox_bytes
 
 
-def _standing_in(call: Call, uuid: str) -> str | None:
+def standing_in(call: Call, uuid: str) -> str | None:
     """The agent, or for one that was destroyed the nearest above it that lives."""
     above: str | None = uuid
     while above is not None:
@@ -54,7 +54,7 @@ def _standing_in(call: Call, uuid: str) -> str | None:
     return None
 
 
-def _branch(hive: Hive, name: str) -> str:
+def branch(hive: Hive, name: str) -> str:
     """The child of a root that the agent is or hangs below; a root is a branch by itself."""
     chain = (name, *hive.topology.lineage(name))
     return chain[-2] if len(chain) > 1 else name

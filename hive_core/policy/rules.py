@@ -36,11 +36,12 @@ from hive_core.policy.standing import (
 )
 
 __all__ = [
-    "ANCESTOR", "ANYONE", "DESCENDANT", "MOVE", "OPERATOR", "PARENT", "ROUTE", "SELF",
-    "SIBLING", "SPAWN", "Asked", "Decision", "Rule", "holds",
+    "ANCESTOR", "ANYONE", "COVERED", "DESCENDANT", "INPUTS", "MOVE", "OPERATOR", "PARENT",
+    "PROPOSE", "ROUTE", "SELF", "SIBLING", "SPAWN", "Asked", "Decision", "Rule", "holds",
 ]  # fmt: skip
 
 
+COVERED: Final = "covered"
 _TASK: Final = Role.TASK  # the class is slow to ask for a member
 
 
@@ -65,6 +66,14 @@ def _no_loop(hive: Hive, _: str, target: str | None, asked: Asked) -> bool:
 
 def _reply(_: Hive, __: str, ___: str | None, asked: Asked) -> bool:
     return REPLY in asked.facts
+
+
+def _inputs(hive: Hive, caller: str, _: str | None, asked: Asked) -> bool:
+    """All inputs by one capability, or each that is named by one of its own."""
+    spec = hive.specs.get(caller)
+    if spec is None:
+        return caller == THE_OPERATOR
+    return covers(spec.capabilities, "meta.update") or COVERED in asked.facts
 
 
 def holds(capability: str) -> Rule:
@@ -101,6 +110,15 @@ ANYONE: Final = Stands("anyone", "anyone", frozenset(STANDINGS), Denial(0, "nobo
 # `target` is the parent of the new agent. What may be created there is for `grants.check_spawn`.
 # The operator comes first: it names no parent when it means the root agent.
 SPAWN: Final = OPERATOR | (SELF | ANCESTOR) & holds("spawn")
+
+# Row H9. What the agent becomes is decided by the operator, in another call.
+PROPOSE: Final = OPERATOR | ANCESTOR | SELF & holds("config.propose")
+
+# Row H13.
+INPUTS: Final = Passes(
+    "meta inputs", "with the capability `meta.update`, or `meta.update:INPUT` for each input",
+    _inputs, Denial(8, "you do not hold the capability meta.update for all of these inputs"),
+)  # fmt: skip
 
 _NOT_A_ROOT: Final = Passes(
     "", "", _named, Denial(7, "only the operator makes a root"),

@@ -81,6 +81,9 @@ class SlowReads:
     async def fresh_plan(self) -> Plan:
         return Plan()
 
+    async def diff(self, _uuid: str, _approval: str, _at: int) -> tuple[bytes, bool]:
+        return b"", False
+
 
 @dataclass
 class Desk:

@@ -56,6 +56,8 @@ def fitting(operation: Operation, target: str | None = None) -> dict[str, Any]:
     schema = params_schema(operation)
     parameters = sample(schema, schema.get("$defs", {}))
     assert isinstance(parameters, dict)
+    if "commit" in parameters:
+        parameters["commit"] = "ab" * 20
     return parameters | ({operation.target: target} if target and operation.target else {})
 
 
@@ -142,6 +144,7 @@ def test_a_stranger_is_refused_and_recorded(house: House, found: Operation) -> N
 # Asked without a target, an agent asks about itself, its own box and what it may see.
 FOR_EVERYONE = {
     "whoami", "recv", "ack", "nack", "wake", "get_job", "wait_job", "list_jobs",
+    "list_approvals", "get_approval",
 }  # fmt: skip
 
 

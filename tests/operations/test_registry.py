@@ -64,7 +64,7 @@ def test_a_parameter_that_it_does_not_know_is_refused(world: World, operation: O
 SAMPLE: dict[str, object] = {
     "agent": "b1", "parent": "b1", "to": "b1", "other": "b1", "root": "b1", "caller": "a",
     "operation": "stop", "name": "new", "body": "x", "ids": ["x"], "id": "x", "agents": ["b1"],
-    "states": ["running"], "capability": "spawn",
+    "states": ["running"], "capability": "spawn", "commit": "ab" * 20, "message": "x", "why": "x",
 }  # fmt: skip
 
 

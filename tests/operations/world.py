@@ -16,6 +16,7 @@ from hive_core.broker.line import Line, Read
 from hive_core.broker.operation import Result, camel
 from hive_core.broker.turn import World as Parts
 from hive_core.errors import HIVE, HiveError, from_wire
+from hive_core.host.diffs import Diffs
 from hive_core.host.git import MetaRepo
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
@@ -67,10 +68,14 @@ class Seen:
 @dataclass
 class Reads:
     seen: Seen
+    diffs: Diffs
     journal: MemoryJournal = field(default_factory=MemoryJournal)
 
     async def fresh_plan(self) -> Plan:
         return self.seen.planned
+
+    async def diff(self, uuid: str, approval: str, at: int) -> tuple[bytes, bool]:
+        return await self.diffs.read(uuid, approval, at)
 
 
 @dataclass
@@ -107,7 +112,7 @@ class World:
         self.ledger = Ledger.open(folder / "hive.db", limits=settings.limits, primed=0)
         self.repo = MetaRepo.open(folder / "meta", settings.limits.depth, clock=self.clock.now)
         self.seen = Seen(self.ledger)
-        self.reads = Reads(self.seen)
+        self.reads = Reads(self.seen, Diffs(folder / "applied"))
         self.loop = asyncio.new_event_loop()
         self._woken = False
         self._tasks: set[asyncio.Task[None]] = set()

@@ -106,6 +106,20 @@ class Naive:
         here = self.itself(question) or self.above(question)
         return here and "spawn" in self.hive.spec(question.caller).capabilities
 
+    def propose(self, question: Question) -> bool:
+        """Row H9."""
+        if question.caller == OPERATOR or self.above(question):
+            return True
+        held = self.hive.spec(question.caller).capabilities
+        return self.itself(question) and "config.propose" in held
+
+    def inputs(self, question: Question) -> bool:
+        """Row H13."""
+        if question.caller == OPERATOR:
+            return True
+        held = self.hive.spec(question.caller).capabilities
+        return "meta.update" in held or "covered" in question.facts
+
     def move(self, question: Question) -> bool:
         caller, target, new = question.caller, question.target, question.second
         if target is None or target == new or target in self.tree.ancestors(new or ""):
@@ -150,5 +164,5 @@ def random_question(random: Random, hive: Hive) -> Question:
         operation="do",
         target=random.choice([*names, None]),
         second=random.choice([*names, None, None]),
-        facts=frozenset(random.choice([(), (), ("reply",)])),
+        facts=frozenset(random.choice([(), (), ("reply",), ("covered",)])),
     )

@@ -18,9 +18,11 @@ from hive_core.policy.rules import (
     ANCESTOR,
     ANYONE,
     DESCENDANT,
+    INPUTS,
     MOVE,
     OPERATOR,
     PARENT,
+    PROPOSE,
     ROUTE,
     SELF,
     SIBLING,
@@ -31,7 +33,7 @@ from hive_core.policy.rules import (
 )  # fmt: skip
 from hive_core.policy.standing import chain
 
-HIVES = times(3_000, 120_000)  # nine rules are asked about each
+HIVES = times(3_000, 120_000)  # eleven rules are asked about each
 RULES: dict[str, Rule] = {
     "itself": SELF,
     "parent": PARENT,
@@ -40,6 +42,8 @@ RULES: dict[str, Rule] = {
     "beside": SIBLING,
     "anyone": ANYONE,
     "spawn": SPAWN,
+    "propose": PROPOSE,
+    "inputs": INPUTS,
     "move": MOVE,
     "route": ROUTE,
 }

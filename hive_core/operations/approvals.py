@@ -1,0 +1,285 @@
+"""What waits for the operator: listed, shown as it was checked, approved, denied."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+
+from hive_core.broker.call import Call, Later, Reads, Record
+from hive_core.broker.operation import Mutation, Result, operation
+from hive_core.errors import Conflict, Expired, InvalidArgument, NotFound
+from hive_core.model.approval import SHOWN_DIGITS, Approval, ApprovalState, Kind
+from hive_core.model.config import Wishes
+from hive_core.model.record import OPERATOR as THE_OPERATOR
+from hive_core.operations.difference import CURSOR, LineRow, Mark, cut
+from hive_core.operations.ending import called, end, topic
+from hive_core.operations.fields import Waiting
+from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.plan.effect import marks
+from hive_core.policy.rules import OPERATOR, SELF
+from hive_core.policy.standing import ABOVE, ITSELF, stand
+
+_UNREAD: Final = (ApprovalState.RECEIVED, ApprovalState.REFUSED)
+_DIGITS: Final = re.compile(r"[0-9a-f]+", re.ASCII)
+
+Id = Annotated[str, Field(max_length=64)]
+
+
+def _digits(text: str) -> str:
+    if not _DIGITS.fullmatch(text):
+        raise ValueError("are not the digits of a commit")
+    if not SHOWN_DIGITS <= len(text) <= 40:  # noqa: PLR2004 - of a commit
+        raise ValueError(f"must be the first {SHOWN_DIGITS} digits of the commit, or more")
+    return text
+
+
+class ListApprovalsParams(Paged):
+    all: bool = Field(default=False, description="Those that have ended too.")
+
+
+class GetApprovalParams(Paged):
+    id: Id = Field(description="The approval.")
+    after: str | None = Field(
+        None, pattern=CURSOR, description="`next` of the page before: the lines behind it."
+    )
+    limit: int = Field(2000, ge=1, le=10_000, description="Lines in a page at most.")
+
+
+class ApproveParams(Waiting):
+    id: Id = Field(description="The approval.")
+    commit: Annotated[str, AfterValidator(_digits)] = Field(
+        max_length=64, description="The first 8 digits of its commit, or more of them."
+    )
+
+
+class DenyParams(Mutation):
+    id: Id = Field(description="The approval.")
+    why: str = Field(
+        min_length=1, max_length=1000, description="Why; who asked and the parent are told."
+    )
+
+
+class ApprovalRow(Result):
+    id: str = Field(description="The approval.")
+    kind: str = Field(description="config, inputs, rollback or update.")
+    agent: str = Field(description="Name of the agent it is about; empty: the inputs of all.")
+    agent_uuid: str = Field(description="Its identity.")
+    requester: str = Field(description="Name of who asked, or `operator`.")
+    requester_uuid: str = Field(description="The identity of who asked.")
+    source: str = Field(description="Name of whose clone the commit comes from; empty: nobody's.")
+    state: str = Field(description="How far it is.")
+    commit: str = Field(description="Exactly what is asked for; empty: not known yet.")
+    base: str = Field(description="What it was judged against: the commit deployed then.")
+    effect: str = Field(description="What it does to a running agent.")
+    message: str = Field(description="What the requester says; not to be believed.")
+    created: float = Field(description="Seconds since 1970.")
+    expires: float = Field(description="When it is void without a decision.")
+    decided: float | None = Field(description="When somebody decided; null before.")
+    decided_by: str = Field(description="Who decided.")
+    ended: float | None = Field(description="When it came to its end; null before.")
+    reason: str = Field(description="Why it ended so.")
+    job: str = Field(description="Ends with it.")
+
+
+class ApprovalRows(Page):
+    approvals: list[ApprovalRow] = Field(description="The newest first.")
+
+
+class MarkRow(Result):
+    kind: str = Field(description="capability, mount, network, secret, limit, command, boot...")
+    name: str = Field(description="Which one; `none` when it asks for none.")
+    before: str = Field(description="What it has.")
+    after: str = Field(description="What it asks for; a command as its agent wrote it.")
+    gives: bool = Field(description="It could not do that, or not so much, before.")
+
+
+class ShownApproval(Page):
+    approval: ApprovalRow = Field(description="The row.")
+    review: dict[str, object] = Field(description="Figures of the check: files, bytes, changes.")
+    marks: list[MarkRow] = Field(description="Each value of `[request]` with what it changes.")
+    lines: list[LineRow] = Field(description="Of the difference to what is deployed.")
+    whole: bool = Field(description="False: the message, marks and lines are not the caller's.")
+
+
+class Decided(Result):
+    id: str = Field(description="The approval.")
+    state: str = Field(description="How far it is now.")
+    agent: str = Field(description="The agent it is about.")
+    commit: str = Field(description="What is approved, with all digits.")
+    effect: str = Field(description="What it does to a running agent.")
+    job: str = Field(description="Ends when it is deployed and healthy, or will never be.")
+
+
+class Denied(Result):
+    id: str = Field(description="The approval.")
+    state: str = Field(description="denied.")
+
+
+@operation(allow=SELF)
+def list_approvals(call: Call, params: ListApprovalsParams) -> ApprovalRows:
+    """List what waits for the operator, the newest first; with `all` what has ended too.
+
+    An agent sees what it asked for itself, and that there is one for itself or a descendant.
+    """
+    found = call.ledger.approvals.page(params.after, params.limit, open_=not params.all)
+    rows = [_row(call, each) for each in found if _sees(call, each)]
+    fit = list(fitting(rows, lambda row: written(row.message, row.reason)))
+    whole = len(fit) == len(rows)
+    last = found[-1].id if whole and found else fit[-1].id if fit else None
+    return ApprovalRows(approvals=fit, next=None if whole and len(found) < params.limit else last)
+
+
+@operation(allow=SELF)
+def get_approval(call: Call, params: GetApprovalParams) -> Later[ShownApproval]:
+    """Show one request: who asks, what it would do and give, and each line that it changes.
+
+    Called with `more`, the lines follow in pages. Who asked sees all of it, an ancestor of the
+    agent that there is one.
+    """
+    found = _known(call, params.id)
+    shown = ShownApproval(
+        approval=_row(call, found), review=dict(found.review), marks=_marks(call, found), lines=[],
+        whole=_owns(call, found),
+    )  # fmt: skip
+
+    async def read(reads: Reads) -> ShownApproval:
+        if not shown.whole or found.kind is not Kind.CONFIG or found.state in _UNREAD:
+            return shown
+        # Of what has ended the lines may be gone; what may still be approved is shown or not.
+        with suppress(*(() if found.open else (NotFound,))):
+            return await _with_lines(reads, shown, params)
+        return shown
+
+    return Later(read)
+
+
+@operation(allow=OPERATOR, urgent=True)
+def approve(call: Call, params: ApproveParams) -> Record[Decided]:
+    """Let an agent run with exactly the commit that was shown; it is deployed at once.
+
+    An approval is used once. It is void when it is too old, when the agent runs with another
+    commit than the one it was compared with, and when what is there is not what was shown.
+    """
+    found = _known(call, params.id)
+    if not found.binding.commit.startswith(params.commit):
+        reason = f"these are not the first digits of its commit: `hive approvals show {found.id}`"
+        raise InvalidArgument(reason, field="commit")
+    return approved(call, found, f"uid:{call.uid}")
+
+
+@operation(allow=OPERATOR, urgent=True)
+def deny(call: Call, params: DenyParams) -> Record[Denied]:
+    """Refuse a request. Nothing of it is ever deployed; who asked and the parent are told why."""
+    found = _known(call, params.id)
+    topics = end(call, found, "deny", by=f"uid:{call.uid}", reason=params.why)
+    return Record(
+        Denied(id=found.id, state=ApprovalState.DENIED),
+        topics,
+        {**_audited(call, found), "reason": params.why},
+    )
+
+
+def approved(call: Call, approval: Approval, by: str) -> Record[Decided]:
+    """Use an approval, once: Conflict or Expired when it cannot be used (any more)."""
+    cannot = f"cannot approve {approval.id}"
+    if approval.state is ApprovalState.RECEIVED:
+        raise Conflict(f"{cannot}: it is still being checked")
+    if approval.state is ApprovalState.PENDING and approval.expires <= call.now:
+        raise Expired(f"{cannot}: its time is over")
+    if approval.state is not ApprovalState.PENDING:
+        raise Conflict(f"{cannot}: it is {approval.state}")
+    _check_base(call, approval, cannot)
+    found = call.ledger.approvals.move(approval.id, "approve", call.now, by=by)
+    return Record(
+        Decided(
+            id=found.id, state=found.state, agent=called(call, found.agent) if found.agent else "",
+            commit=found.binding.commit, effect=found.effect, job=found.job,
+        ),
+        frozenset({topic(found.id)}),
+        {**_audited(call, found), "decided_by": by},
+    )  # fmt: skip
+
+
+def _check_base(call: Call, approval: Approval, cannot: str) -> None:
+    """What it was compared with is still what is deployed, and the agent is still there."""
+    if not approval.agent:
+        return
+    name = call.hive.name(approval.agent)
+    if name is None:
+        raise Conflict(f"{cannot}: the agent is gone")
+    if (call.hive.spec(name).config or "") != approval.binding.base:
+        raise Conflict(f"{cannot}: {name} runs with another configuration since it was checked")
+
+
+def _audited(call: Call, approval: Approval) -> dict[str, object]:
+    """Row H27: on whose behalf, of what."""
+    return {
+        "approval": approval.id, "agent": approval.agent,
+        "agent_name": called(call, approval.agent) if approval.agent else "",
+        "requester": approval.requester, "requester_name": called(call, approval.requester),
+        "commit": approval.binding.commit, "effect": approval.effect.value,
+    }  # fmt: skip
+
+
+def _known(call: Call, id_: str) -> Approval:
+    """The approval, if the caller may know of it; else there is none (attack 41)."""
+    found = call.ledger.approvals.get(id_)
+    if found is None or not _sees(call, found):
+        raise NotFound(f"no approval {id_}")
+    return found
+
+
+def _owns(call: Call, approval: Approval) -> bool:
+    return call.by_operator or approval.requester == call.uuid
+
+
+def _sees(call: Call, approval: Approval) -> bool:
+    if _owns(call, approval):
+        return True
+    name = call.hive.name(approval.agent)
+    return name is not None and stand(call.hive, call.caller, name) in (ITSELF, *ABOVE)
+
+
+def _row(call: Call, each: Approval) -> ApprovalRow:
+    whole = _owns(call, each)
+    return ApprovalRow(
+        id=each.id, kind=each.kind, agent=called(call, each.agent) if each.agent else "",
+        agent_uuid=each.agent, requester=called(call, each.requester),
+        requester_uuid=each.requester, source=called(call, each.source) if each.source else "",
+        state=each.state, commit=each.binding.commit, base=each.binding.base, effect=each.effect,
+        message=each.message if whole else "", created=each.created, expires=each.expires,
+        decided=each.decided, decided_by=each.decided_by if call.by_operator else _whom(each),
+        ended=each.ended, reason=each.reason if whole else "", job=each.job if whole else "",
+    )  # fmt: skip
+
+
+def _whom(each: Approval) -> str:
+    """Agents learn that the operator decided, not which one."""
+    return THE_OPERATOR if each.decided_by else ""
+
+
+def _marks(call: Call, approval: Approval) -> list[MarkRow]:
+    name = call.hive.name(approval.agent)
+    if name is None or not _owns(call, approval) or approval.kind is not Kind.CONFIG:
+        return []
+    wishes = Wishes.model_validate(dict(approval.wishes))
+    found = marks(call.hive.spec(name), wishes)
+    return [
+        MarkRow(kind=m.kind, name=m.name, before=m.before, after=m.after, gives=m.gives)
+        for m in found
+    ]
+
+
+async def _with_lines(
+    reads: Reads, shown: ShownApproval, params: GetApprovalParams
+) -> ShownApproval:
+    """The page with as many lines as fit."""
+    mark = Mark.of(params.after)
+    data, more = await reads.diff(shown.approval.agent_uuid, shown.approval.id, mark.at)
+    lines, following = cut(data, mark, params.limit)
+    if following.at == mark.at + len(data) and not more:
+        return shown.model_copy(update={"lines": lines})
+    return shown.model_copy(update={"lines": lines, "next": following.text})
