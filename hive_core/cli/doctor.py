@@ -19,11 +19,12 @@ from typing import Final
 
 import click
 
-from hive_core.cli.install.layout import CONFIG, DIRECTORIES, LEAST, UNITS, WISHED
+from hive_core.cli.install.layout import CONFIG, LEAST, UNITS, WISHED, directories
 from hive_core.cli.install.machine import systemd_version
 from hive_core.cli.output import Column, Listing, output_option
 from hive_core.cli.session import Session
 from hive_core.errors import HiveError
+from hive_core.host import nixconf
 
 PROGRAMS: Final = ("systemd-nspawn", "systemd-run", "systemctl", "nsenter", "git", "mount")
 
@@ -79,7 +80,7 @@ def _users() -> Iterator[Finding]:
 
 
 def _directories() -> Iterator[Finding]:
-    for each in DIRECTORIES:
+    for each in directories():
         try:
             found = Path(each.path).lstat()
         except OSError as error:
@@ -150,8 +151,23 @@ def _crashes() -> Iterator[Finding]:
         yield _ok("crashes", "no program of the machine works on what agents leave in memory")
 
 
+def _nix() -> Iterator[Finding]:
+    """Whether agents of the image `nix` can be had; where it is not offered nobody needs it."""
+    try:
+        offered = "nix" in tomllib.loads(Path(CONFIG).read_text()).get("images", {})
+    except (OSError, ValueError):
+        return  # told above
+    fault = nixconf.fault()
+    if offered and fault:
+        yield _fail("nix", fault)
+    elif offered:
+        yield _ok("nix", "builds are kept apart from the host")
+    else:
+        yield _ok("nix", "the image nix is not offered" + (f"; {fault}" if fault else ""))
+
+
 CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
-    _systemd, _programs, _users, _directories, _config, _units, _quota, _caps, _crashes,
+    _systemd, _programs, _users, _directories, _config, _units, _quota, _caps, _crashes, _nix,
 )  # fmt: skip
 
 

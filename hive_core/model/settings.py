@@ -139,6 +139,9 @@ class Nix(Value):
         {}, description="Inputs of the flake by name, as flake references."
     )
     system: str = Field("x86_64-linux", pattern=r"^[a-z0-9_]+-linux$", description="Platform.")
+    downloads: bool = Field(
+        default=False, description="Build what has the network meanwhile (fixed outputs)."
+    )
 
 
 class Paths(Value):

@@ -52,6 +52,15 @@ DIRECTORIES: Final = (
     Directory("/etc/hive", 0o755, "root", "root"),
     Directory(HOME, 0o1775, "root", USER),
 )
+# Roots of the collector of garbage of Nix, for the systems of agents.
+PROFILES: Final = Directory("/nix/var/nix/profiles/hive", 0o755, USER, USER)
+
+
+def directories() -> Iterator[Directory]:
+    """Those that this machine needs: without Nix there is nothing to be kept from its collector."""
+    yield from DIRECTORIES
+    if Path(PROFILES.path).parent.is_dir():
+        yield PROFILES
 
 
 @dataclass(frozen=True, slots=True)

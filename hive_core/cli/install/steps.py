@@ -35,7 +35,7 @@ def check(warn: Callable[[str], None]) -> None:
 def install(machine: Machine) -> None:
     """Accounts, directories, files, units; running daemons at the end."""
     _accounts(machine)
-    for directory in layout.DIRECTORIES:
+    for directory in layout.directories():
         machine.directory(directory)
     machine.file(layout.config())
     machine.file(_images())
@@ -93,6 +93,6 @@ def remove(machine: Machine) -> None:
 
 def purge(machine: Machine) -> None:
     """Remove what agents and operators made, and the accounts."""
-    machine.remove([Path(layout.HOME), Path(layout.CONFIG).parent])
+    machine.remove([Path(layout.HOME), Path(layout.CONFIG).parent, Path(layout.PROFILES.path)])
     machine.git("include.path", layout.GIT, wanted=False)
     machine.account_gone(layout.USER, (layout.USER, layout.OPERATORS))

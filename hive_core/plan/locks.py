@@ -1,0 +1,119 @@
+"""What newer inputs would change: the nodes of `flake.lock`, compared. Pure.
+
+The file is Nix's own, made from what the operator named in hive.toml; its texts may come from
+anywhere, so they are shown escaped. https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-flake
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from hive_core.errors import InvalidArgument
+
+_FILE: Final = "flake.lock"
+_CONTEXT: Final = 3
+
+
+class Change(NamedTuple):
+    """One input: what it is locked to, before and after; empty: it is not there."""
+
+    input: str
+    before: str
+    after: str
+
+
+class Line(NamedTuple):
+    """One line of a difference, as a review has it."""
+
+    path: str
+    old: int | None
+    new: int | None
+    sign: str
+    text: str
+
+
+def nodes(lock: bytes) -> Mapping[str, Mapping[str, object]]:
+    """What is locked, by name; InvalidArgument for anything that is no lock."""
+    if not lock:
+        return {}
+    try:
+        found = json.loads(lock)
+        top, every = found["root"], found["nodes"]
+        return {str(name): dict(node) for name, node in every.items() if name != top}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidArgument("this is no flake.lock", field=_FILE) from error
+
+
+def changes(before: bytes, after: bytes) -> list[Change]:
+    """Inputs that would be locked otherwise, in one line each."""
+    old, new = nodes(before), nodes(after)
+    names = sorted(old.keys() | new.keys())
+    found = (Change(_plain(name), _text(old.get(name)), _text(new.get(name))) for name in names)
+    return [each for each in found if each.before != each.after]
+
+
+def difference(before: bytes, after: bytes) -> list[Line]:
+    """The lines of the file that would change, with those around them."""
+    old, new = _lines(before), _lines(after)
+    found: list[Line] = []
+    for group in difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_grouped_opcodes(
+        _CONTEXT
+    ):
+        first, last = group[0], group[-1]
+        passage = f"{first[1] + 1}-{last[2]} of before, {first[3] + 1}-{last[4]} of after"
+        found.append(Line(_FILE, None, None, "@", passage))
+        for kind, a, b, c, d in group:
+            if kind == "equal":
+                found += [Line(_FILE, a + n + 1, c + n + 1, " ", old[a + n]) for n in range(b - a)]
+            else:
+                found += [Line(_FILE, n + 1, None, "-", old[n]) for n in range(a, b)]
+                found += [Line(_FILE, None, n + 1, "+", new[n]) for n in range(c, d)]
+    return found
+
+
+def as_jsonl(lines: list[Line]) -> bytes:
+    """The lines as they are kept beside a proposal."""
+    rows = (json.dumps(line._asdict(), ensure_ascii=True) for line in lines)
+    return "".join(f"{row}\n" for row in rows).encode()
+
+
+def _lines(data: bytes) -> list[str]:
+    return [_plain(line) for line in data.decode("utf-8", "replace").splitlines()]
+
+
+def _text(node: Mapping[str, object] | None) -> str:
+    """`github:NixOS/nixpkgs 4f1b2c3d 2026-01-31 sha256-...`: what it is, when, and its hash."""
+    if node is None:
+        return ""
+    locked = node.get("locked")
+    if not isinstance(locked, Mapping):
+        return "follows others"
+    where = "/".join(str(locked[key]) for key in ("owner", "repo", "url", "path") if key in locked)
+    words = [f"{locked.get('type', '?')}:{where}", str(locked.get("rev", ""))[:40], _day(locked)]
+    words.append(str(locked.get("narHash", "")))
+    return _plain(" ".join(word for word in words if word))[:500]
+
+
+def _day(locked: Mapping[str, object]) -> str:
+    at = locked.get("lastModified")
+    if not isinstance(at, int) or not 0 <= at < 1 << 40:
+        return ""
+    try:
+        return datetime.fromtimestamp(at, UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _plain(text: str) -> str:
+    """Printable ASCII, other characters spelled out."""
+    return "".join(
+        char
+        if " " <= char <= "~"
+        else f"\N{MATHEMATICAL LEFT ANGLE BRACKET}U+{ord(char):04X}"
+        "\N{MATHEMATICAL RIGHT ANGLE BRACKET}"
+        for char in text
+    )
