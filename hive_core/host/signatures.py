@@ -106,20 +106,25 @@ async def _pgp(folder: Path, text: str) -> str:
 
 async def _ask(folder: Path, *argv: str, given: Path | None = None) -> tuple[int, str]:
     """Run it with nothing of our environment but the path; its exit status and what it said."""
-    with (given or Path("/dev/null")).open("rb") as source:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *argv, stdin=source, stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL, cwd=folder,
-                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
-            )  # fmt: skip
-        except OSError as error:
-            raise Internal(f"cannot run {argv[0]}: {error.strerror}") from error
-        try:
-            async with asyncio.timeout(_DEADLINE):
-                said, _ = await process.communicate()
-        except TimeoutError as error:
-            process.kill()
-            await process.wait()
-            raise TimedOut(f"{argv[0]} did not answer") from error
+    try:
+        async with asyncio.timeout(_DEADLINE):
+            return await _run(folder, argv, given or Path("/dev/null"))
+    except TimeoutError as error:
+        raise TimedOut(f"{argv[0]} did not answer") from error
+    except OSError as error:
+        raise Internal(f"cannot run {argv[0]}: {error.strerror}") from error
+
+
+async def _run(folder: Path, argv: tuple[str, ...], given: Path) -> tuple[int, str]:
+    with given.open("rb") as source:
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=source, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL, cwd=folder,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
+        )  # fmt: skip
+    try:
+        said, _ = await process.communicate()
+    except BaseException:
+        process.kill()
+        raise
     return process.returncode or 0, said.decode("utf-8", "replace")

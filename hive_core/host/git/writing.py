@@ -77,3 +77,15 @@ def _locked(lock: Path) -> int:
             if time.time() - lock.stat().st_mtime > _DEAD:
                 lock.unlink()
     raise Busy(f"{lock.name} is held by another git")
+
+
+def drop_ref(path: Path, oid: str) -> None:
+    """Have a ref lead nowhere, if it still leads there."""
+    lock = path.with_name(f"{path.name}.lock")
+    os.close(_locked(lock))
+    try:
+        if path.read_text(encoding="ascii").strip() == oid:
+            path.unlink()
+            flush(path.parent)
+    finally:
+        lock.unlink()

@@ -1,0 +1,127 @@
+"""Approval by plain git: a signed tag `approve/ID` on the proposed commit, pushed by an operator.
+
+The tag says the same as `hive approvals approve ID --commit ...`, and goes the same way. One that
+is not signed by somebody who may, or names something else, is recorded and put aside as
+`refs/hive/refused/OID`, so that a better one can be pushed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from hive_core.broker.audit import REFUSED
+from hive_core.broker.call import Call, Record
+from hive_core.broker.core import Broker
+from hive_core.broker.outcome import EVENTS
+from hive_core.errors import (
+    Busy,
+    HiveError,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    StorageFull,
+    TimedOut,
+)
+from hive_core.host.git.applied import AppliedRepo
+from hive_core.host.git.tags import SignedTag, read
+from hive_core.host.git.writing import drop_ref, put_ref, shared
+from hive_core.host.signatures import Signatures
+from hive_core.ledger.events import Entry
+from hive_core.model.approval import Approval, ApprovalState
+from hive_core.model.record import OPERATOR
+from hive_core.operations.approvals import Decided, approved
+
+log = logging.getLogger(__name__)
+LOOK_EVERY: Final = 1.0
+TAGS: Final = "refs/tags/approve"
+ASIDE: Final = "refs/hive/refused"
+RULE: Final = "signed tag"
+_OID: Final = re.compile(r"[0-9a-f]{40}")
+_AGAIN: Final = (Busy, TimedOut, StorageFull, Internal)  # nothing is wrong with the tag
+
+
+@dataclass(frozen=True, slots=True)
+class SignedApprovals:
+    """Looks at the repositories of agents for whom something is undecided; there are few."""
+
+    broker: Broker
+    repo: Callable[[str], AppliedRepo]
+    signatures: Signatures
+
+    async def run(self) -> None:
+        while True:
+            await self.glance()
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def glance(self) -> None:
+        """One look; what goes wrong with one tag keeps no other waiting."""
+        for approval in self.broker.world.ledger.approvals.open():
+            if approval.state is ApprovalState.PENDING and approval.agent:
+                try:
+                    await self._look(approval)
+                except (HiveError, OSError) as error:
+                    log.warning("Cannot look for a tag that approves %s: %s", approval.id, error)
+
+    async def _look(self, approval: Approval) -> None:
+        repo, name = self.repo(approval.agent), f"{TAGS}/{approval.id}"
+        # Who pushes writes a file; to read all refs each second costs more than it is worth.
+        if not any((repo.path / each).is_file() for each in (name, "packed-refs")):
+            return
+        oid = repo.ref(name)
+        if not oid or repo.ref(f"{ASIDE}/{oid}"):
+            return
+        try:
+            who = await self.signatures.signer(_named(repo, oid, approval))
+            self.broker.perform("approve", lambda call: _approve(call, approval.id, who))
+        except _AGAIN:
+            raise
+        except HiveError as error:
+            self._refuse(repo, approval, oid, error.reason)
+
+    def _refuse(self, repo: AppliedRepo, approval: Approval, oid: str, reason: str) -> None:
+        """Recorded first and put aside then, so that a kill between the two loses no line."""
+        log.warning("A tag does not approve %s: %s", approval.id, reason)
+        world = self.broker.world
+        entry = Entry(
+            kind=REFUSED, caller=OPERATOR, operation="approve", target=approval.agent,
+            allowed=False, rule=RULE, reason=f"cannot approve {approval.id}: {reason}",
+            commit=self.broker.hive.commit, request="", now=world.clock.now(),
+            fields={"approval": approval.id, "tag": oid, "commit": approval.binding.commit},
+        )  # fmt: skip
+        with world.ledger.transaction():
+            self.broker.audit.write(entry)
+        self.broker.touch({EVENTS})
+        with shared(repo.path):
+            put_ref(repo.path / ASIDE / oid, oid)
+            with suppress(
+                FileNotFoundError
+            ):  # one that somebody packed stays, and is not read again
+                drop_ref(repo.path / TAGS / approval.id, oid)
+
+
+def _approve(call: Call, approval: str, who: str) -> Record[Decided]:
+    found = call.ledger.approvals.get(approval)
+    if found is None:
+        raise NotFound(f"no approval {approval}")
+    return approved(call, found, f"signed:{who}")
+
+
+def _named(repo: AppliedRepo, oid: str, approval: Approval) -> SignedTag:
+    """The tag, when it is about exactly what was proposed."""
+    if not _OID.fullmatch(oid):
+        raise InvalidArgument("the ref is damaged", field="tag")
+    kind, data = repo.store.read(oid, "a tag")
+    if kind != "tag":
+        raise InvalidArgument("it is not a signed tag", field="tag")
+    tag = read(data)
+    if tag.name != f"approve/{approval.id}":
+        raise InvalidArgument("the tag was made for something else", field="tag")
+    if (tag.kind, tag.object) != ("commit", approval.binding.commit):
+        raise InvalidArgument(f"it names another {tag.kind} than was proposed", field="tag")
+    return tag

@@ -1,0 +1,136 @@
+"""Approval by plain git: a real push of a really signed tag, to the real broker and repository."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from host.meta import git
+from host.proposals import Author
+from operations.world import World, world
+
+from hive_core.host.git.applied import AppliedRepo
+from hive_core.host.signatures import Signatures
+from hive_core.host.signed import SignedApprovals
+from hive_core.ledger.approvals import Request
+from hive_core.model.approval import Approval, ApprovalState, Effect, Kind
+from hive_core.model.record import OPERATOR
+
+
+@dataclass
+class Desk:
+    """An operator with a clone and a key, and what waits for a decision."""
+
+    world: World
+    repo: AppliedRepo
+    author: Author
+    signed: SignedApprovals
+    approval: str
+
+    def tag(self, *words: str, name: str = "", at: str = "HEAD") -> None:
+        git(self.author.folder, "tag", "-f", *words, name or f"approve/{self.approval}", at)
+
+    def push(self, name: str = "") -> None:
+        ref = f"refs/tags/{name or f'approve/{self.approval}'}:refs/tags/approve/{self.approval}"
+        git(self.author.folder, "push", "--quiet", str(self.repo.path), ref)
+
+    def glance(self) -> Approval:
+        asyncio.run(self.signed.glance())
+        found = self.world.ledger.approvals.get(self.approval)
+        assert found is not None
+        return found
+
+    def told(self) -> list[str]:
+        events = self.world.ledger.events.page(0, 1000)
+        return [each.reason for each in events if each.rule == "signed tag"]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with world(None, "root/ann") as found:
+        uuid, author = found.uuid("ann"), Author(tmp_path / "clone", {"agent.toml": "# new\n"})
+        repo = AppliedRepo(tmp_path / f"{uuid}.git")
+        repo.make("host")
+        base = found.hive.spec("ann").config or ""
+        proposal = author.propose(base=base)
+        with found.ledger.transaction():
+            request = Request(Kind.CONFIG, uuid, uuid, uuid, "please", proposal.binding)
+            approval = found.ledger.approvals.create(request, found.clock.now(), 1e12)
+            found.ledger.approvals.judged(approval.id, proposal.binding, Effect.LIVE, {}, {})
+            found.ledger.approvals.move(approval.id, "check", found.clock.now())
+        repo.promote(approval.id, proposal.binding, proposal.parts)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True
+        )
+        signers = tmp_path / "signers"
+        signers.write_text(f"ann@example.org {(tmp_path / 'key.pub').read_text()}")
+        git(author.folder, "config", "gpg.format", "ssh")
+        git(author.folder, "config", "user.signingkey", str(tmp_path / "key"))
+        signatures = Signatures(signers, os.geteuid())
+        signed = SignedApprovals(found.broker, lambda _: repo, signatures)
+        yield Desk(found, repo, author, signed, approval.id)
+
+
+def test_a_signed_tag_that_is_pushed_approves_exactly_that_commit(desk: Desk) -> None:
+    assert desk.glance().state is ApprovalState.PENDING
+    desk.tag("-s", "-m", "yes")
+    desk.push()
+    found = desk.glance()
+    assert (found.state, found.decided_by) == (ApprovalState.APPROVED, "signed:ann@example.org")
+    assert desk.told() == []
+    assert desk.glance().state is ApprovalState.APPROVED
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [((), "not a signed tag"), (("-a", "-m", "yes"), "not signed")],
+    ids=["a plain ref", "an unsigned tag"],
+)
+def test_a_tag_without_signature_is_refused_and_recorded_once(
+    desk: Desk, words: tuple[str, ...], reason: str
+) -> None:
+    desk.tag(*words)
+    desk.push()
+    assert desk.glance().state is desk.glance().state is ApprovalState.PENDING
+    (told,) = desk.told()
+    assert reason in told
+    assert any(name.startswith("refs/hive/refused/") for name in desk.repo.refs())
+    desk.tag("-s", "-m", "yes")
+    desk.push()
+    assert desk.glance().state is ApprovalState.APPROVED
+
+
+def test_a_signature_of_somebody_else_is_refused_and_recorded(desk: Desk, tmp_path: Path) -> None:
+    key = tmp_path / "eve"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    git(desk.author.folder, "config", "user.signingkey", str(key))
+    desk.tag("-s", "-m", "yes")
+    desk.push()
+    assert desk.glance().state is ApprovalState.PENDING
+    assert "nobody who may sign" in desk.told()[0]
+
+
+def test_a_tag_for_another_commit_or_approval_approves_nothing(desk: Desk) -> None:
+    """Attack 21: a good signature is used for what it says, and for nothing else."""
+    desk.author.commit({"agent.toml": "# newer\n"})
+    desk.tag("-s", "-m", "yes")
+    desk.push()
+    assert desk.glance().state is ApprovalState.PENDING
+    desk.tag("-s", "-m", "yes", name="approve/000000000000", at="HEAD~1")
+    desk.push("approve/000000000000")
+    assert desk.glance().state is ApprovalState.PENDING
+    assert [each.partition(": ")[2] for each in desk.told()] == [
+        "it names another commit than was proposed", "the tag was made for something else",
+    ]  # fmt: skip
+
+
+def test_a_signed_tag_for_what_was_denied_meanwhile_changes_nothing(desk: Desk) -> None:
+    desk.tag("-s", "-m", "yes")
+    desk.push()
+    desk.world.call(OPERATOR, "deny", id=desk.approval, why="not now")
+    assert desk.glance().state is ApprovalState.DENIED
