@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.jobs.git import OID, Git, severities
+from hive_core.jobs.history import history
 from hive_core.jobs.said import Refused, within
 from hive_core.plan.caps import Caps
 
@@ -45,9 +46,10 @@ class Fetch:
             git.make(_settings(source, self.caps.blob))
             self._bound()
             self._copy(git, source)
-            figures = self._check(git)
-            shutil.copyfile(self._pack(git), out / "pack")
-        return figures
+            found = history(git, self.commit, self.caps)
+            pack = self._pack(git)
+            shutil.copyfile(pack, out / "pack")
+            return {"objects": len(found), "pack": pack.stat().st_size}
 
     def _source(self, agent: Path) -> Path:
         if not OID.fullmatch(self.commit):
@@ -89,29 +91,6 @@ class Fetch:
     def _count(self, objects: int) -> None:
         if objects > self.caps.objects:
             raise Refused("objects", f"{objects} objects, and {self.caps.objects} are allowed")
-
-    def _check(self, git: Git) -> dict[str, float]:
-        if (git.folder / "shallow").exists():
-            raise Refused("whole", "the history is cut off (a shallow clone)")
-        words = ("--batch-all-objects", "--unordered", "--buffer")
-        shape = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
-        rows = [row.split() for row in git.run("cat-file", *words, shape).splitlines()]
-        kinds = {name: kind for name, kind, _ in rows}
-        if kinds.get(self.commit) != "commit":
-            raise Refused("commit", f"{self.commit} is not a commit")
-        for name, kind, size in rows:
-            if int(size) > self.caps.blob:
-                raise Refused("blob", f"{kind} {name} is larger than {self.caps.blob} bytes",
-                              self._path(git, name))  # fmt: skip
-        return {"objects": len(rows), "pack": self._pack(git).stat().st_size}
-
-    def _path(self, git: Git, name: str) -> str:
-        """Where a large file lies, in whichever commit."""
-        for row in git.run("rev-list", "--objects", self.commit).splitlines():
-            oid, _, path = row.partition(" ")
-            if oid == name:
-                return path
-        return ""
 
     def _pack(self, git: Git) -> Path:
         packs = list(git.pack.glob("pack-*.pack"))

@@ -89,13 +89,11 @@ class Git:
             ["git", f"--git-dir={self.folder}", *words], stdin=source, stdout=out, stderr=said,
             env=self._environment, cwd="/", start_new_session=True,
         )  # fmt: skip
-        try:
-            with process:
+        with process:
+            try:
                 yield process
+            finally:
                 _kill(process)
-        except BaseException:
-            _kill(process)
-            raise
 
     @property
     def _environment(self) -> dict[str, str]:

@@ -14,9 +14,12 @@ if __name__ == "__main__":  # started as a file, without any folder to import fr
 from hive_core.jobs import said
 from hive_core.jobs.said import Refused
 
-# Kind -> module with `run(words, root)`, which gives figures; `root` is / but in tests.
+# Kind -> module with `run(words, root)`, which gives figures, or nothing when it has said all
+# itself; `root` is / but in tests.
 KINDS: Final = {
     "fetch": "fetch", "fetch_clone": "fetch", "review": "review", "seed": "seed",
+    "evaluate": "nix_evaluate", "build": "nix_build", "lock": "nix_lock",
+    "import_state": "import_state",
 }  # fmt: skip
 
 
@@ -27,18 +30,19 @@ def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
     try:
         figures = _run(kind, words, root)
     except Refused as error:
-        said.refused(out, error, {})
+        said.refused(out, error)
     except Exception as error:  # noqa: BLE001 - whatever it was, the daemon is told in one line
         said.broken(out, f"{type(error).__name__}: {error}")
         return 1
     else:
-        said.accepted(out, figures)
+        if figures is not None:
+            said.accepted(out, figures)
     return 0
 
 
-def _run(kind: str, words: Sequence[str], root: Path) -> Mapping[str, float]:
+def _run(kind: str, words: Sequence[str], root: Path) -> Mapping[str, float] | None:
     module = importlib.import_module(f"hive_core.jobs.{KINDS[kind]}")
-    figures: Mapping[str, float] = module.run(words, root)
+    figures: Mapping[str, float] | None = module.run(words, root)
     return figures
 
 

@@ -20,6 +20,7 @@ from typing import Final
 from hive_core.jobs import objects, walk, warn
 from hive_core.jobs.diff import Diff
 from hive_core.jobs.git import FATAL, OID, Git
+from hive_core.jobs.history import history
 from hive_core.jobs.said import Refused, line, within
 from hive_core.plan import nar, toml
 from hive_core.plan.caps import Caps
@@ -49,12 +50,12 @@ class Review:
             git = Git(Path(folder, "fresh"))
             git.make(["[core]", f"\tbigFileThreshold = {self.caps.blob}"])
             self._index(git, given / "pack")
-            history = self._history(git)
-            found = self._judged(git, history, given, out)
+            known = history(git, self.commit, self.caps)
+            found = self._judged(git, known, given, out)
             for kind, name in (("*.pack", "pack"), ("*.idx", "idx")):
                 shutil.copyfile(next(git.pack.glob(kind)), out / name)
         (out / "review.json").write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
-        return {"objects": len(history), "files": int(str(found["files"]))}
+        return {"objects": len(known), "files": int(str(found["files"]))}
 
     def _index(self, git: Git, pack: Path) -> None:
         strict = ",".join(f"{each}=error" for each in FATAL)
@@ -67,25 +68,8 @@ class Review:
         with pack.open("rb") as source:
             git.run("index-pack", *words, source=source)
 
-    def _history(self, git: Git) -> set[str]:
-        """Every object of it. Refused when one is missing, one is too many, or one is too large."""
-        rows = git.run("rev-list", "--objects", "--no-object-names", self.commit).split()
-        shape = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
-        words = ("--batch-all-objects", "--unordered", "--buffer")
-        there = [row.split() for row in git.run("cat-file", *words, shape).splitlines()]
-        if len(there) > self.caps.objects:
-            raise Refused("objects", f"{len(there)} objects, and {self.caps.objects} are allowed")
-        for name, kind, size in there:
-            if int(size) > self.caps.blob:
-                raise Refused("blob", f"{kind} {name} is larger than {self.caps.blob} bytes")
-        if {name for name, _, _ in there} != set(rows):
-            raise Refused("whole", "what came is not this commit with its history alone")
-        return set(rows)
-
-    def _judged(self, git: Git, history: set[str], given: Path, out: Path) -> dict[str, object]:
-        ((_, kind, data),) = git.contents([self.commit], _COMMIT_MOST)
-        if kind != "commit":
-            raise Refused("commit", f"{self.commit} is a {kind}")
+    def _judged(self, git: Git, known: set[str], given: Path, out: Path) -> dict[str, object]:
+        ((_, _, data),) = git.contents([self.commit], _COMMIT_MOST)
         commit = objects.commit(data)
         if len(commit.parents) > _PARENTS_MOST:
             raise Refused("commit", f"it has {len(commit.parents)} parents")
@@ -93,7 +77,7 @@ class Review:
         archive = nar.pack(files)
         (out / "tree.nar").write_bytes(archive)
         flags = warn.Warnings()
-        if self.base not in {*history, NO_BASE}:
+        if self.base not in {*known, NO_BASE}:
             flags.add(["the commit does not build on the one that is deployed"])
         described = _described(commit, flags)
         for path, (_, content) in files.items():

@@ -29,9 +29,9 @@ def accepted(out: Path, figures: Mapping[str, float]) -> None:
     _write(out, {"ok": True, "figures": dict(figures)})
 
 
-def refused(out: Path, error: Refused, figures: Mapping[str, float]) -> None:
+def refused(out: Path, error: Refused) -> None:
     said = {"rule": error.rule, "path": line(error.path), "text": line(error.text)}
-    _write(out, {"ok": False, **said, "figures": dict(figures)})
+    _write(out, {"ok": False, **said})
 
 
 def broken(out: Path, reason: str) -> None:
