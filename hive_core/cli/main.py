@@ -23,7 +23,8 @@ _UNKNOWN: Final = re.compile(r"(\S+): no such agent$|no such agent as (\S+)$")
 # Command -> the module of this package that has it; `hive --help` prints them in this order.
 COMMANDS: Final = {
     "setup": "setup", "teardown": "setup", "status": "status", "tree": "tree",
-    "agent": "agents", "start": "lifecycle", "stop": "lifecycle", "restart": "lifecycle",
+    "agent": "agents", "declare": "declare",
+    "start": "lifecycle", "stop": "lifecycle", "restart": "lifecycle",
     "kill": "lifecycle", "update": "lifecycle", "destroy": "agents", "restore": "agents",
     "move": "agents", "send": "mail", "inbox": "mail", "chat": "chat", "logs": "records",
     "events": "records", "shell": "shell", "call": "call", "cap": "rights", "allow": "rights",

@@ -43,15 +43,17 @@ def _await_root(session: Session) -> None:
 def setup(session: Session) -> None:
     """Make this machine a hive host; safe to repeat."""
     _need_root("set up")
-    steps.check(lambda text: say(f"warning: {text}"))
     done: list[str] = []
 
     def tell(text: str) -> None:
         done.append(text)
         echo(text)
 
-    with working("setting up"):
-        steps.install(Machine(tell))
+    machine = Machine(tell)
+    if not steps.by_configuration(machine):
+        steps.check(lambda text: say(f"warning: {text}"))
+        with working("setting up"):
+            steps.install(machine)
     with working("starting the root agent"):
         _await_root(session)
     echo("this machine is a hive host" + ("" if done else "; there was nothing to do"))

@@ -16,13 +16,19 @@ from hive_core.cli.install.machine import (
 )  # fmt: skip
 from hive_core.errors import Conflict
 
+NIXOS: Final = Path("/etc/NIXOS")
 _PATIENCE: Final = 10.0  # seconds an agent has at teardown before it is killed
+
+
+def by_configuration(machine: Machine) -> bool:
+    """On NixOS the module did all this."""
+    return NIXOS.exists() and machine.active("hived.service")
 
 
 def check(warn: Callable[[str], None]) -> None:
     """Refuse a machine that cannot be a hive host."""
-    if Path("/etc/NIXOS").exists():
-        raise Conflict("NixOS is set up by its configuration: import hive's module there")
+    if NIXOS.exists():
+        raise Conflict("NixOS is set up by its configuration: services.hive.enable = true")
     if not is_booted():
         raise Conflict("cannot set up: systemd is not the first process here (see scripts/lab)")
     version = systemd_version()
@@ -76,6 +82,8 @@ def _units(machine: Machine, changed: set[str]) -> None:
 
 def remove(machine: Machine) -> None:
     """Stop everything and take the units away; files and accounts stay."""
+    if NIXOS.exists():
+        raise Conflict("NixOS is set up by its configuration: services.hive.enable = false")
     machine.end(("hive-git.path", "hived.service"), _PATIENCE)
     machine.end(layout.AGENTS, _PATIENCE)
     machine.end(("hive-privd.service",), _PATIENCE)

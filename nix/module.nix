@@ -1,0 +1,162 @@
+# hive as a NixOS module: `services.hive.enable = true` makes this machine a hive host.
+{ config, lib, pkgs, ... }:
+let
+  inherit (lib) mkDefault mkIf mkOverride optionalAttrs;
+
+  cfg = config.services.hive;
+  names = import ./names.nix { inherit lib; };
+  toTOML = import ./toml.nix { inherit lib; };
+
+  # Where things lie in the package; package.nix puts them there.
+  home = "${cfg.package}/lib/hive";
+  tools = "${home}/usr";
+  units = import ./units.nix {
+    inherit lib;
+    places = {
+      BIN = "${cfg.package}/bin";
+      PYTHON = "${tools}/bin/python3";
+      PACKAGE = "${home}/hive_core";
+    };
+  };
+  hostUnits = ../hive_core/host/units;
+  privdUnits = ../hive_core/privd/units;
+
+  present = lib.filterAttrs (_: value: value != null);
+
+  given = lib.recursiveUpdate {
+    default_image = cfg.defaultImage;
+    uid_start = cfg.uidStart;
+    images = lib.mapAttrs (_: path: "${path}") cfg.images // { host = ""; nix = ""; };
+    root = present { inherit (cfg.root) name autostart image boot command; };
+    nix = { inputs = cfg.meta.flakeInputs; system = pkgs.stdenv.hostPlatform.system; };
+    approvals = { inherit (cfg.approval) pending expires; a_day = cfg.approval.perDay; };
+    deploy = {
+      window = cfg.deploy.healthWindow;
+      inherit (cfg.retention) generations;
+      first_wave = cfg.deploy.firstWave;
+      second_wave = cfg.deploy.secondWave;
+      evaluation = cfg.deploy.evalTimeout;
+      build = cfg.deploy.buildTimeout;
+      switch = cfg.deploy.switchTimeout;
+    };
+    grace.start = cfg.deploy.startTimeout;
+    retention.archive = cfg.retention.archive;
+  } cfg.settings;
+
+  # For `hive declare`, in the words of the operation that makes an agent.
+  declared = lib.mapAttrs
+    (_: agent: present {
+      inherit (agent) parent role title image boot command capabilities;
+      limits = present {
+        memory_max = agent.limits.memoryMax;
+        memory_high = agent.limits.memoryHigh;
+        tasks_max = agent.limits.tasksMax;
+        cpu_quota = agent.limits.cpuQuota;
+        cpu_weight = agent.limits.cpuWeight;
+        io_weight = agent.limits.ioWeight;
+        inherit (agent.limits) disk inodes;
+      };
+    })
+    cfg.agents;
+
+  files = {
+    "hive/hive.toml" = toTOML given;
+    # The root helper takes paths of images from here alone.
+    "hive/images" = lib.concatStrings (lib.mapAttrsToList (name: path: "${name} ${path}\n") cfg.images);
+    "hive/agents.json" = builtins.toJSON declared;
+  } // optionalAttrs (cfg.approval.allowedSigners != "") {
+    "hive/allowed_signers" = cfg.approval.allowedSigners;
+  };
+  mark = name: builtins.hashString "sha256" files.${name};
+in
+{
+  options.services.hive = import ./options.nix { inherit lib pkgs names; };
+
+  config = mkIf cfg.enable {
+    assertions = import ./assertions.nix { inherit lib cfg config names given; };
+
+    warnings =
+      lib.optional (cfg.defaultImage == "nix" && !(cfg.meta.flakeInputs ? nixpkgs && cfg.meta.flakeInputs ? hive))
+        "services.hive.meta.flakeInputs lacks nixpkgs or hive: agents of image nix can be made, but none can be built"
+      ++ lib.optional (cfg.operators == [ ])
+        "services.hive.operators is empty: only root can run `hive` and approve";
+
+    environment.systemPackages = [ cfg.package ];
+    environment.etc = lib.mapAttrs (_: text: { inherit text; }) files;
+
+    users.groups.${cfg.group} = { };
+    users.groups.${cfg.operatorGroup}.members = cfg.operators;
+    users.users.${cfg.user} = {
+      isSystemUser = true;
+      inherit (cfg) group;
+      home = cfg.stateDir;
+      description = "hive daemon";
+      extraGroups = [ "systemd-journal" ];
+    };
+
+    systemd.tmpfiles.rules = units.rules (privdUnits + "/hive.tmpfiles") ++ [
+      # Where the generations of agents are kept from the collector of garbage.
+      "d /nix/var/nix/profiles/hive 0755 ${cfg.user} ${cfg.group}"
+    ];
+
+    # A switch never stops hived. It reloads it, at which hived ends and systemd starts the new one
+    # from the new unit; listening sockets wait in systemd's care, and no agent notices.
+    systemd.services.hived = lib.recursiveUpdate (units.service (hostUnits + "/hived.service")) {
+      path = [ tools ];
+      restartIfChanged = false;
+      reloadIfChanged = true;
+      unitConfig.X-Reload-Triggers = mark "hive/hive.toml";
+      serviceConfig.X-RestartIfChanged = "false";
+    };
+
+    # It keeps no state: a new one takes over between two actions.
+    systemd.services.hive-privd = lib.recursiveUpdate (units.service (privdUnits + "/hive-privd.service")) {
+      path = [ tools ];
+      environment.HIVE_USR = tools;
+      stopIfChanged = false;
+    };
+
+    systemd.services.hive-git = lib.recursiveUpdate (units.service (privdUnits + "/hive-git.service")) {
+      path = [ tools ];
+    };
+    systemd.paths.hive-git = units.path (privdUnits + "/hive-git.path");
+
+    systemd.services.hive-declare = mkIf (cfg.agents != { }) {
+      description = "Agents that the configuration of this host declares";
+      after = [ "hived.service" ];
+      requires = [ "hived.service" ];
+      wantedBy = [ "multi-user.target" ];
+      unitConfig.X-Restart-Triggers = mark "hive/agents.json";
+      serviceConfig = {
+        Type = "oneshot";
+        RemainAfterExit = true;
+        ExecStart = "${cfg.package}/bin/hive declare /etc/hive/agents.json";
+        User = cfg.user;
+        Group = cfg.group;
+        SupplementaryGroups = cfg.operatorGroup;
+        CapabilityBoundingSet = "";
+        NoNewPrivileges = true;
+        ProtectSystem = "strict";
+        ProtectHome = true;
+        PrivateTmp = true;
+        PrivateNetwork = true;
+      };
+    };
+
+    # Operators' git takes the daemon's repositories for its own; hive-git.service writes which.
+    programs.git.enable = mkDefault true;
+    programs.git.config.include.path = "/etc/hive/gitconfig";
+
+    boot.kernel.sysctl = {
+      # Every container takes its inotify instances and its terminals from root's.
+      "fs.inotify.max_user_instances" = mkOverride 1050 524288;
+      "fs.inotify.max_user_watches" = mkOverride 1050 524288;
+      "kernel.pty.max" = mkOverride 1050 1048576;
+    };
+
+    # A build of an agent sees its sandbox or does not run. Agents have no way to the Nix daemon:
+    # its socket is in no container but those of evaluations and builds, as nobody's user.
+    nix.settings.sandbox = mkDefault true;
+    nix.settings.sandbox-fallback = mkDefault false;
+  };
+}

@@ -1,0 +1,19 @@
+# What names, roles and rights look like; hive judges them again.
+{ lib }:
+let
+  inherit (builtins) match;
+  reserved = [ "operator" "daemon" "hive" "self" "host" "system" ];
+in
+{
+  roles = [ "daemon" "agent" "architect" "lead" "worker" "task" ];
+  capability = "[a-z]+([.][a-z]+)?(:[A-Za-z0-9][A-Za-z0-9._-]{0,63})?";
+  reference = ''[^"\$[:cntrl:]]{1,500}'';
+
+  # Why `name` cannot be an agent's, or null.
+  fault = name:
+    if match "[a-z]([a-z0-9-]{0,30}[a-z0-9])?" name == null then
+      "must be 1 to 32 of a-z, 0-9 and '-', start with a letter and not end with '-'"
+    else if match ".*--.*" name != null then "must not contain '--'"
+    else if lib.elem name reserved then "is reserved"
+    else null;
+}

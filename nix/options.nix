@@ -1,0 +1,150 @@
+# The options below `services.hive`. What is not here has no effect in hive; every setting of
+# hive.toml that has no option of its own can be given in `settings`.
+{ lib, pkgs, names }:
+let
+  inherit (lib) literalExpression mkEnableOption mkOption types;
+
+  option = type: default: description: mkOption { inherit type default description; };
+  fixed = value: description: mkOption {
+    type = types.str;
+    default = value;
+    readOnly = true;
+    inherit description;
+  };
+  number = types.addCheck types.number (n: n >= 0);
+  text = types.either types.str types.path;
+  maybe = types.nullOr;
+
+  limits = types.submodule {
+    options = {
+      memoryMax = option (maybe types.ints.positive) null "Bytes of memory.";
+      memoryHigh = option (maybe types.ints.positive) null "Bytes above which the kernel slows it.";
+      tasksMax = option (maybe types.ints.positive) null "Processes and threads.";
+      cpuQuota = option (maybe types.ints.positive) null "Percent of one core.";
+      cpuWeight = option (maybe (types.ints.between 1 10000)) null "Share of CPU time against siblings.";
+      ioWeight = option (maybe (types.ints.between 1 10000)) null "Share of the disk's time against siblings.";
+      disk = option (maybe types.ints.positive) null "Bytes that its files may take.";
+      inodes = option (maybe types.ints.positive) null "Files and directories that it may have.";
+    };
+  };
+
+  agent = types.submodule {
+    options = {
+      parent = option (maybe types.str) null
+        "The agent that it hangs under. Absent: the root agent; empty: it is a root itself.";
+      role = option (types.enum names.roles) "agent" "What it is for.";
+      title = option types.str "" "What people call it.";
+      image = option (maybe types.str) null "The image; absent: `defaultImage`.";
+      boot = option types.bool false "Whether an init runs inside. The `nix` image always has one.";
+      command = option (types.listOf types.str) [ ]
+        "What it runs; empty: it holds, and its mail waits.";
+      capabilities = option (maybe (types.listOf (types.strMatching names.capability))) null
+        "Its rights; absent: those of its role that its parent holds.";
+      limits = option limits { } "Bounds of its machine; what is absent is the host's default.";
+    };
+  };
+in
+{
+  enable = mkEnableOption "hive, a tree of AI agents on this host";
+
+  package = mkOption {
+    type = types.package;
+    default = pkgs.callPackage ./package.nix { };
+    defaultText = literalExpression "pkgs.callPackage ./package.nix { }";
+    description = "The hive that runs here.";
+  };
+
+  user = fixed "hive" "The account of the daemon. The root helper answers to it alone.";
+  group = fixed "hive" "The group of the daemon.";
+  stateDir = fixed "/var/lib/hive" "Where everything is kept.";
+  runtimeDir = fixed "/run/hive" "Where sockets are.";
+  operatorGroup = fixed "hive-operator" "Who is in it may run `hive` and approve.";
+
+  operators = mkOption {
+    type = types.listOf types.str;
+    default = [ ];
+    example = [ "alice" ];
+    description = "Users who are put into the operators' group.";
+  };
+
+  root = {
+    name = option types.str "root" "What the root agent is called. It exists from the first start on.";
+    autostart = option types.bool true "Create and start it when hived starts.";
+    image = option (maybe types.str) null "Its image; absent: `defaultImage`.";
+    boot = option types.bool false "Whether an init runs inside. The `nix` image always has one.";
+    command = option (types.listOf types.str) [ ] "What it runs; empty: it holds.";
+  };
+
+  agents = mkOption {
+    type = types.attrsOf agent;
+    default = { };
+    example = literalExpression ''{ planner = { }; coder = { parent = "planner"; role = "worker"; }; }'';
+    description = ''
+      Agents that are made when they are missing, at each start of the host and each switch. What
+      exists already is left as it is: where it differs is told in the journal of
+      hive-declare.service, for the operator to act on. Nothing is ever moved or destroyed.
+    '';
+  };
+
+  defaultImage = option types.str "nix" "The image of agents that name none.";
+
+  images = mkOption {
+    type = types.attrsOf text;
+    default = { };
+    example = { web = "/srv/images/web"; };
+    description = "Prepared trees that agents may ask for, by name. `host` and `nix` are always there.";
+  };
+
+  uidStart = option types.ints.positive 805306368
+    "First uid of the first agent's range; each agent has 65536 of them.";
+
+  meta = {
+    path = fixed "/var/lib/hive/meta" "The repository that says what agents there are.";
+    flakeInputs = mkOption {
+      type = types.attrsOf (types.strMatching names.reference);
+      default = { };
+      example = { nixpkgs = "github:NixOS/nixpkgs/nixos-25.05"; };
+      description = ''
+        Inputs of the flake that hive writes for agents of image `nix`. It needs `nixpkgs` and
+        `hive`. A change enters its lock file with `hive call request_update_meta_inputs`, once that
+        is approved.
+      '';
+    };
+  };
+
+  approval = {
+    pending = option types.ints.positive 5 "Undecided proposals of one subtree.";
+    perDay = option types.ints.positive 20 "New proposals of one subtree in a day.";
+    expires = option number 86400 "Seconds until a proposal is void.";
+    allowedSigners = mkOption {
+      type = types.lines;
+      default = "";
+      example = "alice@example.org ssh-ed25519 AAAA...";
+      description = "Whose signed tags approve: the text of /etc/hive/allowed_signers.";
+    };
+  };
+
+  deploy = {
+    healthWindow = option (types.addCheck number (n: n <= 3600)) 30
+      "Seconds that a new configuration must stay healthy, or it goes back.";
+    startTimeout = option number 120 "Seconds until a machine must run.";
+    switchTimeout = option number 120 "Seconds that a switch in place may take.";
+    evalTimeout = option number 120 "Seconds that an evaluation may take.";
+    buildTimeout = option number 1800 "Seconds that a build may take.";
+    firstWave = option types.ints.positive 1 "Agents of the first wave of a change of many.";
+    secondWave = option (types.addCheck types.number (n: n > 0 && n <= 1)) 0.1
+      "Share of the agents that the second wave takes.";
+  };
+
+  retention = {
+    generations = option (types.ints.between 2 1000) 10 "Generations kept of each agent.";
+    archive = option number 86400 "Seconds for which a destroyed agent can be restored.";
+  };
+
+  settings = mkOption {
+    type = types.attrsOf types.anything;
+    default = { };
+    example = literalExpression "{ limits.agents = 200; }";
+    description = "More of hive.toml, by its own names; goes before the options above.";
+  };
+}

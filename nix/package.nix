@@ -1,0 +1,99 @@
+# hive for nixpkgs: `callPackage ./package.nix { }`.
+{ lib
+, python3
+, installShellFiles
+, bash
+, coreutils
+, findutils
+, gawk
+, git
+, gnugrep
+, gnused
+, gnutar
+, gzip
+, nix
+, openssh
+, gnupg
+, procps
+, util-linux
+}:
+let
+  root = ../.;
+  said = builtins.readFile (root + "/hive_core/__init__.py");
+  # What jobs and containers of image `host` find in /usr, where other systems have their own.
+  programs = [
+    bash
+    coreutils
+    findutils
+    gawk
+    git
+    gnugrep
+    gnused
+    gnutar
+    gzip
+    nix
+    python3
+    procps
+    util-linux
+  ];
+in
+python3.pkgs.buildPythonApplication {
+  pname = "hive";
+  version = builtins.head (builtins.match ".*\nVERSION[^\"\n]*\"([^\"]+)\".*" said);
+  pyproject = true;
+
+  src = lib.fileset.toSource {
+    inherit root;
+    fileset = lib.fileset.unions [
+      (root + "/hive_core")
+      (root + "/migrations")
+      (root + "/tests")
+      (root + "/nix")
+      (root + "/pyproject.toml")
+      (root + "/README.md")
+      (root + "/LICENSE")
+    ];
+  };
+
+  build-system = [ python3.pkgs.setuptools ];
+  dependencies = with python3.pkgs; [ click dbus-fast pydantic pygit2 systemd typing-extensions watchfiles ];
+
+  nativeBuildInputs = [ installShellFiles ];
+  # Signed tags are judged with these, containers are rendered by systemd's own, of the host.
+  makeWrapperArgs = [ "--prefix" "PATH" ":" (lib.makeBinPath [ git openssh gnupg ]) ];
+
+  # /lib/hive is what the module and the units name, whatever the version of Python.
+  postInstall = ''
+    mkdir -p $out/lib/hive/usr/bin $out/lib/hive/usr/lib
+    ln -s $out/${python3.sitePackages}/hive_core $out/lib/hive/hive_core
+    for program in ${lib.concatMapStringsSep " " (each: "${lib.getBin each}/bin") programs}; do
+      for file in $program/*; do
+        [ -e $out/lib/hive/usr/bin/''${file##*/} ] || ln -s $file $out/lib/hive/usr/bin/
+      done
+    done
+    ln -s bin $out/lib/hive/usr/sbin
+    ln -s /etc/os-release $out/lib/hive/usr/lib/os-release
+    # Scripts of the root helper are run by what is here, not by what is in /bin.
+    chmod +x $out/${python3.sitePackages}/hive_core/privd/hive-* \
+      $out/${python3.sitePackages}/hive_core/privd/guest/bin/*
+  '';
+  postFixup = ''
+    installShellCompletion --cmd hive \
+      --bash <(_HIVE_COMPLETE=bash_source $out/bin/hive) \
+      --zsh <(_HIVE_COMPLETE=zsh_source $out/bin/hive) \
+      --fish <(_HIVE_COMPLETE=fish_source $out/bin/hive)
+  '';
+
+  # Rules, plans and the ledger; what needs systemd or root is for the tests in machines.
+  nativeCheckInputs = with python3.pkgs; [ hypothesis pytestCheckHook ];
+  pytestFlags = [ "-Wignore" "-p" "no:cacheprovider" ];
+  enabledTestPaths = [ "tests/model" "tests/policy" "tests/plan" "tests/broker" ];
+  pythonImportsCheck = [ "hive_core.daemon" "hive_core.privd.server" "hive_core.cli.main" ];
+
+  meta = {
+    description = "A tree of AI agents on one host, each in its own systemd-nspawn container";
+    license = lib.licenses.mit;
+    mainProgram = "hive";
+    platforms = lib.platforms.linux;
+  };
+}

@@ -1,0 +1,90 @@
+"""`hive declare`: what is missing is made, and what is there is left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.run import Hive
+
+from hive_core.errors import NotAllowed
+from hive_core.varlink import Message
+
+
+@pytest.fixture
+def made(hive: Hive) -> list[Message]:
+    found: list[Message] = []
+
+    def spawn(params: Message) -> Message:
+        found.append({key: value for key, value in params.items() if key != "idempotency_key"})
+        return {"name": params["name"], "uuid": "u", "job": "j"}
+
+    hive.peer.answers["Spawn"] = spawn
+    return found
+
+
+def wanted(folder: Path, **agents: object) -> str:
+    file = folder / "agents.json"
+    file.write_text(json.dumps(agents))
+    return str(file)
+
+
+def test_what_is_missing_is_made_parents_first(
+    hive: Hive, made: list[Message], tmp_path: Path
+) -> None:
+    file = wanted(
+        tmp_path, ann={"parent": "zoe", "limits": {"tasks_max": 9}}, zoe={"parent": "alice"}, eve={}
+    )
+    done = hive("declare", file)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.splitlines() == ["made eve", "made zoe", "made ann"]
+    assert made == [
+        {"name": "eve"}, {"name": "zoe", "parent": "alice"},
+        {"name": "ann", "parent": "zoe", "limits": {"tasks_max": 9}},
+    ]  # fmt: skip
+
+
+def test_what_is_there_is_left_and_told_where_it_differs(
+    hive: Hive, made: list[Message], tmp_path: Path
+) -> None:
+    same = {"parent": "root", "role": "agent", "title": ""}
+    done = hive(
+        "declare", wanted(tmp_path, alice=same, bob={"parent": "", "role": "lead"}, root={})
+    )
+    assert (done.status, done.out, made) == (0, "", [])
+    assert done.err.splitlines() == [
+        "bob is left as it is: parent is alice, declared none",
+        "bob is left as it is: role is agent, declared lead",
+    ]
+
+
+def test_a_dry_run_makes_nothing(hive: Hive, made: list[Message], tmp_path: Path) -> None:
+    done = hive("declare", "--dry-run", wanted(tmp_path, ann={}, alice={}))
+    assert (done.status, done.out, made) == (0, "would make ann\n", [])
+
+
+def test_a_refusal_ends_it(hive: Hive, tmp_path: Path) -> None:
+    def refuse(_: Message) -> Message:
+        raise NotAllowed("cannot spawn ann: no")
+
+    hive.peer.answers["Spawn"] = refuse
+    done = hive("declare", wanted(tmp_path, ann={}, ben={}))
+    assert (done.status, done.out, done.err) == (5, "", "hive: cannot spawn ann: no\n")
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("[]", "must hold one object for each name"),
+    ('{"ann": 1}', "must hold one object for each name"),
+    ("{", "cannot read"),
+    ('{"a": {"parent": "b"}, "b": {"parent": "a"}}', "each waits for its own descendant"),
+])  # fmt: skip
+def test_a_file_that_makes_no_sense_is_refused(
+    hive: Hive, made: list[Message], tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "agents.json"
+    file.write_text(text)
+    done = hive("declare", str(file))
+    assert done.status in (1, 2)
+    assert said in done.err
+    assert made == []

@@ -1,0 +1,164 @@
+"""The NixOS module: the same units as on Debian, and files that the daemon reads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nix.module import HERE, NIX, STORE, Refused, ask, enabled, parsed, units
+
+from hive_core.cli.install import layout
+from hive_core.model.settings import Settings
+
+SHARED = ("hived.service", "hive-privd.service", "hive-git.service", "hive-git.path")
+# What only NixOS has or needs: paths of the store, and how a switch goes about a unit.
+OURS = {
+    ("Service", "Environment"), ("Service", "X-ReloadIfChanged"), ("Service", "X-StopIfChanged"),
+    ("Service", "X-RestartIfChanged"), ("Unit", "X-Reload-Triggers"),
+}  # fmt: skip
+DEBIAN = layout.Installation(
+    bin=f"{STORE}/bin", python=f"{STORE}/lib/hive/usr/bin/python3",
+    package=f"{STORE}/lib/hive/hive_core",
+)  # fmt: skip
+
+
+def files(**options: object) -> dict[str, str]:
+    found = ask("e.config.environment.etc", enabled(**options))
+    return {name: each["text"] for name, each in found.items()}
+
+
+def settings(**options: object) -> Settings:
+    return Settings.model_validate(tomllib.loads(files(**options)["hive/hive.toml"]))
+
+
+@pytest.mark.parametrize("path", [*NIX.rglob("*.nix"), NIX.parent / "flake.nix"], ids=str)
+def test_every_file_is_nix(path: Path) -> None:
+    subprocess.run(["nix-instantiate", "--parse", path], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_the_units_are_those_that_setup_writes_on_debian() -> None:
+    """One source: a setting of a template is in both, or the test fails."""
+    debian = {each.path.name: each.text for each in layout.rendered(DEBIAN)}
+    nixos = units()
+    for name in SHARED:
+        ours, theirs = parsed(nixos[name]), parsed(debian[name])
+        variables = theirs.pop(("Service", "Environment"), [])
+        assert {key: ours[key] for key in ours.keys() - OURS} == {
+            key: [" ".join(" ".join(values).split())] if key[0] == "Unit" else values
+            for key, values in theirs.items()
+        }, name
+        for each in " ".join(variables).split():
+            assert f'"{each}"' in ours["Service", "Environment"]
+
+
+def test_no_template_is_left_out_of_the_module() -> None:
+    assert {each.name for each in layout.templates()} == {*SHARED, "hive.tmpfiles"}
+
+
+def test_the_directories_are_those_that_setup_makes() -> None:
+    (debian,) = (each for each in layout.rendered(DEBIAN) if each.path.parent == layout.TMPFILES)
+    lines = [line for line in debian.text.splitlines() if line and not line.startswith("#")]
+    made = ask("e.config.systemd.tmpfiles.rules")
+    assert made == [*lines, "d /nix/var/nix/profiles/hive 0755 hive hive"]
+
+
+@pytest.mark.parametrize("name", [*SHARED, "hive-declare.service"])
+def test_a_unit_changes_only_with_its_golden_file(name: str) -> None:
+    """`python tests/nix/golden.py` writes them anew, for eyes to read in the diff."""
+    assert units()[name] == (HERE / "golden" / name).read_text()
+
+
+def test_a_switch_reloads_the_daemon_and_never_restarts_it() -> None:
+    service = ask("e.config.systemd.services.hived")
+    assert (service["restartIfChanged"], service["reloadIfChanged"]) == (False, True)
+    assert "kill -HUP" in service["serviceConfig"]["ExecReload"]
+    mark = parsed(units()["hived.service"])["Unit", "X-Reload-Triggers"]
+    other = ask('(s.units e.config)."hived.service"', enabled(deploy={"healthWindow": 31}))
+    assert parsed(other)["Unit", "X-Reload-Triggers"] != mark
+
+
+def test_without_options_the_daemon_has_its_own_defaults() -> None:
+    """Those of NixOS apart: images are made by Nix there."""
+    assert settings() == Settings(default_image="nix", images={"host": None, "nix": None})
+
+
+def test_each_option_reaches_the_daemon() -> None:
+    found = settings(
+        defaultImage="web", images={"web": "/srv/web"}, uidStart=655360,
+        root={"name": "boss", "boot": True, "command": ["say", 'a "b"\n$c'], "autostart": False},
+        meta={"flakeInputs": {"nixpkgs": "path:/x"}},
+        approval={"pending": 2, "perDay": 3, "expires": 60},
+        deploy={"healthWindow": 1.5, "startTimeout": 9, "switchTimeout": 8, "evalTimeout": 7,
+                "buildTimeout": 6, "firstWave": 2, "secondWave": 0.5},
+        retention={"generations": 3, "archive": 5}, settings={"limits": {"agents": 7}},
+    )  # fmt: skip
+    assert found.model_dump(exclude_unset=True, mode="json") == {
+        "default_image": "web", "images": {"host": None, "nix": None, "web": "/srv/web"},
+        "uid_start": 655360,
+        "root": {"name": "boss", "boot": True, "command": ["say", 'a "b"\n$c'], "autostart": False},
+        "nix": {"inputs": {"nixpkgs": "path:/x"}, "system": "x86_64-linux"},
+        "approvals": {"pending": 2, "a_day": 3, "expires": 60.0},
+        "deploy": {"window": 1.5, "generations": 3, "first_wave": 2, "second_wave": 0.5,
+                   "evaluation": 7.0, "build": 6.0, "switch": 8.0},
+        "grace": {"start": 9.0}, "retention": {"archive": 5.0}, "limits": {"agents": 7},
+    }  # fmt: skip
+
+
+def test_files_beside_the_settings() -> None:
+    found = files(images={"web": "/srv/web"}, approval={"allowedSigners": "alice ssh-ed25519 AAAA"})
+    assert found["hive/images"] == "web /srv/web\n"
+    assert found["hive/allowed_signers"] == "alice ssh-ed25519 AAAA"
+    assert "hive/allowed_signers" not in files()
+
+
+def test_operators_are_a_group_and_the_daemon_an_account() -> None:
+    users = ask("e.config.users", enabled(operators=["alice"]))
+    assert users["groups"] == {"hive": {}, "hive-operator": {"members": ["alice"]}}
+    assert users["users"]["hive"]["isSystemUser"]
+    assert users["users"]["hive"]["extraGroups"] == ["systemd-journal"]
+
+
+def test_a_build_has_its_sandbox_unless_the_host_says_otherwise() -> None:
+    assert ask("e.config.nix.settings") == {"sandbox": True, "sandbox-fallback": False}
+
+
+def test_nothing_is_there_while_it_is_not_enabled() -> None:
+    host = {"services": {"hive": {"agents": {"ann": {"parent": "nobody"}}}}}
+    assert ask("builtins.attrNames e.config", host) == ["nix", "services", "users"]
+    assert ask("e.config.users.users", host) == {}
+
+
+def test_declared_agents_are_told_in_the_words_of_the_operation() -> None:
+    agents: dict[str, Any] = {
+        "lead": {"role": "lead", "title": "Leads", "limits": {"memoryMax": 1 << 30, "disk": 99}},
+        "hand": {"parent": "lead", "capabilities": ["secret:key"], "command": ["sleep", "1"]},
+    }
+    found = json.loads(files(agents=agents)["hive/agents.json"])
+    common = {"boot": False, "command": [], "title": "", "limits": {}, "role": "agent"}
+    assert found == {
+        "lead": {**common, "role": "lead", "title": "Leads",
+                 "limits": {"memory_max": 1 << 30, "disk": 99}},
+        "hand": {**common, "parent": "lead", "capabilities": ["secret:key"],
+                 "command": ["sleep", "1"]},
+    }  # fmt: skip
+    assert "hive-declare.service" in ask("s.units e.config", enabled(agents=agents))
+    assert "hive-declare.service" not in ask("s.units e.config")
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    ({"enabled": True}, "services.hive.enabled' does not exist"),
+    ({"user": "root"}, "services.hive.user' is read-only"),
+    ({"deploy": {"healthWindow": -1}}, "services.hive.deploy.healthWindow' is not of type"),
+    ({"deploy": {"secondWave": 2}}, "services.hive.deploy.secondWave' is not of type"),
+    ({"agents": {"ann": {"role": "boss"}}}, "services.hive.agents.ann.role' is not of type"),
+    ({"agents": {"ann": {"extraNspawnFlags": []}}}, "agents.ann.extraNspawnFlags' does not exist"),
+    ({"agents": {"ann": {"capabilities": ["every thing"]}}}, "capabilities' is not of type"),
+    ({"meta": {"flakeInputs": {"x": 'a"; b'}}}, "services.hive.meta.flakeInputs.x' is not"),
+])  # fmt: skip
+def test_types_are_strict(options: dict[str, object], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        ask("[ e.config.environment.etc e.config.users ]", enabled(**options))

@@ -1,0 +1,97 @@
+"""What the module refuses, and in which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from nix.module import NIX, ask, enabled
+
+from hive_core.model.names import RESERVED, name_fault
+
+
+def refusals(host: dict[str, Any]) -> list[str]:
+    asked = "map (each: each.message) (builtins.filter (each: !each.assertion) e.config.assertions)"
+    found: list[str] = ask(asked, host)
+    return found
+
+
+def agents(**found: dict[str, object]) -> dict[str, object]:
+    return enabled(agents=found)
+
+
+@pytest.mark.parametrize(("host", "said"), [
+    (agents(Ann={}), "agents.Ann: the name must be 1 to 32 of a-z, 0-9 and '-', start with a letter"
+     " and not end with '-'"),
+    (agents(**{"a" * 33: {}}), f"agents.{'a' * 33}: the name must be 1 to 32"),
+    (agents(operator={}), "agents.operator: the name is reserved"),
+    (agents(ann={"parent": "bob"}),
+     "agents.ann: its parent bob is neither the root agent nor declared"),
+    (agents(ann={"parent": "ann"}), "agents.ann: it would be its own ancestor: ann -> ann"),
+    (agents(ann={"parent": "bob"}, bob={"parent": "ann"}),
+     "agents.ann: it would be its own ancestor: ann -> bob -> ann"),
+    (agents(root={}), "agents.root: the root agent is described by services.hive.root"),
+    (agents(ann={"image": "web"}), "agents.ann: there is no image web; there are host, nix"),
+    (agents(ann={"image": "host", "boot": True}), "agents.ann: the host image has no init"),
+    (enabled(agents={"a": {}, "b": {"parent": "a"}}, settings={"limits": {"depth": 2}}),
+     "agents.b: deeper than 2 levels"),
+    (enabled(root={"name": "-"}), "root.name: the name must be"),
+    (enabled(defaultImage="web"), "images: there is no image web; there are host, nix"),
+    (enabled(images={"host": "/srv"}), "images: host and nix are hive's own and have no path"),
+    (enabled(images={"Web": "/srv"}), "images.Web: the name must be of"),
+    (enabled(uidStart=600000), "uidStart: must be a multiple of 65536"),
+    (enabled(settings={"paths": {"state": "/srv"}}), "settings.paths: the root helper knows"),
+    ({**enabled(), "users": {"users": {"joe": {"name": "joe", "uid": 805306368 + 9}}}},
+     "uidStart: the uids of agents (805306368 to 1460666367) meet those of users.users.joe"),
+    ({**enabled(), "users": {"users": {"joe": {
+        "name": "joe", "subUidRanges": [{"startUid": 805306300, "count": 69}]}}}},
+     "meet those of users.users.joe (805306300 to 805306368)"),
+    ({**enabled(), "nix": {"settings": {"sandbox": False}}},
+     "defaultImage: the nix image needs nix.settings.sandbox = true"),
+    ({**enabled(), "nix": {"settings": {"sandbox": "relaxed"}}},
+     "defaultImage: the nix image needs nix.settings.sandbox = true"),
+    ({**enabled(), "nix": {"settings": {"sandbox-fallback": True}}},
+     "defaultImage: the nix image needs nix.settings.sandbox-fallback = false"),
+    ({**enabled(), "nix": {"settings": {"trusted-users": ["root", "*"]}}},
+     'defaultImage: nix.settings.trusted-users must not hold "*"'),
+    ({**enabled(), "nix": {"settings": {"trusted-users": ["hive"]}}},
+     "user: nix.settings.trusted-users must not hold hive"),
+    ({**enabled(), "boot": {"isContainer": True}}, "enable: hive makes containers and cannot run"),
+], ids=lambda value: value[:40] if isinstance(value, str) else "")  # fmt: skip
+def test_what_cannot_work_is_refused_in_words(host: dict[str, Any], said: str) -> None:
+    found = refusals(host)
+    assert any(each.startswith("services.hive.") and said in each for each in found), found
+
+
+def test_a_sound_host_is_not_refused() -> None:
+    tree = {"ann": {}, "bob": {"parent": "ann"}, "eve": {"parent": ""}, "kim": {"parent": "root"}}
+    host = {
+        **enabled(agents=tree, images={"web": "/srv/web"}, root={"image": "web"}),
+        "users": {"users": {"joe": {"name": "joe", "uid": 1000,
+                                    "subUidRanges": [{"startUid": 100000, "count": 65536}]}}},
+    }  # fmt: skip
+    assert refusals(host) == []
+
+
+def test_the_sandbox_is_nothing_to_a_host_without_images_of_nix() -> None:
+    host = {**enabled(defaultImage="host"), "nix": {"settings": {"sandbox": False}}}
+    assert refusals(host) == []
+
+
+def test_names_are_judged_as_the_daemon_judges_them() -> None:
+    names = ["a", "a1", "1a", "a-b", "a--b", "a-", "-a", "A", "a_b", "a" * 32, "a" * 33, "", "ä",
+             "a b", "a\n", *sorted(RESERVED)]  # fmt: skip
+    asked = f"map (import {NIX}/names.nix {{ inherit (s) lib; }}).fault e.config.names"
+    assert ask(asked, {"names": names}) == [name_fault(name) for name in names]
+
+
+def test_what_is_missing_for_a_use_is_a_warning() -> None:
+    def warned(**options: object) -> list[str]:
+        found: list[str] = ask("e.config.warnings", enabled(**options))
+        return found
+
+    assert [each.split(" ")[0] for each in warned()] == [
+        "services.hive.meta.flakeInputs", "services.hive.operators"
+    ]  # fmt: skip
+    inputs = {"nixpkgs": "path:/a", "hive": "path:/b"}
+    assert warned(operators=["alice"], meta={"flakeInputs": inputs}) == []
