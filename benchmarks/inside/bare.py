@@ -53,13 +53,13 @@ def unit(number: int, command: tuple[str, ...], *, boot: bool) -> Container:
     uuid, base = f"{number:08x}-0000-4000-8000-{number:012x}", AGENT_BASES[FIRST + number]
     lineage, name = (uuid[:8],), f"bare-{number}"
     tree.make_node(lineage)
-    tree.open_door(uuid)
+    tree.door(uuid)
     mounts.mount(Mount(uuid, lineage, base, "host"))
     action = StartUnit(
         uuid=uuid, name=name, nonce=1, spec="0" * 16, base=base, slice=(), limits=Limits(),
         image="host", boot=boot, parent="root", command=command,
     )  # fmt: skip
-    host, place = units.host(), mounts.MOUNTS / uuid
+    host, place = units.host(), tree.MOUNTS / uuid
     argv = render.agent_argv(host, action)
     (place / "harness").write_text(render.harness(command))
     (place / "argv").write_text("".join(f"{word}\0" for word in argv))

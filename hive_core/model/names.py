@@ -3,8 +3,6 @@
 Standard library only: the root helper imports this file.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -7,12 +7,10 @@ on the machine, and which value of `plan/results.py` comes back. Every action is
 pass that died half way is simply repeated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import Field, dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, dataclass_transform, get_args
 
 from hive_core.model.names import is_uuid, name_fault, short
 from hive_core.plan.fields import Malformed, between, build, command, matcher, path, start_of
@@ -23,15 +21,57 @@ STORAGE_BASE: Final = 2147352576
 AGENT_BASES: Final = range(524288, 1874853888, RANGE)
 JOB_BASES: Final = range(1874853888, 1879048192, RANGE)  # 64 throw-away ranges
 DEPTH_MAX: Final = 64
+NIX: Final = "nix"  # the image whose root is a system from the store
+
+
+class Job(NamedTuple):
+    """What a kind of job is given: `takes` names fields of `RunJob`, the rest are bounds.
+
+    `reads` and `writes`: its places by name in the container and what lies there. `in` and `out`
+    of the exchange are hived's, all others belong to agents (`privd/mounts.py`).
+    """
+
+    takes: set[str]
+    reads: dict[str, str]
+    writes: dict[str, str]
+    memory: str = "1G"
+    seconds: int = 600
+    nix: bool = False  # may ask the Nix daemon
+
+
+_NODE, _IN, _OUT = {"uuid", "lineage"}, {"in": "in"}, {"out": "out"}
+_OLD, _STATE = {"in2": "import"}, {**_OUT, "agent": "state"}
 
 
 class JobKind(StrEnum):
-    """What a job container does; later kinds fetch, evaluate and build."""
+    """What a job container does. From `fetch` on it is a program of `hive_core/jobs`.
 
-    PURGE_ARCHIVE = "purge_archive"  # delete the bytes of an archived node
-    PURGE_ROOT = "purge_root"  # delete the bytes of a copied root
-    COPY_TREE = "copy_tree"  # copy a prepared tree, into a root named like the job
-    MEASURE = "measure"  # say how much there is in the nodes of an agent without parent and below
+    Purges delete the bytes of an archived node or a copied root; a copy is that of a prepared
+    tree, into a root named like the job; a measure says how much there is in the nodes of an agent
+    without parent and below. A clone is one that an agent made of another's configuration. Only
+    `lock` has a network.
+    """
+
+    job: Job
+    exchanges: bool  # whether hived and the job hand each other files, and words
+    PURGE_ARCHIVE = "purge_archive", Job({"uuid"}, {}, {"out": "archive"})
+    PURGE_ROOT = "purge_root", Job({"uuid"}, {}, {"out": "root"})
+    COPY_TREE = "copy_tree", Job({"image"}, {"in": "image"}, {"out": "root"})
+    MEASURE = "measure", Job({"uuid"}, {"in": "nodes"}, {})
+    FETCH = "fetch", Job(_NODE, {**_IN, "agent": "config"}, _OUT, seconds=90)
+    FETCH_CLONE = "fetch_clone", Job(_NODE, {**_IN, "agent": "state"}, _OUT, seconds=90)
+    REVIEW = "review", Job(set(), _IN, _OUT, seconds=90)
+    SEED = "seed", Job(_NODE, _IN, {**_OUT, "agent": "config"}, seconds=90)
+    EVALUATE = "evaluate", Job(set(), _IN, _OUT, "4G", 150, nix=True)
+    BUILD = "build", Job(set(), _IN, _OUT, seconds=1900, nix=True)
+    LOCK = "lock", Job(set(), _IN, _OUT, "2G", nix=True)
+    IMPORT_STATE = "import_state", Job(_NODE | {"image"}, _OLD, _STATE, seconds=1800)
+
+    def __new__(cls, name: str, job: Job) -> Self:
+        member = str.__new__(cls, name)
+        member._value_, member.job = name, job
+        member.exchanges = job.writes.get("out") == "out"
+        return member
 
 
 Uuid = Annotated[str, lambda value: None if is_uuid(value) else "is not a UUID"]
@@ -40,10 +80,21 @@ Image = Annotated[str, matcher(r"[a-z][a-z0-9.-]{0,62}", "is not the name of an 
 Lineage = Annotated[tuple[str, ...], path(1, DEPTH_MAX)]  # short ids, root first, own id last
 SlicePath = Annotated[tuple[str, ...], path(0, DEPTH_MAX)]
 AgentBase = Annotated[int, start_of(AGENT_BASES)]
+Word = Annotated[str, matcher(r"[0-9A-Za-z._=:,/+-]{1,200}", "must be a plain word")]
+System = Annotated[str, matcher(r"/nix/store/[0-9a-z]{32}-[\w.+?=-]{1,200}", "is not in the store")]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+@dataclass_transform(frozen_default=True)
+class _Action:
+    """Makes every class below it a frozen dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
+class Limits(_Action):
     """Bounds of one unit or slice; None leaves the default of the unit, or none for a slice."""
 
     memory_max: Annotated[int, between(2**20, 2**50)] | None = None
@@ -54,18 +105,15 @@ class Limits:
     io_weight: Annotated[int, between(1, 10000)] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _OfAgent:
+class _OfAgent(_Action):
     uuid: Uuid
 
 
-@dataclass(frozen=True, slots=True)
 class _OfUnit(_OfAgent):
     name: Name
 
 
-@dataclass(frozen=True, slots=True)
-class MakeNode:
+class MakeNode(_Action):
     """Make the node directory of an agent, with `state/`, `config/` and `kids/`. -> `Done`
 
     privd walks by descriptors, follows no symlink, and refuses when the parent's node is missing.
@@ -74,8 +122,7 @@ class MakeNode:
     lineage: Lineage
 
 
-@dataclass(frozen=True, slots=True)
-class MoveNode:
+class MoveNode(_Action):
     """Rename a node to its new place; running containers see it at once. -> `Done`
 
     privd checks that the own id stays the same, that nothing is in the way and that no step is
@@ -86,8 +133,7 @@ class MoveNode:
     target: Lineage
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveNode:
+class ArchiveNode(_Action):
     """Take the node of a destroyed agent out of the tree, keeping its bytes. -> `Done`
 
     privd checks that `kids/` is empty and that the UUID belongs to the last short id.
@@ -97,7 +143,6 @@ class ArchiveNode:
     uuid: Uuid
 
 
-@dataclass(frozen=True, slots=True)
 class RestoreNode(_OfAgent):
     """Put an archived node back into the tree. -> `Done`
 
@@ -107,12 +152,10 @@ class RestoreNode(_OfAgent):
     lineage: Lineage
 
 
-@dataclass(frozen=True, slots=True)
 class DropArchive(_OfAgent):
     """Remove the shell of an archive that a `purge_archive` job has emptied. -> `Done`"""
 
 
-@dataclass(frozen=True, slots=True)
 class OpenDoor(_OfAgent):
     """Make `/run/hive/agents/UUID/{run,view}`, which hived fills and the container sees. -> `Done`
 
@@ -120,7 +163,6 @@ class OpenDoor(_OfAgent):
     """
 
 
-@dataclass(frozen=True, slots=True)
 class CloseDoor(_OfAgent):
     """Remove the door of an agent, with what hived put into it, and its exit record. -> `Done`
 
@@ -128,8 +170,7 @@ class CloseDoor(_OfAgent):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class AdoptRoot:
+class AdoptRoot(_Action):
     """Give the finished copy of a prepared tree to an agent, as its root. -> `Done`
 
     `source` is the job that made the copy. privd refuses when the agent has a root already.
@@ -139,12 +180,10 @@ class AdoptRoot:
     uuid: Uuid
 
 
-@dataclass(frozen=True, slots=True)
 class DropRoot(_OfAgent):
     """Remove the shell of a copied root that a `purge_root` job has emptied. -> `Done`"""
 
 
-@dataclass(frozen=True, slots=True)
 class Mount(_OfAgent):
     """Mount root and node of an agent, mapped into its range, `nosuid,nodev`. -> `Done`
 
@@ -161,7 +200,6 @@ class Mount(_OfAgent):
     inodes: Annotated[int, between(0, 2**50)] | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Unmount(_OfAgent):
     """Detach root and node of an agent, or what a job had mounted, on the host's side. -> `Done`
 
@@ -169,7 +207,19 @@ class Unmount(_OfAgent):
     """
 
 
-@dataclass(frozen=True, slots=True)
+class ShowStore(_OfAgent):
+    """Let a running container see a repository of hived's, or see it no more. -> `Done`
+
+    privd mounts it read-only at the leaf of the door that was bound as `/meta` or `/applied`, with
+    hived's own id alone shown as the container's root. It opens both by descriptor, and clears
+    the leaf before a start: what is mounted then is locked into the container for good.
+    """
+
+    store: Annotated[str, matcher("meta|applied", "must be meta or applied")]
+    base: AgentBase
+    shown: bool
+
+
 class StartUnit(_OfUnit):
     """Have systemd start the container of an agent; it does not run yet then. -> `Done`
 
@@ -187,20 +237,23 @@ class StartUnit(_OfUnit):
     boot: bool
     parent: Name | None
     command: Annotated[tuple[str, ...], command]
+    system: System | None = None  # what the `nix` image runs, and no other
 
 
-@dataclass(frozen=True, slots=True)
 class StopUnit(_OfUnit):
     """Begin a graceful stop. -> `Done`; privd checks that the unit is this UUID's."""
 
 
-@dataclass(frozen=True, slots=True)
-class KillUnit(_OfUnit):
-    """Kill every process of the unit at once. -> `Done`; privd checks that it is this UUID's."""
+class KillUnit(_OfAgent):
+    """Kill every process of the unit at once. -> `Done`; privd checks that it is this UUID's.
+
+    Without a name it is the unit of the job with this UUID.
+    """
+
+    name: Name | None
 
 
-@dataclass(frozen=True, slots=True)
-class SetSlice:
+class SetSlice(_Action):
     """Set the limits of a subtree's slice until the next boot. -> `Done`
 
     The empty path is the slice of all agents. Limits not named are lifted.
@@ -210,7 +263,6 @@ class SetSlice:
     limits: Limits
 
 
-@dataclass(frozen=True, slots=True)
 class EndHolders(_OfUnit):
     """End the processes of an agent that still hold what was moved out of its sight. -> `Ended`
 
@@ -219,7 +271,6 @@ class EndHolders(_OfUnit):
     """
 
 
-@dataclass(frozen=True, slots=True)
 class ObserveUnit(_OfUnit):
     """Say what only root can see of a running agent. -> `UnitFacts`
 
@@ -231,18 +282,17 @@ class ObserveUnit(_OfUnit):
     pid: Annotated[int, between(2, 2**22)]
 
 
-@dataclass(frozen=True, slots=True)
-class ObserveStorage:
+class ObserveStorage(_Action):
     """List what is on disk and mounted, whoever it belongs to. -> `StorageFacts`"""
 
 
-@dataclass(frozen=True, slots=True)
-class RunJob:
+class RunJob(_Action):
     """Run one job in a small container: throw-away range, no network, bounded. -> `Done`
 
     Its end is that of `hive-job@JOB.service`, told by `/run/hive/exits/JOB`; `Unmount(JOB)` is
-    next. `uuid` names the archive or root to purge, `image` the tree to copy. privd refuses a root
-    that is mounted, and takes the path of a prepared tree from its own table.
+    next. `JobKind` says which fields each kind takes. privd refuses a root that is mounted and a
+    job that was not cleaned up, and takes the paths of trees and imports from tables of its own.
+    What hived and the job hand each other lies in `/var/lib/hive/work/JOB/{in,out}`.
     """
 
     job: Uuid
@@ -250,12 +300,14 @@ class RunJob:
     base: Annotated[int, start_of(JOB_BASES)]  # throw-away
     uuid: Uuid | None = None
     image: Image | None = None
+    lineage: Lineage | None = None
+    words: Annotated[tuple[Word, ...], lambda words: "are too many" if words[16:] else None] = ()
 
 
 Action = (
     MakeNode | MoveNode | ArchiveNode | RestoreNode | DropArchive | OpenDoor | CloseDoor
-    | AdoptRoot | DropRoot | Mount | Unmount | StartUnit | StopUnit | KillUnit | SetSlice
-    | EndHolders | ObserveUnit | ObserveStorage | RunJob
+    | AdoptRoot | DropRoot | Mount | Unmount | ShowStore | StartUnit | StopUnit | KillUnit
+    | SetSlice | EndHolders | ObserveUnit | ObserveStorage | RunJob
 )  # fmt: skip
 
 
@@ -266,19 +318,16 @@ def parse(value: object) -> Action:
     """Turn decoded JSON into an action, or raise `Malformed`."""
     if not isinstance(value, Mapping) or value.get("kind") not in tuple(KINDS):
         raise Malformed("kind", "is unknown")
-    rest = {key: item for key, item in value.items() if key != "kind"}
-    action: Action = build(KINDS[value["kind"]], rest)
-    match action:
-        case ArchiveNode() | RestoreNode() | Mount() | ObserveUnit():
-            if action.lineage[-1] != short(action.uuid):
-                raise Malformed("lineage", "does not end with the short id of the agent")
-        case MoveNode(source=source, target=target):
-            if source[-1] != target[-1]:
-                raise Malformed("target", "does not keep the agent's own id")
-        case RunJob(work=work):
-            copies = work is JobKind.COPY_TREE
-            if (action.image is not None, action.uuid is not None) != (copies, not copies):
-                raise Malformed("work", "a copy takes an image, a purge a UUID")
-        case _:
-            pass
+    action: Action = build(KINDS[value["kind"]], {k: v for k, v in value.items() if k != "kind"})
+    lineage, uuid = (getattr(action, field, None) for field in ("lineage", "uuid"))
+    if lineage and uuid and lineage[-1] != short(uuid):
+        raise Malformed("lineage", "does not end with the short id of the agent")
+    if isinstance(action, MoveNode) and action.source[-1] != action.target[-1]:
+        raise Malformed("target", "does not keep the agent's own id")
+    if isinstance(action, StartUnit) and (action.image == NIX) != (action.system is not None):
+        raise Malformed("system", "goes with the image nix, and only with it")
+    if isinstance(action, RunJob):
+        given = {each for each in ("uuid", "image", "lineage") if getattr(action, each)}
+        if given != action.work.job.takes or (action.words and not action.work.exchanges):
+            raise Malformed("work", f"takes {sorted(action.work.job.takes)}")
     return action

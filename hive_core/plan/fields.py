@@ -4,8 +4,6 @@ A field says it in its annotation: `Annotated[int, check]` calls the check, whic
 of a refusal or None. Standard library only: the root helper judges what it is asked with this.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass

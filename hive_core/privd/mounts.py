@@ -3,25 +3,24 @@
 https://man7.org/linux/man-pages/man2/mount_setattr.2.html tells how idmapped mounts work.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os
+import pwd
 import shutil
 import struct
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from hive_core.plan.actions import RANGE, STORAGE_BASE, Mount, RunJob
-from hive_core.plan.render import SHARED, STATE
+from hive_core.model.names import short
+from hive_core.plan.actions import NIX, RANGE, STORAGE_BASE, JobKind, Mount, RunJob, ShowStore
+from hive_core.plan.render import SHARED, SOCKET, STATE, STORES, listed
 from hive_core.privd import tree
 
-MOUNTS: Final = Path(STATE, "mounts")
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 # The numbers of these three calls are the same on every architecture.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
@@ -29,9 +28,10 @@ _EMPTY_PATH, _COPY, _FROM_EMPTY, _HERE = 0x1000, 0x1001 | os.O_CLOEXEC, 4, -100
 _RDONLY, _NOSUID, _NODEV, _IDMAP, _DETACH_NOFOLLOW = 1, 2, 4, 0x100000, 10
 # Q_SETQUOTA of a PRJQUOTA, see quotactl_fd(2); FS_XFLAG_PROJINHERIT, see ioctl_xfs_fssetxattr(2).
 _QUOTACTL_FD, _SET_LIMITS, _SET_PROJECT, _INHERIT = 443, 0x800008 << 8 | 2, 0x401C5820, 0x200
-_PLACES: Final = ("agents", "dev", "etc/systemd/system", "home", "in", "opt/hive/bin", "out",
-                  "opt/hive/hive_core", "proc", "root", "run", "sys", "tmp", "tree", "var/lib",
-                  "var/log", "var/tmp")  # fmt: skip
+USR: Final = Path(os.environ.get("HIVE_USR", "/usr"))  # NixOS has none: a tree of the store
+Ids = tuple[int, int, int]  # the first uid and gid on disk, and how many
+_STORED: Final = (STORAGE_BASE, STORAGE_BASE, RANGE)
+_OWN: Final = (0, 0, RANGE)  # of what an operator prepared
 
 
 def _call(aim: str, function: str, *arguments: object) -> int:
@@ -42,41 +42,39 @@ def _call(aim: str, function: str, *arguments: object) -> int:
 
 
 @contextmanager
-def _mapping(disk: int, base: int) -> Iterator[int]:
+def _mapping(ids: Ids, base: int) -> Iterator[int]:
     """Give a user namespace that maps ids on disk to the range; a child keeps it meanwhile."""
     with subprocess.Popen(("unshare", "--user", "sleep", "infinity")) as child:
         process = Path(f"/proc/{child.pid}")
         try:
             while (process / "ns/user").samefile("/proc/self/ns/user"):
                 time.sleep(0.001)
-            for kind in ("uid_map", "gid_map"):
-                (process / kind).write_text(f"{disk} {base} {RANGE}")
+            for kind, first in zip(("uid_map", "gid_map"), ids, strict=False):
+                (process / kind).write_text(f"{first} {base} {ids[2]}")
             with (process / "ns/user").open("rb") as namespace:
                 yield namespace.fileno()
         finally:
             child.kill()
 
 
-def attach(source: int, target: Path, base: int, disk: int = STORAGE_BASE, more: int = 0) -> None:
+def attach(source: int, target: Path, base: int, ids: Ids = _STORED, more: int = 0) -> None:
     """Mount an opened directory at a path of ours, its ids on disk mapped into the range.
 
     The attributes are set while the mount hangs nowhere: it is never seen without them.
     """
     target.mkdir(parents=True, exist_ok=True)
     place = Path(f"/proc/self/fd/{source}").readlink()
-    with _mapping(disk, base) as namespace:
+    with _mapping(ids, base) as namespace, ExitStack() as held:
         detached = _call(f"open {place}", "syscall", _OPEN_TREE, source, b"", _COPY)
-        try:
-            wanted = struct.pack("QQQQ", _NOSUID | _NODEV | _IDMAP | more, 0, 0, namespace)
-            _call(f"map the ids of {place}, whose file system may not allow it", "syscall",
-                  _MOUNT_SETATTR, detached, b"", _EMPTY_PATH, wanted, len(wanted))  # fmt: skip
-            _call("mount", "syscall", _MOVE_MOUNT, detached, b"", _HERE, bytes(target), _FROM_EMPTY)
-        finally:
-            os.close(detached)
+        held.callback(os.close, detached)
+        wanted = struct.pack("QQQQ", _NOSUID | _NODEV | _IDMAP | more, 0, 0, namespace)
+        _call(f"map the ids of {place}, whose file system may not allow it", "syscall",
+              _MOUNT_SETATTR, detached, b"", _EMPTY_PATH, wanted, len(wanted))  # fmt: skip
+        _call("mount", "syscall", _MOVE_MOUNT, detached, b"", _HERE, bytes(target), _FROM_EMPTY)
 
 
-def generate(root: Path, uuid: str, base: int) -> None:
-    """Make the root of the `host` image, in memory and owned by the range.
+def generate(root: Path, uuid: str, base: int, *, bare: bool = False) -> None:
+    """Make the root of the `host` image, in memory and owned by the range; `bare`: of `nix`.
 
     It is small: what it shares with the machine is bound over empty places. A machine-id keeps
     the wizard of a first boot away. No agent can reach it before it is done.
@@ -84,16 +82,16 @@ def generate(root: Path, uuid: str, base: int) -> None:
     root.mkdir(parents=True, exist_ok=True)
     options = b"mode=755,size=512m,nr_inodes=256k"
     _call("make a root", "mount", b"hive", bytes(root), b"tmpfs", _NOSUID | _NODEV, options)
-    for place in (*_PLACES, *(part for part in SHARED if Path("/", part).is_dir())):
+    for place in (*listed("root.places"), *(part for part in SHARED if Path("/", part).is_dir())):
         (root / place).mkdir(parents=True, exist_ok=True)
-    for link in (path for path in Path("/").iterdir() if path.is_symlink()):
-        if str(link.readlink()) == f"usr/{link.name}":
-            (root / link.name).symlink_to(f"usr/{link.name}")
-    shutil.copytree(Path(__file__).parent / "guest/etc", root / "etc", dirs_exist_ok=True)
-    shutil.copyfile("/usr/lib/os-release", root / "etc/os-release")
+    if not bare:
+        for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+            if (USR / name).exists():
+                (root / name).symlink_to(f"usr/{name}")
+        shutil.copytree(Path(__file__).with_name("guest") / "etc", root / "etc", dirs_exist_ok=True)
+    shutil.copyfile(USR / "lib/os-release", root / "etc/os-release")
     (root / "etc/machine-id").write_text(uuid.replace("-", "") + "\n")
-    files = (part for part in SHARED if Path("/", part).is_file())
-    for part in (*files, "etc/systemd/system/hive-harness.service"):
+    for part in (*(part for part in SHARED if Path("/", part).is_file()), SOCKET[1:]):
         (root / part).touch()
     for place in ("tmp", "var/tmp"):
         (root / place).chmod(0o1777)
@@ -109,7 +107,7 @@ def in_range(path: Path, base: int) -> bool:
 
 def right(uuid: str, base: int) -> bool:
     """Say whether a root and a node are mounted for the agent with this range."""
-    return all(in_range(MOUNTS / uuid / place, base) for place in ("root", "tree/state"))
+    return all(in_range(tree.MOUNTS / uuid / place, base) for place in ("root", "tree/state"))
 
 
 def hold(lineage: tree.Steps, project: int, disk: int, inodes: int) -> None:
@@ -128,14 +126,14 @@ def hold(lineage: tree.Steps, project: int, disk: int, inodes: int) -> None:
 
 def claim(uuid: str, base: int) -> None:
     """Refuse a range in which somebody else's root is mounted."""
-    others = set(tree.uuids(MOUNTS)) - {uuid}
-    if any(in_range(MOUNTS / other / "root", base) for other in others):
+    others = set(tree.uuids(tree.MOUNTS)) - {uuid}
+    if any(in_range(tree.MOUNTS / other / "root", base) for other in others):
         raise FileExistsError("the range is in use")
 
 
 def mount(action: Mount) -> bool:
     """Mount what is missing or wrong of an agent's root and node."""
-    uuid, base, place = action.uuid, action.base, MOUNTS / action.uuid
+    uuid, base, place = action.uuid, action.base, tree.MOUNTS / action.uuid
     claim(uuid, base)
     if action.disk is not None and action.inodes is not None:
         hold(action.lineage, base, action.disk, action.inodes)
@@ -146,33 +144,78 @@ def mount(action: Mount) -> bool:
         attach(node, place / "tree", base)
     if not in_range(place / "root", base):
         _clear(place / "root")
-        if action.image == "host":
-            generate(place / "root", uuid, base)
+        if action.image in ("host", NIX):
+            generate(place / "root", uuid, base, bare=action.image == NIX)
         else:
             with tree.opened(tree.ROOTS, uuid) as source:
+                tree.make((tree.ROOTS,), uuid, dict.fromkeys(STORES, STORAGE_BASE))
                 attach(source, place / "root", base)
     return True
+
+
+def _hive() -> Ids:
+    hive = pwd.getpwnam("hive")
+    return (hive.pw_uid, hive.pw_gid, 1)
+
+
+def show(action: ShowStore) -> bool:
+    """Attach a repository of hived's at its leaf of a door, or take it away."""
+    place = Path(tree.DOORS, action.uuid, action.store)
+    with tree.opened(tree.DOORS, action.uuid, action.store) as there:
+        if not action.shown:
+            return os.fstat(there).st_uid != 0 and blind(action.uuid, action.store)
+        with tree.opened(STATE, action.store) as source:
+            if in_range(place, action.base) and os.path.sameopenfile(there, source):
+                return False
+            blind(action.uuid, action.store)
+            attach(source, place, action.base, _hive(), _RDONLY)
+    return True
+
+
+def blind(uuid: str, *stores: str) -> bool:
+    """Take away what is shown at a door; where a repository is, no door can be removed."""
+    for store in stores or STORES:
+        _clear(Path(tree.DOORS, uuid, store))
+    return True
+
+
+def _place(action: RunJob, what: str) -> tuple[tree.Steps, Ids]:
+    """Say where it lies what a job is given, and whose ids it gets; nothing else shows there."""
+    uuid, node = action.uuid or action.job, tree.node(action.lineage or (action.job,))
+    steps = {
+        "in": (STATE, "work", action.job, "in"), "out": (STATE, "work", action.job, "out"),
+        "config": (*node, "config"), "state": (*node, "state"), "root": (tree.ROOTS, uuid),
+        "archive": (tree.ARCHIVE, uuid), "nodes": (tree.TREE, short(uuid)),
+    }.get(what) or (tree.registered(what, action.image or ""),)  # fmt: skip
+    ids = {"in": _hive(), "out": _hive(), "image": _OWN, "import": _OWN}.get(what, _STORED)
+    return steps, ids
 
 
 def mount_job(action: RunJob) -> None:
     """Mount what a job works on, and a root for it, in the job's own range."""
     claim(action.job, action.base)
-    store = {"purge_archive": tree.ARCHIVE, "measure": tree.TREE}.get(action.work, tree.ROOTS)
-    place, name = MOUNTS / action.job, action.uuid or action.job
-    if store == tree.ROOTS and (MOUNTS / name).exists():
+    place, job = tree.MOUNTS / action.job, action.work.job
+    if action.uuid and "root" in job.writes.values() and (tree.MOUNTS / action.uuid).exists():
         raise FileExistsError("it is mounted")
-    if action.image is not None:
+    leaves = (*job.reads.items(), *job.writes.items())
+    found = {leaf: _place(action, what) for leaf, what in leaves}
+    place.mkdir()  # one that was not cleaned up after is in the way
+    if action.work is JobKind.COPY_TREE:
         tree.make((STATE,), "roots", {action.job: STORAGE_BASE})
-        with tree.opened(tree.prepared(action.image)) as source:
-            attach(source, place / "in", action.base, 0, _RDONLY)
-    with tree.opened(store, name[: 8 if store == tree.TREE else None]) as target:
-        attach(target, place / "out", action.base, STORAGE_BASE, _RDONLY * (store == tree.TREE))
+    for leaf, (steps, ids) in found.items():
+        with tree.opened(*steps) as source:
+            attach(source, place / leaf, action.base, ids, _RDONLY * (leaf in job.reads))
     generate(place / "root", action.job, action.base)
+    (place / "root/etc/gitconfig").write_text("[safe]\n\tdirectory = *\n")
+    if action.work.exchanges:
+        (place / f"root{STATE}/work/{action.job}/out").mkdir(parents=True)
+    if action.work is JobKind.LOCK and Path("/etc/resolv.conf").exists():
+        shutil.copyfile("/etc/resolv.conf", place / "root/etc/resolv.conf")
 
 
 def detach(uuid: str) -> bool:
     """Unmount everything of one agent or job and remove its mount points."""
-    place = MOUNTS / uuid
+    place = tree.MOUNTS / uuid
     if not place.is_dir():
         return False
     for leaf in place.iterdir():

@@ -5,8 +5,6 @@ in, and every line that root need not import is one less to trust. It serves one
 time and does one thing at a time; long work is a job.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pwd
@@ -21,45 +19,34 @@ from typing import Any, Final
 from hive_core.plan import actions as a
 from hive_core.plan import render
 from hive_core.plan.fields import Malformed
-from hive_core.privd import mounts, procs, tree, units
+from hive_core.privd import mounts, tree, units
 
 SOCKET: Final = Path(render.RUN, "privd.sock")
 LIMIT: Final = 1 << 20
+_UNIX, _DATAGRAM = socket.AF_UNIX, socket.SOCK_DGRAM
 REFUSALS: Final[dict[object, str]] = {
     Malformed: "InvalidArgument", FileNotFoundError: "NotFound", FileExistsError: "Conflict",
     NotADirectoryError: "Conflict", ENOSPC: "StorageFull", EDQUOT: "StorageFull"}  # fmt: skip
-DO: Final[dict[type[Any], Callable[[render.Host, Any], bool | dict[str, object]]]] = {
-    a.MakeNode: lambda _, x: tree.make_node(x.lineage),
-    a.MoveNode: lambda _, x: tree.rename(tree.node(x.source), tree.node(x.target)),
-    a.ArchiveNode: lambda _, x: tree.archive(x.lineage, x.uuid),
-    a.RestoreNode: lambda _, x: tree.rename((tree.ARCHIVE, x.uuid), tree.node(x.lineage)),
-    a.DropArchive: lambda _, x: tree.drop(tree.ARCHIVE, x.uuid),
-    a.OpenDoor: lambda _, x: tree.open_door(x.uuid),
-    a.CloseDoor: lambda _, x: tree.close_door(x.uuid),
-    a.AdoptRoot: lambda _, x: tree.rename((tree.ROOTS, x.source), (tree.ROOTS, x.uuid)),
-    a.DropRoot: lambda _, x: tree.drop(tree.ROOTS, x.uuid),
-    a.Mount: lambda _, x: mounts.mount(x),
-    a.Unmount: lambda _, x: mounts.detach(x.uuid),
-    a.StartUnit: units.start,
-    a.StopUnit: lambda _, x: units.stop(x),
-    a.KillUnit: lambda _, x: units.kill(x),
-    a.SetSlice: lambda _, x: units.act(*render.set_slice(x)),
-    a.EndHolders: lambda _, x: procs.end_holders(x),
-    a.ObserveUnit: lambda _, x: procs.observe(x),
-    a.ObserveStorage: lambda _, _x: {
-        "nodes": list(tree.lineages()), "archives": tree.uuids(tree.ARCHIVE),
-        "roots": tree.uuids(tree.ROOTS), "mounts": tree.uuids(mounts.MOUNTS),
-        "doors": tree.uuids(tree.DOORS),
-    },
-    a.RunJob: units.start,
+DO: Final[dict[type[Any], Callable[[Any], bool | dict[str, object]]]] = {
+    a.MakeNode: lambda x: tree.make_node(x.lineage),
+    a.MoveNode: lambda x: tree.rename(tree.node(x.source), tree.node(x.target)),
+    a.ArchiveNode: lambda x: tree.archive(x.lineage, x.uuid),
+    a.RestoreNode: lambda x: tree.rename((tree.ARCHIVE, x.uuid), tree.node(x.lineage)),
+    a.AdoptRoot: lambda x: tree.rename((tree.ROOTS, x.source), (tree.ROOTS, x.uuid)),
+    a.DropArchive: lambda x: tree.drop(tree.ARCHIVE, x.uuid),
+    a.DropRoot: lambda x: tree.drop(tree.ROOTS, x.uuid), a.OpenDoor: lambda x: tree.door(x.uuid),
+    a.CloseDoor: lambda x: mounts.blind(x.uuid) and tree.close_door(x.uuid),
+    a.Mount: mounts.mount, a.Unmount: lambda x: mounts.detach(x.uuid), a.ShowStore: mounts.show,
+    a.StartUnit: units.start, a.StopUnit: units.stop, a.KillUnit: units.kill,
+    a.SetSlice: lambda x: units.act(*render.set_slice(x)), a.EndHolders: units.end_holders,
+    a.ObserveUnit: units.observe, a.ObserveStorage: lambda _: tree.observe(), a.RunJob: units.start,
 }  # fmt: skip
 
 
-def answer(host: render.Host, frame: bytes) -> dict[str, object]:
+def answer(frame: bytes) -> dict[str, object]:
     """Judge one call, do what it asks, and give the reply."""
     try:
-        action = _action(json.loads(frame))
-        done = DO[type(action)](host, action)
+        done = _do(json.loads(frame))
     except Exception as error:  # noqa: BLE001 - the edge: every fault becomes a reply
         name = REFUSALS.get(getattr(error, "errno", 0)) or REFUSALS.get(type(error), "Internal")
         told = {"reason": str(error) or type(error).__name__}
@@ -70,15 +57,15 @@ def answer(host: render.Host, frame: bytes) -> dict[str, object]:
     return {"parameters": {"result": {"changed": done} if isinstance(done, bool) else done}}
 
 
-def _action(call: object) -> a.Action:
+def _do(call: object) -> bool | dict[str, object]:
     match call:
         case {"method": "org.hive.Privd.Apply", "parameters": {"action": value}}:
-            return a.parse(value)
+            return DO[type(action := a.parse(value))](action)
         case _:
             raise Malformed("method", "must be org.hive.Privd.Apply with an action")
 
 
-def converse(connection: socket.socket, host: render.Host, peer: int) -> None:
+def converse(connection: socket.socket, peer: int) -> None:
     """Answer the calls of one connection, in order, if it is hived's."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     with connection, suppress(OSError):
@@ -88,20 +75,18 @@ def converse(connection: socket.socket, host: render.Host, peer: int) -> None:
                 break
             *frames, pending = (pending + data).split(b"\0")
             for frame in frames:
-                reply = json.dumps(answer(host, frame)).encode()
-                connection.sendall(reply + b"\0")
+                connection.sendall(json.dumps(answer(frame)).encode() + b"\0")
 
 
 def main() -> None:
     """Serve until killed; nothing is lost then, hived asks again."""
-    hive, host = pwd.getpwnam("hive"), units.host()
+    hive = pwd.getpwnam("hive")
     SOCKET.unlink(missing_ok=True)
-    unix, datagram = socket.AF_UNIX, socket.SOCK_DGRAM
-    with socket.socket(unix) as listener, socket.socket(unix, datagram) as systemd:
+    with socket.socket(_UNIX) as listener, socket.socket(_UNIX, _DATAGRAM) as systemd:
         listener.bind(bytes(SOCKET))
         os.chown(SOCKET, 0, hive.pw_gid)
         SOCKET.chmod(0o660)
         listener.listen()
         systemd.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
         while True:
-            converse(listener.accept()[0], host, hive.pw_uid)
+            converse(listener.accept()[0], hive.pw_uid)

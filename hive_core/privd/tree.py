@@ -4,27 +4,26 @@ Node and `kids/` directories belong to root, so nothing below a held descriptor 
 `state/` and `config/` belong to the storage range and are never entered.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from hive_core.model.names import is_short, is_uuid
 from hive_core.plan.actions import STORAGE_BASE
-from hive_core.plan.render import RUN, STATE
+from hive_core.plan.render import RUN, STATE, STORES
 
 TREE: Final = f"{STATE}/tree"
 ROOTS: Final = f"{STATE}/roots"
 ARCHIVE: Final = f"{TREE}/.archive"
+MOUNTS: Final = Path(STATE, "mounts")
 DOORS: Final = f"{RUN}/agents"
-IMAGES: Final = Path("/etc/hive/images")  # lines of `name path`
 _WALK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HERE: Final = -100  # AT_FDCWD: where the first step, an absolute one, starts anyway
 Steps = tuple[str, ...]
 
 
@@ -41,15 +40,12 @@ def node(lineage: Steps) -> Steps:
 @contextmanager
 def opened(start: str, *steps: str) -> Iterator[int]:
     """Walk from a directory of ours, one real directory at a time, and hold the last."""
-    at = os.open(start, _WALK)
-    try:
-        for step in steps:
-            below = os.open(step, _WALK, dir_fd=at)
-            os.close(at)
-            at = below
+    with ExitStack() as held:
+        at = _HERE
+        for step in (start, *steps):
+            at = os.open(step, _WALK, dir_fd=at)
+            held.callback(os.close, at)
         yield at
-    finally:
-        os.close(at)
 
 
 def _there(name: str, place: int) -> bool:
@@ -124,9 +120,10 @@ def drop(place: str, uuid: str) -> bool:
     return True
 
 
-def open_door(uuid: str) -> bool:
-    """Make the two directories that hived fills and a container sees."""
-    return make((DOORS,), uuid, dict.fromkeys(("run", "view"), pwd.getpwnam("hive").pw_uid))
+def door(uuid: str) -> bool:
+    """Make two directories that hived fills, and those where privd shows its repositories."""
+    hive = pwd.getpwnam("hive").pw_uid
+    return make((DOORS,), uuid, {"run": hive, "view": hive, **dict.fromkeys(STORES, 0)})
 
 
 def close_door(uuid: str) -> bool:
@@ -138,12 +135,12 @@ def close_door(uuid: str) -> bool:
     return gone
 
 
-def prepared(image: str) -> str:
-    """Look up the path of a prepared tree in the table that only root writes."""
-    table = dict(line.split(maxsplit=1) for line in IMAGES.read_text().splitlines())
-    if image not in table:
-        raise FileNotFoundError(f"no prepared tree is called {image}")
-    return table[image]
+def registered(kind: str, name: str) -> str:
+    """Look up the path of an image or an import in its table, which only root writes."""
+    for line in Path(f"/etc/hive/{kind}s").read_text(encoding="utf-8").splitlines():
+        if line.split(maxsplit=1)[:1] == [name]:
+            return line.split(maxsplit=1)[1]
+    raise FileNotFoundError(f"no {kind} is called {name}")
 
 
 def lineages(lineage: Steps = ()) -> Iterator[Steps]:
@@ -157,3 +154,9 @@ def lineages(lineage: Steps = ()) -> Iterator[Steps]:
 def uuids(place: str | Path) -> list[str]:
     """List what carries the name of an agent or a job."""
     return sorted(path.name for path in Path(place).iterdir() if is_uuid(path.name))
+
+
+def observe() -> dict[str, object]:
+    """List what is there, whoever it belongs to."""
+    places = {"archives": ARCHIVE, "roots": ROOTS, "mounts": str(MOUNTS), "doors": DOORS}
+    return {"nodes": list(lineages()), **{name: uuids(place) for name, place in places.items()}}

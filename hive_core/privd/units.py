@@ -1,21 +1,28 @@
-"""The door to systemd: transient units of agents and jobs, and slices."""
+"""The door to systemd: transient units of agents and jobs, slices, and the processes in them.
 
-from __future__ import annotations
+What only root may read of a process, and the end of those that hold on.
+"""
 
 import os
+import signal
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hive_core.model.names import agent_unit
+from hive_core.model.names import agent_unit, job_unit
+from hive_core.plan import actions as a
 from hive_core.plan import render
-from hive_core.plan.actions import KillUnit, RunJob, StartUnit, StopUnit
-from hive_core.privd import mounts
+from hive_core.privd import mounts, tree
+
+_CLEAN, _PASSES, _STILL, _SECONDS = 2, 20, 2, 10
+_ENV = {"PATH": os.environ.get("PATH", os.defpath)}
 
 
 def run(*argv: str) -> str:
     """Run a program of systemd; nothing of our environment reaches it but the path."""
-    path = {"PATH": os.environ.get("PATH", os.defpath)}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, env=path, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, env=_ENV, check=False)
     if done.returncode:
         raise OSError(f"{argv[0]}: {done.stderr.strip()[-500:]}")
     return done.stdout
@@ -29,8 +36,11 @@ def act(*argv: str) -> bool:
 
 def host() -> render.Host:
     """Look at what rendering has to know about this machine."""
-    shared = tuple(part for part in render.SHARED if Path("/", part).exists())
-    return render.Host(str(Path(__file__).parents[1]), shared, Path("/dev/net/tun").exists())
+    own = () if Path("/usr") == mounts.USR else ("/nix/store",)
+    parts = (f"/{part}" for part in render.SHARED[1:] if Path("/", part).exists())
+    shared = (f"{mounts.USR}:/usr", *own, *parts)
+    package, tun = str(Path(__file__).parents[1]), Path("/dev/net/tun").exists()
+    return render.Host(package, shared, tun, _ENV["PATH"])
 
 
 def label(name: str) -> str:
@@ -56,18 +66,19 @@ def show(unit: str, what: str) -> str:
     return run("systemctl", "show", "--value", f"--property={what}", unit).strip()
 
 
-def stop(action: StopUnit) -> bool:
+def stop(action: a.StopUnit) -> bool:
     """Begin to stop the unit of an agent."""
     return act("systemctl", "stop", "--no-block", ours(action.name, action.uuid))
 
 
-def kill(action: KillUnit) -> bool:
-    """Have the kernel kill the unit of an agent at once.
+def kill(action: a.KillUnit) -> bool:
+    """Have the kernel kill the unit of an agent or a job at once.
 
     systemd looks for the processes one by one, and an agent can hide them from it in a control
     group whose path is longer than a path may be.
     """
-    if group := show(ours(action.name, action.uuid), "ControlGroup"):
+    unit = ours(action.name, action.uuid) if action.name else job_unit(action.uuid)
+    if group := show(unit, "ControlGroup"):
         control(group, "kill").write_text("1")
     return bool(group)
 
@@ -78,15 +89,134 @@ def control(group: str, what: str) -> Path:
     return Path(f"{unified if unified.exists() else unified.parent}{group}/cgroup.{what}")
 
 
-def start(machine: render.Host, action: StartUnit | RunJob) -> bool:
+def start(action: a.StartUnit | a.RunJob) -> bool:
     """Check, write down what the unit will execute, and have systemd start it."""
-    if isinstance(action, RunJob):
+    machine = host()
+    if isinstance(action, a.RunJob):
         mounts.mount_job(action)
-        place, argv = mounts.MOUNTS / action.job, render.job_argv(machine, action)
+        place, argv = tree.MOUNTS / action.job, render.job_argv(machine, action)
     else:
         if label(action.name) or not mounts.right(action.uuid, action.base):
             raise FileExistsError("the unit is loaded, or root and node are not mounted so")
-        place, argv = mounts.MOUNTS / action.uuid, render.agent_argv(machine, action)
+        if action.system:
+            with tree.opened(*action.system.rsplit("/", 1)) as system:
+                if os.fstat(system).st_uid != 0:
+                    raise FileExistsError("that is not the store's")
+        # What is attached before the start cannot be taken away from the container any more.
+        tree.door(action.uuid)
+        mounts.blind(action.uuid)
+        place, argv = tree.MOUNTS / action.uuid, render.agent_argv(machine, action)
         (place / "harness").write_text(render.harness(action.command), encoding="utf-8")
     (place / "argv").write_text("".join(f"{word}\0" for word in argv), encoding="utf-8")
     return act(*render.systemd_run(machine, action))
+
+
+def observe(action: a.ObserveUnit) -> dict[str, object]:
+    """Say what runs there; what ends meanwhile, or is not there, leaves the rest False."""
+    facts = dict[str, object](ours=False, mapped=False, payload=False, tree=False, leader=0)
+    with suppress(OSError):
+        steps = _cgroup(action.pid).split("/")
+        # The outermost counts: an agent may give such a name to a cgroup in its own subtree.
+        unit = next((step for step in steps if step.startswith("hive-agent@")), None)
+        if unit == agent_unit(action.name) and (found := _children(action.pid)):
+            facts |= {"ours": True, "leader": found[0], **_contained(action, found[0])}
+    return facts
+
+
+def _contained(action: a.ObserveUnit, leader: int) -> dict[str, object]:
+    # The init of systemd-nspawn runs the same program; the payload is its first child, when our
+    # script has executed it. It is looked at first: from then on the map is final.
+    nspawn = Path(f"/proc/{action.pid}/exe").stat()
+    firsts = [Path(f"/proc/{pid}") for pid in (leader, *_children(leader)[:1])]
+    payload = not all(os.path.samestat((first / "exe").stat(), nspawn) for first in firsts)
+    payload &= (firsts[-1] / "comm").read_text() != "hive-start\n"
+    maps = [Path(f"/proc/{leader}/{kind}_map").read_text().split() for kind in ("uid", "gid")]
+    own = tree.opened(*tree.node(action.lineage))
+    with tree.opened(f"/proc/{leader}/root/", "tree") as seen, own as node:
+        same = os.path.sameopenfile(seen, node)
+    mapped = maps == [["0", str(action.base), str(a.RANGE)]] * 2
+    if mapped and payload:  # it is not looked at again
+        bound = Path(__file__).with_name("hive-bound")
+        run("nsenter", f"--user=/proc/{leader}/ns/user", "sh", str(bound))
+    return {"mapped": mapped, "payload": payload, "tree": same}
+
+
+def end_holders(action: a.EndHolders) -> dict[str, object]:
+    """End processes that hold what their container no longer shows.
+
+    What was renamed out of a mount has no path there any more: its link in /proc reads "/" but
+    is not the container's root. https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html
+    """
+    unit = ours(action.name, action.uuid)
+    leader = Path(f"/proc/{_children(int(show(unit, 'MainPID')))[0]}")
+    root, first = (leader / "root").stat(), int((leader / "uid_map").read_text().split()[1])
+    ended: list[dict[str, object]] = []
+    passes, clean, until = 0, 0, time.monotonic() + _SECONDS
+    ids = range(first, first + a.RANGE)
+    with _still(show(unit, "ControlGroup")):
+        while clean < _CLEAN and (passes := passes + 1) <= _PASSES:
+            pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
+            found = [holder for pid in pids if (holder := _end(pid, ids, root, until))]
+            ended += found
+            clean = 0 if found else clean + 1
+            time.sleep(0.01 if found else 0)
+    if clean < _CLEAN:
+        raise FileExistsError("processes take hold faster than they are ended")
+    return {"holders": ended, "passes": passes}
+
+
+@contextmanager
+def _still(group: str) -> Iterator[None]:
+    """Freeze a control group, so that nobody forks away from under the search."""
+    freeze, events = control(group, "freeze"), control(group, "events")
+    freeze.write_text("1")
+    try:
+        until = time.monotonic() + _STILL
+        while "frozen 1" not in events.read_text():
+            if time.monotonic() > until:
+                raise RuntimeError("its processes do not hold still")
+            time.sleep(0.001)
+        yield
+    finally:
+        with suppress(OSError):  # it ends with its last process
+            freeze.write_text("0")
+
+
+def _end(pid: int, ids: range, root: os.stat_result, until: float) -> dict[str, object] | None:
+    # The number may be used again, what a descriptor names never changes. Whose process it is, its
+    # uid tells: nothing in a container has one out of its range, whatever its control group is.
+    with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", 0) as process:
+        links = _links(pid, until) if Path(f"/proc/{pid}").stat().st_uid in ids else ()
+        if link := next((link for link in links if _escaped(link, root)), None):
+            command = Path(f"/proc/{pid}/comm").read_text().strip()
+            signal.pidfd_send_signal(process.fileno(), signal.SIGKILL)
+            return {"pid": pid, "command": command, "link": str(link)}
+    return None
+
+
+def _links(pid: int, until: float) -> Iterator[Path]:
+    """List what a process holds; threads may have descriptors and directories of their own."""
+    process = Path(f"/proc/{pid}")
+    yield process / "exe"
+    yield from (process / "map_files").iterdir()
+    for thread in (process / "task").iterdir():
+        if time.monotonic() > until:
+            raise RuntimeError("the agent holds more than can be looked through")
+        yield from (thread / "cwd", thread / "root", *(thread / "fd").iterdir())
+
+
+def _escaped(link: Path, root: os.stat_result) -> bool:
+    with suppress(OSError):
+        shown = str(link.readlink()).removesuffix(" (deleted)")
+        return shown == "/" and not os.path.samestat(link.stat(), root)
+    return False
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _cgroup(pid: int) -> str:
+    """Give the path of the process in the hierarchy that systemd uses, of the two it may."""
+    lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    return max((path for _, kind, path in lines if kind in ("name=systemd", "")), key=len)

@@ -40,8 +40,21 @@ ALL: list[a.Action] = [
     a.ObserveStorage(),
     a.RunJob(OTHER, a.JobKind.PURGE_ARCHIVE, a.JOB_BASES[0], uuid=UUID),
     a.RunJob(OTHER, a.JobKind.COPY_TREE, a.JOB_BASES[-1], image="debian-12"),
+    a.ShowStore(UUID, "meta", BASE, shown=True),
+    a.KillUnit(OTHER, None),
+    a.StartUnit(
+        UUID, "bob", 3, "abc", BASE, (), a.Limits(), "nix", boot=False, parent=None, command=(),
+        system="/nix/store/0123456789abcdfghijklmnpqrsvwxyz-nixos-system-bob-24.11+pre.1",
+    ),
+    a.RunJob(OTHER, a.JobKind.REVIEW, a.JOB_BASES[0], words=("0" * 40, "a/b.c_d:e,f+g=h-I")),
+    a.RunJob(OTHER, a.JobKind.FETCH, a.JOB_BASES[0], uuid=UUID, lineage=("89abcdef", SHORT)),
+    a.RunJob(OTHER, a.JobKind.SEED, a.JOB_BASES[0], uuid=UUID, lineage=(SHORT,), words=("1",)),
+    a.RunJob(
+        OTHER, a.JobKind.IMPORT_STATE, a.JOB_BASES[0], uuid=UUID, image="old", lineage=(SHORT,)
+    ),
 ]  # fmt: skip
 START = encode(ALL[11])
+NIXOS = "/nix/store/0123456789abcdfghijklmnpqrsvwxyz-nixos-system-bob"
 
 
 def test_every_kind_is_tried_here() -> None:
@@ -60,7 +73,7 @@ def test_every_field_is_needed_and_none_is_added(action: a.Action) -> None:
         a.parse({**whole, "more": 1})
     assert (refused.value.field, refused.value.reason) == ("more", "is unknown")
     for field in fields(action):
-        if field.name in whole and whole[field.name] is not None:
+        if field.name != "words" and whole[field.name] is not None:
             with pytest.raises(Malformed) as refused:
                 a.parse({key: value for key, value in whole.items() if key != field.name})
             assert refused.value.field in (field.name, "work")
@@ -115,6 +128,14 @@ def test_every_field_is_needed_and_none_is_added(action: a.Action) -> None:
         ({"command": ["sh", "\udc80"]}, "command"),
         ({"command": ["x" * 65537]}, "command"),
         ({"command": []}, None),
+        ({"system": NIXOS}, "system"),
+        ({"image": "nix"}, "system"),
+        ({"image": "nix", "system": NIXOS}, None),
+        ({"image": "nix", "system": f"{NIXOS}/init"}, "system"),
+        ({"image": "nix", "system": f"{NIXOS}\n"}, "system"),
+        ({"image": "nix", "system": NIXOS.replace("store/", "store/../store/")}, "system"),
+        ({"image": "nix", "system": f"/tmp{NIXOS}"}, "system"),
+        ({"image": "nix", "system": NIXOS.replace("-", "/-", 1)}, "system"),
     ],
 )
 def test_a_start_is_judged_field_by_field(change: dict[str, Any], field: str | None) -> None:
@@ -137,6 +158,22 @@ def test_a_start_is_judged_field_by_field(change: dict[str, Any], field: str | N
         a.RunJob(OTHER, a.JobKind.COPY_TREE, a.JOB_BASES[0], uuid=UUID, image="x"),
         a.RunJob(OTHER, a.JobKind.PURGE_ROOT, BASE, uuid=UUID),
         a.MakeNode(()),
+        a.RunJob(OTHER, a.JobKind.FETCH, a.JOB_BASES[0], uuid=UUID),
+        a.RunJob(OTHER, a.JobKind.FETCH, a.JOB_BASES[0], lineage=(SHORT,)),
+        a.RunJob(OTHER, a.JobKind.FETCH, a.JOB_BASES[0], uuid=UUID, lineage=("89abcdef",)),
+        a.RunJob(OTHER, a.JobKind.FETCH, a.JOB_BASES[0], UUID, "x", (SHORT,)),
+        a.RunJob(OTHER, a.JobKind.REVIEW, a.JOB_BASES[0], uuid=UUID, lineage=(SHORT,)),
+        a.RunJob(OTHER, a.JobKind.BUILD, a.JOB_BASES[0], uuid=UUID),
+        a.RunJob(OTHER, a.JobKind.IMPORT_STATE, a.JOB_BASES[0], uuid=UUID, lineage=(SHORT,)),
+        a.RunJob(OTHER, a.JobKind.MEASURE, a.JOB_BASES[0], uuid=UUID, words=("x",)),
+        a.RunJob(OTHER, a.JobKind.REVIEW, a.JOB_BASES[0], words=("",)),
+        a.RunJob(OTHER, a.JobKind.REVIEW, a.JOB_BASES[0], words=("a b",)),
+        a.RunJob(OTHER, a.JobKind.REVIEW, a.JOB_BASES[0], words=("$x",)),
+        a.RunJob(OTHER, a.JobKind.REVIEW, a.JOB_BASES[0], words=("x" * 201,)),
+        a.RunJob(OTHER, a.JobKind.REVIEW, a.JOB_BASES[0], words=("x",) * 17),
+        a.ShowStore(UUID, "tree", BASE, shown=True),
+        a.ShowStore(UUID, "../tree", BASE, shown=True),
+        a.ShowStore(UUID, "meta", a.JOB_BASES[0], shown=True),
     ],
 )
 def test_fields_that_do_not_fit_together_are_refused(action: a.Action) -> None:

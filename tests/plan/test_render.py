@@ -2,6 +2,7 @@
 
 import itertools
 import shlex
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -20,36 +21,52 @@ from hive_core.plan.render import Host, agent_argv, harness, job_argv, set_slice
 
 UUID = "0123abcd-0000-4000-8000-000000000001"
 JOB = "00000001-0000-4000-9000-000000000001"
-HOST = Host("/opt/hive_core", ("usr", "etc/ssl/certs"))
+HOST = Host("/opt/hive_core", ("/usr", "/etc/ssl/certs"))
+SYSTEM = "/nix/store/0123456789abcdfghijklmnpqrsvwxyz-nixos-system-bob"
 MOUNTS = f"/var/lib/hive/mounts/{UUID}"
 NSPAWN = f"""
 systemd-nspawn --quiet --keep-unit --register=no --settings=no
---machine={UUID} --uuid={UUID} --hostname=bob --private-network
---directory={MOUNTS}/root --private-users-ownership=off --private-users=589824:65536
+--machine={UUID} --uuid={UUID} --hostname=bob
+--directory={MOUNTS}/root --private-users=589824:65536 --private-users-ownership=off
 --timezone=off --link-journal=no --resolv-conf=off --no-new-privileges=yes
 --drop-capability=CAP_MKNOD,CAP_AUDIT_CONTROL,CAP_AUDIT_WRITE,CAP_LINUX_IMMUTABLE,CAP_SYS_TTY_CONFIG,CAP_NET_RAW,CAP_LEASE,CAP_SYS_RESOURCE
 --kill-signal=SIGRTMIN+3 --rlimit=RLIMIT_NOFILE=4096 --rlimit=RLIMIT_CORE=0
 """
+SHARED = "--bind-ro=/usr --bind-ro=/etc/ssl/certs"
 BINDS = f"""
---bind-ro=/usr --bind-ro=/etc/ssl/certs
---bind-ro=/opt/hive_core/privd/guest/bin:/opt/hive/bin --bind-ro=/opt/hive_core:/opt/hive/hive_core
+--private-network --bind-ro=/opt/hive_core/privd/guest/bin:/opt/hive/bin
+--bind-ro=/opt/hive_core:/opt/hive/hive_core
 --bind={MOUNTS}/tree:/tree --bind-ro=/run/hive/agents/{UUID}/view:/agents
---bind-ro=/run/hive/agents/{UUID}/run:/run/hive
+--bind-ro=/run/hive/agents/{UUID}/run:/run/hive --bind-ro=/run/hive/seed/SEED:/run/hive-seed
+--bind-ro=/run/hive/agents/{UUID}/meta:/meta --bind-ro=/run/hive/agents/{UUID}/applied:/applied
 """
+OF_HOST = f"{NSPAWN} {SHARED} {BINDS}".replace("SEED", "host")
 PATH = "PATH=/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = f"""
---setenv=HIVE_NAME=bob --setenv=HIVE_SOCKET=/run/hive/broker.sock --setenv={PATH}
---setenv=HIVE_PARENT=alice --setenv=HOME=/tree/state
+--setenv=HIVE_NAME=bob --setenv=HIVE_PARENT=alice --setenv=HIVE_SOCKET=/run/hive/broker.sock
+--setenv={PATH} --setenv=HOME=/tree/state
+"""
+BOOT = f"""
+--setenv=SYSTEMD_UNIT_PATH=/opt/hive/hive_core/privd/guest/units:/run/hive-units:
+--notify-ready=yes --console=read-only '--system-call-filter=~io_uring_setup userfaultfd'
+--bind-ro={MOUNTS}/harness:/run/hive-units/hive-harness.service
+"""
+WORDS = f"""
+systemd.setenv=HIVE_NAME=bob systemd.setenv=HIVE_PARENT=alice
+systemd.setenv=HIVE_SOCKET=/run/hive/broker.sock
+systemd.setenv={PATH}:/run/current-system/sw/bin
+systemd.mask=console-getty.service systemd.mask=ldconfig.service systemd.show_status=no
+systemd.journald.forward_to_console=1 systemd.journald.max_level_console=info
+systemd.wants=hive-seed.service systemd.wants=hive-attend.service
+systemd.wants=hive-harness.service
 """
 CLOSED = "--as-pid2 --console=pipe '--system-call-filter=~io_uring_setup userfaultfd @mount'"
 
 
-def start(
-    *command: str, boot: bool = False, image: str = "host", limits: Limits | None = None
-) -> StartUnit:
+def start(*command: str, boot: bool = False, image: str = "host") -> StartUnit:
     return StartUnit(
-        UUID, "bob", 7, "abc", AGENT_BASES[1], ("0123abcd", "89abcdef"), limits or Limits(),
-        image, boot, "alice", command,
+        UUID, "bob", 7, "abc", AGENT_BASES[1], ("0123abcd", "89abcdef"), Limits(),
+        image, boot, "alice", command, SYSTEM if image == "nix" else None,
     )  # fmt: skip
 
 
@@ -60,7 +77,7 @@ def properties(argv: list[str]) -> list[str]:
 def test_a_plain_agent() -> None:
     words = ("sh", "-c", "echo $$ %i")
     assert agent_argv(HOST, start(*words)) == [
-        *shlex.split(f"{NSPAWN} {BINDS} {ENVIRONMENT} {CLOSED} --chdir=/tree/state --"),
+        *shlex.split(f"{OF_HOST} {ENVIRONMENT} {CLOSED} --chdir=/tree/state --"),
         "/opt/hive/bin/hive-start", *words,
     ]  # fmt: skip
 
@@ -77,22 +94,23 @@ def test_a_prepared_tree_has_its_own_usr() -> None:
 
 def test_a_booted_agent() -> None:
     argv = agent_argv(HOST, start("sh", boot=True))
-    assert argv == shlex.split(f"""{NSPAWN} {BINDS}
-        --setenv=SYSTEMD_UNIT_PATH=/opt/hive/hive_core/privd/guest/units:
-        --bind-ro={MOUNTS}/harness:/etc/systemd/system/hive-harness.service
-        --boot --notify-ready=yes --console=read-only
-        '--system-call-filter=~io_uring_setup userfaultfd' --
-        systemd.setenv=HIVE_NAME=bob systemd.setenv=HIVE_SOCKET=/run/hive/broker.sock
-        systemd.setenv={PATH} systemd.setenv=HIVE_PARENT=alice
-        systemd.mask=console-getty.service systemd.mask=ldconfig.service systemd.show_status=no
-        systemd.journald.forward_to_console=1 systemd.journald.max_level_console=info
-        systemd.wants=hive-harness.service""")
-    assert not [word for word in agent_argv(HOST, start(boot=True)) if "harness" in word]
+    assert argv == shlex.split(f"{OF_HOST} {BOOT} --boot -- {WORDS}")
+    without = agent_argv(HOST, start(boot=True))
+    assert set(argv) - set(without) == {"systemd.wants=hive-harness.service"}
+
+
+def test_an_agent_of_the_image_nix_boots_its_system_from_the_store() -> None:
+    """The store is all that it sees of the host, and the init is that of its own system."""
+    of_nix = f"{NSPAWN} --bind-ro=/nix/store {BINDS}".replace("SEED", "nix")
+    words = WORDS.replace("alice", f"alice systemd.setenv=HIVE_SYSTEM={SYSTEM}", 1)
+    expected = shlex.split(f"{of_nix} {BOOT} -- {SYSTEM}/init {words}")
+    for boot in (True, False):
+        assert agent_argv(HOST, start("sh", boot=boot, image="nix")) == expected
 
 
 def test_the_unit_of_an_agent() -> None:
     limits = Limits(memory_max=1 << 26, cpu_quota=150, tasks_max=99)
-    argv = systemd_run(HOST, start("sh", limits=limits))
+    argv = systemd_run(HOST, replace(start("sh"), limits=limits))
     assert argv[:5] == [
         "systemd-run", "--quiet", "--no-block", "--collect", "--unit=hive-agent@bob.service"
     ]  # fmt: skip
@@ -106,10 +124,11 @@ def test_the_unit_of_an_agent() -> None:
         "Restart=no",
         "RestartForceExitStatus=133",
         "SuccessExitStatus=133",
-        "TasksMax=99",
+        "TasksMax=1024",  # of an agent that sets none
         "CPUWeight=50",
         "IOWeight=50",
         "MemoryMax=67108864",
+        "TasksMax=99",
         "CPUQuota=150%",
         f"ExecStopPost=/bin/sh /opt/hive_core/privd/hive-stopped {UUID} 7 hive-agent@bob.service",
         "Type=notify",
@@ -123,9 +142,10 @@ def test_the_unit_of_an_agent() -> None:
         "DevicePolicy=closed",
         "DeviceAllow=char-pts rw",
         "LogRateLimitIntervalSec=30s",
+        "LogRateLimitBurst=10000",
         "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
         "SystemCallArchitectures=native",
-        "LogRateLimitBurst=10000",
+        "Environment=PATH=/usr/sbin:/usr/bin",
     ]
 
 
@@ -149,28 +169,75 @@ def test_a_slice_gets_and_loses_its_limits() -> None:
     assert set_slice(SetSlice((), Limits()))[3] == "hive.slice"
 
 
+AGENTS = {"config", "state", "archive", "root", "nodes"}
+SH = ["/bin/sh", "/opt/hive/hive_core/privd/guest/job"]
+PYTHON = ["/usr/bin/python3", "-I", "/opt/hive/hive_core/jobs/main.py"]
+AT = f"/var/lib/hive/mounts/{JOB}"
+# What each kind may read and write, and how much it may take; a second opinion to the table.
+SEEN = {
+    "purge_archive": ("", "out", "1G", 600),
+    "purge_root": ("", "out", "1G", 600),
+    "copy_tree": ("in", "out", "1G", 600),
+    "measure": ("in", "", "1G", 600),
+    "fetch": ("in agent", "out", "1G", 90),
+    "fetch_clone": ("in agent", "out", "1G", 90),
+    "review": ("in", "out", "1G", 90),
+    "seed": ("in", "out agent", "1G", 90),
+    "evaluate": ("in", "out", "4G", 150),
+    "build": ("in", "out", "1G", 1900),
+    "lock": ("in", "out", "2G", 600),
+    "import_state": ("in2", "out agent", "1G", 1800),
+}
+
+
 @pytest.mark.parametrize("work", JobKind)
-def test_a_job_is_bounded_and_can_neither_mount_nor_reach_anybody(work: JobKind) -> None:
-    job = RunJob(JOB, work, JOB_BASES[0])
+def test_a_job_is_bounded_and_sees_its_few_places_only(work: JobKind) -> None:
+    job = RunJob(JOB, work, JOB_BASES[0], words=("a", "b=c"))
     argv = job_argv(HOST, job)
-    assert argv[-4:] == ["--", "/bin/sh", "/opt/hive/bin/hive-job", work]
+    reads, writes, memory, seconds = SEEN[work]
+    exchanges = work not in ("purge_archive", "purge_root", "copy_tree", "measure")
+    assert argv[argv.index("--") + 1 :] == [*(PYTHON if exchanges else SH), work, "a", "b=c"]
     assert f"--private-users={JOB_BASES[0]}:65536" in argv
-    assert "--private-network" in argv
-    writable = [word for word in argv if word.startswith("--bind=")]
-    assert writable == [f"--bind=/var/lib/hive/mounts/{JOB}/out:/out"]
-    assert [word for word in argv if word.endswith(":/in")] == (
-        [f"--bind-ro=/var/lib/hive/mounts/{JOB}/in:/in"] if work is JobKind.COPY_TREE else []
+    assert "--system-call-filter=~io_uring_setup userfaultfd @mount" in argv
+    again = [f"--bind={AT}/out:/var/lib/hive/work/{JOB}/out"] if exchanges else []
+    assert [word for word in argv if word.startswith("--bind=")] == (
+        [f"--bind={AT}/{leaf}:/{leaf}" for leaf in writes.split()] + again
+    )
+    assert [word for word in argv if word.startswith(f"--bind-ro={AT}")] == (
+        [f"--bind-ro={AT}/{leaf}:/{leaf}" for leaf in reads.split()]
     )
     unit = systemd_run(HOST, job)
     assert f"--unit=hive-job@{JOB}.service" in unit
-    assert {"MemoryMax=1G", "TasksMax=64", "RuntimeMaxSec=600", "Slice=hive-jobs.slice"} <= set(
-        properties(unit)
-    )
+    bounds = {f"MemoryMax={memory}", "TasksMax=64", f"RuntimeMaxSec={seconds}"}
+    assert bounds | {"Slice=hive-jobs.slice"} <= set(properties(unit))
+
+
+@pytest.mark.parametrize("work", JobKind)
+def test_only_a_lock_has_a_network_and_only_nix_the_store(work: JobKind) -> None:
+    argv = job_argv(HOST, RunJob(JOB, work, JOB_BASES[0]))
+    assert ("--private-network" in argv) == (work is not JobKind.LOCK)
+    nix = work in (JobKind.EVALUATE, JobKind.BUILD, JobKind.LOCK)
+    shown = {"--bind-ro=/nix/store", "--bind-ro=/nix/var/nix/daemon-socket/socket"}
+    assert shown & set(argv) == (shown if nix else set())
+    if nix or work is JobKind.REVIEW:
+        assert AGENTS.isdisjoint({*work.job.reads.values(), *work.job.writes.values()})
+
+
+def test_where_there_is_no_usr_a_tree_of_the_store_stands_for_it() -> None:
+    host = Host("/nix/store/x/hive_core", ("/nix/store/y-usr:/usr", "/nix/store"), path="/p")
+    for argv in (
+        agent_argv(host, start()),
+        job_argv(host, RunJob(JOB, JobKind.BUILD, JOB_BASES[0])),
+    ):
+        binds = [word for word in argv if word.startswith("--bind-ro=/nix/store")]
+        assert binds[:2] == ["--bind-ro=/nix/store/y-usr:/usr", "--bind-ro=/nix/store"]
+        assert binds.count("--bind-ro=/nix/store") == 1
+    assert properties(systemd_run(host, start()))[-1] == "Environment=PATH=/p"
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"))))
 def test_a_harness_is_one_unit_file_whatever_the_words(words: list[str]) -> None:
     lines = harness(("sh", *words)).split("\n")
-    assert len(lines) == 9
-    assert lines[7].startswith('ExecStart=:/usr/bin/env "sh"')
-    assert "%" not in lines[7].replace("%%", "")
+    assert len(lines) == 10
+    assert lines[8].startswith('ExecStart=:/usr/bin/env "sh"')
+    assert "%" not in lines[8].replace("%%", "")

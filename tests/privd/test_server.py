@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 
 from hive_core.errors import BY_WIRE
 from hive_core.plan.actions import Action, MakeNode
-from hive_core.plan.render import Host
 from hive_core.plan.results import encode
 from hive_core.privd import server
 from hive_core.varlink import decode
 from hive_core.varlink import encode as frame
-
-HOST = Host("/opt/hive_core")
 
 
 def refused(reply: dict[str, Any]) -> str:
@@ -45,19 +42,19 @@ def test_every_action_has_its_effect() -> None:
     ],
 )
 def test_what_is_no_action_is_refused(call: object) -> None:
-    assert refused(server.answer(HOST, json.dumps(call).encode())) == "InvalidArgument"
+    assert refused(server.answer(json.dumps(call).encode())) == "InvalidArgument"
 
 
 def test_the_field_at_fault_is_named() -> None:
     call = {"method": "org.hive.Privd.Apply", "parameters": {"action": {"kind": "OpenDoor"}}}
-    reply: dict[str, Any] = server.answer(HOST, json.dumps(call).encode())
+    reply: dict[str, Any] = server.answer(json.dumps(call).encode())
     assert reply["parameters"] == {"reason": "is missing", "field": "uuid"}
 
 
 def test_what_came_in_goes_back_as_something_that_can_be_read() -> None:
     action = {**encode(MakeNode(("0123abcd",))), "\ud800": 1}
     call = {"method": "org.hive.Privd.Apply", "parameters": {"action": action}}
-    reply: dict[str, Any] = server.answer(HOST, json.dumps(call).encode())
+    reply: dict[str, Any] = server.answer(json.dumps(call).encode())
     assert refused(reply) == "InvalidArgument"
     assert reply["parameters"] == {"reason": "is unknown", "field": r"\ud800"}
 
@@ -65,7 +62,7 @@ def test_what_came_in_goes_back_as_something_that_can_be_read() -> None:
 def test_a_fault_tells_its_reason_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that took too long carries bytes, which no reply could hold."""
 
-    def hang(_host: Host, _action: object) -> bool:
+    def hang(_action: object) -> bool:
         raise subprocess.TimeoutExpired(["systemctl"], 30, output=b"\xff")
 
     monkeypatch.setitem(server.DO, MakeNode, hang)
@@ -73,22 +70,22 @@ def test_a_fault_tells_its_reason_and_nothing_else(monkeypatch: pytest.MonkeyPat
         "method": "org.hive.Privd.Apply",
         "parameters": {"action": encode(MakeNode(("0123abcd",)))},
     }
-    reply: dict[str, Any] = server.answer(HOST, json.dumps(call).encode())
+    reply: dict[str, Any] = server.answer(json.dumps(call).encode())
     assert refused(reply) == "Internal"
     assert set(reply["parameters"]) == {"reason"}
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_called_so(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def fill(_host: Host, _action: object) -> bool:
+    def fill(_action: object) -> bool:
         raise OSError(number, os.strerror(number), "node")
 
     monkeypatch.setitem(server.DO, MakeNode, fill)
     action = encode(MakeNode(("0123abcd",)))
     call = {"method": "org.hive.Privd.Apply", "parameters": {"action": action}}
-    assert refused(server.answer(HOST, json.dumps(call).encode())) == "StorageFull"
+    assert refused(server.answer(json.dumps(call).encode())) == "StorageFull"
 
 
 @given(st.binary(max_size=200) | st.just(b"[" * 100_000) | st.just(b"1" * 5_000))
 def test_no_bytes_do_anything(data: bytes) -> None:
-    refused(server.answer(HOST, data))
+    refused(server.answer(data))
