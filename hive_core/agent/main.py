@@ -23,6 +23,7 @@ OWN: Final = {
     "call": "Call a method with parameters in JSON.",
     "serve": "Run a command for every message; what it prints is the reply.",
     "hold": "Do nothing; mail waits.",
+    "attend": "Say hello and switch the system in place, for ever (a service of root).",
 }
 
 
@@ -73,6 +74,13 @@ def _hold(_path: str, _arguments: Sequence[str]) -> int:
     return serve.hold()
 
 
+def _attend(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent import attend  # noqa: PLC0415
+
+    derived.parser_of("attend", OWN["attend"]).parse_args(arguments)
+    attend.attend(path)
+
+
 def _help(_path: str, _arguments: Sequence[str]) -> int:
     lines = ["usage: hive-agent COMMAND [arguments]", "", "commands:"]
     shorts = {long: short for short, long in SHORT.items()}
@@ -84,7 +92,8 @@ def _help(_path: str, _arguments: Sequence[str]) -> int:
 
 
 _COMMANDS: Final = {
-    "serve": _serve, "hold": _hold, "call": _call, "help": _help, "-h": _help, "--help": _help,
+    "serve": _serve, "hold": _hold, "attend": _attend, "call": _call, "help": _help,
+    "-h": _help, "--help": _help,
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final, Never
 
+from hive_core.agent.attend import beside
 from hive_core.agent.letter import Letter, reply_body
 from hive_core.agent.link import Link
 from hive_core.errors import Conflict, HiveError, TimedOut, Unreachable
@@ -210,6 +211,7 @@ def until_stopped(body: Callable[[], object]) -> int:
 
 
 def serve(path: str, work: Work) -> int:
+    beside(path)
     with Link(path, answer=POLL) as link:
         return until_stopped(Loop(link, work, threading.Event().wait).forever)
 

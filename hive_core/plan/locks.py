@@ -22,8 +22,8 @@ class Change(NamedTuple):
     """One input: what it is locked to, before and after; empty: it is not there."""
 
     input: str
-    before: str
-    after: str
+    old: str
+    new: str
 
 
 class Line(NamedTuple):
@@ -53,7 +53,7 @@ def changes(before: bytes, after: bytes) -> list[Change]:
     old, new = nodes(before), nodes(after)
     names = sorted(old.keys() | new.keys())
     found = (Change(_plain(name), _text(old.get(name)), _text(new.get(name))) for name in names)
-    return [each for each in found if each.before != each.after]
+    return [each for each in found if each.old != each.new]
 
 
 def difference(before: bytes, after: bytes) -> list[Line]:

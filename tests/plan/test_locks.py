@@ -25,13 +25,13 @@ def lock(**revisions: str) -> bytes:
 def test_each_changed_input_has_one_line() -> None:
     found = changes(lock(a="1", b="1", c="1"), lock(a="1", b="2", d="1"))
     assert [each.input for each in found] == ["b", "c", "d"]
-    assert found[0].before == "github:o/b 1 2023-11-14 sha256-1"
-    assert found[0].after == "github:o/b 2 2023-11-14 sha256-2"
-    assert (found[1].after, found[2].before) == ("", "")
+    assert found[0].old == "github:o/b 1 2023-11-14 sha256-1"
+    assert found[0].new == "github:o/b 2 2023-11-14 sha256-2"
+    assert (found[1].new, found[2].old) == ("", "")
 
 
 def test_the_first_lock_is_all_new() -> None:
-    assert [each.before for each in changes(b"", lock(a="1"))] == [""]
+    assert [each.old for each in changes(b"", lock(a="1"))] == [""]
     assert changes(lock(a="1"), lock(a="1")) == []
 
 

@@ -1,0 +1,158 @@
+"""What the daemon cannot do from outside: say hello, and switch the system in place (RUNTIME 28).
+
+`hive-agent attend` is a service of root in guests that boot an init. `hive-agent serve` has the
+first half of it beside its loop. All that is told is what is there to be seen inside.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Never
+
+from hive_core.agent.link import Link
+from hive_core.errors import HiveError
+
+CONFIG: Final = Path("/run/hive/config")
+CURRENT: Final = Path("/run/current-system")
+SWITCH: Final = "bin/switch-to-configuration"
+POLL: Final = 50  # seconds that one question waits
+SECONDS: Final = 600.0  # the daemon has a deadline of its own, which is shorter
+FAULT_MOST: Final = 500
+_BACK: Final = 5.0  # seconds after a refusal
+_LOOKS, _LOOK = 100, 0.1  # what is deployed is shown within moments
+_COMMIT: Final = 40
+
+
+@dataclass
+class Attendant:
+    """Says hello whenever something is other than it was told; switches when that is due."""
+
+    link: Link
+    config: Path = CONFIG
+    current: Path = CURRENT
+    switches: bool = True
+    sleep: Callable[[float], object] = time.sleep
+    _after: str | None = field(default=None, init=False)
+    _told: tuple[str, str, str] | None = field(default=None, init=False)
+    _fault: str = field(default="", init=False)
+    _tried: str = field(default="", init=False)
+
+    def forever(self) -> Never:
+        while True:
+            try:
+                self.step()
+            except HiveError as error:
+                _say(f"cannot ask for the configuration: {error.reason}")
+                self.sleep(_BACK)
+
+    def step(self) -> None:
+        """Tell what is there, ask what is due, and see to that."""
+        self._hello()
+        due = self.link.ask("watch_config", after=self._after, wait=POLL)
+        self._after = str(due.get("next") or "") or None
+        self._settle(str(due.get("commit") or ""))
+        system = str(due.get("system") or "")
+        if self.switches and system and system != self._tried:
+            self._tried = system
+            self._fault = self._switch(system) if system != self.system else ""
+
+    @property
+    def commit(self) -> str:
+        """The configuration that is shown."""
+        with suppress(OSError):
+            name = self.config.readlink().name
+            return name if len(name) == _COMMIT else ""
+        return ""
+
+    @property
+    def system(self) -> str:
+        """The system that runs; empty where there is no such thing."""
+        with suppress(OSError):
+            return str(self.current.readlink())
+        return ""
+
+    def _settle(self, commit: str) -> None:
+        """The word of it may come before the files do."""
+        for _ in range(_LOOKS):
+            if not commit or self.commit in (commit, ""):
+                return
+            self.sleep(_LOOK)
+
+    def _hello(self) -> None:
+        now = (self.commit, self.system, self._fault)
+        if now == self._told:
+            return
+        commit, system, fault = now
+        known = {"commit": commit or None, "system": _in_store(system), "fault": fault}
+        self.link.change("hello", **known)
+        self._told = now
+
+    def _switch(self, system: str) -> str:
+        """Why it did not work; empty when it did."""
+        _say(f"switching to {system}")
+        before = failed_units()
+        try:
+            done = subprocess.run(
+                [f"{system}/{SWITCH}", "test"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, timeout=SECONDS, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"cannot switch: {error}"[:FAULT_MOST]
+        sys.stderr.buffer.write(done.stdout)
+        sys.stderr.flush()
+        last = " | ".join(done.stdout.decode("utf-8", "replace").split("\n")[-6:])
+        return judged(done.returncode, self.system == system, before, last)
+
+
+def judged(status: int, there: bool, before: frozenset[str] | None, last: str) -> str:  # noqa: FBT001
+    """Decide by what is there afterwards: the status alone is not to be relied on.
+
+    https://github.com/NixOS/nixpkgs/issues/378535 tells of switches that took effect and failed.
+    """
+    if status == 0 and there:
+        return ""
+    if there and before is not None and (now := failed_units()) is not None:
+        new = sorted(now - before)
+        return f"units failed: {', '.join(new)}"[:FAULT_MOST] if new else ""
+    return f"the switch ended with {status}: {last}"[:FAULT_MOST]
+
+
+def failed_units(argv: Sequence[str] = ("systemctl", "--failed", "--plain", "--no-legend")) -> (
+    frozenset[str] | None
+):  # fmt: skip
+    """Units of the guest that failed; None where no systemd answers."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return frozenset(line.split()[0] for line in done.stdout.splitlines() if line.strip())
+
+
+def beside(path: str) -> None:
+    """Say hello beside another loop, now and with every configuration that is deployed."""
+    if CONFIG.is_symlink():
+        work = Attendant(Link(path), switches=False)
+        threading.Thread(target=work.forever, name="hello", daemon=True).start()
+
+
+def attend(path: str) -> Never:
+    """What the service runs."""
+    os.chdir("/")
+    Attendant(Link(path)).forever()
+
+
+def _in_store(path: str) -> str | None:
+    return path if path.startswith("/nix/store/") and path.count("/") == 3 else None  # noqa: PLR2004
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"hive-agent: {text}\n")
+    sys.stderr.flush()
