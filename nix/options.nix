@@ -13,6 +13,8 @@ let
   };
   number = types.addCheck types.number (n: n >= 0);
   text = types.either types.str types.path;
+  capability = types.strMatching names.capability // { description = "capability"; };
+  reference = types.strMatching names.reference // { description = "flake reference"; };
   maybe = types.nullOr;
 
   limits = types.submodule {
@@ -38,7 +40,7 @@ let
       boot = option types.bool false "Whether an init runs inside. The `nix` image always has one.";
       command = option (types.listOf types.str) [ ]
         "What it runs; empty: it holds, and its mail waits.";
-      capabilities = option (maybe (types.listOf (types.strMatching names.capability))) null
+      capabilities = option (maybe (types.listOf capability)) null
         "Its rights; absent: those of its role that its parent holds.";
       limits = option limits { } "Bounds of its machine; what is absent is the host's default.";
     };
@@ -101,7 +103,7 @@ in
   meta = {
     path = fixed "/var/lib/hive/meta" "The repository that says what agents there are.";
     flakeInputs = mkOption {
-      type = types.attrsOf (types.strMatching names.reference);
+      type = types.attrsOf reference;
       default = { };
       example = { nixpkgs = "github:NixOS/nixpkgs/nixos-25.05"; };
       description = ''

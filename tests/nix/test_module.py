@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ from nix.module import HERE, NIX, STORE, Refused, ask, enabled, parsed, units
 
 from hive_core.cli.install import layout
 from hive_core.model.settings import Settings
+from nix import options_page
 
 SHARED = ("hived.service", "hive-privd.service", "hive-git.service", "hive-git.path")
 # What only NixOS has or needs: paths of the store, and how a switch goes about a unit.
@@ -162,3 +164,24 @@ def test_declared_agents_are_told_in_the_words_of_the_operation() -> None:
 def test_types_are_strict(options: dict[str, object], said: str) -> None:
     with pytest.raises(Refused, match=said):
         ask("[ e.config.environment.etc e.config.users ]", enabled(**options))
+
+
+def test_the_page_of_options_is_fresh() -> None:
+    """`scripts/generate` writes it."""
+    assert options_page.FILE.read_text(encoding="utf-8") == options_page.page()
+
+
+def test_the_configuration_of_the_guide_is_accepted() -> None:
+    guide = (NIX.parent / "docs" / "how-to" / "nixos.md").read_text()
+    blocks = re.findall(r"^```nix\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
+    (machine,) = (each for each in blocks if "services.hive" in each)
+    for each in blocks:
+        subprocess.run(["nix-instantiate", "--parse", "-E", each], check=True, capture_output=True)
+    what = "f: let e = s.evaluate (import {}/module.nix) (f {{ }}); in {}"
+    told = "{ inherit (e.config) assertions warnings; etc = e.config.environment.etc; }"
+    found = ask(f"({what.format(NIX, told)}) ({machine})")
+    assert [each for each in found["assertions"] if not each["assertion"]] == []
+    assert found["warnings"] == []
+    written = {name: each["text"] for name, each in found["etc"].items()}
+    assert Settings.model_validate(tomllib.loads(written["hive/hive.toml"])).deploy.window == 60
+    assert sorted(json.loads(written["hive/agents.json"])) == ["coder", "planner"]
