@@ -108,6 +108,7 @@ class World:
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.settings = settings
+        self.folder = folder
         self.clock = ManualClock()
         self.ledger = Ledger.open(folder / "hive.db", limits=settings.limits, primed=0)
         self.repo = MetaRepo.open(folder / "meta", settings.limits.depth, clock=self.clock.now)

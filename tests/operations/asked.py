@@ -1,0 +1,115 @@
+"""What the deploy road does with requests, in steps that a test takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from operations.world import Reply, World
+
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.operation import Result
+from hive_core.model.approval import Approval, Binding, Effect, Generation
+from hive_core.model.config import Wishes
+from hive_core.operations.ending import end, overtaken
+from hive_core.plan.effect import apply, fields
+
+ONE, TWO, THREE = ("1a" * 20, "2b" * 20, "3c" * 20)
+
+
+class Nothing(Result):
+    """No answer."""
+
+
+def ask(world: World, caller: str = "a", agent: str = "a1", **more: object) -> str:
+    """A request; its id."""
+    given: dict[str, object] = {"commit": ONE, "message": "better words", **more}
+    return str(world.call(caller, "request_apply_commit", agent=agent, **given)["approval"])
+
+
+def row(world: World, id_: str) -> Approval:
+    found = world.ledger.approvals.get(id_)
+    assert found is not None
+    return found
+
+
+def line(text: str, sign: str = "+", path: str = "prompts/a.md") -> dict[str, object]:
+    return {"path": path, "old": None, "new": 1, "sign": sign, "text": text}
+
+
+def judge(
+    world: World,
+    id_: str,
+    wishes: Mapping[str, object] | None = None,
+    lines: Sequence[Mapping[str, object]] = (),
+    effect: Effect = Effect.LIVE,
+) -> str:
+    """The commit was well-formed: it waits for the operator, with its difference on disk."""
+    found = row(world, id_)
+    if found.agent:
+        folder = world.folder / "applied" / f"{found.agent}.git" / "hive"
+        folder.mkdir(parents=True, exist_ok=True)
+        text = "".join(json.dumps(each) + "\n" for each in (*lines, line("the end")))
+        (folder / f"{id_}.diff").write_text(text)
+    bound = found.binding
+    binding = Binding(bound.commit or THREE, "7e" * 20, "sha256-x", bound.base, "", bound.meta)
+    with world.ledger.transaction():
+        world.ledger.approvals.judged(
+            id_, binding, effect, wishes or {}, {"files": 3, "bytes": 120, "changed": 1}
+        )
+        world.ledger.approvals.move(id_, "check", world.clock.now())
+    world.broker.touch({f"approval:{id_}"})
+    return id_
+
+
+def waits(world: World, caller: str = "a", agent: str = "a1", **more: object) -> str:
+    """A request that waits for the operator."""
+    return judge(world, ask(world, caller, agent, **more))
+
+
+def finish(world: World, id_: str, event: str, reason: str = "", lines: str = "") -> None:
+    """What the road does at an end."""
+
+    def done(call: Call) -> Record[Nothing]:
+        found = row(world, id_)
+        return Record(Nothing(), end(call, found, event, reason=reason, lines=lines))
+
+    world.broker.perform("deploy", done)
+    world.run()
+
+
+def deploy(world: World, id_: str) -> None:
+    """Everything that follows an approval, when all goes well."""
+    found = row(world, id_)
+    name = world.hive.names[found.agent]
+
+    def change(call: Call) -> Change[Nothing]:
+        spec = apply(call.hive.spec(name), Wishes.model_validate(dict(found.wishes)))
+        spec = spec.model_copy(update={"config": found.binding.commit})
+        remember(world, found.agent, found.binding.commit, id_, fields(spec))
+        for event in ("build", "deploy", "watch"):
+            call.ledger.approvals.move(id_, event, call.now)
+        topics = end(call, row(world, id_), "confirm") | overtaken(call, found)
+        return Change(Nothing(), call.hive.with_spec(name, spec), f"deploy {name}", topics)
+
+    world.broker.perform("deploy", change)
+    world.run()
+
+
+def remember(
+    world: World, agent: str, commit: str, approval: str, kept: Mapping[str, object] | None = None
+) -> None:
+    """One more generation; inside a transaction."""
+    generations = world.ledger.generations
+    number = generations.next(agent)
+    generations.put(
+        Generation(agent, number, commit, approval, world.clock.now(), fields=kept or {})
+    )
+
+
+def show(world: World, id_: str, caller: str = "operator", **more: object) -> Reply:
+    return world.ask_as(world.uuid(caller), "get_approval", {"id": id_, **more}).result()
+
+
+def state(world: World, id_: str) -> str:
+    return row(world, id_).state

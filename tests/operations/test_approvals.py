@@ -1,0 +1,340 @@
+"""list_approvals, get_approval, approve, deny: what the operator decides, and on what."""
+
+from __future__ import annotations
+
+import pytest
+from operations.asked import (
+    ONE,
+    THREE,
+    TWO,
+    ask,
+    deploy,
+    finish,
+    judge,
+    line,
+    row,
+    show,
+    state,
+    waits,
+)
+from operations.world import Reply, World, fields, names, rows
+
+from hive_core.errors import Conflict, Expired, Internal, InvalidArgument, NotAllowed
+from hive_core.model.approval import SHOWN_DIGITS, Effect
+from hive_core.model.record import OPERATOR
+
+
+def approve(world: World, id_: str, commit: str = ONE[:SHOWN_DIGITS], **more: object) -> Reply:
+    return world.ask_as(
+        OPERATOR, "approve", {"id": id_, "commit": commit, **more}
+    ).result()  # fmt: skip
+
+
+def inner(found: Reply) -> Reply:
+    each = found["approval"]
+    assert isinstance(each, dict)
+    return each
+
+
+def test_the_first_digits_of_the_commit_approve(world: World) -> None:
+    id_ = waits(world)
+    done = approve(world, id_)
+    assert done == {
+        "id": id_, "state": "approved", "agent": "a1", "commit": ONE, "effect": "live",
+        "job": row(world, id_).job,
+    }  # fmt: skip
+    assert approve(world, waits(world, commit=TWO), TWO)["state"] == "approved"
+
+
+@pytest.mark.parametrize(
+    "digits",
+    [ONE[:7], TWO[:8], ONE[1:9], ONE[:8] + "0", ONE + "0", ONE[:8].upper(), "", "zzzzzzzz"],
+)
+def test_attack_22_other_digits_than_the_first_eight_approve_nothing(
+    world: World, digits: str
+) -> None:
+    id_ = waits(world)
+    with pytest.raises(InvalidArgument):
+        approve(world, id_, digits)
+    assert state(world, id_) == "pending"
+
+
+@pytest.mark.parametrize("caller", ["a", "a1", "root"])
+def test_attack_24_no_agent_reaches_a_decision(world: World, caller: str) -> None:
+    """Not even with every capability that there is."""
+    id_ = waits(world)
+    world.call(OPERATOR, "grant_capability", agent=caller, capability="budget")
+    for operation, given in (
+        ("approve", {"commit": ONE}), ("deny", {"why": "x"}),
+    ):  # fmt: skip
+        with pytest.raises(NotAllowed):
+            world.ask_as(world.uuid(caller), operation, {"id": id_, **given}).result()
+        event = world.events()[-1]
+        assert (event["operation"], event["caller"], event["allowed"]) == (operation, caller, False)
+    assert world.fault(caller, "rollback", agent="a1") == "NotAllowed"
+    assert state(world, id_) == "pending"
+
+
+def test_attack_21_an_approval_is_used_once(world: World) -> None:
+    id_ = waits(world)
+    approve(world, id_)
+    with pytest.raises(Conflict, match="it is approved"):
+        approve(world, id_)
+    deploy(world, id_)
+    for _ in range(2):
+        with pytest.raises(Conflict, match="it is deployed"):
+            approve(world, id_)
+
+
+def test_attack_42_an_approval_that_is_repeated_gives_the_first_answer(world: World) -> None:
+    id_ = waits(world)
+    first = approve(world, id_, idempotency_key="k")
+    deploy(world, id_)
+    assert approve(world, id_, idempotency_key="k") == first
+
+
+def test_what_is_not_checked_yet_is_not_approved(world: World) -> None:
+    id_ = ask(world)
+    with pytest.raises(Conflict, match="still being checked"):
+        approve(world, id_)
+
+
+def test_attack_21_after_a_day_it_is_too_late(world: World) -> None:
+    id_ = waits(world)
+    world.advance(86_399)
+    other = waits(world, commit=TWO)
+    world.advance(2)
+    with pytest.raises(Expired):
+        approve(world, id_)
+    assert approve(world, other, TWO)["state"] == "approved"
+    finish(world, id_, "expire")
+    assert state(world, id_) == "expired"
+
+
+def test_attack_21_what_was_compared_with_something_else_is_not_approved(world: World) -> None:
+    """Another deploy in between ends it; one that slipped through is refused all the same."""
+    first, second, third = (waits(world, commit=each) for each in (ONE, TWO, THREE))
+    approve(world, first)
+    approve(world, second, TWO)
+    deploy(world, first)
+    assert state(world, third) == "void"
+    (letter,) = [each for each in world.mail("a") if third in str(each["body"])]
+    assert "another configuration" in str(letter["body"])
+    late = judge(world, ask(world, commit="4d" * 20))
+    with world.ledger.transaction():
+        bound = row(world, late).binding
+        world.ledger.connection.run(
+            "UPDATE approvals SET binding = replace(binding, ?, ?) WHERE id = ?",
+            (f'"base": "{bound.base}"', f'"base": "{TWO}"', late),
+        )
+    with pytest.raises(Conflict, match="runs with another configuration"):
+        approve(world, late, "4d" * 20)
+
+
+def test_a_refusal_says_why_to_who_asked_and_to_the_parent(world: World) -> None:
+    id_ = waits(world, "root", "a1")
+    found = world.call(OPERATOR, "deny", id=id_, why="no sh in prompts")
+    assert found == {"id": id_, "state": "denied"}
+    for name in ("root", "a"):
+        letter = world.mail(name)[-1]
+        assert letter["kind"] == "config"
+        assert "denied by the operator: no sh in prompts" in str(letter["body"])
+        assert (id_ in str(letter["body"]), letter["relation"]) == (True, "daemon")
+    assert world.mail("a1") == []
+    with pytest.raises(Conflict):
+        approve(world, id_)
+    with pytest.raises(Conflict):
+        world.call(OPERATOR, "deny", id=id_, why="again")
+
+
+@pytest.mark.parametrize(
+    "steps", [(), ("check",), ("check", "approve"), ("check", "approve", "build")]
+)
+def test_until_it_is_deployed_it_can_be_denied(world: World, steps: tuple[str, ...]) -> None:
+    id_ = ask(world)
+    with world.ledger.transaction():
+        for step in steps:
+            world.ledger.approvals.move(id_, step, 1.0)
+    assert world.call(OPERATOR, "deny", id=id_, why="no")["state"] == "denied"
+    assert row(world, id_).decided_by == "uid:0"
+
+
+def test_a_reason_for_a_refusal_is_not_left_out(world: World) -> None:
+    id_ = waits(world)
+    assert world.fault(OPERATOR, "deny", id=id_) == "InvalidParameter"
+    assert world.fault(OPERATOR, "deny", id=id_, why="") == "InvalidArgument"
+
+
+def test_a_failure_is_told_with_the_last_lines_of_the_log(world: World) -> None:
+    id_ = waits(world)
+    approve(world, id_)
+    with world.ledger.transaction():
+        for step in ("build", "deploy", "watch"):
+            world.ledger.approvals.move(id_, step, 1.0)
+    finish(world, id_, "fail", "no hello within 30 s", "Traceback\nKeyError: 'x'")
+    body = str(world.mail("a")[-1]["body"])
+    assert "has failed: no hello within 30 s" in body
+    assert body.endswith("Traceback\nKeyError: 'x'")
+    job = world.ledger.jobs.get(row(world, id_).job)
+    assert job is not None
+    assert job.error.startswith("Conflict: ")
+    assert "KeyError" not in job.error
+
+
+def test_every_decision_is_an_event_with_on_whose_behalf_and_what_of(world: World) -> None:
+    """H27."""
+    first, second = (
+        waits(world, "root"),
+        judge(world, ask(world, commit=TWO), effect=Effect.RESTART),
+    )
+    approve(world, first)
+    world.call(OPERATOR, "deny", id=second, why="no")
+    *_, one, two = [each for each in world.events() if each["operation"] in ("approve", "deny")]
+    assert (one["kind"], one["caller"], one["allowed"]) == ("record", OPERATOR, True)
+    told = fields(one)
+    assert (told["approval"], told["commit"], told["effect"]) == (first, ONE, "live")
+    assert (told["requester_name"], told["agent_name"]) == ("root", "a1")
+    assert (told["agent"], told["decided_by"], told["uid"]) == (world.uuid("a1"), "uid:0", 0)
+    assert (fields(two)["reason"], fields(two)["commit"]) == ("no", TWO)
+
+
+def test_who_asked_reads_it_an_ancestor_sees_that_there_is_one(world: World) -> None:
+    """H9, attack 41."""
+    id_ = judge(world, ask(world), lines=[line("secret plan")])
+    mine = show(world, id_, "a")
+    assert mine["whole"]
+    assert "secret plan" in str(mine)
+    assert inner(mine)["message"] == "better words"
+    for above in ("root", "a1"):
+        seen = show(world, id_, above)
+        assert (seen["whole"], seen["lines"], seen["marks"]) == (False, [], [])
+        assert (inner(seen)["id"], inner(seen)["message"]) == (id_, "")
+    for other in ("a2", "a11", "b"):
+        assert world.fault(other, "get_approval", id=id_) == "NotFound"
+        assert world.fault(other, "get_approval", id="0" * 12) == "NotFound"
+
+
+def test_a_listing_has_what_its_caller_may_see(world: World) -> None:
+    ids = [
+        waits(world, "a", "a1"), waits(world, "b", "b1", commit=TWO),
+        waits(world, "a11", "a11", commit=THREE),
+    ]  # fmt: skip
+    world.call(OPERATOR, "deny", id=ids[2], why="no")
+
+    def listed(caller: str, **more: object) -> list[object]:
+        return names(world.ask_as(
+            world.uuid(caller), "list_approvals", dict(more)
+        ).result()["approvals"], "id")  # fmt: skip
+
+    assert listed(OPERATOR) == [ids[1], ids[0]]
+    assert listed(OPERATOR, all=True) == ids[::-1]
+    assert listed("root", all=True) == ids[::-1]
+    assert listed("a1", all=True) == [ids[2], ids[0]]
+    assert listed("b") == [ids[1]]
+    assert listed("a2", all=True) == []
+
+
+def test_a_listing_has_pages(world: World) -> None:
+    ids = [waits(world, OPERATOR, commit=f"{number:040x}") for number in range(5)]
+    found, after = [], None
+    while True:
+        page = world.call(OPERATOR, "list_approvals", limit=2, after=after)
+        found += names(page["approvals"], "id")
+        after = page["next"]
+        if after is None:
+            break
+    assert found == ids[::-1]
+    streamed = world.ask(OPERATOR, "list_approvals", more=True, limit=2)
+    assert [each for page in streamed.pages for each in names(page["approvals"], "id")] == found
+
+
+def test_what_is_asked_for_is_shown_with_marks_effect_and_figures(world: World) -> None:
+    id_ = judge(
+        world, ask(world), {"capabilities": ["spawn", "budget"], "boot": True},
+        effect=Effect.RESTART,
+    )  # fmt: skip
+    found = show(world, id_)
+    assert found["review"] == {"files": 3, "bytes": 120, "changed": 1}
+    assert inner(found)["effect"] == "restart"
+    held = set(world.hive.spec("a1").capabilities)
+    red = {each["name"] for each in rows(found["marks"]) if each["gives"]}
+    assert red == {"boot"} | ({"spawn", "budget"} - held)
+    lost = {each["name"] for each in rows(found["marks"]) if each["after"] == "taken"}
+    assert lost == held - {"spawn", "budget"}
+
+
+def pages(world: World, id_: str, **more: object) -> list[Reply]:
+    asked = world.ask_as(OPERATOR, "get_approval", {"id": id_, **more}, more=True)
+    return asked.pages
+
+
+def texts(found: list[Reply]) -> list[str]:
+    """The lines as they were, parts put together."""
+    whole, rest = list[str](), ""
+    for each in (entry for page in found for entry in rows(page["lines"])):
+        rest += str(each["text"])
+        if not each["part"]:
+            whole.append(rest)
+            rest = ""
+    return whole
+
+
+def test_attack_22_a_difference_is_shown_to_its_last_line_whatever_its_size(world: World) -> None:
+    """Never folded: pages follow each other, and a line larger than a frame goes in parts."""
+    lines = ["short", '"' * 700_000, "é" * 500_000, *(f"line {n}" for n in range(5000)), ""]
+    id_ = judge(world, ask(world), lines=[line(each) for each in lines])
+    found = pages(world, id_)
+    assert texts(found) == [*lines, "the end"]
+    assert len(found) > 3
+    assert found[-1]["next"] is None
+    assert texts(pages(world, id_, limit=700)) == [*lines, "the end"]
+
+
+def test_attack_22_what_acts_on_a_terminal_is_not_even_handed_on(world: World) -> None:
+    """A job spells it out; one that was taken over does not, and then nothing is shown."""
+    for odd in ("\x1b[2J", "a\rb", "a\u202eb", "a\u200bb", "\x9b1m"):
+        id_ = judge(world, ask(world, OPERATOR, commit=f"{ord(odd[-2]):040x}"), lines=[line(odd)])
+        with pytest.raises(Internal, match="deny this"):
+            show(world, id_)
+
+
+@pytest.mark.parametrize("odd", [b"{}\n", b'{"path": "a", "sign": "+", "text": "x"', b"[" * 99])
+def test_a_difference_that_is_damaged_is_never_shown_as_whole(world: World, odd: bytes) -> None:
+    id_ = waits(world)
+    file = world.folder / "applied" / f"{world.uuid('a1')}.git" / "hive" / f"{id_}.diff"
+    file.write_bytes(b"")
+    assert texts(pages(world, id_)) == []
+    file.write_bytes(b'{"path": "a", "sign": "+", "text": "x"}\n')
+    assert texts(pages(world, id_)) == ["x"]
+    file.write_bytes(file.read_bytes() + odd)
+    with pytest.raises((Internal, InvalidArgument)):
+        pages(world, id_)
+
+
+def test_what_can_still_be_approved_is_not_shown_without_its_lines(world: World) -> None:
+    id_ = waits(world)
+    file = world.folder / "applied" / f"{world.uuid('a1')}.git" / "hive" / f"{id_}.diff"
+    file.unlink()
+    assert world.fault(OPERATOR, "get_approval", id=id_) == "NotFound"
+    world.call(OPERATOR, "deny", id=id_, why="no")
+    assert show(world, id_)["lines"] == []
+    file.symlink_to("/etc/passwd")
+    other = waits(world, commit=TWO)
+    file.with_name(f"{other}.diff").unlink()
+    file.with_name(f"{other}.diff").symlink_to("/etc/passwd")
+    assert world.fault(OPERATOR, "get_approval", id=other) == "Internal"
+
+
+def test_who_asked_reads_no_more_once_it_is_gone(world: World) -> None:
+    id_ = waits(world, "a1", "a1")
+    world.call(OPERATOR, "move", agent="a1", parent="b")
+    assert show(world, id_, "a1")["whole"]
+    assert world.fault("a", "get_approval", id=id_) == "NotFound"
+    assert show(world, id_, "b")["whole"] is False
+
+
+def test_agents_learn_that_the_operator_decided_and_not_which_one(world: World) -> None:
+    id_ = waits(world)
+    world.call(OPERATOR, "deny", id=id_, why="no")
+    assert inner(show(world, id_, "a"))["decided_by"] == OPERATOR
+    assert inner(show(world, id_))["decided_by"] == "uid:0"

@@ -1,0 +1,272 @@
+"""What a proposal would make of an agent: spec, marks and effect, and the way back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from model.trees import spec as spec_of
+
+from hive_core.errors import InvalidArgument
+from hive_core.model.agent import AgentSpec, Limits
+from hive_core.model.approval import Effect
+from hive_core.model.capability import PLAIN, missing
+from hive_core.model.config import AgentConfig, Wishes
+from hive_core.plan.effect import Shown, apply, back, effect, fields, marks, rolled_back
+
+ORDER = list(Effect)
+WORDS = st.sampled_from(["net", "key-1", "other"])
+CAPABILITIES = st.one_of(
+    st.sampled_from(PLAIN),
+    WORDS.map("secret:{}".format),
+    WORDS.map("network:{}".format),
+    WORDS.map("meta.update:{}".format),
+)
+LISTS = st.lists(CAPABILITIES, max_size=4, unique=True)
+LIMITS = st.fixed_dictionaries(
+    {},
+    optional={
+        "memory_max": st.integers(1 << 25, 1 << 40),
+        "tasks_max": st.integers(8, 1 << 20),
+        "disk": st.integers(1 << 20, 1 << 40),
+    },
+)
+PARTS: dict[str, st.SearchStrategy[Any]] = {
+    "capabilities": LISTS,
+    "network": st.one_of(WORDS, st.just("none")),
+    "mounts": st.lists(st.sampled_from(["meta", "applied"]), unique=True),
+    "secrets": st.lists(WORDS, max_size=3, unique=True),
+    "limits": LIMITS.filter(bool),
+    "command": st.lists(st.text("ab c", min_size=1), max_size=3),
+    "boot": st.booleans(),
+    "harness": st.booleans(),
+}
+WISHES = st.fixed_dictionaries({}, optional=PARTS).map(Wishes.model_validate)
+PATHS = st.lists(st.sampled_from(["agent.toml", "agent.nix", "AGENTS.md", "skills/x/a.md"]))
+RELOADS = st.sampled_from(["live", "restart"])
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> AgentSpec:
+    found = spec_of(
+        1,
+        capabilities=sorted(draw(LISTS)),
+        limits=draw(LIMITS),
+        boot=draw(st.booleans()),
+        harness=draw(st.booleans()),
+        image=draw(st.sampled_from(["host", "nix"])),
+    )
+    return found.model_copy(update={"command": tuple(draw(PARTS["command"]))})
+
+
+def config(reload: str = "restart") -> AgentConfig:
+    return AgentConfig.model_validate({"harness": {"reload": reload}})
+
+
+def given_(spec: AgentSpec, **request: object) -> AgentSpec:
+    return apply(spec, Wishes.model_validate(request))
+
+
+@given(specs())
+def test_who_asks_for_nothing_gets_and_loses_nothing(spec: AgentSpec) -> None:
+    assert apply(spec, Wishes()) == spec
+    assert marks(spec, Wishes()) == ()
+
+
+@given(specs(), WISHES)
+def test_what_is_granted_twice_is_granted_once(spec: AgentSpec, wishes: Wishes) -> None:
+    after = apply(spec, wishes)
+    assert apply(after, wishes) == after
+    assert not any(mark.gives for mark in marks(after, wishes))
+
+
+@given(specs(), WISHES)
+def test_nothing_but_the_fields_of_a_deploy_changes(spec: AgentSpec, wishes: Wishes) -> None:
+    after = apply(spec, wishes)
+    changed = {name for name, value in spec if getattr(after, name) != value}
+    assert changed <= fields(spec).keys()
+    assert changed.isdisjoint({"uuid", "allow", "role", "tier", "image", "max_children", "config"})
+    AgentSpec.model_validate(after.model_dump())
+
+
+@given(specs(), st.sampled_from(sorted(PARTS)), st.data())
+def test_attack_23_whatever_stands_in_request_is_marked(
+    spec: AgentSpec, part: str, data: st.DataObject
+) -> None:
+    wishes = Wishes.model_validate({part: data.draw(PARTS[part])})
+    assert marks(spec, wishes)
+
+
+@given(specs(), WISHES)
+def test_attack_23_every_new_privilege_is_marked_as_one(spec: AgentSpec, wishes: Wishes) -> None:
+    after, found = apply(spec, wishes), marks(spec, wishes)
+    red = {(mark.kind, mark.name) for mark in found if mark.gives}
+    gained = missing(spec.capabilities, after.capabilities)
+    assert len([each for each in red if each[0] in KINDS]) >= len(gained)
+    for name, value in after.limits:
+        old = getattr(spec.limits, name)
+        if value is not None and (old is None or value > old):
+            assert ("limit", name) in red
+    for name in ("command", "boot", "harness"):
+        assert ((name, name) in red) == (getattr(spec, name) != getattr(after, name))
+    assert all(mark.gives or mark.kind != "command" or mark.before == mark.after for mark in found)
+
+
+KINDS = ("capability", "network", "mount", "secret")
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind", "name"),
+    [
+        ({"capabilities": ["spawn"]}, "capability", "spawn"),
+        ({"network": "veth"}, "network", "veth"),
+        ({"capabilities": ["network:host"]}, "network", "host"),
+        ({"mounts": ["meta"]}, "mount", "meta"),
+        ({"capabilities": ["applied.read"]}, "mount", "applied"),
+        ({"secrets": ["api"]}, "secret", "api"),
+        ({"limits": {"memory_max": 1 << 30}}, "limit", "memory_max"),
+        ({"command": ["sh"]}, "command", "command"),
+        ({"boot": True}, "boot", "boot"),
+        ({"harness": True}, "harness", "harness"),
+    ],
+)
+def test_each_kind_of_privilege_has_its_own_word(
+    request_: dict[str, object], kind: str, name: str
+) -> None:
+    spec = spec_of(1, capabilities=())
+    (mark,) = marks(spec, Wishes.model_validate(request_))
+    assert (mark.kind, mark.name, mark.gives) == (kind, name, True)
+
+
+def test_what_it_holds_already_and_what_it_would_lose_is_no_new_privilege() -> None:
+    spec = spec_of(1, capabilities=("kill", "spawn"), limits={"memory_max": 1 << 30})
+    wishes = Wishes.model_validate({"capabilities": ["spawn"], "limits": {"memory_max": 1 << 29}})
+    found = {(m.name, m.before, m.after, m.gives) for m in marks(spec, wishes)}
+    assert found == {
+        ("spawn", "held", "held", False),
+        ("kill", "held", "taken", False),
+        ("memory_max", str(1 << 30), str(1 << 29), False),
+    }
+
+
+def test_only_the_closed_lists_can_be_asked_for() -> None:
+    for odd in ("root", "spawn:all", "network:", "mount:/etc"):
+        with pytest.raises(ValueError, match="capabilit"):
+            Wishes.model_validate({"capabilities": [odd]})
+    forged = Wishes().model_copy(update={"capabilities": ("root",)})
+    with pytest.raises(InvalidArgument):
+        apply(spec_of(1), forged)
+
+
+@given(specs(), WISHES, PATHS, RELOADS, RELOADS)
+def test_more_change_never_does_less(
+    spec: AgentSpec, wishes: Wishes, paths: list[str], first: str, second: str
+) -> None:
+    before = Shown(spec, config(first))
+    plain, granted = Shown(spec, config(second)), Shown(apply(spec, wishes), config(second))
+    for some in (paths[:1], paths):
+        least = ORDER.index(effect(before, plain, some))
+        assert ORDER.index(effect(before, granted, some)) >= least
+    rank = [ORDER.index(effect(before, granted, paths[:n])) for n in range(len(paths) + 1)]
+    assert rank == sorted(rank)
+
+
+@given(specs(), RELOADS, RELOADS)
+def test_nothing_changed_does_nothing(spec: AgentSpec, first: str, second: str) -> None:
+    assert effect(Shown(spec, config(first)), Shown(spec, config(second)), ()) is Effect.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("image", "before", "after", "changed", "expected"),
+    [
+        ("host", "restart", "restart", ["AGENTS.md"], Effect.RESTART),
+        ("host", "live", "live", ["AGENTS.md"], Effect.LIVE),
+        ("host", "restart", "live", ["agent.toml"], Effect.RESTART),
+        ("host", "live", "restart", ["agent.toml"], Effect.RESTART),
+        ("host", "live", "live", ["agent.nix"], Effect.LIVE),
+        ("nix", "restart", "restart", ["agent.nix"], Effect.SWITCH),
+        ("nix", "live", "live", ["agent.nix", "AGENTS.md"], Effect.SWITCH),
+        ("nix", "restart", "restart", ["agent.nix", "AGENTS.md"], Effect.RESTART),
+        ("nix", "live", "live", ["AGENTS.md"], Effect.LIVE),
+    ],
+)
+def test_files_are_taken_up_as_the_configuration_says(
+    image: str, before: str, after: str, changed: list[str], expected: Effect
+) -> None:
+    spec = spec_of(1, image=image)
+    assert effect(Shown(spec, config(before)), Shown(spec, config(after)), changed) is expected
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        ({"harness": True}, Effect.NOTHING),
+        ({"secrets": ["api"]}, Effect.LIVE),
+        ({"mounts": ["meta"]}, Effect.LIVE),
+        ({"limits": {"disk": 1 << 30}}, Effect.LIVE),
+        ({"limits": {"memory_max": 1 << 30}}, Effect.RESTART),
+        ({"network": "veth"}, Effect.RESTART),
+        ({"command": ["sh"]}, Effect.RESTART),
+        ({"boot": True}, Effect.RESTART),
+    ],
+)
+def test_what_a_machine_has_from_its_start_on_takes_a_restart(
+    request_: dict[str, object], expected: Effect
+) -> None:
+    spec = spec_of(1)
+    assert effect(Shown(spec, config()), Shown(given_(spec, **request_), config()), ()) is expected
+
+
+def test_another_system_is_switched_to() -> None:
+    """H26: in place, and by a restart only when the host's side changes too."""
+    old = spec_of(1, image="nix", system=f"/nix/store/{'a' * 32}-nixos")
+    new = old.model_copy(update={"system": f"/nix/store/{'b' * 32}-nixos"})
+    assert effect(Shown(old, config()), Shown(new, config()), ()) is Effect.SWITCH
+    more = given_(new, limits={"tasks_max": 100})
+    assert effect(Shown(old, config()), Shown(more, config()), ()) is Effect.RESTART
+
+
+@given(specs(), WISHES)
+def test_the_way_back_undoes_a_deploy(spec: AgentSpec, wishes: Wishes) -> None:
+    old = spec.model_copy(update={"config": "1a" * 20})
+    new = apply(old, wishes).model_copy(update={"config": "2b" * 20})
+    returned = back(new, fields(old), fields(new))
+    assert set(returned.capabilities) == set(old.capabilities)
+    same = returned.model_copy(update={"capabilities": old.capabilities})
+    assert same == old
+
+
+@given(specs(), WISHES, CAPABILITIES, CAPABILITIES)
+def test_the_way_back_keeps_what_the_operator_did_meanwhile(
+    spec: AgentSpec, wishes: Wishes, granted: str, revoked: str
+) -> None:
+    """What was taken from it during the window is not given back by a failure."""
+    new = apply(spec, wishes)
+    now = new.model_copy(
+        update={"capabilities": tuple({*new.capabilities, granted} - {revoked}), "title": "new"}
+    )
+    found = back(now, fields(spec), fields(new))
+    assert found.title == "new"
+    if revoked in new.capabilities:
+        assert revoked not in found.capabilities
+    if granted not in new.capabilities and granted != revoked:
+        assert granted in found.capabilities
+
+
+@given(specs(), WISHES)
+def test_going_back_to_a_generation_gives_no_capability(spec: AgentSpec, wishes: Wishes) -> None:
+    now = apply(spec, wishes)
+    found = rolled_back(now, fields(spec), fields(now))
+    assert not missing(now.capabilities, found.capabilities)
+    assert set(found.capabilities) == set(spec.capabilities) & set(now.capabilities)
+    assert (found.limits, found.command) == (spec.limits, spec.command)
+
+
+def test_a_limit_that_somebody_changed_since_stays() -> None:
+    old = spec_of(1, limits={"memory_max": 1 << 28, "tasks_max": 100})
+    new = given_(old, limits={"memory_max": 1 << 29, "tasks_max": 200})
+    now = new.model_copy(update={"limits": Limits(memory_max=1 << 30, tasks_max=200)})
+    found = back(now, fields(old), fields(new))
+    assert (found.limits.memory_max, found.limits.tasks_max) == (1 << 30, 100)
