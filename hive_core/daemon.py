@@ -123,7 +123,7 @@ class Daemon:
 
     @cached_property
     def jobs(self) -> NspawnJobs:
-        return NspawnJobs(self.bus, self.privd, self.settings.paths.exits)
+        return NspawnJobs(self.bus, self.privd, self.settings.paths.exits, self.settings.paths.work)
 
     @cached_property
     def road(self) -> Reconciler:
@@ -231,6 +231,7 @@ class Daemon:
     async def _converge(self) -> None:
         with suppress(HiveError):  # the first pass says what is wrong, and is tried again
             await self.bus.ready()
+            await self.jobs.sweep()
         await self.road.run()
 
     def _task(self, work: Coroutine[Any, Any, None]) -> None:

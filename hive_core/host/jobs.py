@@ -1,35 +1,45 @@
-"""Jobs: small throw-away containers, run one by one in uid ranges of their own."""
+"""Jobs: small throw-away containers in uid ranges of their own, a few at a time.
+
+The id of a job is that of its work. One that an earlier daemon began is ended before its work is
+begun anew, so a repeat after a crash never meets itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from hive_core.errors import Busy, HiveError, Internal, TimedOut
+from hive_core.errors import HiveError, Internal, TimedOut
 from hive_core.host import exits
 from hive_core.host.bus import Bus
+from hive_core.host.exchange import Exchange, sweep
 from hive_core.host.privd import Privd
-from hive_core.model.names import job_unit
-from hive_core.plan.actions import JOB_BASES, CloseDoor, RunJob, Unmount
+from hive_core.model.names import is_uuid, job_unit
+from hive_core.plan.actions import JOB_BASES, CloseDoor, KillUnit, RunJob, Unmount
 from hive_core.plan.results import Done, Result
 
 log = logging.getLogger(__name__)
 JOBS: Final = "hive-job@"
-_LONGEST: Final = 660.0  # the unit ends after 600 s by itself
+_AT_ONCE: Final = 16  # of the 64 ranges, and of the host's memory
+_SLACK: Final = 60.0  # the unit ends by itself after its own time
 _LOOK_AGAIN: Final = 5.0  # should a signal get lost
+_KILLED: Final = 15.0
 _DOWN: Final = ("inactive", "failed")
+_SAID, _SAID_MOST, _LINE = "said.json", 1 << 20, 500
 
 
 class NspawnJobs:
-    """The port `Jobs` on a real host."""
+    """The port `Jobs` on a real host; `folder` holds the records of ends, `work` the exchange."""
 
-    def __init__(self, bus: Bus, privd: Privd, folder: Path) -> None:
-        self._bus, self._privd, self._exits = bus, privd, folder
+    def __init__(self, bus: Bus, privd: Privd, folder: Path, work: Path) -> None:
+        self._bus, self._privd, self._exits, self._work = bus, privd, folder, work
         self._free = deque(JOB_BASES)
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         self._changed: dict[str, asyncio.Event] = {}
 
     def heard(self, unit: str) -> None:
@@ -38,41 +48,78 @@ class NspawnJobs:
             if unit in ("", name):
                 event.set()
 
+    async def sweep(self) -> None:
+        """End what an earlier daemon left running, and remove what its jobs left behind."""
+        for unit in await self._bus.loaded([f"{JOBS}*.service"]):
+            job = unit.name.removeprefix(JOBS).removesuffix(".service")
+            if is_uuid(job):
+                log.info("Ending job %s of an earlier daemon", job)
+                await self._end(job)
+        await asyncio.to_thread(sweep, self._work)
+
     async def run(self, action: RunJob) -> Result:
-        if not self._free:
-            raise Busy("all uid ranges for jobs are in use")
-        base = self._free.popleft()  # one that a job of an earlier daemon still has is refused
-        try:
-            return await self._run(replace(action, base=base))
-        finally:
-            self._free.append(base)
+        async with self._turns:
+            base = self._free.popleft()  # one that a job not of ours still has is refused
+            try:
+                return await self._run(replace(action, base=base))
+            finally:
+                self._free.append(base)
 
     async def _run(self, action: RunJob) -> Result:
         unit = job_unit(action.job)
-        before = exits.read(self._exits, action.job)
+        if unit in self._changed:
+            raise Internal(f"job {action.work} is running already")
         event = self._changed[unit] = asyncio.Event()
         try:
-            async with asyncio.timeout(_LONGEST):
+            await self._end(action.job)
+            before = exits.read(self._exits, action.job)
+            async with asyncio.timeout(action.work.job.seconds + _SLACK):
                 await self._privd.apply(action)
                 await self._ended(unit, event)
+            end = exits.read(self._exits, action.job)
         except TimeoutError as error:
             raise TimedOut(f"job {action.work} did not end") from error
         finally:
-            del self._changed[unit]
-            await self._clean(Unmount(action.job))
-        end = exits.read(self._exits, action.job)
-        await self._clean(CloseDoor(action.job))
+            try:
+                await asyncio.shield(self._end(action.job))
+            finally:
+                del self._changed[unit]
         if end is None or (before is not None and end.invocation == before.invocation):
             raise Internal(f"job {action.work} left no word of its end")
         if not end.clean:
-            raise Internal(f"job {action.work} {end.text}")
+            why = self._fault(action) if end.result == "exit-code" else ""
+            raise Internal(f"job {action.work}: {why or end.text}")
         return Done(changed=True)
+
+    def _fault(self, action: RunJob) -> str:
+        """The line in which the program itself said what went wrong; text of others, like all."""
+        if not action.work.exchanges:
+            return ""
+        try:
+            said = json.loads(Exchange(self._work / action.job).read(_SAID, _SAID_MOST))
+            text = str(said["fault"])
+        except (HiveError, OSError, ValueError, KeyError, TypeError, RecursionError):
+            return ""
+        return "".join(char if char.isprintable() else " " for char in text[:_LINE]).strip()
+
+    async def _end(self, job: str) -> None:
+        """Have nothing of a job run, be mounted or be written down any more."""
+        unit = job_unit(job)
+        event = self._changed.get(unit) or asyncio.Event()
+        if not await self._down(unit):
+            await self._clean(KillUnit(job, None))
+            try:
+                async with asyncio.timeout(_KILLED):
+                    await self._ended(unit, event)
+            except TimeoutError:
+                log.warning("Job %s does not end", job)
+        await self._clean(Unmount(job))
+        await self._clean(CloseDoor(job))
 
     async def _ended(self, unit: str, event: asyncio.Event) -> None:
         while True:
             event.clear()
-            found = await self._bus.named([unit])
-            if all(each.active in _DOWN and not each.job for each in found):
+            if await self._down(unit):
                 return
             try:
                 async with asyncio.timeout(_LOOK_AGAIN):
@@ -80,7 +127,11 @@ class NspawnJobs:
             except TimeoutError:
                 continue
 
-    async def _clean(self, action: Unmount | CloseDoor) -> None:
+    async def _down(self, unit: str) -> bool:
+        found = await self._bus.named([unit])
+        return all(each.active in _DOWN and not each.job for each in found)
+
+    async def _clean(self, action: Unmount | CloseDoor | KillUnit) -> None:
         try:
             await self._privd.apply(action)
         except HiveError as error:

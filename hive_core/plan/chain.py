@@ -32,11 +32,17 @@ from hive_core.plan.state import Phase, Trouble, phase, trouble
 Act = tuple[Action | Local, str]
 POLL_FIRST, POLL_MOST = 0.005, 0.5  # seconds between looks at a unit whose payload is not seen yet
 KILL_AGAIN = 1.0
+_KEYS = UUID("6b1f0a52-3c57-4d0e-9b6e-0f5c2f0e7d11")
 
 
 def job_id(uuid: str, kind: JobKind) -> str:
     """The id of a job is that of its work, so a repeated pass repeats no work."""
     return str(uuid5(UUID(uuid), kind))
+
+
+def job_of(key: str, kind: JobKind) -> str:
+    """The id of a job that is done for an approval, or whatever else has a key."""
+    return str(uuid5(_KEYS, f"{kind} {key}"))
 
 
 @lru_cache(maxsize=1 << 14)

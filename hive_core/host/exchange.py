@@ -1,0 +1,153 @@
+"""What hived and a job hand each other: a folder for each job, `in` for it to read, `out` to fill.
+
+Both belong to hived, and the job sees them through a mount that maps nobody's id but hived's. What
+comes back may be anything: it is opened by descriptor, followed nowhere, and read within bounds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO, Final
+from uuid import uuid4
+
+from hive_core.errors import Internal
+
+log = logging.getLogger(__name__)
+_WALK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The folder of one job."""
+
+    folder: Path
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        """Have the job find a file in `/in`; a path is copied."""
+        target = self.folder / "in" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(data, bytes):
+            target.write_bytes(data)
+        else:
+            shutil.copyfile(data, target)
+
+    def names(self) -> list[str]:
+        """What the job left in `/out`."""
+        with _opened(self.folder / "out") as out:
+            return sorted(os.listdir(out))  # noqa: PTH208 - a descriptor, not a path
+
+    @contextmanager
+    def open(self, name: str, most: int) -> Iterator[BinaryIO]:
+        """A file that the job left in `/out`; Internal when it is none, or larger than that."""
+        if "/" in name:
+            raise ValueError(name)
+        with _opened(self.folder / "out") as out:
+            try:
+                found = os.open(name, _READ, dir_fd=out)
+            except OSError as error:
+                raise Internal(f"the job left no {name}: {error.strerror}") from error
+        with os.fdopen(found, "rb") as file:
+            facts = os.fstat(found)
+            if not stat.S_ISREG(facts.st_mode):
+                raise Internal(f"{name} that the job left is no file")
+            if facts.st_size > most:
+                raise Internal(f"{name} that the job left is larger than {most} bytes")
+            yield file
+
+    def read(self, name: str, most: int) -> bytes:
+        """A whole file that the job left in `/out`."""
+        with self.open(name, most) as file:
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise Internal(f"{name} that the job left is larger than {most} bytes")
+        return data
+
+
+@contextmanager
+def exchange(work: Path, job: str) -> Iterator[Exchange]:
+    """The folder of a job for as long as it takes; one of the same job before goes first."""
+    folder = work / job
+    work.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _gone(folder)
+    try:
+        for leaf in ("in", "out"):
+            (folder / leaf).mkdir(mode=0o700, parents=True)
+        yield Exchange(folder)
+    finally:
+        _gone(folder)
+
+
+def sweep(work: Path) -> None:
+    """Remove what jobs of an earlier daemon left behind."""
+    with suppress(FileNotFoundError):
+        for folder in sorted(work.iterdir()):
+            _gone(folder)
+
+
+def _gone(folder: Path) -> None:
+    """Remove a folder, whatever a job did to it; what cannot go is told and left alone."""
+    try:
+        if folder.is_symlink() or folder.is_file():
+            folder.unlink()
+        elif folder.exists():
+            empty(folder)
+            folder.rmdir()
+    except OSError as error:
+        log.warning("Cannot remove %s: %s", folder, error)
+
+
+def empty(folder: Path) -> None:
+    """Remove all there is in a folder: no depth of it and no mode keeps anything there.
+
+    Folders inside come up to the top before they go, so that none is too deep to be reached.
+    """
+    numbers = (f".{uuid4().hex}-{number}" for number in count())
+    with _opened(folder) as top:
+        while names := os.listdir(top):  # noqa: PTH208
+            for name in names:
+                if not _unlinked(name, top):
+                    _lift(name, top, numbers)
+                    os.rmdir(name, dir_fd=top)
+
+
+def _lift(name: str, top: int, numbers: Iterator[str]) -> None:
+    """Unlink the files of a folder in the top one, and move its folders there."""
+    os.chmod(name, 0o700, dir_fd=top)
+    inside = os.open(name, _WALK, dir_fd=top)
+    try:
+        for inner in os.listdir(inside):  # noqa: PTH208
+            if not _unlinked(inner, inside):
+                os.chmod(inner, 0o700, dir_fd=inside)  # its ".." is written
+                os.rename(inner, next(numbers), src_dir_fd=inside, dst_dir_fd=top)
+    finally:
+        os.close(inside)
+
+
+def _unlinked(name: str, place: int) -> bool:
+    """Unlink what is no folder."""
+    if stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
+        return False
+    os.unlink(name, dir_fd=place)
+    return True
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """A folder of ours, that the job may have closed to everybody."""
+    with suppress(OSError):
+        if stat.S_ISDIR(folder.lstat().st_mode):
+            folder.chmod(0o700)
+    found = os.open(folder, _WALK)
+    try:
+        yield found
+    finally:
+        os.close(found)
