@@ -115,7 +115,7 @@ def _described(commit: objects.Commit, flags: warn.Warnings) -> dict[str, object
         flags.add(warn.about_text(f"the {name} of the commit", text.replace("\n", " ")))
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(min(commit.when, 1 << 37)))
     return {
-        "parents": commit.parents, "author": line(texts["author"]), "date": when,
+        "parents": commit.parents, "author": texts["author"][:500], "date": when,
         "subject": texts["subject"][:500], "message": message[:32_000],
     }  # fmt: skip
 
