@@ -105,7 +105,7 @@ class Machine:
 
     `since` is when the unit changed its state, in monotonic seconds. `fault` says why what runs is
     not what should run there. `copying`: a copy of its image was begun. `identity` and `view` are
-    marks of what the agent is shown.
+    marks of what the agent is shown, `config` is the commit that it is shown.
     """
 
     uuid: str
@@ -135,6 +135,7 @@ class Machine:
     listening: bool = False
     identity: int = 0
     view: int = 0
+    config: str = ""
 
 
 @dataclass(frozen=True, slots=True)

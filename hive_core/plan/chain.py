@@ -25,7 +25,7 @@ from hive_core.plan.actions import (
     Unmount,
 )
 from hive_core.plan.desired import Desired, Moment
-from hive_core.plan.local import Listen, Local, Renew, ShowIdentity, ShowView
+from hive_core.plan.local import Listen, Local, Renew, ShowConfig, ShowIdentity, ShowView
 from hive_core.plan.place import Place
 from hive_core.plan.state import Phase, Trouble, phase, trouble
 
@@ -64,6 +64,15 @@ def shows(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
     if machine.view != place.view:
         links = tuple(desired.places.links(place.uuid))
         yield ShowView(place.uuid, links, place.view), "it changed"
+    if machine.config != place.config and not _is_replaced(desired, machine):
+        yield ShowConfig(place.uuid, place.config, place.spec.nar or ""), "another is deployed"
+
+
+def _is_replaced(desired: Desired, machine: Machine) -> bool:
+    """Whether what is up gives way to a fresh start: it does not see what only that one gets."""
+    run = desired.runs.get(machine.uuid)
+    stale = run is not None and run.wanted is Wanted.RUNNING and run.nonce != machine.nonce
+    return stale and phase(machine) is not Phase.DOWN
 
 
 @dataclass(slots=True)
@@ -92,6 +101,7 @@ class Chain:
             and machine.nonce == run.nonce and machine.verified and machine.executed
             and machine.mounted and machine.door and machine.listening and not machine.fault
             and machine.identity == place.identity and machine.view == place.view
+            and machine.config == place.config
             and machine.slice == place.slice_unit and place.uuid not in self.desired.revoking
             and (place.uuid not in self.desired.starts or not self._troubled)
         )  # fmt: skip

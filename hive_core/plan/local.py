@@ -1,4 +1,5 @@
-"""What hived does by itself on the change road: sockets, identity, view, and two ledger rows.
+"""What hived does by itself on the change road: sockets, identity, view, configuration, and two
+ledger rows.
 
 Beside `plan/actions.py`, which is what it asks the root helper for.
 """
@@ -42,6 +43,15 @@ class ShowView:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowConfig:
+    """Have `/run/hive/config` lead to the files of this commit, which must have the hash `nar`."""
+
+    uuid: str
+    commit: str
+    nar: str
+
+
+@dataclass(frozen=True, slots=True)
 class Renew:
     """Ask for a fresh start of an agent that lost part of its view and may have mounted it."""
 
@@ -55,4 +65,4 @@ class Forget:
     uuid: str
 
 
-Local = Listen | Hush | ShowIdentity | ShowView | Renew | Forget
+Local = Listen | Hush | ShowIdentity | ShowView | ShowConfig | Renew | Forget

@@ -56,6 +56,11 @@ class Place:
     view: int
 
     @property
+    def config(self) -> str:
+        """The commit that it is shown in `/run/hive/config`; empty: none."""
+        return self.spec.config or ""
+
+    @property
     def document(self) -> dict[str, object]:
         """What stands in `/run/hive/identity.json` of the container."""
         return {

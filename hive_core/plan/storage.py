@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from hive_core.plan import actions as a
-from hive_core.plan.local import Hush, Listen, Local, ShowIdentity, ShowView
+from hive_core.plan.local import Hush, Listen, Local, ShowConfig, ShowIdentity, ShowView
 from hive_core.plan.results import StorageFacts
 
 
@@ -22,6 +22,7 @@ class Storage:
     listening: set[str] = field(default_factory=set)
     identities: dict[str, int] = field(default_factory=dict)
     views: dict[str, int] = field(default_factory=dict)
+    configs: dict[str, str] = field(default_factory=dict)
 
     def look(self, facts: StorageFacts) -> None:
         """Take over a fresh look; a door that went took what was shown in it along."""
@@ -99,6 +100,8 @@ class Storage:
                 self.identities[uuid] = mark
             case ShowView(uuid, _, mark):
                 self.views[uuid] = mark
+            case ShowConfig(uuid, commit):
+                self.configs[uuid] = commit
             case _:
                 pass
 
@@ -110,3 +113,4 @@ class Storage:
             self.listening.discard(uuid)
             self.identities.pop(uuid, None)
             self.views.pop(uuid, None)
+            self.configs.pop(uuid, None)

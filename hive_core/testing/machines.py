@@ -60,7 +60,8 @@ class MemoryMachines:
     def forget_watchers(self) -> None:
         """Who watched is gone, as after a restart of the daemon; so are its sockets."""
         self._wakes.clear()
-        for shown in (self.storage.listening, self.storage.identities, self.storage.views):
+        store = self.storage
+        for shown in (store.listening, store.identities, store.views, store.configs):
             shown.clear()
 
     def look(self, uuids: Iterable[str] | None = None) -> Observed:
@@ -80,7 +81,7 @@ class MemoryMachines:
             root=uuid in store.roots, copying=copy_of(uuid) in store.roots,
             archived=uuid in store.archives, door=uuid in store.doors,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
-            view=store.views.get(uuid, 0),
+            view=store.views.get(uuid, 0), config=store.configs.get(uuid, ""),
         )  # fmt: skip
 
     def do(self, action: a.Action | Local) -> Result:
