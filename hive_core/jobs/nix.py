@@ -180,8 +180,8 @@ def tell(room: Room, act: Callable[[], Mapping[str, object]]) -> None:
 def checked(words: Sequence[str], *patterns: str) -> Sequence[str]:
     """The words of a job, each of which must be as it is meant to be."""
     if len(words) != len(patterns):
-        raise SystemExit(f"{len(patterns)} words are needed")
+        raise ValueError(f"{len(patterns)} words are needed")
     for word, pattern in zip(words, patterns, strict=True):
         if not re.fullmatch(pattern, word):
-            raise SystemExit(f"{word!r} is not {pattern}")
+            raise ValueError(f"{word!r} is not {pattern}")
     return words

@@ -24,10 +24,15 @@ _OUTPUT: Final = re.compile(r'\("[^"]*","[^"]*","([^"]*)","[^"]*"\)')
 _LINKS_MOST: Final = 40
 
 
-def main(words: Sequence[str], room: Room | None = None) -> None:
+def run(words: Sequence[str], root: Path) -> None:
+    """The job; `root` is that of its container."""
+    main(words, Room(root / "in", root / "out"))
+
+
+def main(words: Sequence[str], place: Room) -> None:
+    """The same in a room of any kind."""
     patterns = (rf"{_PATH}\.drv", _PATH, r"/[0-9A-Za-z._/-]+", rf"{_PATH}|none", "yes|no", r"\d+")
     drv, out, link, before, fetches, seconds = checked(words, *patterns)
-    place = room or Room()
     nix = Nix(place, float(seconds), memory=2 << 30)
     tell(place, lambda: {**_built(nix, drv, out, link, fetches == "yes"),
                          "closure": difference(nix, before, out)})  # fmt: skip

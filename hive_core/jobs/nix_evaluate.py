@@ -24,9 +24,14 @@ _TAKE = (
 )
 
 
-def main(words: Sequence[str], room: Room | None = None) -> None:
+def run(words: Sequence[str], root: Path) -> None:
+    """The job; `root` is that of its container."""
+    main(words, Room(root / "in", root / "out"))
+
+
+def main(words: Sequence[str], place: Room) -> None:
+    """The same in a room of any kind."""
     name, seconds = checked(words, r"[a-z][a-z0-9-]*", r"[0-9]{1,5}")
-    place = room or Room()
     tell(place, lambda: evaluate(Nix(place, float(seconds)), name))
 
 

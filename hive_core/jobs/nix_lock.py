@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from hive_core.jobs.nix import STORE_PATH, Nix, Refused, Room, checked, tell
 from hive_core.jobs.nix_evaluate import folder
@@ -19,9 +20,14 @@ INPUT = r"[a-z][a-z0-9.-]{0,62}"
 _UPDATE_TAKES_NAMES = (2, 19)
 
 
-def main(words: Sequence[str], room: Room | None = None) -> None:
+def run(words: Sequence[str], root: Path) -> None:
+    """The job; `root` is that of its container."""
+    main(words, Room(root / "in", root / "out"))
+
+
+def main(words: Sequence[str], place: Room) -> None:
+    """The same in a room of any kind."""
     where, *names = checked(words, r"/[0-9A-Za-z._/-]+", *[INPUT] * (len(words) - 1))
-    place = room or Room()
     tell(place, lambda: lock(Nix(place, 580.0), where, names))
 
 

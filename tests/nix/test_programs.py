@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from nix.conftest import PLAIN, Workshop
 
-from hive_core.jobs import nix_build
+from hive_core.jobs import nix_build, nix_evaluate
 from hive_core.jobs.nix import SAID_MOST, Refused, Room
 
 
@@ -321,9 +321,7 @@ def test_an_input_that_is_not_to_be_had_is_told(shop: Workshop) -> None:
 
 @pytest.mark.parametrize("words", [["bob"], ["Bob", "9"], ["--help", "9"], ["bob", "-1"]])
 def test_words_that_are_not_those_of_the_job_are_refused(shop: Workshop, words: list[str]) -> None:
-    from hive_core.jobs import nix_evaluate  # noqa: PLC0415
-
-    with pytest.raises(SystemExit):
+    with pytest.raises(ValueError, match=r"needed|is not"):
         nix_evaluate.main(words, shop.room())
 
 

@@ -1,0 +1,152 @@
+"""Systems of the image `nix`: evaluated and built in jobs, after approval and never before.
+
+Exactly one agent is evaluated, from a flake that holds it alone: what others are called is nothing
+that a store readable for all should hold. The derivation that came out is what is built, so inputs
+or files that changed meanwhile make no difference any more (attack 21). One at a time: what an
+evaluation needs grows with nixpkgs, not with the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from hive_core.errors import Conflict
+from hive_core.host import nixconf
+from hive_core.host.exchange import exchange
+from hive_core.host.profiles import Profiles
+from hive_core.model.agent import AgentSpec
+from hive_core.model.approval import Approval, Kind
+from hive_core.model.built import SAID_MOST, NixSaid
+from hive_core.model.hive import Hive
+from hive_core.model.settings import NIX_IMAGE, Settings
+from hive_core.plan import flake
+from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
+from hive_core.ports import Jobs
+from hive_core.reconcile.deploy.given import Applied, Built
+
+
+class BuildFailed(Conflict):
+    """`lines` is the end of what Nix said."""
+
+    def __init__(self, reason: str, lines: str = "") -> None:
+        super().__init__(reason)
+        self.lines = lines
+
+
+Read = Callable[[str, int], bytes]
+Words = Callable[[str], Sequence[str]]
+Taking = Callable[[NixSaid, Read], None]
+
+
+def _ignored(_said: NixSaid, _read: Read) -> None:
+    """Nothing beside the answer is wanted."""
+
+
+@dataclass
+class NixJobs:
+    """Runs one of the jobs that ask Nix, and reads its answer."""
+
+    settings: Settings
+    jobs: Jobs
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def run(
+        self, kind: JobKind, files: Mapping[str, bytes], words: Words, taken: Taking = _ignored
+    ) -> NixSaid:
+        """What the job said. `taken` is called while what it left is still there, if all is well.
+
+        `words` is given the folder of its answer, by a path that the host and the job share.
+        """
+        job = str(uuid4())
+        async with self._turn:
+            with exchange(self.settings.paths.work, job) as box:
+                for name, data in files.items():
+                    box.put(name, data)
+                told = tuple(words(f"{self.settings.paths.work}/{job}/out"))
+                await self.jobs.run(RunJob(job, kind, JOB_BASES[0], words=told))
+                said = NixSaid.read(box.read("said.json", SAID_MOST))
+                if said.ok:
+                    taken(said, box.read)
+        if not said.ok:
+            raise BuildFailed(said.text, said.log)
+        return said
+
+
+@dataclass
+class NixBuilder:
+    """Builds what an approval would have an agent run."""
+
+    nix: NixJobs
+    applied: Applied
+    profiles: Profiles
+    fault: Callable[[], str] = nixconf.fault
+
+    async def build(self, approval: Approval, hive: Hive, name: str) -> Built:
+        """The system of one agent; BuildFailed with the reason when there is none to be had."""
+        spec = hive.spec(name)
+        if spec.image != NIX_IMAGE:
+            return Built()
+        if approval.kind is Kind.ROLLBACK:
+            return Built()  # it was built then, and kept
+        self._check(approval, hive)
+        pin = _pin(name, hive, spec, approval)
+        evaluated = await self._evaluate(hive, pin)
+
+        def words(out: str) -> list[str]:
+            return self._words(out, evaluated, spec.system or "none")
+
+        def keep(said: NixSaid, _read: object) -> None:
+            if said.out is None or said.out != evaluated.out:
+                raise BuildFailed("what was built is not what was evaluated")
+            self.profiles.built(spec.id, approval.id, said.out)
+
+        said = await self.nix.run(JobKind.BUILD, {}, words, keep)
+        told = {"drv": evaluated.drv, "built": said.built, "closure": said.closure.model_dump()}
+        return Built(evaluated.out or "", told)
+
+    def _check(self, approval: Approval, hive: Hive) -> None:
+        settings = self.nix.settings.nix
+        missing = [each for each in flake.NEEDED if each not in settings.inputs]
+        if missing:
+            raise BuildFailed(f"[nix] inputs in hive.toml has no {' and no '.join(missing)}")
+        if not hive.lock:
+            how = "`hive call RequestUpdateMetaInputs '{}'` asks for that"
+            raise BuildFailed(f"the inputs are not locked yet: {how}")
+        if approval.kind is Kind.CONFIG and approval.binding.lock != hive.lock_hash:
+            raise BuildFailed("flake.lock changed since it was approved")
+        if not self.profiles.there:
+            raise BuildFailed(f"there is no {self.profiles.folder}: `hive setup` makes it")
+        if fault := self.fault():
+            raise BuildFailed(fault)
+
+    async def _evaluate(self, hive: Hive, pin: flake.Pin) -> NixSaid:
+        tree = self.applied.nar(pin.uuid, pin.commit, pin.nar)
+        files = {
+            "flake.nix": flake.render(self.nix.settings.nix, [pin]),
+            "flake.lock": hive.lock,
+            "tree.nar": tree,
+        }
+        seconds = str(int(self.nix.settings.deploy.evaluation))
+        said = await self.nix.run(JobKind.EVALUATE, files, lambda _: [pin.name, seconds])
+        if said.drv is None or said.out is None:
+            raise BuildFailed("the evaluation named no system")
+        return said
+
+    def _words(self, out: str, evaluated: NixSaid, before: str) -> list[str]:
+        fetches = "yes" if self.nix.settings.nix.downloads else "no"
+        seconds = str(int(self.nix.settings.deploy.build))
+        return [str(evaluated.drv), str(evaluated.out), f"{out}/result", before, fetches, seconds]
+
+
+def _pin(name: str, hive: Hive, spec: AgentSpec, approval: Approval) -> flake.Pin:
+    """The agent with the files that were approved."""
+    if approval.kind is Kind.CONFIG:
+        files = {"config": approval.binding.commit, "nar": approval.binding.nar}
+        spec = spec.model_copy(update=files)
+    pin = flake.Pin.of(name, hive.topology.parents[name], spec)
+    if pin is None:
+        raise BuildFailed(f"{name} has no configuration")
+    return pin

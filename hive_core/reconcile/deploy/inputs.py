@@ -1,0 +1,84 @@
+"""Newer inputs of the flake: the one way by which `flake.lock` ever changes (row H13).
+
+A job locks and fetches them before anybody decides: the operator is shown what they are. What is
+approved is that very file, kept aside by its hash; then every system is built anew, in waves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from hive_core.errors import Conflict, InvalidArgument
+from hive_core.host.kept import LOCK_MOST, KeptLocks
+from hive_core.host.profiles import INPUTS, Profiles
+from hive_core.model.approval import Approval, Effect
+from hive_core.model.built import NixSaid
+from hive_core.model.hive import Hive
+from hive_core.model.settings import NIX_IMAGE
+from hive_core.plan import flake, locks
+from hive_core.plan.actions import JobKind
+from hive_core.reconcile.deploy.build import BuildFailed, NixJobs
+from hive_core.reconcile.deploy.given import Taken
+
+SHOWN_MOST = 100
+
+
+@dataclass
+class NewInputs:
+    """What the deploy road asks about approvals of the kind `inputs`."""
+
+    nix: NixJobs
+    profiles: Profiles
+    kept: KeptLocks
+
+    async def take_in(self, approval: Approval, hive: Hive) -> Taken:
+        """Lock the inputs that were asked for; Conflict when nothing is newer."""
+        asked = approval.review.get("inputs")
+        names = [str(each) for each in asked] if isinstance(asked, list | tuple) else []
+        found: list[bytes] = []
+
+        def taken(said: NixSaid, read: Callable[[str, int], bytes]) -> None:
+            found.append(read("flake.lock", LOCK_MOST))
+            # The old ones too: what is in force is evaluated from those until this is approved.
+            self.profiles.keep_inputs({*self.profiles.of(INPUTS).values(), *said.sources})
+
+        files = {"flake.nix": flake.render(self.nix.settings.nix, [])}
+        files |= {"flake.lock": hive.lock} if hive.lock else {}
+        try:
+            await self.nix.run(JobKind.LOCK, files, lambda out: [out, *names], taken)
+        except BuildFailed as error:
+            reason = f"the inputs cannot be locked: {error.reason}"
+            raise InvalidArgument(reason, "inputs") from error
+        return self._taken(approval, hive, found[0], names)
+
+    def _taken(self, approval: Approval, hive: Hive, lock: bytes, names: list[str]) -> Taken:
+        changes = locks.changes(hive.lock, lock)
+        if lock == hive.lock or not changes:
+            raise Conflict("the inputs are the newest")
+        difference = locks.as_jsonl(locks.difference(hive.lock, lock))
+        self.kept.put(approval.id, lock, difference)
+        binding = replace(
+            approval.binding, commit=sha256(lock).hexdigest()[:40], lock=hive.lock_hash
+        )
+        rows = [each._asdict() for each in changes[:SHOWN_MOST]]
+        review = {"inputs": names, "changes": rows, "more": max(0, len(changes) - SHOWN_MOST)}
+        return Taken(binding, Effect.NOTHING, review=review)
+
+    def change(self, approval: Approval, hive: Hive) -> Hive:
+        """The hive with the lock that was approved; Conflict when either is another by now."""
+        if approval.binding.lock != hive.lock_hash:
+            raise Conflict("flake.lock changed since this was asked for")
+        lock = self.kept.lock(approval.id)
+        if sha256(lock).hexdigest()[:40] != approval.binding.commit:
+            raise Conflict("the lock that is kept is not the one that was approved")
+        return hive.with_lock(lock)
+
+    @staticmethod
+    def touched(hive: Hive) -> list[str]:
+        """The agents that are built from the inputs, parents first: who comes in which wave."""
+        topology = hive.topology
+        order = [name for root in topology.roots for name in topology.subtree(root)]
+        made = [name for name in order if hive.specs[name].image == NIX_IMAGE]
+        return [name for name in made if hive.specs[name].system]

@@ -1,0 +1,315 @@
+"""What the deploy road asks about systems and inputs, with the programs that real jobs run.
+
+The jobs run here instead of in containers; all else is as it is on a host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import pytest
+from host.meta import family
+from nix.conftest import OFFLINE, PLAIN, Workshop
+
+from hive_core.errors import Conflict, InvalidArgument
+from hive_core.host.kept import KeptLocks
+from hive_core.host.profiles import Profiles
+from hive_core.jobs import nix_build, nix_evaluate, nix_lock
+from hive_core.jobs.nix import Room
+from hive_core.model.approval import Approval, ApprovalState, Binding, Kind
+from hive_core.model.hive import Hive
+from hive_core.model.settings import Settings
+from hive_core.plan import nar
+from hive_core.plan.actions import JobKind, RunJob
+from hive_core.plan.results import Done
+from hive_core.reconcile.deploy.build import BuildFailed, NixBuilder, NixJobs
+from hive_core.reconcile.deploy.given import Applied
+from hive_core.reconcile.deploy.inputs import NewInputs
+
+PROGRAMS = {
+    JobKind.EVALUATE: nix_evaluate.main,
+    JobKind.BUILD: nix_build.main,
+    JobKind.LOCK: nix_lock.main,
+}
+COMMIT = "c" * 40
+T = TypeVar("T")
+
+
+@dataclass
+class Here:
+    """Runs the programs of jobs in this process; `tampers` comes between a job and its answer."""
+
+    work: Path
+    store: Path
+    ran: list[RunJob] = field(default_factory=list)
+    tampers: Callable[[RunJob, Path], None] = lambda _action, _out: None
+
+    async def run(self, action: RunJob) -> Done:
+        self.ran.append(action)
+        place = self.work / action.job
+        scratch = self.work / f"scratch-{len(self.ran)}"
+        room = Room(place / "in", place / "out", scratch, str(self.store), OFFLINE)
+        PROGRAMS[action.work](action.words, room)
+        self.tampers(action, room.out)
+        return Done(changed=True)
+
+    @property
+    def kinds(self) -> list[JobKind]:
+        return [each.work for each in self.ran]
+
+
+@dataclass
+class Files:
+    """The deployed files of every agent."""
+
+    archive: bytes = b""
+
+    def put(self, text: str) -> str:
+        self.archive = nar.pack({"agent.nix": (False, text.encode())})
+        return nar.digest(self.archive)
+
+    def nar(self, _uuid: str, _commit: str, expected: str) -> bytes:
+        assert nar.digest(self.archive) == expected
+        return self.archive
+
+
+class Bench:
+    """A builder with everything that it needs, below one folder."""
+
+    def __init__(self, folder: Path, shop: Workshop) -> None:
+        self.shop = shop
+        paths = {"state": str(folder / "state"), "runtime": str(folder / "run")}
+        images = {"host": "", "nix": ""}
+        self.settings = Settings.model_validate(
+            {"paths": paths, "images": images, "nix": {"inputs": dict(shop.inputs)}}
+        )
+        self.jobs = Here(self.settings.paths.work, shop.store)
+        self.profiles = Profiles(folder / "profiles")
+        self.profiles.folder.mkdir()
+        self.files = Files()
+        self.nix = NixJobs(self.settings, self.jobs)
+        self.builder = NixBuilder(
+            self.nix, cast("Applied", self.files), self.profiles, lambda: self.fault
+        )
+        self.inputs = NewInputs(self.nix, self.profiles, KeptLocks(self.settings.paths.applied))
+        self.fault = ""
+        self.hive = family("bob", "carl").with_lock(shop.lock)
+        self.agent(PLAIN)
+
+    def agent(self, module: str) -> None:
+        """What bob was approved to be."""
+        files = {"image": "nix", "config": COMMIT, "nar": self.files.put(module)}
+        self.hive = self.hive.with_spec("bob", self.hive.spec("bob").model_copy(update=files))
+
+    def approval(self, kind: Kind = Kind.CONFIG, **review: object) -> Approval:
+        spec = self.hive.spec("bob")
+        nar_, lock = spec.nar or "", self.hive.lock_hash
+        binding = Binding(COMMIT, "t" * 40, nar_, COMMIT, lock)
+        return Approval(
+            "0123456789ab", kind, spec.id, "operator", "", "", binding, ApprovalState.BUILDING,
+            0.0, 1.0, review=review,
+        )  # fmt: skip
+
+    def build(self, **changes: object) -> tuple[str, dict[str, Any]]:
+        approval = replace(self.approval(), **cast("dict[str, Any]", changes))
+        built = wait(self.builder.build(approval, self.hive, "bob"))
+        return built.system, cast("dict[str, Any]", dict(built.said))
+
+    def refusal(self, **changes: object) -> BuildFailed:
+        with pytest.raises(BuildFailed) as caught:
+            self.build(**changes)
+        return caught.value
+
+
+def wait(task: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(task)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, shop: Workshop) -> Iterator[Bench]:
+    before = shop.lock
+    yield Bench(tmp_path, shop)
+    shop.lock = before
+
+
+def test_a_system_is_built_and_kept_before_anything_uses_it(bench: Bench) -> None:
+    """attack 32: the collector finds a root at any time from the build on."""
+    system, said = bench.build()
+    assert (bench.shop.real(system) / "init").is_symlink()
+    assert said["drv"].endswith("-nixos-system-bob.drv")
+    assert said["closure"]["bytes"] > 0
+    assert bench.profiles.of(bench.hive.spec("bob").id) == {"build-0123456789ab": system}
+    assert bench.jobs.kinds == [JobKind.EVALUATE, JobKind.BUILD]
+    assert not list(bench.settings.paths.work.glob("*-*-*-*-*"))
+
+
+def test_h4_a_moved_agent_is_built_to_the_same_system(bench: Bench) -> None:
+    first = bench.build()
+    bench.hive = bench.hive.moved("bob", "carl")
+    assert bench.build() == first
+
+
+def test_an_evaluation_is_told_of_nobody_else(bench: Bench) -> None:
+    """Every agent can read the store, and all that is evaluated goes there."""
+    other = bench.hive.spec("carl").model_copy(
+        update={"image": "nix", "config": COMMIT, "nar": bench.hive.spec("bob").nar}
+    )
+    bench.hive = bench.hive.with_spec("carl", other)
+    seen: list[bytes] = []
+
+    def look(action: RunJob, out: Path) -> None:
+        if action.work is JobKind.EVALUATE:
+            seen.append((out.parent / "in/flake.nix").read_bytes())
+
+    bench.jobs.tampers = look
+    bench.build()
+    assert b"bob" in seen[0]
+    assert b"carl" not in seen[0]
+
+
+@pytest.mark.parametrize(
+    ("forged", "why"),
+    [
+        ({"out": "/nix/store/" + "0" * 32 + "-other"}, "not what was evaluated"),
+        ({"out": "/etc"}, "a job answered oddly: out"),
+        ({"out": None}, "not what was evaluated"),
+        ({"more": 1}, "a job answered oddly: more"),
+        ({"log": "x" * (1 << 17)}, "a job answered oddly: log"),
+    ],
+)
+def test_attack_21_what_a_job_claims_must_fit(
+    bench: Bench, forged: dict[str, object], why: str
+) -> None:
+    def tamper(action: RunJob, out: Path) -> None:
+        if action.work is JobKind.BUILD:
+            said = json.loads((out / "said.json").read_text()) | forged
+            (out / "said.json").write_text(json.dumps(said))
+
+    bench.jobs.tampers = tamper
+    with pytest.raises((Conflict, InvalidArgument), match=why):
+        bench.build()
+
+
+def test_attack_21_a_lock_that_moved_since_the_approval_voids_it(bench: Bench) -> None:
+    approved = bench.approval().binding
+    bench.hive = bench.hive.with_lock(bench.hive.lock + b"\n")
+    assert "since it was approved" in bench.refusal(binding=approved).reason
+    assert bench.jobs.ran == []
+
+
+def test_attack_29_nothing_is_evaluated_where_builds_are_not_kept_apart(bench: Bench) -> None:
+    bench.fault = "the image nix needs `sandbox = true`"
+    assert bench.refusal().reason == bench.fault
+    assert bench.jobs.ran == []
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("lock", "RequestUpdateMetaInputs"), ("inputs", "no nixpkgs"), ("profiles", "hive setup"),
+        ("config", "has no configuration"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_told_with_the_way_out(bench: Bench, change: str, why: str) -> None:
+    if change == "lock":
+        bench.hive = bench.hive.with_lock(b"")
+    elif change == "inputs":
+        inputs = {"inputs": {"hive": "path:/x"}}
+        nix = bench.settings.nix.model_validate(inputs)
+        bench.nix.settings = bench.settings.model_copy(update={"nix": nix})
+    elif change == "profiles":
+        bench.profiles.folder.rmdir()
+    else:
+        spec = bench.hive.spec("bob").model_copy(update={"config": None, "nar": None})
+        bench.hive = bench.hive.with_spec("bob", spec)
+    kind = Kind.UPDATE if change == "config" else Kind.CONFIG
+    assert why in bench.refusal(kind=kind).reason
+    assert bench.jobs.ran == []
+
+
+def test_what_cannot_be_built_is_told_with_the_last_lines(bench: Bench) -> None:
+    bench.agent('{ ... }: { fixture.build = "echo so it is >&2; exit 3"; }')
+    assert "so it is" in bench.refusal().lines
+    bench.agent('{ ... }: throw "not today"')
+    assert "not today" in bench.refusal().reason
+
+
+def test_agents_of_other_images_and_ways_back_build_nothing(bench: Bench) -> None:
+    assert bench.build(kind=Kind.ROLLBACK) == ("", {})
+    approval, hive = bench.approval(), bench.hive
+    assert wait(bench.builder.build(approval, hive, "carl")).system == ""
+    assert bench.jobs.ran == []
+
+
+def test_h13_newer_inputs_are_locked_shown_and_taken_over(bench: Bench) -> None:
+    place = Path(bench.shop.inputs["hive"].removeprefix("path:"))
+    (place / "newer").write_text("1")
+    approval = bench.approval(Kind.INPUTS, inputs=["hive"])
+    taken = wait(bench.inputs.take_in(approval, bench.hive))
+    (change,) = cast("list[dict[str, str]]", taken.review["changes"])
+    assert change["input"] == "hive"
+    assert change["old"] != change["new"]
+    judged = replace(approval, binding=taken.binding)
+    hive = bench.inputs.change(judged, bench.hive)
+    assert sha256(hive.lock).hexdigest()[:40] == taken.binding.commit
+    assert taken.binding.lock == bench.hive.lock_hash
+    kept = bench.settings.paths.applied / ".inputs" / f"{approval.id}.diff"
+    assert any(json.loads(line)["sign"] == "+" for line in kept.read_text().splitlines())
+    assert len(bench.profiles.of("inputs")) == 2
+
+
+def test_h13_the_first_lock_is_asked_for_in_the_same_way(bench: Bench) -> None:
+    bench.hive = bench.hive.with_lock(b"")
+    taken = wait(bench.inputs.take_in(bench.approval(Kind.INPUTS), bench.hive))
+    assert taken.binding.lock == ""
+    changes = cast("list[dict[str, str]]", taken.review["changes"])
+    assert [each["input"] for each in changes] == ["hive", "nixpkgs"]
+
+
+def test_inputs_that_are_the_newest_need_no_decision(bench: Bench) -> None:
+    taken = wait(bench.inputs.take_in(bench.approval(Kind.INPUTS), bench.hive.with_lock(b"")))
+    hive = bench.inputs.change(
+        replace(bench.approval(), binding=taken.binding), bench.hive.with_lock(b"")
+    )
+    with pytest.raises(Conflict, match="newest"):
+        wait(bench.inputs.take_in(bench.approval(Kind.INPUTS), hive))
+
+
+def test_attack_21_another_lock_than_the_approved_one_is_not_taken_over(bench: Bench) -> None:
+    empty = bench.hive.with_lock(b"")
+    taken = wait(bench.inputs.take_in(bench.approval(Kind.INPUTS), empty))
+    approval = replace(bench.approval(Kind.INPUTS), binding=taken.binding)
+    with pytest.raises(Conflict, match="since this was asked for"):
+        bench.inputs.change(approval, bench.hive)
+    place = bench.settings.paths.applied / ".inputs" / f"{approval.id}.lock"
+    place.write_bytes(place.read_bytes() + b" ")
+    with pytest.raises(Conflict, match="not the one that was approved"):
+        bench.inputs.change(approval, empty)
+    place.unlink()
+    place.symlink_to("/etc/passwd")
+    with pytest.raises(Conflict, match="is gone"):
+        bench.inputs.change(approval, empty)
+
+
+def test_inputs_that_cannot_be_had_are_refused(bench: Bench) -> None:
+    inputs = {**bench.shop.inputs, "more": "path:/nonexistent"}
+    nix = bench.settings.nix.model_copy(update={"inputs": inputs})
+    bench.nix.settings = bench.settings.model_copy(update={"nix": nix})
+    with pytest.raises(InvalidArgument, match="/nonexistent"):
+        wait(bench.inputs.take_in(bench.approval(Kind.INPUTS), bench.hive))
+
+
+def test_those_who_are_built_from_the_inputs_follow_parents_first(bench: Bench) -> None:
+    def built(hive: Hive, name: str) -> Hive:
+        made = {"image": "nix", "system": "/nix/store/" + "0" * 32 + "-system"}
+        return hive.with_spec(name, hive.spec(name).model_copy(update=made))
+
+    hive = built(built(bench.hive.moved("bob", "carl"), "bob"), "carl")
+    assert bench.inputs.touched(hive) == ["carl", "bob"]
+    assert bench.inputs.touched(bench.hive) == []
