@@ -34,9 +34,14 @@ def main(arguments: list[str]) -> int:
 def _run(lab: Lab, command: list[str]) -> int:
     here = str(Path.cwd())
     cwd = here if lab.path(here).is_dir() else "/"
+    early: list[int] = []  # what came before there was anybody to hand it on to
+    for number in _FORWARDED:
+        signal.signal(number, lambda got, _: early.append(got))
     process = subprocess.Popen(lab.argv(command, cwd), env=environment(os.environ))
     for number in _FORWARDED:
         signal.signal(number, lambda got, _: _forward(process, got))
+    for got in early:
+        _forward(process, got)
     status = process.wait()
     # A process that a signal ended is reported as shells do.
     return status if status >= 0 else 128 - status

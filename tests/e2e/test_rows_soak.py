@@ -74,7 +74,8 @@ def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
         "heard": Counter(row["what"] for row in crowd.rows),
     })  # fmt: skip
     assert campaign.leaders(host) == leaders
-    assert host.json("status")["alarms"] == []
+    # One of a look that a fault came into the way of goes with the next look.
+    host.until(lambda: not host.json("status")["alarms"], "alarms that stay", 90)
     differing = {each for name in HELD for each in _differing(before[name], after[name])}
     assert differing <= {
         "+/sys/fs/cgroup/systemd/hive.slice/hive-jobs.slice"
