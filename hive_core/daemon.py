@@ -7,9 +7,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
@@ -19,9 +18,10 @@ from hive_core.broker.core import Broker
 from hive_core.broker.turn import World
 from hive_core.errors import HiveError
 from hive_core.host import config, notify
-from hive_core.host.applied import Applied
+from hive_core.host.applied import Applied, tell_changed
 from hive_core.host.bus import Bus
 from hive_core.host.clock import SystemClock
+from hive_core.host.copies import Copies
 from hive_core.host.diffs import Diffs
 from hive_core.host.ending import Ending, fatal
 from hive_core.host.farewell import see_off
@@ -30,6 +30,8 @@ from hive_core.host.jobs import JOBS, NspawnJobs
 from hive_core.host.journal import HostJournal
 from hive_core.host.machines import AGENTS, NspawnMachines
 from hive_core.host.privd import Privd
+from hive_core.host.profiles import Profiles
+from hive_core.host.reads import Reads
 from hive_core.host.room import used
 from hive_core.host.shown import Shown
 from hive_core.host.sockets import Sockets
@@ -41,6 +43,8 @@ from hive_core.model.settings import Settings
 from hive_core.plan.desired import Plan
 from hive_core.reconcile import root
 from hive_core.reconcile.bounds import Bounds
+from hive_core.reconcile.deploy.road import Deploys
+from hive_core.reconcile.deploy.works import Works
 from hive_core.reconcile.given import Broker as Given
 from hive_core.reconcile.given import Ports
 from hive_core.reconcile.look import Look
@@ -51,15 +55,6 @@ from hive_core.surfaces import service
 log = logging.getLogger("hived")
 BALLAST_EVERY: Final = 2.0
 FIRST_LOOK: Final = 5.0
-
-
-@dataclass
-class Reads:
-    """What slow reads of operations may reach."""
-
-    journal: HostJournal
-    fresh_plan: Callable[[], Coroutine[Any, Any, Plan]]
-    diff: Callable[[str, str, int], Coroutine[Any, Any, tuple[bytes, bool]]]
 
 
 class Daemon:
@@ -119,7 +114,9 @@ class Daemon:
 
     @cached_property
     def applied(self) -> Applied:
-        return Applied(self.settings.paths.applied, self.settings.operator_group)
+        paths = self.settings.paths
+        told = partial(tell_changed, paths.runtime / "applied.changed")
+        return Applied(paths.applied, self.settings.operator_group, told)
 
     @cached_property
     def jobs(self) -> NspawnJobs:
@@ -137,7 +134,17 @@ class Daemon:
 
     @cached_property
     def given(self) -> Given:
-        return Given(lambda: self.broker.hive, self.broker.touch)
+        return Given(lambda: self.broker.hive, self._touched)
+
+    def _touched(self, topics: frozenset[str]) -> None:
+        self.broker.touch(topics)
+        self.deploys.heard(topics)
+
+    @cached_property
+    def deploys(self) -> Deploys:
+        works = Works(self.ports, self.applied, Profiles())
+        hive, spare = lambda: self.broker.hive, self.ballast.release
+        return Deploys.build(works.means(self.look, hive, self.broker.perform, spare), fatal)
 
     @cached_property
     def hand(self) -> HandCommits:
@@ -145,20 +152,8 @@ class Daemon:
 
     @cached_property
     def upkeep(self) -> Upkeep:
-        return Upkeep(self.ports, self.given, self._pack, self._alarm, self.look.wishes.load)
-
-    def _pack(self) -> None:
-        """Beside the loop: it takes long and needs neither the ledger nor the other handle."""
-        self._packing = asyncio.create_task(self._packed())
-        self._packing.add_done_callback(_ended)
-
-    async def _packed(self) -> None:
-        copy = partial(self.stores.ledger.back_up, self.settings.paths.backup)
-        for what, work in (("pack the repo", self.stores.repo.pack), ("copy the ledger", copy)):
-            try:
-                await asyncio.to_thread(work)
-            except (HiveError, OSError) as error:
-                log.warning("Cannot %s: %s", what, error)
+        copies = Copies(self.stores, self.settings.paths.backup, _ended)
+        return Upkeep(self.ports, self.given, copies.begin, self._alarm, self.look.wishes.load)
 
     def _alarm(self, text: str) -> None:
         self.look.troubles["audit"] = text
@@ -191,7 +186,9 @@ class Daemon:
     async def _open(self) -> None:
         """Listen to everybody who was listened to; clients queued meanwhile."""
         if not self.stores.damage:  # first of all: what is asked for meanwhile must be heard too
-            self.broker.listeners += [self.road.heard, self.upkeep.heard, self._tell]
+            self.applied.open()
+            heard = self.road.heard, self.deploys.heard, self.upkeep.heard, self._tell
+            self.broker.listeners += heard
         for name, fd in notify.handed_over():
             self.sockets.adopt(name, fd)
         self.broker.moved = self.hand.look_again
@@ -211,6 +208,7 @@ class Daemon:
         self._task(self.bus.run())
         self._task(self.machines.mounts.run())
         self._task(self._converge())
+        self._task(self._deploy())
         folder, hand = self.stores.repo.folder, self.hand
         self._task(watch_branch(folder, hand.look_again, hand.glance, self.ending.asked))
         self.upkeep.start()
@@ -233,6 +231,11 @@ class Daemon:
             await self.bus.ready()
             await self.jobs.sweep()
         await self.road.run()
+
+    async def _deploy(self) -> None:
+        """Jobs of an earlier daemon are gone by the first look."""
+        await self.road.looked.wait()
+        await self.deploys.run()
 
     def _task(self, work: Coroutine[Any, Any, None]) -> None:
         """Something that ends only with the daemon; if it ends otherwise, so does the daemon."""

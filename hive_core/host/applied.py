@@ -57,6 +57,7 @@ class Applied:
             self._shelved = set(_uuids(self.folder / ARCHIVE))
             links = (each for each in self.folder.iterdir() if each.is_symlink())
             self._links = {each.name: str(each.readlink()) for each in links}
+        self._told()
 
     def repo(self, uuid: str) -> AppliedRepo:
         """The repository of one agent, living or archived."""
@@ -119,6 +120,12 @@ class Applied:
             spare.symlink_to(target)
             spare.rename(self.folder / name)
         self._links = dict(wanted)
+
+
+def tell_changed(file: Path) -> None:
+    """Have root write down anew which repositories operators' git may trust (`hive-git`)."""
+    with suppress(OSError):
+        file.touch()
 
 
 def _uuids(folder: Path) -> list[str]:

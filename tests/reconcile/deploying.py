@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from tempfile import TemporaryDirectory
 
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.core import Broker
@@ -43,6 +43,7 @@ from hive_core.reconcile.road import Reconciler
 from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
 
 MANY = 200
+FAMILY: Mapping[str, str | None] = {"root": None, "ann": "root", "bob": "ann"}
 LIVE = '[harness]\nreload = "live"\n'
 Texts = Mapping[str, str]
 
@@ -135,10 +136,9 @@ class MemoryBuilder:
 class Stage:
     """`settle` runs both roads until nothing is left to do; time stands still meanwhile."""
 
-    def __init__(
-        self, folder: Path, step: Callable[[str], None] = nothing, **settings: object
-    ) -> None:
-        self.folder, self.step = folder, step
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self.folder, self.step = folder, nothing
+        self.commits: Callable[[str], None] = nothing  # called between the parts of a COMMIT
         self.settings = Settings.model_validate(settings)
         self.clock = ManualClock()
         self.host = MemoryMachines(self.clock)
@@ -151,7 +151,9 @@ class Stage:
     def open(self) -> None:
         """The daemon starts (anew): ledger, repositories and host are as they were left."""
         limits = self.settings.limits
-        self.ledger = Ledger.open(self.folder / "hive.db", limits=limits, primed=0)
+        self.ledger = Ledger.open(
+            self.folder / "hive.db", limits=limits, primed=0, step=self._committing
+        )
         self.repo = MetaRepo.open(self.folder / "meta", limits.depth, clock=self.clock.now)
         self.repo.recover(self.ledger.head, lambda _, __: None)
         hive = self.repo.read(self.ledger.head) if self.ledger.head else Hive()
@@ -170,10 +172,16 @@ class Stage:
         self.intake = MemoryIntake(self.applied, self.known)
         means = Means(
             self.ports, self.look, lambda: self.broker.hive, self.broker.perform, self.applied,
-            self.intake, self.builder, step=self.step,
+            self.intake, self.builder, step=self._stepping,
         )  # fmt: skip
         self.deploys = Deploys.build(means, self.faults.append)
         self.broker.listeners += [self.road.heard, self.deploys.heard]
+
+    def _stepping(self, name: str) -> None:
+        self.step(name)
+
+    def _committing(self, name: str) -> None:
+        self.commits(name)
 
     def _touched(self, topics: frozenset[str]) -> None:
         self.broker.touch(topics)
@@ -330,16 +338,16 @@ class Stage:
 Story = Callable[[Stage], Awaitable[None]]
 
 
-def play(folder: Path, story: Story, **settings: object) -> None:
-    """A story with root, ann below, bob below her."""
+def play(story: Story, tree: Mapping[str, str | None] = FAMILY, **settings: object) -> None:
+    """A story, on a RAM disk: what is durable is not the question here."""
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        asyncio.run(_play(Stage(Path(folder), **settings), story, tree))
 
-    async def run() -> None:
-        stage = Stage(folder, **cast("dict[str, object]", settings))  # type: ignore[arg-type]
-        await stage.grow({"root": None, "ann": "root", "bob": "ann"})
-        try:
-            await story(stage)
-        finally:
-            with suppress(HiveError):
-                await stage.kill()
 
-    asyncio.run(run())
+async def _play(stage: Stage, story: Story, tree: Mapping[str, str | None]) -> None:
+    await stage.grow(tree)
+    try:
+        await story(stage)
+    finally:
+        with suppress(HiveError):
+            await stage.kill()

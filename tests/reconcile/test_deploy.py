@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from reconcile.deploying import LIVE, Stage, play, proposal
 
 from hive_core.model.approval import ApprovalState as S
@@ -14,7 +12,7 @@ WINDOW = 30.0
 SEED = seed_of("host").commit
 
 
-def test_a_deploy_restarts_is_watched_and_is_confirmed(tmp_path: Path) -> None:
+def test_a_deploy_restarts_is_watched_and_is_confirmed() -> None:
     """H9; attack 49: every step is written down before the next one."""
 
     async def story(stage: Stage) -> None:
@@ -40,10 +38,10 @@ def test_a_deploy_restarts_is_watched_and_is_confirmed(tmp_path: Path) -> None:
         assert f"Hive-Approval: {approval}\nHive-Requested-By: ann" in log
         assert "Hive-Approved-By: uid:0\nHive-Effect: restart" in log
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_a_live_change_is_shown_while_the_agent_runs_on(tmp_path: Path) -> None:
+def test_a_live_change_is_shown_while_the_agent_runs_on() -> None:
     async def story(stage: Stage) -> None:
         first = await stage.deploy("bob", proposal({"agent.toml": LIVE}))
         await stage.advance(WINDOW + 1)
@@ -57,10 +55,10 @@ def test_a_live_change_is_shown_while_the_agent_runs_on(tmp_path: Path) -> None:
         assert stage.state_of(approval) is S.DEPLOYED
         assert stage.host.units[stage.uuid("bob")] == before
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_a_crash_in_the_window_takes_it_back_with_the_last_lines(tmp_path: Path) -> None:
+def test_a_crash_in_the_window_takes_it_back_with_the_last_lines() -> None:
     """H9: who asked and the parent are told; the generation that failed is kept."""
 
     async def story(stage: Stage) -> None:
@@ -89,12 +87,10 @@ def test_a_crash_in_the_window_takes_it_back_with_the_last_lines(tmp_path: Path)
         assert "take back bob" in stage.log()
         assert stage.ledger.deploys.all() == []
 
-    play(tmp_path, story)
+    play(story)
 
 
-def test_an_agent_that_is_stopped_gets_it_without_a_start_and_without_a_window(
-    tmp_path: Path,
-) -> None:
+def test_an_agent_that_is_stopped_gets_it_without_a_start_and_without_a_window() -> None:
     async def story(stage: Stage) -> None:
         await stage.want("bob", Wanted.STOPPED)
         found = proposal({"agent.toml": ""})
@@ -104,4 +100,4 @@ def test_an_agent_that_is_stopped_gets_it_without_a_start_and_without_a_window(
         await stage.want("bob", Wanted.RUNNING)
         assert stage.shown("bob") == found.binding.commit
 
-    play(tmp_path, story)
+    play(story)

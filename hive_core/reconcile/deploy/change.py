@@ -19,6 +19,8 @@ from hive_core.model.approval import Approval, ApprovalState, Effect, Generation
 from hive_core.model.machine import Wanted
 from hive_core.operations.ending import called, end, overtaken, topic
 from hive_core.plan.effect import back, fields
+from hive_core.plan.waves import waves
+from hive_core.reconcile.deploy.given import Inputs
 from hive_core.reconcile.goals import ENDED
 
 TRIES: Final = 3  # starts of an agent that goes back
@@ -72,6 +74,23 @@ def put_in_place(call: Call, step: Step) -> Change[Done]:
         frozenset({topic(approval.id), f"run:{uuid}"}),
         {"approval": approval.id, "generation": number, "effect": step.effect},
         _trailers(call, approval, step.effect),
+    )  # fmt: skip
+
+
+def bump(call: Call, approval: Approval, inputs: Inputs) -> Change[Done]:
+    """Another `flake.lock`; who is built from it is given its turn in waves."""
+    _still(call, approval.id, _S.BUILDING)
+    hive = inputs.change(approval, call.hive)
+    call.ledger.approvals.move(approval.id, "deploy", call.now)
+    topics = end(call, call.ledger.approvals.move(approval.id, "watch", call.now), "confirm")
+    bounds, touched = call.settings.deploy, inputs.touched(call.hive)
+    for number, wave in enumerate(waves(touched, bounds.first_wave, bounds.second_wave)):
+        for name in wave:
+            call.ledger.waves.put(approval.job or approval.id, number, call.hive.spec(name).id)
+    told = f"update inputs ({len(touched)} agents follow)"
+    return Change(
+        Done(text=told), hive, told, topics | {f"rollout:{approval.job or approval.id}"},
+        {"approval": approval.id}, _trailers(call, approval, Effect.NOTHING),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol, TypeVar
@@ -75,17 +75,25 @@ class Perform(Protocol):
     def __call__(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """Newer inputs of the flake: `take_in` checks a request, `change` gives the next hive."""
+class Inputs(Protocol):
+    """Newer inputs of the flake: a request is checked by jobs too; `change` gives the next hive."""
 
-    take_in: Callable[[Approval, Hive], Awaitable[Taken]]
-    change: Callable[[Approval, Hive], Hive]
+    async def take_in(self, approval: Approval, hive: Hive) -> Taken: ...
+
+    def change(self, approval: Approval, hive: Hive) -> Hive: ...
+
+    def touched(self, hive: Hive) -> list[str]:
+        """The agents that are built from them, in the order in which they should be tried."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Everything that the road reaches. `step` is called by name between what it does."""
+    """Everything that the road reaches.
+
+    `followed` is called when the hive has changed; `spare` frees the ballast of a full disk; `step`
+    is called by name between what the road does.
+    """
 
     ports: Ports
     look: Look
@@ -94,5 +102,7 @@ class Means:
     applied: Applied
     intake: Intake
     builder: Builder
+    inputs: Inputs | None = None
+    followed: Callable[[], None] = lambda: None
     spare: Callable[[], bool] = lambda: False
     step: Callable[[str], None] = nothing

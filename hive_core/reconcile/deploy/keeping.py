@@ -21,9 +21,8 @@ class Keeping:
         """Repositories for those who live, out of sight those of who was destroyed."""
         ledger = self.means.ports.ledger
         archived = {each.uuid for each in ledger.archives.all()}
-        await self.means.applied.follow(
-            self.means.hive(), archived, self._is_dead
-        )
+        await self.means.applied.follow(self.means.hive(), archived, self._is_dead)
+        self.means.followed()
 
     def _is_dead(self, uuid: str) -> bool:
         ledger = self.means.ports.ledger

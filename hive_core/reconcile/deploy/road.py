@@ -17,6 +17,7 @@ from hive_core.errors import HiveError
 from hive_core.model.approval import Approval, ApprovalState, Kind
 from hive_core.reconcile.deploy.given import Means
 from hive_core.reconcile.deploy.keeping import Keeping
+from hive_core.reconcile.deploy.rollouts import Rollouts
 from hive_core.reconcile.deploy.scenes import Scenes
 from hive_core.reconcile.deploy.tasks import Tasks
 from hive_core.reconcile.deploy.walk import Walk
@@ -27,6 +28,7 @@ AT_ONCE: Final = 4  # approvals that are checked or built at a time
 RECENT: Final = 200  # ended ones that a fresh daemon looks at again, for tags it owes them
 _OF_AGENTS: Final = frozenset({"state", "config", "hello", "run"})
 _TREE: Final = frozenset({"tree", "gc"})
+_ROLLOUT: Final = "rollout:"
 _S = ApprovalState
 _UNDER_WAY: Final = frozenset({_S.BUILDING, _S.DEPLOYING, _S.WATCHING})
 
@@ -40,6 +42,7 @@ class Deploys:
     walk: Walk
     watching: Watching
     keeping: Keeping
+    rollouts: Rollouts
     _dirty: dict[str, None] = field(default_factory=dict)
     _of_agent: dict[str, set[str]] = field(default_factory=dict)
     _waiting: dict[str, None] = field(default_factory=dict)
@@ -51,7 +54,8 @@ class Deploys:
         scenes = Scenes(means)
         tasks = Tasks(means.ports.clock, lambda _: None, fatal, means.look.troubles)
         walk = Walk(means, scenes, tasks.failures)
-        found = cls(means, tasks, walk, Watching(means, scenes, tasks), Keeping(means))
+        watching = Watching(means, scenes, tasks)
+        found = cls(means, tasks, walk, watching, Keeping(means), Rollouts(means))
         tasks.again = found.again
         found._resume()
         return found
@@ -64,6 +68,7 @@ class Deploys:
             self._note(each)
         for deploy in ledger.deploys.all():
             self.again(deploy.approval)
+        self._again_rollouts()
 
     def _note(self, approval: Approval) -> None:
         self._of_agent.setdefault(approval.agent, set()).add(approval.id)
@@ -78,12 +83,14 @@ class Deploys:
             elif kind in _OF_AGENTS:
                 for each in self._of_agent.get(rest, ()):
                     self.again(each)
+            elif kind == "rollout":
+                self.again(topic)
             elif kind in _TREE:
                 self._tree = True
                 self._awake.set()
 
     def again(self, approval: str) -> None:
-        """Look at this one."""
+        """Look at this one, an approval or a rollout."""
         self._dirty[approval] = None
         self._awake.set()
 
@@ -122,7 +129,15 @@ class Deploys:
 
     # One approval.
 
+    def _again_rollouts(self) -> None:
+        """Somebody has come out: perhaps the next wave's turn."""
+        for each in self.rollouts.open:
+            self.again(f"{_ROLLOUT}{each}")
+
     def _look(self, key: str) -> None:
+        if key.startswith(_ROLLOUT):
+            self.rollouts.look(key.removeprefix(_ROLLOUT))
+            return
         ledger = self.means.ports.ledger
         approval = ledger.approvals.get(key)
         if approval is None:
@@ -183,6 +198,7 @@ class Deploys:
             self.tasks.forget(approval.id)
             self.keeping.tidy(approval.agent)
             self._next(approval.agent)
+            self._again_rollouts()
         elif approval.state is _S.FAILED:
             self.watching.look(approval, found)
         else:

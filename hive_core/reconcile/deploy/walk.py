@@ -20,11 +20,12 @@ from hive_core.operations.ending import end
 from hive_core.reconcile.deploy import change
 from hive_core.reconcile.deploy.change import Done
 from hive_core.reconcile.deploy.effects import effect_between, wanted
-from hive_core.reconcile.deploy.given import Built, Means, Taken
+from hive_core.reconcile.deploy.given import Built, Inputs, Intake, Means, Taken
 from hive_core.reconcile.deploy.health import is_up
 from hive_core.reconcile.deploy.scenes import Scenes
 
 UNSETTLED: Final = (StorageFull, Busy, Unreachable)  # they say nothing about what was asked for
+OVERTAKEN: Final = "another configuration came in between"
 TRIES: Final = 3  # of what did not answer in time
 _S = ApprovalState
 _TAGS: Final = {
@@ -49,7 +50,7 @@ class Walk:
         means = self.means
         means.step("received")
         try:
-            found = await means.intake.take_in(approval, means.hive())
+            found = await self._intake(approval).take_in(approval, means.hive())
             means.step("taken in")
             if found.parts is not None:
                 repo = means.applied.repo(approval.agent)
@@ -62,6 +63,13 @@ class Walk:
             return
         self.means.perform("check_request", lambda call: self._pending(call, approval, found))
         means.step("pending")
+
+    def _intake(self, approval: Approval) -> Intake | Inputs:
+        if approval.kind is not Kind.INPUTS:
+            return self.means.intake
+        if self.means.inputs is None:
+            raise Conflict("there are no inputs: hive.toml offers no image `nix`")
+        return self.means.inputs
 
     def _tries_again(self, approval: Approval, error: HiveError) -> bool:
         late = isinstance(error, TimedOut) and self.failures(approval.id) + 1 < TRIES
@@ -85,7 +93,8 @@ class Walk:
             self.finish(approval, "void", fault)
             return
         self._propose(approval)
-        self.tag(approval, "approved", f"approved by {approval.decided_by}\n{approval.message}")
+        by = f"approved by {approval.decided_by}"
+        self.tag(approval, "approved", f"{by}\n{approval.message}")
         self.means.step("tagged approved")
         self._move(approval, "build", _S.APPROVED)
         self.means.step("building")
@@ -96,6 +105,9 @@ class Walk:
         self.tag(approval, "building", "its turn has come")
         means.step("tagged building")
         try:
+            if approval.kind is Kind.INPUTS:
+                self._bump(approval)
+                return
             built = await self._build(approval)
             means.step("built")
             if fault := await self._fault(approval):
@@ -105,9 +117,17 @@ class Walk:
         except HiveError as error:
             if self._tries_again(approval, error):
                 raise
-            self.finish(approval, "fail", error.reason)
+            self.finish(approval, "fail", error.reason, str(getattr(error, "lines", "")))
         else:
             self._built.pop(approval.id, None)
+
+    def _bump(self, approval: Approval) -> None:
+        """Newer inputs touch nobody by themselves: who is built from them follows in waves."""
+        inputs = self.means.inputs
+        if inputs is None:
+            raise Conflict("there are no inputs any more")
+        self.means.perform("bump_inputs", lambda call: change.bump(call, approval, inputs))
+        self.means.step("bumped")
 
     async def _build(self, approval: Approval) -> Built:
         """Once for each approval, as long as this daemon lives."""
@@ -146,12 +166,16 @@ class Walk:
 
     async def _fault(self, approval: Approval) -> str:
         """Why what was approved is not what is there (attack 21); empty: it is."""
+        if approval.kind is Kind.INPUTS:
+            return ""  # looked at by `Inputs.change`, in the transaction itself
         name = self.means.hive().name(approval.agent)
         if name is None:
             return "the agent was destroyed"
         spec = self.means.hive().spec(name)
-        if (spec.config or "") != approval.binding.base:
-            return "another configuration came in between"
+        moved = (spec.config or "") != approval.binding.base
+        return OVERTAKEN if moved else await self._content_fault(spec, approval)
+
+    async def _content_fault(self, spec: AgentSpec, approval: Approval) -> str:
         if approval.kind is not Kind.CONFIG:
             return await self._files_fault(spec, approval)
         repo = self.means.applied.repo(approval.agent)
@@ -202,12 +226,16 @@ class Walk:
         self.means.step("settled")
 
     def tag(self, approval: Approval, kind: str, text: str) -> None:
+        if not approval.agent:
+            return  # the meta repo itself says what became of inputs
         repo = self.means.applied.repo(approval.agent)
         at = self.means.ports.clock.now()
         repo.tag(Tag(kind, approval.id, approval.binding.commit, text, at))
 
     def _propose(self, approval: Approval) -> None:
         """A way back is a proposal of what there was before."""
+        if not approval.agent:
+            return
         repo = self.means.applied.repo(approval.agent)
         if approval.kind is not Kind.CONFIG and not repo.proposed(approval.id):
             repo.propose(approval.id, approval.binding.commit)

@@ -1,0 +1,19 @@
+"""What slow reads of operations may reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from hive_core.host.journal import HostJournal
+from hive_core.plan.desired import Plan
+
+
+@dataclass
+class Reads:
+    """As `broker/call.py` names it."""
+
+    journal: HostJournal
+    fresh_plan: Callable[[], Coroutine[Any, Any, Plan]]
+    diff: Callable[[str, str, int], Coroutine[Any, Any, tuple[bytes, bool]]]

@@ -1,0 +1,140 @@
+"""One commit that an agent asks for: copied and judged by jobs, then made a proposal of.
+
+The first job alone sees what the agent owns, the second one nothing but a pack and the files that
+are deployed. What they hand over is data to us: read with bounds, checked by models and hashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from hive_core.errors import Conflict
+from hive_core.host.exchange import Exchange, exchange
+from hive_core.host.git.applied import Parts
+from hive_core.model.agent import AgentSpec
+from hive_core.model.approval import Approval, Binding, Effect
+from hive_core.model.config import AgentConfig, check
+from hive_core.model.hive import Hive
+from hive_core.model.review import DIFF, REVIEW, REVIEW_MOST, SAID, SAID_MOST, Review, Said
+from hive_core.model.settings import NIX_IMAGE, Settings
+from hive_core.plan import nar
+from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
+from hive_core.plan.caps import Caps
+from hive_core.plan.effect import Shown, apply, effect
+from hive_core.ports import Jobs
+from hive_core.reconcile.deploy.effects import config_in
+from hive_core.reconcile.deploy.given import Applied, Taken
+
+NO_BASE: Final = "none"
+_SLACK: Final = 2 << 20  # of what surrounds the bytes that are bounded
+
+
+@dataclass
+class JobIntake:
+    """What the deploy road asks about approvals of the kind `config`."""
+
+    settings: Settings
+    jobs: Jobs
+    applied: Applied
+
+    @property
+    def _work(self) -> Path:
+        return self.settings.paths.work
+
+    @property
+    def _caps(self) -> Caps:
+        return Caps(**self.settings.intake.model_dump())
+
+    async def take_in(self, approval: Approval, hive: Hive) -> Taken:
+        """Conflict or InvalidArgument for a commit that is refused."""
+        name = hive.name(approval.agent)
+        if name is None:
+            raise Conflict("the agent was destroyed")
+        spec = hive.spec(name)
+        base = b""
+        if spec.config:
+            read = self.applied.nar
+            base = await asyncio.to_thread(read, spec.id, spec.config, spec.nar or "")
+        pack = await self._fetch(approval, hive, name)
+        parts = await self._review(approval, spec, pack, base)
+        review = Review.read(parts.review)
+        return self._taken(approval, hive, Judged(spec, base, parts, review))
+
+    async def _fetch(self, approval: Approval, hive: Hive, name: str) -> bytes:
+        """The history of the commit as a pack, out of the agent's clone, or its ancestor's."""
+        own = approval.source in ("", approval.agent)
+        source = name if own else hive.name(approval.source)
+        if source is None:
+            raise Conflict("the agent that has the commit was destroyed")
+        kind, repo = (JobKind.FETCH, ".") if own else (JobKind.FETCH_CLONE, f"configs/{name}")
+        job = str(uuid4())
+        words = (approval.binding.commit, repo, self._caps.word)
+        with exchange(self._work, job) as box:
+            await self.jobs.run(RunJob(
+                job, kind, JOB_BASES[0], hive.spec(source).id, lineage=hive.path(source),
+                words=words,
+            ))  # fmt: skip
+            _check(box)
+            return await asyncio.to_thread(box.read, "pack", self._caps.pack + _SLACK)
+
+    async def _review(self, approval: Approval, spec: AgentSpec, pack: bytes, base: bytes) -> Parts:
+        job, caps = str(uuid4()), self._caps
+        words = (approval.binding.commit, spec.config or NO_BASE, caps.word)
+        with exchange(self._work, job) as box:
+            await asyncio.to_thread(box.put, "pack", pack)
+            if base:
+                await asyncio.to_thread(box.put, "base.nar", base)
+            await self.jobs.run(RunJob(job, JobKind.REVIEW, JOB_BASES[0], words=words))
+            _check(box)
+            return await asyncio.to_thread(_parts, box, caps)
+
+    def _taken(self, approval: Approval, hive: Hive, found: Judged) -> Taken:
+        review, spec = found.review, found.spec
+        if review.commit != approval.binding.commit:
+            raise Conflict("the job judged another commit")
+        if review.agent_toml_fault:
+            raise Conflict(review.agent_toml_fault)
+        config = check(review.agent_toml or {})
+        lock = hive.lock_hash if spec.image == NIX_IMAGE else ""
+        binding = Binding(
+            review.commit, review.tree, review.nar, spec.config or "", lock, hive.commit
+        )  # fmt: skip
+        wishes = config.request.model_dump(mode="json", exclude_none=True)
+        figures = {**review.figures, "warnings": list(review.warnings)}
+        return Taken(binding, found.effect(config), wishes, figures, found.parts)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the jobs brought, beside what the agent has."""
+
+    spec: AgentSpec
+    base: bytes
+    parts: Parts
+    review: Review
+
+    def effect(self, config: AgentConfig) -> Effect:
+        """What it would do; InvalidArgument when it asks for what is on no list."""
+        before = nar.unpack(self.base) if self.base else {}
+        after = apply(self.spec, config.request)
+        changed = {each.path for each in self.review.changed}
+        return effect(Shown(self.spec, config_in(before)), Shown(after, config), changed)
+
+
+def _parts(box: Exchange, caps: Caps) -> Parts:
+    """What a review leaves behind, each within the bounds that it was told."""
+    return Parts(
+        box.read("pack", caps.pack + _SLACK), box.read("idx", caps.pack + _SLACK),
+        box.read("tree.nar", 2 * caps.tree + _SLACK), box.read(REVIEW, REVIEW_MOST),
+        box.read(DIFF, 4 * caps.diff + _SLACK),
+    )  # fmt: skip
+
+
+def _check(box: Exchange) -> None:
+    said = Said.read(box.read(SAID, SAID_MOST))
+    if not said.ok:
+        raise Conflict(said.reason)

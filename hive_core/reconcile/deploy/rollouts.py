@@ -1,0 +1,100 @@
+"""Changes that touch many agents: wave by wave, each agent on the deploy road (attack 51).
+
+The rows in `waves` are the plan. A wave begins when everybody of the one before is healthy; the
+first failure ends it all: who was not tried keeps what it has, and so does who failed. A daemon
+that starts again finds the rows and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from hive_core.broker.call import Call, Record
+from hive_core.errors import Conflict
+from hive_core.ledger.waves import DONE, FAILED, RUNNING, STOPPED, WAITING, Wave
+from hive_core.model.approval import ApprovalState, Kind
+from hive_core.operations.ending import called, topic
+from hive_core.operations.history import updating
+from hive_core.reconcile.deploy.change import Done
+from hive_core.reconcile.deploy.given import Means
+
+_WHY: Final = "stopped after the first failure"
+
+
+@dataclass
+class Rollouts:
+    means: Means
+
+    @property
+    def open(self) -> list[str]:
+        return self.means.ports.ledger.waves.open()
+
+    def look(self, rollout: str) -> None:
+        """Take note of who has come out, and begin or end what follows from that."""
+        rows = self.means.ports.ledger.waves.rows(rollout)
+        if any(each.state in (WAITING, RUNNING) for each in rows):
+            self.means.perform("roll_out", lambda call: _turn(call, rollout))
+            self.means.step("rolled out")
+
+
+def _turn(call: Call, rollout: str) -> Record[Done]:
+    waves = call.ledger.waves
+    for row in waves.rows(rollout):
+        if row.state == RUNNING and (state := _outcome(call, row)):
+            waves.mark(rollout, row.agent, state)
+    rows, topics = waves.rows(rollout), set[str]()
+    running = [each for each in rows if each.state == RUNNING]
+    waiting = [each for each in rows if each.state == WAITING]
+    if any(each.state == FAILED for each in rows):
+        for row in waiting:
+            waves.mark(rollout, row.agent, STOPPED)
+    elif waiting and not running:
+        topics |= _begin(call, [each for each in waiting if each.wave == waiting[0].wave])
+    rows = waves.rows(rollout)
+    if not any(each.state in (WAITING, RUNNING) for each in rows):
+        topics |= _end(call, rollout, rows)
+    return Record(Done(text=rollout), frozenset(topics), {"rollout": rollout})
+
+
+def _outcome(call: Call, row: Wave) -> str:
+    """Empty while nobody knows. An agent that is no more holds nobody up."""
+    found = call.ledger.approvals.get(row.approval)
+    if found is None or found.state is ApprovalState.DEPLOYED:
+        return DONE
+    if found.open:
+        return ""
+    return FAILED if call.hive.name(row.agent) else STOPPED
+
+
+def _begin(call: Call, rows: Iterable[Wave]) -> set[str]:
+    topics = {"rollout:" + each.rollout for each in rows}
+    for row in rows:
+        name = call.hive.name(row.agent)
+        if name is None:
+            call.ledger.waves.mark(row.rollout, row.agent, STOPPED)
+            continue
+        approval = _approval(call, name, row.agent)
+        call.ledger.waves.mark(row.rollout, row.agent, RUNNING, approval)
+        topics.add(topic(approval))
+    return topics
+
+
+def _approval(call: Call, name: str, uuid: str) -> str:
+    """One of its own, or the one that is under way already."""
+    try:
+        return updating(call, name).id
+    except Conflict:
+        open_ = call.ledger.approvals.of_agent(uuid)
+        return next(each.id for each in open_ if each.kind is Kind.UPDATE)
+
+
+def _end(call: Call, rollout: str, rows: Iterable[Wave]) -> set[str]:
+    job = call.ledger.jobs.get(rollout)
+    if job is None or job.ended is not None:
+        return set()
+    failed = [called(call, each.agent) for each in rows if each.state == FAILED]
+    error = f"Conflict: {', '.join(failed)} failed; {_WHY}" if failed else ""
+    call.ledger.jobs.finish(job.id, error, call.now)
+    return {f"job:{job.id}"}

@@ -1,0 +1,42 @@
+"""The deploy road's means on a real host: jobs that check and build, and where results are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from hive_core.host.kept import KeptLocks
+from hive_core.host.profiles import Profiles
+from hive_core.model.hive import Hive
+from hive_core.reconcile.deploy.build import NixBuilder, NixJobs
+from hive_core.reconcile.deploy.given import Applied, Means, Perform
+from hive_core.reconcile.deploy.inputs import NewInputs
+from hive_core.reconcile.deploy.intake import JobIntake
+from hive_core.reconcile.given import Ports
+from hive_core.reconcile.look import Look
+
+
+@dataclass
+class Works:
+    ports: Ports
+    applied: Applied
+    profiles: Profiles
+
+    def means(
+        self, look: Look, hive: Callable[[], Hive], perform: Perform, spare: Callable[[], bool]
+    ) -> Means:
+        """With jobs of our own; `spare` frees the ballast of a full disk."""
+        ports, settings = self.ports, self.ports.settings
+        nix = NixJobs(settings, ports.jobs)
+        kept = KeptLocks(settings.paths.applied)
+        return Means(
+            ports, look, hive, perform, self.applied,
+            JobIntake(settings, ports.jobs, self.applied),
+            NixBuilder(nix, self.applied, self.profiles), NewInputs(nix, self.profiles, kept),
+            followed=partial(self._follow, hive), spare=spare,
+        )  # fmt: skip
+
+    def _follow(self, hive: Callable[[], Hive]) -> None:
+        """What agents run, or ran, is kept from the garbage collector of the store."""
+        self.profiles.follow(hive(), self.ports.ledger)
