@@ -117,6 +117,11 @@ class AgentSpec(Value):
         return _text(self.uuid)
 
     @property
+    def boots(self) -> bool:
+        """Whether an init runs inside; a system of the `nix` image always has one."""
+        return self.boot or self.image == "nix"
+
+    @property
     def short(self) -> str:
         """First 8 hex digits: directory and slice part."""
         return short(_text(self.uuid))

@@ -50,7 +50,7 @@ def get_logs(call: Call, params: GetLogsParams) -> Later[Lines]:
     spec = call.hive.spec(name)
     query = LogQuery(
         uuid=spec.id, unit=agent_unit(name), lines=params.lines, since=params.since,
-        grep=params.grep, after=params.after or "", boot=spec.boot,
+        grep=params.grep, after=params.after or "", boot=spec.boots,
     )  # fmt: skip
 
     async def read(reads: Reads) -> Lines:

@@ -39,7 +39,7 @@ def consequences(before: Hive, after: Hive, agent: str) -> Consequences:
 def _can_mount(hive: Hive, name: str) -> bool:
     """Who can mount cannot be scanned for what it holds."""
     spec = hive.spec(name)
-    return spec.boot or spec.revoke is Revoke.RESTART
+    return spec.boots or spec.revoke is Revoke.RESTART
 
 
 def _slices(hive: Hive, lineage: tuple[str, ...]) -> tuple[str, ...]:

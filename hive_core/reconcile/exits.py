@@ -52,7 +52,7 @@ async def last_lines(journal: Journal, counted: Counted) -> Sequence[LogLine]:
     place, settings = counted.case.place, counted.case.settings
     query = LogQuery(
         uuid=place.uuid, unit=agent_unit(place.name), lines=settings.grace.crash_lines,
-        boot=place.spec.boot, invocation=counted.end.invocation,
+        boot=place.spec.boots, invocation=counted.end.invocation,
     )  # fmt: skip
     try:
         return await journal.read(query) if query.lines else ()

@@ -54,7 +54,7 @@ class Scenes:
         name, most = hive.name(uuid), ports.settings.grace.crash_lines
         if name is None or not most:
             return ""
-        boot = hive.spec(name).boot
+        boot = hive.spec(name).boots
         query = LogQuery(uuid=uuid, unit=agent_unit(name), lines=most, boot=boot)
         try:
             found = await ports.journal.read(query)
