@@ -23,6 +23,7 @@ OWN: Final = {
     "call": "Call a method with parameters in JSON.",
     "serve": "Run a command for every message; what it prints is the reply.",
     "hold": "Do nothing; mail waits.",
+    "config": "Clone the configuration of an agent below you, to work on it.",
     "attend": "Say hello and switch the system in place, for ever (a service of root).",
 }
 
@@ -81,6 +82,12 @@ def _attend(path: str, arguments: Sequence[str]) -> int:
     attend.attend(path)
 
 
+def _config(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent import config  # noqa: PLC0415
+
+    return config.config(path, arguments)
+
+
 def _help(_path: str, _arguments: Sequence[str]) -> int:
     lines = ["usage: hive-agent COMMAND [arguments]", "", "commands:"]
     shorts = {long: short for short, long in SHORT.items()}
@@ -92,8 +99,8 @@ def _help(_path: str, _arguments: Sequence[str]) -> int:
 
 
 _COMMANDS: Final = {
-    "serve": _serve, "hold": _hold, "attend": _attend, "call": _call, "help": _help,
-    "-h": _help, "--help": _help,
+    "serve": _serve, "hold": _hold, "attend": _attend, "call": _call, "config": _config,
+    "help": _help, "-h": _help, "--help": _help,
 }  # fmt: skip
 
 
