@@ -41,7 +41,7 @@ in
 
   config = {
     boot = { isContainer = true; }
-      // lib.optionalAttrs (options.boot ? isNspawnContainer) { isNspawnContainer = true; };
+      // lib.optionalAttrs (options ? boot.isNspawnContainer) { isNspawnContainer = true; };
 
     networking.useHostResolvConf = false;
     networking.useDHCP = mkDefault false;

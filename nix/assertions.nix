@@ -53,6 +53,7 @@ let
   clashes = filter (each: each.first < last && each.end > cfg.uidStart) taken;
 
   nixSettings = config.nix.settings;
+  overlay = config.system.etc.overlay or { };
   usesNix = elem "nix" ([ cfg.defaultImage cfg.root.image ] ++ map (each: each.image) (lib.attrValues agents));
 in
 concatMap judge (attrNames agents)
@@ -78,5 +79,7 @@ concatMap judge (attrNames agents)
   "nix.settings.trusted-users must not hold \"*\": evaluations of agents would be trusted by the Nix daemon"
 ++ refuse (elem cfg.user (nixSettings.trusted-users or [ ])) "user"
   "nix.settings.trusted-users must not hold ${cfg.user}: the daemon has no need of it"
+++ refuse (overlay.enable or false && !(overlay.mutable or true)) "enable"
+  "system.etc.overlay.mutable must be true: the list for git of operators is kept in /etc/hive"
 ++ refuse (config.boot.isContainer or false) "enable"
   "hive makes containers and cannot run inside one; give it a machine"

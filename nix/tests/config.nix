@@ -6,7 +6,7 @@
 
   testScript = ''
     host.wait_for_unit("hived.service")
-    host.succeed("hive agent create lead --role lead --capability config.propose -- sleep infinity")
+    host.succeed("hive agent create lead --role lead -- sleep infinity")
     host.succeed("hive agent create worker --parent lead --role worker -- sleep infinity")
 
     def edit(script):
@@ -38,7 +38,7 @@
         host.wait_until_succeeds(f"su - alice -c 'git -C /var/lib/hive/applied/{uuid}.git tag' | grep -x deployed/{approval}")
 
     with subtest("what does not stay healthy goes back"):
-        approval, commit = edit("printf \"[request]\\ncommand = [\\\"false\\\"]\\n\" >>agent.toml")
+        approval, commit = edit("sed -i \"/^.request.$/a command = [\\\"false\\\"]\" agent.toml")
         host.succeed(f"hive approvals approve {approval} --commit {commit[:8]}")
         host.wait_until_succeeds(f"su - alice -c 'git -C /var/lib/hive/applied/{uuid}.git tag' | grep -x failed/{approval}")
         host.succeed("hive wait worker --for running --timeout 30")

@@ -46,7 +46,7 @@
         host.fail("hive shell rival -- ls /agents/worker")
         host.fail("hive shell rival -- hive-agent stop worker")
 
-    with subtest("an operator who is not root commands the hive and reads its history"):
+    with subtest("an operator who is not root sees the tree and its history"):
         host.succeed("su - alice -c 'hive tree'")
         host.succeed("su - alice -c 'git -C /var/lib/hive/meta log --oneline'")
 

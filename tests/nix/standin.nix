@@ -88,6 +88,7 @@ let
     else mapAttrs (_: plain) value;
 
   pkgs = {
+    python3.outPath = "/nix/store/00000000000000000000000000000000-python3";
     stdenv.hostPlatform.system = "x86_64-linux";
     callPackage = _: _: { outPath = "/nix/store/00000000000000000000000000000000-hive"; };
   };
@@ -97,12 +98,14 @@ let
       # What the module sees must not wait for what it says.
       made = module {
         inherit lib pkgs;
-        config = { services.hive = cfg; inherit (config) boot nix users; };
+        config = said // { inherit (config) boot nix system users; };
         options = { };
       };
-      cfg = complete "services.hive" made.options.services.hive (host.services.hive or { });
-      base = lib.recursiveUpdate { users.users = { }; nix.settings = { }; services.hive = cfg; } (removeAttrs host [ "services" ]);
-      config = lib.recursiveUpdate (plain made.config) base;
+      ours = name: options: builtins.intersectAttrs options (host.${name} or { });
+      said = mapAttrs (name: options: complete name options (ours name options)) made.options;
+      rest = removeAttrs host (attrNames made.options);
+      empty = { boot = { }; nix.settings = { }; system = { }; users.users = { }; };
+      config = lib.recursiveUpdate (lib.recursiveUpdate empty (plain made.config)) (rest // said);
     in
     { inherit config; inherit (made) options; };
 
@@ -110,7 +113,7 @@ let
   assignment = name: value: map (each: "${name}=${toString each}") (if isList value then value else [ value ]);
   section = name: set: [ "[${name}]" ] ++ concatMap (key: assignment key set.${key}) (attrNames set);
   words = key: list: lib.optionalAttrs (list != [ ]) { ${key} = toString list; };
-  unit = u: u.unitConfig // { Description = u.description; }
+  unit = u: u.unitConfig or { } // { Description = u.description; }
     // words "Documentation" (u.documentation or [ ]) // words "After" (u.after or [ ])
     // words "Requires" (u.requires or [ ]) // words "Wants" (u.wants or [ ]);
   install = u: lib.optionalAttrs (u.wantedBy or [ ] != [ ]) { WantedBy = toString u.wantedBy; };
@@ -124,9 +127,9 @@ let
         name = "${name}.service";
         value = written u (section "Service" ({ Environment = lib.mapAttrsToList (k: v: toJSON "${k}=${v}") (environment u); } // u.serviceConfig) ++ flags u);
       })
-      (lib.filterAttrs (_: u: u != { }) config.systemd.services))
+      (lib.filterAttrs (_: u: u != { } && u.enable or true) config.systemd.services))
     // listToAttrs (lib.mapAttrsToList (name: u: { name = "${name}.path"; value = written u (section "Path" u.pathConfig); })
-      config.systemd.paths);
+      (config.systemd.paths or { }));
 
   # The options as a list, for the reference page.
   listed = where: options: concatMap

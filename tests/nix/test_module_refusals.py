@@ -56,6 +56,8 @@ def agents(**found: dict[str, object]) -> dict[str, object]:
      'defaultImage: nix.settings.trusted-users must not hold "*"'),
     ({**enabled(), "nix": {"settings": {"trusted-users": ["hive"]}}},
      "user: nix.settings.trusted-users must not hold hive"),
+    ({**enabled(), "system": {"etc": {"overlay": {"enable": True, "mutable": False}}}},
+     "enable: system.etc.overlay.mutable must be true"),
     ({**enabled(), "boot": {"isContainer": True}}, "enable: hive makes containers and cannot run"),
 ], ids=lambda value: value[:40] if isinstance(value, str) else "")  # fmt: skip
 def test_what_cannot_work_is_refused_in_words(host: dict[str, Any], said: str) -> None:

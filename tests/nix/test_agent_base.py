@@ -1,0 +1,87 @@
+"""nix/agent-base.nix and nix/mk-agent.nix: what is inside an agent of image `nix`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from nix.module import HERE, NIX, ask, expression, parsed
+
+BASE = f"s.evaluate (import {NIX}/agent-base.nix)"
+
+
+def inside(what: str, **harness: object) -> Any:  # noqa: ANN401 - JSON
+    return ask(f"let a = {BASE} ({expression({'hive': {'harness': harness}})}); in {what}")
+
+
+def unit(**harness: object) -> dict[tuple[str, str], list[str]]:
+    return parsed(inside("s.units a.config", **harness)["hive-harness.service"])
+
+
+def test_it_is_a_container_without_what_it_could_not_use() -> None:
+    config = inside('removeAttrs a.config [ "systemd" ]')
+    assert config["boot"] == {"isContainer": True}
+    assert config["networking"]["useHostResolvConf"] is False
+    assert (config["nix"]["enable"], config["security"]["sudo"]["enable"]) == (False, False)
+    assert config["users"]["mutableUsers"] is False
+    assert config["documentation"] == {"enable": False, "nixos": {"enable": False}}
+
+
+def test_lines_go_to_the_host_and_do_not_pile_up_inside() -> None:
+    text = inside('a.config.environment.etc."systemd/journald.conf.d/hive.conf".text')
+    found = parsed(text)
+    assert found["Journal", "ForwardToConsole"] == ["yes"]
+    assert found["Journal", "Storage"] == ["volatile"]
+    assert found["Journal", "RuntimeMaxUse"] == ["16M"]
+
+
+def test_the_harness_gets_who_it_is_and_its_secrets() -> None:
+    found = unit(command=["serve", "a b", "100%"], secrets=["api-key"], environment={"A": "b"})
+    assert found["Service", "PassEnvironment"] == ["HIVE_NAME", "HIVE_PARENT", "HIVE_SOCKET"]
+    assert found["Service", "LoadCredential"] == ["api-key:/run/hive/credentials/api-key"]
+    assert found["Service", "ExecStart"] == [':"serve" "a b" "100%%"']
+    assert '"A=b"' in found["Service", "Environment"]
+
+
+def test_without_a_command_there_is_no_harness() -> None:
+    assert "hive-harness.service" not in inside("s.units a.config")
+
+
+def made(asked: str) -> Any:  # noqa: ANN401 - JSON
+    """mkAgent over a nixosSystem that gives back what it is given."""
+    nixpkgs = (
+        "{ lib = s.lib // { nixosSystem = given: given; }; legacyPackages.x86_64-linux = { }; }"
+    )
+    return ask(f"let mk = import {NIX}/mk-agent.nix {{ nixpkgs = {nixpkgs}; }}; in {asked}")
+
+
+def test_who_the_parent_is_and_what_it_may_never_reaches_the_system() -> None:
+    """A move rebuilds nothing, and neither does a capability."""
+    one = 'mk { name = "ann"; parent = "root"; capabilities = [ "meta.read" ]; }'
+    other = 'mk { name = "ann"; parent = "bob"; }'
+    bare = '(removeAttrs (%s) [ "passthru" ])'
+    assert made(f"{bare % one} == {bare % other}")
+    assert not made(f"{bare % one} == {bare % other.replace('ann', 'eve')}")
+    assert made(f"({one}).passthru.hive") == {
+        "name": "ann", "parent": "root", "capabilities": ["meta.read"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["nixosModules", "lib", "packages", "apps", "devShells", "checks"])
+def test_the_flake_has_what_is_promised(what: str) -> None:
+    nixpkgs = (
+        "{ lib = s.lib // { genAttrs = names: f: builtins.listToAttrs (map (name: { inherit name;"
+        " value = f name; }) names); }; legacyPackages = { x86_64-linux = { callPackage = _: _: 1;"
+        ' stdenv.hostPlatform.system = "x86_64-linux"; testers.runNixOSTest = _: { driver = 1; };'
+        " mkShell = _: 1; }; aarch64-linux = { }; }; }"
+    )
+    flake = f"(import {HERE.parents[1]}/flake.nix)"
+    outputs = f"let self = {flake}.outputs {{ inherit self; nixpkgs = {nixpkgs}; }}; in self"
+    system = "" if what in ("nixosModules", "lib") else ".x86_64-linux"
+    expected = {
+        "nixosModules": ["agent", "default"], "lib": ["mkAgent"], "apps": ["demo"],
+        "packages": ["default", "hive"], "devShells": ["default"],
+        "checks": ["config", "demo", "host", "nix-image", "package", "refusals"],
+    }  # fmt: skip
+    assert ask(f"builtins.attrNames ({outputs}).{what}{system}") == expected[what]
+    assert ask(f"builtins.attrNames {flake}.inputs") == ["nixpkgs"]
