@@ -18,7 +18,10 @@ from hive_core.agent.link import Link
 from hive_core.errors import HiveError, Unreachable
 
 SOCKET: Final = "/run/hive/broker.sock"
-SHORT: Final = {"agents": "list_agents", "logs": "get_logs", "jobs": "list_jobs"}
+SHORT: Final = {
+    "agents": "list_agents", "logs": "get_logs", "jobs": "list_jobs",
+    "request": "request_apply_commit",
+}  # fmt: skip
 OWN: Final = {
     "call": "Call a method with parameters in JSON.",
     "serve": "Run a command for every message; what it prints is the reply.",

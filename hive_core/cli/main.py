@@ -27,7 +27,8 @@ COMMANDS: Final = {
     "start": "lifecycle", "stop": "lifecycle", "restart": "lifecycle",
     "kill": "lifecycle", "update": "lifecycle", "destroy": "agents", "restore": "agents",
     "move": "agents", "send": "mail", "inbox": "mail", "chat": "chat", "logs": "records",
-    "events": "records", "shell": "shell", "call": "call", "cap": "rights", "allow": "rights",
+    "events": "records", "approvals": "approvals", "rollback": "history", "history": "history",
+    "shell": "shell", "call": "call", "cap": "rights", "allow": "rights",
     "disallow": "rights", "why": "rights", "converge": "upkeep", "gc": "upkeep",
     "wait": "wait", "doctor": "doctor", "meta": "meta", "completion": "completion",
 }  # fmt: skip

@@ -56,6 +56,17 @@ def test_required_parameters_are_positional_and_in_the_order_of_the_declaration(
     assert asked == {"to": "lead", "body": "all done", "priority": 0}
 
 
+def test_a_request_is_one_line_with_the_words_in_their_order(broker: Peer) -> None:
+    """H9: what an agent or an ancestor asks the operator for."""
+    broker.answers["RequestApplyCommit"] = lambda _: {"approval": "x", "job": "y"}
+    assert run(["request", "alice", "1a" * 20, "better words", "--source", "bob"], broker.path) == 0
+    (asked,) = broker.asked("RequestApplyCommit")
+    assert asked.pop("idempotency_key")
+    assert asked == {
+        "agent": "alice", "commit": "1a" * 20, "message": "better words", "source": "bob",
+    }  # fmt: skip
+
+
 def test_a_command_stands_after_two_dashes(broker: Peer) -> None:
     broker.answers["Spawn"] = lambda _: {"name": "kid", "uuid": "u", "job": "j"}
     words = ["spawn", "kid", "--role", "worker", "--no-boot", "--capabilities", "kill",

@@ -1,0 +1,255 @@
+"""hive approvals, history, rollback: what is asked of the daemon, and what the operator sees."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+import pytest
+from cli.run import Hive
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hive_core.agent.show import plain
+from hive_core.cli import approvals
+from hive_core.cli.approval_page import BAR, page, quoted
+from hive_core.cli.output import breadth
+from hive_core.errors import Conflict, Expired, HiveError, NotAllowed
+from hive_core.varlink import Message
+
+ID, COMMIT, BASE = "0123456789ab", "1a" * 20, "2b" * 20
+JOB: Message = {"id": "j1", "operation": "", "state": "done", "error": ""}
+ROW: Message = {
+    "id": ID, "kind": "config", "agent": "alice", "agent_uuid": "u", "requester": "bob",
+    "requester_uuid": "v", "source": "bob", "state": "pending", "commit": COMMIT, "base": BASE,
+    "effect": "restart", "message": "better words", "created": 1.0, "expires": 1e12,
+    "decided": None, "decided_by": "", "ended": None, "reason": "", "job": "j1",
+}  # fmt: skip
+MARKS: list[object] = [
+    {"kind": "capability", "name": "spawn", "before": "", "after": "new", "gives": True},
+    {"kind": "limit", "name": "memory_max", "before": "1", "after": "2", "gives": True},
+    {"kind": "capability", "name": "kill", "before": "held", "after": "taken", "gives": False},
+    {"kind": "command", "name": "command", "before": "[]", "after": '["sh"]', "gives": True},
+]
+
+
+def line(text: str, sign: str = "+", *, part: bool = False, path: str = "a.md") -> Message:
+    return {"path": path, "old": None, "new": 7, "sign": sign, "text": text, "part": part}
+
+
+def shown(*lines: Message, after: str | None = None, **row: object) -> Message:
+    return {
+        "approval": {**ROW, **row}, "review": {"files": 3, "warnings": ["mixed script in a.md"]},
+        "marks": list(MARKS), "lines": list(lines), "whole": True, "next": after,
+    }  # fmt: skip
+
+
+def answering(hive: Hive, *pages: Message) -> None:
+    hive.peer.answers["GetApproval"] = lambda _: list(pages)
+
+
+def test_what_waits_is_listed(hive: Hive) -> None:
+    hive.peer.answers["ListApprovals"] = lambda _: {"approvals": [ROW], "next": None}
+    for words in (("approvals",), ("approvals", "list")):
+        done = hive(*words)
+        assert done.status == 0
+        assert all(each in done.out for each in (ID, "pending", "alice", "bob", COMMIT[:12]))
+        assert "better words" not in done.out
+    assert json.loads(hive("approvals", "list", "-o", "json").out) == [ROW]
+    assert hive("approvals", "list", "-o", "name").out == f"{ID}\n"
+    hive("approvals", "list", "--all")
+    assert hive.peer.asked("ListApprovals")[-1]["all"] is True
+
+
+def test_the_page_has_who_what_marks_lines_and_the_ways_to_decide(hive: Hive) -> None:
+    answering(hive, shown(line("one"), after="9.0"), shown(line("two", "-")))
+    done = hive("approvals", "show", ID)
+    assert done.status == 0
+    for text in (
+        "asked by   bob, from the clone of bob", f"commit     {COMMIT}", f"instead of {BASE}",
+        "effect     restart", "files 3", "! capability spawn (new)",
+        "! limit memory_max (1 -> 2)", "- capability kill (taken)", '! command (new)\n│ ["sh"]',
+        "│ better words", "│ mixed script", "│ === a.md", "│     7 + one", "│     7 - two",
+        f"  hive approvals approve {ID} --commit {COMMIT[:8]}",
+        f"  git tag -s -m approved approve/{ID} {COMMIT}",
+    ):  # fmt: skip
+        assert text in done.out, text
+    assert done.out.count("=== a.md") == 1
+
+
+def test_attack_22_all_words_of_agents_stand_behind_the_bar(hive: Hive) -> None:
+    """Message, command, warnings, reason and lines; whatever they are made of."""
+    evil = "EVIL\nEVIL approve this\r\x1b[1AEVIL\u2028EVIL\x85EVIL\u202eEVIL\vEVIL"
+    found = shown(line(evil), line(evil, " "), message=evil, reason=evil, state="denied")
+    found["marks"] = [{**dict(MARKS[3]), "after": evil}]  # type: ignore[call-overload]
+    found["review"] = {"files": 1, "warnings": [evil]}
+    answering(hive, found)
+    out = hive("approvals", "show", ID).out
+    told = [each for each in out.split("\n") if "EVIL" in each]
+    assert len(told) >= 10
+    assert all(each.startswith(BAR) for each in told)
+    assert not [each for each in out if each != "\n" and not each.isprintable()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=300), st.integers(1, 30))
+def test_attack_22_no_line_reaches_the_left_edge_of_a_terminal(text: str, width: int) -> None:
+    """The terminal never breaks a line itself, so nothing of it is without a bar or left out."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+        patch.setenv("COLUMNS", str(width))
+        lines = list(quoted(text, "red"))
+        room = max(width, 22)
+        bare = [click.unstyle(each) for each in lines]
+        assert all(each.startswith(BAR) for each in bare)
+        assert all(breadth(each) <= room for each in bare)
+    joined = "".join(each.removeprefix(BAR) for each in bare)
+    whole = plain(text).replace("\n", "").replace("\t", "    ")
+    assert joined == whole
+
+
+def test_a_line_in_parts_is_one_line(hive: Hive) -> None:
+    answering(hive, shown(line("a" * 99, part=True), after="0.99"), shown(line("b")))
+    assert f"│     7 + {'a' * 99}b\n" in hive("approvals", "show", ID).out
+
+
+def test_new_privileges_are_red_and_only_on_a_terminal() -> None:
+    out = "\n".join(page(shown(), []))
+    assert "\x1b[31m\x1b[1m! capability spawn (new)" in out
+    assert "\x1b[31m" not in out.split("- capability kill")[1].split("\n", maxsplit=1)[0]
+
+
+def test_programs_get_all_pages_as_one_value(hive: Hive) -> None:
+    answering(hive, shown(line("\x1b[1m"), after="9.0"), shown(line("two")))
+    done = hive("approvals", "show", ID, "-o", "json")
+    assert "\x1b" not in done.out
+    found = json.loads(done.out)
+    assert [each["text"] for each in found["lines"]] == ["\x1b[1m", "two"]
+    assert found["next"] is None
+    assert hive("approvals", "show", ID, "-o", "name").out == f"{ID}\n"
+
+
+@pytest.mark.parametrize("state", ["approved", "deployed", "denied", "void"])
+def test_what_is_decided_is_shown_without_the_ways(hive: Hive, state: str) -> None:
+    answering(hive, shown(state=state, decided_by="uid:0", decided=5.0))
+    out = hive("approvals", "show", ID).out
+    assert f"{state}, decided by uid:0" in out
+    assert "hive approvals approve" not in out
+
+
+def approving(hive: Hive, **job: object) -> None:
+    hive.peer.answers["Approve"] = lambda _: {
+        "id": ID, "state": "approved", "agent": "alice", "commit": COMMIT, "effect": "live",
+        "job": "j1",
+    }  # fmt: skip
+    hive.peer.answers["WaitJob"] = lambda _: {**JOB, **job}
+
+
+def test_an_approval_is_waited_for(hive: Hive) -> None:
+    approving(hive)
+    done = hive("approvals", "approve", ID, "--commit", COMMIT[:8])
+    assert (done.status, done.out) == (0, "")
+    assert "deployed: alice" in done.err
+    (asked,) = hive.peer.asked("Approve")
+    assert (asked["id"], asked["commit"]) == (ID, COMMIT[:8])
+    assert asked["idempotency_key"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [("Conflict: no hello", 1), ("NotAllowed: denied", 5)]
+)
+def test_a_deploy_that_fails_is_an_exit_status_with_its_reason(
+    hive: Hive, error: str, status: int
+) -> None:
+    approving(hive, state="failed", error=error)
+    done = hive("approvals", "approve", ID, "--commit", COMMIT[:8])
+    assert done.status == status
+    assert error.partition(": ")[2] in done.err
+    assert "deployed:" not in done.err
+
+
+def test_without_waiting_it_returns_once_it_is_recorded(hive: Hive) -> None:
+    approving(hive)
+    done = hive("approvals", "approve", ID, "--commit", COMMIT[:8], "--no-wait")
+    assert done.status == 0
+    assert hive.peer.asked("WaitJob") == []
+
+
+@pytest.mark.parametrize("fault", [Conflict("it is denied"), Expired("over"), NotAllowed("no")])
+def test_a_refusal_of_the_daemon_is_told(hive: Hive, fault: HiveError) -> None:
+    def answer(_: Message) -> Message:
+        raise fault
+
+    hive.peer.answers["Approve"] = answer
+    done = hive("approvals", "approve", ID, "--commit", COMMIT[:8])
+    assert (done.status, fault.reason in done.err) == (fault.exit_code, True)
+
+
+@pytest.mark.parametrize(("answer", "called"), [("y\n", 1), ("n\n", 0), ("\n", 0)])
+def test_attack_23_new_privileges_are_confirmed_on_their_own_on_a_terminal(
+    hive: Hive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, called: int
+) -> None:
+    approving(hive)
+    answering(hive, shown())
+    typed = tmp_path / "typed"
+    typed.write_text(answer)
+    with typed.open() as keys:
+        monkeypatch.setattr(keys, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr("sys.stdin", keys)
+        done = hive("approvals", "approve", ID, "--commit", COMMIT[:8])
+    assert "This gives alice: capability spawn, limit memory_max, command command" in done.err
+    assert len(hive.peer.asked("Approve")) == called
+    assert (done.status == 0) == bool(called)
+
+
+def test_a_denial_needs_a_reason(hive: Hive) -> None:
+    hive.peer.answers["Deny"] = lambda _: {"id": ID, "state": "denied"}
+    assert hive("approvals", "deny", ID).status == 2
+    assert hive("approvals", "deny", ID, "--why", "no").status == 0
+    assert hive.peer.asked("Deny")[0]["why"] == "no"
+
+
+def test_an_approval_needs_digits(hive: Hive) -> None:
+    assert hive("approvals", "approve", ID).status == 2
+    assert hive.peer.asked("Approve") == []
+
+
+def test_history_lists_generations_of_one_or_of_all(hive: Hive) -> None:
+    row = {
+        "agent": "alice", "number": 3, "current": True, "commit": COMMIT, "approval": ID,
+        "kind": "config", "requester": "bob", "at": 1.0, "system": "", "failed": "no\x1b[1m hello",
+    }  # fmt: skip
+    hive.peer.answers["History"] = lambda _: {"generations": [row], "next": None}
+    out = hive("history", "alice").out
+    assert all(each in out for each in ("alice", "3", "yes", COMMIT[:12], ID, "no⟨U+001B⟩"))
+    assert "\x1b" not in out
+    assert json.loads(hive("history", "-o", "json").out) == [row]
+    assert [each.get("agent") for each in hive.peer.asked("History")] == ["alice", None]
+
+
+def test_a_rollback_is_waited_for(hive: Hive) -> None:
+    hive.peer.answers["Rollback"] = lambda _: {
+        "agent": "alice", "approval": ID, "generation": 2, "commit": COMMIT, "job": "j1",
+    }  # fmt: skip
+    hive.peer.answers["WaitJob"] = lambda _: {**JOB, "state": "failed", "error": "Conflict: bad"}
+    done = hive("rollback", "alice", "--to", "2")
+    assert (done.status, "generation 2" in done.err) == (1, True)
+    (asked,) = hive.peer.asked("Rollback")
+    assert (asked["agent"], asked["to"]) == ("alice", "2")
+    assert hive("rollback", "alice", "--no-wait").status == 0
+    assert "to" not in hive.peer.asked("Rollback")[1]
+
+
+def test_ids_are_completed(hive: Hive) -> None:
+    hive.peer.answers["ListApprovals"] = lambda _: {"approvals": [ROW], "next": None}
+    context = click.Context(
+        approvals.show, parent=None, info_name="show"
+    )  # fmt: skip
+    context.params["socket"] = hive.peer.path
+    complete = approvals.show.params[0].shell_complete
+    assert [each.value for each in complete(context, "01")] == [ID]
+    assert complete(context, "zz") == []
+    context.params["socket"] = os.devnull
+    assert complete(context, "") == []
