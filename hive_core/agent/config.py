@@ -48,7 +48,6 @@ class Clone:
     def make(self) -> Path:
         """Make it; where it is. A refusal says what is in the way."""
         self._check()
-        self.place.parent.mkdir(parents=True, exist_ok=True)
         words = [*_WORDS, *self._settings(), "--", str(self.source), str(self.place)]
         _run(words, self.patience, f"cannot clone the configuration of {self.name}")
         return self.place

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2] / "hive_core"
 # Programs: who may start one, and why that one may run for as long as it likes (else: `timeout=`).
 PROGRAMS = {
     "agent/attend.py": "",
+    "agent/config.py": "a git that is killed, with all that it started, when patience ends",
     "agent/serve.py": "",
     "cli/doctor.py": "the operator waits, and can interrupt",
     "cli/enter.py": "the operator's own shell, and its terminal",
