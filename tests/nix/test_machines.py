@@ -1,0 +1,55 @@
+"""The tests in virtual machines need nixpkgs to run; that they are whole is seen here."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import subprocess
+import tomllib
+
+import pytest
+from nix.module import HERE, NIX, ask
+
+from hive_core.cli.main import COMMANDS
+
+MACHINES = ("host", "config", "nix-image", "demo")
+
+
+def script(name: str) -> str:
+    what = f'(import {NIX}/tests/{name}.nix {{ self = "/src"; nixpkgs = {{ }}; }}).testScript'
+    found: str = ask(what)
+    return found
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_script_is_python_and_uses_commands_that_there_are(name: str) -> None:
+    tree = ast.parse(script(name))
+    texts = [each.value for each in ast.walk(tree) if isinstance(each, ast.Constant)]
+    words = {
+        word
+        for text in texts
+        if isinstance(text, str)
+        for word in re.findall(r"(?:^|[\"' ])hive ([a-z-]+)", text)
+    }
+    assert words <= set(COMMANDS), words
+    assert name in ("demo", "nix-image") or words
+
+
+def test_each_machine_is_a_check_of_the_flake() -> None:
+    listed = (NIX / "tests" / "default.nix").read_text()
+    files = {each.stem for each in (NIX / "tests").glob("*.nix")}
+    assert files == {*MACHINES, "default", "machine", "refusals"}
+    for name in MACHINES:
+        assert f"{name} = run ./{name}.nix;" in listed
+
+
+def test_the_bad_command_lands_in_the_table_that_asks_for_it() -> None:
+    """The machine's edit with sed, tried on the template."""
+    text = script("config")
+    (edit,) = re.findall(r"edit\((\".*sed.*\")\)", text)
+    command = shlex.split(ast.literal_eval(edit))
+    assert command[:2] == ["sed", "-i"]
+    template = HERE.parents[1] / "hive_core/seed/host/agent.toml"
+    done = subprocess.run(["sed", command[2], template], capture_output=True, text=True, check=True)
+    assert tomllib.loads(done.stdout)["request"]["command"] == ["false"]
