@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from hive_core.errors import Busy, HiveError
 from hive_core.host import exits
 from hive_core.host.bus import Bus, Unit, Unloaded
-from hive_core.host.mountinfo import MountWatch
+from hive_core.host.mountinfo import Mounts, MountWatch
 from hive_core.host.privd import Privd
 from hive_core.host.room import bounded, has_quota
 from hive_core.host.shown import Shown
@@ -71,9 +71,7 @@ class Label:
 class NspawnMachines:
     """The port `Machines` on a real host."""
 
-    def __init__(
-        self, bus: Bus, privd: Privd, shown: Shown, paths: Paths, roster: Roster
-    ) -> None:
+    def __init__(self, bus: Bus, privd: Privd, shown: Shown, paths: Paths, roster: Roster) -> None:
         self._bus, self._privd, self._shown = bus, privd, shown
         self._paths, self._roster = paths, roster
         self._loop = asyncio.get_running_loop()
@@ -84,7 +82,7 @@ class NspawnMachines:
         self._wakes: list[Callable[[str], None]] = []
         self._suspected: frozenset[str] = frozenset()
         self.has_quota = has_quota(paths.state / "tree")
-        self.mounts = MountWatch(paths.state / "mounts", self._remounted)
+        self.mounts = MountWatch(paths.state / "mounts", paths.runtime / "agents", self._remounted)
 
     def subscribe(self, wake: Callable[[str], None]) -> None:
         self._wakes.append(wake)
@@ -157,10 +155,10 @@ class NspawnMachines:
         self._known.pop(uuid, None)
         return Machine(uuid)
 
-    def _whole(self, machine: Machine, mounted: frozenset[str] | None) -> Machine:
+    def _whole(self, machine: Machine, mounted: Mounts) -> Machine:
         """With what lies on disk. Half a mount is one to take away when it is not in use."""
         uuid, store = machine.uuid, self._storage
-        whole = mounted is None or uuid in mounted or not machine.unit
+        whole = mounted.agents is None or uuid in mounted.agents or not machine.unit
         there = uuid in store.mounts and whole
         return replace(
             machine, exit=exits.read(self._paths.exits, uuid), node=store.node(uuid[:8]),
@@ -168,6 +166,7 @@ class NspawnMachines:
             archived=uuid in store.archives, door=uuid in store.doors,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
             view=store.views.get(uuid, 0), config=store.configs.get(uuid, ""),
+            stores=mounted.shown(uuid, store.stores.get(uuid, frozenset())),
         )  # fmt: skip
 
     async def _unit(self, unit: Unit, label: Label) -> Machine:

@@ -13,7 +13,9 @@ import select
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+from hive_core.plan.render import STORES
 
 FILE: Final = Path("/proc/self/mountinfo")
 _POINT: Final = 4  # the field of a line that tells where it is mounted
@@ -30,6 +32,16 @@ def mounted(folder: Path, text: str) -> frozenset[str] | None:
     return frozenset(uuid for uuid, count in counts.items() if count == _BOTH)
 
 
+def shown(doors: Path, text: str) -> frozenset[tuple[str, str]] | None:
+    """Agents and the stores that hang in their doors; not one that was replaced since."""
+    if not _follows(doors, text):
+        return None
+    place = re.compile(rf"/(\S*) {re.escape(str(doors))}/([0-9a-f-]{{36}})/(meta|applied) ")
+    found = (match.groups() for match in place.finditer(text))
+    whole = ((uuid, store) for root, uuid, store in found if not root.endswith("//deleted"))
+    return frozenset(whole)
+
+
 def _follows(folder: Path, text: str) -> bool:
     """Whether the mount that `folder` lies on receives what the host mounts there.
 
@@ -42,24 +54,40 @@ def _follows(folder: Path, text: str) -> bool:
     return any(field.startswith("master:") for field in nearest)
 
 
-class MountWatch:
-    """`changed` is called when the set of mounted agents is another one."""
+class Mounts(NamedTuple):
+    """What is mounted of agents and what hangs in their doors; None when that does not show."""
 
-    def __init__(self, folder: Path, changed: Callable[[frozenset[str]], None]) -> None:
-        self._folder = folder
+    agents: frozenset[str] | None
+    stores: frozenset[tuple[str, str]] | None
+
+    def shown(self, uuid: str, otherwise: frozenset[str]) -> frozenset[str]:
+        """What hangs in the door of an agent, or what is believed to when that does not show."""
+        if self.stores is None:
+            return otherwise
+        return frozenset(store for store in STORES if (uuid, store) in self.stores)
+
+
+class MountWatch:
+    """`changed` is called with those of whom something is mounted, or is no more."""
+
+    def __init__(
+        self, folder: Path, doors: Path, changed: Callable[[frozenset[str]], None]
+    ) -> None:
+        self._folder, self._doors = folder, doors
         self._changed = changed
         self._news = select.poll()
         self._news.register(os.open(FILE, os.O_RDONLY | os.O_CLOEXEC), select.POLLPRI)
         self._last = self._seen = self._read()
 
-    def look(self) -> frozenset[str] | None:
+    def look(self) -> Mounts:
         """The list is long where many agents run, so it is read when it changed."""
         if self._news.poll(0):
             self._last = self._read()
         return self._last
 
-    def _read(self) -> frozenset[str] | None:
-        return mounted(self._folder, FILE.read_text(encoding="utf-8", errors="replace"))
+    def _read(self) -> Mounts:
+        text = FILE.read_text(encoding="utf-8", errors="replace")
+        return Mounts(mounted(self._folder, text), shown(self._doors, text))
 
     async def run(self) -> None:
         """Watch, until cancelled."""
@@ -84,5 +112,10 @@ class MountWatch:
     def _compare(self) -> None:
         now = self.look()
         before, self._seen = self._seen, now
-        if now is not None and before is not None and before != now:
-            self._changed(before ^ now)
+        changed = set[str]()
+        if now.agents is not None and before.agents is not None:
+            changed |= before.agents ^ now.agents
+        if now.stores is not None and before.stores is not None:
+            changed |= {uuid for uuid, _ in before.stores ^ now.stores}
+        if changed:
+            self._changed(frozenset(changed))

@@ -105,7 +105,8 @@ class Machine:
 
     `since` is when the unit changed its state, in monotonic seconds. `fault` says why what runs is
     not what should run there. `copying`: a copy of its image was begun. `identity` and `view` are
-    marks of what the agent is shown, `config` is the commit that it is shown.
+    marks of what the agent is shown, `config` is the commit that it is shown,
+    `stores` are the repositories of hived's that hang in its door.
     """
 
     uuid: str
@@ -136,6 +137,7 @@ class Machine:
     identity: int = 0
     view: int = 0
     config: str = ""
+    stores: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

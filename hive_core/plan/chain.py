@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 
 from hive_core.model.agent import Revoke
 from hive_core.model.machine import Machine, Run, Wanted
-from hive_core.model.settings import HOST_IMAGE
+from hive_core.model.settings import HOST_IMAGE, NIX_IMAGE
 from hive_core.plan.actions import (
     JOB_BASES,
     Action,
@@ -20,6 +20,7 @@ from hive_core.plan.actions import (
     Mount,
     OpenDoor,
     RunJob,
+    ShowStore,
     StartUnit,
     StopUnit,
     Unmount,
@@ -68,6 +69,23 @@ def shows(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
         yield ShowConfig(place.uuid, place.config, place.spec.nar or ""), "another is deployed"
 
 
+def stores(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
+    """What it sees of hived's repositories, where that is not as it should be.
+
+    Only while it runs: what hangs in the door at the start is locked into the container. Who can
+    mount may have mounted it elsewhere too, and loses it with a fresh start.
+    """
+    base, replaced = desired.bases.get(place.uuid, 0), _is_replaced(desired, machine)
+    runs = machine.active == "active" and machine.verified and machine.executed and not replaced
+    wanted = place.stores if runs else place.stores & machine.stores
+    lost = machine.stores - place.stores
+    if lost and runs and (place.boots or place.spec.revoke is Revoke.RESTART):
+        yield Renew(place.uuid), "it may have kept what it is to see no more"
+    for store in sorted(wanted ^ machine.stores):
+        why = "it may see it" if store in wanted else "it may not see it"
+        yield ShowStore(place.uuid, store, base, store in wanted), why
+
+
 def _is_replaced(desired: Desired, machine: Machine) -> bool:
     """Whether what is up gives way to a fresh start: it does not see what only that one gets."""
     run = desired.runs.get(machine.uuid)
@@ -101,7 +119,7 @@ class Chain:
             and machine.nonce == run.nonce and machine.verified and machine.executed
             and machine.mounted and machine.door and machine.listening and not machine.fault
             and machine.identity == place.identity and machine.view == place.view
-            and machine.config == place.config
+            and machine.config == place.config and machine.stores == place.stores
             and machine.slice == place.slice_unit and place.uuid not in self.desired.revoking
             and (place.uuid not in self.desired.starts or not self._troubled)
         )  # fmt: skip
@@ -126,6 +144,7 @@ class Chain:
         if not machine.listening:
             yield Listen(uuid, base), "it is closed"
         yield from shows(self.desired, place, machine)
+        yield from stores(self.desired, place, machine)
 
     def must_stop(self) -> str:
         """Why a unit that is up may not stay as it is; empty: it may."""
@@ -178,7 +197,7 @@ class Chain:
 
     def _revoke(self) -> Act:
         spec, why = self.place.spec, "what it could see has moved away"
-        if spec.boot or spec.revoke is Revoke.RESTART:
+        if self.place.boots or spec.revoke is Revoke.RESTART:
             return Renew(self.place.uuid), why
         return EndHolders(self.place.uuid, self.place.name), why
 
@@ -205,7 +224,9 @@ class Chain:
         self.wants_seat = True
 
     def _may_start(self) -> bool:
-        if self.run.wanted is not Wanted.RUNNING or self.place.uuid not in self.desired.bases:
+        unbuilt = self.place.image == NIX_IMAGE and self.place.spec.system is None
+        unwanted = self.run.wanted is not Wanted.RUNNING
+        if unwanted or unbuilt or self.place.uuid not in self.desired.bases:
             return False
         match self._trouble:
             case Trouble.PARKED:
@@ -226,7 +247,7 @@ class Chain:
     def start(self) -> Iterator[Act]:
         """What it takes to start the unit, once there is a seat for it."""
         place, why = self.place, "it should run"
-        if place.image != HOST_IMAGE and not self.machine.root:
+        if place.image not in (HOST_IMAGE, NIX_IMAGE) and not self.machine.root:
             yield work(place.uuid, JobKind.COPY_TREE, place.image), why
             yield AdoptRoot(copy_of(place.uuid), place.uuid), why
         if self.machine.mounted:
@@ -241,4 +262,5 @@ class Chain:
             uuid=place.uuid, name=place.name, nonce=self.run.nonce, spec=place.spec_hash,
             base=base, slice=place.slice, limits=place.limits, image=place.image,
             boot=place.spec.boot, parent=place.parent, command=place.spec.command,
+            system=place.spec.system if place.image == NIX_IMAGE else None,
         )  # fmt: skip

@@ -15,8 +15,9 @@ from hive_core.model.agent import AgentSpec, SubtreeLimits
 from hive_core.model.agent import Limits as SpecLimits
 from hive_core.model.hive import Hive
 from hive_core.model.names import slice_unit
-from hive_core.model.settings import Settings
+from hive_core.model.settings import NIX_IMAGE, Settings
 from hive_core.plan.actions import Limits
+from hive_core.plan.render import STORES
 
 # A unit name holds 255 characters, and each level costs nine.
 # https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html
@@ -59,6 +60,16 @@ class Place:
     def config(self) -> str:
         """The commit that it is shown in `/run/hive/config`; empty: none."""
         return self.spec.config or ""
+
+    @property
+    def boots(self) -> bool:
+        """Whether an init runs inside, who can mount."""
+        return self.spec.boot or self.image == NIX_IMAGE
+
+    @property
+    def stores(self) -> frozenset[str]:
+        """What it may see of hived's repositories: `meta`, `applied`."""
+        return frozenset(each for each in STORES if f"{each}.read" in self.spec.capabilities)
 
     @property
     def document(self) -> dict[str, object]:

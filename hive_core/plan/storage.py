@@ -23,6 +23,7 @@ class Storage:
     identities: dict[str, int] = field(default_factory=dict)
     views: dict[str, int] = field(default_factory=dict)
     configs: dict[str, str] = field(default_factory=dict)
+    stores: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def look(self, facts: StorageFacts) -> None:
         """Take over a fresh look; a door that went took what was shown in it along."""
@@ -92,16 +93,26 @@ class Storage:
             case a.CloseDoor(uuid):
                 self.doors.discard(uuid)
                 self._shut({uuid})
+            case a.StartUnit(uuid):
+                self.stores.pop(uuid, None)
             case Listen(uuid):
                 self.listening.add(uuid)
             case Hush(uuid):
                 self.listening.discard(uuid)
+            case _:
+                self._shown(action)
+
+    def _shown(self, action: a.Action | Local) -> None:
+        match action:
             case ShowIdentity(uuid, _, mark):
                 self.identities[uuid] = mark
             case ShowView(uuid, _, mark):
                 self.views[uuid] = mark
             case ShowConfig(uuid, commit):
                 self.configs[uuid] = commit
+            case a.ShowStore(uuid, store, _, shown):
+                others = self.stores.get(uuid, frozenset()) - {store}
+                self.stores[uuid] = others | ({store} if shown else frozenset())
             case _:
                 pass
 
@@ -114,3 +125,4 @@ class Storage:
             self.identities.pop(uuid, None)
             self.views.pop(uuid, None)
             self.configs.pop(uuid, None)
+            self.stores.pop(uuid, None)

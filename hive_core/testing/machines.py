@@ -82,6 +82,7 @@ class MemoryMachines:
             archived=uuid in store.archives, door=uuid in store.doors,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
             view=store.views.get(uuid, 0), config=store.configs.get(uuid, ""),
+            stores=store.stores.get(uuid, frozenset()),
         )  # fmt: skip
 
     def do(self, action: a.Action | Local) -> Result:
@@ -176,6 +177,7 @@ class MemoryMachines:
     def end(self, uuid: str, end: Exit) -> None:
         """The unit is gone, and its exit stands written."""
         self.exits[uuid] = end
+        self.storage.stores.pop(uuid, None)
         del self.units[uuid]
         self._wake(uuid)
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from hive_core.host.mountinfo import mounted
+from hive_core.host.mountinfo import Mounts, mounted, shown
 
-FOLDER = Path("/var/lib/hive/mounts")
+FOLDER, DOORS = Path("/var/lib/hive/mounts"), Path("/run/hive/agents")
 ONE, TWO = "0a0b0c0d-0000-4000-8000-000000000001", "0a0b0c0d-0000-4000-8000-000000000002"
 ROOT = "1 0 8:1 / / rw shared:7 master:1 - ext4 /dev/sda rw\n"
 HOME = "9 1 8:1 /var/lib/hive /var/lib/hive rw {} - ext4 /dev/sda rw\n"
@@ -33,3 +33,28 @@ def test_where_mounts_of_the_host_do_not_show_nothing_is_said() -> None:
 def test_other_mounts_are_nobodys() -> None:
     text = ROOT + line("stranger", "tree") + line(ONE, "root").replace("/root ", "/root/deep ")
     assert mounted(FOLDER, text) == frozenset()
+
+
+RUN = "3 1 0:25 / /run rw shared:5 master:2 - tmpfs tmpfs rw\n"
+
+
+def hung(uuid: str, store: str, root: str = "/meta") -> str:
+    return f"4 3 8:1 {root} {DOORS}/{uuid}/{store} ro,nosuid shared:9 idmapped - ext4 /dev/sda rw\n"
+
+
+def test_what_hangs_in_the_doors_is_told_by_agent() -> None:
+    text = RUN + hung(ONE, "meta") + hung(ONE, "applied", "/var/lib/hive/applied")
+    assert shown(DOORS, text + hung(TWO, "run")) == frozenset({(ONE, "meta"), (ONE, "applied")})
+    told = Mounts(None, shown(DOORS, text))
+    assert told.shown(ONE, frozenset()) == {"meta", "applied"}
+    assert told.shown(TWO, frozenset({"meta"})) == frozenset()
+
+
+def test_a_repository_that_was_replaced_is_not_the_one_that_hangs_there() -> None:
+    assert shown(DOORS, RUN + hung(ONE, "meta", "/meta//deleted")) == frozenset()
+
+
+def test_where_the_doors_do_not_show_what_was_done_is_believed() -> None:
+    text = RUN.replace(" master:2", "") + hung(ONE, "meta")
+    assert shown(DOORS, text) is None
+    assert Mounts(None, None).shown(ONE, frozenset({"meta"})) == {"meta"}

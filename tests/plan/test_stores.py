@@ -1,0 +1,125 @@
+"""What agents are shown of the daemon's repositories, and what boots from the Nix store."""
+
+from dataclasses import replace
+
+import pytest
+from plan.hives import World, hive, spec
+
+from hive_core.model.agent import AgentSpec
+from hive_core.model.settings import Settings
+from hive_core.plan import actions as a
+from hive_core.plan.local import Renew
+
+SYSTEM = "/nix/store/0123456789abcdfghijklmnpqrsvwxyz-nixos-system-root"
+NIX = Settings(default_image="nix", images={"host": None, "nix": None})
+
+
+def world(**fields: object) -> World:
+    made = World(hive({"root": None}, {"root": spec(0, **fields)}))
+    made.converge()
+    return made
+
+
+def stores(made: World) -> frozenset[str]:
+    return made.host.look().machines[made.uuid("root")].stores
+
+
+def respec(made: World, **fields: object) -> None:
+    before = made.hive.specs["root"]
+    after = AgentSpec.model_validate({**before.model_dump(), **fields})
+    made.change(replace(made.hive, specs={"root": after}))
+
+
+def steps(made: World) -> list[str]:
+    """What is left to do about stores and the unit, one word a step."""
+    words = []
+    for step in made.plan().steps:
+        shown = isinstance(step.action, a.ShowStore) and f"{step.action.store} {step.action.shown}"
+        words.append(shown or type(step.action).__name__)
+    return [word for word in words if word != "ShowIdentity"]
+
+
+def test_h18_who_may_see_a_store_is_shown_it_once_it_runs() -> None:
+    """H18: attached before the start it could not be taken away any more."""
+    made = World(hive({"root": None}, {"root": spec(0, capabilities=["meta.read"])}))
+    made.host.slow = True
+    assert made.converge() > 0
+    assert not [each for each in made.host.applied if isinstance(each, a.ShowStore)]
+    made.host.settle(made.uuid("root"))
+    assert steps(made) == ["meta True"]
+    made.converge()
+    assert stores(made) == {"meta"}
+
+
+def test_h18_a_grant_and_a_revocation_take_effect_live() -> None:
+    made = world()
+    respec(made, capabilities=["applied.read", "meta.read"])
+    assert steps(made) == ["applied True", "meta True"]
+    made.converge()
+    respec(made, capabilities=["applied.read"])
+    assert steps(made) == ["meta False"]
+    made.converge()
+    assert stores(made) == {"applied"}
+    assert len(made.host.starts) == 1
+
+
+@pytest.mark.parametrize("fields", [{"boot": True}, {"revoke": "restart"}])
+def test_who_may_have_kept_it_loses_it_with_one_fresh_start(fields: dict[str, object]) -> None:
+    made = world(capabilities=["meta.read", "applied.read"], **fields)
+    respec(made, capabilities=["applied.read"])
+    assert steps(made)[:2] == ["Renew", "meta False"]
+    made.converge()
+    assert stores(made) == {"applied"}
+    assert len(made.host.starts) == 2
+
+
+def test_a_store_that_went_by_hand_is_shown_again() -> None:
+    made = world(capabilities=["meta.read"])
+    made.host.storage.stores.clear()
+    assert steps(made) == ["meta True"]
+
+
+def test_a_store_that_somebody_attached_by_hand_is_taken_away() -> None:
+    made = world()
+    made.host.storage.stores[made.uuid("root")] = frozenset({"meta"})
+    assert steps(made) == ["meta False"]
+
+
+def test_what_gives_way_to_a_fresh_start_is_shown_nothing_more() -> None:
+    made = world()
+    run = made.runs[made.uuid("root")]
+    made.runs[made.uuid("root")] = replace(run, nonce=run.nonce + 1)
+    respec(made, capabilities=["meta.read"])
+    assert "meta True" not in steps(made)
+    made.converge()
+    assert stores(made) == {"meta"}
+
+
+def test_a_stop_leaves_nothing_to_take_away() -> None:
+    made = world(capabilities=["meta.read"])
+    made.host.stopped_by_hand(made.uuid("root"))
+    assert stores(made) == frozenset()
+
+
+def test_the_image_nix_starts_when_its_system_is_there_and_needs_no_copy() -> None:
+    made = World(hive({"root": None}, {"root": spec(0, image="nix")}), settings=NIX)
+    made.converge()
+    assert made.host.starts == []
+    respec(made, system=SYSTEM)
+    made.converge()
+    starts = [each for each in made.host.applied if isinstance(each, a.StartUnit)]
+    assert [(each.image, each.system) for each in starts] == [("nix", SYSTEM)]
+    assert not made.host.storage.roots
+
+
+def test_a_system_of_another_image_goes_nowhere() -> None:
+    made = world(system=SYSTEM)
+    starts = [each for each in made.host.applied if isinstance(each, a.StartUnit)]
+    assert [each.system for each in starts] == [None]
+
+
+def test_an_agent_of_the_image_nix_can_mount_and_is_revoked_like_one_that_boots() -> None:
+    made = World(hive({"root": None}, {"root": spec(0, image="nix", system=SYSTEM)}), settings=NIX)
+    made.converge()
+    made.revoking.add(made.uuid("root"))
+    assert [type(step.action) for step in made.plan().steps] == [Renew]
