@@ -67,6 +67,38 @@ let
   } // optionalAttrs (cfg.approval.allowedSigners != "") {
     "hive/allowed_signers" = cfg.approval.allowedSigners;
   };
+  # A command that talks to one socket needs nothing else.
+  forClients = {
+    CapabilityBoundingSet = "";
+    DevicePolicy = "closed";
+    IPAddressDeny = "any";
+    LimitCORE = "0";
+    LockPersonality = "yes";
+    MemoryDenyWriteExecute = "yes";
+    NoNewPrivileges = "yes";
+    PrivateDevices = "yes";
+    PrivateNetwork = "yes";
+    PrivateTmp = "yes";
+    ProcSubset = "pid";
+    ProtectClock = "yes";
+    ProtectControlGroups = "yes";
+    ProtectHome = "yes";
+    ProtectHostname = "yes";
+    ProtectKernelLogs = "yes";
+    ProtectKernelModules = "yes";
+    ProtectKernelTunables = "yes";
+    ProtectProc = "invisible";
+    ProtectSystem = "strict";
+    RemoveIPC = "yes";
+    RestrictAddressFamilies = "AF_UNIX";
+    RestrictNamespaces = "yes";
+    RestrictRealtime = "yes";
+    RestrictSUIDSGID = "yes";
+    SystemCallArchitectures = "native";
+    SystemCallErrorNumber = "EPERM";
+    SystemCallFilter = [ "@system-service" "~@privileged @resources" ];
+    UMask = "0077";
+  };
   mark = name: builtins.hashString "sha256" files.${name};
 in
 {
@@ -129,18 +161,12 @@ in
       unitConfig.X-Restart-Triggers = mark "hive/agents.json";
       serviceConfig = {
         Type = "oneshot";
-        RemainAfterExit = true;
+        RemainAfterExit = "yes";
         ExecStart = "${cfg.package}/bin/hive declare /etc/hive/agents.json";
         User = cfg.user;
         Group = cfg.group;
         SupplementaryGroups = cfg.operatorGroup;
-        CapabilityBoundingSet = "";
-        NoNewPrivileges = true;
-        ProtectSystem = "strict";
-        ProtectHome = true;
-        PrivateTmp = true;
-        PrivateNetwork = true;
-      };
+      } // forClients;
     };
 
     # Operators' git takes the daemon's repositories for its own; hive-git.service writes which.

@@ -74,6 +74,17 @@ def test_a_unit_changes_only_with_its_golden_file(name: str) -> None:
     assert units()[name] == (HERE / "golden" / name).read_text()
 
 
+@pytest.mark.parametrize(("name", "most"), [
+    ("hived", 2.0), ("hive-privd", 5.0), ("hive-git", 2.0), ("hive-declare", 2.0),
+])  # fmt: skip
+def test_a_unit_is_no_more_exposed_than_it_may_be(name: str, most: float) -> None:
+    """SECURITY section 4, by systemd's own measure; hive-privd has to mount."""
+    ask_systemd = ["systemd-analyze", "security", "--offline=true", "--no-pager"]
+    unit = HERE / "golden" / f"{name}.service"
+    done = subprocess.run([*ask_systemd, unit], capture_output=True, text=True, check=True)
+    assert float(done.stdout.rpartition(f"{name}.service: ")[2].split()[0]) <= most
+
+
 def test_a_switch_reloads_the_daemon_and_never_restarts_it() -> None:
     service = ask("e.config.systemd.services.hived")
     assert (service["restartIfChanged"], service["reloadIfChanged"]) == (False, True)
