@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from hive_core.errors import HiveError
 from hive_core.model.approval import Approval, ApprovalState, Kind
+from hive_core.reconcile.deploy.firsts import FirstBuilds
 from hive_core.reconcile.deploy.given import Means
 from hive_core.reconcile.deploy.keeping import Keeping
 from hive_core.reconcile.deploy.rollouts import Rollouts
@@ -43,6 +44,7 @@ class Deploys:
     watching: Watching
     keeping: Keeping
     rollouts: Rollouts
+    firsts: FirstBuilds
     _dirty: dict[str, None] = field(default_factory=dict)
     _of_agent: dict[str, set[str]] = field(default_factory=dict)
     _waiting: dict[str, None] = field(default_factory=dict)
@@ -55,7 +57,9 @@ class Deploys:
         tasks = Tasks(means.ports.clock, lambda _: None, fatal, means.look.troubles)
         walk = Walk(means, scenes, tasks.failures)
         watching = Watching(means, scenes, tasks)
-        found = cls(means, tasks, walk, watching, Keeping(means), Rollouts(means))
+        found = cls(means, tasks, walk, watching, Keeping(means), Rollouts(means),
+            FirstBuilds(means),
+        )  # fmt: skip
         tasks.again = found.again
         found._resume()
         return found
@@ -122,8 +126,9 @@ class Deploys:
         """Repositories as the tree has them; what fails is tried again."""
         try:
             await self.keeping.follow()
+            self.firsts.look()
         except HiveError as error:
-            log.warning("Cannot bring the applied repositories up to date: %s", error)
+            log.warning("Cannot follow the tree: %s", error)
             clock = self.means.ports.clock
             clock.call_at(clock.monotonic() + 1.0, lambda: self.heard(_TREE))
 

@@ -15,7 +15,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.errors import Busy, Conflict, HiveError, StorageFull, TimedOut, Unreachable
 from hive_core.host.git.applied import Tag
 from hive_core.model.agent import AgentSpec
-from hive_core.model.approval import Approval, ApprovalState, Generation, Kind
+from hive_core.model.approval import Approval, ApprovalState, Effect, Generation, Kind
 from hive_core.operations.ending import end
 from hive_core.reconcile.deploy import change
 from hive_core.reconcile.deploy.change import Done
@@ -147,6 +147,8 @@ class Walk:
         if means.hive().specs.get(name) is not before:
             raise Busy("the agent was changed meanwhile")
         up = is_up(self.scenes.scene(approval.agent))
+        if effect is Effect.SWITCH and not up:
+            effect = Effect.RESTART  # there is nobody inside to switch
         step = change.Step(approval, name, after, effect, up)
         means.step("deploying")
         means.perform("deploy", lambda call: change.put_in_place(call, step))
