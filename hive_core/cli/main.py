@@ -30,7 +30,8 @@ COMMANDS: Final = {
     "events": "records", "approvals": "approvals", "rollback": "history", "history": "history",
     "shell": "shell", "call": "call", "cap": "rights", "allow": "rights",
     "disallow": "rights", "why": "rights", "converge": "upkeep", "gc": "upkeep",
-    "wait": "wait", "doctor": "doctor", "meta": "meta", "completion": "completion",
+    "wait": "wait", "doctor": "doctor", "config": "config", "meta": "meta",
+    "completion": "completion",
 }  # fmt: skip
 
 

@@ -1,0 +1,57 @@
+"""`hive config`: what an agent's configuration may be, before anybody is asked to approve it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from hive_core.cli.output import Column, Listing, echo, output_option
+from hive_core.errors import NotFound
+
+_SEED: Final = Path(__file__).parents[1] / "seed"
+_TEMPLATE: Final = {
+    "agent.toml": "host", "AGENTS.md": "host", "agent.nix": "nix", "prompts/system.md": "host",
+    "skills/README.md": "host",
+}  # fmt: skip
+_LISTING: Final = Listing("place", (Column("place"), Column("fault")), "no fault was found")
+
+
+@click.group
+def config() -> None:
+    """Check the configuration of an agent, and show what it may say."""
+
+
+@config.command
+@click.argument("folder", type=click.Path(path_type=Path), default=".")
+@output_option
+def lint(folder: Path, style: str) -> int:
+    """Say what would be refused of a configuration: hive config lint /agents/alice/config.
+
+    Reads the files as they lie there, committed or not, and runs no git. Exit status 1 when there
+    is a fault.
+    """
+    # Imported here: pydantic costs what the other commands do not need.
+    from hive_core.cli.lint import found  # noqa: PLC0415
+
+    if not folder.is_dir():
+        raise NotFound(f"{folder}: no such folder")
+    rows = [{"place": place, "fault": fault} for place, fault in found(folder)]
+    _LISTING.show(rows, style)
+    return int(bool(rows))
+
+
+@config.command
+def schema() -> None:
+    """Print the JSON schema of agent.toml, for editors."""
+    from hive_core.surfaces.config import config_schema  # noqa: PLC0415
+
+    echo(config_schema().rstrip())
+
+
+@config.command
+@click.argument("file", type=click.Choice(tuple(_TEMPLATE)), default="agent.toml")
+def template(file: str) -> None:
+    """Print a file that a new agent starts with."""
+    echo((_SEED / _TEMPLATE[file] / file).read_text(encoding="utf-8").rstrip())

@@ -1,0 +1,105 @@
+"""`hive config`: what would be refused is said beforehand, and the template passes."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+from cli.run import Hive
+
+from hive_core.host.git import seed
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A configuration with nothing in it."""
+    (tmp_path / "config").mkdir()
+    return tmp_path / "config"
+
+
+def faults(hive: Hive, folder: Path) -> dict[str, str]:
+    """What lint says of each place."""
+    done = hive("config", "lint", str(folder), "-o", "json")
+    found = {row["place"]: row["fault"] for row in json.loads(done.out)}
+    assert done.status == bool(found)
+    return found
+
+
+@pytest.mark.parametrize("kind", seed.LAYERS)
+def test_the_template_passes_lint_as_it_lies_in_an_agents_folder(
+    hive: Hive, tmp_path: Path, kind: str
+) -> None:
+    """H8: what a spawn seeds has no fault; git's own folder and what is kept are not looked at."""
+    seed.write(kind, tmp_path / "config")
+    (tmp_path / "config/.before").mkdir()
+    (tmp_path / "config/.before/link").symlink_to("/")
+    assert faults(hive, tmp_path / "config") == {}
+    done = hive("config", "lint", str(tmp_path / "config"))
+    assert (done.status, done.out) == (0, "")
+    assert "no fault was found" in done.err
+
+
+def test_every_fault_of_agent_toml_is_told_with_its_key(hive: Hive, folder: Path) -> None:
+    (folder / "agent.toml").write_text(
+        '[harness]\nskills = "talents"\n[request]\ncapabilites = []\nboot = "perhaps"\n'
+    )
+    assert faults(hive, folder) == {
+        "agent.toml: request.capabilites": "unknown key; did you mean capabilities?",
+        "agent.toml: request.boot": "Input should be a valid boolean, unable to interpret input",
+    }
+    (folder / "agent.toml").write_text('[harness]\nskills = "talents"\n')
+    assert faults(hive, folder) == {"agent.toml: harness.skills": "there is no talents"}
+    (folder / "agent.toml").write_text("[harness\n")
+    assert "Expected ']'" in faults(hive, folder)["agent.toml"]
+
+
+def test_files_that_would_be_refused_are_told(hive: Hive, folder: Path) -> None:
+    """Attack 19: the rules of the walk, before anybody commits."""
+    (folder / "link").symlink_to("/etc/shadow")
+    (folder / "sub/.GIT").mkdir(parents=True)
+    (folder / "caf\u00e9").touch()
+    for name in ("a", "A"):
+        (folder / name).touch()
+    with (folder / "large").open("wb") as file:
+        file.truncate(6 << 20)
+    assert faults(hive, folder) == {
+        "a": "differs from 'A' by case alone",
+        "caf\u00e9": "is not plain ASCII",
+        "large": "is larger than 5242880 bytes",
+        "link": "is a symbolic link",
+        "sub/.GIT": "is git's own name, or can be taken for it",
+    }
+
+
+def test_a_folder_that_is_a_trap_is_looked_at_and_not_entered(hive: Hive, folder: Path) -> None:
+    """Attack 13: a FIFO, a device or a link where agent.toml should be."""
+    os.mkfifo(folder / "agent.toml")
+    assert faults(hive, folder)["agent.toml"] == "is no plain file"
+    (folder / "agent.toml").unlink()
+    (folder / "agent.toml").symlink_to("/etc/hostname")
+    assert set(faults(hive, folder)) == {"agent.toml"}
+    (folder / "agent.toml").unlink()
+    (folder / "agent.toml").write_bytes(b"a" * 100_000)
+    assert "larger than" in faults(hive, folder)["agent.toml"]
+
+
+def test_no_file_is_a_valid_configuration_and_no_folder_is_none(hive: Hive, folder: Path) -> None:
+    assert faults(hive, folder) == {}
+    assert hive("config", "lint", str(folder / "nowhere")).status == 4
+
+
+def test_every_file_of_the_template_can_be_printed(hive: Hive) -> None:
+    for name, (_, content) in seed.seed("nix").files.items():
+        assert hive("config", "template", name).out == content.decode()
+
+
+def test_template_and_schema_are_printed_for_editors(hive: Hive) -> None:
+    assert tomllib.loads(hive("config", "template").out)
+    assert "{ ... }" in hive("config", "template", "agent.nix").out
+    assert hive("config", "template", "../secret").status == 2
+    schema = json.loads(hive("config", "schema").out)
+    assert set(schema["properties"]) == {"harness", "request", "settings"}
+    assert schema["additionalProperties"] is False
