@@ -25,6 +25,7 @@ from hive_core.host.copies import Copies
 from hive_core.host.diffs import Diffs
 from hive_core.host.ending import Ending, fatal
 from hive_core.host.farewell import see_off
+from hive_core.host.git.seed import lay_out
 from hive_core.host.hand import HandCommits
 from hive_core.host.jobs import JOBS, NspawnJobs
 from hive_core.host.journal import HostJournal
@@ -34,13 +35,13 @@ from hive_core.host.profiles import Profiles
 from hive_core.host.reads import Reads
 from hive_core.host.room import used
 from hive_core.host.shown import Shown
+from hive_core.host.signed import signed
 from hive_core.host.sockets import Sockets
 from hive_core.host.stores import Stores
 from hive_core.host.vital import live
 from hive_core.host.watch import watch_branch
 from hive_core.ledger.ballast import Ballast
 from hive_core.model.settings import Settings
-from hive_core.plan.desired import Plan
 from hive_core.reconcile import root
 from hive_core.reconcile.bounds import Bounds
 from hive_core.reconcile.deploy.road import Deploys
@@ -95,7 +96,8 @@ class Daemon:
     @cached_property
     def sockets(self) -> Sockets:
         diffs = Diffs(self.settings.paths.applied)
-        reads = Reads(self.journal, self._fresh_plan, diffs.read)
+        plan = lambda: self.road.fresh_plan()  # noqa: E731, PLW0108 - the road needs sockets
+        reads = Reads(self.journal, plan, diffs.read)
         return Sockets(self.broker, reads, fatal, self.keeper)
 
     @cached_property
@@ -158,9 +160,6 @@ class Daemon:
     def _alarm(self, text: str) -> None:
         self.look.troubles["audit"] = text
 
-    async def _fresh_plan(self) -> Plan:
-        return await self.road.fresh_plan()
-
     def _heard(self, unit: str) -> None:
         """A signal of systemd; an empty name is for everybody."""
         if unit.startswith(JOBS) or not unit:
@@ -187,6 +186,7 @@ class Daemon:
         """Listen to everybody who was listened to; clients queued meanwhile."""
         if not self.stores.damage:  # first of all: what is asked for meanwhile must be heard too
             self.applied.open()
+            lay_out(self.settings.paths.seeds)
             heard = self.road.heard, self.deploys.heard, self.upkeep.heard, self._tell
             self.broker.listeners += heard
         for name, fd in notify.handed_over():
@@ -209,6 +209,7 @@ class Daemon:
         self._task(self.machines.mounts.run())
         self._task(self._converge())
         self._task(self._deploy())
+        self._task(signed(self.broker, self.applied.repo).run())
         folder, hand = self.stores.repo.folder, self.hand
         self._task(watch_branch(folder, hand.look_again, hand.glance, self.ending.asked))
         self.upkeep.start()

@@ -105,6 +105,12 @@ class SignedApprovals:
                 drop_ref(repo.path / TAGS / approval.id, oid)
 
 
+def signed(broker: Broker, repo: Callable[[str], AppliedRepo]) -> SignedApprovals:
+    """As the settings of this host say whose tags count."""
+    signers = broker.world.settings.approvals.signers
+    return SignedApprovals(broker, repo, Signatures(signers))
+
+
 def _approve(call: Call, approval: str, who: str) -> Record[Decided]:
     found = call.ledger.approvals.get(approval)
     if found is None:

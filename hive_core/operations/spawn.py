@@ -14,6 +14,7 @@ from hive_core.errors import LimitReached
 from hive_core.model.agent import AgentName, AgentSpec, Limits, Revoke, Role, SubtreeLimits, Tier
 from hive_core.model.machine import Wanted
 from hive_core.model.names import short
+from hive_core.model.seed import seed_of
 from hive_core.operations.fields import Agent, Waiting
 from hive_core.operations.jobs import begun
 from hive_core.policy import grants
@@ -143,13 +144,17 @@ def _parent(call: Call, params: SpawnParams) -> str | None:
 def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
     role = Role(params.role)
     quota = call.settings.limits.children
+    image = params.image or call.settings.default_image
+    config, nar = seed_of(image)
     spec = AgentSpec(
         uuid=_fresh(call),
         role=role,
         tier=Tier(params.tier),
         title=params.title,
         capabilities=grants.capabilities(call.hive, call.caller, parent, role, params.capabilities),
-        image=params.image or call.settings.default_image,
+        image=image,
+        config=config,
+        nar=nar,
         boot=params.boot,
         command=tuple(params.command),
         limits=Limits(**params.limits.model_dump()),

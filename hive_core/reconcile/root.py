@@ -9,6 +9,7 @@ from hive_core.broker.operation import Result
 from hive_core.model.agent import AgentSpec, Role, Tier
 from hive_core.model.machine import Wanted
 from hive_core.model.roles import default_capabilities
+from hive_core.model.seed import seed_of
 
 NAME = "ensure_root"
 
@@ -24,11 +25,13 @@ def make(call: Call) -> Change[Made]:
     """A commit with the root agent (row H16)."""
     settings = call.settings
     root = settings.root
+    image = root.image or settings.default_image
+    config, nar = seed_of(image)
     spec = AgentSpec(
         uuid=uuid4(), role=Role.AGENT, tier=Tier.STRATEGIC,
         capabilities=default_capabilities(Role.AGENT, root=True),
-        image=root.image or settings.default_image, boot=root.boot, command=root.command,
-        max_children=settings.limits.children,
+        image=image, boot=root.boot, command=root.command,
+        max_children=settings.limits.children, config=config, nar=nar,
     )  # fmt: skip
     hive = call.hive.with_agent(root.name, None, spec)
     call.ledger.ranges.allocate(spec.id, settings.uid_start)

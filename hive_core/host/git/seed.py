@@ -18,12 +18,14 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from hive_core.host.git.store import FILES, FOLDER, Entry
+from hive_core.host.git.writing import shared
 from hive_core.host.git.written import commit_bytes, tree_bytes
 from hive_core.plan import nar
 
 ROOM: Final = Path(__file__).parents[2] / "seed"
 # The later ones lie over the earlier ones.
 LAYERS: Final = {"host": ("host",), "nix": ("host", "nix")}
+_SPARE: Final = ".new"
 SIGNED: Final = "hive <hive@localhost> 1700000000 +0000"
 MESSAGE: Final = "The template\n"
 _CONFIG: Final = """\
@@ -60,21 +62,42 @@ def seed(kind: str) -> Seed:
     return Seed(commit, tree, nar.digest(nar.pack(files)), files, tuple(objects))
 
 
+def lay_out(place: Path) -> None:
+    """A clone for each kind of image, where containers see it."""
+    with shared(place):
+        for kind in LAYERS:
+            write(kind, place / kind)
+
+
 def write(kind: str, folder: Path) -> None:
-    """Make a clone that is ready to be copied, as a whole or not at all; a right one stays."""
+    """Make a clone there that is ready to be copied; one that is right stays.
+
+    In place, since containers see the folder itself: it counts as there once it has its `.git`,
+    which goes first and comes last.
+    """
     if _stands(folder, seed(kind).commit):
         return
-    spare = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(spare, ignore_errors=True)
-    spare.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in (folder / ".git", *folder.iterdir()):
+        _remove(each)
+    spare = folder / _SPARE
+    spare.mkdir()
     for path, (_, data) in seed(kind).files.items():
         (spare / path).parent.mkdir(parents=True, exist_ok=True)
         (spare / path).write_bytes(data)
     _repository(kind, spare)
     for each in (spare, *spare.rglob("*")):
         each.chmod(0o755 if each.is_dir() else 0o644)
-    shutil.rmtree(folder, ignore_errors=True)
-    spare.rename(folder)
+    for each in sorted(spare.iterdir(), key=lambda path: path.name == ".git"):
+        each.rename(folder / each.name)
+    spare.rmdir()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _stands(folder: Path, commit: str) -> bool:
