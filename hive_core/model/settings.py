@@ -174,8 +174,18 @@ class Paths(Value):
         return self.state / "work"
 
     @property
+    def seeds(self) -> Path:
+        """What new agents start with, a clone for each kind of image."""
+        return self.runtime / "seed"
+
+    @property
     def secrets(self) -> Path:
         return self.state / "secrets"
+
+    @property
+    def layout(self) -> Path:
+        """Which layout all this has, and which schema the ledger."""
+        return self.state / "layout"
 
     @property
     def ballast(self) -> Path:
