@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from typing_extensions import override
+
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result
@@ -32,7 +34,10 @@ from hive_core.model.seed import seed_of
 from hive_core.model.settings import Settings
 from hive_core.operations.ending import end
 from hive_core.plan import nar
+from hive_core.plan.actions import Action
 from hive_core.plan.effect import Shown, effect
+from hive_core.plan.local import Local, ShowConfig
+from hive_core.plan.results import Result as Outcome
 from hive_core.reconcile.deploy.effects import changed, config_in, files_of
 from hive_core.reconcile.deploy.given import Built, Means, Taken, nothing
 from hive_core.reconcile.deploy.road import Deploys
@@ -133,15 +138,29 @@ class MemoryBuilder:
         return Built(self.system, {"approval": approval.id, "name": name, "hive": hive.commit})
 
 
+@dataclass
+class Host(MemoryMachines):
+    """One that cannot show what is not there, as the real one."""
+
+    source: Callable[[str, str, str], bytes] = lambda *_: b""
+
+    @override
+    async def apply(self, action: Action | Local) -> Outcome:
+        if isinstance(action, ShowConfig) and action.commit:
+            self.source(action.uuid, action.commit, action.nar)
+        return await super().apply(action)
+
+
 class Stage:
     """`settle` runs both roads until nothing is left to do; time stands still meanwhile."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
-        self.folder, self.step = folder, nothing
+        self.folder = folder
+        self.step: Callable[[str], None] = nothing
         self.commits: Callable[[str], None] = nothing  # called between the parts of a COMMIT
         self.settings = Settings.model_validate(settings)
         self.clock = ManualClock()
-        self.host = MemoryMachines(self.clock)
+        self.host = Host(self.clock)
         self.journal = MemoryJournal()
         self.builder = MemoryBuilder()
         self.faults: list[BaseException] = []
@@ -169,6 +188,7 @@ class Stage:
         self.road = Reconciler.build(self.ports, given, self.look, self.faults.append)
         self.applied = Applied(self.folder / "applied")
         self.applied.open()
+        self.host.source = self.applied.nar
         self.intake = MemoryIntake(self.applied, self.known)
         means = Means(
             self.ports, self.look, lambda: self.broker.hive, self.broker.perform, self.applied,
@@ -190,6 +210,7 @@ class Stage:
     async def kill(self) -> None:
         """The process is gone, between two instructions."""
         tasks = [*self.road.work.busy.values(), *self.deploys.tasks.busy.values()]
+        await asyncio.sleep(0)  # what was only just begun could not be told to end
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

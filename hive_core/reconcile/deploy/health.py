@@ -137,7 +137,7 @@ def _failure(trial: Trial, scene: Scene) -> str:
     starts = scene.starts
     if starts is None or starts.nonce < scene.nonce or not starts.failures:
         return ""
-    return f"it crashed: {starts.why}" if starts.failures[-1] >= trial.at else ""
+    return f"it crashed: {starts.why}" if starts.failures[-1] > trial.at else ""
 
 
 def _unwanted(trial: Trial, scene: Scene, spec: AgentSpec) -> Verdict:

@@ -15,7 +15,7 @@ from hive_core.model.approval import Approval, ApprovalState, Effect
 from hive_core.reconcile.deploy import change
 from hive_core.reconcile.deploy.change import Done, Failure
 from hive_core.reconcile.deploy.given import Means
-from hive_core.reconcile.deploy.health import Say, Verdict, is_up, placed, watched
+from hive_core.reconcile.deploy.health import Say, Scene, Verdict, is_up, placed, watched
 from hive_core.reconcile.deploy.scenes import Scenes
 from hive_core.reconcile.deploy.tasks import Tasks
 
@@ -34,7 +34,7 @@ class Watching:
         scene = self.scenes.scene(approval.agent)
         trial = self.scenes.trial(approval, found, self._invocations.get(approval.id, ""))
         if approval.state is _S.FAILED:
-            self._going_back(approval, found, placed(trial, scene))
+            self._going_back(approval, found, scene, placed(trial, scene))
             return
         judge = placed if approval.state is _S.DEPLOYING else watched
         verdict = judge(trial, scene)
@@ -87,12 +87,14 @@ class Watching:
         self._invocations.pop(approval.id, None)
         self.means.step("taken back")
 
-    def _going_back(self, approval: Approval, found: Deploy, verdict: Verdict) -> None:
+    def _going_back(
+        self, approval: Approval, found: Deploy, scene: Scene, verdict: Verdict
+    ) -> None:
         if verdict.say is Say.WAIT:
             self._wait(approval.id, verdict)
             return
         tries = int(str(found.before.get("tries", 0))) + 1
-        if verdict.say is Say.BAD and tries < change.TRIES and self._lives(approval):
+        if verdict.say is Say.BAD and tries < change.TRIES and scene.wanted and scene.spec:
             patience = self.scenes.patience(Effect.RESTART)
             self.means.perform(
                 "start_again",
@@ -101,9 +103,6 @@ class Watching:
             self.means.step("started again")
             return
         self.drop(approval)
-
-    def _lives(self, approval: Approval) -> bool:
-        return self.means.hive().name(approval.agent) is not None
 
     def drop(self, approval: Approval) -> None:
         """Nothing is left to do about it on the host."""

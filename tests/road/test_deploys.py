@@ -1,0 +1,265 @@
+"""R18: whatever happens at whatever step of a deploy, the agent has exactly the old or the new."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from long import figure, seed, times
+from reconcile.deploying import FAMILY, Proposed, Stage, proposal
+from typing_extensions import override
+
+from hive_core.errors import Conflict, HiveError, StorageFull
+from hive_core.model.approval import FINALS, ApprovalState
+from hive_core.model.machine import State, Wanted
+from hive_core.model.seed import seed_of
+
+OLD = seed_of("host").commit
+NEW = proposal({"agent.toml": "", "AGENTS.md": "Be kind.\n"})
+SLOW = 200.0  # seconds in which everything has come to rest
+_S = ApprovalState
+
+
+class Killed(BaseException):
+    """kill -9."""
+
+
+class Trouble:
+    """Something happens at the step with this number; `None`: nothing does, the steps are named."""
+
+    def __init__(self, stage: Stage, at: int | None) -> None:
+        self.stage, self.at = stage, at
+        self.names: list[str] = []
+        stage.step = self._step
+
+    def _step(self, name: str) -> None:
+        self.names.append(name)
+        if len(self.names) - 1 == self.at:
+            self.happen()
+
+    def happen(self) -> None:
+        """Nothing, here."""
+
+
+class Kill(Trouble):
+    @override
+    def happen(self) -> None:
+        raise Killed
+
+
+class Full(Trouble):
+    """The next two commits find no room."""
+
+    @override
+    def happen(self) -> None:
+        left = [1, 2]
+
+        def full(step: str) -> None:
+            if step == "commit" and left:
+                left.pop()
+                raise StorageFull("no room")
+
+        self.stage.commits = full
+
+
+class Unhealthy(Trouble):
+    """The agent crashes, if it runs."""
+
+    @override
+    def happen(self) -> None:
+        if self.stage.uuid("bob") in self.stage.host.units:
+            self.stage.host.crash(self.stage.uuid("bob"))
+
+
+class Damaged(Trouble):
+    """What would be built is not to be had any more: pack and archive are gone."""
+
+    @override
+    def happen(self) -> None:
+        repo, spec = self.stage.git("bob"), self.stage.spec("bob")
+        if spec.config != OLD:
+            return  # too late to keep it from being deployed
+        for path in (*repo.path.glob("objects/pack/*"), *repo.path.glob("hive/*.nar")):
+            if path.stem != OLD:
+                path.unlink()
+
+
+class Cancelled(Trouble):
+    """The operator does not want it any more: denies it, or stops the agent."""
+
+    @override
+    def happen(self) -> None:
+        approval = self.stage.ledger.approvals.page(None, 1)[0]
+        with suppress(HiveError):
+            self.stage.decide(approval.id, "deny", "no")
+            return
+        uuid = self.stage.uuid("bob")
+        with self.stage.ledger.transaction():
+            self.stage.ledger.runs.want(uuid, Wanted.STOPPED, self.stage.clock.now())
+        self.stage.road.heard(frozenset({f"run:{uuid}"}))
+        self.stage.deploys.heard(frozenset({f"run:{uuid}"}))
+
+
+KINDS: dict[str, type[Trouble]] = {
+    "kill": Kill, "full": Full, "unhealthy": Unhealthy, "damaged": Damaged,
+    "cancelled": Cancelled,
+}  # fmt: skip
+
+
+async def survived(stage: Stage, work: Callable[[], object]) -> None:
+    """Do something and let it settle, over a kill or two."""
+    for attempt in count():
+        try:
+            if attempt == 0:
+                work()
+            await stage.settle()
+        except Killed:
+            await stage.kill()
+            while not _opened(stage):
+                pass  # systemd starts it again
+        else:
+            return
+
+
+def _opened(stage: Stage) -> bool:
+    try:
+        stage.open()
+    except StorageFull:
+        return False
+    return True
+
+
+async def deployed(stage: Stage, found: Proposed) -> str:
+    """Requested, approved as soon as it waits, and left alone until it is over."""
+    made: list[str] = []
+    await survived(stage, lambda: made.append(stage.request("bob", found)))
+    for _ in range(12):
+        if stage.state_of(made[0]) is _S.PENDING:
+            await survived(stage, lambda: _approve(stage, made[0]))
+        await survived(stage, lambda: stage.clock.advance(SLOW / 6))
+    return made[0]
+
+
+def _approve(stage: Stage, approval: str) -> None:
+    with suppress(Conflict, StorageFull):  # then the operator tries again
+        stage.decide(approval)
+
+
+def check(stage: Stage, approval: str) -> None:
+    """Ledger, meta repo, applied repo and host agree, and it is the old or the new."""
+    found, spec = stage.approval(approval), stage.spec("bob")
+    assert found.state in FINALS, found
+    wanted = NEW.binding.commit if found.state is _S.DEPLOYED else OLD
+    assert spec.config == wanted, found
+    assert stage.repo.stands(stage.broker.hive.commit)
+    assert stage.ledger.head == stage.broker.hive.commit
+    assert stage.repo.read(stage.ledger.head).spec("bob") == spec
+    assert stage.ledger.deploys.all() == []
+    assert stage.job(approval)[0] == ("done" if found.state is _S.DEPLOYED else "failed")
+    newest = stage.ledger.generations.newest(spec.id)
+    assert newest is None or newest.commit == wanted
+    _check_repo(stage, approval)
+    run = stage.ledger.runs.get(spec.id)
+    assert run is not None
+    starts = stage.ledger.starts.get(spec.id)
+    if run.wanted is not Wanted.RUNNING:
+        assert stage.state("bob") is State.STOPPED
+    elif starts is not None and starts.failures and starts.nonce >= run.nonce:
+        assert stage.state("bob") is State.FAILED  # outside of the window that is its own affair
+    else:
+        unit = stage.host.units[spec.id]
+        assert unit.nonce == run.nonce
+        assert stage.state("bob") is State.RUNNING
+        assert stage.shown("bob") == wanted
+
+
+def _check_repo(stage: Stage, approval: str) -> None:
+    """What is deployed can be given out; tags say what became of it; the old one is still there."""
+    spec, found = stage.spec("bob"), stage.approval(approval)
+    repo = stage.git("bob")
+    assert stage.applied.nar(spec.id, OLD, seed_of("host").nar)
+    assert stage.applied.nar(spec.id, spec.config or "", spec.nar or "")
+    if repo.proposed(approval):
+        ends = {"deployed", "failed", "denied"} & stage.tags("bob")
+        right = {_S.DEPLOYED: "deployed", _S.FAILED: "failed"}.get(found.state, "denied")
+        assert ends == {right}
+        assert repo.ref("refs/heads/main") == spec.config
+
+
+async def trial(kind: type[Trouble], at: int | None) -> list[str]:
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        stage = Stage(Path(folder))
+        await stage.grow(FAMILY)
+        trouble = kind(stage, at)
+        approval = await deployed(stage, NEW)
+        stage.step = stage.commits = lambda _: None
+        await stage.settle()
+        try:
+            check(stage, approval)
+        except AssertionError as error:
+            where = trouble.names[at] if at is not None and at < len(trouble.names) else at
+            raise AssertionError(f"{kind.__name__} at {where}") from error
+        finally:
+            await stage.kill()
+        return trouble.names
+
+
+STEPS = [
+    "received", "taken in", "promoted", "pending", "tagged approved", "building",
+    "tagged building", "built", "deploying", "deployed", "watching", "confirmed",
+    "tagged at its end", "settled", "tidied",
+]  # fmt: skip
+
+
+def test_a_deploy_that_nothing_happens_to_goes_through_all_steps() -> None:
+    names = asyncio.run(trial(Trouble, None))
+    assert list(dict.fromkeys(names)) == STEPS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_r18_exactly_old_or_new_whatever_happens_at_whatever_step(kind: str) -> None:
+    """R18, attack 49: every step of a deploy x kill, full disk, damage, crash, cancel."""
+    for at in range(len(STEPS)):
+        asyncio.run(trial(KINDS[kind], at))
+
+
+@pytest.mark.sized
+def test_r18_several_troubles_in_one_deploy() -> None:
+    """R18 at random: up to four troubles one after another."""
+    drawn, trials = random.Random(start := seed()), times(20, 6000)  # noqa: S311 - no secret
+    for number in range(trials):
+        kinds = [drawn.choice([*KINDS.values()]) for _ in range(4)]
+        places = sorted(drawn.sample(range(24), 4))
+        try:
+            asyncio.run(_several(kinds, places))
+        except BaseException as error:
+            raise AssertionError(f"--seed {start}, trial {number}: {kinds} {places}") from error
+    figure("deploys with troubles", trials=trials)
+
+
+async def _several(kinds: list[type[Trouble]], places: list[int]) -> None:
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        stage = Stage(Path(folder))
+        await stage.grow(FAMILY)
+        troubles = [kind(stage, None) for kind in kinds]
+        steps = count()
+
+        def step(_: str) -> None:
+            if (at := next(steps)) in places:
+                troubles[places.index(at)].happen()
+
+        stage.step = step
+        approval = await deployed(stage, NEW)
+        stage.step = stage.commits = lambda _: None
+        for _ in range(4):
+            await stage.advance(SLOW / 4)
+        try:
+            check(stage, approval)
+        finally:
+            await stage.kill()
