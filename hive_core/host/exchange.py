@@ -55,10 +55,11 @@ class Exchange:
                 found = os.open(name, _READ, dir_fd=out)
             except OSError as error:
                 raise Internal(f"the job left no {name}: {error.strerror}") from error
+        facts = os.fstat(found)
+        if not stat.S_ISREG(facts.st_mode):
+            os.close(found)
+            raise Internal(f"{name} that the job left is no file")
         with os.fdopen(found, "rb") as file:
-            facts = os.fstat(found)
-            if not stat.S_ISREG(facts.st_mode):
-                raise Internal(f"{name} that the job left is no file")
             if facts.st_size > most:
                 raise Internal(f"{name} that the job left is larger than {most} bytes")
             yield file

@@ -40,7 +40,7 @@ class Job(NamedTuple):
 
 
 _NODE, _IN, _OUT = {"uuid", "lineage"}, {"in": "in"}, {"out": "out"}
-_OLD, _STATE = {"in2": "import"}, {**_OUT, "agent": "state"}
+_OLD, _STATE = {"in": "in", "in2": "import"}, {**_OUT, "agent": "state"}
 
 
 class JobKind(StrEnum):

@@ -186,7 +186,7 @@ SEEN = {
     "evaluate": ("in", "out", "4G", 150),
     "build": ("in", "out", "1G", 1900),
     "lock": ("in", "out", "2G", 600),
-    "import_state": ("in2", "out agent", "1G", 1800),
+    "import_state": ("in in2", "out agent", "1G", 1800),
 }
 
 
