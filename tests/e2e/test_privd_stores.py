@@ -1,0 +1,277 @@
+"""Repositories of the daemon's that agents may see: attached live and read-only; and seeds."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from e2e.attackers import as_hive, attack
+from e2e.labhost import Lab
+from e2e.privdhost import Agent, Host
+
+from hive_core.errors import HiveError
+from hive_core.plan.actions import STORAGE_BASE, CloseDoor, KillUnit, ShowStore
+from hive_core.plan.results import Done
+
+pytestmark = pytest.mark.lab
+# All that a root with mounts at hand may try against a store.
+ASSAULT = """
+import errno
+LIBC = ctypes.CDLL(None, use_errno=True)
+def said(what, done): print(what, "DONE" if done == 0 else "refused", ctypes.get_errno())
+def mount(what, source, target, kind, flags, data=None):
+    said(what, LIBC.mount(source, target, kind, flags, data))
+RDONLY, REMOUNT, BIND, NOSUID = 1, 32, 4096, 2
+mount("remount", b"none", b"/meta", None, REMOUNT)
+mount("remount-bind", b"none", b"/meta", None, REMOUNT | BIND)
+mount("remount-suid", b"none", b"/meta", None, REMOUNT | BIND | RDONLY)
+attr = (ctypes.c_uint64 * 4)(0, RDONLY, 0, 0)
+said("setattr", LIBC.syscall(442, -100, b"/meta", 0, attr, 32))
+os.makedirs("/tree/state/copy", exist_ok=True)
+mount("bind", b"/meta", b"/tree/state/copy", None, BIND)
+mount("bind-remount", b"none", b"/tree/state/copy", None, REMOUNT | BIND)
+for place in ("/meta", "/tree/state/copy") if os.listdir("/tree/state/copy") else ("/meta",):
+    for name, act in (
+        ("write", lambda: open(place + "/topology.json", "a")),
+        ("make", lambda: open(place + "/new", "w")),
+        ("unlink", lambda: os.unlink(place + "/topology.json")),
+        ("chmod", lambda: os.chmod(place + "/topology.json", 0o666)),
+        ("rename", lambda: os.rename(place, place + ".old")),
+    ):
+        try:
+            act()
+            print(place, name, "DONE")
+        except OSError as error:
+            print(place, name, "refused", errno.errorcode[error.errno])
+"""
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[Host]:
+    with Host(lab) as made:
+        as_hive(
+            made,
+            "umask 027; mkdir -p /var/lib/hive/meta/.git /var/lib/hive/applied/x.git"
+            "; echo '{}' >/var/lib/hive/meta/topology.json"
+            "; echo refs >/var/lib/hive/applied/x.git/HEAD"
+            "; mkdir /var/lib/hive/secrets; echo key >/var/lib/hive/secrets/key",
+        )
+        yield made
+
+
+@pytest.fixture(scope="module")
+def agents(host: Host) -> dict[str, Agent]:
+    host.prepare_tree()
+    return {"plain": host.running(), "booted": host.running(boot=True, command=())}
+
+
+def shown(agent: Agent, store: str = "meta", *, yes: bool = True) -> ShowStore:
+    return ShowStore(agent.uuid, store, agent.base, yes)
+
+
+def inside(host: Host, agent: Agent, *command: str) -> str:
+    return host.enter(agent, *command)
+
+
+@pytest.mark.parametrize("kind", ["plain", "booted"])
+def test_h18_a_store_comes_and_goes_in_a_running_container(
+    host: Host, agents: dict[str, Agent], kind: str
+) -> None:
+    """H18: by capability, live, read-only and without set-uid bits or devices."""
+    agent = agents[kind]
+    assert inside(host, agent, "ls", "-A", "/meta", "/applied") == "/applied:\n\n/meta:"
+    assert host.do(shown(agent)) == Done(changed=True)
+    assert host.do(shown(agent)) == Done(changed=False)
+    assert inside(host, agent, "cat", "/meta/topology.json") == "{}"
+    assert inside(host, agent, "stat", "-c", "%u:%g", "/meta/topology.json") == "0:0"
+    assert inside(host, agent, "ls", "-A", "/applied") == ""
+    host.do(shown(agent, "applied"))
+    assert inside(host, agent, "cat", "/applied/x.git/HEAD") == "refs"
+    options = inside(host, agent, "findmnt", "-rno", "OPTIONS", "-N1", "/meta").splitlines()[-1]
+    assert {"ro", "nosuid", "nodev"} <= set(options.split(","))
+    assert host.do(shown(agent, yes=False)) == Done(changed=True)
+    assert host.do(shown(agent, yes=False)) == Done(changed=False)
+    assert inside(host, agent, "ls", "-A", "/meta") == ""
+    assert inside(host, agent, "cat", "/applied/x.git/HEAD") == "refs"
+    host.do(shown(agent, "applied", yes=False))
+
+
+@pytest.mark.parametrize("kind", ["plain", "booted"])
+def test_attack_a_root_inside_makes_no_store_writable(
+    host: Host, agents: dict[str, Agent], kind: str
+) -> None:
+    """Set before it is attached, read-only is locked: not even who may mount can lift it."""
+    agent = agents[kind]
+    host.do(shown(agent))
+    said = attack(host, agent, ASSAULT)
+    allowed = {"bind DONE"} if kind == "booted" else set()  # a copy of what it sees, no more
+    done = {line.rpartition("DONE")[0] + "DONE" for line in said.splitlines() if "DONE" in line}
+    assert done == allowed, said
+    assert said.count("refused") == (15 if kind == "booted" else 11), said
+    assert host.lab.path("/var/lib/hive/meta/topology.json").read_text() == "{}\n"
+    host.do(shown(agent, yes=False))
+
+
+def test_what_is_attached_is_the_repository_and_nothing_beside_it(
+    host: Host, agents: dict[str, Agent]
+) -> None:
+    """Of other owners nothing opens, and no link in it leads to the host."""
+    agent = agents["plain"]
+    meta = host.lab.path("/var/lib/hive/meta")
+    (meta / "of-root").write_text("root's")
+    (meta / "of-root").chmod(0o600)
+    (meta / "of-agent").write_text("another's")
+    os.chown(meta / "of-agent", STORAGE_BASE, STORAGE_BASE)
+    (meta / "of-agent").chmod(0o600)
+    as_hive(host, "ln -s /var/lib/hive/secrets/key /var/lib/hive/meta/link")
+    host.do(shown(agent))
+    said = host.say(agent, "cd /meta; cat of-root; cat of-agent; cat link; ls ..", check=False)
+    assert "root's" not in said
+    assert "another's" not in said
+    assert "key\n" not in said
+    host.do(shown(agent, yes=False))
+
+
+def test_11_a_swapped_repository_is_not_followed(host: Host, agents: dict[str, Agent]) -> None:
+    agent, meta = agents["plain"], "/var/lib/hive/meta"
+    as_hive(host, f"mv {meta} {meta}.old; ln -s /etc {meta}")
+    try:
+        with pytest.raises(HiveError):
+            host.do(shown(agent))
+    finally:
+        as_hive(host, f"rm {meta}; mv {meta}.old {meta}")
+    assert inside(host, agent, "ls", "-A", "/meta") == ""
+
+
+def test_11_hived_cannot_touch_the_leaves_of_a_door(host: Host, agents: dict[str, Agent]) -> None:
+    agent = agents["plain"]
+    door = f"/run/hive/agents/{agent.uuid}"
+    said = as_hive(
+        host,
+        f"rmdir {door}/meta && echo REMOVED; mv {door}/meta {door}/x && echo MOVED"
+        f"; touch {door}/meta/x && echo MADE; ln -s /etc {door}/y && echo LINKED"
+        "; mv /run/hive/seed /run/hive/other && echo MOVED"
+        "; mv /run/hive/seed/host /run/hive/seed/x && echo MOVED"
+        "; ln -s /etc /run/hive/seed/x && echo LINKED",
+    )
+    assert not {"REMOVED", "MOVED", "MADE", "LINKED"} & set(said.split())
+
+
+def test_a_repository_that_was_replaced_is_attached_anew(
+    host: Host, agents: dict[str, Agent]
+) -> None:
+    agent, meta = agents["plain"], "/var/lib/hive/meta"
+    host.do(shown(agent))
+    as_hive(host, f"mv {meta} {meta}.old; mkdir {meta}; echo new >{meta}/topology.json")
+    assert inside(host, agent, "cat", "/meta/topology.json") == "{}"
+    assert host.do(shown(agent)) == Done(changed=True)
+    assert inside(host, agent, "cat", "/meta/topology.json") == "new"
+    as_hive(host, f"rm -r {meta}; mv {meta}.old {meta}")
+    host.do(shown(agent, yes=False))
+
+
+def test_a_start_begins_without_stores_and_an_end_leaves_none(host: Host) -> None:
+    """Attached before a start they would be locked in, and no revocation could take them away."""
+    agent = host.agent(command=("sh", "-c", "ls -A /meta >/tree/state/first; exec sleep 999"))
+    host.prepare(agent)
+    host.do(shown(agent))
+    host.do(agent.start)
+    host.until(lambda: host.runs(agent), "does not run")
+    assert host.lab.path(agent.node / "state/first").read_text() == ""
+    host.do(shown(agent))
+    assert inside(host, agent, "cat", "/meta/topology.json") == "{}"
+    host.do(KillUnit(agent.uuid, agent.name))
+    host.ended(agent)
+    left = host.lab.run(["findmnt", "-rno", "TARGET"]).stdout.split()
+    assert f"/run/hive/agents/{agent.uuid}/meta" not in left
+
+
+def test_a_guest_that_reboots_can_still_be_revoked(host: Host, agents: dict[str, Agent]) -> None:
+    """systemd starts it again by itself, without the root helper."""
+    agent = agents["booted"]
+    host.do(shown(agent))
+    before = host.show(agent.unit, "InvocationID")
+    host.enter(agent, "systemctl", "reboot")
+    host.until(
+        lambda: host.show(agent.unit, "InvocationID") not in ("", before) and host.runs(agent),
+        "does not come back", 30,
+    )  # fmt: skip
+    assert inside(host, agent, "ls", "-A", "/meta") == ""
+    host.do(shown(agent))
+    assert inside(host, agent, "cat", "/meta/topology.json") == "{}"
+    host.do(shown(agent, yes=False))
+    assert inside(host, agent, "ls", "-A", "/meta") == ""
+
+
+def test_a_door_goes_with_what_hangs_in_it_and_the_repository_stays(host: Host) -> None:
+    agent = host.running()
+    host.do(shown(agent))
+    host.do(shown(agent, "applied"))
+    host.stop(agent)
+    host.do(shown(agent))
+    assert host.do(CloseDoor(agent.uuid)) == Done(changed=True)
+    assert not host.lab.path(f"/run/hive/agents/{agent.uuid}").exists()
+    assert host.lab.path("/var/lib/hive/meta/topology.json").exists()
+
+
+def test_a_store_of_nobody_is_refused(host: Host) -> None:
+    agent = host.agent()
+    with pytest.raises(HiveError):
+        host.do(shown(agent))
+    assert not host.lab.path(f"/run/hive/agents/{agent.uuid}").exists()
+
+
+SEED = """
+umask 022; cd /run/hive/seed/host; mkdir -p .git/refs prompts; echo 'ref: x' >.git/HEAD
+printf '[core]\\n' >.git/config; echo key=1 >agent.toml; echo hello >prompts/one; echo no >mine
+"""
+
+
+@pytest.mark.parametrize("boot", [False, True])
+def test_h9_an_agent_without_a_configuration_finds_the_template(host: Host, *, boot: bool) -> None:
+    """H9: what lies there already stays, and the second start copies nothing."""
+    as_hive(host, SEED)
+    agent = host.agent(boot=boot, command=() if boot else ("sleep", "999"))
+    host.prepare(agent)
+    config = host.lab.path(agent.node / "config")
+    (config / "mine").write_text("own")
+    os.chown(config / "mine", STORAGE_BASE, STORAGE_BASE)
+    host.do(agent.start)
+    host.until((config / ".git").exists, "is not seeded")
+    assert (config / "prompts/one").read_text() == "hello\n"
+    assert (config / "mine").read_text() == "own"
+    assert (config / ".git/config").read_text() == (
+        f"[core]\n[user]\n\tname = {agent.name}\n\temail = {agent.name}@hive.invalid\n"
+    )
+    owners = {path.lstat().st_uid for path in (config, *config.rglob("*"))}
+    assert owners == {STORAGE_BASE}
+    assert not (config / ".git.new").exists()
+    host.until(lambda: host.runs(agent), "does not run")
+    (config / "agent.toml").write_text("changed")
+    host.stop(agent)
+    host.launch(agent)
+    assert (config / "agent.toml").read_text() == "changed"
+    assert not list(config.glob(".git.*"))
+
+
+def test_a_seed_that_was_cut_short_is_begun_anew(host: Host) -> None:
+    as_hive(host, SEED)
+    agent = host.agent(command=("sleep", "999"))
+    host.prepare(agent)
+    config = host.lab.path(agent.node / "config")
+    (config / ".git.new/refs").mkdir(parents=True)
+    (config / ".git.new/half").write_text("half")
+    host.lab.run(
+        ["chown", "-R", f"{STORAGE_BASE}:{STORAGE_BASE}", str(agent.node / "config/.git.new")]
+    )
+    host.do(agent.start)
+    host.until(lambda: host.runs(agent), "does not run")
+    assert (config / ".git/HEAD").read_text() == "ref: x\n"
+    assert not (config / ".git/half").exists()
+
+
+def test_an_agent_that_cannot_be_seeded_starts_all_the_same(host: Host) -> None:
+    as_hive(host, f"{SEED} chmod 000 .git/HEAD")
+    agent = host.running(command=("sleep", "999"))
+    config = host.lab.path(agent.node / "config")
+    assert not (config / ".git").exists()
+    as_hive(host, "chmod 644 /run/hive/seed/host/.git/HEAD")
