@@ -28,7 +28,7 @@ def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) 
     socket = fresh.run("stat", "-c", "%G %a", "/run/hive/operator.sock").stdout
     assert socket == "hive-operator 660\n"
     asked = ("git", "config", "--system", "--includes", "--get-all", "safe.directory")
-    assert fresh.run(*asked).stdout.splitlines()[0] == "/var/lib/hive/meta"
+    assert "/var/lib/hive/meta" in fresh.run(*asked).stdout.splitlines()
     assert fresh.run("hive", "doctor").returncode == 0
 
     assert "nothing to do" in fresh.setup()

@@ -1,0 +1,85 @@
+"""The units that the NixOS module writes, word for word, on a host where the store holds hive.
+
+What NixOS itself brings is not here: a switch, accounts, the options of other modules. The programs
+that containers find come from a tree of the store, as there, and not from /usr.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+GOLDEN = Path(__file__).parents[1] / "nix" / "golden"
+STORE = "/nix/store/00000000000000000000000000000000-hive"
+# Debian's programs and this checkout in the places where package.nix puts them.
+LAID = r"""
+set -e
+bin=$(dirname "$(readlink -f "$(command -v hived)")")
+package=$(sed -n 's#^ExecStartPre=/bin/sh \(.*\)/privd/hive-prepare#\1#p' \
+    /etc/systemd/system/hive-privd.service)
+mkdir -p "$1/lib/hive"
+ln -s "$bin" "$1/bin"
+ln -s "$package" "$1/lib/hive/hive_core"
+ln -s /usr "$1/lib/hive/usr"
+systemctl stop hive-git.path hived hive-privd
+"""
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    found = HiveHost(lab)
+    found.settings("[root]\nautostart = false\n")
+    found.setup()
+    found.run("sh", "-c", LAID, "sh", STORE)
+    for unit in GOLDEN.iterdir():
+        target = lab.path(f"/etc/systemd/system/{unit.name}")
+        target.unlink(missing_ok=True)
+        target.write_text(unit.read_text())
+    found.settings('[root]\ncommand = ["sleep", "1000"]\n')
+    lab.path("/etc/hive/agents.json").write_text(
+        json.dumps({"ann": {"command": ["sleep", "1000"]}, "bob": {"parent": "ann"}})
+    )
+    found.run("systemctl", "daemon-reload")
+    found.run("systemctl", "start", "hive-privd", "hived", "hive-git.path")
+    yield found
+    found.hush()
+
+
+def test_agents_that_are_declared_run_from_a_tree_of_the_store(host: HiveHost) -> None:
+    host.run("systemctl", "start", "hive-declare.service")
+    host.wait("running", "root", "ann", "bob")
+    said = host.run("journalctl", "-o", "cat", "-u", "hive-declare").stdout
+    assert "made ann\nmade bob\n" in said
+    mounts = host.inside("bob", "cat", "/proc/self/mountinfo")
+    assert {line.split()[4] for line in mounts.splitlines()} >= {"/usr", "/nix/store"}
+    assert json.loads(host.inside("bob", "hive-agent", "whoami"))["parent"] == "ann"
+
+
+def test_a_reload_as_a_switch_does_it_stops_nobody(host: HiveHost) -> None:
+    host.wait("running", "root", "ann", "bob")
+    before = host.main_pid("bob")
+    daemon = host.run("systemctl", "show", "-P", "MainPID", "hived").stdout
+    host.run("systemctl", "reload", "hived")
+
+    def is_new() -> bool:
+        shown = host.run("systemctl", "show", "-P", "MainPID", "hived").stdout
+        return shown not in (daemon, "0\n")
+
+    host.until(is_new, "the old one stays")
+    host.wait("running", "root", "ann", "bob")
+    assert host.main_pid("bob") == before
+
+
+def test_what_is_there_is_left_by_the_next_switch(host: HiveHost) -> None:
+    host.run("systemctl", "restart", "hive-declare.service")
+    host.lab.path("/etc/hive/agents.json").write_text(json.dumps({"bob": {"parent": ""}}))
+    host.run("systemctl", "restart", "hive-declare.service")
+    said = host.run("journalctl", "-o", "cat", "-u", "hive-declare").stdout
+    assert said.count("made ann\n") == 1
+    assert "bob is left as it is: parent is ann, declared none" in said
