@@ -80,9 +80,7 @@ class AppliedRepo:
         with shared(self.path):
             spare = gitfolder.fresh(self.path.with_name(f".{self.path.name}.new"), group)
             pack, table, archive = _seeded(kind)
-            place = spare / "objects/pack" / f"pack-{pack[-20:].hex()}"
-            for suffix, data in ((".pack", pack), (".idx", table)):
-                put(place.with_suffix(suffix), data, durable=False)
+            self._put_pack(spare, pack, table, durable=False)
             put(spare / "hive" / f"{seed(kind).commit}.nar", archive, durable=False)
             put_ref(spare / MAIN, seed(kind).commit, durable=False)
             spare.rename(self.path)
@@ -95,10 +93,7 @@ class AppliedRepo:
         if fault:
             raise Conflict(f"cannot take over {binding.commit[:12]}: {fault}")
         with shared(self.path):
-            name = f"pack-{parts.pack[-20:].hex()}"
-            place = folder(self.path / "objects/pack") / name
-            for suffix, data in ((".pack", parts.pack), (".idx", parts.table)):
-                put(place.with_suffix(suffix), data)
+            name = self._put_pack(self.path, parts.pack, parts.table)
             put(self._hive / f"{binding.commit}.nar", parts.archive)
             put(self._of(approval, "json"), parts.review)
             put(self._of(approval, "diff"), parts.diff)
@@ -129,7 +124,10 @@ class AppliedRepo:
         data = path.read_bytes() if path.is_file() else b""
         if nar.digest(data) == expected:
             return data
-        data = nar.pack(dict(self._files(commit)))
+        try:
+            data = nar.pack(dict(self._files(commit)))
+        except ValueError as error:
+            raise Internal(f"the files of {commit[:12]} cannot be read: {error}") from error
         if nar.digest(data) != expected:
             raise Internal(f"the files of {commit[:12]} are not those that were approved")
         with shared(self.path):
@@ -191,8 +189,27 @@ class AppliedRepo:
 
         What the kept commits need stays, whichever proposal brought it.
         """
+        try:
+            with shared(self.path):
+                gitfolder.prune(self.path, set(approvals), set(commits))
+        except ValueError as error:
+            raise Internal(f"{self.path.name} is damaged: {error}") from error
+
+    def mend(self, kind: str) -> None:
+        """Write the pack of the seed again; other packs cannot be made again, and stay as they are.
+
+        The files of what is deployed do not depend on any of them.
+        """
         with shared(self.path):
-            gitfolder.prune(self.path, set(approvals), set(commits))
+            self._put_pack(self.path, *_seeded(kind)[:2])
+
+    @staticmethod
+    def _put_pack(path: Path, pack: bytes, table: bytes, *, durable: bool = True) -> str:
+        name = f"pack-{pack[-20:].hex()}"
+        place = folder(path / "objects/pack") / name
+        for suffix, data in ((".pack", pack), (".idx", table)):
+            put(place.with_suffix(suffix), data, durable=durable)
+        return name
 
 
 @cache

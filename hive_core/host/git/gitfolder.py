@@ -70,13 +70,15 @@ def refs(path: Path) -> dict[str, str]:
             if not name.endswith(".lock") and not name.startswith("."):
                 file = Path(place) / name
                 with suppress(OSError):
-                    found[str(file.relative_to(path))] = file.read_text(encoding="ascii").strip()
+                    found[str(file.relative_to(path))] = file.read_text(
+                        encoding="ascii", errors="replace"
+                    ).strip()
     return found
 
 
 def _packed(path: Path) -> Iterator[tuple[str, str]]:
     with suppress(FileNotFoundError):
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             oid, _, name = line.partition(" ")
             if name and line[0] not in "#^":
                 yield name, oid

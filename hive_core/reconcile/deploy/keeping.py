@@ -7,10 +7,14 @@ at most three times the setting, each within the bounds of the intake; the ledge
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
-from hive_core.model.seed import seed_of
+from hive_core.errors import Internal
+from hive_core.model.seed import kind_of, seed_of
 from hive_core.reconcile.deploy.given import Means
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -38,11 +42,14 @@ class Keeping:
         generations = ledger.generations.all(agent)
         kept = [*ledger.approvals.of_agent(agent), *ended]
         spec = self.means.hive().spec(name)
-        repo.prune(
-            {*(each.id for each in kept), *(each.approval for each in generations)},
-            {
-                *(each.binding.commit for each in kept), *(each.commit for each in generations),
-                spec.config or "", seed_of(spec.image).commit,
-            } - {""},
-        )  # fmt: skip
+        approvals = {*(each.id for each in kept), *(each.approval for each in generations)}
+        commits = {
+            *(each.binding.commit for each in kept), *(each.commit for each in generations),
+            spec.config or "", seed_of(spec.image).commit,
+        } - {""}  # fmt: skip
+        try:
+            repo.prune(approvals, commits)
+        except Internal as error:  # told, and left as it is: nothing goes that may be needed
+            log.warning("Cannot tidy the repository of %s: %s", name, error)
+            repo.mend(kind_of(spec.image))
         self.means.step("tidied")

@@ -16,6 +16,7 @@ from hive_core.errors import Busy, Conflict, HiveError, StorageFull, TimedOut, U
 from hive_core.host.git.applied import Tag
 from hive_core.model.agent import AgentSpec
 from hive_core.model.approval import Approval, ApprovalState, Effect, Generation, Kind
+from hive_core.model.settings import NIX_IMAGE
 from hive_core.operations.ending import end
 from hive_core.reconcile.deploy import change
 from hive_core.reconcile.deploy.change import Done
@@ -132,7 +133,7 @@ class Walk:
     async def _build(self, approval: Approval) -> Built:
         """Once for each approval, as long as this daemon lives."""
         name = self.name(approval)
-        if approval.kind is Kind.ROLLBACK or self.means.hive().spec(name).image != "nix":
+        if approval.kind is Kind.ROLLBACK or self.means.hive().spec(name).image != NIX_IMAGE:
             return Built()
         if approval.id not in self._built:
             built = await self.means.builder.build(approval, self.means.hive(), name)
@@ -149,7 +150,7 @@ class Walk:
         up = is_up(self.scenes.scene(approval.agent))
         if effect is Effect.SWITCH and not up:
             effect = Effect.RESTART  # there is nobody inside to switch
-        step = change.Step(approval, name, after, effect, up)
+        step = change.Step(approval, name, after, effect, up, built.said)
         means.step("deploying")
         means.perform("deploy", lambda call: change.put_in_place(call, step))
         means.step("deployed")
@@ -174,8 +175,14 @@ class Walk:
         if name is None:
             return "the agent was destroyed"
         spec = self.means.hive().spec(name)
-        moved = (spec.config or "") != approval.binding.base
-        return OVERTAKEN if moved else await self._content_fault(spec, approval)
+        if (spec.config or "") != approval.binding.base:
+            return OVERTAKEN
+        return self._lock_fault(spec, approval) or await self._content_fault(spec, approval)
+
+    def _lock_fault(self, spec: AgentSpec, approval: Approval) -> str:
+        bound = approval.kind is Kind.CONFIG and spec.image == NIX_IMAGE
+        same = approval.binding.lock == self.means.hive().lock_hash
+        return "" if same or not bound else "the inputs changed since it was asked for"
 
     async def _content_fault(self, spec: AgentSpec, approval: Approval) -> str:
         if approval.kind is not Kind.CONFIG:

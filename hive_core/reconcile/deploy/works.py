@@ -9,6 +9,7 @@ from functools import partial
 from hive_core.host.kept import KeptLocks
 from hive_core.host.profiles import Profiles
 from hive_core.model.hive import Hive
+from hive_core.model.settings import NIX_IMAGE
 from hive_core.reconcile.deploy.build import NixBuilder, NixJobs
 from hive_core.reconcile.deploy.given import Applied, Means, Perform
 from hive_core.reconcile.deploy.inputs import NewInputs
@@ -33,7 +34,8 @@ class Works:
         return Means(
             ports, look, hive, perform, self.applied,
             JobIntake(settings, ports.jobs, self.applied),
-            NixBuilder(nix, self.applied, self.profiles), NewInputs(nix, self.profiles, kept),
+            NixBuilder(nix, self.applied, self.profiles),
+            NewInputs(nix, self.profiles, kept) if NIX_IMAGE in settings.image_names else None,
             followed=partial(self._follow, hive), spare=spare,
         )  # fmt: skip
 
