@@ -48,7 +48,8 @@
 
     with subtest("an operator who is not root sees the tree and its history"):
         host.succeed("su - alice -c 'hive tree'")
-        host.succeed("su - alice -c 'git -C /var/lib/hive/meta log --oneline'")
+        host.wait_until_succeeds("su - alice -c 'git -C /var/lib/hive/applied/worker log --oneline'")
+        host.succeed("hive meta git log --oneline")
 
     with subtest("a move stops nobody"):
         before = [pid(name) for name in ("root", "lead", "worker", "rival")]
