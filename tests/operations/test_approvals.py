@@ -234,6 +234,15 @@ def test_a_listing_has_what_its_caller_may_see(world: World) -> None:
     assert listed("a2", all=True) == []
 
 
+def test_the_status_counts_what_waits_for_the_operator(world: World) -> None:
+    waits(world)
+    second = waits(world, commit=TWO)
+    ask(world, commit=THREE)
+    assert world.call(OPERATOR, "status")["waiting"] == 2
+    approve(world, second, TWO)
+    assert world.call(OPERATOR, "status")["waiting"] == 1
+
+
 def test_a_listing_has_pages(world: World) -> None:
     ids = [waits(world, OPERATOR, commit=f"{number:040x}") for number in range(5)]
     found, after = [], None
