@@ -17,6 +17,7 @@ from hive_core.host import exits
 from hive_core.host.bus import Bus, Unit, Unloaded
 from hive_core.host.mountinfo import Mounts, MountWatch
 from hive_core.host.privd import Privd
+from hive_core.host.profiles import Profiles
 from hive_core.host.room import bounded, has_quota
 from hive_core.host.shown import Shown
 from hive_core.model.machine import Machine, Observed, Stray
@@ -82,6 +83,7 @@ class NspawnMachines:
         self._wakes: list[Callable[[str], None]] = []
         self._suspected: frozenset[str] = frozenset()
         self.has_quota = has_quota(paths.state / "tree")
+        self.profiles = Profiles()
         self.mounts = MountWatch(paths.state / "mounts", paths.runtime / "agents", self._remounted)
 
     def subscribe(self, wake: Callable[[str], None]) -> None:
@@ -243,6 +245,8 @@ class NspawnMachines:
     async def _asked(self, action: a.Action) -> Result:
         if isinstance(action, a.StartUnit):
             self._units[agent_unit(action.name)] = action.uuid
+            if action.system is not None:
+                self.profiles.booted(action.uuid, action.system)
         if isinstance(action, a.OpenDoor | a.CloseDoor):
             self._shown.forget(action.uuid)
         if isinstance(action, a.Mount):

@@ -21,7 +21,7 @@ from hive_core.jobs.nix import CONFIG, Room
 from hive_core.model.settings import Nix
 from hive_core.plan import nar
 from hive_core.plan.flake import Pin, render
-from nix import fixture
+from nix import inputs
 
 UUID = "11111111-1111-4111-8111-111111111111"
 # What the daemon has in its own configuration; here there is none.
@@ -104,7 +104,7 @@ def shop() -> Iterator[Workshop]:
     # Outside /dev/shm, whose mounts a sandbox does not take; files of a store are read-only.
     folder = Path(tempfile.mkdtemp(prefix="hive-nix-"))
     try:
-        found = Workshop(folder, fixture.make(folder))
+        found = Workshop(folder, inputs.make(folder))
         said = found.relock("missing")
         assert said["ok"], said
         yield found

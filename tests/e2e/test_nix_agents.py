@@ -1,0 +1,188 @@
+"""Agents of the image `nix` in real containers, built by a real Nix daemon from stand-in inputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from e2e.labhost import Lab
+from e2e.nixhost import CONF, INPUTS, NixHost
+
+pytestmark = pytest.mark.lab
+
+AGENT = "nixie"
+
+
+def says(text: str, more: str = "") -> str:
+    """A module that leaves a word behind."""
+    return f'{{ ... }}: {{ environment.etc.word.text = "{text}"; {more} }}'
+
+
+@pytest.fixture(scope="module")
+def bare(lab: Lab) -> Iterator[NixHost]:
+    """Nothing is locked yet."""
+    made = NixHost(lab)
+    made.prepare()
+    yield made
+    made.hush()
+
+
+@pytest.fixture(scope="module")
+def host(bare: NixHost) -> NixHost:
+    """An agent with a configuration of its own: from here on a module is all that differs."""
+    if not bare.run("cat", "/var/lib/hive/meta/flake.lock", check=False).stdout:
+        bare.lock()
+    bare.grow(nixie={"parent": "root", "image": "nix"})
+    bare.change(AGENT, says("first"))
+    return bare
+
+
+def word(host: NixHost) -> str:
+    """What the system that runs in the container has in its /etc."""
+    return host.guest(AGENT, "cat", "/run/current-system/etc/word")
+
+
+def test_h13_an_agent_is_built_once_the_inputs_are_locked(bare: NixHost) -> None:
+    """Spawned before, it is told what is missing; and starts by itself when that is there."""
+    assert bare.call("Spawn", name="early", parent="root", image="nix")["job"]
+    bare.until(lambda: "not locked yet" in json.dumps(bare.mail("root")), "root is not told")
+    done = bare.lock()
+    assert {each["input"] for each in done["review"]["changes"]} == {"hive", "nixpkgs"}  # type: ignore[index]
+    bare.wait("running", "early")
+    assert bare.guest("early", "readlink", "/run/current-system") == bare.system("early")
+    log = bare.run("git", "-C", "/var/lib/hive/meta", "log", "--format=%s", "--", "flake.lock")
+    assert log.stdout.splitlines() == ["update inputs (0 agents follow)"]
+    bare.hive("destroy", "early", "--yes")
+
+
+def test_h26_a_module_is_switched_to_in_place(host: NixHost) -> None:
+    pid, before = host.main_pid(AGENT), host.system(AGENT)
+    done = host.change(AGENT, says("second"))
+    assert done["effect"] == "switch"
+    assert word(host) == "second"
+    assert host.main_pid(AGENT) == pid
+    links = host.links(AGENT)
+    assert links["current"] == host.system(AGENT) != before
+    assert links["booted"] == before
+    assert {before, links["current"]} <= {to for name, to in links.items() if "system-" in name}
+
+
+def test_a_switch_that_fails_goes_back_by_itself(host: NixHost) -> None:
+    pid, before, words = host.main_pid(AGENT), host.system(AGENT), word(host)
+    host.mail("root")
+    broken = 'fixture.switch = "echo it cannot be; exit 3";'
+    done = host.change(AGENT, says("broken", broken), state="failed")
+    assert "it cannot be" in str(done["reason"])
+    assert (host.system(AGENT), host.main_pid(AGENT), word(host)) == (before, pid, words)
+    assert "it cannot be" in json.dumps(host.mail("root"))
+
+
+def test_what_took_effect_and_is_not_healthy_is_switched_back(host: NixHost) -> None:
+    """The system that it goes back to is switched to in place as well."""
+    pid, words = host.main_pid(AGENT), word(host)
+    tell = """/opt/hive/bin/hive-agent call Hello '{"fault": "no"}'; exec /bin/busybox sleep 999"""
+    done = host.change(AGENT, says("sick", f"fixture.services.sick = ''{tell}'';"), state="failed")
+    assert done["reason"] == "it says: no"
+    host.until(lambda: word(host) == words, "is not switched back")
+    assert host.main_pid(AGENT) == pid
+
+
+def test_what_cannot_be_built_changes_nothing(host: NixHost) -> None:
+    pid, before = host.main_pid(AGENT), host.system(AGENT)
+    done = host.change(
+        AGENT, says("x", 'fixture.build = "echo so it is >&2; exit 1";'), state="failed"
+    )
+    assert "failed" in str(done["reason"])
+    assert "so it is" in json.dumps(host.mail("root"))
+    done = host.change(
+        AGENT,
+        '{ ... }: { environment.etc.x.text = builtins.readFile "/etc/passwd"; }',
+        state="failed",
+    )
+    assert (host.system(AGENT), host.main_pid(AGENT)) == (before, pid)
+
+
+def test_h4_moving_an_agent_builds_nothing(host: NixHost) -> None:
+    pid, before = host.main_pid(AGENT), host.system(AGENT)
+    host.grow(boss="root")
+    builds = host.builds()
+    host.hive("move", AGENT, "--parent", "boss")
+    flake = host.run("cat", "/var/lib/hive/meta/flake.nix").stdout
+    assert f'"{AGENT}" = {{\n          parent = "boss";' in flake
+    assert (host.system(AGENT), host.main_pid(AGENT), host.builds()) == (before, pid, builds)
+    host.hive("restart", AGENT)
+    host.wait("running", AGENT)
+    assert "HIVE_PARENT=boss" in host.guest(AGENT, "cat", "/proc/2/environ").split("\0")
+    assert host.builds() == builds
+    host.hive("move", AGENT, "--parent", "root")
+    host.hive("destroy", "boss", "--yes")
+
+
+def test_h26_newer_inputs_reach_everybody_in_waves(host: NixHost) -> None:
+    host.grow(other={"parent": "root", "image": "nix"})
+    before = {name: host.system(name) for name in (AGENT, "other")}
+    pids = {name: host.main_pid(name) for name in before}
+    host.run("sh", "-c", f"echo newer >{INPUTS}/nixpkgs/newer")
+    asked = host.call("RequestUpdateMetaInputs", inputs=["nixpkgs"], message="newer")
+    done = host.approve(asked)
+    assert [each["input"] for each in done["review"]["changes"]] == ["nixpkgs"]  # type: ignore[index]
+    assert host.call("WaitJob", id=asked["job"], wait=40)["state"] == "done"
+    host.until(
+        lambda: all(host.system(name) != old for name, old in before.items()), "one has the old one"
+    )
+    for name in before:
+        assert host.guest(name, "readlink", "/run/current-system") == host.system(name)
+        assert host.main_pid(name) == pids[name]
+    host.hive("destroy", "other", "--yes")
+
+
+def test_attack_32_the_collector_leaves_what_runs_and_the_way_back(host: NixHost) -> None:
+    host.change(AGENT, says("kept"))
+    first = host.links(AGENT)
+    host.change(AGENT, says("newest"))
+    host.run("nix-store", "--gc", timeout=60)
+    for system in {*first.values(), *host.links(AGENT).values()}:
+        host.run("test", "-x", f"{system}/init")
+    assert host.call("Rollback", agent=AGENT, wait=20).error == ""
+    host.until(lambda: word(host) == "kept", "does not go back")
+
+
+def test_attack_25_who_evaluates_and_builds_is_no_user_that_nix_trusts(host: NixHost) -> None:
+    log = host.run("journalctl", "-b", "-o", "cat", "-u", "nix-daemon").stdout
+    users = {line.split("user ")[1].split()[0] for line in log.splitlines() if "accepted" in line}
+    jobs = {user for user in users if user.isdecimal()}
+    assert jobs
+    assert all(1874853888 <= int(user) < 1879048192 for user in jobs)
+    assert "trusted" not in log
+
+
+def test_attack_29_without_a_sandbox_there_is_no_image_nix(host: NixHost) -> None:
+    """Refused with a clear text, before anything is evaluated; the rest of the hive works."""
+    builds = host.builds()
+    host.conf(CONF.replace("sandbox = true", "sandbox = false"))
+    try:
+        done = host.change(AGENT, says("open"), state="failed")
+        assert "`sandbox = true`" in str(done["reason"])
+        assert host.builds() == builds
+        doctor = host.run("hive", "doctor", check=False)
+        assert doctor.returncode == 1
+        assert "not `false`" in doctor.stdout
+        host.grow(plain="root")
+        host.hive("destroy", "plain", "--yes")
+    finally:
+        host.conf(CONF)
+    assert host.run("hive", "doctor").returncode == 0
+
+
+def test_a_destroyed_agent_keeps_nothing_from_the_collector(host: NixHost) -> None:
+    host.grow(brief={"parent": "root", "image": "nix"})
+    place = f"/nix/var/nix/profiles/hive/{host.uuid('brief')}"
+    host.run("test", "-d", place)
+    host.hive("destroy", "brief", "--yes")
+
+    def gone() -> bool:
+        host.hive("gc")
+        return host.run("test", "-d", place, check=False).returncode == 1
+
+    host.until(gone, "is kept")
