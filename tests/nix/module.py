@@ -35,7 +35,7 @@ def ask(what: str, host: Mapping[str, object] | None = None) -> Any:  # noqa: AN
         f"e = s.evaluate (import {NIX}/module.nix) ({expression(host or enabled())}); in {what}"
     )
     done = subprocess.run(
-        ["nix-instantiate", "--eval", "--strict", "--json", "-E", text],
+        ["nix-instantiate", "--store", "dummy://", "--eval", "--strict", "--json", "-E", text],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
