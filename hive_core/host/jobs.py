@@ -10,17 +10,17 @@ import asyncio
 import json
 import logging
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from hive_core.errors import HiveError, Internal, TimedOut
+from hive_core.errors import Busy, HiveError, Internal, TimedOut
 from hive_core.host import exits
-from hive_core.host.bus import Bus
+from hive_core.host.bus import Unit
 from hive_core.host.exchange import Exchange, sweep
-from hive_core.host.privd import Privd
 from hive_core.model.names import is_uuid, job_unit
-from hive_core.plan.actions import JOB_BASES, CloseDoor, KillUnit, RunJob, Unmount
+from hive_core.plan.actions import JOB_BASES, Action, CloseDoor, KillUnit, RunJob, Unmount
 from hive_core.plan.results import Done, Result
 
 log = logging.getLogger(__name__)
@@ -33,14 +33,28 @@ _DOWN: Final = ("inactive", "failed")
 _SAID, _SAID_MOST, _LINE = "said.json", 1 << 20, 500
 
 
+class Units(Protocol):
+    """What is asked of systemd."""
+
+    async def loaded(self, patterns: Iterable[str]) -> list[Unit]: ...
+    async def named(self, names: Iterable[str]) -> list[Unit]: ...
+
+
+class Root(Protocol):
+    """What is asked of the root helper."""
+
+    async def apply(self, action: Action) -> Result: ...
+
+
 class NspawnJobs:
     """The port `Jobs` on a real host; `folder` holds the records of ends, `work` the exchange."""
 
-    def __init__(self, bus: Bus, privd: Privd, folder: Path, work: Path) -> None:
+    def __init__(self, bus: Units, privd: Root, folder: Path, work: Path) -> None:
         self._bus, self._privd, self._exits, self._work = bus, privd, folder, work
         self._free = deque(JOB_BASES)
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._changed: dict[str, asyncio.Event] = {}
+        self._tidying: set[asyncio.Task[None]] = set()
 
     def heard(self, unit: str) -> None:
         """A signal about a job's unit; empty: signals may have been lost."""
@@ -68,7 +82,7 @@ class NspawnJobs:
     async def _run(self, action: RunJob) -> Result:
         unit = job_unit(action.job)
         if unit in self._changed:
-            raise Internal(f"job {action.work} is running already")
+            raise Busy(f"job {action.work} is running already")
         event = self._changed[unit] = asyncio.Event()
         try:
             await self._end(action.job)
@@ -80,10 +94,11 @@ class NspawnJobs:
         except TimeoutError as error:
             raise TimedOut(f"job {action.work} did not end") from error
         finally:
-            try:
-                await asyncio.shield(self._end(action.job))
-            finally:
-                del self._changed[unit]
+            # Nobody waits for it: a daemon that stops has no bus any more, and the next one sweeps.
+            tidying = asyncio.create_task(self._tidy(action.job))
+            self._tidying.add(tidying)
+            tidying.add_done_callback(self._tidying.discard)
+        await tidying
         if end is None or (before is not None and end.invocation == before.invocation):
             raise Internal(f"job {action.work} left no word of its end")
         if not end.clean:
@@ -101,6 +116,14 @@ class NspawnJobs:
         except (HiveError, OSError, ValueError, KeyError, TypeError, RecursionError):
             return ""
         return "".join(char if char.isprintable() else " " for char in text[:_LINE]).strip()
+
+    async def _tidy(self, job: str) -> None:
+        try:
+            await self._end(job)
+        except HiveError as error:
+            log.warning("Cannot clean up after job %s: %s", job, error)
+        finally:
+            del self._changed[job_unit(job)]
 
     async def _end(self, job: str) -> None:
         """Have nothing of a job run, be mounted or be written down any more."""

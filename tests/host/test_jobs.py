@@ -1,0 +1,242 @@
+"""How jobs are run: one at a time under each id, ended when they must, told by their own line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from hive_core.errors import Busy, HiveError, Internal, Unreachable
+from hive_core.host.bus import Unit
+from hive_core.host.exchange import exchange
+from hive_core.host.jobs import NspawnJobs
+from hive_core.model.names import job_unit
+from hive_core.plan import actions as a
+from hive_core.plan.results import Done, Result
+
+JOB, OTHER = (f"0000000{number}-0000-4000-9000-000000000001" for number in (1, 2))
+DEEP = "[" * 100_000
+REVIEW = a.RunJob(JOB, a.JobKind.REVIEW, a.JOB_BASES[0])
+
+
+@dataclass
+class Host:
+    """systemd and the root helper: what runs, what is mounted, and what was asked for."""
+
+    exits: Path
+    work: Path
+    running: set[str] = field(default_factory=set)
+    mounted: set[str] = field(default_factory=set)
+    bases: dict[str, int] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    status: str = "0"
+    result: str = "success"
+    stays: bool = False  # a job runs on until it is killed
+    gone: bool = False  # there is no bus any more
+    serial: int = 0
+
+    async def loaded(self, patterns: Iterable[str]) -> list[Unit]:
+        del patterns
+        return self._units(map(job_unit, self.running))
+
+    async def named(self, names: Iterable[str]) -> list[Unit]:
+        return self._units(set(names) & set(map(job_unit, self.running)))
+
+    def _units(self, names: Iterable[str]) -> list[Unit]:
+        if self.gone:
+            raise Unreachable("no connection to the system bus")
+        return [Unit(name, "", "loaded", "active", "running", "/x", "") for name in names]
+
+    async def apply(self, action: a.Action) -> Result:
+        self.asked.append(type(action).__name__)
+        await asyncio.sleep(0)
+        match action:
+            case a.RunJob(job=job, base=base):
+                self.bases[job] = base
+                self.mounted.add(job)
+                self.running.add(job)
+                if not self.stays:
+                    self.end(job)
+            case a.KillUnit(uuid):
+                self.end(uuid, "signal")
+            case a.Unmount(uuid):
+                assert uuid not in self.running, "it would run on without its places"
+                self.mounted.discard(uuid)
+            case a.CloseDoor(uuid):
+                (self.exits / uuid).unlink(missing_ok=True)
+            case _:
+                raise AssertionError(action)
+        return Done(changed=True)
+
+    def end(self, job: str, result: str = "") -> None:
+        self.running.discard(job)
+        self.serial += 1
+        end = {"invocation": f"{self.serial:032x}", "result": result or self.result,
+               "code": "exited", "status": self.status, "nonce": 0}  # fmt: skip
+        (self.exits / job).write_text(json.dumps(end))
+
+
+def on(
+    tmp_path: Path, test: Callable[[Host, NspawnJobs], Awaitable[None]], **facts: object
+) -> Host:
+    for name in ("exits", "work"):
+        (tmp_path / name).mkdir(exist_ok=True)
+    host = replace(Host(tmp_path / "exits", tmp_path / "work"), **facts)  # type: ignore[arg-type]
+
+    async def run() -> None:
+        async with asyncio.timeout(10):
+            await test(host, NspawnJobs(host, host, host.exits, host.work))
+
+    asyncio.run(run())
+    return host
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0)
+
+
+def test_a_job_runs_ends_and_leaves_nothing(tmp_path: Path) -> None:
+    async def test(_: Host, jobs: NspawnJobs) -> None:
+        assert await jobs.run(REVIEW) == Done(changed=True)
+
+    host = on(tmp_path, test)
+    assert host.asked.count("RunJob") == 1
+    assert not host.mounted
+    assert list(host.exits.iterdir()) == []
+
+
+def test_a_job_fails_with_the_line_of_its_program(tmp_path: Path) -> None:
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        with exchange(host.work, JOB) as box:
+            said = {"fault": "no such\x1b commit\n" + "x" * 1000}
+            (box.folder / "out/said.json").write_text(json.dumps(said))
+            with pytest.raises(Internal, match=r"^job review: no such  commit x{400,500}$"):
+                await jobs.run(REVIEW)
+
+    on(tmp_path, test, status="1", result="exit-code")
+
+
+@pytest.mark.parametrize(
+    "said", [None, "", "[]", '{"fault": ', "{}", DEEP], ids=lambda said: str(said)[:9]
+)
+def test_a_job_that_says_nothing_of_use_fails_with_its_end(
+    tmp_path: Path, said: str | None
+) -> None:
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        with exchange(host.work, JOB) as box:
+            if said is not None:
+                (box.folder / "out/said.json").write_text(said)
+            with pytest.raises(Internal, match=r"^job review: ended with 1$"):
+                await jobs.run(REVIEW)
+
+    on(tmp_path, test, status="1", result="exit-code")
+
+
+def test_what_a_killed_job_said_before_is_not_the_reason(tmp_path: Path) -> None:
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        with exchange(host.work, JOB) as box:
+            (box.folder / "out/said.json").write_text('{"fault": "all is well"}')
+            with pytest.raises(Internal, match=r"^job review: .*oom-kill"):
+                await jobs.run(REVIEW)
+
+    on(tmp_path, test, status="9", result="oom-kill")
+
+
+def test_a_job_of_an_earlier_daemon_is_ended_before_its_work_is_begun_anew(tmp_path: Path) -> None:
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        host.running.add(JOB)
+        host.mounted.add(JOB)
+        await jobs.run(REVIEW)
+
+    host = on(tmp_path, test)
+    assert host.asked[:4] == ["KillUnit", "Unmount", "CloseDoor", "RunJob"]
+
+
+def test_the_daemon_begins_without_jobs_and_without_their_folders(tmp_path: Path) -> None:
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        host.running |= {JOB, OTHER}
+        (host.work / JOB / "out").mkdir(parents=True)
+        await jobs.sweep()
+
+    host = on(tmp_path, test)
+    assert not host.running
+    assert list(host.work.iterdir()) == []
+
+
+def test_a_job_is_not_begun_twice_at_once(tmp_path: Path) -> None:
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        first = asyncio.create_task(_run(jobs))
+        await until(lambda: bool(host.running))
+        with pytest.raises(Busy):
+            await jobs.run(REVIEW)
+        host.end(JOB)
+        jobs.heard("")
+        await first
+
+    on(tmp_path, test, stays=True)
+
+
+def test_who_gives_up_waiting_has_the_job_ended(tmp_path: Path) -> None:
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        task = asyncio.create_task(_run(jobs))
+        await until(lambda: bool(host.running))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: not host.mounted)
+        host.stays = False
+        again = replace(REVIEW, job=OTHER)
+        assert await jobs.run(again) == Done(changed=True)
+
+    host = on(tmp_path, test, stays=True)
+    assert "KillUnit" in host.asked
+
+
+def test_a_daemon_that_stops_is_not_kept_by_a_job(tmp_path: Path) -> None:
+    """Its bus is gone by then: nothing can be cleaned up, and a cancellation stays one."""
+
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        task = asyncio.create_task(_caught(jobs))
+        await until(lambda: bool(host.running))
+        host.gone = True
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    on(tmp_path, test, stays=True)
+
+
+def test_few_run_at_once_each_in_a_range_of_its_own(tmp_path: Path) -> None:
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        many = [
+            replace(REVIEW, job=f"{number:08x}-0000-4000-9000-000000000001")
+            for number in range(100)
+        ]
+        tasks = [asyncio.create_task(_run(jobs, each)) for each in many]
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            assert len(host.running) <= 16
+            assert len({host.bases[job] for job in host.running}) == len(host.running)
+            if len(host.running) == min(16, sum(not task.done() for task in tasks)):
+                host.end(host.running.copy().pop())
+                jobs.heard("")
+        assert len(host.bases) == 100
+
+    on(tmp_path, test, stays=True)
+
+
+async def _run(jobs: NspawnJobs, job: a.RunJob = REVIEW) -> None:
+    await jobs.run(job)
+
+
+async def _caught(jobs: NspawnJobs) -> None:
+    """As whoever asks for jobs does: a refusal is told, and life goes on."""
+    with suppress(HiveError):
+        await jobs.run(REVIEW)
+    await asyncio.Event().wait()
