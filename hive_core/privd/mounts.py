@@ -206,7 +206,6 @@ def mount_job(action: RunJob) -> None:
         with tree.opened(*steps) as source:
             attach(source, place / leaf, action.base, ids, _RDONLY * (leaf in job.reads))
     generate(place / "root", action.job, action.base)
-    (place / "root/etc/gitconfig").write_text("[safe]\n\tdirectory = *\n")
     if action.work.exchanges:
         (place / f"root{STATE}/work/{action.job}/out").mkdir(parents=True)
     if action.work is JobKind.LOCK and Path("/etc/resolv.conf").exists():

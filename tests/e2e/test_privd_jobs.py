@@ -93,14 +93,13 @@ def test_a_job_sees_one_place_of_one_agent(
         "cat /agent/note; echo; ls -A /agent; id -u; ls /in; (echo x >/agent/new) 2>/dev/null"
         " && echo WRITTEN; (echo x >/in/new) 2>/dev/null && echo WRITTEN-IN; ls /sys/class/net"
         "; find / -xdev -name config -path '*tree*'; ls /var/lib/hive /agents /tree 2>/dev/null"
-        "; git config --system safe.directory; cat /proc/self/uid_map",
+        "; cat /proc/self/uid_map",
     )
     lines = said.splitlines()
     assert lines[:4] == [leaf, "note", "0", "do"]
     assert ("WRITTEN" in lines) == writes
     assert "WRITTEN-IN" not in lines
     assert [line for line in lines if line in ("lo", "eth0")] == ["lo"]
-    assert "*" in lines
     assert lines[-1].split() == ["0", str(job.base), "65536"]
     argv = json.loads((out(host, job) / "said.json").read_text())["argv"]
     assert argv == [kind.value, "one", "t=2"]

@@ -223,7 +223,9 @@ def test_few_run_at_once_each_in_a_range_of_its_own(tmp_path: Path) -> None:
             await asyncio.sleep(0)
             assert len(host.running) <= 16
             assert len({host.bases[job] for job in host.running}) == len(host.running)
-            if len(host.running) == min(16, sum(not task.done() for task in tasks)):
+            if host.running and len(host.running) == min(
+                16, sum(not task.done() for task in tasks)
+            ):
                 host.end(host.running.copy().pop())
                 jobs.heard("")
         assert len(host.bases) == 100
