@@ -1,0 +1,229 @@
+"""A configuration from its edit to a healthy agent, or back: H9, H18, attacks 21, 49 and R18."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+from long import times
+
+pytestmark = pytest.mark.lab
+
+WINDOW = 0.7
+SETTINGS = f"""
+[deploy]
+window = {WINDOW}
+generations = 4
+
+[grace]
+start = 10.0
+"""
+LIVE = '[harness]\nreload = "live"\n'
+CLONE = "/agents/lead/state/configs/bob"
+MOMENTS = [each / 20 for each in range(2, 2 + times(2, 60) * 7, 7)]  # seconds after the approval
+# Runs on; says which configuration it was started with.
+PROGRAM = "cat /run/hive/config/AGENTS.md >/agents/bob/state/started; echo up; exec sleep 100000"
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.settings(SETTINGS)
+    made.setup()
+    made.grow(lead={"role": "lead"})
+    made.grow(bob={"parent": "lead", "command": ["sh", "-c", PROGRAM]})
+    yield made
+    made.hush()
+
+
+def edit(host: HiveHost, files: dict[str, str], clone: str = CLONE, who: str = "lead") -> str:
+    """A commit by an agent in a clone of its own; its id."""
+    if clone == CLONE:
+        host.inside(who, "sh", "-c", f"test -d {CLONE} || hive-agent config clone bob")
+    for path, text in files.items():
+        script = 'mkdir -p "$(dirname "$1")"; printf %s "$2" >"$1"'
+        host.inside(who, "sh", "-c", script, "sh", f"{clone}/{path}", text)
+    git = f"git -C {clone} -c user.name={who} -c user.email={who}@x"
+    host.inside(who, "sh", "-c", f"{git} add -A && {git} commit -qm change")
+    return host.inside(who, "git", "-C", clone, "rev-parse", "HEAD").strip()
+
+
+def request(host: HiveHost, commit: str, who: str = "lead", source: str = "lead") -> str:
+    reply = host.ask(who, "RequestApplyCommit", agent="bob", commit=commit, message="please",
+                     source=source)  # fmt: skip
+    return str(reply["approval"])
+
+
+def approval(host: HiveHost, id_: str) -> dict[str, Any]:
+    found: dict[str, Any] = host.call("GetApproval", id=id_)["approval"]
+    return found
+
+
+def until(host: HiveHost, id_: str, *states: str, seconds: float = 30) -> dict[str, Any]:
+    host.until(lambda: approval(host, id_)["state"] in states,
+               f"{id_} is not {states}: {approval(host, id_)}", seconds)  # fmt: skip
+    return approval(host, id_)
+
+
+def pending(host: HiveHost, files: dict[str, str]) -> tuple[str, str]:
+    commit = edit(host, files)
+    id_ = request(host, commit)
+    until(host, id_, "pending")
+    return id_, commit
+
+
+def deployed(host: HiveHost, files: dict[str, str]) -> tuple[str, str]:
+    id_, commit = pending(host, files)
+    host.hive("approvals", "approve", id_, "--commit", commit[:8], "--yes", "--no-wait")
+    until(host, id_, "deployed")
+    return id_, commit
+
+
+def shown(host: HiveHost, path: str = "AGENTS.md") -> str:
+    return host.inside("bob", "cat", f"/run/hive/config/{path}")
+
+
+def tags(host: HiveHost, id_: str) -> set[str]:
+    repo = f"/var/lib/hive/applied/{host.uuid('bob')}.git"
+    listed = host.run("sh", "-c", f"cd {repo}/refs/tags && ls -d */{id_}", check=False).stdout
+    return {each.partition("/")[0] for each in listed.split()}
+
+
+def test_h9_a_parent_edits_asks_and_the_operator_approves(host: HiveHost) -> None:
+    """H9, H18: nothing runs before; then it is deployed, with a restart, and watched."""
+    first = host.main_pid("bob")
+    assert "Be kind" not in shown(host)
+    id_, commit = pending(host, {"agent.toml": LIVE, "AGENTS.md": "Be kind.\n"})
+    assert "Be kind" not in shown(host)
+    assert host.main_pid("bob") == first
+    found = approval(host, id_)
+    assert (found["requester"], found["agent"], found["commit"]) == ("lead", "bob", commit)
+    assert found["effect"] == "restart"
+    host.hive("approvals", "approve", id_, "--commit", commit[:8], "--yes")
+    assert approval(host, id_)["state"] == "deployed"
+    assert shown(host) == "Be kind.\n"
+    assert host.inside("bob", "cat", "/agents/bob/state/started") == "Be kind.\n"
+    assert host.main_pid("bob") != first
+    assert tags(host, id_) == {"approved", "building", "deployed"}
+    log = host.run("runuser", "-u", "hive", "--", "git", "-C", "/var/lib/hive/meta", "log", "-1",
+                   "--grep=^deploy bob", "--format=%B").stdout  # fmt: skip
+    assert f"deploy bob {commit[:12]} (generation 2)" in log
+    assert f"Hive-Approval: {id_}" in log
+
+
+def test_h18_who_may_see_the_applied_repositories_finds_what_is_deployed(host: HiveHost) -> None:
+    """H18: read-only, by name, live by the capability; the meta repo too."""
+    deployed(host, {"agent.toml": LIVE, "AGENTS.md": "Seen.\n"})
+    commit = host.call("History", agent="bob")["generations"][0]["commit"]
+    seen = host.inside("root", "cat", "/applied/bob/refs/heads/main")
+    assert seen.strip() == commit
+    assert "bob" in host.inside("root", "cat", "/meta/topology.json")
+    host.run("hive", "shell", "root", "--", "sh", "-c",
+             "! touch /applied/x && ! touch /meta/x && ! rm /applied/bob/HEAD")  # fmt: skip
+
+
+def test_a_live_change_is_seen_by_what_runs_and_nothing_restarts(host: HiveHost) -> None:
+    deployed(host, {"agent.toml": LIVE, "AGENTS.md": "One.\n"})
+    first = host.main_pid("bob")
+    id_, _ = deployed(host, {"AGENTS.md": "Two.\n"})
+    assert approval(host, id_)["effect"] == "live"
+    assert shown(host) == "Two.\n"
+    assert host.main_pid("bob") == first
+
+
+def test_what_runs_sees_no_edit_and_cannot_make_one_where_it_looks(host: HiveHost) -> None:
+    """The clone is the agent's, what is deployed is not: read-only for root in the container."""
+    before = shown(host)
+    edit(host, {"AGENTS.md": "Rule the world.\n"}, "/agents/bob/config", "bob")
+    assert shown(host) == before
+    for command in (
+        "echo x >/run/hive/config/AGENTS.md", "rm /run/hive/config/AGENTS.md",
+        "rm /run/hive/config", "mv /run/hive/config /run/hive/old",
+        "ln -sfn /agents/bob/config /run/hive/config", "touch /run/hive/.configs/x",
+        "chmod u+w /run/hive/config/AGENTS.md && echo x >>/run/hive/config/AGENTS.md",
+    ):  # fmt: skip
+        done = host.run("hive", "shell", "bob", "--", "sh", "-c", command, check=False)
+        assert done.returncode != 0, command
+    assert shown(host) == before
+
+
+def test_a_broken_one_goes_back_by_itself_and_who_waits_is_told(host: HiveHost) -> None:
+    """H9: the command ends; the old one runs again, and requester and parent know why."""
+    _, good = deployed(host, {"agent.toml": LIVE, "AGENTS.md": "Good.\n"})
+    host.mail("lead")
+    command = json.dumps(["sh", "-c", "echo no such prompt; exit 7"])
+    bad = f"{LIVE}[request]\ncommand = {command}\n"
+    id_, commit = pending(host, {"agent.toml": bad})
+    done = host.run("hive", "approvals", "approve", id_, "--commit", commit[:8], "--yes",
+                    check=False)  # fmt: skip
+    assert done.returncode != 0
+    assert "ended with 7" in done.stderr
+    host.wait("running", "bob")
+    assert shown(host) == "Good.\n"
+    (told,) = (each for each in host.mail("lead") if each["kind"] == "config")
+    assert "ended with 7" in told["body"]
+    assert "no such prompt" in told["body"]
+    assert tags(host, id_) == {"approved", "building", "failed"}
+    rows = host.call("History", agent="bob")["generations"]
+    assert "ended with 7" in rows[0]["failed"]
+    assert next(each for each in rows if each["current"])["commit"] == good
+
+
+def test_a_way_back_is_a_deploy(host: HiveHost) -> None:
+    _, old = deployed(host, {"agent.toml": LIVE, "AGENTS.md": "Old.\n"})
+    deployed(host, {"AGENTS.md": "New.\n"})
+    assert shown(host) == "New.\n"
+    host.hive("rollback", "bob")
+    assert shown(host) == "Old.\n"
+    rows = host.call("History", agent="bob")["generations"]
+    assert (rows[0]["kind"], rows[0]["commit"], rows[0]["current"]) == ("rollback", old, True)
+    assert len(rows) <= 4
+
+
+def test_attack_21_what_was_approved_is_what_runs_whatever_was_done_meanwhile(
+    host: HiveHost,
+) -> None:
+    """Attack 21: the clone goes on, and files of the daemon's repository are swapped (root)."""
+    id_, commit = pending(host, {"agent.toml": LIVE, "AGENTS.md": "Approved.\n"})
+    edit(host, {"AGENTS.md": "Not approved.\n"})
+    host.hive("approvals", "approve", id_, "--commit", commit[:8], "--yes")
+    assert shown(host) == "Approved.\n"
+    id_, commit = pending(host, {"AGENTS.md": "Also approved.\n"})
+    repo = f"/var/lib/hive/applied/{host.uuid('bob')}.git"
+    host.run("sh", "-c", f"cat {repo}/hive/*.nar >/tmp/x; rm -f {repo}/hive/{commit}.nar;"
+             f" cp /tmp/x {repo}/hive/{commit}.nar; rm -f {repo}/objects/pack/*")  # fmt: skip
+    done = host.run("hive", "approvals", "approve", id_, "--commit", commit[:8], "--yes",
+                    check=False)  # fmt: skip
+    assert done.returncode != 0
+    assert approval(host, id_)["state"] == "void"
+    assert shown(host) == "Approved.\n"
+
+
+def test_what_is_deployed_is_shown_again_after_a_reboot_of_the_host(host: HiveHost) -> None:
+    """`/run` is empty then: it is there before the agent starts."""
+    deployed(host, {"agent.toml": LIVE, "AGENTS.md": "Again.\n"})
+    host.hush()
+    host.lab.reboot()
+    host.wait("running", "root", "lead", "bob", seconds=45)
+    assert shown(host) == "Again.\n"
+    host.until(lambda: host.inside("bob", "cat", "/agents/bob/state/started") == "Again.\n",
+               "it was not there at the start")  # fmt: skip
+
+
+@pytest.mark.sized
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_r18_killed_in_the_middle_of_a_deploy_it_goes_on(host: HiveHost, moment: float) -> None:
+    """R18, attack 49: kill -9 of the daemon at several moments; it ends deployed all the same."""
+    id_, commit = pending(host, {"agent.toml": "", "AGENTS.md": f"{moment} {id(host)}\n"})
+    host.hive("approvals", "approve", id_, "--commit", commit[:8], "--yes", "--no-wait")
+    host.run("sh", "-c", f"sleep {moment}; systemctl kill --signal=KILL hived.service")
+    host.hush()  # their connections are gone
+    host.until(lambda: host.run("hive", "status", check=False).returncode == 0, "hived is down")
+    assert until(host, id_, "deployed", "failed")["state"] == "deployed"
+    host.wait("running", "bob")
+    assert shown(host).startswith(str(moment))
+    assert host.call("History", agent="bob")["generations"][0]["commit"] == commit
