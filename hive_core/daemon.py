@@ -48,6 +48,7 @@ from hive_core.reconcile.deploy.road import Deploys
 from hive_core.reconcile.deploy.works import Works
 from hive_core.reconcile.given import Broker as Given
 from hive_core.reconcile.given import Ports
+from hive_core.reconcile.imports import Imports
 from hive_core.reconcile.look import Look
 from hive_core.reconcile.road import Reconciler
 from hive_core.reconcile.upkeep import Upkeep
@@ -64,7 +65,7 @@ class Daemon:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.stores = Stores.open(settings)
-        self.clock = SystemClock()
+        self.clock, self.journal = SystemClock(), HostJournal()
         self.keeper = notify.Keeper()
         self._tasks: list[asyncio.Task[None]] = []
         self.ending = Ending()
@@ -88,10 +89,6 @@ class Daemon:
     @cached_property
     def ballast(self) -> Ballast:
         return Ballast(self.settings.paths.ballast, self.settings.ballast)
-
-    @cached_property
-    def journal(self) -> HostJournal:
-        return HostJournal()
 
     @cached_property
     def sockets(self) -> Sockets:
@@ -155,10 +152,12 @@ class Daemon:
     @cached_property
     def upkeep(self) -> Upkeep:
         copies = Copies(self.stores, self.settings.paths.backup, _ended)
-        return Upkeep(self.ports, self.given, copies.begin, self._alarm, self.look.wishes.load)
+        alarm = partial(self.look.troubles.__setitem__, "audit")
+        return Upkeep(self.ports, self.given, copies.begin, alarm, self.look.wishes.load)
 
-    def _alarm(self, text: str) -> None:
-        self.look.troubles["audit"] = text
+    @cached_property
+    def imports(self) -> Imports:
+        return Imports.build(self.ports, self.given, fatal)
 
     def _heard(self, unit: str) -> None:
         """A signal of systemd; an empty name is for everybody."""
@@ -187,8 +186,8 @@ class Daemon:
         if not self.stores.damage:  # first of all: what is asked for meanwhile must be heard too
             self.applied.open()
             lay_out(self.settings.paths.seeds)
-            heard = self.road.heard, self.deploys.heard, self.upkeep.heard, self._tell
-            self.broker.listeners += heard
+            parts = self.road, self.deploys, self.imports, self.upkeep
+            self.broker.listeners += [*(part.heard for part in parts), self._tell]
         for name, fd in notify.handed_over():
             self.sockets.adopt(name, fd)
         self.broker.moved = self.hand.look_again
@@ -236,6 +235,7 @@ class Daemon:
     async def _deploy(self) -> None:
         """Jobs of an earlier daemon are gone by the first look."""
         await self.road.looked.wait()
+        self.imports.begin()
         await self.deploys.run()
 
     def _task(self, work: Coroutine[Any, Any, None]) -> None:

@@ -22,7 +22,7 @@ _UNKNOWN: Final = re.compile(r"(\S+): no such agent$|no such agent as (\S+)$")
 
 # Command -> the module of this package that has it; `hive --help` prints them in this order.
 COMMANDS: Final = {
-    "setup": "setup", "teardown": "setup", "status": "status", "tree": "tree",
+    "setup": "setup", "teardown": "setup", "migrate": "migrate", "status": "status", "tree": "tree",
     "agent": "agents", "declare": "declare",
     "start": "lifecycle", "stop": "lifecycle", "restart": "lifecycle",
     "kill": "lifecycle", "update": "lifecycle", "destroy": "agents", "restore": "agents",

@@ -16,7 +16,8 @@ from hive_core.cli.session import Session
 from hive_core.errors import NotAllowed, TimedOut
 
 
-def _need_root(doing: str) -> None:
+def need_root(doing: str) -> None:
+    """Refuse anybody else."""
     if os.geteuid() != 0:
         raise NotAllowed(f"cannot {doing} this machine: only root may; try it with sudo")
 
@@ -42,7 +43,7 @@ def _await_root(session: Session) -> None:
 @click.pass_obj
 def setup(session: Session) -> None:
     """Make this machine a hive host; safe to repeat."""
-    _need_root("set up")
+    need_root("set up")
     done: list[str] = []
 
     def tell(text: str) -> None:
@@ -65,7 +66,7 @@ def setup(session: Session) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def teardown(*, purge: bool, yes: bool) -> None:
     """Stop all agents and the daemons and remove their units."""
-    _need_root("tear down")
+    need_root("tear down")
     if purge and not yes and sys.stdin.isatty():
         click.confirm("Remove every agent with all its files?", abort=True, err=True)
     machine = Machine(echo)

@@ -10,6 +10,7 @@ from typing import NoReturn
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
 from hive_core.errors import Busy, Internal, StorageFull
+from hive_core.host import layout
 from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.recovery import Recovery
 from hive_core.host.git.repo import MetaRepo
@@ -57,8 +58,10 @@ class Stores:
 
     @staticmethod
     def _opened(settings: Settings) -> tuple[Ledger, MetaRepo]:
+        layout.settle(settings.paths)
         ledger = Ledger.open(settings.paths.database, limits=settings.limits)
         try:
+            layout.note(settings.paths, ledger.schema)
             repo = MetaRepo.open(settings.paths.meta, settings.limits.depth)
         except BaseException:
             ledger.close()

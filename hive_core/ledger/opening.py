@@ -78,7 +78,7 @@ def prime(connection: Connection, size: int) -> None:
 
 def migrate(connection: Connection, folder: Path, step: Callable[[str], None]) -> None:
     """Bring the schema up to date, one transaction for each file; refuse one that is ahead."""
-    files = sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    files = numbered(folder)
     if [int(file.name[:4]) for file in files] != list(range(1, len(files) + 1)):
         raise Damaged(f"the migrations in {folder} are not numbered 1 to {len(files)}")
     (version,) = connection.control("PRAGMA user_version")[0]
@@ -88,13 +88,19 @@ def migrate(connection: Connection, folder: Path, step: Callable[[str], None]) -
     for number, file in enumerate(files[version:], version + 1):
         connection.begin()
         try:
-            for statement in statements(file.read_text(encoding="utf-8")):
+            for at, statement in enumerate(statements(file.read_text(encoding="utf-8")), 1):
                 connection.control(statement)
+                step(f"migration {number} statement {at}")
             connection.control(f"PRAGMA user_version = {number}")
             step(f"migration {number}")
             connection.commit()
         finally:
             connection.roll_back()
+
+
+def numbered(folder: Path) -> list[Path]:
+    """The scripts of a folder, in their order."""
+    return sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
 
 
 def statements(script: str) -> list[str]:

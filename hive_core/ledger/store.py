@@ -158,6 +158,11 @@ class Ledger:
         return self._savepoint
 
     @property
+    def schema(self) -> int:
+        """The number of the last migration."""
+        return int(self.connection.control("PRAGMA user_version")[0][0])
+
+    @property
     def head(self) -> str:
         """The commit of the meta repo that is in force; empty before the first."""
         return self.connection.value("SELECT value FROM meta WHERE key = 'head'") or ""

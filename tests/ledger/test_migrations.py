@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import sqlite3
 from pathlib import Path
 
 import pytest
+from ledger.children import end_at
 from ledger.letters import bodies, letter
 
 from hive_core.errors import InvalidArgument
-from hive_core.ledger.opening import statements
+from hive_core.ledger.connection import TooNew
+from hive_core.ledger.opening import numbered, statements
 from hive_core.ledger.store import MIGRATIONS, Ledger
 
 OLD = """
@@ -74,3 +78,71 @@ def test_all_migrations_run_on_an_empty_ledger_too(folder: Path) -> None:
     ledger.close()
     shutil.copy(folder / "new.db", folder / "copy.db")
     Ledger.open(folder / "copy.db").close()
+
+
+def made_with(path: Path, number: int) -> None:
+    """A golden ledger of the version that knew the first migrations only, with data in it."""
+    files = numbered(MIGRATIONS)[:number]
+    with sqlite3.connect(path) as raw:
+        raw.execute("PRAGMA journal_mode = WAL")
+        for at, file in enumerate(files, 1):
+            for statement in statements(file.read_text()):
+                raw.execute(statement)
+            if at == 1:
+                for statement in statements(OLD):
+                    raw.execute(statement)
+        raw.execute(f"PRAGMA user_version = {number}")
+    raw.close()
+
+
+def content(path: Path) -> list[str]:
+    """Schema, version and every row."""
+    raw = sqlite3.connect(path)
+    found = [*raw.iterdump(), *map(str, raw.execute("PRAGMA user_version"))]
+    raw.close()
+    return found
+
+
+STEPS = [
+    (number, at)
+    for number, file in enumerate(numbered(MIGRATIONS), 1)
+    for at, _ in enumerate(statements(file.read_text()), 1)
+    if number > 1
+]
+
+
+@pytest.mark.parametrize("number", sorted({number for number, _ in STEPS}))
+def test_a_kill_at_any_statement_of_a_migration_loses_nothing(folder: Path, number: int) -> None:
+    """Each time as the older one left it, killed; then opened by one that is not."""
+    made_with(folder / "golden.db", number - 1)
+    shutil.copy(folder / "golden.db", folder / "whole.db")
+    Ledger.open(folder / "whole.db", primed=0).close()
+    wanted, ends = content(folder / "whole.db"), 0
+    for step in [f"migration {number} statement {at}" for each, at in STEPS if each == number]:
+        for left in folder.glob("killed.db*"):
+            left.unlink()
+        shutil.copy(folder / "golden.db", folder / "killed.db")
+        child = os.fork()
+        if not child:
+            Ledger.open(folder / "killed.db", step=end_at(step), primed=0)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        assert content(folder / "killed.db") == content(folder / "golden.db")
+        Ledger.open(folder / "killed.db", primed=0).close()
+        assert content(folder / "killed.db") == wanted
+        ends += 1
+    assert ends >= 3
+
+
+@pytest.mark.parametrize("number", range(1, len(numbered(MIGRATIONS))))
+def test_an_older_hived_refuses_a_newer_ledger_and_leaves_it_as_it_is(
+    folder: Path, number: int
+) -> None:
+    Ledger.open(folder / "hive.db", primed=0).close()
+    older, before = folder / "older", content(folder / "hive.db")
+    older.mkdir()
+    for file in numbered(MIGRATIONS)[:number]:
+        shutil.copy(file, older)
+    with pytest.raises(TooNew, match=f"this hived knows {number}"):
+        Ledger.open(folder / "hive.db", older, primed=0)
+    assert content(folder / "hive.db") == before

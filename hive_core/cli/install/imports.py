@@ -1,0 +1,47 @@
+"""/etc/hive/imports: folders of the host that a job may copy from, by name; `NAME PATH` a line.
+
+Like the table of images it is believed by the root helper, and written by root alone. An entry is
+there only for as long as it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import InvalidArgument
+
+FILE: Final = Path("/etc/hive/imports")
+_DIGITS: Final = 16
+
+
+def label(path: Path) -> str:
+    """The name under which a folder is entered."""
+    return "import-" + hashlib.sha256(bytes(path)).hexdigest()[:_DIGITS]
+
+
+@contextmanager
+def entered(path: Path, file: Path = FILE) -> Iterator[str]:
+    """A folder that may be copied from meanwhile, and its name."""
+    if not str(path).isprintable():
+        raise InvalidArgument(f"{str(path)!r} cannot be entered in {file}", field="from")
+    name = label(path)
+    others = [each for each in _lines(file) if each.split(maxsplit=1)[:1] != [name]]
+    _write(file, [*others, f"{name} {path}"])
+    try:
+        yield name
+    finally:
+        _write(file, others)
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+
+def _write(file: Path, lines: list[str]) -> None:
+    new = file.with_name(f".{file.name}.new")
+    new.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
+    new.replace(file)

@@ -1,0 +1,115 @@
+"""Copy a folder of the host into the state of an agent, with owners, modes and times.
+
+First everything is copied beside what is there, then its parts are put in place one by one: what
+the agent has of the same name stays, and the copy of it is kept beside. A job that was killed is
+begun anew and goes on from where it was; when all is in place, a marker says so. Devices, sockets
+and pipes are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hive_core.jobs.said import Refused
+
+ROOM: Final = ".imported"
+_NAME: Final = re.compile(r"import-[0-9a-f]{16}", re.ASCII)
+_INTO: Final = re.compile(r"\.|[a-z][a-z0-9.-]{0,62}", re.ASCII)
+Figures = dict[str, float]
+
+
+def run(words: Sequence[str], root: Path) -> Figures:
+    """The job: SOURCE INTO. `in2` is the folder, `agent` the state."""
+    source, into = words
+    if not _NAME.fullmatch(source) or not _INTO.fullmatch(into):
+        raise Refused("words", "a source and a folder are plain words")
+    place, old = root / "agent", root / "in2"
+    room = _folder(place / ROOM)
+    done, fresh = room / f"{source}.done", room / source
+    figures: Figures = {"files": 0, "bytes": 0, "left_out": 0, "kept_aside": 0}
+    if not os.path.lexists(done):
+        _take(old, fresh, room / f"{source}.part", figures)
+        figures["kept_aside"] = _placed(fresh, _folder(place / into))
+        os.sync()
+        done.touch()
+    with suppress(OSError):  # what had to stay beside stays there
+        fresh.rmdir()
+    return figures
+
+
+def _take(old: Path, fresh: Path, part: Path, figures: Figures) -> None:
+    """All of it beside; what has its own name there is whole."""
+    if fresh.is_dir():
+        return
+    if os.path.lexists(part):
+        shutil.rmtree(part)
+    _copy(old, part, figures)
+    part.rename(fresh)
+
+
+def _folder(path: Path) -> Path:
+    """A real folder there, or a refusal: nothing is followed."""
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
+        raise Refused("place", "something that is no folder is in the way", path.name)
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def _copy(old: Path, new: Path, figures: Figures) -> None:
+    """A whole tree, however deep; modes and times of folders when they are full."""
+    folders: list[tuple[Path, os.stat_result]] = []
+    todo = [(old, new)]
+    while todo:
+        source, target = todo.pop()
+        facts = source.lstat()
+        if stat.S_ISDIR(facts.st_mode):
+            target.mkdir(mode=0o700)
+            folders.append((target, facts))
+            todo += [(each, target / each.name) for each in _inside(source)]
+        elif _copied(source, target, facts.st_mode):
+            figures["files"] += 1
+            figures["bytes"] += facts.st_size
+            _dressed(target, facts)
+        else:
+            figures["left_out"] += 1
+    for folder, facts in reversed(folders):
+        _dressed(folder, facts)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        yield from [Path(each.path) for each in entries]
+
+
+def _copied(source: Path, target: Path, mode: int) -> bool:
+    """One file or symlink; False for what is neither."""
+    if stat.S_ISLNK(mode):
+        target.symlink_to(source.readlink())
+    elif stat.S_ISREG(mode):
+        shutil.copyfile(source, target)
+    else:
+        return False
+    return True
+
+
+def _dressed(target: Path, facts: os.stat_result) -> None:
+    """Owner, mode (without what would give a program another's rights) and times."""
+    os.lchown(target, facts.st_uid, facts.st_gid)
+    if not stat.S_ISLNK(facts.st_mode):
+        target.chmod(stat.S_IMODE(facts.st_mode) & 0o1777)
+    os.utime(target, ns=(facts.st_atime_ns, facts.st_mtime_ns), follow_symlinks=False)
+
+
+def _placed(fresh: Path, place: Path) -> int:
+    """Each part where nothing of its name is; how many had to stay beside."""
+    for each in list(_inside(fresh)):
+        if not os.path.lexists(place / each.name):
+            each.rename(place / each.name)
+    return sum(1 for _ in _inside(fresh))

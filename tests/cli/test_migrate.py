@@ -1,0 +1,257 @@
+"""Rows H15 and H19: an older install is taken over; nothing of it is lost, nothing done twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from agent.peer import Peer
+from cli.golden_old import TOPOLOGY, listing, make
+from cli.run import Hive
+
+from hive_core.cli.install import imports
+from hive_core.cli.install.old import MARKER, Old
+from hive_core.cli.install.takeover import Takeover, steps
+from hive_core.cli.session import Session
+from hive_core.errors import Conflict
+from hive_core.varlink import Message
+
+STEPS = [
+    "copy {}/manager/state to /agents/root/state",
+    "create solo as a root",
+    "create alice below root",
+    "copy {}/agents/alice/state to /agents/alice/state",
+    "copy {}/agents/alice/config to /agents/alice/state/old-config",
+    "copy {}/applied/alice to /agents/alice/state/old-applied.git",
+    "copy {}/agents/alice/claude to /agents/alice/state/old-claude",
+    "create dora below root",
+    "copy {}/agents/dora/state to /agents/dora/state",
+    "copy {}/agents/dora/config to /agents/dora/state/old-config",
+    "copy {}/applied/dora to /agents/dora/state/old-applied.git",
+    "create bob below alice",
+    "copy {}/agents/bob/state to /agents/bob/state",
+    "copy {}/agents/bob/config to /agents/bob/state/old-config",
+    "copy {}/applied/bob to /agents/bob/state/old-applied.git",
+    "create carol below bob",
+]
+
+
+class Killed(Exception):
+    """Instead of a kill: nothing of what the process had in mind is done after it."""
+
+
+class Daemon:
+    """Answers as hived does, and remembers what was made and copied."""
+
+    def __init__(self, peer: Peer, table: Path) -> None:
+        self.agents: dict[str, str | None] = {"root": None}
+        self.copied: dict[tuple[str, str], str] = {}
+        self.table = table
+        peer.answers |= {
+            "ListAgents": lambda _: {
+                "agents": [{"name": n, "parent": p} for n, p in self.agents.items()], "next": None,
+            },
+            "Spawn": self._spawn,
+            "ImportState": self._import,
+            "WaitJob": lambda params: {"id": params["id"], "state": "done", "error": ""},
+            "GetJob": lambda _: {"progress": {"files": 1, "kept_aside": 0}},
+        }  # fmt: skip
+
+    def _spawn(self, params: Message) -> Message:
+        name, parent = str(params["name"]), str(params["parent"]) or None
+        assert name not in self.agents
+        assert parent is None or parent in self.agents
+        self.agents[name] = parent
+        return {"name": name, "uuid": "u", "job": "j"}
+
+    def _import(self, params: Message) -> Message:
+        entries = dict(line.split(maxsplit=1) for line in self.table.read_text().splitlines())
+        source = entries[str(params["source"])]
+        self.copied[str(params["agent"]), str(params.get("into", ""))] = source
+        return {"agent": params["agent"], "job": "j"}
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    return make(tmp_path / "hyperhive").resolve()
+
+
+@pytest.fixture
+def daemon(hive: Hive, tmp_path: Path) -> Daemon:
+    return Daemon(hive.peer, tmp_path / "imports")
+
+
+def take_over(
+    hive: Hive, daemon: Daemon, folder: Path, step: Callable[[str], None] = lambda _: None
+) -> list[str]:
+    said: list[str] = []
+    session = Session(hive.peer.path)
+    takeover = Takeover(session, Old(folder, "root"), said.append, daemon.table)
+    takeover.step = step
+    try:
+        takeover.check("root")
+        takeover.run("root")
+    finally:
+        session.close()
+    return said
+
+
+def test_a_dry_run_prints_every_step_and_changes_nothing(hive: Hive, old: Path) -> None:
+    before = listing(old)
+    done = hive("migrate", "--from", str(old), "--dry-run")
+    expected = [f"would {each.format(old)}" for each in STEPS] + [f"would write {old / MARKER}"]
+    assert (done.status, done.out.splitlines()) == (0, expected)
+    assert f"stays where it is: {old}/agents/alice/loose-file" in done.err
+    assert listing(old) == before
+    assert hive.peer.calls == []
+
+
+def test_the_manager_becomes_the_root_agent_and_children_keep_their_parents(
+    hive: Hive, daemon: Daemon, old: Path
+) -> None:
+    before = listing(old)
+    said = take_over(hive, daemon, old)
+    assert said == [each.format(old) for each in STEPS]
+    assert daemon.agents == {
+        "root": None, "alice": "root", "bob": "alice", "carol": "bob", "dora": "root", "solo": None
+    }  # fmt: skip
+    assert daemon.copied["root", ""] == f"{old}/manager/state"
+    after = listing(old)
+    assert {name: after[name] for name in before} == before, "nothing of the old is touched"
+    assert after.keys() - before.keys() == {MARKER}
+    marker = json.loads((old / MARKER).read_text())
+    assert marker["agents"]["root"] == {"was": "manager", "parent": None}
+    assert {each["to"] for each in marker["copied"]} >= {"/agents/root/state"}
+    assert daemon.table.read_text() == "", "nothing more may be imported"
+
+
+def test_the_second_run_finds_the_marker_and_does_nothing(
+    hive: Hive, daemon: Daemon, old: Path
+) -> None:
+    take_over(hive, daemon, old)
+    asked, before = len(hive.peer.calls), listing(old)
+    done = hive("migrate", "--from", str(old))
+    assert (done.status, done.out) == (0, f"nothing to do: {old / MARKER} says what went where\n")
+    assert (len(hive.peer.calls), listing(old)) == (asked, before)
+
+
+def test_a_migration_that_was_killed_at_any_step_goes_on_where_it_was(
+    hive: Hive, daemon: Daemon, old: Path
+) -> None:
+    reached: list[str] = []
+
+    def end(step: str) -> None:
+        if step not in reached:
+            reached.append(step)
+            raise Killed
+
+    for _ in range(100):
+        try:
+            take_over(hive, daemon, old, end)
+            break
+        except Killed:
+            assert (old / MARKER).exists() == (reached[-1] == "marked")
+            if reached[-1] == "marked":
+                break
+    assert len(reached) == 23
+    assert daemon.agents.keys() == {"root", "alice", "bob", "carol", "dora", "solo"}
+    assert len(daemon.copied) == 11
+    assert hive("migrate", "--from", str(old)).out.startswith("nothing to do")
+
+
+def test_an_agent_of_ours_is_never_taken_for_one_of_theirs(
+    hive: Hive, daemon: Daemon, old: Path
+) -> None:
+    daemon.agents["bob"] = "root"
+    found = Old(old, "root")
+    session = Session(hive.peer.path)
+    Takeover(session, found, lambda _: None, daemon.table).check("root")
+    session.close()
+    assert found.faults == ["'bob': there is an agent of this name here"]
+    assert daemon.copied == {}
+
+
+def test_without_a_root_agent_nothing_begins(hive: Hive, daemon: Daemon, old: Path) -> None:
+    del daemon.agents["root"]
+    with pytest.raises(Conflict, match="hive setup"):
+        take_over(hive, daemon, old)
+
+
+@pytest.mark.parametrize(
+    ("topology", "faults"),
+    [
+        ({**TOPOLOGY, "Bad Name": "manager"}, ["'Bad Name': a name must be"]),
+        ({**TOPOLOGY, "host": "manager"}, ["'host': a name is reserved"]),
+        ({**TOPOLOGY, "x": "gone"}, ["'x': its parent 'gone' is not there"]),
+        ({**TOPOLOGY, "x": "y", "y": "x"}, ["'x': is its own", "'y': is its own"]),
+        ({**TOPOLOGY, "x": "x"}, ["'x': is its own ancestor"]),
+        ({**TOPOLOGY, "root": None}, ["'root': the name of the root agent here"]),
+        ({**TOPOLOGY, "manager": "solo"}, ["'manager': it has a parent, 'solo'"]),
+        ({**TOPOLOGY, "x": 7}, ["the parent of 'x' is no name"]),
+        ([], ["meta/topology.json: no object"]),
+    ],
+)
+def test_each_fault_of_the_old_tree_is_a_line_and_nothing_is_changed(
+    hive: Hive, tmp_path: Path, topology: object, faults: list[str]
+) -> None:
+    folder = make(tmp_path / "old", topology)
+    before = listing(folder)
+    done = hive("migrate", "--from", str(folder))
+    assert done.status == 1
+    lines = [line for line in done.err.splitlines() if line.startswith("fault: ")]
+    assert len(lines) == len(faults), lines
+    assert all(any(fault in line for line in lines) for fault in faults)
+    assert "nothing was changed" in done.err
+    assert listing(folder) == before
+    assert hive.peer.calls == []
+
+
+def test_a_topology_that_cannot_be_read_is_told_and_one_that_is_missing_is_no_fault(
+    old: Path,
+) -> None:
+    (old / "meta/topology.json").write_text("{")
+    (fault,) = Old(old, "root").faults
+    assert fault.startswith(f"{old}/meta/topology.json: Expecting")
+    (old / "meta/topology.json").unlink()
+    found = Old(old, "root")
+    assert not found.faults
+    parents = {each.name: each.parent for each in found.agents}
+    assert parents == {"root": None, **dict.fromkeys(("alice", "bob", "carol", "dora"), "root")}
+
+
+def test_links_that_agents_put_in_the_place_of_folders_are_not_followed(old: Path) -> None:
+    (old / "agents/carol/state").rmdir()
+    (old / "agents/carol/state").symlink_to("/root")
+    (fault,) = Old(old, "root").faults
+    assert fault == f"{old}/agents/carol/state: is no folder, and links are not followed"
+
+
+def test_two_states_of_the_manager_are_for_people_to_sort_out(old: Path) -> None:
+    (old / "agents/manager/state").mkdir(parents=True)
+    assert not Old(old, "root").faults, "an empty one is in nobody's way"
+    (old / "agents/manager/state/notes.md").write_text("another\n")
+    (fault,) = Old(old, "root").faults
+    assert fault.endswith("both hold files; leave one")
+
+
+def test_what_still_runs_is_not_copied(old: Path, tmp_path: Path) -> None:
+    (tmp_path / "machines").mkdir()
+    (tmp_path / "machines/hm1nd").touch()
+    (fault,) = Old(old, "root", tmp_path / "machines").faults
+    assert fault == "'root': its container hm1nd runs; stop it first"
+
+
+def test_any_name_may_be_that_of_the_root_agent(old: Path) -> None:
+    found = Old(old, "queen")
+    assert not found.faults
+    assert next(steps(found, "queen")).text == f"copy {old}/manager/state to /agents/queen/state"
+
+
+def test_an_import_is_entered_only_while_it_is_used(tmp_path: Path) -> None:
+    table = tmp_path / "imports"
+    table.write_text("import-0000000000000000 /kept\n")
+    with imports.entered(Path("/old/state"), table) as name:
+        assert table.read_text().splitlines()[1] == f"{name} /old/state"
+    assert table.read_text() == "import-0000000000000000 /kept\n"

@@ -1,0 +1,89 @@
+"""Row R20 for the storage: numbered steps, resumed after a kill anywhere, refused when newer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hive_core.errors import Internal
+from hive_core.host import layout
+from hive_core.host.stores import Stores
+from hive_core.ledger.connection import TooNew
+from hive_core.ledger.store import MIGRATIONS
+from hive_core.model.settings import Paths, Settings
+
+
+class Killed(Exception):
+    """Instead of a kill."""
+
+
+@pytest.fixture
+def paths(folder: Path) -> Paths:
+    return Paths(state=folder / "state", runtime=folder / "run")
+
+
+def end_at(wanted: int) -> Callable[[str], None]:
+    count = iter(range(1000))
+
+    def step(_: str) -> None:
+        if next(count) == wanted:
+            raise Killed
+
+    return step
+
+
+def tree(paths: Paths) -> set[tuple[str, int]]:
+    found = paths.state.rglob("*")
+    return {(each.name, each.stat().st_mode & 0o7777) for each in found}
+
+
+def test_a_storage_of_before_there_were_numbers_is_brought_up_to_date(paths: Paths) -> None:
+    paths.state.mkdir()
+    paths.work.mkdir(mode=0o755)
+    (paths.work / "kept").touch()
+    layout.settle(paths)
+    assert layout.read(paths.layout) == {layout.STORAGE: len(layout.STEPS)}
+    assert {(each, 0o700) for each in ("work", "secrets")} <= tree(paths)
+    assert (paths.work / "kept").exists()
+    before = paths.layout.stat().st_mtime_ns
+    layout.settle(paths)
+    assert paths.layout.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("at", range(3 * len(layout.STEPS)))
+def test_a_kill_between_any_two_parts_is_made_good_by_the_next_start(paths: Paths, at: int) -> None:
+    paths.state.mkdir()
+    with pytest.raises(Killed):
+        layout.settle(paths, end_at(at))
+    layout.settle(paths)
+    assert layout.read(paths.layout) == {layout.STORAGE: len(layout.STEPS)}
+    assert tree(paths) == {("layout", 0o644), ("work", 0o700), ("secrets", 0o700)}
+
+
+def test_an_older_hived_refuses_a_newer_storage_and_touches_nothing(folder: Path) -> None:
+    settings = Settings(paths=Paths(state=folder / "state", runtime=folder / "run"))
+    settings.paths.state.mkdir()
+    newer = len(layout.STEPS) + 1
+    settings.paths.layout.write_text(f"storage {newer}\nledger 9\n")
+    with pytest.raises(TooNew, match=f"has layout {newer} and this hived knows {newer - 1}"):
+        Stores.open(settings)
+    assert [each.name for each in settings.paths.state.iterdir()] == ["layout"]
+
+
+def test_the_marker_says_the_schema_of_the_ledger_too(folder: Path) -> None:
+    settings = Settings(paths=Paths(state=folder / "state", runtime=folder / "run"))
+    settings.paths.state.mkdir()
+    Stores.open(settings).ledger.close()
+    ledger = len(list(MIGRATIONS.glob("*.sql")))
+    assert layout.read(settings.paths.layout) == {
+        layout.STORAGE: len(layout.STEPS), layout.LEDGER: ledger
+    }  # fmt: skip
+
+
+def test_a_marker_that_cannot_be_read_is_no_reason_to_begin_anew(paths: Paths) -> None:
+    paths.state.mkdir()
+    paths.layout.write_text("storage two\n")
+    with pytest.raises(Internal, match="cannot read"):
+        layout.settle(paths)
