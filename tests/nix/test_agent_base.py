@@ -36,6 +36,7 @@ def test_lines_go_to_the_host_and_do_not_pile_up_inside() -> None:
 
 
 def test_the_harness_gets_who_it_is_and_its_secrets() -> None:
+    """Rows H4 and H28: HIVE_PARENT from outside, and secrets as credentials."""
     found = unit(command=["serve", "a b", "100%"], secrets=["api-key"], environment={"A": "b"})
     assert found["Service", "PassEnvironment"] == ["HIVE_NAME", "HIVE_PARENT", "HIVE_SOCKET"]
     assert found["Service", "LoadCredential"] == ["api-key:/run/hive/credentials/api-key"]
@@ -55,8 +56,8 @@ def made(asked: str) -> Any:  # noqa: ANN401 - JSON
     return ask(f"let mk = import {NIX}/mk-agent.nix {{ nixpkgs = {nixpkgs}; }}; in {asked}")
 
 
-def test_who_the_parent_is_and_what_it_may_never_reaches_the_system() -> None:
-    """A move rebuilds nothing, and neither does a capability."""
+def test_h4_who_the_parent_is_and_what_it_may_never_reaches_the_system() -> None:
+    """Row H4: a move rebuilds nothing, and neither does a capability."""
     one = 'mk { name = "ann"; parent = "root"; capabilities = [ "meta.read" ]; }'
     other = 'mk { name = "ann"; parent = "bob"; }'
     bare = '(removeAttrs (%s) [ "passthru" ])'
