@@ -143,6 +143,19 @@ def test_11_a_job_touches_nothing_that_runs(host: Host) -> None:
     assert host.runs(agent)
 
 
+def test_32_only_a_directory_of_the_store_that_is_roots_is_a_system(host: Host) -> None:
+    """A link in the store, a directory of somebody else's, one that is not there: none starts."""
+    name = "/nix/store/0123456789abcdfghijklmnpqrsvwxyz-system"
+    made = f"mkdir -p /nix/store /srv/evil {name}-user; ln -s /srv/evil {name}-link"
+    host.lab.run(["sh", "-ec", f"{made}; touch {name}-file; chown 1000 {name}-user"])
+    agent = host.agent(image="nix", command=())
+    host.prepare(agent)
+    for leaf in ("link", "user", "file", "none"):
+        with pytest.raises((Conflict, NotFound)):
+            host.do(replace(agent.start, system=f"{name}-{leaf}"))
+    assert host.show(agent.unit, "LoadState") == "not-found"
+
+
 def test_36_the_helper_survives_what_hived_sends(host: Host) -> None:
     """Half frames, endless frames, many connections at once, none of it read."""
     host.hang_up()

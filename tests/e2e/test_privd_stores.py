@@ -9,7 +9,15 @@ from e2e.labhost import Lab
 from e2e.privdhost import Agent, Host
 
 from hive_core.errors import HiveError
-from hive_core.plan.actions import STORAGE_BASE, CloseDoor, KillUnit, ShowStore
+from hive_core.plan.actions import (
+    STORAGE_BASE,
+    AdoptRoot,
+    CloseDoor,
+    JobKind,
+    KillUnit,
+    RunJob,
+    ShowStore,
+)  # fmt: skip
 from hive_core.plan.results import Done
 
 pytestmark = pytest.mark.lab
@@ -60,7 +68,6 @@ def host(lab: Lab) -> Iterator[Host]:
 
 @pytest.fixture(scope="module")
 def agents(host: Host) -> dict[str, Agent]:
-    host.prepare_tree()
     return {"plain": host.running(), "booted": host.running(boot=True, command=())}
 
 
@@ -211,6 +218,20 @@ def test_a_door_goes_with_what_hangs_in_it_and_the_repository_stays(host: Host) 
     assert host.do(CloseDoor(agent.uuid)) == Done(changed=True)
     assert not host.lab.path(f"/run/hive/agents/{agent.uuid}").exists()
     assert host.lab.path("/var/lib/hive/meta/topology.json").exists()
+
+
+def test_a_root_that_was_copied_before_there_were_stores_is_given_places(host: Host) -> None:
+    host.prepare_tree()
+    job, base = host.a_job()
+    host.job(RunJob(job, JobKind.COPY_TREE, base, image="plain"))
+    root = host.lab.path(f"/var/lib/hive/roots/{job}")
+    assert not {"meta", "applied"} & {path.name for path in root.iterdir()}
+    agent = host.agent(image="plain", command=("/bin/sleep", "999"))
+    host.do(AdoptRoot(job, agent.uuid))
+    host.launch(agent)
+    host.do(shown(agent))
+    assert host.enter(agent, "/bin/cat", "/meta/topology.json") == "{}"
+    assert host.lab.path(f"/var/lib/hive/roots/{agent.uuid}/meta").stat().st_uid == STORAGE_BASE
 
 
 def test_a_store_of_nobody_is_refused(host: Host) -> None:
