@@ -127,7 +127,7 @@ def _agent_toml(files: walk.Files) -> dict[str, object]:
     try:
         return {"agent_toml": toml.parse(files[toml.FILE][1]), "agent_toml_fault": ""}
     except ValueError as error:
-        return {"agent_toml": None, "agent_toml_fault": line(str(error))}
+        return {"agent_toml": None, "agent_toml_fault": line(f"{toml.FILE}: {error}")}
 
 
 def run(words: Sequence[str], root: Path) -> dict[str, float]:

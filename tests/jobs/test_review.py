@@ -334,7 +334,7 @@ def test_agent_toml_comes_along_parsed_or_with_its_fault(bench: Bench) -> None:
     for text in (b"a = " + b"[" * 5000, b"\xff", b"a = nan", b"x"):
         found = bench.judged(bench.repo.write({"agent.toml": text})).review
         assert found.agent_toml is None
-        assert found.agent_toml_fault
+        assert found.agent_toml_fault.startswith("agent.toml: ")
     bench.repo.git("rm", "-q", "agent.toml")
     found = bench.judged(bench.repo.write({"b": b""})).review
     assert (found.agent_toml, found.agent_toml_fault) == (None, "")

@@ -1,0 +1,213 @@
+"""Configurations of agents that mean no good, through real jobs: attacks 15 to 20 and 22."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+CONFIG = "/agents/{}/config"
+SETTINGS = """
+[approvals]
+pending = 100
+a_day = 1000
+[intake]
+seconds = 8.0
+[deploy]
+window = 0.0
+"""
+FRESH = "git reset -q --hard $(git rev-list --max-parents=0 HEAD); "
+# As an agent that is root in its container; HOME is where it may write.
+START = "set -e; cd /agents/$1/config; export HOME=/tree/state; "
+TRAPS = """
+for key in core.fsmonitor core.pager core.editor core.sshCommand diff.external diff.x.textconv \
+    filter.x.clean filter.x.smudge uploadpack.packObjectsHook core.alternateRefsCommand; do
+    git config $key 'touch /tree/state/sprung /out/sprung /tmp/sprung'
+done
+git config core.hooksPath .git/traps; mkdir -p .git/traps .git/hooks
+for hook in post-checkout pre-commit reference-transaction post-index-change fsmonitor-watchman; do
+    printf '#!/bin/sh\\ntouch /tree/state/sprung\\n' >.git/traps/$hook; chmod +x .git/traps/$hook
+    cp .git/traps/$hook .git/hooks
+done
+echo '* diff=x filter=x' >.git/info/attributes
+"""
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    """root above mum, mum above kid and imp."""
+    found = HiveHost(lab)
+    found.settings(SETTINGS)
+    found.setup()
+    found.grow(mum="root", kid="mum", imp="mum")
+    for name in ("kid", "imp"):
+        found.hive("cap", "grant", name, "config.propose")
+    yield found
+    found.hush()
+
+
+def sh(host: HiveHost, agent: str, script: str, where: str = "") -> str:
+    """The last line that a script prints which an agent runs in its configuration."""
+    done = host.inside(agent, "sh", "-c", START + script, "sh", where or agent)
+    return done.strip().rpartition("\n")[2]
+
+
+def committed(host: HiveHost, agent: str, script: str) -> str:
+    """A commit that an agent makes in its own clone."""
+    return sh(host, agent, f"{script}\ngit add -A; git commit -qm change; git rev-parse HEAD")
+
+
+def asked(
+    host: HiveHost, commit: str, agent: str = "kid", by: str = "kid", source: str | None = None
+) -> dict[str, Any]:
+    """The approval once the commit is judged."""
+    more = {} if source is None else {"source": source}
+    done = host.ask(by, "RequestApplyCommit", agent=agent, commit=commit, message="why", **more)
+    wanted, found = done["approval"], dict[str, Any]()
+
+    def judged() -> bool:
+        found.update(host.call("GetApproval", id=wanted, limit=10_000).parameters)
+        return bool(found["approval"]["state"] != "received")
+
+    host.until(judged, f"{wanted} is not judged", 60)
+    return found
+
+
+def refusal(host: HiveHost, commit: str) -> str:
+    """Why a commit of kid's is refused."""
+    found = asked(host, commit)["approval"]
+    assert found["state"] == "refused", found
+    return str(found["reason"])
+
+
+def sprung(host: HiveHost) -> str:
+    """Where the traps left their mark, on the whole host."""
+    places = "/var/lib/hive /run/hive /tmp /var/tmp /root"
+    return host.run("sh", "-c", f"find {places} -name sprung 2>/dev/null", check=False).stdout
+
+
+def test_attack_15_and_16_traps_of_a_repository_are_stepped_into_by_nobody(host: HiveHost) -> None:
+    """H9: the commit of imp is fine, and is judged; its parent works in a clone of its own."""
+    commit = committed(host, "imp", "echo hello >notes.md")
+    sh(host, "imp", TRAPS)
+    found = asked(host, commit, "imp", "imp")
+    assert found["approval"]["state"] == "pending", found
+    assert [row["text"] for row in found["lines"] if row["sign"] == "+"] == ["hello"]
+    place = sh(host, "mum", "hive-agent config clone imp", "imp")
+    assert place == "/agents/mum/state/configs/imp"
+    mine = sh(
+        host, "mum", f"cd {place}; echo better >>AGENTS.md; git status >/dev/null;"
+        " git commit -qam better; git fetch -q; git rev-parse HEAD", "imp",
+    )  # fmt: skip
+    found = asked(host, mine, "imp", "mum", "mum")["approval"]
+    assert (found["state"], found["requester"], found["source"]) == ("pending", "mum", "mum")
+    assert sprung(host) == ""
+    sh(host, "imp", "git status >/dev/null 2>&1")
+    assert sprung(host) != ""
+    before = host.inside("imp", "cat", "/run/hive/config/AGENTS.md")
+    assert "better" not in before
+    host.hive("approvals", "approve", found["id"], "--commit", mine[:8])
+    deployed = ("cat", "/run/hive/config/AGENTS.md")
+    host.until(
+        lambda: "better" in host.inside("imp", *deployed, check=False), "it is not deployed", 60
+    )
+
+
+TREES = {
+    "attack 19, a symbolic link": ("ln -s /etc/shadow link", "is a symbolic link"),
+    "attack 19, a name with a control character": ("printf x >\"$(printf 'a\\033b')\"", "ASCII"),
+    "attack 18, a large file": ("head -c 9000000 /dev/zero >zeros", "larger than 5242880 bytes"),
+    "attack 18, too much to read": ("seq 500000 >numbers", "bytes to be read"),
+    "a configuration that says what no host knows": (
+        "printf '[request]\\ncapabilites = []\\n' >agent.toml", "did you mean capabilities?",
+    ),
+    "a configuration that cannot be read": ("echo '[' >agent.toml", "agent.toml"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", TREES)
+def test_a_tree_that_breaks_a_rule_is_refused_with_its_place(host: HiveHost, what: str) -> None:
+    """Attacks 18 and 19; each alone on top of what is deployed."""
+    script, reason = TREES[what]
+    assert reason in refusal(host, committed(host, "kid", FRESH + script))
+
+
+OBJECTS = {
+    "attack 19, a name that only looks plain": (
+        "b=$(echo x | git hash-object -w --stdin);"
+        " t=$(printf '100644 blob %s\\t.GIT \\n' $b | git mktree)", "",
+    ),
+    "attack 19, a submodule": (
+        "t=$(printf '160000 commit %040d\\ts\\n' 1 | git mktree --missing)", "submodule",
+    ),
+    "attack 19, a mode with a zero before": (
+        "e=$(git rev-parse HEAD:prompts); t=$( (printf '040000 d\\0'; printf %s $e | xxd -r -p) |"
+        " git hash-object -t tree -w --stdin --literally)", "git",
+    ),
+    "attack 17, an object that is missing": (
+        "t=$(printf '100644 blob %040d\\tf\\n' 1 | git mktree --missing)", "",
+    ),
+    "attack 18, files without number": (
+        "b=$(echo x | git hash-object -w --stdin);"
+        " t=$(printf '100644 blob %s\\tf\\n' $b | git mktree);"
+        " for i in 1 2 3 4 5 6 7 8; do t=$(for j in 1 2 3 4 5 6 7 8; do"
+        " printf '040000 tree %s\\t%s\\n' $t d$j; done | git mktree); done",
+        "more than 15000 files",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OBJECTS)
+def test_objects_made_by_hand_are_refused(host: HiveHost, what: str) -> None:
+    """Attacks 17, 18 and 19."""
+    script, reason = OBJECTS[what]
+    commit = sh(host, "kid", f"{script}; git commit-tree -m x -p HEAD $t")
+    assert reason in refusal(host, commit)
+
+
+def test_attack_18_what_hangs_is_ended_and_keeps_nobody_waiting(host: HiveHost) -> None:
+    """A FIFO where git expects an object; another agent's commit is judged meanwhile."""
+    commit = sh(host, "kid", "git commit-tree -m x -p HEAD HEAD^{tree}")
+    sh(host, "kid", f"f=.git/objects/{commit[:2]}/{commit[2:]}; rm -f $f; mkfifo $f")
+    hung = host.ask("kid", "RequestApplyCommit", agent="kid", commit=commit, message="x")[
+        "approval"
+    ]
+    fine = committed(host, "mum", "echo fine >f")
+    found = asked(host, fine, "mum", "root", source="mum")["approval"]
+    assert found["state"] == "pending"
+    assert host.call("GetApproval", id=hung)["approval"]["state"] == "received"
+    sh(host, "kid", f"f=.git/objects/{commit[:2]}/{commit[2:]}; rm -f $f; true")
+
+    def ended() -> bool:
+        return bool(host.call("GetApproval", id=hung)["approval"]["state"] == "refused")
+
+    host.until(ended, "it hangs", 60)
+    assert "within 8 seconds" in host.call("GetApproval", id=hung)["approval"]["reason"]
+
+
+def test_attack_17_a_name_that_is_no_commit_is_refused_at_once(host: HiveHost) -> None:
+    for name in ("HEAD", "--upload-pack=touch /tmp/sprung", "a" * 39, "A" * 40):
+        reply = host.ask("kid", "RequestApplyCommit", agent="kid", commit=name, message="x")
+        assert reply.error in ("InvalidArgument", "InvalidParameter"), reply
+    assert "does not have this commit" in refusal(host, "1" * 40)
+
+
+def test_attack_20_and_22_what_is_read_is_what_is_deployed(host: HiveHost) -> None:
+    script = (
+        FRESH + "echo '* -diff export-ignore' >.gitattributes;"
+        " printf 'kind \\342\\200\\256cruel\\033[2J\\n' >prompts/system.md"
+    )
+    found = asked(host, committed(host, "kid", script))
+    assert found["approval"]["state"] == "pending", found
+    seen = [row["text"] for row in found["lines"] if row["path"] == "prompts/system.md"]
+    assert "kind ⟨U+202E⟩cruel⟨U+001B⟩[2J" in seen
+    shown = host.hive("approvals", "show", found["approval"]["id"])
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert ".gitattributes: has no effect" in json.dumps(found, ensure_ascii=False)
