@@ -24,6 +24,8 @@ from hive_core.host.git.packed import named, packed
 from hive_core.host.git.store import FILES, FOLDER, Entry
 from hive_core.host.git.written import commit_bytes, tree_bytes
 from hive_core.ledger.approvals import Request
+from hive_core.ledger.archives import Archive
+from hive_core.ledger.hellos import Hello
 from hive_core.ledger.store import Ledger
 from hive_core.model.agent import AgentSpec
 from hive_core.model.approval import Approval, ApprovalState, Binding, Generation, Kind
@@ -310,6 +312,29 @@ class Stage:
         self.decide(approval)
         await self.settle()
         return approval
+
+    def hello(self, agent: str, commit: str, fault: str = "") -> None:
+        uuid = self.uuid(agent)
+
+        def handler(call: Call) -> Record[Done]:
+            run = call.ledger.runs.get(uuid)
+            nonce = run.nonce if run else 0
+            call.ledger.hellos.put(Hello(uuid, call.now, nonce, commit, fault=fault))
+            return Record(Done(), frozenset({f"hello:{uuid}"}))
+
+        self.broker.perform("hello", handler)
+
+    def destroy(self, agent: str) -> None:
+        spec, hive = self.spec(agent), self.broker.hive.without(agent)
+
+        def handler(call: Call) -> Change[Done]:
+            gone = call.now + 86_400
+            archive = Archive(spec.id, agent, spec.model_dump_json(), None, call.now, gone)
+            call.ledger.archives.put(archive)
+            call.ledger.runs.want(spec.id, Wanted.STOPPED, call.now, reason="destroyed")
+            return Change(Done(), hive, "destroy", frozenset({f"run:{spec.id}"}))
+
+        self.broker.perform("destroy", handler)
 
     # What there is to see.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reconcile.deploying import LIVE, Stage, play, proposal
 
+from hive_core.model.agent import Role
 from hive_core.model.approval import ApprovalState as S
 from hive_core.model.machine import State, Wanted
 from hive_core.model.seed import seed_of
@@ -99,5 +100,214 @@ def test_an_agent_that_is_stopped_gets_it_without_a_start_and_without_a_window()
         assert stage.state("bob") is State.STOPPED
         await stage.want("bob", Wanted.RUNNING)
         assert stage.shown("bob") == found.binding.commit
+
+    play(story)
+
+
+def test_who_stops_it_in_the_window_keeps_what_is_new_and_nobody_watches() -> None:
+    """An operator or ancestor who stops it does not say that it is bad."""
+
+    async def story(stage: Stage) -> None:
+        found = proposal({"agent.toml": ""})
+        approval = await stage.deploy("bob", found)
+        await stage.advance(3)
+        await stage.want("bob", Wanted.STOPPED)
+        assert stage.state_of(approval) is S.DEPLOYED
+        assert stage.spec("bob").config == found.binding.commit
+        assert stage.state("bob") is State.STOPPED
+
+    play(story)
+
+
+def test_who_starts_it_again_in_the_window_has_it_watched_from_then_on() -> None:
+    async def story(stage: Stage) -> None:
+        approval = await stage.deploy("bob", proposal({"agent.toml": ""}))
+        await stage.advance(WINDOW - 5)
+        await stage.want("bob", Wanted.RUNNING, fresh=True)
+        await stage.advance(WINDOW - 1)
+        assert stage.state_of(approval) is S.WATCHING
+        await stage.advance(2)
+        assert stage.state_of(approval) is S.DEPLOYED
+
+    play(story)
+
+
+def test_an_end_of_its_own_is_no_health_but_for_one_that_is_done_after_its_task() -> None:
+    async def story(stage: Stage) -> None:
+        stage.change(stage.broker.hive.with_spec(
+            "bob", stage.spec("bob").model_copy(update={"role": Role.TASK})
+        ))  # fmt: skip
+        approval = await stage.deploy("bob", proposal({"agent.toml": ""}))
+        await stage.advance(1)
+        stage.host.crash(stage.uuid("bob"), "0")
+        await stage.settle()
+        assert stage.state_of(approval) is S.DEPLOYED
+        approval = await stage.deploy("ann", proposal({"agent.toml": "", "AGENTS.md": "x"}), "root")
+        await stage.advance(1)
+        stage.host.crash(stage.uuid("ann"), "0")
+        await stage.settle()
+        assert stage.state_of(approval) is S.FAILED
+        assert "ended by itself" in stage.approval(approval).reason
+        assert stage.state("ann") is State.RUNNING
+
+    play(story)
+
+
+def test_one_with_a_harness_has_to_say_hello_with_what_is_deployed() -> None:
+    async def story(stage: Stage) -> None:
+        first = proposal({"agent.toml": "", "AGENTS.md": "1"}, harness=True)
+        approval = await stage.deploy("bob", first)
+        await stage.advance(WINDOW + 1)
+        assert stage.state_of(approval) is S.FAILED
+        assert stage.approval(approval).reason == "it has not said hello"
+        second = proposal({"agent.toml": "", "AGENTS.md": "2"}, harness=True)
+        approval = await stage.deploy("bob", second)
+        await stage.advance(1)
+        stage.hello("bob", second.binding.commit)
+        await stage.advance(WINDOW + 1)
+        assert stage.state_of(approval) is S.DEPLOYED
+
+    play(story)
+
+
+def test_a_fault_that_the_agent_tells_takes_it_back_at_once() -> None:
+    async def story(stage: Stage) -> None:
+        found = proposal({"agent.toml": ""})
+        approval = await stage.deploy("bob", found)
+        await stage.advance(1)
+        stage.hello("bob", found.binding.commit, "2 units failed")
+        await stage.settle()
+        assert stage.approval(approval).reason == "it says: 2 units failed"
+        assert stage.spec("bob").config == stage.shown("bob") == SEED
+
+    play(story)
+
+
+def test_what_does_not_come_up_goes_back_and_what_goes_back_is_started_again() -> None:
+    async def story(stage: Stage) -> None:
+        stage.host.slow = True
+        approval = await stage.deploy("bob", proposal({"agent.toml": ""}))
+        assert stage.state_of(approval) is S.DEPLOYING
+        for _ in range(4):
+            await stage.advance(40)
+        assert stage.state_of(approval) is S.FAILED
+        assert "did not come up" in stage.approval(approval).reason
+        stage.host.slow = False
+        for _ in range(5):
+            await stage.advance(40)
+        assert stage.state("bob") is State.RUNNING
+        assert stage.shown("bob") == SEED
+        assert stage.ledger.deploys.all() == []
+
+    play(story)
+
+
+def test_going_back_keeps_what_others_did_and_gives_no_capability_back() -> None:
+    async def story(stage: Stage) -> None:
+        found = proposal({"agent.toml": ""}, capabilities=["escalate", "spawn"])
+        approval = await stage.deploy("bob", found)
+        assert set(stage.spec("bob").capabilities) == {"escalate", "spawn"}
+        spec = stage.spec("bob")
+        stage.change(stage.broker.hive.with_spec(
+            "bob", spec.model_copy(update={"title": "Baker", "capabilities": ("spawn", "kill")})
+        ))  # fmt: skip
+        stage.host.crash(stage.uuid("bob"), "1")
+        await stage.advance(1)
+        assert stage.state_of(approval) is S.FAILED
+        assert stage.spec("bob").title == "Baker"
+        assert set(stage.spec("bob").capabilities) == {"kill"}
+
+    play(story)
+
+
+def test_one_deploy_at_a_time_for_each_agent_and_the_second_is_void() -> None:
+    """Attack 21: it was judged against what is not there any more."""
+
+    async def story(stage: Stage) -> None:
+        first = stage.request("bob", proposal({"agent.toml": "", "AGENTS.md": "1"}))
+        second = stage.request("bob", proposal({"agent.toml": "", "AGENTS.md": "2"}))
+        other = stage.request("ann", proposal({"agent.toml": "", "AGENTS.md": "3"}), "root")
+        await stage.settle()
+        for each in (first, second, other):
+            stage.decide(each)
+        await stage.settle()
+        assert [stage.state_of(each) for each in (first, second, other)] == [
+            S.WATCHING, S.APPROVED, S.WATCHING,
+        ]  # fmt: skip
+        await stage.advance(WINDOW + 1)
+        assert [stage.state_of(each) for each in (first, second, other)] == [
+            S.DEPLOYED, S.VOID, S.DEPLOYED,
+        ]  # fmt: skip
+        assert "denied" in stage.tags("bob")
+
+    play(story)
+
+
+def test_the_second_has_its_turn_when_the_first_went_back() -> None:
+    async def story(stage: Stage) -> None:
+        first = stage.request("bob", proposal({"agent.toml": "", "AGENTS.md": "1"}))
+        found = proposal({"agent.toml": "", "AGENTS.md": "2"})
+        second = stage.request("bob", found)
+        await stage.settle()
+        stage.decide(first)
+        await stage.settle()
+        stage.decide(second)
+        await stage.advance(1)
+        stage.host.crash(stage.uuid("bob"))
+        await stage.settle()
+        await stage.advance(WINDOW + 1)
+        assert (stage.state_of(first), stage.state_of(second)) == (S.FAILED, S.DEPLOYED)
+        assert stage.shown("bob") == found.binding.commit
+
+    play(story)
+
+
+def test_what_nobody_decides_expires_and_what_is_refused_leaves_no_ref() -> None:
+    async def story(stage: Stage) -> None:
+        waits = stage.request("bob", proposal({"agent.toml": ""}))
+        await stage.advance(86_401)
+        assert stage.state_of(waits) is S.EXPIRED
+        assert stage.tags("bob") == {"denied"}
+        found = proposal({"agent.toml": "", "AGENTS.md": "x"})
+        refused = stage.request("bob", found)
+        stage.known.clear()
+        await stage.settle()
+        assert stage.state_of(refused) is S.REFUSED
+        assert stage.job(refused)[0] == "failed"
+        assert not stage.git("bob").proposed(refused)
+
+    play(story)
+
+
+def test_a_way_back_is_a_new_generation_and_only_so_many_are_kept() -> None:
+    async def story(stage: Stage) -> None:
+        made = [proposal({"agent.toml": LIVE, "AGENTS.md": str(number)}) for number in range(5)]
+        for found in made:
+            await stage.deploy("bob", found)
+            await stage.advance(WINDOW + 1)
+        assert [each.number for each in stage.generations("bob")] == [6, 5, 4]
+        back = stage.roll_back("bob", 5)
+        await stage.advance(0)
+        await stage.advance(WINDOW + 1)
+        assert stage.state_of(back) is S.DEPLOYED
+        newest = stage.generations("bob")[0]
+        assert (newest.number, newest.commit) == (7, made[3].binding.commit)
+        assert stage.shown("bob") == made[3].binding.commit
+        kept = {name for name in stage.git("bob").refs() if name.startswith("refs/hive/proposals/")}
+        assert len(kept) <= 6
+
+    play(story, deploy={"generations": 3})
+
+
+def test_an_agent_that_is_destroyed_meanwhile_ends_it_all() -> None:
+    async def story(stage: Stage) -> None:
+        approval = await stage.deploy("bob", proposal({"agent.toml": ""}))
+        uuid = stage.uuid("bob")
+        stage.decide(approval, "fail", "the agent was destroyed")
+        stage.destroy("bob")
+        await stage.settle()
+        await stage.advance(WINDOW + 1)
+        assert stage.ledger.deploys.all() == []
+        assert stage.applied.repo(uuid).path.parent.name == ".archive"
 
     play(story)

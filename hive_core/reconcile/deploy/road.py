@@ -222,8 +222,9 @@ class Deploys:
         deploys = self.means.ports.ledger.deploys
         return any(
             each.state in _UNDER_WAY or deploys.get(each.id) is not None
+            or (each.state is _S.APPROVED and each.id in self.tasks.busy)
             for each in self._others(approval)
-        )
+        )  # fmt: skip
 
     def _has_room(self, approval: Approval) -> bool:
         if len(self.tasks.busy) < AT_ONCE:

@@ -1,0 +1,127 @@
+"""Changes that touch many agents: one, some, the rest; and no further after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reconcile.deploying import Done, Stage, play
+
+from hive_core.broker.call import Call, Record
+from hive_core.errors import Conflict
+from hive_core.ledger.waves import DONE, FAILED, RUNNING, STOPPED, WAITING
+from hive_core.model.approval import ApprovalState
+from hive_core.model.machine import Wanted
+from hive_core.operations.history import rolled_out
+
+MANY = 20
+TREE: dict[str, str | None] = {"root": None, **{f"kid{n:02}": "root" for n in range(MANY)}}
+SYSTEM = "/nix/store/11111111111111111111111111111111-nixos"
+
+
+async def roll_out(stage: Stage) -> str:
+    """The update of all of them; its job. They are stopped, so that each deploy is over at once."""
+    names = [name for name in TREE if name != "root"]
+    for name in names:
+        await stage.want(name, Wanted.STOPPED)
+    hive = stage.broker.hive
+    for name in names:
+        spec = hive.spec(name).model_copy(update={"image": "nix", "system": SYSTEM})
+        hive = hive.with_spec(name, spec)
+    stage.change(hive)
+
+    def handler(call: Call) -> Record[Done]:
+        goals = {stage.uuid(name): "approval:rollout" for name in names}
+        job = call.ledger.jobs.create("update", "operator", goals, call.now)
+        return Record(Done(id=job.id), rolled_out(call, names, job.id))
+
+    return stage.broker.perform("update", handler).id
+
+
+def states(stage: Stage, rollout: str) -> list[tuple[int, str]]:
+    return [(each.wave, each.state) for each in stage.ledger.waves.rows(rollout)]
+
+
+def _played(story: Callable[[Stage], object]) -> None:
+    play(story, TREE, images={"nix": ""})  # type: ignore[arg-type]
+
+
+def test_attack_51_each_wave_waits_for_the_one_before() -> None:
+    """Attack 51: the first agent alone, then a tenth, then the rest."""
+
+    async def story(stage: Stage) -> None:
+        rollout = await roll_out(stage)
+        seen: list[list[int]] = []
+
+        def step(name: str) -> None:
+            if name == "rolled out":
+                begun = [wave for wave, state in states(stage, rollout) if state != WAITING]
+                seen.append(begun)
+
+        stage.step = step
+        await stage.settle()
+        assert seen[0] == [0]
+        assert [0, 1, 1] in seen
+        assert {state for _, state in states(stage, rollout)} == {DONE}
+        assert stage.builder.builds == MANY
+        job = stage.ledger.jobs.get(rollout)
+        assert job is not None
+        assert (job.state, job.error) == ("done", "")
+
+    _played(story)
+
+
+def test_attack_51_a_failure_stops_the_rest_and_says_so() -> None:
+    async def story(stage: Stage) -> None:
+        rollout = await roll_out(stage)
+        stage.builder.fault = Conflict("it does not evaluate")
+        await stage.settle()
+        found = states(stage, rollout)
+        assert found[0] == (0, FAILED)
+        assert {state for _, state in found[1:]} == {STOPPED}
+        assert stage.builder.builds == 1
+        job = stage.ledger.jobs.get(rollout)
+        assert job is not None
+        assert job.state == "failed"
+        assert "kid00 failed" in job.error
+        assert {stage.spec(name).system for name in TREE if name != "root"} == {SYSTEM}
+
+    _played(story)
+
+
+def test_attack_51_a_daemon_that_starts_again_goes_on_with_the_wave() -> None:
+    async def story(stage: Stage) -> None:
+        rollout = await roll_out(stage)
+
+        def step(name: str) -> None:
+            if name == "built" and stage.builder.builds == 3:
+                raise SystemExit
+
+        stage.step = step
+        try:
+            await stage.settle()
+        except SystemExit:
+            await stage.kill()
+        assert RUNNING in {state for _, state in states_of_fresh(stage, rollout)}
+        await stage.settle()
+        assert {state for _, state in states(stage, rollout)} == {DONE}
+        ended = [stage.approval(each.approval) for each in stage.ledger.waves.rows(rollout)]
+        assert {each.state for each in ended} == {ApprovalState.DEPLOYED}
+
+    def states_of_fresh(stage: Stage, rollout: str) -> list[tuple[int, str]]:
+        stage.step = lambda _: None
+        stage.open()
+        return states(stage, rollout)
+
+    _played(story)
+
+
+def test_an_agent_that_is_gone_holds_nobody_up() -> None:
+    async def story(stage: Stage) -> None:
+        rollout = await roll_out(stage)
+        stage.destroy("kid05")
+        await stage.settle()
+        found = [state for _, state in states(stage, rollout)]
+        assert found.count(STOPPED) == 1
+        assert found.count(DONE) == MANY - 1
+
+    _played(story)
