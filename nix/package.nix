@@ -56,7 +56,15 @@ python3.pkgs.buildPythonApplication {
   };
 
   build-system = [ python3.pkgs.setuptools ];
-  dependencies = with python3.pkgs; [ click dbus-fast pydantic pygit2 systemd typing-extensions watchfiles ];
+  dependencies = with python3.pkgs; [
+    click
+    dbus-fast
+    pydantic
+    pygit2
+    (python3.pkgs.systemd-python or systemd) # renamed
+    typing-extensions
+    watchfiles
+  ];
 
   nativeBuildInputs = [ installShellFiles ];
   # Signed tags are judged with these, containers are rendered by systemd's own, of the host.
@@ -73,11 +81,11 @@ python3.pkgs.buildPythonApplication {
     done
     ln -s bin $out/lib/hive/usr/sbin
     ln -s /etc/os-release $out/lib/hive/usr/lib/os-release
-    # Scripts of the root helper are run by what is here, not by what is in /bin.
-    chmod +x $out/${python3.sitePackages}/hive_core/privd/hive-* \
-      $out/${python3.sitePackages}/hive_core/privd/guest/bin/*
+    # What containers run keeps its first lines: not every image shows the store.
+    chmod -x $out/${python3.sitePackages}/hive_core/privd/guest/bin/*
   '';
   postFixup = ''
+    chmod +x $out/${python3.sitePackages}/hive_core/privd/guest/bin/*
     installShellCompletion --cmd hive \
       --bash <(_HIVE_COMPLETE=bash_source $out/bin/hive) \
       --zsh <(_HIVE_COMPLETE=zsh_source $out/bin/hive) \

@@ -1,0 +1,27 @@
+# What nix/package.nix gives to buildPythonApplication. Every program is in /usr here, and a package of
+# Python is only its name.
+{ s, site }:
+let
+  inherit (builtins) functionArgs listToAttrs mapAttrs removeAttrs;
+
+  lib = s.lib // {
+    fileset = { toSource = given: toString given.root; unions = list: list; };
+    getBin = package: package;
+    licenses.mit = "MIT";
+    makeBinPath = s.lib.concatMapStringsSep ":" (package: "${package}/bin");
+    platforms.linux = [ ];
+  };
+  named = names: listToAttrs (map (name: { inherit name; value.outPath = name; }) names);
+  python3 = {
+    outPath = "/usr";
+    sitePackages = site;
+    pkgs = named [
+      "click" "dbus-fast" "hypothesis" "pydantic" "pygit2" "pytestCheckHook" "setuptools" "systemd"
+      "typing-extensions" "watchfiles"
+    ] // { buildPythonApplication = given: given; };
+  };
+
+  package = import ../../nix/package.nix;
+  programs = mapAttrs (_: _: { outPath = "/usr"; }) (functionArgs package);
+in
+removeAttrs (package (programs // { inherit lib python3; })) [ "src" ]
