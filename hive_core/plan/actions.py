@@ -9,11 +9,11 @@ pass that died half way is simply repeated.
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass
-from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, dataclass_transform, get_args
+from typing import Annotated, Any, ClassVar, Final, dataclass_transform, get_args
 
 from hive_core.model.names import is_uuid, name_fault, short
 from hive_core.plan.fields import Malformed, between, build, command, matcher, path, start_of
+from hive_core.plan.kinds import JobKind as JobKind  # noqa: PLC0414 - given on
 
 # https://systemd.io/UIDS-GIDS: container ranges, and the foreign range that owns agent files.
 RANGE: Final = 65536
@@ -22,56 +22,6 @@ AGENT_BASES: Final = range(524288, 1874853888, RANGE)
 JOB_BASES: Final = range(1874853888, 1879048192, RANGE)  # 64 throw-away ranges
 DEPTH_MAX: Final = 64
 NIX: Final = "nix"  # the image whose root is a system from the store
-
-
-class Job(NamedTuple):
-    """What a kind of job is given: `takes` names fields of `RunJob`, the rest are bounds.
-
-    `reads` and `writes`: its places by name in the container and what lies there. `in` and `out`
-    of the exchange are hived's, all others belong to agents (`privd/mounts.py`).
-    """
-
-    takes: set[str]
-    reads: dict[str, str]
-    writes: dict[str, str]
-    memory: str = "1G"
-    seconds: int = 600
-    nix: bool = False  # may ask the Nix daemon
-
-
-_NODE, _IN, _OUT = {"uuid", "lineage"}, {"in": "in"}, {"out": "out"}
-_OLD, _STATE = {"in": "in", "in2": "import"}, {**_OUT, "agent": "state"}
-
-
-class JobKind(StrEnum):
-    """What a job container does. From `fetch` on it is a program of `hive_core/jobs`.
-
-    Purges delete the bytes of an archived node or a copied root; a copy is that of a prepared
-    tree, into a root named like the job; a measure says how much there is in the nodes of an agent
-    without parent and below. A clone is one that an agent made of another's configuration. Only
-    `lock` has a network.
-    """
-
-    job: Job
-    exchanges: bool  # whether hived and the job hand each other files, and words
-    PURGE_ARCHIVE = "purge_archive", Job({"uuid"}, {}, {"out": "archive"})
-    PURGE_ROOT = "purge_root", Job({"uuid"}, {}, {"out": "root"})
-    COPY_TREE = "copy_tree", Job({"image"}, {"in": "image"}, {"out": "root"})
-    MEASURE = "measure", Job({"uuid"}, {"in": "nodes"}, {})
-    FETCH = "fetch", Job(_NODE, {**_IN, "agent": "config"}, _OUT, seconds=90)
-    FETCH_CLONE = "fetch_clone", Job(_NODE, {**_IN, "agent": "state"}, _OUT, seconds=90)
-    REVIEW = "review", Job(set(), _IN, _OUT, seconds=90)
-    SEED = "seed", Job(_NODE, _IN, {**_OUT, "agent": "config"}, seconds=90)
-    EVALUATE = "evaluate", Job(set(), _IN, _OUT, "4G", 150, nix=True)
-    BUILD = "build", Job(set(), _IN, _OUT, seconds=1900, nix=True)
-    LOCK = "lock", Job(set(), _IN, _OUT, "2G", nix=True)
-    IMPORT_STATE = "import_state", Job(_NODE | {"image"}, _OLD, _STATE, seconds=1800)
-
-    def __new__(cls, name: str, job: Job) -> Self:
-        member = str.__new__(cls, name)
-        member._value_, member.job = name, job
-        member.exchanges = job.writes.get("out") == "out"
-        return member
 
 
 Uuid = Annotated[str, lambda value: None if is_uuid(value) else "is not a UUID"]
