@@ -60,9 +60,8 @@ in
     # An agent has no Nix daemon. Its system is built on the host, once that is approved.
     nix.enable = mkDefault false;
 
-    # It edits its configuration in git. What a repository of somebody else's says to run is not run.
+    # It edits its configuration in git.
     programs.git.enable = mkDefault true;
-    programs.git.config.core = { fsmonitor = false; hooksPath = "/dev/null"; };
 
     # Lines go to the host by the console; what is kept inside is for `systemctl status`.
     environment.etc."systemd/journald.conf.d/hive.conf".text = ''
