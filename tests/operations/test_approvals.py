@@ -7,6 +7,7 @@ from operations.asked import (
     ONE,
     THREE,
     TWO,
+    Nothing,
     ask,
     deploy,
     finish,
@@ -18,10 +19,13 @@ from operations.asked import (
     waits,
 )
 from operations.world import Reply, World, fields, names, rows
+from operations.world import world as a_world
 
+from hive_core.broker.call import Call, Change
 from hive_core.errors import Conflict, Expired, Internal, InvalidArgument, NotAllowed
 from hive_core.model.approval import SHOWN_DIGITS, Effect
 from hive_core.model.record import OPERATOR
+from hive_core.model.settings import Nix, Settings
 
 
 def approve(world: World, id_: str, commit: str = ONE[:SHOWN_DIGITS], **more: object) -> Reply:
@@ -347,3 +351,52 @@ def test_agents_learn_that_the_operator_decided_and_not_which_one(world: World) 
     world.call(OPERATOR, "deny", id=id_, why="no")
     assert inner(show(world, id_, "a"))["decided_by"] == OPERATOR
     assert inner(show(world, id_))["decided_by"] == "uid:0"
+
+
+def test_newer_inputs_are_approved_by_the_digits_of_their_lock() -> None:
+    """H13: a lock has no commit, so it is called by its hash."""
+    settings = Settings(nix=Nix(inputs={"nixpkgs": "github:a/b"}))
+    with a_world(settings) as made:
+        id_ = str(made.call("root", "request_update_meta_inputs", message="cves")["approval"])
+        judge(made, id_)
+        found = show(made, id_)
+        assert (inner(found)["kind"], inner(found)["agent"], found["lines"]) == ("inputs", "", [])
+        assert made.fault(OPERATOR, "approve", id=id_, commit=ONE[:8]) == "InvalidArgument"
+        assert approve(made, id_, THREE[:8])["agent"] == ""
+        with made.ledger.transaction():
+            for event in ("build", "deploy", "watch"):
+                made.ledger.approvals.move(id_, event, 1.0)
+        finish(made, id_, "confirm")
+        assert "the update of the inputs is deployed" in str(made.mail("root")[-1]["body"])
+
+
+def test_attack_40_what_is_of_an_agent_that_somebody_removed_is_not_approved(world: World) -> None:
+    """By a commit of hand, which ends nothing by itself."""
+    id_ = waits(world)
+
+    def remove(call: Call) -> Change[Nothing]:
+        return Change(Nothing(), call.hive.without("a1"), "by hand")
+
+    world.broker.perform("hand", remove)
+    with pytest.raises(Conflict, match="the agent is gone"):
+        approve(world, id_)
+    assert inner(show(world, id_))["agent"] == row(world, id_).agent
+
+
+@pytest.mark.parametrize(
+    ("uuid", "approval"), [("../../etc", "0" * 12), ("0" * 36, "../../passwd"), ("", "")]
+)
+def test_no_name_leads_out_of_the_folder_of_differences(
+    world: World, uuid: str, approval: str
+) -> None:
+    """Attack 10: names are ours, whoever wrote them down."""
+    with pytest.raises(Internal):
+        world.loop.run_until_complete(world.reads.diff(uuid, approval, 0))
+
+
+def test_a_folder_in_the_place_of_a_difference_is_not_read(world: World) -> None:
+    id_ = waits(world)
+    file = world.folder / "applied" / f"{world.uuid('a1')}.git" / "hive" / f"{id_}.diff"
+    file.unlink()
+    file.mkdir()
+    assert world.fault(OPERATOR, "get_approval", id=id_) == "Internal"

@@ -56,6 +56,8 @@ def test_the_operator_s_history_is_of_all_and_has_pages(world: World) -> None:
         if after is None:
             break
     assert found == [("b1", 1), ("a1", 3), ("a1", 2), ("a1", 1)]
+    odd = f"{world.uuid('a1')}:99"
+    assert world.fault(OPERATOR, "history", after=odd) == "InvalidArgument"
 
 
 def test_a_rollback_is_an_approval_of_the_operator_for_the_one_before(world: World) -> None:
