@@ -211,3 +211,12 @@ def test_attack_20_and_22_what_is_read_is_what_is_deployed(host: HiveHost) -> No
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert ".gitattributes: has no effect" in json.dumps(found, ensure_ascii=False)
+
+
+def test_init_config_keeps_what_was_there(host: HiveHost) -> None:
+    """H8: a fresh template; the work of before lies beside it."""
+    sh(host, "mum", "echo mine >mine")
+    reply = host.ask("mum", "InitConfig", agent="mum", wait=30)
+    assert not reply.error, reply
+    assert sh(host, "mum", "git status --porcelain; cat .before/*/mine") == "mine"
+    assert sh(host, "mum", "test -e mine || git rev-parse HEAD").isalnum()

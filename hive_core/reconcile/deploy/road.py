@@ -20,6 +20,8 @@ from hive_core.reconcile.deploy.given import Means
 from hive_core.reconcile.deploy.keeping import Keeping
 from hive_core.reconcile.deploy.rollouts import Rollouts
 from hive_core.reconcile.deploy.scenes import Scenes
+from hive_core.reconcile.deploy.seeding import KEY as SEEDING
+from hive_core.reconcile.deploy.seeding import Seeding
 from hive_core.reconcile.deploy.tasks import Tasks
 from hive_core.reconcile.deploy.walk import Walk
 from hive_core.reconcile.deploy.watching import Watching
@@ -45,6 +47,7 @@ class Deploys:
     keeping: Keeping
     rollouts: Rollouts
     firsts: FirstBuilds
+    seeding: Seeding
     _dirty: dict[str, None] = field(default_factory=dict)
     _of_agent: dict[str, set[str]] = field(default_factory=dict)
     _waiting: dict[str, None] = field(default_factory=dict)
@@ -58,7 +61,7 @@ class Deploys:
         walk = Walk(means, scenes, tasks.failures)
         watching = Watching(means, scenes, tasks)
         found = cls(means, tasks, walk, watching, Keeping(means), Rollouts(means),
-            FirstBuilds(means),
+            FirstBuilds(means), Seeding(means, tasks),
         )  # fmt: skip
         tasks.again = found.again
         found._resume()
@@ -73,6 +76,7 @@ class Deploys:
         for deploy in ledger.deploys.all():
             self.again(deploy.approval)
         self._again_rollouts()
+        self._again_seeds()
 
     def _note(self, approval: Approval) -> None:
         self._of_agent.setdefault(approval.agent, set()).add(approval.id)
@@ -89,6 +93,8 @@ class Deploys:
                     self.again(each)
             elif kind == "rollout":
                 self.again(topic)
+            elif kind == "seed":
+                self._again_seeds()
             elif kind in _TREE:
                 self._tree = True
                 self._awake.set()
@@ -139,9 +145,16 @@ class Deploys:
         for each in self.rollouts.open:
             self.again(f"{_ROLLOUT}{each}")
 
+    def _again_seeds(self) -> None:
+        for each in self.seeding.keys:
+            self.again(each)
+
     def _look(self, key: str) -> None:
         if key.startswith(_ROLLOUT):
             self.rollouts.look(key.removeprefix(_ROLLOUT))
+            return
+        if key.startswith(SEEDING):
+            self.seeding.look(key)
             return
         ledger = self.means.ports.ledger
         approval = ledger.approvals.get(key)

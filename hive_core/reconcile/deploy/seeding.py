@@ -1,0 +1,98 @@
+"""`init_config`: a fresh template in the place of a configuration, put there by a job.
+
+Nothing that runs changes by it. A job that a daemon began and did not see the end of is run again,
+under the same name and the same time, and finishes what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hive_core.broker.call import Call, Record
+from hive_core.errors import Busy, HiveError, NotFound, StorageFull, Unreachable
+from hive_core.host.exchange import exchange
+from hive_core.host.git import seed
+from hive_core.model.hive import Hive
+from hive_core.model.record import Job
+from hive_core.model.review import SAID, SAID_MOST, Said
+from hive_core.model.seed import kind_of
+from hive_core.operations.proposals import SEED
+from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
+from hive_core.reconcile.deploy.change import Done
+from hive_core.reconcile.deploy.given import Means
+from hive_core.reconcile.deploy.tasks import Tasks
+
+KEY: Final = f"{SEED}:"
+AT_ONCE: Final = 2  # so that requests have room
+_PAUSE: Final = 1.0
+_UNSETTLED: Final = (StorageFull, Busy, Unreachable)  # they say nothing about what was asked for
+
+
+@dataclass
+class Seeding:
+    """Jobs of `init_config` that have not ended, by keys of their own among those of the road."""
+
+    means: Means
+    tasks: Tasks
+
+    @property
+    def keys(self) -> Iterator[str]:
+        for job in self.means.ports.ledger.jobs.open():
+            if SEED in job.goals.values():
+                yield KEY + job.id
+
+    def look(self, key: str) -> None:
+        """Begin it, if it is not under way and there is room."""
+        job = self.means.ports.ledger.jobs.get(key.removeprefix(KEY))
+        if job is None or job.ended is not None or key in self.tasks.busy:
+            return
+        if sum(each.startswith(KEY) for each in self.tasks.busy) < AT_ONCE:
+            self.tasks.begin(key, self._seed(job))
+        else:
+            self.tasks.later(key, self.means.ports.clock.monotonic() + _PAUSE)
+
+    async def _seed(self, job: Job) -> None:
+        error = ""
+        try:
+            for uuid in job.goals:
+                await self._run(job, self.means.hive(), uuid)
+        except _UNSETTLED:
+            raise
+        except HiveError as fault:
+            error = f"{type(fault).__name__}: {fault.reason}"
+        self.means.step("seeded")
+        self.means.perform("seed_config", lambda call: _finished(call, job.id, error))
+
+    async def _run(self, job: Job, hive: Hive, uuid: str) -> None:
+        name = hive.name(uuid)
+        if name is None:
+            raise NotFound("it was destroyed meanwhile")
+        kind = kind_of(hive.spec(name).image)
+        action = RunJob(
+            job.id, JobKind.SEED, JOB_BASES[0], uuid, lineage=hive.path(name), words=(_time(job),)
+        )
+        with exchange(self.means.ports.settings.paths.work, job.id) as box:
+            await asyncio.to_thread(seed.write, kind, Path(box.folder, "in", SEED))
+            await self.means.ports.jobs.run(action)
+            said = Said.read(await asyncio.to_thread(box.read, SAID, SAID_MOST))
+        if not said.ok:
+            raise NotFound(said.reason)
+
+
+def _time(job: Job) -> str:
+    """When it was asked for, in digits and to the microsecond: where what was there is kept."""
+    whole = time.strftime("%Y%m%d%H%M%S", time.gmtime(job.started))
+    return f"{whole}{round(job.started % 1 * 1_000_000) % 1_000_000:06d}"
+
+
+def _finished(call: Call, job: str, error: str) -> Record[Done]:
+    found = call.ledger.jobs.get(job)
+    if found is None or found.ended is not None:
+        return Record(Done(text="it has ended meanwhile"))
+    call.ledger.jobs.finish(job, error, call.now)
+    return Record(Done(text=error or "seeded"), frozenset({f"job:{job}"}))
