@@ -47,7 +47,7 @@ class Seeding:
                 yield KEY + job.id
 
     def look(self, key: str) -> None:
-        """Begin it, if it is not under way and there is room."""
+        """Begin it, if it is not under way and there is room; else one that ends looks again."""
         job = self.means.ports.ledger.jobs.get(key.removeprefix(KEY))
         if job is None or job.ended is not None or key in self.tasks.busy:
             return
@@ -67,6 +67,8 @@ class Seeding:
             error = f"{type(fault).__name__}: {fault.reason}"
         self.means.step("seeded")
         self.means.perform("seed_config", lambda call: _finished(call, job.id, error))
+        for each in self.keys:
+            self.tasks.again(each)
 
     async def _run(self, job: Job, hive: Hive, uuid: str) -> None:
         name = hive.name(uuid)

@@ -1,0 +1,159 @@
+"""`init_config` on a host in memory: the job runs until it has ended, once, and says how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from reconcile.deploying import Done, Stage, play
+
+from hive_core.broker.call import Call, Record
+from hive_core.errors import Internal, Unreachable
+from hive_core.jobs import seed as program
+from hive_core.model.record import Job
+from hive_core.plan.actions import JobKind, RunJob
+from hive_core.testing import MemoryJobs
+
+Run = Callable[[RunJob, Path], None]
+
+
+def asks(stage: Stage, agent: str) -> str:
+    """What the operation does: the job's id."""
+    uuid = stage.uuid(agent)
+
+    def handler(call: Call) -> Record[Done]:
+        job = call.ledger.jobs.create("init_config", "operator", {uuid: "seed"}, call.now)
+        return Record(Done(id=job.id), frozenset({f"seed:{uuid}"}))
+
+    return stage.broker.perform("init_config", handler).id
+
+
+def jobs(stage: Stage, run: Run) -> MemoryJobs:
+    """Containers in which `run` stands for the program."""
+    found = stage.ports.jobs
+    assert isinstance(found, MemoryJobs)
+    found.work = stage.settings.paths.work
+    found.programs[JobKind.SEED] = run
+    return found
+
+
+def ended(stage: Stage, job: str) -> Job:
+    found = stage.ledger.jobs.get(job)
+    assert found is not None
+    return found
+
+
+def seeds(place: Path) -> Run:
+    """The program itself, on a folder that stands for the agent's."""
+
+    def run(action: RunJob, folder: Path) -> None:
+        (folder / "agent").symlink_to(place)
+        figures = program.run(action.words, folder)
+        (folder / "agent").unlink()
+        (folder / "out/said.json").write_text(json.dumps({"ok": True, "figures": figures}))
+
+    return run
+
+
+def test_a_template_is_put_in_place_by_a_job_and_nothing_that_runs_changes(tmp_path: Path) -> None:
+    """H8: reseeding."""
+    place = tmp_path / "config"
+    place.mkdir()
+    (place / "mine").write_text("m")
+
+    async def story(stage: Stage) -> None:
+        ran, before = jobs(stage, seeds(place)).ran, dict(stage.host.units)
+        for number in (1, 2):
+            job = asks(stage, "bob")
+            await stage.settle()
+            assert (ended(stage, job).state, ended(stage, job).error) == ("done", "")
+            assert len(ran) == number
+            assert ran[-1].uuid == stage.uuid("bob")
+            assert ran[-1].lineage == stage.broker.hive.path("bob")
+            stage.clock.advance(0.25)
+        assert ran[0].words != ran[1].words
+        assert (place / ".before" / ran[0].words[0] / "mine").exists()
+        assert (place / "agent.toml").exists()
+        assert stage.host.units == before
+        assert list(stage.settings.paths.work.iterdir()) == []
+
+    play(story, paths={"state": str(tmp_path)})
+
+
+def test_a_job_that_cannot_be_run_now_is_run_later_and_one_that_fails_says_why(
+    tmp_path: Path,
+) -> None:
+    async def story(stage: Stage) -> None:
+        done = jobs(stage, refuses)
+        done.refused = Unreachable("no bus")
+        job = asks(stage, "bob")
+        await stage.settle()
+        assert ended(stage, job).state == "running"
+        done.refused = None
+        await stage.advance(31)
+        assert ended(stage, job).error == "NotFound: a time is a number (time)"
+        done.refused = Internal("it broke")
+        job = asks(stage, "bob")
+        await stage.settle()
+        assert (ended(stage, job).state, ended(stage, job).error) == (
+            "failed",
+            "Internal: it broke",
+        )
+
+    play(story, paths={"state": str(tmp_path)})
+
+
+def refuses(_: RunJob, folder: Path) -> None:
+    said = {"ok": False, "rule": "time", "text": "a time is a number"}
+    (folder / "out/said.json").write_text(json.dumps(said))
+
+
+def test_a_daemon_that_was_killed_runs_the_job_again_under_its_name(tmp_path: Path) -> None:
+    """R18: the program finishes what is left, for the time is the same."""
+
+    async def story(stage: Stage) -> None:
+        words = []
+
+        def dies(action: RunJob, _: Path) -> None:
+            words.append((action.job, action.words))
+            raise KeyboardInterrupt
+
+        jobs(stage, dies)
+        job = asks(stage, "bob")
+        try:
+            await stage.settle()
+        except KeyboardInterrupt:
+            await stage.kill()
+        stage.open()
+        place = tmp_path / "config"
+        place.mkdir()
+        ran = jobs(stage, seeds(place)).ran
+        await stage.settle()
+        assert ended(stage, job).state == "done"
+        assert [(each.job, each.words) for each in ran] == words
+
+    play(story, paths={"state": str(tmp_path)})
+
+
+def test_an_agent_that_is_gone_is_not_seeded(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        ran = jobs(stage, lambda *_: None).ran
+        job = asks(stage, "bob")
+        stage.destroy("bob")
+        await stage.settle()
+        assert ended(stage, job).error == "NotFound: it was destroyed meanwhile"
+        assert [each for each in ran if each.work is JobKind.SEED] == []
+
+    play(story, paths={"state": str(tmp_path)})
+
+
+def test_many_at_once_have_their_turn_and_leave_room_for_requests(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        ran = jobs(stage, refuses).ran
+        found = [asks(stage, name) for name in ("root", "ann", "bob") * 3]
+        await stage.settle()
+        assert {ended(stage, job).state for job in found} == {"failed"}
+        assert len(ran) == len(found)
+
+    play(story, paths={"state": str(tmp_path)})
