@@ -6,8 +6,10 @@ from reconcile.deploying import LIVE, Stage, play, proposal
 
 from hive_core.model.agent import Role
 from hive_core.model.approval import ApprovalState as S
+from hive_core.model.config import Reload
 from hive_core.model.machine import State, Wanted
 from hive_core.model.seed import seed_of
+from hive_core.reconcile.deploy.effects import config_in
 
 WINDOW = 30.0
 SEED = seed_of("host").commit
@@ -311,3 +313,10 @@ def test_an_agent_that_is_destroyed_meanwhile_ends_it_all() -> None:
         assert stage.applied.repo(uuid).path.parent.name == ".archive"
 
     play(story)
+
+
+def test_a_file_is_read_as_the_job_reads_it_dates_and_all() -> None:
+    """Else what was shown as live would be deployed by a restart."""
+    text = f"{LIVE}[settings]\nborn = 2020-01-01\n"
+    assert config_in({"agent.toml": (False, text.encode())}).harness.reload is Reload.LIVE
+    assert config_in({"agent.toml": (False, b"= broken")}).harness.reload is Reload.RESTART

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -10,7 +9,7 @@ from hive_core.errors import HiveError
 from hive_core.model.agent import AgentSpec
 from hive_core.model.approval import Approval, Effect, Generation, Kind
 from hive_core.model.config import FILE, AgentConfig, Wishes, check
-from hive_core.plan import nar
+from hive_core.plan import nar, toml
 from hive_core.plan.effect import Shown, apply, effect, rolled_back
 from hive_core.reconcile.deploy.given import Applied, Built
 
@@ -21,7 +20,7 @@ V = TypeVar("V")
 def config_in(files: Files) -> AgentConfig:
     """What `agent.toml` says; nothing where it cannot be read, for it was checked when it came."""
     try:
-        return check(tomllib.loads(files[FILE][1].decode()))
+        return check(toml.parse(files[FILE][1]))
     except (KeyError, ValueError, HiveError):
         return AgentConfig()
 
