@@ -1,0 +1,82 @@
+"""H18: `/meta` and `/applied` by capability, in a running container, for as long as it is held."""
+
+from collections.abc import Iterator
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+HOLD = ["sleep", "1000"]
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    found = HiveHost(lab)
+    found.setup()
+    found.grow(ann={"command": HOLD}, boots={"boot": True})
+    yield found
+    found.hush()
+
+
+def sees(host: HiveHost, agent: str, path: str) -> bool:
+    return bool(host.inside(agent, "ls", "-A", path, check=False).strip())
+
+
+def test_h18_meta_and_applied_come_and_go_with_their_capabilities(host: HiveHost) -> None:
+    before = host.show("ann", "InvocationID")
+    assert not sees(host, "ann", "/meta")
+    host.hive("cap", "grant", "ann", "meta.read")
+    host.hive("cap", "grant", "ann", "applied.read")
+    host.until(lambda: sees(host, "ann", "/meta"), "/meta appears")
+    host.until(lambda: sees(host, "ann", "/applied"), "/applied appears")
+    assert '"ann"' in host.inside("ann", "cat", "/meta/topology.json")
+    assert host.inside("ann", "git", "-C", "/meta", "log", "-1", "--format=%an") == "hive\n"
+    head = host.inside("ann", "git", "-C", "/applied/ann", "log", "-1", "--format=%H", "main")
+    assert len(head) == 41
+    said = host.run("hive", "shell", "ann", "--", "touch", "/meta/x", check=False).stderr
+    assert "Read-only file system" in said
+    host.hive("cap", "revoke", "ann", "meta.read")
+    host.until(lambda: not sees(host, "ann", "/meta"), "/meta is gone")
+    assert sees(host, "ann", "/applied")
+    assert host.show("ann", "InvocationID") == before
+
+
+def test_what_was_taken_away_by_hand_is_shown_again(host: HiveHost) -> None:
+    host.hive("cap", "grant", "ann", "meta.read")
+    host.until(lambda: sees(host, "ann", "/meta"), "/meta appears")
+    host.run("umount", f"/run/hive/agents/{host.uuid('ann')}/meta")
+    host.until(lambda: sees(host, "ann", "/meta"), "/meta comes back")
+
+
+def test_a_daemon_that_starts_anew_leaves_it_as_it_is(host: HiveHost) -> None:
+    mounted = host.run("findmnt", "-rno", "ID,TARGET").stdout
+    host.run("systemctl", "restart", "hived")
+    host.wait("running", "ann")
+    assert "ShowStore" not in " ".join(host.call("Converge", dry_run=True)["steps"])
+    now = host.run("findmnt", "-rno", "ID,TARGET").stdout
+    place = f"/run/hive/agents/{host.uuid('ann')}/meta"
+    lines = [
+        [line for line in text.splitlines() if line.endswith(place)] for text in (mounted, now)
+    ]
+    assert lines[0] == lines[1] != []
+
+
+def test_after_a_fresh_start_it_is_there_again(host: HiveHost) -> None:
+    host.hive("restart", "ann")
+    host.wait("running", "ann")
+    host.until(lambda: sees(host, "ann", "/meta"), "/meta appears")
+
+
+def test_who_can_mount_loses_it_with_a_fresh_start(host: HiveHost) -> None:
+    """A copy that it made of the mount would stay."""
+    host.hive("cap", "grant", "boots", "meta.read")
+    host.until(lambda: sees(host, "boots", "/meta"), "/meta appears")
+    host.inside(
+        "boots", "systemd-run", "--quiet", "--wait", "mount", "--bind", "/meta", "/mnt", check=False
+    )
+    before = host.show("boots", "InvocationID")
+    host.hive("cap", "revoke", "boots", "meta.read")
+    host.until(lambda: host.show("boots", "InvocationID") not in ("", before), "starts afresh")
+    host.wait("running", "boots")
+    assert not sees(host, "boots", "/meta")
