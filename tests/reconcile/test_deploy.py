@@ -320,3 +320,27 @@ def test_a_file_is_read_as_the_job_reads_it_dates_and_all() -> None:
     text = f"{LIVE}[settings]\nborn = 2020-01-01\n"
     assert config_in({"agent.toml": (False, text.encode())}).harness.reload is Reload.LIVE
     assert config_in({"agent.toml": (False, b"= broken")}).harness.reload is Reload.RESTART
+
+
+def test_attack_21_what_was_revoked_since_the_check_is_not_given_back() -> None:
+    """The operator was shown that the agent holds it already, not that it would be given."""
+
+    async def story(stage: Stage) -> None:
+        spec = stage.spec("bob").model_copy(update={"capabilities": ("kill", "spawn")})
+        stage.change(stage.broker.hive.with_spec("bob", spec))
+        asked = stage.request("bob", proposal({"agent.toml": ""}, capabilities=["kill", "spawn"]))
+        await stage.settle()
+
+        def step(name: str) -> None:
+            if name == "built":
+                less = stage.spec("bob").model_copy(update={"capabilities": ("spawn",)})
+                stage.change(stage.broker.hive.with_spec("bob", less))
+
+        stage.step = step
+        stage.decide(asked)
+        await stage.settle()
+        assert stage.state_of(asked) is S.VOID
+        assert stage.approval(asked).reason == "kill was revoked since it was checked"
+        assert stage.spec("bob").capabilities == ("spawn",)
+
+    play(story)

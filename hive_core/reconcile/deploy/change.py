@@ -27,6 +27,10 @@ TRIES: Final = 3  # starts of an agent that goes back
 _S = ApprovalState
 
 
+class Voided(Conflict):
+    """What was approved is not what would be put in place."""
+
+
 class Done(Result):
     """What a transaction came to, for the log."""
 
@@ -51,7 +55,7 @@ def put_in_place(call: Call, step: Step) -> Change[Done]:
     spec, uuid = call.hive.spec(step.name), step.after.id
     _still(call, approval.id, _S.BUILDING)
     if spec.config != (approval.binding.base or None):
-        raise Conflict("another configuration came in between")
+        raise Voided("another configuration came in between")
     run = ledger.runs.get(uuid)
     nonce = None
     if run is not None and run.wanted is Wanted.RUNNING and _starts(step):

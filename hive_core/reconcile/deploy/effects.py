@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from hive_core.errors import HiveError
 from hive_core.model.agent import AgentSpec
@@ -13,6 +13,7 @@ from hive_core.plan import nar, toml
 from hive_core.plan.effect import Shown, apply, effect, rolled_back
 from hive_core.reconcile.deploy.given import Applied, Built
 
+HELD: Final = "held"  # in the review: what the agent held when it was checked
 Files = Mapping[str, tuple[bool, bytes]]
 V = TypeVar("V")
 
@@ -50,6 +51,17 @@ def wanted(spec: AgentSpec, approval: Approval, built: Built, then: tuple[Genera
     wishes = Wishes.model_validate(dict(approval.wishes))
     files = {"config": approval.binding.commit, "nar": approval.binding.nar, "system": system}
     return apply(spec, wishes).model_copy(update=files)
+
+
+def revoked(now: AgentSpec, after: AgentSpec, approval: Approval) -> str:
+    """Why an approval may not give what was taken from the agent since it was checked.
+
+    Then the agent held it, so nobody was shown that it would be given; empty: nothing is.
+    """
+    held = approval.review.get(HELD)
+    then = {str(each) for each in held} if isinstance(held, list) else set[str]()
+    lost = sorted(then & set(after.capabilities) - set(now.capabilities))
+    return f"{', '.join(lost)} was revoked since it was checked" if lost else ""
 
 
 def effect_between(applied: Applied, before: AgentSpec, after: AgentSpec) -> Effect:

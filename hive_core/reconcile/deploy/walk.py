@@ -19,8 +19,8 @@ from hive_core.model.approval import Approval, ApprovalState, Effect, Generation
 from hive_core.model.settings import NIX_IMAGE
 from hive_core.operations.ending import end
 from hive_core.reconcile.deploy import change
-from hive_core.reconcile.deploy.change import Done
-from hive_core.reconcile.deploy.effects import effect_between, wanted
+from hive_core.reconcile.deploy.change import Done, Voided
+from hive_core.reconcile.deploy.effects import HELD, effect_between, revoked, wanted
 from hive_core.reconcile.deploy.given import Built, Inputs, Intake, Means, Taken
 from hive_core.reconcile.deploy.health import is_up
 from hive_core.reconcile.deploy.scenes import Scenes
@@ -80,8 +80,10 @@ class Walk:
         still = call.ledger.approvals.get(approval.id)
         if still is None or still.state is not _S.RECEIVED:
             return Record(Done(text="it has ended meanwhile"))
+        name = call.hive.name(approval.agent)
+        held = {HELD: list(call.hive.spec(name).capabilities)} if name else {}
         call.ledger.approvals.judged(
-            approval.id, found.binding, found.effect, found.wishes, found.review
+            approval.id, found.binding, found.effect, found.wishes, {**found.review, **held}
         )
         call.ledger.approvals.move(approval.id, "check", call.now)
         return Record(Done(text="pending"), frozenset({f"approval:{approval.id}"}))
@@ -115,6 +117,8 @@ class Walk:
                 self.finish(approval, "void", fault)
                 return
             await self._deploy(approval, built)
+        except Voided as error:
+            self.finish(approval, "void", error.reason)
         except HiveError as error:
             if self._tries_again(approval, error):
                 raise
@@ -144,6 +148,8 @@ class Walk:
         means, name = self.means, self.name(approval)
         before = means.hive().spec(name)
         after = wanted(before, approval, built, self._generations(approval))
+        if fault := revoked(before, after, approval):
+            raise Voided(fault)
         effect = await asyncio.to_thread(effect_between, means.applied, before, after)
         if means.hive().specs.get(name) is not before:
             raise Busy("the agent was changed meanwhile")
