@@ -1,7 +1,8 @@
 """The page on which the operator decides: hive's own words, and behind a bar those of agents.
 
 Everything that an agent wrote stands behind `│`, spelled out and cut by us at the width of the
-terminal, so that nothing of it can look like a word of hive (attack 22). It is never folded.
+terminal; what goes on in the next line stands behind `┊`. So nothing of it can look like a word of
+hive, or like a line that it is not (attack 22). It is never folded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hive_core.cli.output import Row, breadth, columns_of, moment, words
 from hive_core.cli.session import entries
 from hive_core.varlink import Message
 
-BAR: Final = "│ "
+BAR, GOES_ON = "│ ", "┊ "
 APPLIED: Final = "/var/lib/hive/applied"
 DIGITS: Final = 8
 _NARROWEST: Final = 20
@@ -115,16 +116,26 @@ def difference(lines: Iterable[Row]) -> Iterator[str]:
             continue
         sign = str(each.get("sign"))[:1]
         number = each.get("new") or each.get("old") or ""
-        yield from quoted(f"{number!s:>5} {sign} {rest}", _SIGNS.get(sign))
+        line = f"{number!s:>5} {sign} {rest}".replace("\n", "⏎")
+        yield from quoted(line, _SIGNS.get(sign))
         rest = ""
 
 
 def quoted(text: str, colour: str | None = None) -> Iterator[str]:
     """Words of agents behind the bar, in as many lines as they need and none without it."""
-    width = max(columns_of() - len(BAR), _NARROWEST) if sys.stdout.isatty() else None
+    room = _room()
+    width = None if room is None else max(room - len(BAR), _NARROWEST)
     for line in plain(text).split("\n") if text else ():
-        for piece in _pieces(line.replace("\t", "    "), width):
-            yield BAR + (click.style(piece, fg=colour) if colour else piece)
+        for number, piece in enumerate(_pieces(line.replace("\t", "    "), width)):
+            bar = GOES_ON if number else BAR
+            yield bar + (click.style(piece, fg=colour) if colour else piece)
+
+
+def _room() -> int | None:
+    """Columns of the terminal, also of one that a pager shows it on; None when nobody looks."""
+    if sys.stdout.isatty():
+        return columns_of()
+    return columns_of(terminal=True) if sys.stderr.isatty() else None
 
 
 def _pieces(line: str, width: int | None) -> Iterator[str]:

@@ -109,20 +109,18 @@ class Approvals:
         self, after: str | None, limit: int, requester: str | None = None, *, open_: bool = False
     ) -> list[Approval]:
         """The newest first, behind the one called `after`; of one requester or of all."""
-        where, values = ["1"], list[object]()
-        if after is not None:
-            where.append("number < (SELECT number FROM approvals WHERE id = ?)")
-            values.append(after)
+        where, values = _behind(after, open_=open_)
         if requester is not None:
-            where.append("requester = ?")
+            where += " AND requester = ?"
             values.append(requester)
-        if open_:
-            where.append("ended IS NULL")
-        sql = (
-            f"SELECT {_COLUMNS} FROM approvals"  # noqa: S608 - our own words
-            f" WHERE {' AND '.join(where)} ORDER BY number DESC LIMIT ?"
-        )
+        sql = f"SELECT {_COLUMNS} FROM approvals {where} ORDER BY number DESC LIMIT ?"  # noqa: S608
         return [_approval(row) for row in self._db.rows(sql, (*values, limit))]
+
+    def parties(self, after: str | None, *, open_: bool = False) -> list[tuple[str, str, str]]:
+        """Id, agent and requester of each, the newest first: for whom may see which."""
+        where, values = _behind(after, open_=open_)
+        sql = f"SELECT id, agent, requester FROM approvals {where} ORDER BY number DESC"  # noqa: S608
+        return [(id_, agent, asked) for id_, agent, asked in self._db.rows(sql, values)]
 
     def requesters(self, since: float) -> list[tuple[str, bool]]:
         """Who asked the operator for each one undecided or made since; whether it is undecided.
@@ -184,6 +182,14 @@ class Approvals:
         if found is None:
             raise NotFound(f"no approval {id_}")
         return found
+
+
+def _behind(after: str | None, *, open_: bool) -> tuple[str, list[object]]:
+    """The condition of a page, with its values."""
+    where = "WHERE ended IS NULL" if open_ else "WHERE 1"
+    if after is None:
+        return where, []
+    return f"{where} AND number < (SELECT number FROM approvals WHERE id = ?)", [after]  # noqa: S608
 
 
 def _text(value: Mapping[str, object]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from itertools import islice
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
@@ -12,15 +13,21 @@ from hive_core.broker.call import Call, Later, Reads, Record
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import Conflict, Expired, InvalidArgument, NotFound
 from hive_core.model.approval import SHOWN_DIGITS, Approval, ApprovalState, Kind
-from hive_core.model.config import Wishes
-from hive_core.model.record import OPERATOR as THE_OPERATOR
+from hive_core.operations.approval_rows import (
+    ApprovalRow,
+    MarkRow,
+    above,
+    figures,
+    owns,
+    sees,
+    shown_marks,
+    shown_row,
+)
 from hive_core.operations.difference import CURSOR, LineRow, Mark, cut
 from hive_core.operations.ending import called, end, topic
 from hive_core.operations.fields import Waiting
 from hive_core.operations.pages import Page, Paged, fitting, written
-from hive_core.plan.effect import marks
 from hive_core.policy.rules import OPERATOR, SELF
-from hive_core.policy.standing import ABOVE, ITSELF, stand
 
 _UNREAD: Final = (ApprovalState.RECEIVED, ApprovalState.REFUSED)
 _DIGITS: Final = re.compile(r"[0-9a-f]+", re.ASCII)
@@ -62,38 +69,8 @@ class DenyParams(Mutation):
     )
 
 
-class ApprovalRow(Result):
-    id: str = Field(description="The approval.")
-    kind: str = Field(description="config, inputs, rollback or update.")
-    agent: str = Field(description="Name of the agent it is about; empty: the inputs of all.")
-    agent_uuid: str = Field(description="Its identity.")
-    requester: str = Field(description="Name of who asked, or `operator`.")
-    requester_uuid: str = Field(description="The identity of who asked.")
-    source: str = Field(description="Name of whose clone the commit comes from; empty: nobody's.")
-    state: str = Field(description="How far it is.")
-    commit: str = Field(description="Exactly what is asked for; empty: not known yet.")
-    base: str = Field(description="What it was judged against: the commit deployed then.")
-    effect: str = Field(description="What it does to a running agent.")
-    message: str = Field(description="What the requester says; not to be believed.")
-    created: float = Field(description="Seconds since 1970.")
-    expires: float = Field(description="When it is void without a decision.")
-    decided: float | None = Field(description="When somebody decided; null before.")
-    decided_by: str = Field(description="Who decided.")
-    ended: float | None = Field(description="When it came to its end; null before.")
-    reason: str = Field(description="Why it ended so.")
-    job: str = Field(description="Ends with it.")
-
-
 class ApprovalRows(Page):
     approvals: list[ApprovalRow] = Field(description="The newest first.")
-
-
-class MarkRow(Result):
-    kind: str = Field(description="capability, mount, network, secret, limit, command, boot...")
-    name: str = Field(description="Which one; `none` when it asks for none.")
-    before: str = Field(description="What it has.")
-    after: str = Field(description="What it asks for; a command as its agent wrote it.")
-    gives: bool = Field(description="It could not do that, or not so much, before.")
 
 
 class ShownApproval(Page):
@@ -124,12 +101,10 @@ def list_approvals(call: Call, params: ListApprovalsParams) -> ApprovalRows:
 
     An agent sees what it asked for itself, and that there is one for itself or a descendant.
     """
-    found = call.ledger.approvals.page(params.after, params.limit, open_=not params.all)
-    rows = [_row(call, each) for each in found if _sees(call, each)]
+    found = _listed(call, params)
+    rows = [shown_row(call, each) for each in found[: params.limit]]
     fit = list(fitting(rows, lambda row: written(row.message, row.reason)))
-    whole = len(fit) == len(rows)
-    last = found[-1].id if whole and found else fit[-1].id if fit else None
-    return ApprovalRows(approvals=fit, next=None if whole and len(found) < params.limit else last)
+    return ApprovalRows(approvals=fit, next=fit[-1].id if len(fit) < len(found) else None)
 
 
 @operation(allow=SELF)
@@ -141,9 +116,12 @@ def get_approval(call: Call, params: GetApprovalParams) -> Later[ShownApproval]:
     """
     found = _known(call, params.id)
     shown = ShownApproval(
-        approval=_row(call, found), review=dict(found.review), marks=_marks(call, found), lines=[],
-        whole=_owns(call, found),
-    )  # fmt: skip
+        approval=shown_row(call, found),
+        review=figures(call, found),
+        marks=shown_marks(call, found),
+        lines=[],
+        whole=owns(call, found),
+    )
 
     async def read(reads: Reads) -> ShownApproval:
         if not shown.whole or found.kind is not Kind.CONFIG or found.state in _UNREAD:
@@ -224,53 +202,27 @@ def _audited(call: Call, approval: Approval) -> dict[str, object]:
     }  # fmt: skip
 
 
+def _listed(call: Call, params: ListApprovalsParams) -> list[Approval]:
+    """Those on the page, and one more if there is one; the others are as if they were not."""
+    approvals, after, open_ = call.ledger.approvals, params.after, not params.all
+    if after is not None:
+        _known(call, after)
+    if call.by_operator:
+        return approvals.page(after, params.limit + 1, open_=open_)
+    seen = (
+        id_
+        for id_, agent, requester in approvals.parties(after, open_=open_)
+        if requester == call.uuid or above(call, agent)
+    )
+    return approvals.known(islice(seen, params.limit + 1))
+
+
 def _known(call: Call, id_: str) -> Approval:
     """The approval, if the caller may know of it; else there is none (attack 41)."""
     found = call.ledger.approvals.get(id_)
-    if found is None or not _sees(call, found):
+    if found is None or not sees(call, found):
         raise NotFound(f"no approval {id_}")
     return found
-
-
-def _owns(call: Call, approval: Approval) -> bool:
-    return call.by_operator or approval.requester == call.uuid
-
-
-def _sees(call: Call, approval: Approval) -> bool:
-    if _owns(call, approval):
-        return True
-    name = call.hive.name(approval.agent)
-    return name is not None and stand(call.hive, call.caller, name) in (ITSELF, *ABOVE)
-
-
-def _row(call: Call, each: Approval) -> ApprovalRow:
-    whole = _owns(call, each)
-    return ApprovalRow(
-        id=each.id, kind=each.kind, agent=called(call, each.agent) if each.agent else "",
-        agent_uuid=each.agent, requester=called(call, each.requester),
-        requester_uuid=each.requester, source=called(call, each.source) if each.source else "",
-        state=each.state, commit=each.binding.commit, base=each.binding.base, effect=each.effect,
-        message=each.message if whole else "", created=each.created, expires=each.expires,
-        decided=each.decided, decided_by=each.decided_by if call.by_operator else _whom(each),
-        ended=each.ended, reason=each.reason if whole else "", job=each.job if whole else "",
-    )  # fmt: skip
-
-
-def _whom(each: Approval) -> str:
-    """Agents learn that the operator decided, not which one."""
-    return THE_OPERATOR if each.decided_by else ""
-
-
-def _marks(call: Call, approval: Approval) -> list[MarkRow]:
-    name = call.hive.name(approval.agent)
-    if name is None or not _owns(call, approval) or approval.kind is not Kind.CONFIG:
-        return []
-    wishes = Wishes.model_validate(dict(approval.wishes))
-    found = marks(call.hive.spec(name), wishes)
-    return [
-        MarkRow(kind=m.kind, name=m.name, before=m.before, after=m.after, gives=m.gives)
-        for m in found
-    ]
 
 
 async def _with_lines(

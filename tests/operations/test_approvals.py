@@ -338,6 +338,40 @@ def test_what_can_still_be_approved_is_not_shown_without_its_lines(world: World)
     assert world.fault(OPERATOR, "get_approval", id=other) == "Internal"
 
 
+def test_attack_41_who_lost_sight_of_the_agent_learns_nothing_of_what_it_holds_now(
+    world: World,
+) -> None:
+    id_ = judge(world, ask(world, "a", "a11"), {"capabilities": ["spawn"]})
+    assert show(world, id_, "a")["marks"]
+    world.call(OPERATOR, "move", agent="a1", parent="b")
+    assert (show(world, id_, "a")["marks"], show(world, id_, "a")["whole"]) == ([], True)
+    assert show(world, id_)["marks"]
+
+
+def test_attack_41_an_ancestor_sees_numbers_and_no_words_of_the_commit(world: World) -> None:
+    id_ = waits(world)
+    found = row(world, id_)
+    with world.ledger.transaction():
+        world.ledger.approvals.judged(
+            id_, found.binding, Effect.LIVE, {}, {"files": 3, "warnings": ["secret plan"]}
+        )
+    assert show(world, id_, "root")["review"] == {"files": 3}
+    assert "secret plan" in str(show(world, id_, "a")["review"])
+
+
+def test_attack_41_a_listing_has_no_trace_of_what_its_caller_may_not_see(world: World) -> None:
+    mine = [waits(world, "b", "b1", commit=ONE)]
+    others = [waits(world, "a", "a1", commit=f"{number:040x}") for number in range(3)]
+    mine.append(waits(world, "b", "b1", commit=TWO))
+    first = world.call("b", "list_approvals", limit=1)
+    second = world.call("b", "list_approvals", limit=1, after=first["next"])
+    found = [*names(first["approvals"], "id"), *names(second["approvals"], "id")]
+    assert (found, first["next"], second["next"]) == (mine[::-1], mine[1], None)
+    assert world.call("a2", "list_approvals", limit=1) == {"approvals": [], "next": None}
+    for unseen in (others[0], "0" * 12):
+        assert world.fault("b", "list_approvals", after=unseen) == "NotFound"
+
+
 def test_who_asked_reads_no_more_once_it_is_gone(world: World) -> None:
     id_ = waits(world, "a1", "a1")
     world.call(OPERATOR, "move", agent="a1", parent="b")
