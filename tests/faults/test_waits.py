@@ -40,6 +40,7 @@ WAITS = {
     "wait_for_disconnect",
 }  # fmt: skip
 BOUNDED = {
+    "daemon.py:_deploy": "the first look of the change road",
     "daemon.py:serve": "being asked to end",
     "host/vital.py:live": "the watchdog of systemd",
     "host/bus.py:run": "the end of the connection",

@@ -54,11 +54,11 @@ class Author:
         return Proposal(binding, Parts(pack, table, archive, b"{}", b""), files)
 
     def _file(self, oid: str, name: str) -> bytes:
-        command = ["git", "-C", self.folder, "cat-file", "blob", f"{oid}:{name}"]
+        command = ["git", "-C", str(self.folder), "cat-file", "blob", f"{oid}:{name}"]
         return subprocess.run(command, check=True, capture_output=True).stdout
 
     def _packed(self, oid: str) -> tuple[bytes, bytes]:
-        command = ["git", "-C", self.folder, "pack-objects", "--revs", "--quiet", "made"]
+        command = ["git", "-C", str(self.folder), "pack-objects", "--revs", "--quiet", "made"]
         subprocess.run(command, check=True, input=oid.encode(), capture_output=True)
         (pack,) = self.folder.glob("made-*.pack")
         table = pack.with_suffix(".idx")
