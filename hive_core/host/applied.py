@@ -27,7 +27,6 @@ from hive_core.plan import nar
 ARCHIVE: Final = ".archive"
 _SUFFIX: Final = ".git"
 _MODE: Final = 0o2750
-_AT_ONCE: Final = 20
 
 
 class Applied:
@@ -43,6 +42,7 @@ class Applied:
         self._there: set[str] = set()
         self._shelved: set[str] = set()
         self._links: dict[str, str] = {}
+        self._seen: Mapping[str, str] | None = None
 
     def open(self) -> None:
         """Look at what there is; the folder itself is made when it is missing."""
@@ -78,11 +78,13 @@ class Applied:
     ) -> None:
         """Repositories and names as the hive has them; `dead`: nobody will ever come back."""
         living, before = hive.names, len(self._there)
+        if living is self._seen and self._shelved <= set(archived):
+            return  # a commit that is about nobody's coming or going
         with shared(self.folder):
-            for number, uuid in enumerate(living.keys() - self._there, 1):
-                self._bring(uuid, hive.specs[living[uuid]].image)
-                if number % _AT_ONCE == 0:
-                    await asyncio.sleep(0)
+            for uuid in living.keys() - self._there:
+                # Beside the loop: each is a dozen files, on a disk that may be busy.
+                await asyncio.to_thread(self._bring, uuid, hive.specs[living[uuid]].image)
+                self._there.add(uuid)
             gone = self._there - living.keys()
             for uuid in gone:
                 self._shelve(uuid)
@@ -91,6 +93,7 @@ class Applied:
                     shutil.rmtree(self._shelf(uuid))
                     self._shelved.discard(uuid)
             self._name({name: f"{uuid}{_SUFFIX}" for uuid, name in living.items()})
+        self._seen = living
         if gone or len(self._there) != before:
             self._told()
 
@@ -100,7 +103,6 @@ class Applied:
             self._shelved.discard(uuid)
         else:
             AppliedRepo(self.folder / f"{uuid}{_SUFFIX}").make(kind_of(image), self._gid)
-        self._there.add(uuid)
 
     def _shelve(self, uuid: str) -> None:
         (self.folder / f"{uuid}{_SUFFIX}").rename(self._shelf(uuid))

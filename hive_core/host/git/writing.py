@@ -39,8 +39,11 @@ def folder(path: Path) -> Path:
 
 
 def put(path: Path, data: bytes, mode: int = FILE, *, durable: bool = True) -> None:
-    """The file under its name with this content, in one step."""
-    spare = path.with_name(f".{path.name}.new")
+    """The file under its name with this content, in one step.
+
+    One that need not be `durable` is written in its place: in a folder that nobody knows of yet.
+    """
+    spare = path.with_name(f".{path.name}.new") if durable else path
     handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
         os.fchmod(handle, mode)
@@ -48,8 +51,8 @@ def put(path: Path, data: bytes, mode: int = FILE, *, durable: bool = True) -> N
         if durable:
             file.flush()
             os.fsync(handle)
-    spare.rename(path)
     if durable:
+        spare.rename(path)
         flush(path.parent)
 
 
