@@ -19,18 +19,27 @@
         commit = host.succeed("hive shell lead -- git -C /tree/state/configs/worker rev-parse HEAD").strip()
         said = host.succeed(
             "hive call request_apply_commit '"
-            f'{{"agent": "worker", "commit": "{commit}", "message": "please", "source": "lead", "wait": 30}}'
+            f'{{"agent": "worker", "commit": "{commit}", "message": "please", "source": "lead"}}'
             "' --as lead | jq -r .approval"
-        )
-        return said.strip(), commit
+        ).strip()
+        host.wait_until_succeeds(f"hive approvals list -o json | jq -e '.[] | select(.id == \"{said}\" and .state == \"pending\")'")
+        return said, commit
 
-    with subtest("what is approved is in place without a restart"):
-        before = host.succeed("systemctl show -P MainPID hive-agent@worker.service")
-        approval, commit = edit("echo hello >>prompts/system.md")
+    def approve(approval, commit, more=""):
+        host.succeed(f"hive approvals approve {approval} --commit {commit[:8]} --yes {more}")
+
+    with subtest("what is approved is in place, and nothing before"):
+        approval, commit = edit("sed -i \"s/^# reload = .*/reload = \\\"live\\\"/\" agent.toml; echo hello >>prompts/system.md")
         host.succeed(f"hive approvals show {approval} | grep hello")
         host.fail("hive shell worker -- grep hello /run/hive/config/prompts/system.md")
-        host.succeed(f"hive approvals approve {approval} --commit {commit[:8]}")
-        host.wait_until_succeeds("hive shell worker -- grep hello /run/hive/config/prompts/system.md")
+        approve(approval, commit)
+        host.succeed("hive shell worker -- grep hello /run/hive/config/prompts/system.md")
+
+    with subtest("an agent that says so is only told, and not started again"):
+        before = host.succeed("systemctl show -P MainPID hive-agent@worker.service")
+        approval, commit = edit("echo again >>prompts/system.md")
+        approve(approval, commit)
+        host.succeed("hive shell worker -- grep again /run/hive/config/prompts/system.md")
         assert before == host.succeed("systemctl show -P MainPID hive-agent@worker.service")
 
     with subtest("the history is in git, where operators read it"):
@@ -39,7 +48,7 @@
 
     with subtest("what does not stay healthy goes back"):
         approval, commit = edit("sed -i \"/^.request.$/a command = [\\\"false\\\"]\" agent.toml")
-        host.succeed(f"hive approvals approve {approval} --commit {commit[:8]}")
+        approve(approval, commit, "--no-wait")
         host.wait_until_succeeds(f"su - alice -c 'git -C /var/lib/hive/applied/{uuid}.git tag' | grep -x failed/{approval}")
         host.succeed("hive wait worker --for running --timeout 30")
         host.succeed("hive shell worker -- grep hello /run/hive/config/prompts/system.md")

@@ -44,12 +44,17 @@ def test_each_machine_is_a_check_of_the_flake() -> None:
         assert f"{name} = run ./{name}.nix;" in listed
 
 
-def test_the_bad_command_lands_in_the_table_that_asks_for_it() -> None:
-    """The machine's edit with sed, tried on the template."""
+def test_edits_of_the_machine_fit_the_template() -> None:
+    """Its calls of sed, tried on agent.toml."""
     text = script("config")
-    (edit,) = re.findall(r"edit\((\".*sed.*\")\)", text)
-    command = shlex.split(ast.literal_eval(edit))
-    assert command[:2] == ["sed", "-i"]
     template = HERE.parents[1] / "hive_core/seed/host/agent.toml"
-    done = subprocess.run(["sed", command[2], template], capture_output=True, text=True, check=True)
-    assert tomllib.loads(done.stdout)["request"]["command"] == ["false"]
+    found = {}
+    for edit in re.findall(r"edit\((\".*sed.*\")\)", text):
+        words = shlex.split(ast.literal_eval(edit).partition(";")[0])
+        assert (words[:2], words[3:]) == (["sed", "-i"], ["agent.toml"])
+        done = subprocess.run(
+            ["sed", words[2], template], capture_output=True, text=True, check=True
+        )
+        made = tomllib.loads(done.stdout)
+        found |= {**made["harness"], **made["request"]}
+    assert (found["reload"], found["command"]) == ("live", ["false"])
