@@ -48,7 +48,7 @@ def test_edits_of_the_machine_fit_the_template() -> None:
     """Its calls of sed, tried on agent.toml."""
     text = script("config")
     template = HERE.parents[1] / "hive_core/seed/host/agent.toml"
-    found = {}
+    found: dict[str, object] = {}
     for edit in re.findall(r"edit\((\".*sed.*\")\)", text):
         words = shlex.split(ast.literal_eval(edit).partition(";")[0])
         assert (words[:2], words[3:]) == (["sed", "-i"], ["agent.toml"])
