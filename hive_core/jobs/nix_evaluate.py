@@ -1,8 +1,8 @@
-"""evaluate NAME SECONDS: what the flake in /in makes of one agent, whose files are in /in/tree.nar.
+"""evaluate NAME PATH SECONDS: what the flake in /in makes of one agent.
 
 Nothing is fetched (there is no network), nothing is built meanwhile (no import from derivation), no
-lock is written, and of the host there is nothing to read but the store. The files are handed to the
-store as they are: the flake names them by their hash, so others cannot take their place.
+lock is written, and of the host there is nothing to read but the store. Its files, /in/tree.nar, go
+to PATH, where the flake finds them; it names them by their hash too, so others are not taken.
 https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-eval
 """
 
@@ -31,16 +31,14 @@ def run(words: Sequence[str], root: Path) -> None:
 
 def main(words: Sequence[str], place: Room) -> None:
     """The same in a room of any kind."""
-    name, seconds = checked(words, r"[a-z][a-z0-9-]*", r"[0-9]{1,5}")
+    name, path, seconds = checked(words, r"[a-z][a-z0-9-]*", r"/[0-9A-Za-z._/-]+", r"[0-9]{1,5}")
+    write(Path(path), (place.inside / "tree.nar").read_bytes())
     tell(place, lambda: evaluate(Nix(place, float(seconds)), name))
 
 
 def evaluate(nix: Nix, name: str) -> Mapping[str, object]:
     """The derivation of its system, and where the system will lie."""
     flake = folder(nix.room)
-    files = nix.room.scratch / "source"
-    write(files, (nix.room.inside / "tree.nar").read_bytes())
-    nix.run("store", "add-path", "--name", "source", str(files))
     made = f"path:{flake}#nixosConfigurations.{name}.config.system.build.toplevel"
     # --no-write-lock-file beside it would let an input that is not locked pass.
     found = nix.json("eval", "--json", "--no-update-lock-file", made, "--apply", _TAKE)
@@ -64,7 +62,7 @@ def folder(room: Room) -> Path:
 
 def write(target: Path, archive: bytes) -> None:
     """Write the files of an archive, which holds nothing but plain files below itself."""
-    target.mkdir(parents=True)
+    target.mkdir(parents=True, exist_ok=True)
     for path, (executable, data) in nar.unpack(archive).items():
         file = target / path
         file.parent.mkdir(parents=True, exist_ok=True)

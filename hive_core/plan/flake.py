@@ -16,7 +16,7 @@ from hive_core.model.agent import AgentSpec
 from hive_core.model.hive import Hive
 from hive_core.model.settings import NIX_IMAGE, Nix
 
-APPLIED: Final = "/var/lib/hive/applied"
+RUNTIME: Final = "/run/hive"
 NEEDED: Final = ("hive", "nixpkgs")  # inputs without which no system can be made
 MODULE: Final = "agent.nix"
 _HEAD: Final = """\
@@ -51,11 +51,15 @@ class Pin:
     capabilities: tuple[str, ...]
     commit: str
     nar: str
+    runtime: str = RUNTIME
 
     @property
     def path(self) -> str:
-        """Where an evaluation finds the files of the commit."""
-        return tree_of(self.uuid, self.commit)
+        """Where an evaluation finds the files of the commit: where they are shown to the agent.
+
+        So what is deployed can be evaluated by hand on the host; jobs put it there themselves.
+        """
+        return f"{self.runtime}/agents/{self.uuid}/run/.configs/{self.commit}"
 
     @classmethod
     def of(cls, name: str, parent: str | None, spec: AgentSpec) -> Self | None:
@@ -63,11 +67,6 @@ class Pin:
         if spec.image != NIX_IMAGE or spec.config is None or spec.nar is None:
             return None
         return cls(name, spec.id, parent, spec.capabilities, spec.config, spec.nar)
-
-
-def tree_of(uuid: str, commit: str) -> str:
-    """The path under which the files of a commit are pinned."""
-    return f"{APPLIED}/{uuid}.git/hive/{commit}"
 
 
 def pins(hive: Hive) -> list[Pin]:

@@ -47,6 +47,10 @@ class Workshop:
     def store(self) -> Path:
         return self.folder / "store"
 
+    def fresh(self) -> Path:
+        """A folder that every Nix sees: another one has a /tmp and nothing else of the machine."""
+        return self.folder / f"run-{next(self._number)}"
+
     def room(self, **files: bytes) -> Room:
         place = self.folder / str(next(self._number))
         for name in ("in", "out", "scratch"):
@@ -73,10 +77,11 @@ class Workshop:
     ) -> Said:
         files = {"agent.nix": agent} if isinstance(agent, str) else agent
         archive = nar.pack({path: (False, text.encode()) for path, text in files.items()})
-        pin = Pin(name, UUID, parent, ("spawn",), "c" * 40, nar.digest(archive))
+        place = str(self.fresh())
+        pin = Pin(name, UUID, parent, ("spawn",), "c" * 40, nar.digest(archive), place)
         flake = render(self.nix, [pin])
         room = self.room(flake_nix=flake, flake_lock=self.lock, tree_nar=archive)
-        return self._said(room, lambda: nix_evaluate.main([name, str(seconds)], room))
+        return self._said(room, lambda: nix_evaluate.main([name, pin.path, str(seconds)], room))
 
     def build(self, made: Said, before: str = "none", fetches: str = "no") -> Said:
         room = self.room()

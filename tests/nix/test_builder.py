@@ -84,7 +84,7 @@ class Bench:
 
     def __init__(self, folder: Path, shop: Workshop) -> None:
         self.shop = shop
-        paths = {"state": str(folder / "state"), "runtime": str(folder / "run")}
+        paths = {"state": str(folder / "state"), "runtime": str(shop.fresh())}
         images = {"host": "", "nix": ""}
         self.settings = Settings.model_validate(
             {"paths": paths, "images": images, "nix": {"inputs": dict(shop.inputs)}}

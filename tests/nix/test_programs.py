@@ -319,7 +319,10 @@ def test_an_input_that_is_not_to_be_had_is_told(shop: Workshop) -> None:
         shop.inputs = inputs
 
 
-@pytest.mark.parametrize("words", [["bob"], ["Bob", "9"], ["--help", "9"], ["bob", "-1"]])
+@pytest.mark.parametrize(
+    "words",
+    [["bob"], ["Bob", "/x", "9"], ["--help", "/x", "9"], ["bob", "x", "9"], ["bob", "/x", "-1"]],
+)
 def test_words_that_are_not_those_of_the_job_are_refused(shop: Workshop, words: list[str]) -> None:
     with pytest.raises(ValueError, match=r"needed|is not"):
         nix_evaluate.main(words, shop.room())

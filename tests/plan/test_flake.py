@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from plan.hives import hive, spec
 
 from hive_core.model.settings import Nix
-from hive_core.plan.flake import Pin, pins, quoted, render, tree_of
+from hive_core.plan.flake import Pin, pins, quoted, render
 
 NIX = Nix(inputs={"hive": "github:somebody/hive", "nixpkgs": "path:/usr/share/x?a=b&c=${d}"[:24]})
 PIN = Pin("bob", "0" * 36, "alice", ("spawn",), "c" * 40, "sha256-" + "A" * 43 + "=")
@@ -92,7 +92,7 @@ def test_the_flake_holds_the_agents_of_the_image_nix_that_have_a_configuration()
     }
     (found,) = pins(hive(tree, specs))
     assert (found.name, found.parent, found.commit) == ("bob", "alice", PIN.commit)
-    assert found.path == tree_of(specs["bob"].id, PIN.commit)
+    assert found.path == f"/run/hive/agents/{specs['bob'].id}/run/.configs/{PIN.commit}"
     text = render(NIX, [found]).decode()
     assert 'parent = "alice";' in text
     assert "evil" not in text

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from hive_core.errors import Conflict
 from hive_core.host import nixconf
 from hive_core.host.exchange import exchange
 from hive_core.host.profiles import Profiles
-from hive_core.model.agent import AgentSpec
 from hive_core.model.approval import Approval, Kind
 from hive_core.model.built import SAID_MOST, NixSaid
 from hive_core.model.hive import Hive
@@ -92,7 +91,7 @@ class NixBuilder:
         if approval.kind is Kind.ROLLBACK:
             return Built()  # it was built then, and kept
         self._check(approval, hive)
-        pin = _pin(name, hive, spec, approval)
+        pin = _pin(name, hive, approval, str(self.nix.settings.paths.runtime))
         evaluated = await self._evaluate(hive, pin)
 
         def words(out: str) -> list[str]:
@@ -130,7 +129,7 @@ class NixBuilder:
             "tree.nar": tree,
         }
         seconds = str(int(self.nix.settings.deploy.evaluation))
-        said = await self.nix.run(JobKind.EVALUATE, files, lambda _: [pin.name, seconds])
+        said = await self.nix.run(JobKind.EVALUATE, files, lambda _: [pin.name, pin.path, seconds])
         if said.drv is None or said.out is None:
             raise BuildFailed("the evaluation named no system")
         return said
@@ -141,12 +140,13 @@ class NixBuilder:
         return [str(evaluated.drv), str(evaluated.out), f"{out}/result", before, fetches, seconds]
 
 
-def _pin(name: str, hive: Hive, spec: AgentSpec, approval: Approval) -> flake.Pin:
+def _pin(name: str, hive: Hive, approval: Approval, runtime: str) -> flake.Pin:
     """The agent with the files that were approved."""
+    spec = hive.spec(name)
     if approval.kind is Kind.CONFIG:
         files = {"config": approval.binding.commit, "nar": approval.binding.nar}
         spec = spec.model_copy(update=files)
     pin = flake.Pin.of(name, hive.topology.parents[name], spec)
     if pin is None:
         raise BuildFailed(f"{name} has no configuration")
-    return pin
+    return replace(pin, runtime=runtime)
