@@ -52,15 +52,17 @@ class Git:
         self,
         *words: str,
         source: IO[bytes] | None = None,
-        watch: Callable[[], None] = lambda: None,
+        watch: Callable[[], None] | None = None,
     ) -> str:
         """What git prints; Refused when it fails, in its own last words. `watch` may stop it."""
         with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
             place = source or subprocess.DEVNULL
             with self._started(words, place, printed, said) as process:
-                while (status := _ended(process)) is None:
+                while watch is not None and _ended(process) is None:
                     watch()
-                watch()
+                status = process.wait()
+                if watch is not None:
+                    watch()
             if status:
                 raise Refused("git", f"git {words[0]}: {_why(status, said)}")
             printed.seek(0)
