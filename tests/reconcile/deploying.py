@@ -108,9 +108,12 @@ class MemoryIntake:
     known: dict[str, Proposed] = field(default_factory=dict)
     fault: HiveError | None = None
     checks: int = 0
+    gate: asyncio.Event | None = None
 
     async def take_in(self, approval: Approval, hive: Hive) -> Taken:
         self.checks += 1
+        if self.gate is not None:
+            await self.gate.wait()
         if self.fault is not None:
             raise self.fault
         found = self.known.get(approval.binding.commit)

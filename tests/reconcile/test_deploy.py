@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from reconcile.deploying import LIVE, Stage, play, proposal
 
 from hive_core.model.agent import Role
 from hive_core.model.approval import ApprovalState as S
+from hive_core.model.approval import Effect
 from hive_core.model.config import Reload
 from hive_core.model.machine import State, Wanted
 from hive_core.model.seed import seed_of
 from hive_core.reconcile.deploy.effects import config_in
+from hive_core.reconcile.deploy.road import AT_ONCE
 
 WINDOW = 30.0
 SEED = seed_of("host").commit
@@ -294,6 +298,7 @@ def test_a_way_back_is_a_new_generation_and_only_so_many_are_kept() -> None:
         assert stage.state_of(back) is S.DEPLOYED
         newest = stage.generations("bob")[0]
         assert (newest.number, newest.commit) == (7, made[3].binding.commit)
+        assert stage.approval(back).effect is Effect.LIVE
         assert stage.shown("bob") == made[3].binding.commit
         kept = {name for name in stage.git("bob").refs() if name.startswith("refs/hive/proposals/")}
         assert len(kept) <= 6
@@ -342,5 +347,30 @@ def test_attack_21_what_was_revoked_since_the_check_is_not_given_back() -> None:
         assert stage.state_of(asked) is S.VOID
         assert stage.approval(asked).reason == "kill was revoked since it was checked"
         assert stage.spec("bob").capabilities == ("spawn",)
+
+    play(story)
+
+
+def test_who_is_approved_waits_for_no_hostile_proposal_and_checks_have_their_turn() -> None:
+    """Attack 18: checks that hang take the places of checks, and of nothing else."""
+
+    async def story(stage: Stage) -> None:
+        asked = stage.request("bob", proposal({"agent.toml": ""}))
+        await stage.settle()
+        stage.intake.gate = asyncio.Event()
+        hanging = [
+            stage.request("ann", proposal({"AGENTS.md": str(number)}), "root")
+            for number in range(6)
+        ]
+        await stage.deploys.turn()
+        assert len(stage.deploys.tasks.busy) == AT_ONCE
+        stage.decide(asked)
+        while stage.state_of(asked) is not S.WATCHING:
+            await stage.road.converge()
+            await stage.deploys.turn()
+            await asyncio.sleep(0)
+        stage.intake.gate.set()
+        await stage.settle()
+        assert {stage.state_of(each) for each in hanging} == {S.PENDING}
 
     play(story)

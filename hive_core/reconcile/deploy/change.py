@@ -72,9 +72,9 @@ def put_in_place(call: Call, step: Step) -> Change[Done]:
     ))  # fmt: skip
     before = {"fields": fields(spec), "after": fields(after), "effect": step.effect, "tries": 0}
     ledger.deploys.put(Deploy(approval.id, number, call.hive.commit, before, nonce))
-    if step.said:
-        review = {**approval.review, "built": dict(step.said)}
-        ledger.approvals.judged(approval.id, approval.binding, step.effect, approval.wishes, review)
+    built = {"built": dict(step.said)} if step.said else {}
+    review = {**approval.review, **built}
+    ledger.approvals.judged(approval.id, approval.binding, step.effect, approval.wishes, review)
     ledger.approvals.move(approval.id, "deploy", call.now)
     told = f"{_word(approval)} {step.name} {(after.config or '-')[:12]} (generation {number})"
     return Change(

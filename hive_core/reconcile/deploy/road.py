@@ -120,7 +120,8 @@ class Deploys:
         if self._tree:
             self._tree = False
             await self._follow()
-        dirty, self._dirty = self._dirty, {}
+        dirty, self._dirty = {**self._dirty, **self._waiting}, {}
+        self._waiting.clear()  # something has ended, or come; who still finds no room waits again
         for key in dirty:
             try:
                 self._look(key)
@@ -240,13 +241,15 @@ class Deploys:
         )  # fmt: skip
 
     def _has_room(self, approval: Approval) -> bool:
-        if len(self.tasks.busy) < AT_ONCE:
+        """Checks are counted by themselves: who is approved waits for no hostile proposal."""
+        busy = self.means.ports.ledger.approvals.known(list(self.tasks.busy))
+        checks = approval.state is _S.RECEIVED
+        if sum((each.state is _S.RECEIVED) is checks for each in busy) < AT_ONCE:
             return True
         self._waiting[approval.id] = None
         return False
 
     def _next(self, agent: str) -> None:
-        """Who waited for this one, or for room."""
-        for each in (*self._of_agent.get(agent, ()), *self._waiting):
+        """Who waited for this one."""
+        for each in self._of_agent.get(agent, ()):
             self.again(each)
-        self._waiting.clear()
