@@ -139,10 +139,6 @@ class AppliedRepo:
             if entry.mode in FILES:
                 yield path, (entry.mode == FILES[1], self.store.blob(entry.oid, path))
 
-    def review(self, approval: str) -> tuple[Path, Path]:
-        """Where the review of a proposal and its diff lie."""
-        return self._of(approval, "json"), self._of(approval, "diff")
-
     def _of(self, approval: str, suffix: str) -> Path:
         return self._hive / f"{_known(_ID, approval)}.{suffix}"
 
