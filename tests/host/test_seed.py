@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,13 @@ def test_everybody_may_read_the_clone_and_it_runs_nothing(tmp_path: Path) -> Non
 def test_only_the_nix_image_starts_with_a_module() -> None:
     assert set(seed.seed("nix").files) - set(seed.seed("host").files) == {"agent.nix"}
     assert [kind_of(image) for image in ("nix", "host", "debian")] == ["nix", "host", "host"]
+
+
+def test_the_template_is_part_of_the_package() -> None:
+    root = Path(seed.__file__).parents[3]
+    given = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = given["package-data"]["hive_core"]
+    packed = {path for pattern in patterns for path in (root / "hive_core").glob(pattern)}
+    there = {path for path in seed.ROOM.rglob("*") if path.is_file()}
+    assert there
+    assert there <= packed
