@@ -38,6 +38,7 @@ class Host:
     result: str = "success"
     stays: bool = False  # a job runs on until it is killed
     gone: bool = False  # there is no bus any more
+    breaks: int = 0  # the look at which the bus goes away for once
     serial: int = 0
 
     async def loaded(self, patterns: Iterable[str]) -> list[Unit]:
@@ -48,7 +49,8 @@ class Host:
         return self._units(set(names) & set(map(job_unit, self.running)))
 
     def _units(self, names: Iterable[str]) -> list[Unit]:
-        if self.gone:
+        self.breaks -= 1
+        if self.gone or self.breaks == 0:
             raise Unreachable("no connection to the system bus")
         return [Unit(name, "", "loaded", "active", "running", "/x", "") for name in names]
 
@@ -210,6 +212,32 @@ def test_a_daemon_that_stops_is_not_kept_by_a_job(tmp_path: Path) -> None:
             await task
 
     on(tmp_path, test, stays=True)
+
+
+def test_the_same_work_can_be_done_again(tmp_path: Path) -> None:
+    async def test(_: Host, jobs: NspawnJobs) -> None:
+        for _again in range(3):
+            assert await jobs.run(REVIEW) == Done(changed=True)
+
+    on(tmp_path, test)
+
+
+def test_a_job_that_leaves_no_word_of_its_end_has_failed(tmp_path: Path) -> None:
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        host.exits = tmp_path / "elsewhere"
+        host.exits.mkdir()
+        with pytest.raises(Internal, match="left no word of its end"):
+            await jobs.run(REVIEW)
+
+    on(tmp_path, test)
+
+
+def test_a_job_that_did_its_work_has_done_it_though_it_cannot_be_cleaned_up(tmp_path: Path) -> None:
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        host.breaks = 3  # the look before, that at its end, and the one after
+        assert await jobs.run(REVIEW) == Done(changed=True)
+
+    on(tmp_path, test)
 
 
 def test_few_run_at_once_each_in_a_range_of_its_own(tmp_path: Path) -> None:
