@@ -30,6 +30,7 @@ NO_BASE: Final = "none"
 _MEMORY: Final = 1 << 30
 _COMMIT_MOST: Final = 64 << 10
 _PARENTS_MOST: Final = 16
+_FRAMES: Final = 4  # the file of the difference to what is read of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,12 @@ class Review:
         self, old: walk.Files, new: walk.Files, out: Path, flags: warn.Warnings
     ) -> list[dict[str, object]]:
         diff = Diff(old, new, self.caps.diff)
-        with (out / "diff.jsonl").open("w", encoding="utf-8") as file:
+        with (out / "diff.jsonl").open("wb") as file:
             for row in diff.rows():
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+                if file.tell() > _FRAMES * self.caps.diff:  # many short lines of a long path
+                    text = f"more than {self.caps.diff} bytes to be read, with what frames them"
+                    raise Refused("diff", text, str(row["path"]))
                 if row["sign"] == "+":
                     flags.add(warn.about_text(f"{row['path']}:{row['new']}", str(row["text"])))
         return diff.changed

@@ -206,6 +206,7 @@ def test_attack_18_folders_in_folders_are_counted_too(bench: Bench) -> None:
         ({"blob": 1024}, {"a": bytes(1025)}, "blob"),
         ({"diff": 2000}, {"a": b"x\n" * 300}, "diff"),
         ({"diff": 2000}, {"a": b"\xff" * 1100}, "diff"),
+        ({"diff": 2000}, {"a": b"\n" * 150}, "diff"),
         ({"pack": 1024}, {"a": bytes(range(256)) * 2, "b": b"\1\2\3"}, ""),
     ],
 )
