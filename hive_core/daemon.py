@@ -22,6 +22,7 @@ from hive_core.host.applied import Applied, tell_changed
 from hive_core.host.bus import Bus
 from hive_core.host.clock import SystemClock
 from hive_core.host.copies import Copies
+from hive_core.host.credentials import Credentials
 from hive_core.host.diffs import Diffs
 from hive_core.host.ending import Ending, fatal
 from hive_core.host.farewell import see_off
@@ -80,8 +81,8 @@ class Daemon:
     @cached_property
     def broker(self) -> Broker:
         stores, ballast = self.stores, self.ballast
-        world = World(stores.ledger, stores.repo, self.settings, self.look, self.clock)
-        registry = stores.answerable(operations.load())
+        parts = stores.ledger, stores.repo, self.settings, self.look, self.clock
+        world, registry = World(*parts, stores.vault), stores.answerable(operations.load())
         broker = Broker(world, stores.hive, registry, service.fixed(registry, VERSION))
         broker.spare, broker.strapped = ballast.release, lambda: ballast.spent
         return broker
@@ -108,7 +109,8 @@ class Daemon:
     @cached_property
     def machines(self) -> NspawnMachines:
         paths = self.settings.paths
-        shown = Shown(self.sockets, paths, self.applied.nar)
+        credentials = Credentials(self.stores.vault, self.look.base)
+        shown = Shown(self.sockets, paths, self.applied.nar, credentials)
         return NspawnMachines(self.bus, self.privd, shown, paths, self.look)
 
     @cached_property
@@ -186,8 +188,8 @@ class Daemon:
         if not self.stores.damage:  # first of all: what is asked for meanwhile must be heard too
             self.applied.open()
             lay_out(self.settings.paths.seeds)
-            parts = self.road, self.deploys, self.imports, self.upkeep
-            self.broker.listeners += [*(part.heard for part in parts), self._tell]
+            heard = [each.heard for each in (self.road, self.deploys, self.imports, self.upkeep)]
+            self.broker.listeners += [self.machines.rotated, *heard, self._tell]
         for name, fd in notify.handed_over():
             self.sockets.adopt(name, fd)
         self.broker.moved = self.hand.look_again

@@ -67,6 +67,22 @@ class Clock(Protocol):
         ...
 
 
+class Vault(Protocol):
+    """The secrets of agents, by UUID and key. On the disk when a method returns."""
+
+    def put(self, uuid: str, key: str, value: bytes) -> None:
+        """Keep one, in place of an older one."""
+        ...
+
+    def remove(self, uuid: str, key: str) -> bool:
+        """Forget one; False when there was none."""
+        ...
+
+    def keys(self, uuid: str) -> tuple[str, ...]:
+        """Those that an agent has."""
+        ...
+
+
 class Jobs(Protocol):
     """Small throw-away containers for work on bytes that agents wrote."""
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from hive_core.broker.operation import Result
+from hive_core.errors import Internal
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Machine, State
 from hive_core.model.record import OPERATOR
+from hive_core.ports import Journal, Vault
 
 if TYPE_CHECKING:
     from hive_core.ledger.store import Ledger
     from hive_core.model.settings import Settings
     from hive_core.plan.desired import Plan
-    from hive_core.ports import Journal
 
 R_co = TypeVar("R_co", bound=Result, covariant=True)
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -57,6 +58,25 @@ class StatesView(Protocol):
         ...
 
 
+class _Nowhere:
+    """No vault: a broker that was made without one keeps no secrets."""
+
+    def put(self, uuid: str, key: str, value: bytes) -> None:
+        del uuid, value
+        raise Internal(f"there is no place for the secret {key}")
+
+    def remove(self, uuid: str, key: str) -> bool:
+        del uuid, key
+        return False
+
+    def keys(self, uuid: str) -> tuple[str, ...]:
+        del uuid
+        return ()
+
+
+NOWHERE: Final[Vault] = _Nowhere()
+
+
 class Call(NamedTuple):
     """One judged call. A tuple, because one is made for every call that arrives."""
 
@@ -77,6 +97,8 @@ class Call(NamedTuple):
     """The caller asked for a stream; at its end return `Wait`, not an empty page."""
     uid: int = -1
     """The peer's uid on the host: on whose behalf the operator acts."""
+    vault: Vault = NOWHERE
+    """A store like the ledger, but no part of the transaction: what it is told is done at once."""
 
     @property
     def by_operator(self) -> bool:

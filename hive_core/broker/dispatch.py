@@ -80,7 +80,7 @@ class Dispatch:
                 raise NotFound("you are no agent of this hive any more")
         return Call(
             name, party, next(self._requests), turn.now, turn.hive, world.ledger,
-            world.settings, world.states, more, uid,
+            world.settings, world.states, more, uid, world.vault,
         )  # fmt: skip
 
     def _check_rate(self, call: Call, operation: Operation) -> None:

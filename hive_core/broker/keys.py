@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from hive_core.broker.call import Call
-from hive_core.broker.operation import Mutation, Operation, Params
+from hive_core.broker.operation import Confidential, Mutation, Operation, Params
 from hive_core.errors import Conflict
 from hive_core.ledger.keys import Stored
 
@@ -15,9 +15,10 @@ _MANNER = {"idempotency_key", "wait"}
 
 def first_result(call: Call, operation: Operation, params: Params) -> bytes | None:
     """The stored result as JSON; None for a new key or none; Conflict for a key of another call."""
-    if not isinstance(params, Mutation) or params.idempotency_key is None:
+    key = _key(params)
+    if key is None:
         return None
-    stored = call.ledger.keys.lookup(call.uuid, params.idempotency_key)
+    stored = call.ledger.keys.lookup(call.uuid, key)
     if stored is None:
         return None
     if (stored.operation, stored.digest) != (operation.name, _digest(params)):
@@ -28,10 +29,18 @@ def first_result(call: Call, operation: Operation, params: Params) -> bytes | No
 
 def keep(call: Call, operation: Operation, params: Params, result: bytes) -> None:
     """Remember a success, in the savepoint of its effect."""
-    if not isinstance(params, Mutation) or params.idempotency_key is None:
+    key = _key(params)
+    if key is None:
         return
     stored = Stored(_digest(params), operation.name, result.decode())
-    call.ledger.keys.store(call.uuid, params.idempotency_key, stored, call.now)
+    call.ledger.keys.store(call.uuid, key, stored, call.now)
+
+
+def _key(params: Params) -> str | None:
+    """The key under which a call is remembered; None: it is not."""
+    if not isinstance(params, Mutation) or isinstance(params, Confidential):
+        return None
+    return params.idempotency_key
 
 
 def _digest(params: Params) -> str:

@@ -39,6 +39,14 @@ class Mutation(Params):
     )  # fmt: skip
 
 
+class Confidential(Mutation):
+    """Parameters with a secret in them: nothing of them is kept, not even a digest.
+
+    So such a call is not remembered under its idempotency key. Done twice it has to be what it is
+    when done once.
+    """
+
+
 class Result(BaseModel):
     """Base of every operation's result. A field named by a keyword takes `serialization_alias`."""
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+from hive_core.broker.call import NOWHERE
 from hive_core.broker.line import Line, Step
 from hive_core.errors import StorageFull
 from hive_core.ledger.events import Entry
 from hive_core.model.hive import Hive
-from hive_core.ports import Clock
+from hive_core.ports import Clock, Vault
 
 if TYPE_CHECKING:
     from hive_core.broker.call import StatesView
@@ -41,6 +42,7 @@ class World:
     settings: Settings
     states: StatesView
     clock: Clock
+    vault: Vault = NOWHERE
 
 
 class Redo(Exception):

@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "kill": "lifecycle", "update": "lifecycle", "destroy": "agents", "restore": "agents",
     "move": "agents", "send": "mail", "inbox": "mail", "chat": "chat", "logs": "records",
     "events": "records", "approvals": "approvals", "rollback": "history", "history": "history",
-    "shell": "shell", "call": "call", "cap": "rights", "allow": "rights",
+    "shell": "shell", "call": "call", "cap": "rights", "secret": "secrets", "allow": "rights",
     "disallow": "rights", "why": "rights", "converge": "upkeep", "gc": "upkeep",
     "wait": "wait", "doctor": "doctor", "config": "config", "meta": "meta",
     "completion": "completion",

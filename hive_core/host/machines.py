@@ -95,6 +95,14 @@ class NspawnMachines:
         for wake in self._wakes:
             wake(uuid)
 
+    def rotated(self, topics: frozenset[str]) -> None:
+        """Secrets of agents are others now: they are shown along with who an agent is."""
+        for topic in topics:
+            kind, _, uuid = topic.partition(":")
+            if kind == "secret" and self._storage.identities.pop(uuid, None) is not None:
+                for wake in self._wakes:
+                    wake(uuid)
+
     def _remounted(self, uuids: frozenset[str]) -> None:
         for uuid in uuids:
             for wake in self._wakes:

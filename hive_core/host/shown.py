@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hive_core.host.configs import show_config
+from hive_core.host.credentials import Credentials
 from hive_core.host.views import Views, show_identity
 from hive_core.model.settings import Paths
 from hive_core.plan.local import (
@@ -21,6 +22,12 @@ from hive_core.plan.local import (
 )
 
 
+def _held(action: ShowIdentity) -> list[str]:
+    """The capabilities of the agent, as the identity that it is shown says."""
+    found = action.document.get("capabilities")
+    return [str(each) for each in found] if isinstance(found, list) else []
+
+
 class Sockets(Protocol):
     """The part of the sockets that the change road uses."""
 
@@ -32,9 +39,11 @@ class Shown:
     """`nar` gives the files of a deployed commit, by agent, commit and the hash they must have."""
 
     def __init__(
-        self, sockets: Sockets, paths: Paths, nar: Callable[[str, str, str], bytes]
-    ) -> None:
+        self, sockets: Sockets, paths: Paths, nar: Callable[[str, str, str], bytes],
+        credentials: Credentials,
+    ) -> None:  # fmt: skip
         self._sockets, self._paths, self._nar = sockets, paths, nar
+        self._credentials = credentials
         self._views = Views()
 
     async def apply(self, action: Local) -> None:
@@ -44,7 +53,9 @@ class Shown:
             case Hush(uuid):
                 self._sockets.close(uuid)
             case ShowIdentity(uuid):
-                show_identity(self._paths.identity(uuid), action)
+                place = self._paths.identity(uuid)
+                self._credentials.show(uuid, place.parent, _held(action))
+                show_identity(place, action)
             case ShowView(uuid):
                 await self._views.show(self._paths.view(uuid), action)
             case ShowConfig(uuid, commit, nar):

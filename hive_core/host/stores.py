@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NoReturn
 
 from hive_core.broker.call import Call
@@ -15,10 +16,11 @@ from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.recovery import Recovery
 from hive_core.host.git.repo import MetaRepo
 from hive_core.host.hand import judge
+from hive_core.host.vault import Vault
 from hive_core.ledger.ballast import Ballast
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
-from hive_core.model.settings import Settings
+from hive_core.model.settings import Paths, Settings
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,7 @@ class Stores:
     ledger: Ledger
     repo: MetaRepo
     hive: Hive
+    paths: Paths
     recovery: Recovery | None = None
     damage: str = ""
 
@@ -49,12 +52,17 @@ class Stores:
         except DamagedRepo as error:
             # Nobody has any authority until an operator has mended it; nothing is torn down.
             repo.sealed = error.reason
-            return cls(ledger, repo, Hive(commit=ledger.head), damage=error.reason)
+            return cls(ledger, repo, Hive(commit=ledger.head), settings.paths, damage=error.reason)
         except (Busy, StorageFull) as error:
             # The ledger decides; the branch is looked at every second, and follows when it can.
             log.warning("The branch of the meta repo has to wait: %s", error.reason)
-            return cls(ledger, repo, repo.read(ledger.head) if ledger.head else Hive())
-        return cls(ledger, repo, hive, found)
+            hive = repo.read(ledger.head) if ledger.head else Hive()
+            return cls(ledger, repo, hive, settings.paths)
+        return cls(ledger, repo, hive, settings.paths, found)
+
+    @cached_property
+    def vault(self) -> Vault:
+        return Vault(self.paths.secrets)
 
     @staticmethod
     def _opened(settings: Settings) -> tuple[Ledger, MetaRepo]:

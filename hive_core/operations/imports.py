@@ -18,9 +18,9 @@ IMPORT: Final = "import"  # of a job: reached when the files lie in the agent's 
 class ImportParams(Waiting):
     agent: Agent = Field(description="Who gets them.")
     source: str = Field(
-        pattern=r"^import-[0-9a-f]{16}$",
+        pattern=r"^import-[0-9a-f]{16}$", examples=["import-0123456789abcdef"],
         description="Under which name root entered the folder in /etc/hive/imports.",
-    )
+    )  # fmt: skip
     into: str = Field(
         "", pattern=r"^([a-z][a-z0-9.-]{0,62})?$",
         description="A new folder in its state; empty: the state itself.",

@@ -42,6 +42,8 @@ def sample(schema: dict[str, Any], defs: dict[str, Any]) -> object:
         name = schema.get("$ref", "").rpartition("/")[2]
         schema = defs[name] if name else schema["anyOf"][0]
     kind = schema.get("type")
+    if "examples" in schema:
+        return schema["examples"][0]
     if "enum" in schema or "const" in schema:
         return schema.get("const", schema.get("enum", [None])[0])
     if kind == "object":
@@ -93,7 +95,8 @@ def test_every_field_is_described(found: Operation) -> None:
 def test_parameters_are_what_json_has_and_are_taken_strictly(found: Operation) -> None:
     for each in models(found.params):
         assert issubclass(each, Params), f"{each.__name__} is not strict"
-    assert "format" not in str(params_schema(found))
+    schema = str(params_schema(found)).replace("'format': 'password'", "")  # of a secret
+    assert "format" not in schema
 
 
 def test_the_rule_has_words_for_the_docs(found: Operation) -> None:

@@ -51,7 +51,9 @@ def test_only_the_kind_of_the_terminal_goes_in(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     monkeypatch.setenv("TERM", "xterm\nLD_PRELOAD=/x")
     found = enter.environment(place())
-    assert set(found) == {"PATH", "HOME", "LANG", "TERM", "HIVE_NAME", "HIVE_SOCKET"}
+    assert set(found) == {
+        "PATH", "HOME", "LANG", "TERM", "HIVE_NAME", "HIVE_SOCKET", "CREDENTIALS_DIRECTORY"
+    }  # fmt: skip
     assert found["TERM"] == "dumb"
 
 

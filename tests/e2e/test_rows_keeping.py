@@ -1,8 +1,9 @@
-"""What is kept for agents, on a real host: H15 and H19 (an older install is taken over)."""
+"""What is kept for agents, on a real host: H15 and H19 (older installs), H28 (secrets)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from secrets import token_hex
 
 import pytest
 from cli.golden_old import listing, make
@@ -71,3 +72,67 @@ def test_every_migration_of_a_fresh_install_is_done(host: HiveHost) -> None:
     assert '"due"' in host.hive("migrate", "--dry-run", "-o", "jsonl")
     assert '"due"' not in host.hive("migrate", "-o", "jsonl")
     host.wait("running", "root")
+
+
+VALUE, NEWER = token_hex(16), token_hex(16)
+
+
+def reads(host: HiveHost, agent: str, uid: int = 0) -> str:
+    """What a process in the container gets out of its credentials."""
+    script = (
+        "test $CREDENTIALS_DIRECTORY = /run/hive/credentials && cat $CREDENTIALS_DIRECTORY/token"
+    )
+    return host.inside(agent, "setpriv", f"--reuid={uid}", "sh", "-c", script, check=False)
+
+
+def test_a_secret_is_shown_by_capability_and_rotated_without_a_restart(host: HiveHost) -> None:
+    """Row H28."""
+    host.grow(ann="root", bob2="root")
+    pid = host.main_pid("ann")
+    host.hive("secret", "set", "ann", "token", text=f"{VALUE}\n")
+    assert host.inside("ann", "ls", "/run/hive").find("credentials") < 0
+    host.hive("cap", "grant", "ann", "secret:token")
+    host.until(lambda: reads(host, "ann") == VALUE, "it is shown")
+    assert reads(host, "ann", 1000) == ""
+    assert host.json("secret", "list", "ann") == [
+        {"agent": "ann", "key": "token", "readable": True}
+    ]
+    host.hive("secret", "set", "ann", "token", text=NEWER)
+    host.until(lambda: reads(host, "ann") == NEWER, "it is rotated")
+    host.hive("cap", "revoke", "ann", "secret:token")
+    host.until(lambda: reads(host, "ann") == "", "it is taken away")
+    host.hive("cap", "grant", "ann", "secret:token")
+    host.until(lambda: reads(host, "ann") == NEWER, "it is given again")
+    host.run("systemctl", "kill", "--signal=KILL", "hived.service")
+    host.wait("running", "ann")
+    host.hive("secret", "rm", "ann", "token")
+    host.until(lambda: reads(host, "ann") == "", "it is removed")
+    assert host.main_pid("ann") == pid, "nothing of this needs a restart"
+
+
+def test_attack_48_no_secret_is_in_an_environment_a_unit_a_log_or_anybody_else_s_sight(
+    host: HiveHost,
+) -> None:
+    """Row H28: store, environment, unit properties, mounts, core dumps, logs."""
+    host.hive("secret", "set", "ann", "token", text=VALUE)
+    host.hive("cap", "grant", "bob2", "secret:token")  # the capability alone gives nothing
+    host.hive("cap", "grant", "ann", "secret:token")
+    host.hive("restart", "ann")
+    host.until(lambda: reads(host, "ann") == VALUE, "it is there again")
+    assert reads(host, "bob2") == ""
+    # What is looked for comes over a pipe: else it would be found in our own command line.
+    search = "grep -rslFf - /var/lib/hive /etc/hive /etc/systemd /run /var/log/journal || true"
+    found = host.run("sh", "-c", search, text=VALUE).stdout.split()
+    uuid = host.uuid("ann")
+    assert set(found) == {
+        f"/var/lib/hive/secrets/{uuid}/token", f"/run/hive/agents/{uuid}/run/credentials/token",
+    }  # fmt: skip
+    for command in (
+        "journalctl --no-pager -o verbose", "systemctl show 'hive*'", "cat /proc/[0-9]*/environ",
+        "cat /proc/[0-9]*/cmdline", "hive events -o jsonl", "cat /proc/self/mountinfo",
+    ):  # fmt: skip
+        done = host.run("sh", "-c", f"{command} 2>/dev/null | tr '\\0' '\\n'; true")
+        assert done.stdout
+        assert VALUE not in done.stdout, command
+    limits = host.run("systemctl", "show", "--value", "--property=LimitCORE", "hived.service")
+    assert limits.stdout == "0\n"

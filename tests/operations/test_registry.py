@@ -65,6 +65,7 @@ SAMPLE: dict[str, object] = {
     "agent": "b1", "parent": "b1", "to": "b1", "other": "b1", "root": "b1", "caller": "a",
     "operation": "stop", "name": "new", "body": "x", "ids": ["x"], "id": "x", "agents": ["b1"],
     "states": ["running"], "capability": "spawn", "commit": "ab" * 20, "message": "x", "why": "x",
+    "source": "import-0123456789abcdef", "key": "x", "value": "x",
 }  # fmt: skip
 
 

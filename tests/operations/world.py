@@ -18,6 +18,7 @@ from hive_core.broker.turn import World as Parts
 from hive_core.errors import HIVE, HiveError, from_wire
 from hive_core.host.diffs import Diffs
 from hive_core.host.git import MetaRepo
+from hive_core.host.vault import Vault
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Machine, State, Wanted
@@ -117,7 +118,8 @@ class World:
         self.loop = asyncio.new_event_loop()
         self._woken = False
         self._tasks: set[asyncio.Task[None]] = set()
-        parts = Parts(self.ledger, self.repo, settings, self.seen, self.clock)
+        self.vault = Vault(folder / "secrets")
+        parts = Parts(self.ledger, self.repo, settings, self.seen, self.clock, self.vault)
         hive = Hive(depth_limit=settings.limits.depth)
         self.broker = Broker(parts, hive, load(), {})
         self.broker.attach(self)

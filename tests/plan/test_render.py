@@ -45,6 +45,7 @@ PATH = "PATH=/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 ENVIRONMENT = f"""
 --setenv=HIVE_NAME=bob --setenv=HIVE_PARENT=alice --setenv=HIVE_SOCKET=/run/hive/broker.sock
 --setenv={PATH} --setenv=HOME=/tree/state
+--setenv=CREDENTIALS_DIRECTORY=/run/hive/credentials
 """
 BOOT = f"""
 --setenv=SYSTEMD_UNIT_PATH=/opt/hive/hive_core/privd/guest/units:/run/hive-units:

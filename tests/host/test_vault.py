@@ -1,0 +1,138 @@
+"""Row H28 and attack 48: where secrets lie, and who is shown them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hive_core.errors import Internal
+from hive_core.host.credentials import FOLDER, Credentials
+from hive_core.host.vault import Vault
+
+BASE = 805306368
+ANN, BOB = (f"{number:08}-0000-4000-8000-000000000000" for number in (1, 2))
+
+
+@pytest.fixture
+def vault(folder: Path) -> Vault:
+    return Vault(folder / "secrets")
+
+
+@pytest.fixture
+def run(folder: Path) -> Path:
+    """The door of ann, as far as it matters here; readable by everybody, as the real one."""
+    found = folder / "run"
+    found.mkdir()
+    folder.chmod(0o755)
+    return found
+
+
+@pytest.fixture
+def credentials(vault: Vault) -> Credentials:
+    return Credentials(vault, {ANN: BASE}.get)
+
+
+def as_uid(uid: int, *command: str) -> tuple[int, str]:
+    done = subprocess.run(
+        ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *command],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+def test_a_secret_is_the_daemon_s_alone_and_replaced_as_a_whole(vault: Vault) -> None:
+    vault.put(ANN, "token", b"one")
+    before = (vault.folder / ANN / "token").stat().st_ino
+    vault.put(ANN, "token", b"two")
+    place = vault.folder / ANN / "token"
+    assert vault.read(ANN, "token") == b"two"
+    assert place.stat().st_ino != before
+    assert (place.stat().st_mode & 0o777, place.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert vault.keys(ANN) == ("token",)
+    assert (vault.holders(), vault.keys(BOB)) == ([ANN], ())
+
+
+def test_what_a_kill_left_half_written_is_no_secret(vault: Vault) -> None:
+    vault.put(ANN, "token", b"one")
+    (vault.folder / ANN / ".new").write_bytes(b"half")
+    assert vault.keys(ANN) == ("token",)
+    vault.put(ANN, "other", b"whole")
+    assert vault.keys(ANN) == ("other", "token")
+
+
+def test_removing_is_told_and_dropping_leaves_nothing(vault: Vault) -> None:
+    vault.put(ANN, "token", b"one")
+    assert vault.remove(ANN, "token") is True
+    assert vault.remove(ANN, "token") is False
+    vault.put(ANN, "token", b"one")
+    vault.drop(ANN)
+    assert not (vault.folder / ANN).exists()
+
+
+@pytest.mark.parametrize(("uuid", "key"), [("..", "x"), (ANN, "../x"), (ANN, ".x"), (ANN, "")])
+def test_no_key_leads_anywhere_else(vault: Vault, uuid: str, key: str) -> None:
+    with pytest.raises(Internal):
+        vault.put(uuid, key, b"x")
+
+
+def test_a_disk_that_fails_says_nothing_of_the_secret(vault: Vault) -> None:
+    vault.folder.write_text("in the way")
+    with pytest.raises(Internal, match="cannot keep the secret token") as caught:
+        vault.put(ANN, "token", b"hush-hush")
+    assert "hush-hush" not in str(caught.value)
+
+
+def test_an_agent_sees_what_it_holds_the_capability_for_and_nothing_else(
+    vault: Vault, credentials: Credentials, run: Path
+) -> None:
+    vault.put(ANN, "token", b"one")
+    vault.put(ANN, "other", b"two")
+    credentials.show(ANN, run, ["spawn", "secret:token", "secret:unset"])
+    assert [each.name for each in (run / FOLDER).iterdir()] == ["token"]
+    credentials.show(ANN, run, ["secret:other"])
+    assert [each.name for each in (run / FOLDER).iterdir()] == ["other"]
+    credentials.show(ANN, run, [])
+    assert not (run / FOLDER).exists()
+
+
+def test_attack_48_only_the_root_of_the_container_may_read_it(
+    vault: Vault, credentials: Credentials, run: Path
+) -> None:
+    """Neither another agent's root nor another uid of the same container."""
+    vault.put(ANN, "token", b"one")
+    credentials.show(ANN, run, ["secret:token"])
+    place = str(run / FOLDER / "token")
+    assert as_uid(BASE, "cat", place) == (0, "one")
+    assert as_uid(BASE, "ls", str(run / FOLDER)) == (0, "token\n")
+    for stranger in (BASE + 1000, BASE + 65536, 65534):
+        assert as_uid(stranger, "cat", place) == (1, "")
+        assert as_uid(stranger, "ls", str(run / FOLDER))[0] == 2
+    assert as_uid(BASE, "sh", "-c", f"echo x >{place}")[0] != 0
+    assert as_uid(BASE, "rm", "-f", place)[0] != 0
+
+
+def test_a_rotated_secret_is_another_file_and_one_that_is_the_same_stays(
+    vault: Vault, credentials: Credentials, run: Path
+) -> None:
+    vault.put(ANN, "token", b"one")
+    credentials.show(ANN, run, ["secret:token"])
+    place = run / FOLDER / "token"
+    with place.open("rb") as reader:
+        first = os.fstat(reader.fileno()).st_ino
+        credentials.show(ANN, run, ["secret:token"])
+        assert place.stat().st_ino == first
+        vault.put(ANN, "token", b"two")
+        credentials.show(ANN, run, ["secret:token"])
+        assert reader.read() == b"one", "who has it open reads the old one to its end"
+    assert place.read_bytes() == b"two"
+
+
+def test_without_a_uid_range_nobody_is_shown_anything(
+    vault: Vault, credentials: Credentials, run: Path
+) -> None:
+    vault.put(BOB, "token", b"one")
+    credentials.show(BOB, run, ["secret:token"])
+    assert not (run / FOLDER).exists()
