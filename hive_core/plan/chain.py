@@ -65,7 +65,7 @@ def shows(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
     if machine.view != place.view:
         links = tuple(desired.places.links(place.uuid))
         yield ShowView(place.uuid, links, place.view), "it changed"
-    if machine.config != place.config and not _is_replaced(desired, machine):
+    if machine.config != place.config and _takes_config(desired, machine):
         yield ShowConfig(place.uuid, place.config, place.spec.nar or ""), "another is deployed"
 
 
@@ -86,8 +86,18 @@ def stores(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
         yield ShowStore(place.uuid, store, base, store in wanted), why
 
 
+def _takes_config(desired: Desired, machine: Machine) -> bool:
+    """Whether it runs, or is about to: files that are damaged must not keep it from being stopped.
+
+    What is up and gives way to a fresh start does not see what only that one gets.
+    """
+    run = desired.runs.get(machine.uuid)
+    wanted = run is not None and run.wanted is Wanted.RUNNING
+    return wanted and not _is_replaced(desired, machine)
+
+
 def _is_replaced(desired: Desired, machine: Machine) -> bool:
-    """Whether what is up gives way to a fresh start: it does not see what only that one gets."""
+    """Whether what is up gives way to a fresh start."""
     run = desired.runs.get(machine.uuid)
     stale = run is not None and run.wanted is Wanted.RUNNING and run.nonce != machine.nonce
     return stale and phase(machine) is not Phase.DOWN

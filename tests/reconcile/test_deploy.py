@@ -374,3 +374,50 @@ def test_who_is_approved_waits_for_no_hostile_proposal_and_checks_have_their_tur
         assert {stage.state_of(each) for each in hanging} == {S.PENDING}
 
     play(story)
+
+
+def test_a_disk_that_cannot_be_read_is_told_and_tried_again_and_ends_nothing() -> None:
+    async def story(stage: Stage) -> None:
+        asked = stage.request("bob", proposal({"agent.toml": ""}))
+        left = [OSError(5, "Input/output error")] * 2
+
+        def step(name: str) -> None:
+            if name in ("built", "settled") and left:
+                raise left.pop()
+
+        stage.step = step
+        await stage.settle()
+        stage.decide(asked)
+        await stage.settle()
+        assert "Input/output error" in stage.look.troubles[asked]
+        assert stage.state_of(asked) is S.BUILDING
+        for _ in range(4):
+            await stage.advance(WINDOW)
+        assert stage.state_of(asked) is S.DEPLOYED
+        assert asked not in stage.look.troubles
+
+    play(story)
+
+
+def test_who_has_files_that_are_damaged_can_be_stopped_and_does_not_start() -> None:
+    """R8: fail closed, and stopping works whatever is broken."""
+
+    async def story(stage: Stage) -> None:
+        found = proposal({"agent.toml": ""})
+        await stage.deploy("bob", found)
+        await stage.advance(WINDOW + 1)
+        repo = stage.git("bob").path
+        for path in (*repo.glob("hive/*.nar"), *repo.glob("objects/pack/*")):
+            path.unlink()
+        await stage.kill()
+        stage.open()
+        stage.host.storage.configs.clear()
+        await stage.settle()
+        assert stage.state("bob") is State.RUNNING
+        await stage.want("bob", Wanted.STOPPED)
+        assert stage.state("bob") is State.STOPPED
+        await stage.want("bob", Wanted.RUNNING)
+        assert stage.uuid("bob") not in stage.host.units
+        assert "cannot bring bob about" in stage.look.troubles[stage.uuid("bob")]
+
+    play(story)

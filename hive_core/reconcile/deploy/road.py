@@ -22,7 +22,7 @@ from hive_core.reconcile.deploy.rollouts import Rollouts
 from hive_core.reconcile.deploy.scenes import Scenes
 from hive_core.reconcile.deploy.seeding import KEY as SEEDING
 from hive_core.reconcile.deploy.seeding import Seeding
-from hive_core.reconcile.deploy.tasks import Tasks
+from hive_core.reconcile.deploy.tasks import ODD, Tasks, odd
 from hive_core.reconcile.deploy.walk import Walk
 from hive_core.reconcile.deploy.watching import Watching
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 AT_ONCE: Final = 4  # approvals that are checked or built at a time
 RECENT: Final = 200  # ended ones that a fresh daemon looks at again, for tags it owes them
 _OF_AGENTS: Final = frozenset({"state", "config", "hello", "run"})
-_TREE: Final = frozenset({"tree", "gc"})
+_TREE: Final = frozenset({"tree", "gc", "gone"})
 _ROLLOUT: Final = "rollout:"
 _S = ApprovalState
 _UNDER_WAY: Final = frozenset({_S.BUILDING, _S.DEPLOYING, _S.WATCHING})
@@ -127,6 +127,8 @@ class Deploys:
                 self._look(key)
             except HiveError as error:
                 self.tasks.failed(key, error)
+            except ODD as error:
+                self.tasks.failed(key, odd(error))
             await asyncio.sleep(0)
 
     async def _follow(self) -> None:
@@ -134,7 +136,7 @@ class Deploys:
         try:
             await self.keeping.follow()
             self.firsts.look()
-        except HiveError as error:
+        except (HiveError, *ODD) as error:
             log.warning("Cannot follow the tree: %s", error)
             clock = self.means.ports.clock
             clock.call_at(clock.monotonic() + 1.0, lambda: self.heard(_TREE))

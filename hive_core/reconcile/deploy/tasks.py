@@ -8,12 +8,19 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hive_core.errors import HiveError
+from hive_core.errors import HiveError, Internal
 from hive_core.ports import Clock
 
 log = logging.getLogger(__name__)
 FIRST, MOST = 0.5, 30.0
 _DOUBLED: Final = 16
+
+# Of the disk, or of what somebody put into a repository by hand: told, and no reason to end.
+ODD: Final = (OSError, ValueError)
+
+
+def odd(error: Exception) -> Internal:
+    return Internal(f"{type(error).__name__}: {error}")
 
 
 @dataclass
@@ -37,6 +44,8 @@ class Tasks:
             await work
         except HiveError as error:
             self.failed(key, error)
+        except ODD as error:
+            self.failed(key, odd(error))
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - a task would keep it to itself
