@@ -8,6 +8,7 @@ from typing import Final, TypedDict, Unpack
 from hive_core.broker.call import Call
 from hive_core.model.approval import Approval, ApprovalState, Kind
 from hive_core.operations.notices import CONFIG, tell
+from hive_core.policy.standing import ABOVE, ITSELF, stand
 
 REASON_MOST: Final = 4096
 LINES_MOST: Final = 8192
@@ -59,9 +60,9 @@ def end(call: Call, approval: Approval, event: str, **how: Unpack[How]) -> froze
         call.ledger.jobs.finish(job.id, f"{fault}: {sentence}" if fault else "", call.now)
         topics.add(f"job:{job.id}")
     body = f"{sentence}\napproval {found.id}, commit {found.binding.commit or '-'}"
-    body += f"\n\n{lines}" if lines else ""
     for name in audience(call, found):
-        topics.add(tell(call, call.hive, name, CONFIG, body))
+        logged = f"\n\n{lines}" if lines and _reads_logs(call, name, found) else ""
+        topics.add(tell(call, call.hive, name, CONFIG, body + logged))
     return frozenset(topics)
 
 
@@ -87,6 +88,12 @@ def audience(call: Call, approval: Approval) -> Iterator[str]:
     asked, agent = call.hive.name(approval.requester), call.hive.name(approval.agent)
     parent = None if agent is None else call.hive.topology.parent(agent)
     yield from (name for name in dict.fromkeys((asked, parent)) if name is not None)
+
+
+def _reads_logs(call: Call, name: str, approval: Approval) -> bool:
+    """Row H10: who asked may have lost the agent since."""
+    agent = call.hive.name(approval.agent)
+    return agent is not None and stand(call.hive, name, agent) in (ITSELF, *ABOVE)
 
 
 def _what(call: Call, approval: Approval) -> str:

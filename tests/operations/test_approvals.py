@@ -185,6 +185,21 @@ def test_a_failure_is_told_with_the_last_lines_of_the_log(world: World) -> None:
     assert "KeyError" not in job.error
 
 
+def test_the_log_of_an_agent_goes_to_nobody_who_lost_it_meanwhile(world: World) -> None:
+    """Row H10: that it failed is told to who asked, its lines to those above it alone."""
+    id_ = waits(world, "a", "a11")
+    approve(world, id_)
+    world.call(OPERATOR, "move", agent="a1", parent="b")
+    with world.ledger.transaction():
+        for step in ("build", "deploy", "watch"):
+            world.ledger.approvals.move(id_, step, 1.0)
+    finish(world, id_, "fail", "no hello", "KeyError: 'x'")
+    told, parent = str(world.mail("a")[-1]["body"]), str(world.mail("a1")[-1]["body"])
+    assert "no hello" in told
+    assert "KeyError" not in told
+    assert "KeyError" in parent
+
+
 def test_every_decision_is_an_event_with_on_whose_behalf_and_what_of(world: World) -> None:
     """H27."""
     first, second = (
