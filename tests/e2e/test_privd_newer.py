@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+from e2e.attackers import as_hive
 from e2e.labhost import Lab, trixie_tree
 from e2e.privdhost import Host
 
-from hive_core.plan.actions import EndHolders, MakeNode, MoveNode
+from hive_core.plan.actions import EndHolders, MakeNode, MoveNode, ShowStore
 from hive_core.plan.results import Ended
 
 pytestmark = pytest.mark.lab
@@ -49,3 +50,16 @@ def test_what_cannot_mount_still_cannot(host: Host) -> None:
         said = host.say(agent, f"mount -o remount,bind,rw {place} && echo DONE", check=False)
         assert "DONE" not in said
     assert "DONE" not in host.say(agent, "mount -t tmpfs none /tmp && echo DONE", check=False)
+
+
+@pytest.mark.parametrize("boot", [False, True])
+def test_a_store_comes_and_goes_live(host: Host, *, boot: bool) -> None:
+    agent = host.running(boot=boot, command=())
+    as_hive(host, "umask 027; mkdir -p /var/lib/hive/meta; echo '{}' >/var/lib/hive/meta/x")
+    host.do(ShowStore(agent.uuid, "meta", agent.base, shown=True))
+    assert host.enter(agent, "cat", "/meta/x") == "{}"
+    remount = "mount -o remount,bind,rw /meta; touch /meta/y"
+    host.enter(agent, "sh", "-c", remount)
+    assert not host.lab.path("/var/lib/hive/meta/y").exists()
+    host.do(ShowStore(agent.uuid, "meta", agent.base, shown=False))
+    assert host.enter(agent, "ls", "-A", "/meta") == ""
