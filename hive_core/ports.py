@@ -82,6 +82,14 @@ class Vault(Protocol):
         """Those that an agent has."""
         ...
 
+    def holders(self) -> list[str]:
+        """Everybody who has any, living or not."""
+        ...
+
+    def drop(self, uuid: str) -> None:
+        """Forget all of somebody."""
+        ...
+
 
 class Jobs(Protocol):
     """Small throw-away containers for work on bytes that agents wrote."""

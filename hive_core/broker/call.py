@@ -73,6 +73,12 @@ class _Nowhere:
         del uuid
         return ()
 
+    def holders(self) -> list[str]:
+        return []
+
+    def drop(self, uuid: str) -> None:
+        """There is nothing to forget."""
+
 
 NOWHERE: Final[Vault] = _Nowhere()
 

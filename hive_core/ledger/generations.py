@@ -89,6 +89,10 @@ class Generations:
             )
         return gone
 
+    def agents(self) -> set[str]:
+        """Everybody of whom there are some."""
+        return {str(agent) for (agent,) in self._db.rows("SELECT DISTINCT agent FROM generations")}
+
     def drop(self, agent: str) -> None:
         """The agent is gone for good."""
         self._db.run("DELETE FROM generations WHERE agent = ?", (agent,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pydantic import Field
 
@@ -28,7 +28,7 @@ class Convergence(Result):
 
 
 class LeftOver(Result):
-    kind: str = Field(description="archive, range, unit, mount, node or another word.")
+    kind: str = Field(description="archive, range, secrets, unit, node or another word.")
     name: str = Field(description="Which one.")
     detail: str = Field(description="What is known of it.")
 
@@ -64,12 +64,14 @@ def _shown(plan: Plan) -> Convergence:
 def gc(call: Call, params: DryRun) -> Record[LeftOvers] | Later[LeftOvers]:
     """Remove what no agent accounts for any more: archives past their time, uid ranges, machines.
 
-    With a machine go its mounts, its copied root and its socket. Nodes and archives that nobody
+    With a machine go its mounts, its copied root and its socket; with an agent that will not come
+    back its secrets and generations. Nodes and archives that nobody
     knows are listed and left to the operator, for agents wrote what is in them; so are units that
     hive did not make.
     """
-    known = [*_archives(call), *_ranges(call)]
+    known = [*_archives(call), *_ranges(call), *_kept(call)]
     if not params.dry_run:
+        _let_go(call)
         found = LeftOvers(items=[*known, *_strays(call.states.plan())])
         return Record(found, wakes=frozenset({"converge", "gc"}))
 
@@ -89,6 +91,28 @@ def _ranges(call: Call) -> Iterator[LeftOver]:
     for uuid, base in call.ledger.ranges.all().items():
         if uuid not in kept and call.hive.name(uuid) is None:
             yield LeftOver(kind="range", name=uuid, detail=f"from uid {base}")
+
+
+def _of_nobody(call: Call, uuids: Iterable[str]) -> list[str]:
+    """Those of them who neither live nor may be restored."""
+    archived = {each.uuid for each in call.ledger.archives.all()}
+    return sorted({*uuids} - archived - call.hive.names.keys())
+
+
+def _kept(call: Call) -> Iterator[LeftOver]:
+    """What is kept for agents beside their files."""
+    for uuid in _of_nobody(call, call.vault.holders()):
+        keys = ", ".join(call.vault.keys(uuid))
+        yield LeftOver(kind="secrets", name=uuid, detail=f"nobody's any more: {keys}")
+    for uuid in _of_nobody(call, call.ledger.generations.agents()):
+        yield LeftOver(kind="generations", name=uuid, detail="nobody's any more")
+
+
+def _let_go(call: Call) -> None:
+    for uuid in _of_nobody(call, call.vault.holders()):
+        call.vault.drop(uuid)
+    for uuid in _of_nobody(call, call.ledger.generations.agents()):
+        call.ledger.generations.drop(uuid)
 
 
 def _strays(plan: Plan) -> Iterator[LeftOver]:

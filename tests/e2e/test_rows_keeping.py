@@ -136,3 +136,16 @@ def test_attack_48_no_secret_is_in_an_environment_a_unit_a_log_or_anybody_else_s
         assert VALUE not in done.stdout, command
     limits = host.run("systemctl", "show", "--value", "--property=LimitCORE", "hived.service")
     assert limits.stdout == "0\n"
+
+
+def test_of_a_destroyed_agent_nothing_is_left_that_opens_a_door(host: HiveHost) -> None:
+    """Row H30: socket, mounts, unit, credentials at once; secrets when it cannot come back."""
+    host.grow(gone="root")
+    host.hive("cap", "grant", "gone", "secret:token")
+    host.hive("secret", "set", "gone", "token", text=VALUE)
+    uuid = host.uuid("gone")
+    host.call("Destroy", agent="gone", wait=20)
+    places = f"/run/hive/agents/{uuid} /var/lib/hive/mounts/{uuid}"
+    assert host.run("sh", "-c", f"ls -d {places} 2>/dev/null || true").stdout == ""
+    look = f"find /var/lib/hive /run/hive -xdev -name '*{uuid}*' 2>/dev/null || true"
+    host.until(lambda: host.run("sh", "-c", look).stdout == "", "its time is over", 20)

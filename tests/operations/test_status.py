@@ -140,3 +140,22 @@ def test_gc_lists_what_no_agent_accounts_for(world: World) -> None:
         world.ledger.archives.drop(uuid)
     found = rows(world.call("operator", "gc", dry_run=True)["items"])
     assert ("range", uuid) in [(row["kind"], row["name"]) for row in found]
+
+
+def test_gc_forgets_the_secrets_of_those_who_will_not_come_back(world: World) -> None:
+    """Row H30 for H28: listed first; kept for as long as the agent can be restored."""
+    uuid = world.uuid("b1")
+    for name in ("a1", "b1"):
+        world.call("operator", "set_secret", agent=name, key="token", value="x")
+    world.call("operator", "destroy", agent="b1")
+    assert rows(world.call("operator", "gc")["items"]) == []
+    world.call("operator", "restore", id=uuid)
+    assert world.vault.keys(uuid) == ("token",)
+    world.call("operator", "destroy", agent="b1")
+    with world.ledger.transaction():
+        world.ledger.archives.drop(uuid)
+    listed = rows(world.call("operator", "gc", dry_run=True)["items"])
+    assert ("secrets", uuid) in [(row["kind"], row["name"]) for row in listed]
+    assert world.vault.holders() == sorted([uuid, world.uuid("a1")])
+    world.call("operator", "gc")
+    assert world.vault.holders() == [world.uuid("a1")]

@@ -8,6 +8,7 @@ from functools import partial
 
 from hive_core.host.kept import KeptLocks
 from hive_core.host.profiles import Profiles
+from hive_core.host.vault import Vault
 from hive_core.model.hive import Hive
 from hive_core.model.settings import NIX_IMAGE
 from hive_core.reconcile.deploy.build import NixBuilder, NixJobs
@@ -40,5 +41,19 @@ class Works:
         )  # fmt: skip
 
     def _follow(self, hive: Callable[[], Hive]) -> None:
-        """What agents run, or ran, is kept from the garbage collector of the store."""
-        self.profiles.follow(hive(), self.ports.ledger)
+        """What agents run, or ran, is kept from the garbage collector of the store.
+
+        Of those who will never come back nothing is kept: no secrets, no generations.
+        """
+        ledger, names = self.ports.ledger, hive().names
+        self.profiles.follow(hive(), ledger)
+        vault = Vault(self.ports.settings.paths.secrets)
+        kept = {*names, *(each.uuid for each in ledger.archives.all())}
+        left = {*vault.holders(), *ledger.generations.agents()} - kept
+        gone = [uuid for uuid in left if ledger.archives.is_tombstone(uuid)]
+        for uuid in gone:
+            vault.drop(uuid)
+        if gone:
+            with ledger.transaction():
+                for uuid in gone:
+                    ledger.generations.drop(uuid)
