@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hive_core.errors import Conflict, HiveError, Internal
 from hive_core.host.git.applied import AppliedRepo, Tag, tree_of
 from hive_core.host.git.gitfolder import refs
 from hive_core.host.git.seed import seed
+from hive_core.host.git.writing import put
 from hive_core.plan import nar
 
 ID, OTHER = "0123456789ab", "ba9876543210"
@@ -222,3 +224,42 @@ def test_an_operators_git_can_push_a_tag_and_take_nothing_away(
     with pytest.raises(subprocess.CalledProcessError):
         git(desk, "push", "--quiet", "--force", "origin", "FETCH_HEAD:refs/heads/main")
     assert tree_of(found.files) == found.binding.tree
+
+
+def test_what_is_no_file_among_the_refs_is_not_waited_for_and_not_followed(
+    repo: AppliedRepo, tmp_path: Path
+) -> None:
+    """Members of the operators' group may put anything there."""
+    whole_ones = repo.refs()
+    outside = tmp_path / "outside"
+    outside.write_text("a" * 40 + " refs/tags/forged\n")
+    tags = repo.path / "refs/tags"
+    os.mkfifo(tags / "pipe")
+    (tags / "link").symlink_to(outside)
+    (tags / "endless").symlink_to("/dev/zero")
+    (tags / "large").write_bytes(b"a" * 5000)
+    (repo.path / "packed-refs").symlink_to(outside)
+    assert repo.refs() == whole_ones
+
+
+def test_a_full_disk_leaves_nothing_behind_that_is_in_the_way_later(repo: AppliedRepo) -> None:
+    """R20. A file may not be larger than nothing: that is how the disk is full here."""
+    tag, before = Tag("denied", ID, seed("host").commit, "no", 1.0), sorted(repo.path.rglob("*"))
+    script = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from hive_core.host.git.writing import put, put_ref\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "for write in (lambda at: put(at / 'x', b'x', 0o440), lambda at: put_ref(at / 'y', 'y')):\n"
+        "    try: write(Path(sys.argv[1]))\n"
+        "    except OSError: continue\n"
+        "    sys.exit(1)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(repo.path / "hive")], check=True)
+    assert sorted(repo.path.rglob("*")) == before
+    data = repo.path / "hive/.z.new"
+    data.touch(0o440)  # a daemon that was killed
+    put(repo.path / "hive/z", b"z")
+    assert not data.exists()
+    repo.tag(tag)
+    whole(repo)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -18,6 +19,8 @@ from hive_core.host.git.packed import named
 from hive_core.host.git.packs import Pack
 from hive_core.host.git.writing import REF, folder, put
 
+_REF_MOST: Final = 4096  # bytes
+_PACKED_MOST: Final = 16 << 20
 _FOLDERS: Final = (
     "objects/pack", "objects/info", "refs/heads", "refs/tags", "refs/hive/proposals", "hive",
 )  # fmt: skip
@@ -70,15 +73,23 @@ def refs(path: Path) -> dict[str, str]:
             if not name.endswith(".lock") and not name.startswith("."):
                 file = Path(place) / name
                 with suppress(OSError):
-                    found[str(file.relative_to(path))] = file.read_text(
-                        encoding="ascii", errors="replace"
-                    ).strip()
+                    found[str(file.relative_to(path))] = _text(file, _REF_MOST).strip()
     return found
 
 
+def _text(path: Path, most: int) -> str:
+    """A plain file; operators may write there, so nothing else is followed or waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(handle, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - a descriptor
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+            raise OSError(f"{path.name} is no file of refs")
+        return file.read(most)
+
+
 def _packed(path: Path) -> Iterator[tuple[str, str]]:
-    with suppress(FileNotFoundError):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    with suppress(OSError):
+        for line in _text(path, _PACKED_MOST).splitlines():
             oid, _, name = line.partition(" ")
             if name and line[0] not in "#^":
                 yield name, oid

@@ -39,21 +39,12 @@ def folder(path: Path) -> Path:
 
 
 def put(path: Path, data: bytes, mode: int = FILE, *, durable: bool = True) -> None:
-    """The file under its name with this content, in one step.
-
-    One that need not be `durable` is written in its place: in a folder that nobody knows of yet.
-    """
-    spare = path.with_name(f".{path.name}.new") if durable else path
-    handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
-    with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
-        os.fchmod(handle, mode)
-        file.write(data)
-        if durable:
-            file.flush()
-            os.fsync(handle)
-    if durable:
-        spare.rename(path)
-        flush(path.parent)
+    """The file under its name with this content, in one step."""
+    spare = path.with_name(f".{path.name}.new")
+    spare.unlink(missing_ok=True)  # of a daemon that was killed; it may be read-only
+    handle = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    os.fchmod(handle, mode)
+    _become(path, spare, handle, data, durable=durable)
 
 
 def put_ref(path: Path, oid: str, *, durable: bool = True) -> None:
@@ -61,13 +52,22 @@ def put_ref(path: Path, oid: str, *, durable: bool = True) -> None:
     folder(path.parent)
     lock = path.with_name(f"{path.name}.lock")
     handle = _locked(lock)
-    with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
-        os.fchmod(handle, REF)
-        file.write(f"{oid}\n".encode())
-        if durable:
-            file.flush()
-            os.fsync(handle)
-    lock.rename(path)
+    os.fchmod(handle, REF)
+    _become(path, lock, handle, f"{oid}\n".encode(), durable=durable)
+
+
+def _become(path: Path, spare: Path, handle: int, data: bytes, *, durable: bool) -> None:
+    """What is written into the spare file takes its name; on a full disk nothing is left of it."""
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(handle)
+        spare.rename(path)
+    except OSError:
+        spare.unlink(missing_ok=True)
+        raise
     if durable:
         flush(path.parent)
 
