@@ -49,8 +49,8 @@ def converge(session: Session, style: str, *, dry_run: bool) -> None:
 def gc(session: Session, style: str, *, dry_run: bool) -> None:
     """Remove what no agent accounts for any more.
 
-    That is archives past their time and their uid ranges. Strange units, mounts and files are
-    listed and left to you.
+    That is archives past their time and their uid ranges, secrets and generations of agents that
+    will not come back. Strange units, mounts and files are listed and left to you.
     """
     found = session.ask("gc", dry_run=True) if dry_run else session.change("gc")
     LEFT.show(entries(found, "items"), style)

@@ -1,0 +1,66 @@
+"""`hive secret`: values come from files and pipes, and go nowhere but into the call."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from cli.run import Hive
+
+ANSWER = {"agent": "alice", "key": "token", "readable": True}
+
+
+class Pipe(io.TextIOWrapper):
+    """Standard input that is no terminal."""
+
+
+def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", Pipe(io.BytesIO(data)))
+
+
+def test_a_value_from_a_pipe_loses_the_end_of_its_last_line(
+    hive: Hive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hive.peer.answers["SetSecret"] = lambda _: dict(ANSWER)
+    piped(monkeypatch, "zwei\nZeilen ü\n".encode())
+    done = hive("secret", "set", "alice", "token")
+    assert (done.status, done.out, done.err) == (0, "", "")
+    (asked,) = hive.peer.asked("SetSecret")
+    assert asked["value"] == "zwei\nZeilen ü"
+    assert (asked["agent"], asked["key"]) == ("alice", "token")
+
+
+def test_a_value_from_a_file_is_taken_as_it_is(hive: Hive, tmp_path: Path) -> None:
+    hive.peer.answers["SetSecret"] = lambda _: {**ANSWER, "readable": False}
+    (tmp_path / "value").write_bytes(b"x\n")
+    done = hive("secret", "set", "alice", "token", "--file", str(tmp_path / "value"))
+    assert hive.peer.asked("SetSecret")[0]["value"] == "x\n"
+    assert "hive cap grant alice secret:token" in done.err
+
+
+def test_what_is_no_text_is_refused_before_anything_is_sent(
+    hive: Hive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped(monkeypatch, b"\xff\xfe-hush")
+    done = hive("secret", "set", "alice", "token")
+    assert (done.status, done.out) == (2, "")
+    assert "hush" not in done.err
+    assert hive.peer.calls == []
+
+
+def test_a_value_is_no_argument(hive: Hive) -> None:
+    done = hive("secret", "set", "alice", "token", "value")
+    assert done.status == 2
+    assert hive.peer.calls == []
+
+
+def test_keys_are_listed_and_removed(hive: Hive) -> None:
+    hive.peer.answers["ListSecrets"] = lambda _: {"secrets": [dict(ANSWER)]}
+    hive.peer.answers["RemoveSecret"] = lambda _: dict(ANSWER)
+    assert hive("secret", "list", "alice").out == "KEY    READABLE\ntoken  yes\n"
+    assert hive("secret", "list", "alice", "-o", "name").out == "token\n"
+    assert hive("secret", "rm", "alice", "token").status == 0
+    (asked,) = hive.peer.asked("RemoveSecret")
+    assert (asked["agent"], asked["key"]) == ("alice", "token")
