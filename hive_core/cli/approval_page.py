@@ -17,6 +17,7 @@ import click
 from hive_core.agent.show import plain
 from hive_core.cli.output import Row, breadth, columns_of, moment, words
 from hive_core.cli.session import entries
+from hive_core.plan.shown import shown
 from hive_core.varlink import Message
 
 BAR, GOES_ON = "│ ", "┊ "
@@ -35,7 +36,7 @@ def page(found: Message, lines: Iterable[Row]) -> Iterator[str]:
     """All of it, line by line; `found` is the first page of `get_approval`."""
     row = _object(found, "approval")
     yield from _facts(row, _object(found, "review"))
-    yield from _block("Says", quoted(str(row.get("message") or "")))
+    yield from _block("Says", quoted(_seen(str(row.get("message") or ""))))
     yield from _block("Because", quoted(str(row.get("reason") or "")))
     yield from _block("Asks for", _marks(entries(found, "marks")))
     yield from _review(_object(found, "review"))
@@ -136,6 +137,11 @@ def _room() -> int | None:
     if sys.stdout.isatty():
         return columns_of()
     return columns_of(terminal=True) if sys.stderr.isatty() else None
+
+
+def _seen(text: str) -> str:
+    """Words that no job has spelled out: also blanks and marks piled up over the lines of hive."""
+    return "\n".join(map(shown, text.split("\n")))
 
 
 def _pieces(line: str, width: int | None) -> Iterator[str]:

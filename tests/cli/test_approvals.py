@@ -93,6 +93,16 @@ def test_attack_22_all_words_of_agents_stand_behind_the_bar(hive: Hive) -> None:
     assert not [each for each in out if each != "\n" and not each.isprintable()]
 
 
+def test_attack_22_a_message_has_no_blanks_and_no_marks_over_the_lines_of_hive(hive: Hive) -> None:
+    """No job has spelled it out: it goes from the request to the page."""
+    pile = "z" + "\u0301" * 50
+    answering(hive, shown(line("x"), message=f"one\u2800\ufe0f{pile}\ntwo"))
+    out = hive("approvals", "show", ID).out
+    assert "│ one⟨U+2800⟩⟨U+FE0F⟩" in out
+    assert "│ two" in out
+    assert out.count("\u0301") <= 2
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=300), st.integers(1, 30))
 def test_attack_22_no_line_reaches_the_left_edge_of_a_terminal(text: str, width: int) -> None:
