@@ -165,7 +165,8 @@ def _ways(row: Row) -> Iterator[str]:
     yield f"  hive approvals approve {id_} --commit {commit[:DIGITS]}"
     yield f"  hive approvals deny {id_} --why TEXT"
     if row.get("kind") == "config":
-        repo = f"{APPLIED}/{words(row.get('agent'))}"
+        # Not by its name: git believes the repository by its own path, and follows no link to it.
+        repo = f"{APPLIED}/{words(row.get('agent_uuid'))}.git"
         yield "Or with git, in any repository, by a key of /etc/hive/allowed_signers:"
         yield f"  git fetch {repo} refs/hive/proposals/{id_}"
         yield f"  git tag -s -m approved approve/{id_} {commit}"
