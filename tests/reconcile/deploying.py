@@ -162,6 +162,7 @@ class Stage:
     def __init__(self, folder: Path, **settings: object) -> None:
         self.folder = folder
         self.step: Callable[[str], None] = nothing
+        self.last = ""
         self.commits: Callable[[str], None] = nothing  # called between the parts of a COMMIT
         self.settings = Settings.model_validate(settings)
         self.clock = ManualClock()
@@ -203,6 +204,7 @@ class Stage:
         self.broker.listeners += [self.road.heard, self.deploys.heard]
 
     def _stepping(self, name: str) -> None:
+        self.last = name
         self.step(name)
 
     def _committing(self, name: str) -> None:

@@ -83,7 +83,7 @@ class Damaged(Trouble):
     @override
     def happen(self) -> None:
         repo, spec = self.stage.git("bob"), self.stage.spec("bob")
-        if spec.config != OLD:
+        if spec.config != OLD or self.stage.last == "deploying":
             return  # too late to keep it from being deployed
         for path in (*repo.path.glob("objects/pack/*"), *repo.path.glob("hive/*.nar")):
             if path.stem != OLD:
