@@ -149,3 +149,26 @@ def test_of_a_destroyed_agent_nothing_is_left_that_opens_a_door(host: HiveHost) 
     assert host.run("sh", "-c", f"ls -d {places} 2>/dev/null || true").stdout == ""
     look = f"find /var/lib/hive /run/hive -xdev -name '*{uuid}*' 2>/dev/null || true"
     host.until(lambda: host.run("sh", "-c", look).stdout == "", "its time is over", 20)
+
+
+GUEST = """
+mkdir -p /etc/systemd/system && cat >/etc/systemd/system/reader.service <<'X'
+[Service]
+Type=oneshot
+User=daemon
+LoadCredential=token:/run/hive/credentials/token
+ExecStart=/bin/sh -c 'cat "$CREDENTIALS_DIRECTORY"/token >/tmp/out; id -un >>/tmp/out'
+X
+systemctl daemon-reload && systemctl start reader && cat /tmp/out
+"""
+
+
+def test_a_service_of_a_container_that_boots_gets_it_under_its_own_user(host: HiveHost) -> None:
+    """Row H28: `LoadCredential=` takes it from the place that the guide names."""
+    host.grow(guest={"boot": True})
+    host.hive("cap", "grant", "guest", "secret:token")
+    host.hive("secret", "set", "guest", "token", text=VALUE)
+    look = ("hive", "shell", "guest", "--", "test", "-e", "/run/hive/credentials/token")
+    host.until(lambda: host.run(*look, check=False).returncode == 0, "it is shown")
+    done = host.run("hive", "shell", "guest", "--", "sh", "-s", text=GUEST)
+    assert done.stdout == f"{VALUE}daemon\n"
