@@ -29,6 +29,13 @@ class Deploy:
     nonce: int | None = None
     until: float | None = None
 
+    def part(self, name: str) -> Mapping[str, Any]:
+        """One table of `before`."""
+        found = self.before[name]
+        if not isinstance(found, Mapping):
+            raise TypeError(f"{name} of a deploy is no table")
+        return found
+
 
 class Deploys:
     def __init__(self, connection: Connection) -> None:

@@ -13,7 +13,7 @@ from hive_core.ledger.archives import Archive
 from hive_core.model.agent import AgentSpec
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Wanted
-from hive_core.operations.ending import ended_with
+from hive_core.operations.ending import confirmed, ended_with
 from hive_core.operations.fields import Waiting
 from hive_core.operations.jobs import begun
 from hive_core.operations.lifecycle import ScopeParams, in_scope
@@ -155,7 +155,8 @@ def _archive(call: Call, name: str) -> frozenset[str]:
     The row in `runs` stays until the archive goes, so that a restored agent never meets the nonce
     of an old exit again.
     """
-    spec, parent = call.hive.spec(name), call.hive.topology.parent(name)
+    spec = confirmed(call, call.hive.spec(name))
+    parent = call.hive.topology.parent(name)
     above = call.hive.spec(parent).id if parent is not None else None
     ends = call.now + call.settings.retention.archive
     call.ledger.archives.put(Archive(spec.id, name, spec.model_dump_json(), above, call.now, ends))

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Final, TypedDict, Unpack
 
 from hive_core.broker.call import Call
+from hive_core.model.agent import AgentSpec
 from hive_core.model.approval import Approval, ApprovalState, Kind
 from hive_core.operations.notices import CONFIG, tell
+from hive_core.plan.effect import back
 from hive_core.policy.standing import ABOVE, ITSELF, stand
 
 REASON_MOST: Final = 4096
@@ -72,6 +74,17 @@ def ended_with(call: Call, agent: str) -> frozenset[str]:
     for each in call.ledger.approvals.of_agent(agent):
         topics |= end(call, each, _GONE[each.state], reason="the agent was destroyed")
     return frozenset(topics)
+
+
+def confirmed(call: Call, spec: AgentSpec) -> AgentSpec:
+    """The spec of an agent that is destroyed: without what was only on trial, which has failed."""
+    for each in call.ledger.approvals.of_agent(spec.id):
+        found = call.ledger.deploys.get(each.id)
+        if found is not None and each.state in (_S.DEPLOYING, _S.WATCHING):
+            why = "the agent was destroyed"
+            call.ledger.generations.fail(spec.id, found.generation, why)
+            return back(spec, found.part("fields"), found.part("after"))
+    return spec
 
 
 def overtaken(call: Call, deployed: Approval) -> frozenset[str]:

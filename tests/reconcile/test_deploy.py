@@ -6,12 +6,16 @@ import asyncio
 
 from reconcile.deploying import LIVE, Stage, play, proposal
 
-from hive_core.model.agent import Role
+from hive_core.broker.call import Call, Change
+from hive_core.broker.operation import Result
+from hive_core.model.agent import AgentSpec, Role
 from hive_core.model.approval import ApprovalState as S
 from hive_core.model.approval import Effect
 from hive_core.model.config import Reload
 from hive_core.model.machine import State, Wanted
 from hive_core.model.seed import seed_of
+from hive_core.operations.archive import destroy
+from hive_core.operations.lifecycle import ScopeParams
 from hive_core.reconcile.deploy.effects import config_in
 from hive_core.reconcile.deploy.road import AT_ONCE
 
@@ -316,6 +320,26 @@ def test_an_agent_that_is_destroyed_meanwhile_ends_it_all() -> None:
         await stage.advance(WINDOW + 1)
         assert stage.ledger.deploys.all() == []
         assert stage.applied.repo(uuid).path.parent.name == ".archive"
+
+    play(story)
+
+
+def test_who_is_destroyed_on_trial_comes_back_with_what_it_had_before() -> None:
+    def gone(call: Call) -> Change[Result]:
+        found = destroy(call, ScopeParams(agent="bob"))
+        assert isinstance(found, Change)
+        return found
+
+    async def story(stage: Stage) -> None:
+        before = stage.spec("bob")
+        await stage.deploy("bob", proposal({"agent.toml": ""}, capabilities=["kill"]))
+        assert stage.spec("bob").config != before.config
+        stage.broker.perform("destroy", gone)
+        await stage.settle()
+        archive = stage.ledger.archives.get(before.id)
+        assert archive is not None
+        assert AgentSpec.model_validate_json(archive.spec) == before
+        assert stage.ledger.generations.all(before.id)[0].failed
 
     play(story)
 

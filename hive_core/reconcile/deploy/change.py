@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
@@ -146,7 +146,7 @@ def take_back(call: Call, approval: Approval, failure: Failure) -> Change[Done] 
     nonce = _start_again(call, approval, found, failure)
     until = call.now + failure.patience
     call.ledger.deploys.put(replace(found, nonce=nonce, until=until))
-    spec, before, after = call.hive.spec(name), _part(found, "fields"), _part(found, "after")
+    spec, before, after = call.hive.spec(name), found.part("fields"), found.part("after")
     current = call.ledger.generations.newest(approval.agent)
     number = current.number if current else 0
     told = f"take back {name} {(spec.config or '-')[:12]} (generation {number} again)"
@@ -210,13 +210,6 @@ def _row(call: Call, approval: str) -> Deploy:
     if found is None:
         raise Conflict(f"nothing is known of the deploy of {approval}")
     return found
-
-
-def _part(found: Deploy, name: str) -> Mapping[str, Any]:
-    part = found.before[name]
-    if not isinstance(part, Mapping):
-        raise TypeError(f"{name} of a deploy is no table")
-    return part
 
 
 def _word(approval: Approval) -> str:
