@@ -65,17 +65,23 @@ def test_the_tree_as_json_and_in_lines(host: HiveHost) -> None:
 
 
 def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
+    git = ("git", "-C", "/agents/worker/config")
+    host.inside("worker", *git, "commit", "--quiet", "--allow-empty", "--message", "as it is")
+    commit = host.inside("worker", *git, "rev-parse", "HEAD").strip()
+    words = {"agent": "worker", "commit": commit, "message": "as it is"}
+    asked = str(host.ask("lead", "RequestApplyCommit", **words)["approval"])
     questions = {
         "status": [], "why": ["lead", "stop", "worker"], "inbox": ["lead"], "logs": ["worker"],
         "events": [], "restore": [], "converge": ["--dry-run"], "gc": ["--dry-run"],
-        "move": ["worker", "--parent", "other", "--dry-run"],
+        "move": ["worker", "--parent", "other", "--dry-run"], "approvals list": [],
+        "approvals show": [asked], "history": [],
     }  # fmt: skip
     assert questions.keys() == OUTPUTS.keys()
     operations = catalog.load()
     for command, (name, field) in OUTPUTS.items():
         operation = operations.get(name)
         assert operation is not None
-        printed = host.json(command, *questions[command])
+        printed = host.json(*command.split(), *questions[command])
         schema = operation.entry["result"]
         assert isinstance(schema, dict)
         part = schema["properties"][field] if field else schema
@@ -132,6 +138,7 @@ def test_a_shell_is_the_agents_own_root_and_under_its_limits(host: HiveHost) -> 
     names = {line.split("=")[0] for line in host.inside("worker", "env").splitlines()}
     assert {"AWS_KEY", "SUDO_USER", "LAB_NAME"}.isdisjoint(names)
     assert names <= {
+        "CREDENTIALS_DIRECTORY",
         "PATH",
         "HOME",
         "LANG",

@@ -126,7 +126,7 @@ def test_shapes_that_the_operator_reads(host: HiveHost) -> None:
     assert root.keys() >= {"name", "uuid", "parent", "role", "state", "activity", "children"}
     assert [each["name"] for each in root["children"]] == ["echo", "lead", "other"]
     status = host.json("status")
-    assert status.keys() == {"commit", "refused", "agents", "hived", "alarms"}
+    assert status.keys() == {"commit", "refused", "agents", "hived", "alarms", "waiting"}
     assert status["agents"] == {"running": 5}
     assert status["hived"].keys() >= {"version", "since"}
     assert len(status["commit"]) == 40
