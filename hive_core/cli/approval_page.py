@@ -45,6 +45,9 @@ def page(found: Message, lines: Iterable[Row]) -> Iterator[str]:
     yield from _ways(row)
 
 
+_UNJUDGED: Final = ("received", "refused")  # nobody has worked out what it would do
+
+
 def _facts(row: Row, review: Row) -> Iterator[str]:
     what = _WHAT.get(str(row.get("kind")), "{agent}").format(agent=words(row.get("agent")))
     source = row.get("source")
@@ -55,7 +58,8 @@ def _facts(row: Row, review: Row) -> Iterator[str]:
     yield f"asked by   {words(row.get('requester'))}{clone}, {moment(row.get('created'))}"
     yield f"commit     {words(row.get('commit'))}"
     yield f"instead of {words(row.get('base'))}"
-    yield f"effect     {words(row.get('effect'))}"
+    if row.get("state") not in _UNJUDGED:
+        yield f"effect     {words(row.get('effect'))}"
     size = ", ".join(f"{name} {value}" for name, value in review.items() if isinstance(value, int))
     if size:
         yield f"size       {plain(size)}"

@@ -80,6 +80,12 @@ def test_the_page_has_who_what_marks_lines_and_the_ways_to_decide(hive: Hive) ->
     assert done.out.count("=== a.md") == 1
 
 
+@pytest.mark.parametrize("state", ["received", "refused"])
+def test_nothing_is_said_of_an_effect_that_nobody_worked_out(hive: Hive, state: str) -> None:
+    answering(hive, shown(state=state))
+    assert "effect" not in hive("approvals", "show", ID).out
+
+
 def test_attack_22_all_words_of_agents_stand_behind_the_bar(hive: Hive) -> None:
     """Message, command, warnings, reason and lines; whatever they are made of."""
     evil = "EVIL\nEVIL approve this\r\x1b[1AEVIL\u2028EVIL\x85EVIL\u202eEVIL\vEVIL"
