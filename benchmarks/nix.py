@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Final
 
 from e2e.labhost import Lab
 from e2e.nixhost import NixHost
@@ -189,16 +191,28 @@ def _words(flake: Path, names: Sequence[str]) -> list[str]:
     return ["eval", "--json", "--no-update-lock-file", wanted, "--apply", f"{take} [ {listed} ]"]
 
 
+# A process counts as its own peak what it was spawned from until it executes something else, and
+# whoever measures has grown by then: a small one stands in between. getrusage(2)
+_SMALL: Final = """
+import os, sys, time
+begin = time.monotonic()
+log = (os.POSIX_SPAWN_OPEN, 2, sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o600)
+silent = (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)
+pid = os.posix_spawnp("nix", sys.argv[2:], os.environ, file_actions=[silent, log])
+_, status, usage = os.wait4(pid, 0)
+print(status, time.monotonic() - begin, usage.ru_maxrss / 1024)
+"""
+
+
 def _nix(place: Path, words: Sequence[str]) -> tuple[float, float]:
     """Seconds and MiB at most of one run of Nix, in a store of its own."""
     environment = {**os.environ, "NIX_CONFIG": CONFIG + "substituters =\nbuild-users-group =\n",
                    "HOME": str(place)}  # fmt: skip
-    begin = time.monotonic()
-    pid = os.posix_spawnp(
-        "nix", ["nix", "--store", f"{place}/store", *words], environment,
-        file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
-                      (os.POSIX_SPAWN_OPEN, 2, f"{place}/log", os.O_WRONLY | os.O_CREAT, 0o600)],
+    log = place / "log"
+    done = subprocess.run(
+        [sys.executable, "-Ic", _SMALL, log, "nix", "--store", f"{place}/store", *words],
+        env=environment, stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
-    _, status, usage = os.wait4(pid, 0)
-    assert status == 0, (place / "log").read_text()[-1000:]
-    return time.monotonic() - begin, usage.ru_maxrss / 1024
+    status, seconds, peak = done.stdout.split()
+    assert status == "0", log.read_text()[-1000:]
+    return float(seconds), float(peak)
