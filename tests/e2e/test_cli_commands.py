@@ -70,6 +70,7 @@ def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
     commit = host.inside("worker", *git, "rev-parse", "HEAD").strip()
     words = {"agent": "worker", "commit": commit, "message": "as it is"}
     asked = str(host.ask("lead", "RequestApplyCommit", **words)["approval"])
+    host.hush()
     questions = {
         "status": [], "why": ["lead", "stop", "worker"], "inbox": ["lead"], "logs": ["worker"],
         "events": [], "restore": [], "converge": ["--dry-run"], "gc": ["--dry-run"],
