@@ -27,6 +27,7 @@ from hive_core.errors import HiveError
 from hive_core.host import nixconf
 
 PROGRAMS: Final = ("systemd-nspawn", "systemd-run", "systemctl", "nsenter", "git", "mount")
+SIGNERS: Final = ("ssh-keygen", "gpgv")  # without one, its kind of signed tag approves nothing
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ def _programs() -> Iterator[Finding]:
     for name in PROGRAMS:
         found = shutil.which(name)
         yield _ok("program", found) if found else _fail("program", f"{name} is missing")
+    for name in SIGNERS:
+        lacks = Finding(
+            "program", "warn", f"{name} is missing: tags signed its way approve nothing"
+        )
+        yield _ok("program", found) if (found := shutil.which(name)) else lacks
 
 
 def _users() -> Iterator[Finding]:

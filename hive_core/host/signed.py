@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.broker.audit import REFUSED
@@ -53,6 +53,7 @@ class SignedApprovals:
     broker: Broker
     repo: Callable[[str], AppliedRepo]
     signatures: Signatures
+    troubles: dict[str, str] = field(default_factory=dict)
 
     async def run(self) -> None:
         while True:
@@ -61,12 +62,22 @@ class SignedApprovals:
 
     async def glance(self) -> None:
         """One look; what goes wrong with one tag keeps no other waiting."""
-        for approval in self.broker.world.ledger.approvals.open():
+        undecided = self.broker.world.ledger.approvals.open()
+        for gone in self.troubles.keys() - {each.id for each in undecided}:
+            del self.troubles[gone]
+        for approval in undecided:
             if approval.state is ApprovalState.PENDING and approval.agent:
                 try:
                     await self._look(approval)
+                    self.troubles.pop(approval.id, None)
                 except (HiveError, OSError) as error:
-                    log.warning("Cannot look for a tag that approves %s: %s", approval.id, error)
+                    self._cannot(approval.id, f"cannot look for a tag that approves it: {error}")
+
+    def _cannot(self, approval: str, text: str) -> None:
+        """Said once, though it is tried each second."""
+        if self.troubles.get(approval) != text:
+            log.warning("Approval %s: %s", approval, text)
+        self.troubles[approval] = text
 
     async def _look(self, approval: Approval) -> None:
         repo, name = self.repo(approval.agent), f"{TAGS}/{approval.id}"

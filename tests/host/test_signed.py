@@ -134,3 +134,20 @@ def test_a_signed_tag_for_what_was_denied_meanwhile_changes_nothing(desk: Desk) 
     desk.push()
     desk.world.call(OPERATOR, "deny", id=desk.approval, why="not now")
     assert desk.glance().state is ApprovalState.DENIED
+
+
+def test_what_cannot_be_verified_now_is_told_once_and_tried_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A machine without ssh-keygen: nothing is refused, and nobody is told every second."""
+    desk.tag("-s", "-m", "yes")
+    desk.push()
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "/nowhere")
+        assert desk.glance().state is desk.glance().state is ApprovalState.PENDING
+    assert desk.told() == []
+    assert [each.message for each in caplog.records if "ssh-keygen" in each.message] == [
+        f"Approval {desk.approval}: cannot look for a tag that approves it: "
+        "cannot run ssh-keygen: No such file or directory"
+    ]
+    assert desk.glance().state is ApprovalState.APPROVED
