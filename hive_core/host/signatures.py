@@ -26,7 +26,7 @@ _SAID: Final = 500
 _BLOCK: Final = re.compile(
     r"-----BEGIN PGP PUBLIC KEY BLOCK-----\s*\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL
 )
-# What gpgv reports of a signature that is whole but of a key that is not good any more.
+# What gpgv reports of a signature that is no good, while another one of the same tag may be.
 _BAD: Final = ("EXPSIG", "EXPKEYSIG", "REVKEYSIG", "BADSIG", "ERRSIG")
 
 

@@ -161,3 +161,29 @@ def test_a_damaged_key_is_nobodys() -> None:
     assert [*keys(f"{head}\n\n%%%\n{tail}\n{head}\nComment: x\n\nQUJD\n=abcd\n{tail}\n")] == [
         b"ABC"
     ]
+
+
+@pytest.mark.parametrize("case", ["expired", "revoked", "beside a good one"])
+def test_a_pgp_key_that_is_not_good_any_more_may_not_sign(desk: Desk, case: str) -> None:
+    """gpgv itself ends with success for all of them, and says so beside it."""
+    (desk.folder / "gnupg").mkdir(mode=0o700)
+    gpg = ("gpg", "--batch", "--quiet", "--faked-system-time", "20200101T000000")
+    lasting = {"old": "never" if case == "revoked" else "1d"}
+    lasting |= {"new": "never"} if case == "beside a good one" else {}
+    for who, lasts in lasting.items():
+        words = ("--passphrase", "", "--quick-gen-key", f"{who}@example.org", "ed25519", "sign")
+        desk.run(*gpg, *words, lasts)
+    (desk.folder / "payload").write_text("as it was signed")
+    users = [word for who in lasting for word in ("-u", f"{who}@example.org")]
+    signature = desk.run(*gpg, *users, "--armor", "--detach-sign", "--output", "-", "payload")
+    if case == "revoked":
+        (made,) = (desk.folder / "gnupg/openpgp-revocs.d").iterdir()
+        made.write_text(made.read_text().replace(":-----BEGIN", "-----BEGIN"))
+        desk.run(*gpg, "--import", str(made))
+    desk.signers.write_text(desk.run("gpg", "--armor", "--export"))
+    desk.signers.chmod(0o644)
+    payload = b"as it was signed"
+    tag = SignedTag("", "commit", "", payload, signature.encode(), Flavour.PGP)
+    with pytest.raises(NotAllowed, match="nobody who may sign"):
+        desk.who(tag)
+    desk.run("gpgconf", "--kill", "all")
