@@ -7,15 +7,15 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Coroutine
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hive_core import VERSION, operations
 from hive_core.broker.core import Broker
 from hive_core.broker.turn import World
+from hive_core.duties import Duties, ended
 from hive_core.errors import HiveError
 from hive_core.host import config, notify
 from hive_core.host.applied import Applied, tell_changed
@@ -48,7 +48,7 @@ from hive_core.reconcile.bounds import Bounds
 from hive_core.reconcile.deploy.road import Deploys
 from hive_core.reconcile.deploy.works import Works
 from hive_core.reconcile.given import Broker as Given
-from hive_core.reconcile.given import Ports
+from hive_core.reconcile.given import Hearer, Ports
 from hive_core.reconcile.imports import Imports
 from hive_core.reconcile.look import Look
 from hive_core.reconcile.road import Reconciler
@@ -68,7 +68,6 @@ class Daemon:
         self.stores = Stores.open(settings)
         self.clock, self.journal = SystemClock(), HostJournal()
         self.keeper = notify.Keeper()
-        self._tasks: list[asyncio.Task[None]] = []
         self.ending = Ending()
 
     @cached_property
@@ -135,7 +134,7 @@ class Daemon:
 
     @cached_property
     def given(self) -> Given:
-        return Given(lambda: self.broker.hive, self._touched)
+        return Given(lambda: self.broker.hive, self._touched, self.broker.perform)
 
     def _touched(self, topics: frozenset[str]) -> None:
         self.broker.touch(topics)
@@ -153,13 +152,22 @@ class Daemon:
 
     @cached_property
     def upkeep(self) -> Upkeep:
-        copies = Copies(self.stores, self.settings.paths.backup, _ended)
+        copies = Copies(self.stores, self.settings.paths.backup, ended)
         alarm = partial(self.look.troubles.__setitem__, "audit")
-        return Upkeep(self.ports, self.given, copies.begin, alarm, self.look.wishes.load)
+        moved = self.duties.moved
+        return Upkeep(self.ports, self.given, copies.begin, alarm, self.look.wishes.load, moved)
+
+    @cached_property
+    def duties(self) -> Duties:
+        return Duties(self.ports, self.given, self.look)
 
     @cached_property
     def imports(self) -> Imports:
         return Imports.build(self.ports, self.given, fatal)
+
+    @property
+    def _hearers(self) -> tuple[Hearer, ...]:
+        return self.road, self.deploys, self.imports, self.upkeep, self.duties
 
     def _heard(self, unit: str) -> None:
         """A signal of systemd; an empty name is for everybody."""
@@ -178,8 +186,8 @@ class Daemon:
             self._begin()
             await self._first_look()
         notify.ready(self._status())
-        self._task(live(self.broker))
-        self._task(self._keep_room())
+        self.duties.task(live(self.broker))
+        self.duties.task(self._keep_room())
         await self.ending.asked.wait()
         await self._close()
 
@@ -188,7 +196,7 @@ class Daemon:
         if not self.stores.damage:  # first of all: what is asked for meanwhile must be heard too
             self.applied.open()
             lay_out(self.settings.paths.seeds)
-            heard = [each.heard for each in (self.road, self.deploys, self.imports, self.upkeep)]
+            heard = [each.heard for each in self._hearers]
             self.broker.listeners += [self.machines.rotated, *heard, self._tell]
         for name, fd in notify.handed_over():
             self.sockets.adopt(name, fd)
@@ -206,17 +214,18 @@ class Daemon:
 
     def _begin(self) -> None:
         """The change road, the watch over the meta repo, and what has its own time."""
-        self._task(self.bus.run())
-        self._task(self.machines.mounts.run())
-        self._task(self._converge())
-        self._task(self._deploy())
-        self._task(signed(self.broker, self.applied.repo).run())
+        self.duties.task(self.bus.run())
+        self.duties.task(self.machines.mounts.run())
+        self.duties.task(self._converge())
+        self.duties.task(self._deploy())
+        self.duties.task(signed(self.broker, self.applied.repo).run())
         folder, hand = self.stores.repo.folder, self.hand
-        self._task(watch_branch(folder, hand.look_again, hand.glance, self.ending.asked))
+        self.duties.task(watch_branch(folder, hand.look_again, hand.glance, self.ending.asked))
         self.upkeep.start()
+        self.duties.start()
         if not self.machines.has_quota:
             ways = partial(used, self.settings.paths.state), self.road.changed, self.ballast.release
-            self._task(Bounds(self.ports, self.given, self.look, *ways).run())
+            self.duties.task(Bounds(self.ports, self.given, self.look, *ways).run())
         wanted = self.settings.root
         if wanted.autostart and wanted.name not in self.broker.hive.specs:
             made = self.broker.perform(root.NAME, root.make)
@@ -240,11 +249,6 @@ class Daemon:
         self.imports.begin()
         await self.deploys.run()
 
-    def _task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Something that ends only with the daemon; if it ends otherwise, so does the daemon."""
-        self._tasks.append(task := asyncio.create_task(work))
-        task.add_done_callback(_ended)
-
     async def _keep_room(self) -> None:
         """The ballast comes back when the disk has room for it."""
         while True:
@@ -263,16 +267,9 @@ class Daemon:
     async def _close(self) -> None:
         notify.stopping()
         self.sockets.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.duties.close()
         self.privd.close()
         self.stores.ledger.close()
-
-
-def _ended(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        fatal(error)
 
 
 async def _serve(settings: Settings) -> None:

@@ -11,6 +11,17 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from hive_core.ledger import (
+    artifacts,
+    budgets,
+    lives,
+    plans,
+    questions,
+    queues,
+    tasks,
+    tools,
+    triggers,
+)
 from hive_core.ledger.connection import Connection
 
 _KEY: Final = "clock"
@@ -24,6 +35,15 @@ _MOVED: Final = (
     "UPDATE deploys SET until = until + ?1",
     "UPDATE generations SET at = at + ?1",
     "UPDATE hellos SET at = at + ?1",
+    *artifacts.MOVED,
+    *budgets.MOVED,
+    *lives.MOVED,
+    *plans.MOVED,
+    *questions.MOVED,
+    *queues.MOVED,
+    *tasks.MOVED,
+    *tools.MOVED,
+    *triggers.MOVED,
 )
 
 

@@ -15,6 +15,8 @@ from hive_core.errors import HiveError
 from hive_core.ledger import opening
 from hive_core.ledger.approvals import Approvals
 from hive_core.ledger.archives import Archives
+from hive_core.ledger.artifacts import Artifacts
+from hive_core.ledger.budgets import Budgets
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.copying import back_up
 from hive_core.ledger.deploys import Deploys
@@ -24,11 +26,18 @@ from hive_core.ledger.hellos import Hellos
 from hive_core.ledger.jobs import COURSE as JOB_COURSE
 from hive_core.ledger.jobs import Jobs
 from hive_core.ledger.keys import Keys
+from hive_core.ledger.lives import Lives
 from hive_core.ledger.messages import Messages
+from hive_core.ledger.plans import Plans
+from hive_core.ledger.questions import Questions
+from hive_core.ledger.queues import Queues
 from hive_core.ledger.ranges import Ranges
 from hive_core.ledger.runs import Runs
 from hive_core.ledger.shifts import Shifts
 from hive_core.ledger.starts import StartsTable
+from hive_core.ledger.tasks import Tasks
+from hive_core.ledger.tools import Tools
+from hive_core.ledger.triggers import Triggers
 from hive_core.ledger.waves import Waves
 from hive_core.model.approval import COURSE as APPROVAL_COURSE
 from hive_core.model.rates import Rates
@@ -107,6 +116,15 @@ class Ledger:
         self.waves = Waves(connection)
         self.deploys = Deploys(connection)
         self.hellos = Hellos(connection)
+        self.lives = Lives(connection)
+        self.tasks = Tasks(connection)
+        self.plans = Plans(connection)
+        self.questions = Questions(connection)
+        self.triggers = Triggers(connection)
+        self.artifacts = Artifacts(connection)
+        self.queues = Queues(connection)
+        self.budgets = Budgets(connection)
+        self.tools = Tools(connection)
         self.sends = Rates(limits.send_rate, limits.send_burst)
         self.changes = Rates(limits.change_rate, limits.change_burst)
         self.commits = Rates(limits.commit_rate, limits.commit_burst)

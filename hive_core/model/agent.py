@@ -57,6 +57,21 @@ class Revoke(StrEnum):
     RESTART = "restart"
 
 
+class AfterTask(StrEnum):
+    """What an agent does when its last task has ended."""
+
+    STAYS = "stays"
+    SLEEPS = "sleeps"
+    EXITS = "exits"
+
+
+class Profile(StrEnum):
+    """Which of the built-in daemons an agent of role `daemon` is; one of each on a host."""
+
+    QUEEN = "queen"
+    MAID = "maid"
+
+
 MIB = 1 << 20
 
 
@@ -110,6 +125,15 @@ class AgentSpec(Value):
     nar: NarHash | None = Field(None, description="SHA-256 of the files of that commit as a NAR.")
     system: StorePath | None = Field(None, description="What the `nix` image runs.")
     harness: bool = Field(default=False, description="Healthy only after it has said hello.")
+    after_task: AfterTask | None = Field(
+        None, description="What it does when its last task has ended; absent: as its role does."
+    )
+    wakes: bool = Field(default=False, description="Mail wakes it when it sleeps.")
+    parallel: int = Field(5, ge=1, le=1000, description="Tasks that it has at once.")
+    tools: tuple[str, ...] | None = Field(
+        None, max_length=256, description="Tools that it may use; absent: as its role may."
+    )
+    profile: Profile | None = None
 
     @property
     def id(self) -> str:

@@ -8,19 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from hive_core.model.agent import Role, Tier
-
-
-class AfterTask(StrEnum):
-    """What an agent does when its task has ended."""
-
-    STAYS = "stays"
-    SLEEPS = "sleeps"
-    EXITS = "exits"
+from hive_core.model.agent import AfterTask, AgentSpec, Role, Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +59,8 @@ def default_capabilities(role: Role, *, root: bool = False) -> tuple[str, ...]:
     """What an agent of this role holds when nobody says otherwise."""
     extra = ROOT_EXTRA if root else ()
     return tuple(sorted({*HABITS[role].capabilities, *extra}))
+
+
+def after_task(spec: AgentSpec) -> AfterTask:
+    """What the agent does when its last task has ended (row K6)."""
+    return spec.after_task or HABITS[spec.role].after_task

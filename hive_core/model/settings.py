@@ -10,6 +10,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from hive_core.model import figures
 from hive_core.model.agent import AgentName, Limits, SubtreeLimits, Value
 
 MIB = 1 << 20
@@ -246,6 +247,15 @@ class Settings(Value):
     approvals: Approvals = Approvals()
     deploy: Deploy = Deploy()
     nix: Nix = Nix()
+    life: figures.Life = figures.Life()
+    tasks: figures.Tasks = figures.Tasks()
+    talk: figures.Talk = figures.Talk()
+    triggers: figures.Triggers = figures.Triggers()
+    artifacts: figures.Artifacts = figures.Artifacts()
+    queues: figures.Queues = figures.Queues()
+    budgets: figures.Budgets = figures.Budgets()
+    log: figures.Log = figures.Log()
+    daemons: figures.BuiltIn = figures.BuiltIn()
     paths: Paths = Paths()
 
     @model_validator(mode="before")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from hive_core.broker.call import Call, Change
+from hive_core.broker.happening import Gone, happened
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import Expired, NotAllowed, NotFound
 from hive_core.ledger.archives import Archive
@@ -161,7 +162,7 @@ def _archive(call: Call, name: str) -> frozenset[str]:
     ends = call.now + call.settings.retention.archive
     call.ledger.archives.put(Archive(spec.id, name, spec.model_dump_json(), above, call.now, ends))
     call.ledger.runs.want(spec.id, Wanted.STOPPED, call.now, reason="destroyed")
-    topics = ended_with(call, spec.id)
+    topics = ended_with(call, spec.id) | happened(call, Gone(spec.id, name))
     dead = call.ledger.messages.bury(spec.id, f"{name} was destroyed", call.now)
     return senders(dead) | topics | {f"run:{spec.id}", inbox(spec.id)}
 
@@ -169,14 +170,13 @@ def _archive(call: Call, name: str) -> frozenset[str]:
 def _tell_family(call: Call, hive: Hive, gone: str, orphans: Sequence[str]) -> frozenset[str]:
     """The adopter and the adopted learn what happened (row K9); roots have no adopter."""
     adopter = call.hive.topology.parent(gone)
-    topics = {
-        tell(call, hive, name, ADOPTED, f"{gone} was destroyed; {_whose(adopter)}")
-        for name in orphans
-    }
+    topics = set[str]()
+    for name in orphans:
+        topics |= tell(call, hive, name, ADOPTED, f"{gone} was destroyed; {_whose(adopter)}")
     if orphans and adopter is not None:
         names = ", ".join(orphans)
         body = f"{gone} was destroyed; its children are yours now: {names}"
-        topics.add(tell(call, hive, adopter, ADOPTED, body))
+        topics |= tell(call, hive, adopter, ADOPTED, body)
     return frozenset(topics)
 
 
@@ -199,7 +199,7 @@ def _without(lost: Sequence[str], disallowed: Sequence[str]) -> str:
 def _tell_cut(call: Call, hive: Hive, name: str, without: str) -> frozenset[str]:
     if not without:
         return frozenset()
-    return frozenset({tell(call, hive, name, RESTORED, f"you were restored{without}")})
+    return tell(call, hive, name, RESTORED, f"you were restored{without}")
 
 
 def _home(call: Call, archive: Archive) -> str | None:

@@ -64,7 +64,7 @@ def end(call: Call, approval: Approval, event: str, **how: Unpack[How]) -> froze
     body = f"{sentence}\napproval {found.id}, commit {found.binding.commit or '-'}"
     for name in audience(call, found):
         logged = f"\n\n{lines}" if lines and _reads_logs(call, name, found) else ""
-        topics.add(tell(call, call.hive, name, CONFIG, body + logged))
+        topics |= tell(call, call.hive, name, CONFIG, body + logged)
     return frozenset(topics)
 
 

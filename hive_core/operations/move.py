@@ -89,7 +89,7 @@ def _running(call: Call, names: tuple[str, ...]) -> list[str]:
 def _tell(call: Call, hive: Hive, agent: str, parent: str | None) -> frozenset[str]:
     """The moved agent and its new parent; the environment of what runs cannot change."""
     home = "you are a root now" if parent is None else f"your parent is {parent} now"
-    topics = {tell(call, hive, agent, MOVED, f"you were moved: {home}")}
+    topics = tell(call, hive, agent, MOVED, f"you were moved: {home}")
     if parent is not None and parent != call.caller:
-        topics.add(tell(call, hive, parent, MOVED, f"{agent} is your child now"))
+        topics |= tell(call, hive, parent, MOVED, f"{agent} is your child now")
     return frozenset(topics)

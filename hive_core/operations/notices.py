@@ -4,28 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import TypedDict, Unpack
 
 from hive_core.broker.call import Call
+from hive_core.broker.happening import Arrived, happened
 from hive_core.errors import InboxFull
 from hive_core.ledger.letters import NewMessage
 from hive_core.model.hive import Hive
-from hive_core.model.record import DAEMON, Message, Relation
+from hive_core.model.record import DAEMON, OPERATOR, Message, Relation
 
 ADOPTED, MOVED, RESTORED, CONFIG = "adopted", "moved", "restored", "config"
 PRIORITY = 1
 
 
-def tell(call: Call, hive: Hive, name: str, kind: str, body: str) -> str:
-    """Put a message into the inbox of an agent of `hive`; gives the topic to touch."""
-    uuid = hive.spec(name).id
+class More(TypedDict, total=False):
+    """What a notice may have beside its kind and its text."""
+
+    priority: int
+    thread: str
+
+
+def tell(
+    call: Call, hive: Hive, name: str, kind: str, body: str, **more: Unpack[More]
+) -> frozenset[str]:
+    """Put a message into the inbox of an agent of `hive`, or of the operator; topics to touch."""
+    uuid = OPERATOR if name == OPERATOR else hive.spec(name).id
     letter = NewMessage(
         sender=DAEMON, sender_name=DAEMON, recipient=uuid, recipient_name=name,
-        relation=Relation.DAEMON, body=body, kind=kind, priority=PRIORITY,
+        relation=Relation.DAEMON, body=body, kind=kind,
+        priority=more.get("priority", PRIORITY), thread=more.get("thread"),
     )  # fmt: skip
     # Who does not read its mail, twice over, misses this; it must not stop others.
     with suppress(InboxFull):
-        call.ledger.messages.send(letter, call.now)
-    return inbox(uuid)
+        return post(call, letter)[1]
+    return frozenset({inbox(uuid)})
+
+
+def post(call: Call, letter: NewMessage) -> tuple[Message, frozenset[str]]:
+    """The one way on which mail comes to somebody, with all that follows; topics to touch."""
+    message = call.ledger.messages.send(letter, call.now)
+    return message, frozenset({inbox(message.recipient)}) | happened(call, Arrived(message))
 
 
 def inbox(party: str) -> str:

@@ -194,4 +194,4 @@ def _tell_parent(call: Call, agent: str, found: Approval) -> frozenset[str]:
         f"{call.caller} asked the operator for a new configuration of {agent}\n"
         f"approval {found.id}, commit {found.binding.commit}"
     )
-    return frozenset({tell(call, call.hive, parent, CONFIG, body)})
+    return tell(call, call.hive, parent, CONFIG, body)

@@ -12,7 +12,7 @@ from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.ledger.letters import NewMessage
 from hive_core.model.record import OPERATOR, Relation
 from hive_core.operations.fields import Agent, bounded_text
-from hive_core.operations.notices import inbox
+from hive_core.operations.notices import post
 from hive_core.operations.share import check_share
 from hive_core.policy.decide import relation
 from hive_core.policy.rules import ROUTE, SELF
@@ -86,8 +86,8 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
         relation=relation(call.hive, call.caller, params.to), body=params.body, kind=params.kind,
         priority=params.priority, thread=params.thread, reply_to=params.reply_to, ttl=params.ttl,
     )  # fmt: skip
-    message = call.ledger.messages.send(letter, call.now)
-    return Record(Sent(id=message.id), wakes=frozenset({inbox(recipient)}))
+    message, topics = post(call, letter)
+    return Record(Sent(id=message.id), wakes=topics)
 
 
 @operation(allow=SELF)
@@ -98,8 +98,8 @@ def wake(call: Call, params: WakeParams) -> Record[Sent]:
         sender=call.uuid, sender_name=call.caller, recipient=call.uuid, recipient_name=call.caller,
         relation=Relation.SELF, body=params.body, kind="wake", priority=PRIORITY,
     )  # fmt: skip
-    message = call.ledger.messages.send(letter, call.now)
-    return Record(Sent(id=message.id), wakes=frozenset({inbox(call.uuid)}))
+    message, topics = post(call, letter)
+    return Record(Sent(id=message.id), wakes=topics)
 
 
 def _uuid(call: Call, name: str) -> str | None:

@@ -11,7 +11,16 @@ from pydantic import AfterValidator, Field
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import LimitReached
-from hive_core.model.agent import AgentName, AgentSpec, Limits, Revoke, Role, SubtreeLimits, Tier
+from hive_core.model.agent import (
+    AfterTask,
+    AgentName,
+    AgentSpec,
+    Limits,
+    Revoke,
+    Role,
+    SubtreeLimits,
+    Tier,
+)
 from hive_core.model.machine import Wanted
 from hive_core.model.names import short
 from hive_core.model.seed import seed_of
@@ -78,6 +87,14 @@ class SpawnParams(Waiting):
     revoke: Literal["scan", "restart"] = Field(
         "scan",
         description="How it loses what it had open in a subtree that moves away from it.",
+    )
+    after_task: Literal["stays", "sleeps", "exits"] | None = Field(
+        None, description="What it does when its last task has ended; absent: as its role does."
+    )
+    wakes: bool = Field(default=False, description="Whether mail wakes it when it sleeps.")
+    parallel: int = Field(5, ge=1, le=1000, description="Tasks that it has at once.")
+    tools: list[str] | None = Field(
+        None, max_length=256, description="Tools that it may use; absent: as its role may."
     )
 
 
@@ -161,6 +178,10 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         subtree=SubtreeLimits(**params.subtree.model_dump()) if params.subtree else None,
         max_children=grants.seats(call.hive, call.caller, params.max_children, quota),
         revoke=Revoke(params.revoke),
+        after_task=AfterTask(params.after_task) if params.after_task else None,
+        wakes=params.wakes,
+        parallel=params.parallel,
+        tools=None if params.tools is None else tuple(params.tools),
     )
     return grants.inherit(call.hive, call.caller, parent, spec, call.settings.agent_limits)
 

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.operation import Result
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
 from hive_core.model.settings import Settings
 from hive_core.ports import Clock, Jobs, Journal, Machines
+
+R = TypeVar("R", bound=Result)
+
+
+class Perform(Protocol):
+    """`Broker.perform`: something that the daemon does by itself, in one transaction."""
+
+    def __call__(self, name: str, handler: Callable[[Call], Change[R] | Record[R]], /) -> R: ...
+
+
+class Hearer(Protocol):
+    """Somebody who wants to know the topics of what was recorded."""
+
+    def heard(self, topics: frozenset[str], /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +42,8 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """The request road as this one sees it: the snapshot in force, and whom to tell."""
+    """The request road as this one sees it: the snapshot in force, whom to tell, what to do."""
 
     hive: Callable[[], Hive]
     touch: Callable[[frozenset[str]], None]
+    perform: Perform

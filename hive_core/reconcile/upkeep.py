@@ -26,6 +26,7 @@ class Upkeep:
     idle: Callable[[], object] = lambda: None
     alarm: Callable[[str], None] = lambda _: None
     reload: Callable[[], object] = lambda: None
+    moved: Callable[[], object] = lambda: None
     _due: float | None = None
     _cancel: Callable[[], None] = field(default=lambda: None)
 
@@ -39,6 +40,7 @@ class Upkeep:
         """Times in the ledger have changed: nobody may rely on what they were."""
         self.reload()
         self._arm()
+        self.moved()
 
     def heard(self, topics: frozenset[str]) -> None:
         """The request road touched something; mail may be due earlier now."""

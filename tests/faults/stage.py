@@ -66,7 +66,8 @@ class Stage:
         machines = MemoryMachines()
         jobs = MemoryJobs(machines)
         ports = Ports(machines, MemoryJournal(), jobs, clock, ledger, self.settings)
-        return Upkeep(ports, Given(lambda: self.broker.hive, self.broker.touch))
+        given = Given(lambda: self.broker.hive, self.broker.touch, self.broker.perform)
+        return Upkeep(ports, given)
 
     def wake(self) -> None:
         self._woken = True

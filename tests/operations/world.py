@@ -12,6 +12,7 @@ from tempfile import mkdtemp
 
 from hive_core import varlink
 from hive_core.broker.core import Broker
+from hive_core.broker.due import DUES
 from hive_core.broker.line import Line, Read
 from hive_core.broker.operation import Result, camel
 from hive_core.broker.turn import World as Parts
@@ -26,6 +27,7 @@ from hive_core.model.record import OPERATOR
 from hive_core.model.settings import Settings
 from hive_core.operations import load
 from hive_core.plan.desired import Plan
+from hive_core.reconcile.agenda import Agenda
 from hive_core.testing import ManualClock, MemoryJournal
 
 Reply = dict[str, object]
@@ -123,6 +125,9 @@ class World:
         hive = Hive(depth_limit=settings.limits.depth)
         self.broker = Broker(parts, hive, load(), {})
         self.broker.attach(self)
+        self.agenda = Agenda(self.clock, self.ledger, self.broker.perform, DUES)
+        self.broker.listeners.append(self.agenda.heard)
+        self.agenda.start()
 
     def close(self) -> None:
         for task in self._tasks:

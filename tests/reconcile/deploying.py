@@ -190,7 +190,7 @@ class Stage:
         self.ports = Ports(
             self.host, self.journal, MemoryJobs(self.host), self.clock, self.ledger, self.settings
         )
-        given = Given(lambda: self.broker.hive, self._touched)
+        given = Given(lambda: self.broker.hive, self._touched, self.broker.perform)
         self.road = Reconciler.build(self.ports, given, self.look, self.faults.append)
         self.applied = Applied(self.folder / "applied")
         self.applied.open()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 from uuid import uuid4
 
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.ledger.archives import Archive
 from hive_core.ledger.store import Ledger
 from hive_core.model.agent import AgentSpec
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Machine, State, Wanted
-from hive_core.model.record import Job, Message
+from hive_core.model.record import DAEMON, Job, Message
 from hive_core.model.settings import Settings
 from hive_core.reconcile.given import Broker, Ports
 from hive_core.reconcile.look import Look
@@ -21,6 +24,7 @@ from hive_core.reconcile.road import Reconciler
 from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
 
 MANY = 400
+R = TypeVar("R", bound=Result)
 
 
 class Road:
@@ -43,10 +47,21 @@ class Road:
         self.host.forget_watchers()
         look = Look.build(self.ledger, self.settings, self.hive, self.clock)
         ports = Ports(self.host, self.journal, self.jobs, self.clock, self.ledger, self.settings)
-        given = Broker(lambda: self.hive, self.topics.extend)
+        given = Broker(lambda: self.hive, self.topics.extend, self._perform)
         self.road = Reconciler.build(ports, given, look, self.faults.append)
         self.look = look
         self.host.known = look.known
+
+    def _perform(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R:
+        """As the broker does it, without commits and without the audit log."""
+        with self.ledger.transaction():
+            found = handler(Call(
+                DAEMON, DAEMON, name, self.clock.now(), self.hive, self.ledger, self.settings,
+                self.look,
+            ))  # fmt: skip
+        self.topics.extend(found.wakes)
+        self.road.heard(found.wakes)
+        return found.result
 
     async def settle(self) -> None:
         for _ in range(MANY):

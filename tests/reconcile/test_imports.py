@@ -37,7 +37,7 @@ class Host:
 
     def again(self) -> Imports:
         """Another daemon's."""
-        broker = Broker(lambda: self.world.hive, self.world.broker.touch)
+        broker = Broker(lambda: self.world.hive, self.world.broker.touch, self.world.broker.perform)
         found = Imports.build(self.ports, broker, self._fatal)
         self.world.broker.listeners[:] = [self._heard]
         self.imports = found

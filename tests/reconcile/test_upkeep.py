@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from reconcile.road import hive
@@ -23,6 +24,10 @@ from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMach
 ANN, BOB = "ann's uuid", "bob's uuid"
 
 
+def _nobody(name: str, _handler: object) -> NoReturn:
+    raise AssertionError(f"{name} is no affair of the upkeep")
+
+
 class House:
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
         self.clock, self.topics, self.idle = ManualClock(), list[str](), 0
@@ -31,7 +36,7 @@ class House:
         ports = Ports(
             host, MemoryJournal(), MemoryJobs(host), self.clock, self.ledger, settings or Settings()
         )  # fmt: skip
-        given = Broker(lambda: hive({}), self.topics.extend)
+        given = Broker(lambda: hive({}), self.topics.extend, _nobody)
         self.ports, self.given, self.reloads = ports, given, 0
         self.upkeep = self.again()
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from hive_core.broker.call import Call, Change, Record
-from hive_core.broker.operation import Result
 from hive_core.host.git.applied import AppliedRepo, Parts
 from hive_core.model.approval import Approval, Binding, Effect
 from hive_core.model.hive import Hive
-from hive_core.reconcile.given import Ports
+from hive_core.reconcile.given import Perform, Ports
 from hive_core.reconcile.look import Look
 
-R = TypeVar("R", bound=Result)
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
@@ -67,12 +64,6 @@ class Applied(Protocol):
     async def follow(
         self, hive: Hive, archived: Collection[str], dead: Callable[[str], bool]
     ) -> None: ...
-
-
-class Perform(Protocol):
-    """`Broker.perform`: something that the daemon does by itself, in one transaction."""
-
-    def __call__(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R: ...
 
 
 class Inputs(Protocol):

@@ -14,10 +14,10 @@ from enum import StrEnum
 from typing import Final
 
 from hive_core.ledger.hellos import Hello
-from hive_core.model.agent import AgentSpec
+from hive_core.model.agent import AfterTask, AgentSpec
 from hive_core.model.approval import Effect
 from hive_core.model.machine import Machine, Run, Starts, State, Wanted
-from hive_core.model.roles import HABITS, AfterTask
+from hive_core.model.roles import HABITS
 from hive_core.reconcile.goals import ENDED, UP
 
 SAID_MOST: Final = 500

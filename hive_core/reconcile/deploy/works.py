@@ -12,10 +12,10 @@ from hive_core.host.vault import Vault
 from hive_core.model.hive import Hive
 from hive_core.model.settings import NIX_IMAGE
 from hive_core.reconcile.deploy.build import NixBuilder, NixJobs
-from hive_core.reconcile.deploy.given import Applied, Means, Perform
+from hive_core.reconcile.deploy.given import Applied, Means
 from hive_core.reconcile.deploy.inputs import NewInputs
 from hive_core.reconcile.deploy.intake import JobIntake
-from hive_core.reconcile.given import Ports
+from hive_core.reconcile.given import Perform, Ports
 from hive_core.reconcile.look import Look
 
 

@@ -1,0 +1,15 @@
+"""How machines ended, and what an agent left for its next start."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hive_core.ledger.connection import Connection
+
+# What moves along when the clock is set (ledger/shifts.py); ?1 is by how many seconds.
+MOVED: Final[tuple[str, ...]] = ()
+
+
+class Lives:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection

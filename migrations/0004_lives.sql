@@ -1,0 +1,1 @@
+-- How machines ended, and what an agent left for its next start.

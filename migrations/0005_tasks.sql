@@ -1,0 +1,1 @@
+-- Tasks: what one agent does for another, each with exactly one end.

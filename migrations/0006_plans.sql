@@ -1,0 +1,1 @@
+-- Plans of tasks, and who waits for what.

@@ -1,0 +1,1 @@
+-- Questions, escalations and reminders.

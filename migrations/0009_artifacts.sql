@@ -1,0 +1,1 @@
+-- Artifacts: what is kept of each version; the bytes are files beside the ledger.

@@ -1,0 +1,1 @@
+-- Named queues, topics and pipes.

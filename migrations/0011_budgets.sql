@@ -1,0 +1,1 @@
+-- What was allotted and what was spent, agent by agent.

@@ -1,0 +1,1 @@
+-- Grants to use a tool, each good for one use.

@@ -1,0 +1,136 @@
+"""What is due is done at its time, once, also when the daemon was away or the clock was set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from operations.world import Seen
+
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.due import Due, due
+from hive_core.broker.operation import Result
+from hive_core.errors import StorageFull
+from hive_core.ledger.store import Ledger
+from hive_core.model.hive import Hive
+from hive_core.model.settings import Settings
+from hive_core.reconcile.agenda import AGAIN, Agenda
+from hive_core.testing import ManualClock
+
+R = TypeVar("R", bound=Result)
+
+
+class House:
+    """Moments at which something is due stand in a list, as they would in a table."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.clock, self.ledger = ManualClock(), ledger
+        self.moments: list[float] = []
+        self.done: list[tuple[float, float]] = []
+        self.full = False
+        self.dues: dict[str, Due] = {}
+        due(at=self._next, topics=frozenset({"bell"}), into=self.dues)(self._ring)
+        self.agenda = Agenda(self.clock, ledger, self._perform, self.dues)
+
+    def _next(self, _: Ledger) -> float | None:
+        return min(self.moments, default=None)
+
+    def _ring(self, call: Call) -> Record[Result]:
+        moment = min(self.moments)
+        self.moments.remove(moment)
+        self.done.append((moment, call.now))
+        return Record(Result())
+
+    def _perform(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R:
+        assert name == "_ring"
+        if self.full:
+            raise StorageFull("the disk is full")
+        call = Call("", "", "", self.now, Hive(), self.ledger, Settings(), Seen(self.ledger))
+        return handler(call).result
+
+    @property
+    def now(self) -> float:
+        return self.clock.now()
+
+    def add(self, *after: float) -> None:
+        self.moments += [self.now + each for each in after]
+        self.agenda.heard(frozenset({"bell:anna"}))
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    ledger = Ledger.open(tmp_path / "hive.db", primed=0)
+    yield House(ledger)
+    ledger.close()
+
+
+def test_each_thing_is_done_at_its_own_time(house: House) -> None:
+    house.agenda.start()
+    house.add(30, 10, 20)
+    house.clock.advance(60)
+    assert [at == on for at, on in house.done] == [True, True, True]
+
+
+def test_something_earlier_comes_earlier(house: House) -> None:
+    house.agenda.start()
+    house.add(100)
+    house.add(1)
+    house.clock.advance(2)
+    assert len(house.done) == 1
+
+
+def test_other_topics_look_at_nothing(house: House) -> None:
+    house.agenda.start()
+    house.moments.append(house.now + 1)
+    house.agenda.heard(frozenset({"inbox:anna", "events"}))
+    house.clock.advance(2)
+    assert not house.done
+
+
+def test_what_became_due_while_no_daemon_ran_is_done_at_its_start(house: House) -> None:
+    house.moments += [house.now - 1000, house.now - 10]
+    house.agenda.start()
+    house.clock.advance(0)
+    assert len(house.done) == 2
+
+
+def test_many_at_once_are_all_done_in_turns(house: House) -> None:
+    house.moments += [house.now - 1] * 50
+    house.agenda.start()
+    house.clock.advance(0)
+    assert len(house.done) == 50
+
+
+def test_what_fails_is_tried_again_and_not_in_a_rush(house: House) -> None:
+    house.agenda.start()
+    house.add(5)
+    house.full = True
+    house.clock.advance(5)
+    assert not house.done
+    house.full = False
+    house.clock.advance(AGAIN / 2)
+    assert not house.done
+    house.clock.advance(AGAIN)
+    assert len(house.done) == 1
+
+
+def test_a_clock_that_was_set_is_looked_at_anew(house: House) -> None:
+    house.agenda.start()
+    house.add(3600)
+    house.clock.set(7200)
+    house.clock.follow()
+    house.agenda.moved()
+    house.clock.advance(0)
+    assert len(house.done) == 1
+
+
+def test_two_of_one_name_are_refused() -> None:
+    def ring(_: Call) -> Record[Result]:
+        return Record(Result())
+
+    into: dict[str, Due] = {}
+    due(at=lambda _: None, topics=frozenset(), into=into)(ring)
+    with pytest.raises(TypeError, match="declared twice"):
+        due(at=lambda _: None, topics=frozenset(), into=into)(ring)
