@@ -35,5 +35,5 @@ def on_behalf(call: Call, party: str, operation: str, params: Mapping[str, objec
     theirs = call._replace(caller=name, uuid=party, uid=-1, more=False)
     target, decision = judge(theirs, wanted, given)
     if not decision.allowed:
-        raise refusal(wanted, target, decision)
+        raise refusal(wanted, given, target, decision)
     return wanted.handler(theirs, given)

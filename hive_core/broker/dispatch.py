@@ -66,7 +66,7 @@ class Dispatch:
         case = Case(ask, turn, call, operation, params, target, decision)
         if not decision.allowed:
             self._refused(case, case.judged)
-            raise refusal(operation, target, decision)
+            raise refusal(operation, params, target, decision)
         if operation.mutates and not call.by_operator:
             self._check_rate(call, operation)
         return self._asked(case)

@@ -62,8 +62,18 @@ class Arrived:
     message: Message
 
 
-Happening = Started | Ended | Gone | Arrived
-H = TypeVar("H", Started, Ended, Gone, Arrived)
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """A task came to its one end. All parties by UUID (or `operator`); `status` is its result's."""
+
+    id: str
+    assignee: str
+    assigner: str
+    status: str
+
+
+Happening = Started | Ended | Gone | Arrived | TaskEnded
+H = TypeVar("H", Started, Ended, Gone, Arrived, TaskEnded)
 Follow = Callable[["Call", H], "frozenset[str]"]
 _FOLLOWS: defaultdict[type, list[Follow[Any]]] = defaultdict(list)
 

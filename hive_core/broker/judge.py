@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
 from hive_core.errors import HiveError, NotAllowed, NotFound
@@ -9,13 +11,19 @@ from hive_core.policy.algebra import PLAIN, Asked, Decision
 from hive_core.policy.decide import decide
 
 _NAMED = 64
+NO_SUCH_THING: Final = Decision.refused("visible", "there is no such thing", visible=False)
 
 
 def judge(call: Call, operation: Operation, params: Params) -> tuple[str | None, Decision]:
     """Whom the call is about, a name known or not, and what was decided."""
-    target = _named(operation.target, params)
-    if target is None and not call.by_operator:
-        target = call.caller
+    if operation.whose is not None:
+        target = operation.whose.find(call, params)
+        if target is None:
+            return None, NO_SUCH_THING
+    else:
+        target = _named(operation.target, params)
+        if target is None and not call.by_operator:
+            target = call.caller
     asked = PLAIN
     if operation.second is not None or operation.facts is not None:
         facts = PLAIN.facts if operation.facts is None else operation.facts(call, params)
@@ -28,10 +36,17 @@ def _named(field: str | None, params: Params) -> str | None:
     return (getattr(params, field) or None) if field else None
 
 
-def refusal(operation: Operation, target: str | None, decision: Decision) -> HiveError:
+def refusal(
+    operation: Operation, params: Params, target: str | None, decision: Decision
+) -> HiveError:
     """The error that a caller gets who may not."""
+    thing = operation.whose
+    if thing is not None and not decision.visible:  # there, but not for this one: the same words
+        return NotFound(f"no {thing.noun} {str(getattr(params, thing.param))[:_NAMED]}")
     # The name comes from the caller and can be as long as a frame.
     whom = (operation.preposition, target[:_NAMED]) if target else ()
+    if thing is not None:
+        whom = ("of", *whom[1:]) if whom else ()
     words = ("cannot", operation.verb, *whom)
     sentence = f"{' '.join(filter(None, words))}: {decision.reason}"
     if decision.visible:

@@ -59,6 +59,19 @@ Facts = Callable[["Call", P], frozenset[str]]
 
 
 @dataclass(frozen=True)
+class Whose:
+    """An operation on a thing is judged by the agent that the thing belongs to.
+
+    `param` has the id of the thing, which is a `noun`; `find` gives the name of its agent, or
+    `operator`; None when there is no such thing. What the caller may not see does not exist.
+    """
+
+    noun: str
+    param: str
+    find: Callable[[Call, Any], str | None]
+
+
+@dataclass(frozen=True)
 class Operation:
     """One operation. `writes` needs a transaction, `changes` may commit."""
 
@@ -74,6 +87,7 @@ class Operation:
     second: str | None = None
     preposition: str = ""
     facts: Facts[Any] | None = None
+    whose: Whose | None = None
     aliases: tuple[str, ...] = ()
     streams: bool = False
     urgent: bool = False
@@ -113,6 +127,7 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     second: str | None = None,
     preposition: str = "",
     facts: Facts[Any] | None = None,
+    whose: Whose | None = None,
     aliases: tuple[str, ...] = (),
     streams: bool = False,
     urgent: bool = False,
@@ -124,7 +139,8 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
 
     `target` and `second` name the params judged by `allow`; an absent target is the caller itself,
     an empty second means "no parent". The `preposition` stands before the target in refusals:
-    "cannot send to bob". `facts` finds what the rule cannot see (`reply`).
+    "cannot send to bob". `facts` finds what the rule cannot see (`reply`). `whose` stands in
+    place of a target where a call is about a thing of an agent (a task, a question).
     An operation with `after` in its params and `next` in its result streams; `streams=True` is
     for one that is asked again with the same params. An `urgent` one may use the ballast when the
     disk is full.
@@ -133,8 +149,8 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     def declare(handler: Handler[P]) -> Handler[P]:
         found = replace(
             _bare(handler, allow),
-            target=target, second=second, preposition=preposition, facts=facts, aliases=aliases,
-            urgent=urgent,
+            target=target, second=second, preposition=preposition, facts=facts, whose=whose,
+            aliases=aliases, urgent=urgent,
         )  # fmt: skip
         if streams:
             found = replace(found, streams=True)
@@ -187,7 +203,10 @@ def _outcomes(hint: object) -> Iterator[tuple[type[Result], Any]]:
 
 def _check(found: Operation, registry: dict[str, Operation]) -> None:
     """Mistakes of a declaration stop the import, not a caller."""
-    for name in filter(None, (found.target, found.second)):
+    if found.target is not None and found.whose is not None:
+        raise TypeError(f"{found.name} is about an agent or about a thing, not both")
+    thing = found.whose.param if found.whose is not None else None
+    for name in filter(None, (found.target, found.second, thing)):
         if name not in found.params.model_fields:
             raise TypeError(f"{found.name} judges {name}, which is not among its params")
     if not found.doc:

@@ -43,7 +43,8 @@ def why(call: Call, params: WhyParams) -> Answer:
     target = params.target or None
     if target is None and params.caller != THE_OPERATOR:
         target = params.caller
-    if found.target is None and target not in (None, params.caller):
+    about = found.target or found.whose
+    if about is None and target not in (None, params.caller):
         raise InvalidArgument(f"{found.name} is about the caller alone", field="target")
     second = params.second or None
     asked = Asked(second if found.second else None)

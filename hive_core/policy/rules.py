@@ -37,7 +37,7 @@ from hive_core.policy.standing import (
 
 __all__ = [
     "ANCESTOR", "ANYONE", "COVERED", "DESCENDANT", "INPUTS", "MOVE", "OPERATOR", "PARENT",
-    "PROPOSE", "ROUTE", "SELF", "SIBLING", "SPAWN", "Asked", "Decision", "Rule", "holds",
+    "PROPOSE", "ROUTE", "SELF", "SIBLING", "SPAWN", "Asked", "Decision", "Rule", "holds", "known",
 ]  # fmt: skip
 
 
@@ -87,6 +87,15 @@ def holds(capability: str) -> Rule:
 
     denial = Denial(8, f"you do not hold the capability {capability}")
     return Passes(f"holds({capability})", f"with the capability `{capability}`", test, denial)
+
+
+def known(fact: str, text: str, denial: str) -> Rule:
+    """The operation found this fact in the ledger (`facts`), such as who assigned a task."""
+
+    def test(_: Hive, __: str, ___: str | None, asked: Asked) -> bool:
+        return fact in asked.facts
+
+    return Passes(fact, text, test, Denial(6, denial))
 
 
 _IS_OPERATOR: Final = frozenset({OPERATOR_ITSELF, OPERATOR_OVER})

@@ -8,7 +8,7 @@ from uuid import NAMESPACE_DNS, uuid5
 from pydantic import Field
 
 from hive_core.broker.call import Call, Change, Later, Reads, Record, Wait
-from hive_core.broker.operation import Mutation, Operation, Params, Result, operation
+from hive_core.broker.operation import Mutation, Operation, Params, Result, Whose, operation
 from hive_core.errors import LimitReached, NotAllowed
 from hive_core.ledger.letters import NewMessage
 from hive_core.model.agent import AgentSpec
@@ -179,3 +179,18 @@ def work(call: Call, _params: WorkParams) -> Record[Begun]:
     """Begin a job."""
     job = call.ledger.jobs.create("work", call.uuid, {call.uuid: "running"}, call.now)
     return Record(Begun(job=job.id))
+
+
+class MendParams(Mutation):
+    thing: str = Field(description="A thing of an agent: its name, and `'s thing`.")
+
+
+def _whose(call: Call, params: MendParams) -> str | None:
+    name = params.thing.removesuffix("'s thing")
+    return name if name in call.hive.specs else None
+
+
+@operation(allow=ANCESTOR, whose=Whose("thing", "thing", _whose), into=SMALL)
+def mend(_call: Call, params: MendParams) -> Record[Told]:
+    """Mend a thing of an agent."""
+    return Record(Told(id=params.thing))

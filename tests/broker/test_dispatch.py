@@ -227,3 +227,22 @@ def test_the_service_describes_itself(house: House) -> None:
     for odd in ({}, {"interface": 1}, {"interface": "a.b", "x": 1}):
         found = ann.error("org.varlink.service.GetInterfaceDescription", odd)
         assert isinstance(found, InvalidParameter)
+
+
+def test_a_call_about_a_thing_is_judged_by_the_agent_that_it_belongs_to(house: House) -> None:
+    thing = {"thing": "cat's thing"}
+    assert house.phone("ann").call("Mend", thing) == {"id": "cat's thing"}
+    found = house.phone("cat").error("Mend", thing)
+    assert isinstance(found, NotAllowed)
+    assert found.reason.startswith("cannot mend of cat: not")
+    assert house.events("record")[-1].target == spec("cat").id
+
+
+def test_attack_41_a_thing_that_may_not_be_seen_is_answered_as_one_that_is_not(
+    house: House,
+) -> None:
+    dan = house.phone("dan")
+    unseen = dan.error("Mend", {"thing": "cat's thing"})
+    unknown = dan.error("Mend", {"thing": "nix's thing"})
+    assert type(unseen) is type(unknown) is NotFound
+    assert unseen.reason.replace("cat", "nix") == unknown.reason == "no thing nix's thing"
