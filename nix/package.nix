@@ -58,11 +58,16 @@ python3.pkgs.buildPythonApplication {
   build-system = [ python3.pkgs.setuptools ];
   dependencies = with python3.pkgs; [
     click
+    cronsim
     dbus-fast
+    prometheus-client
     pydantic
     pygit2
+    python-frontmatter
+    starlette
     (python3.pkgs.systemd-python or systemd) # renamed
     typing-extensions
+    uvicorn
     watchfiles
   ];
 
