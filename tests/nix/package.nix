@@ -16,8 +16,9 @@ let
     outPath = "/usr";
     sitePackages = site;
     pkgs = named [
-      "click" "dbus-fast" "hypothesis" "pydantic" "pygit2" "pytestCheckHook" "setuptools" "systemd"
-      "typing-extensions" "watchfiles"
+      "click" "cronsim" "dbus-fast" "hypothesis" "prometheus-client" "pydantic" "pygit2" "pytestCheckHook"
+      "python-frontmatter" "setuptools" "starlette" "systemd"
+      "typing-extensions" "uvicorn" "watchfiles"
     ] // { buildPythonApplication = given: given; };
   };
 
