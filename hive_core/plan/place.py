@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from hashlib import sha256
 from typing import NamedTuple, Self
 
@@ -56,7 +57,7 @@ class Place:
     identity: int
     view: int
 
-    @property
+    @cached_property
     def config(self) -> str:
         """The commit that it is shown in `/run/hive/config`; empty: none."""
         return self.spec.config or ""
@@ -66,7 +67,7 @@ class Place:
         """Whether an init runs inside, who can mount."""
         return self.spec.boot or self.image == NIX_IMAGE
 
-    @property
+    @cached_property
     def stores(self) -> frozenset[str]:
         """What it may see of hived's repositories: `meta`, `applied`."""
         return frozenset(each for each in STORES if f"{each}.read" in self.spec.capabilities)
