@@ -23,10 +23,36 @@ class Tasks(Value):
     deadline: float = Field(300.0, gt=0, description="Seconds of a task for which nobody says.")
 
 
+class Waits(Value):
+    """How long agents wait, and how many tasks run beside each other; in seconds."""
+
+    deadline: float = Field(3600.0, gt=0, description="Of a wait for which nobody says.")
+    deadline_most: float = Field(7 * 86_400.0, gt=0, description="Of any wait.")
+    open: int = Field(64, ge=1, description="Waits of one agent that have not ended.")
+    batches: int = Field(8, ge=1, description="Batches of one agent that have not ended.")
+    batch: float = Field(600.0, gt=0, description="Of a batch for which nobody says.")
+    parallel: int = Field(4, ge=1, description="Workers of a batch for which nobody says.")
+    stop: float = Field(
+        10.0, gt=0, le=60, description="In which stopped work has to have ended."
+    )
+
+
 class Talk(Value):
     """Questions, escalations and reminders."""
 
-    open: int = Field(32, ge=1, description="Open questions of one agent.")
+    open: int = Field(32, ge=1, description="Open questions and escalations of one agent.")
+    asked: int = Field(
+        64, ge=1, description="Open questions to one agent, or to the operator. When half of them"
+        " are there, each other agent may have one more.",
+    )  # fmt: skip
+    reminders: int = Field(64, ge=1, description="Reminders that one agent waits for to come.")
+    kept: float = Field(
+        30 * 86_400.0, ge=60, description="Seconds for which an ended question can be read."
+    )
+    critical: float = Field(60.0, gt=0, description="Seconds until an escalation goes a level up.")
+    error: float = Field(300.0, gt=0, description="The same for one of severity `error`.")
+    warning: float = Field(1800.0, gt=0, description="The same for one of severity `warning`.")
+    info: float = Field(14_400.0, gt=0, description="The same for one of severity `info`.")
 
 
 class Triggers(Value):

@@ -249,6 +249,7 @@ class Settings(Value):
     nix: Nix = Nix()
     life: figures.Life = figures.Life()
     tasks: figures.Tasks = figures.Tasks()
+    waits: figures.Waits = figures.Waits()
     talk: figures.Talk = figures.Talk()
     triggers: figures.Triggers = figures.Triggers()
     artifacts: figures.Artifacts = figures.Artifacts()

@@ -1,0 +1,62 @@
+"""Work that was stopped in one call: which tasks have not really stopped yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from hive_core.ledger.connection import Connection
+
+MOVED: Final = ("UPDATE stops SET deadline = deadline + ?1",)
+
+
+class Stops:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def open(
+        self, job: str, caller: str, tasks: Iterable[str], deadline: float,
+        told: Mapping[str, object],
+    ) -> None:  # fmt: skip
+        """These have to stop until then; `told` is what is known of the rest already."""
+        self._db.run(
+            "INSERT INTO stops VALUES (?, ?, ?, ?)", (job, caller, deadline, json.dumps(dict(told)))
+        )
+        self._db.run_each(
+            "INSERT INTO stopped_tasks VALUES (?, ?)", [(job, task) for task in tasks]
+        )
+
+    def of_task(self, task: str) -> list[str]:
+        """Jobs that wait for this task to stop."""
+        sql = "SELECT job FROM stopped_tasks WHERE task = ?"
+        return [job for (job,) in self._db.rows(sql, (task,))]
+
+    def tasks(self, job: str) -> list[str]:
+        """What had to stop."""
+        sql = "SELECT task FROM stopped_tasks WHERE job = ? ORDER BY task"
+        return [task for (task,) in self._db.rows(sql, (job,))]
+
+    def told(self, job: str) -> dict[str, Any]:
+        """What was known when work was stopped."""
+        text = self._db.value("SELECT told FROM stops WHERE job = ?", (job,))
+        found: dict[str, Any] = json.loads(text) if text else {}
+        return found
+
+    def caller(self, job: str) -> str:
+        return str(self._db.value("SELECT caller FROM stops WHERE job = ?", (job,)) or "")
+
+    def close(self, job: str) -> None:
+        """All that there is to tell was told."""
+        self._db.run("DELETE FROM stops WHERE job = ?", (job,))
+        self._db.run("DELETE FROM stopped_tasks WHERE job = ?", (job,))
+
+    def next_deadline(self) -> float | None:
+        at: float | None = self._db.value("SELECT MIN(deadline) FROM stops")
+        return at
+
+    def overdue(self, now: float) -> str | None:
+        """One whose time is over."""
+        sql = "SELECT job FROM stops WHERE deadline <= ? ORDER BY deadline LIMIT 1"
+        job: str | None = self._db.value(sql, (now,))
+        return job
