@@ -75,6 +75,14 @@ class Exit:
         return self.result == "signal"
 
     @property
+    def number(self) -> int | None:
+        """The exit status of the payload; None when nspawn itself was ended by a signal.
+
+        255 is what the payload ended with, or that a signal ended it: nspawn tells no more.
+        """
+        return int(self.status) if self.code == "exited" and self.status.isdecimal() else None
+
+    @property
     def text(self) -> str:
         """For people: `killed with KILL`."""
         how = "ended" if self.code == "exited" else self.code or "failed"

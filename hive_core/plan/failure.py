@@ -3,9 +3,9 @@
 Who is started again after a failure: agents whose role says so (`daemon`) and the root agent.
 Everybody else stays `failed` until an ancestor or the operator starts it; its parent is told in any
 case. When nspawn itself was killed, from the host, the agent did not fail: every role but the
-one-shot ones comes back. After `failures` failures within `window` who comes back is parked; the
-root agent never is. An end with 0 is the agent's own wish: it counts as stopped, except for the
-root agent, which comes back.
+one-shot ones comes back; the same holds when the host went down and nobody wrote down how it ended.
+After `failures` failures within `window` who comes back is parked; the root agent never is. An end
+with 0 is the agent's own wish: it counts as stopped, except for the root agent, which comes back.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from hive_core.model.agent import AfterTask
+from hive_core.model.life import HOST_DOWN, Over
 from hive_core.model.machine import Exit, Run, Starts, Wanted
 from hive_core.model.roles import HABITS
 from hive_core.model.settings import BackOff, Settings
@@ -77,6 +78,36 @@ class Case:
             nonce, why = self.run.nonce, end.text
             return Verdict(Starts(exit_seen=end.invocation, nonce=nonce, why=why), ended=True)
         return self._failed(end, now)
+
+    def weigh(self, over: Over, now: float) -> Verdict:
+        """The same for an end of which there may be no record."""
+        if over.exit is not None:
+            return self.judge(over.exit, now)
+        wanted = self.run.wanted is Wanted.RUNNING and over.nonce == self.run.nonce
+        if not wanted or self.is_kept:
+            return Verdict(self.starts)
+        starts = Starts((now,), now, False, over.invocation, over.nonce, HOST_DOWN)  # noqa: FBT003
+        return Verdict(starts, crash=True)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it comes back after an end that was not its own."""
+        stays = HABITS[self.place.spec.role].after_task is AfterTask.STAYS
+        return stays or restarts(self.place, self.settings)
+
+    def is_asked(self, over: Over) -> bool:
+        """Whether somebody wanted this end: by a stop, by a fresh start, or by hand."""
+        by_hand = over.exit is not None and over.exit.asked
+        other = self.run.wanted is not Wanted.RUNNING or over.nonce != self.run.nonce
+        return other or by_hand
+
+    def returns(self, over: Over, verdict: Verdict) -> bool:
+        """Whether it is started again after this end without a word from anybody."""
+        if self.run.wanted is not Wanted.RUNNING or verdict.ended:
+            return False
+        found = trouble(self.run, verdict.starts)
+        tried = found is Trouble.FAILED and verdict.starts.returns
+        return over.nonce != self.run.nonce or found is Trouble.NONE or tried
 
     def _failed(self, end: Exit, now: float) -> Verdict:
         figures = self.settings.back_off

@@ -1,60 +1,126 @@
-"""Which exits were not counted yet, and counting them: crashes in tasks, for their last lines."""
+"""What happened to machines since they were last told of: starts and ends, each once (row K5).
+
+Nobody is asked about an end twice, whoever brought it about, and none is missed because no daemon
+ran: what was told last stands in the ledger, and is compared with what is there. What is told, and
+all that follows from it, is one transaction.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from hive_core.model.machine import Starts
+from hive_core.broker.call import Call, Record
+from hive_core.model.life import Began, Life, Over, since
+from hive_core.model.machine import Machine, Run, Starts
 from hive_core.plan.failure import Case
-from hive_core.reconcile.exits import Counted, Lines, last_lines, write
+from hive_core.plan.state import Phase, phase
+from hive_core.reconcile.exits import WATCH, Counted, Lines, Told, last_lines, started, write
 from hive_core.reconcile.work import Work
 
 # What the journal knows this kind of message by: `journalctl MESSAGE_ID=...`.
 CRASHED: Final = "7f0d4c1e6b1a4d0d9a5e3c5d2b8a6f41"
 log = logging.getLogger(__name__)
+Judged = Began | Counted
 
 
 @dataclass
 class Counting:
     work: Work
+    _lives: dict[str, Life] = field(default_factory=dict)
+    _read: bool = False
 
     def count(self, dirty: set[str]) -> set[str]:
-        """Count what was not counted; gives the crashed, of whom more is to come."""
-        found = list(self._uncounted(dirty))
-        crashed = [each for each in found if each.verdict.crash]
-        for each in crashed:
-            self.work.spawn(each.case.place.uuid, self._crashed(each))
-        self._keep([(each, ()) for each in found if not each.verdict.crash])
-        return {each.case.place.uuid for each in crashed}
+        """Tell what was not told; gives those of whom more is to come: their last lines are read.
 
-    def _uncounted(self, dirty: set[str]) -> Iterator[Counted]:
-        look, settings = self.work.look, self.work.ports.settings
-        now = self.work.ports.clock.now()
-        for uuid in sorted(dirty):
-            place, machine = look.places.by_uuid.get(uuid), look.machines.get(uuid)
-            run = look.wishes.runs.get(uuid)
-            if place is None or run is None or machine is None or machine.exit is None:
-                continue
-            case = Case(place, run, look.wishes.starts.get(uuid, Starts()), settings)
-            verdict = case.judge(machine.exit, now)
-            if verdict.starts is not case.starts:
-                yield Counted(case, machine.exit, verdict)
+        In most passes nothing has happened to anybody: that is seen without a look at the disk.
+        """
+        if not self._read:
+            self._lives, self._read = self.work.ports.ledger.lives.all(), True
+        news = [uuid for uuid in sorted(dirty) if self._news(uuid)]
+        spoke = {uuid for uuid in news if self._is_heard(uuid)}
+        for uuid in spoke:
+            self.work.spawn(uuid, self._listened(uuid))
+        self._tell([uuid for uuid in news if uuid not in spoke], {})
+        return spoke
 
-    async def _crashed(self, counted: Counted) -> None:
-        lines = await last_lines(self.work.ports.journal, counted)
-        fields = {"HIVE_UUID": counted.case.place.uuid, "MESSAGE_ID": CRASHED}
-        log.warning("%s", counted.why, extra=fields)
-        self._keep([(counted, lines)])
+    def _news(self, uuid: str) -> list[Over | Began]:
+        place, machine = self.work.look.places.by_uuid.get(uuid), self.work.look.machines.get(uuid)
+        if place is None or machine is None:
+            self._lives.pop(uuid, None)
+            return []
+        return list(_happened(self._lives.get(uuid) or Life(uuid), machine))
 
-    def _keep(self, found: list[tuple[Counted, Lines]]) -> None:
-        if not found:
+    def _is_heard(self, uuid: str) -> bool:
+        """Whether its last words matter to somebody."""
+        return any(each.is_heard for each in self._seen(uuid))
+
+    def _seen(self, uuid: str) -> list[Counted]:
+        wishes = self.work.look.wishes
+        known = wishes.runs.get(uuid), wishes.starts.get(uuid)
+        found = self._judged(uuid, self._news(uuid), *known)
+        return [each for each in found if isinstance(each, Counted)]
+
+    def _judged(
+        self, uuid: str, news: Iterable[Over | Began], run: Run | None, starts: Starts | None
+    ) -> Iterator[Judged]:
+        place, settings = self.work.look.places.by_uuid.get(uuid), self.work.ports.settings
+        starts = starts or Starts()
+        if run is None or place is None:
             return
-        ports, places, topics = self.work.ports, self.work.look.places, set[str]()
-        with ports.ledger.transaction():
-            for each in found:
-                topics |= write(ports.ledger, places, each, ports.clock.now())
-        self.work.look.wishes.refresh(each.case.place.uuid for each, _ in found)
-        self.work.broker.touch(frozenset(topics))
+        for each in news:
+            if isinstance(each, Began):
+                yield each
+                continue
+            case = Case(place, run, starts, settings)
+            verdict = case.weigh(each, self.work.ports.clock.now())
+            yield Counted(case, each, verdict)
+            starts = verdict.starts
+
+    async def _listened(self, uuid: str) -> None:
+        journal, words = self.work.ports.journal, dict[str, Lines]()
+        for each in self._seen(uuid):
+            if each.is_heard:
+                words[each.over.invocation] = await last_lines(journal, each)
+        self._tell([uuid], words)
+
+    def _tell(self, news: Sequence[str], words: Mapping[str, Lines]) -> None:
+        """In one transaction, by what the ledger says then. `words`: last lines by invocation."""
+        if not news:
+            return
+
+        def told(call: Call) -> Record[Told]:
+            topics = frozenset[str]()
+            for uuid in news:
+                topics |= self._one(call, uuid, words)
+            return Record(Told(agents=len(news)), topics)
+
+        self.work.broker.perform(WATCH, told)
+        ledger = self.work.ports.ledger
+        self._lives.update((uuid, ledger.lives.get(uuid)) for uuid in news)
+        self.work.look.wishes.refresh(news)
+
+    def _one(self, call: Call, uuid: str, words: Mapping[str, Lines]) -> frozenset[str]:
+        topics, ledger = frozenset[str](), call.ledger
+        machine = self.work.look.machines.get(uuid) or Machine(uuid)
+        if call.hive.name(uuid) is None:
+            return topics  # destroyed meanwhile: that was told
+        news = list(_happened(ledger.lives.get(uuid), machine))
+        known = ledger.runs.get(uuid), ledger.starts.get(uuid)
+        for each in self._judged(uuid, news, *known):
+            if isinstance(each, Began):
+                topics |= started(call, uuid, each)
+                continue
+            topics |= write(call, each, words.get(each.over.invocation, ()))
+            if each.verdict.crash:
+                what = {"HIVE_UUID": uuid, "MESSAGE_ID": CRASHED}
+                log.warning("%s", each.why, extra=what)
+        return topics
+
+
+def _happened(life: Life, machine: Machine) -> Iterator[Over | Began]:
+    there = phase(machine)
+    healthy = there is Phase.UP and machine.verified and machine.executed
+    return since(life, machine, alive=there is not Phase.DOWN, healthy=healthy)

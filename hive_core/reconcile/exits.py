@@ -1,38 +1,54 @@
-"""Counting exits: each one once, with a message to the parent when it was a crash (row H23)."""
+"""One end written down, with a message to the parent when it was a crash (rows H23, K5, K10)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
-from hive_core.errors import HiveError, InboxFull
+from hive_core.broker.call import Call
+from hive_core.broker.happening import Ended, Started, happened
+from hive_core.broker.operation import Result
+from hive_core.errors import HiveError
 from hive_core.ledger.events import Entry
-from hive_core.ledger.letters import NewMessage
-from hive_core.ledger.store import Ledger
-from hive_core.model.machine import Exit, Wanted
+from hive_core.model.agent import AfterTask
+from hive_core.model.life import HOST_DOWN, Began, Over
+from hive_core.model.machine import Wanted
 from hive_core.model.names import agent_unit
-from hive_core.model.record import DAEMON, LogLine, LogQuery, Relation
+from hive_core.model.record import DAEMON, LogLine, LogQuery
+from hive_core.model.roles import after_task
+from hive_core.operations.notices import tell
 from hive_core.plan.failure import Case, Verdict
-from hive_core.plan.place import Places
 from hive_core.ports import Journal
 from hive_core.reconcile.goals import ENDED
 
 log = logging.getLogger(__name__)
 Lines = Sequence[LogLine]
+WATCH: Final = "watch"
 CRASH = "container_crash"
-PRIORITY = 1
 BODY_MOST = 16_384
+OUTPUT_MOST: Final = 8192
+
+
+class Told(Result):
+    """Of how many agents something was told."""
+
+    agents: int
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """One exit with what it means, ready to be written down."""
+    """One end with what it means, ready to be written down."""
 
     case: Case
-    end: Exit
+    over: Over
     verdict: Verdict
+
+    @property
+    def how(self) -> str:
+        """`killed with KILL`."""
+        return self.over.exit.text if self.over.exit is not None else HOST_DOWN
 
     @property
     def why(self) -> str:
@@ -44,15 +60,36 @@ class Counted:
             then = f"next try in {starts.next_at - starts.failures[-1]:.0f} s"
         else:
             then = "it stays down until it is started"
-        return f"{place.name} crashed: {self.end.text}; {then}"
+        return f"{place.name} crashed: {self.how}; {then}"
+
+    @property
+    def returns(self) -> bool:
+        return self.case.returns(self.over, self.verdict)
+
+    @property
+    def is_asked(self) -> bool:
+        return self.case.is_asked(self.over)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether its last lines are kept: it ended by itself, or it was there for one task."""
+        once = after_task(self.case.place.spec) is AfterTask.EXITS
+        stays = self.case.run.wanted is not Wanted.SLEEPING and not self.returns
+        return self.verdict.crash or self.verdict.ended or (once and stays)
+
+    @property
+    def reason(self) -> str:
+        """Who asked for it says why; else it is how it ended."""
+        run = self.case.run
+        return (run.reason or run.wanted.value) if self.is_asked else self.how
 
 
 async def last_lines(journal: Journal, counted: Counted) -> Sequence[LogLine]:
-    """What the agent wrote last; a journal that does not answer must not hide the crash."""
+    """What the agent wrote last; a journal that does not answer must not hide the end."""
     place, settings = counted.case.place, counted.case.settings
     query = LogQuery(
         uuid=place.uuid, unit=agent_unit(place.name), lines=settings.grace.crash_lines,
-        boot=place.spec.boots, invocation=counted.end.invocation,
+        boot=place.spec.boots, invocation=counted.over.invocation,
     )  # fmt: skip
     try:
         return await journal.read(query) if query.lines else ()
@@ -61,40 +98,67 @@ async def last_lines(journal: Journal, counted: Counted) -> Sequence[LogLine]:
         return ()
 
 
-def write(ledger: Ledger, places: Places, found: tuple[Counted, Lines], now: float) -> set[str]:
-    """Inside a transaction: the count, the wish, the event, the message. Topics to touch."""
-    counted, lines = found
-    place, verdict = counted.case.place, counted.verdict
-    ledger.starts.put(place.uuid, verdict.starts)
+def started(call: Call, uuid: str, began: Began) -> frozenset[str]:
+    """Inside a transaction: one start, and what follows from it; topics to touch."""
+    name = call.hive.names[uuid]
+    call.ledger.lives.began(uuid, began.invocation, began.nonce)
+    fields = {"invocation": began.invocation, "nonce": began.nonce}
+    _event(call, "start", (uuid, name), f"{name} runs", fields)
+    return frozenset({"events"}) | happened(call, Started(uuid, name, began.nonce))
+
+
+def write(call: Call, counted: Counted, lines: Lines) -> frozenset[str]:
+    """Inside a transaction: the count, the wish, the event, what follows; topics to touch."""
+    case, over, verdict = counted.case, counted.over, counted.verdict
+    place, ledger = case.place, call.ledger
+    if verdict.starts is not case.starts:
+        ledger.starts.put(place.uuid, verdict.starts)
+    ledger.lives.over(place.uuid, over.invocation, recorded=over.exit is not None)
+    topics = frozenset({"events"})
     if verdict.ended:
-        reason = f"{ENDED}: {counted.end.text}"
-        ledger.runs.want(place.uuid, Wanted.STOPPED, now, reason=reason)
-    if not (verdict.crash or verdict.ended):
-        return set()
-    ledger.events.append(Entry(
-        kind="crash" if verdict.crash else "exit", caller=DAEMON, operation="watch",
-        target=place.uuid, allowed=None, rule="", reason=counted.why if verdict.crash else
-        f"{place.name} {counted.end.text}", commit=places.hive.commit, request="",
-        fields={"target_name": place.name, "invocation": counted.end.invocation,
-                "result": counted.end.result, "status": counted.end.status,
-                "parked": verdict.parked}, now=now,
-    ))  # fmt: skip
-    return {"events", *(_tell(ledger, places, counted, lines, now) if verdict.crash else ())}
-
-
-def _tell(
-    ledger: Ledger, places: Places, counted: Counted, lines: Sequence[LogLine], now: float
-) -> set[str]:
-    place = counted.case.place
-    if place.parent is None:
-        return set()
-    parent = places.named(place.parent)
+        reason = f"{ENDED}: {counted.how}"
+        ledger.runs.want(place.uuid, Wanted.STOPPED, call.now, reason=reason)
+    kind = "crash" if verdict.crash else "exit"
+    text = counted.why if verdict.crash else f"{place.name} {_said(counted)}"
+    _event(call, kind, (place.uuid, place.name), text, _fields(counted))
     tail = "\n".join(line.text for line in lines)
-    body = f"{counted.why}\n\nlast lines:\n{tail}" if tail else counted.why
-    letter = NewMessage(
-        sender=DAEMON, sender_name=DAEMON, recipient=parent.uuid, recipient_name=parent.name,
-        relation=Relation.DAEMON, body=body[:BODY_MOST], kind=CRASH, priority=PRIORITY,
+    parent = call.hive.topology.parent(call.hive.names[place.uuid])
+    if verdict.crash and parent is not None:
+        body = f"{counted.why}\n\nlast lines:\n{tail}" if tail else counted.why
+        topics |= tell(call, call.hive, parent, CRASH, body[:BODY_MOST])
+    return topics | happened(call, _ended(counted, tail[-OUTPUT_MOST:]))
+
+
+def _said(counted: Counted) -> str:
+    return f"{counted.how} ({counted.reason})" if counted.is_asked else counted.how
+
+
+def _fields(counted: Counted) -> dict[str, object]:
+    end, over = counted.over.exit, counted.over
+    return {
+        "invocation": over.invocation, "result": end.result if end else "",
+        "status": end.status if end else "", "parked": counted.verdict.parked,
+        "asked": counted.is_asked, "returns": counted.returns,
+    }  # fmt: skip
+
+
+def _ended(counted: Counted, output: str) -> Ended:
+    case, over = counted.case, counted.over
+    end, ended = over.exit, counted.verdict.ended
+    return Ended(
+        case.place.uuid, case.place.name, end.number if end else None, counted.reason,
+        clean=end is not None and end.clean, asked=counted.is_asked,
+        wanted=(Wanted.STOPPED if ended else case.run.wanted).value, returns=counted.returns,
+        fields={"invocation": over.invocation, "nonce": over.nonce, "output": output},
     )  # fmt: skip
-    with suppress(InboxFull):  # who does not read its mail misses this; the event stays
-        ledger.messages.send(letter, now)
-    return {f"inbox:{parent.uuid}"}
+
+
+def _event(
+    call: Call, kind: str, agent: tuple[str, str], reason: str, fields: dict[str, object]
+) -> None:
+    uuid, name = agent
+    call.ledger.events.append(Entry(
+        kind=kind, caller=DAEMON, operation=WATCH, target=uuid, allowed=None, rule="",
+        reason=reason, commit=call.hive.commit, request=call.request, now=call.now,
+        fields={"target_name": name, **fields},
+    ))  # fmt: skip

@@ -111,8 +111,8 @@ class Look:
         return self.states.get(uuid) or self._judged(uuid)
 
     def activity(self, uuid: str) -> str:
-        """What an agent is at, as far as its machine tells."""
-        return "running" if self.state(uuid) in (State.RUNNING, State.DEGRADED) else "idle"
+        """What an agent is at, by what is open of its tasks, waits and questions."""
+        return self.wishes.ledger.lives.activity(uuid)
 
     def machine(self, uuid: str) -> Machine | None:
         return self.machines.get(uuid)

@@ -49,8 +49,8 @@ class Seen:
         usual = State.RUNNING if run and run.wanted is Wanted.RUNNING else State.STOPPED
         return self.states.get(uuid, usual)
 
-    def activity(self, _uuid: str) -> str:
-        return "idle"
+    def activity(self, uuid: str) -> str:
+        return self.ledger.lives.activity(uuid)
 
     def machine(self, uuid: str) -> Machine | None:
         return self.machines.get(uuid)
