@@ -1,1 +1,21 @@
--- Grants to use a tool, each good for one use.
+-- Grants to use a tool, each good for one use: a row while it may be used, gone afterwards (the
+-- events say what became of it). `argument` is a JSON list of words.
+CREATE TABLE grants (
+    id TEXT PRIMARY KEY,
+    agent TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    argument TEXT NOT NULL,
+    task TEXT NOT NULL DEFAULT '',
+    at REAL NOT NULL,
+    expires REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX grants_agent ON grants (agent);
+CREATE INDEX grants_expires ON grants (expires);
+
+-- Definitions of agents, as the operator wrote them: what a new agent of that kind starts with.
+CREATE TABLE definitions (
+    name TEXT PRIMARY KEY,
+    fields TEXT NOT NULL,
+    body TEXT NOT NULL,
+    at REAL NOT NULL
+) STRICT, WITHOUT ROWID;

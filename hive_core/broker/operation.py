@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origi
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from hive_core.policy.acting import bounded
 from hive_core.policy.rules import OPERATOR, Rule
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
 
     def declare(handler: Handler[P]) -> Handler[P]:
         found = replace(
-            _bare(handler, allow),
+            _bare(handler, bounded(handler.__name__, allow)),
             target=target, second=second, preposition=preposition, facts=facts, whose=whose,
             aliases=aliases, urgent=urgent,
         )  # fmt: skip

@@ -8,20 +8,68 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
 from hive_core.model.agent import AfterTask, AgentSpec, Role, Tier
 
 
+class Action(StrEnum):
+    """What a role may do at all, whatever its place and its capabilities (row K26)."""
+
+    SPAWN = "spawn"
+    KILL = "kill"
+    ASSIGN = "assign"
+    SEND = "send"
+    READ = "read"
+    READ_ARTIFACT = "read_artifact"
+    WRITE_ARTIFACT = "write_artifact"
+    ESCALATE = "escalate"
+
+
+# What each of them is about. An operation that is in no row is about the caller itself, or the
+# operator's.
+OPERATIONS: Final[Mapping[Action, tuple[str, ...]]] = MappingProxyType({
+    Action.SPAWN: ("spawn", "spawn_agent_and_assign_task"),
+    Action.KILL: (
+        "destroy", "kill", "move", "restart", "resume", "sleep", "start", "stop", "update",
+    ),
+    Action.ASSIGN: ("approve_plan", "assign_task", "cancel_task", "reject_plan"),
+    Action.SEND: ("send",),
+    Action.READ: ("get_logs", "history", "list_agents", "list_messages"),
+    Action.READ_ARTIFACT: ("get_artifact", "list_artifacts"),
+    Action.WRITE_ARTIFACT: ("delete_artifact", "store_artifact"),
+    Action.ESCALATE: ("ask", "escalate"),
+})  # fmt: skip
+ACTION_OF: Final[Mapping[str, Action]] = MappingProxyType(
+    {name: action for action, names in OPERATIONS.items() for name in names}
+)
+
+
+class Behaviour(StrEnum):
+    """Whether an agent plans and delegates, or does the work itself (row T1)."""
+
+    MANAGER = "manager"
+    WORKER = "worker"
+
+
 @dataclass(frozen=True, slots=True)
 class Habit:
-    """One row of the table. `restarts`: after a failure; the parent is told in any case."""
+    """One row of the table. `restarts`: after a failure; the parent is told in any case.
 
+    `tools`: what it may execute; an agent's own list makes it less. `most`: its highest tier.
+    """
+
+    lifetime: str
+    behaviour: Behaviour
     creates: frozenset[Role]
     capabilities: tuple[str, ...]
+    actions: frozenset[Action] = frozenset(Action)
+    tools: tuple[str, ...] = ()
     restarts: bool = False
     after_task: AfterTask = AfterTask.STAYS
+    most: Tier = Tier.STRATEGIC
 
 
 _EVERY: Final = frozenset(Role)
@@ -29,21 +77,31 @@ _MANAGER: Final = (
     "artifact.write", "budget", "config.propose", "escalate", "kill", "message.operator", "spawn",
     "trigger",
 )  # fmt: skip
+_BELOW: Final = frozenset({Action.SPAWN, Action.KILL, Action.ASSIGN})
+_WORK: Final = ("bash", "edit", "read")
 
 HABITS: Final[Mapping[Role, Habit]] = MappingProxyType({
-    Role.DAEMON: Habit(_EVERY, tuple(sorted((*_MANAGER, "broadcast"))), restarts=True),
-    Role.AGENT: Habit(_EVERY, _MANAGER),
+    Role.DAEMON: Habit(
+        "permanent", Behaviour.MANAGER, _EVERY, tuple(sorted((*_MANAGER, "broadcast"))),
+        restarts=True,
+    ),
+    Role.AGENT: Habit("session", Behaviour.MANAGER, _EVERY, _MANAGER),
     Role.ARCHITECT: Habit(
-        frozenset(),
+        "until its plan", Behaviour.WORKER, frozenset(),
         ("artifact.write", "config.propose", "escalate", "message.operator"),
-        after_task=AfterTask.SLEEPS,
+        actions=frozenset(Action) - _BELOW, tools=("read",), after_task=AfterTask.SLEEPS,
     ),
-    Role.LEAD: Habit(_EVERY, _MANAGER),
+    Role.LEAD: Habit("its parent decides", Behaviour.MANAGER, _EVERY, _MANAGER),
     Role.WORKER: Habit(
-        frozenset({Role.TASK}),
+        "its parent decides", Behaviour.WORKER, frozenset({Role.TASK}),
         ("artifact.write", "config.propose", "escalate", "message.operator", "spawn"),
+        tools=_WORK,
     ),
-    Role.TASK: Habit(frozenset(), ("escalate",), after_task=AfterTask.EXITS),
+    Role.TASK: Habit(
+        "one task", Behaviour.WORKER, frozenset(), ("escalate",),
+        actions=frozenset(Action) - _BELOW - {Action.WRITE_ARTIFACT}, tools=_WORK,
+        after_task=AfterTask.EXITS, most=Tier.TACTICAL,
+    ),
 })  # fmt: skip
 
 # What the manager of older installs had beside its role: roots can see and bump what all run on.

@@ -94,8 +94,10 @@ class SpawnParams(Waiting):
     wakes: bool = Field(default=False, description="Whether mail wakes it when it sleeps.")
     parallel: int = Field(5, ge=1, le=1000, description="Tasks that it has at once.")
     tools: list[str] | None = Field(
-        None, max_length=256, description="Tools that it may use; absent: as its role may."
-    )
+        None, max_length=256,
+        description="Its tools, each `tool` or `tool(argument)`, within what the creator hands on;"
+        " absent: the creator's list, or as its role may.",
+    )  # fmt: skip
 
 
 class SpawnResult(Result):
@@ -181,7 +183,7 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         after_task=AfterTask(params.after_task) if params.after_task else None,
         wakes=params.wakes,
         parallel=params.parallel,
-        tools=None if params.tools is None else tuple(params.tools),
+        tools=grants.tools(call.hive, call.caller, params.tools),
     )
     return grants.inherit(call.hive, call.caller, parent, spec, call.settings.agent_limits)
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
-from hive_core.model.agent import AgentSpec, Limits, Role, Tier
+from hive_core.model.agent import AgentSpec, Limits, Role
 from hive_core.model.capability import HANDED_ON_BY_NOBODY, checked, missing
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
 from hive_core.model.roles import HABITS, RANK, default_capabilities
+from hive_core.model.tools import entries as allow_list
+from hive_core.model.tools import lacking
 from hive_core.policy.purse import CEILINGS, SUMMED, ceiling, claim, limit, remainder, share
 
 _NO_DEFAULTS = Limits()
@@ -28,8 +30,8 @@ def check_spawn(
     rule SPAWN; this is about what. `parent` None makes a root, which only the operator does.
     """
     checked(spec.capabilities)
-    if spec.role is Role.TASK and spec.tier is Tier.STRATEGIC:
-        raise InvalidArgument("a task is never strategic", field="tier")
+    if RANK[spec.tier] > RANK[HABITS[spec.role].most]:
+        raise InvalidArgument(f"{_a(spec.role)} is never {spec.tier}", field="tier")
     if "/" not in spec.image and spec.image not in images:
         raise InvalidArgument(f"no image called {spec.image}", field="image")
     if creator == OPERATOR:
@@ -39,6 +41,7 @@ def check_spawn(
     giver = hive.spec(creator)
     _check_role(hive, (creator, parent), spec)
     _check_capabilities(giver, spec)
+    _check_tools(giver, spec)
     _check_rest(giver, spec)
     check_seat(hive, parent)
     _check_bounded(hive, creator, spec)
@@ -122,6 +125,22 @@ def _check_capabilities(giver: AgentSpec, spec: AgentSpec) -> None:
         raise NotAllowed(f"cannot spawn with {', '.join(lacking)}: you do not hold that")
     if kept := HANDED_ON_BY_NOBODY & set(spec.capabilities):
         raise NotAllowed(f"cannot spawn with {', '.join(kept)}: it is the operator's to give")
+
+
+def tools(hive: Hive, creator: str, asked: Iterable[str] | None) -> tuple[str, ...] | None:
+    """The allow-list of a new agent: as asked, or its creator's; None: what its role may use."""
+    if asked is not None:
+        return allow_list(asked)
+    return None if creator == OPERATOR else hive.spec(creator).tools
+
+
+def _check_tools(giver: AgentSpec, spec: AgentSpec) -> None:
+    """A manager uses no tool itself; its list is what it may hand on."""
+    if giver.tools is None:
+        return
+    wanted = HABITS[spec.role].tools if spec.tools is None else spec.tools
+    if beyond := lacking(giver.tools, wanted):
+        raise NotAllowed(f"cannot spawn with {', '.join(beyond)}: you may not hand that on")
 
 
 def _check_rest(giver: AgentSpec, spec: AgentSpec) -> None:

@@ -147,7 +147,7 @@ def test_a_stranger_is_refused_and_recorded(house: House, found: Operation) -> N
 # Asked without a target, an agent asks about itself, its own box and what it may see.
 FOR_EVERYONE = {
     "whoami", "recv", "ack", "nack", "wake", "get_job", "wait_job", "list_jobs",
-    "list_approvals", "get_approval", "hello", "watch_config",
+    "list_approvals", "get_approval", "hello", "watch_config", "list_roles", "use_tool", "end_tool",
 }  # fmt: skip
 
 
