@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hive_core.model.question import Question
 from hive_core.model.record import Message
 
 if TYPE_CHECKING:
@@ -72,8 +73,15 @@ class TaskEnded:
     status: str
 
 
-Happening = Started | Ended | Gone | Arrived | TaskEnded
-H = TypeVar("H", Started, Ended, Gone, Arrived, TaskEnded)
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A question or an escalation came to its one end; `question` is as it is from now on."""
+
+    question: Question
+
+
+Happening = Started | Ended | Gone | Arrived | TaskEnded | Settled
+H = TypeVar("H", Started, Ended, Gone, Arrived, TaskEnded, Settled)
 Follow = Callable[["Call", H], "frozenset[str]"]
 _FOLLOWS: defaultdict[type, list[Follow[Any]]] = defaultdict(list)
 

@@ -32,6 +32,7 @@ from hive_core.ledger.plans import Plans
 from hive_core.ledger.questions import Questions
 from hive_core.ledger.queues import Queues
 from hive_core.ledger.ranges import Ranges
+from hive_core.ledger.reminders import Reminders
 from hive_core.ledger.runs import Runs
 from hive_core.ledger.shifts import Shifts
 from hive_core.ledger.starts import StartsTable
@@ -40,13 +41,14 @@ from hive_core.ledger.tools import Tools
 from hive_core.ledger.triggers import Triggers
 from hive_core.ledger.waves import Waves
 from hive_core.model.approval import COURSE as APPROVAL_COURSE
+from hive_core.model.question import COURSE as QUESTION_COURSE
 from hive_core.model.rates import Rates
 from hive_core.model.settings import Bounds
 from hive_core.model.states import Course
 
 MIGRATIONS: Final = Path(__file__).with_name("migrations")
 COURSES: Final[tuple[tuple[str, Course], ...]] = (
-    ("jobs", JOB_COURSE), ("approvals", APPROVAL_COURSE),
+    ("jobs", JOB_COURSE), ("approvals", APPROVAL_COURSE), ("questions", QUESTION_COURSE),
 )  # fmt: skip
 
 
@@ -120,6 +122,7 @@ class Ledger:
         self.tasks = Tasks(connection)
         self.plans = Plans(connection)
         self.questions = Questions(connection)
+        self.reminders = Reminders(connection)
         self.triggers = Triggers(connection)
         self.artifacts = Artifacts(connection)
         self.queues = Queues(connection)
