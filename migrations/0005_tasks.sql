@@ -1,1 +1,61 @@
 -- Tasks: what one agent does for another, each with exactly one end.
+
+CREATE TABLE tasks (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    assignee TEXT NOT NULL,
+    assigner TEXT NOT NULL,
+    state TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    part_of TEXT NOT NULL,
+    batch TEXT NOT NULL,
+    wish TEXT NOT NULL,
+    created REAL NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 0,
+    started REAL,
+    ended REAL,
+    soft_at REAL,
+    hard_at REAL,
+    -- Seconds that it still has, while it waits for somebody.
+    left REAL,
+    stop TEXT NOT NULL DEFAULT '',
+    stop_at REAL,
+    -- The earliest of soft_at, hard_at and stop_at.
+    due REAL,
+    message TEXT NOT NULL DEFAULT '',
+    plan TEXT NOT NULL DEFAULT '',
+    why TEXT NOT NULL DEFAULT '',
+    percent INTEGER,
+    progress TEXT NOT NULL DEFAULT '',
+    version INTEGER NOT NULL DEFAULT 0,
+    result TEXT
+) STRICT;
+CREATE INDEX tasks_assignee ON tasks (assignee, priority, number) WHERE ended IS NULL;
+CREATE INDEX tasks_assigner ON tasks (assigner, number) WHERE ended IS NULL;
+CREATE INDEX tasks_parts ON tasks (part_of, number) WHERE part_of <> '';
+CREATE INDEX tasks_batch ON tasks (batch, number) WHERE batch <> '';
+CREATE INDEX tasks_due ON tasks (due) WHERE due IS NOT NULL;
+CREATE INDEX tasks_ended ON tasks (ended) WHERE ended IS NOT NULL;
+CREATE INDEX tasks_of ON tasks (assignee, number);
+
+-- What a task waits for; a row goes when that has ended well.
+CREATE TABLE task_needs (
+    task TEXT NOT NULL,
+    needs TEXT NOT NULL,
+    PRIMARY KEY (task, needs)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX task_needs_back ON task_needs (needs, task);
+
+-- The one message about tasks that an assigner has not read yet, and what is new in it.
+CREATE TABLE task_news (
+    assigner TEXT PRIMARY KEY,
+    message TEXT NOT NULL,
+    tasks TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The history of a task: the numbers of its events.
+CREATE TABLE task_events (
+    task TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    PRIMARY KEY (task, seq)
+) STRICT, WITHOUT ROWID;

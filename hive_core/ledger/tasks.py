@@ -1,15 +1,298 @@
-"""Tasks: what one agent does for another, each with exactly one end."""
+"""Tasks: what one agent does for another, each with exactly one end. Ended ones are the record."""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from typing import Any, Final, TypedDict, Unpack
+from uuid import uuid4
 
+from hive_core.errors import NotFound
 from hive_core.ledger.connection import Connection
+from hive_core.model.task import (
+    ACTIVE,
+    COURSE,
+    FINALS,
+    ResultStatus,
+    Task,
+    TaskResult,
+    TaskState,
+    TaskWish,
+)
 
 # What moves along when the clock is set (ledger/shifts.py); ?1 is by how many seconds.
-MOVED: Final[tuple[str, ...]] = ()
+MOVED: Final[tuple[str, ...]] = (
+    "UPDATE tasks SET created = created + ?1, started = started + ?1, ended = ended + ?1,"
+    " soft_at = soft_at + ?1, hard_at = hard_at + ?1, stop_at = stop_at + ?1, due = due + ?1",
+)
+_DIGITS: Final = 12
+_COLUMNS: Final = (
+    "number, id, assignee, assigner, wish, state, created, attempt, started, ended, soft_at,"
+    " hard_at, left, stop, stop_at, message, plan, why, percent, progress, version, result"
+)
+_SELECT: Final = f"SELECT {_COLUMNS} FROM tasks "  # noqa: S608 - our own words
+_RUNNING: Final = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
+
+
+class Kept(TypedDict, total=False):
+    """What a step may write down beside the state."""
+
+    assigner: str
+    attempt: int
+    started: float | None
+    soft_at: float | None
+    hard_at: float | None
+    left: float | None
+    stop: str
+    stop_at: float | None
+    message: str
+    plan: str
+    why: str
+    percent: int | None
+    progress: str
+    result: TaskResult | None
+
+
+def _task(row: tuple[Any, ...]) -> Task:
+    values: list[Any] = list(row)
+    values[4], values[5] = _wish(row[4]), TaskState(row[5])
+    values[-1] = _result(row[-1]) if row[-1] else None
+    return Task(*values)
+
+
+def _wish(text: str) -> TaskWish:
+    found = json.loads(text)
+    for name in ("after", "artifacts"):
+        if name in found:
+            found[name] = tuple(found[name])
+    return TaskWish(**found)
+
+
+def _result(text: str) -> TaskResult:
+    found = json.loads(text)
+    found["status"] = ResultStatus(found["status"])
+    found["artifacts"] = tuple(found["artifacts"])
+    return TaskResult(**found)
+
+
+_PLAIN: Final = asdict(TaskWish(""))
 
 
 class Tasks:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
+
+    def create(self, assigner: str, assignee: str, wish: TaskWish, now: float) -> Task:
+        """A new one, in the state in which every task starts."""
+        id_ = uuid4().hex[:_DIGITS]
+        while self.get(id_) is not None:
+            id_ = uuid4().hex[:_DIGITS]
+        said = {key: value for key, value in _parts(wish).items() if value != _PLAIN[key]}
+        text = json.dumps({"description": wish.description, **said}, separators=(",", ":"))
+        self._db.run(
+            "INSERT INTO tasks (id, assignee, assigner, state, priority, part_of, batch, wish,"
+            " created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                id_, assignee, assigner, COURSE.start, wish.priority, wish.part_of, wish.batch,
+                text, now,
+            ),
+        )  # fmt: skip
+        return self.known(id_)
+
+    def get(self, id_: str) -> Task | None:
+        row = self._db.row(f"{_SELECT} WHERE id = ?", (id_,))
+        return _task(row) if row else None
+
+    def known(self, id_: str) -> Task:
+        """The task, which there has to be."""
+        found = self.get(id_)
+        if found is None:
+            raise NotFound(f"no task {id_}")
+        return found
+
+    def move(self, id_: str, event: str, now: float, **kept: Unpack[Kept]) -> Task:
+        """Take it a step further. IllegalMove when it does not stand where that is possible."""
+        found = self.known(id_)
+        state = TaskState(COURSE.next(found.state, event))
+        if state in FINALS:
+            kept = {**kept, "soft_at": None, "hard_at": None, "stop_at": None, "left": None}
+        self._write(found, state, now if state in FINALS else None, kept)
+        return self.known(id_)
+
+    def note(self, id_: str, **kept: Unpack[Kept]) -> Task:
+        """Write something down of one that stays where it is."""
+        found = self.known(id_)
+        self._write(found, found.state, found.ended, kept)
+        return self.known(id_)
+
+    def _write(self, found: Task, state: TaskState, ended: float | None, kept: Kept) -> None:
+        values: dict[str, object] = {**kept}
+        if "result" in kept:
+            result = kept["result"]
+            values["result"] = json.dumps(asdict(result)) if result is not None else None
+        times = (kept.get(key, getattr(found, key)) for key in ("soft_at", "hard_at", "stop_at"))
+        values["due"] = min((each for each in times if isinstance(each, float)), default=None)
+        names = ", ".join(f"{name} = ?" for name in values)
+        self._db.run(
+            f"UPDATE tasks SET state = ?, ended = ?, version = version + 1, {names}"  # noqa: S608
+            " WHERE id = ?",
+            (state.value, ended, *values.values(), found.id),
+        )
+
+    def open_of(self, assignee: str) -> list[Task]:
+        """What an agent has to do, in the order in which it gets it."""
+        return self._open("assignee = ? AND ended IS NULL ORDER BY priority, number", assignee)
+
+    def given_by(self, assigner: str) -> list[Task]:
+        """What it gave to others and has not ended, the oldest first."""
+        return self._open("assigner = ? AND ended IS NULL ORDER BY number", assigner)
+
+    def parts_of(self, id_: str) -> list[Task]:
+        """The sub-tasks of one that have not ended, the oldest first."""
+        return self._open("part_of = ? AND part_of <> '' AND ended IS NULL ORDER BY number", id_)
+
+    def of_batch(self, batch: str) -> list[Task]:
+        """All of one fan-out, ended or not, in the order in which they were given."""
+        return self._open("batch = ? AND batch <> '' ORDER BY number", batch)
+
+    def _open(self, where: str, value: str) -> list[Task]:
+        return [_task(row) for row in self._db.rows(f"{_SELECT} WHERE {where}", (value,))]
+
+    def count(self, column: str, party: str) -> int:
+        """How many open ones an `assignee` or an `assigner` has."""
+        if column not in ("assignee", "assigner", "part_of"):
+            raise ValueError(column)
+        sql = f"SELECT COUNT(*) FROM tasks WHERE {column} = ? AND ended IS NULL"  # noqa: S608
+        return int(self._db.value(f"{sql} AND {column} <> ''", (party,)))
+
+    def active(self, assignee: str) -> int:
+        """How many an agent has at once."""
+        sql = (
+            "SELECT COUNT(*) FROM tasks WHERE assignee = ? AND ended IS NULL"  # noqa: S608
+            f" AND state IN ({_RUNNING})"
+        )
+        return int(self._db.value(sql, (assignee,)))
+
+    def next_queued(self, assignee: str) -> Task | None:
+        """The most urgent one that waits for room, then the oldest."""
+        row = self._db.row(
+            f"{_SELECT} WHERE assignee = ? AND ended IS NULL AND state = 'queued'"
+            " ORDER BY priority, number LIMIT 1",
+            (assignee,),
+        )
+        return _task(row) if row else None
+
+    def locked(self, assignee: str) -> str:
+        """Why the agent may not execute anything; empty when it may."""
+        return next((why for each in self.open_of(assignee) if (why := each.locked)), "")
+
+    def page(
+        self, parties: Iterable[str] | None, after: int | None, limit: int,
+        *, state: str | None = None, open_: bool = False,
+    ) -> list[Task]:  # fmt: skip
+        """The newest first, of these assignees or of all, behind the one with this number."""
+        where, values = ["1"], list[object]()
+        if parties is not None:
+            where.append("assignee IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(list(parties)))
+        if after is not None:
+            where.append("number < ?")
+            values.append(after)
+        if state is not None:
+            where.append("state = ?")
+            values.append(state)
+        if open_:
+            where.append("ended IS NULL")
+        sql = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY number DESC LIMIT ?"
+        return [_task(row) for row in self._db.rows(sql, (*values, limit))]
+
+    # What comes before what.
+
+    def needed(self, id_: str, first: Iterable[str]) -> None:
+        """It waits for these."""
+        rows = [(id_, each) for each in first]
+        self._db.run_each("INSERT OR IGNORE INTO task_needs VALUES (?, ?)", rows)
+
+    def needs(self, id_: str) -> list[str]:
+        """What it still waits for."""
+        return [row[0] for row in self._db.rows(
+            "SELECT needs FROM task_needs WHERE task = ? ORDER BY needs", (id_,)
+        )]  # fmt: skip
+
+    def met(self, needed: str) -> list[Task]:
+        """One has ended well: nobody waits for it any more. Those who wait for nothing else."""
+        waiting = self.dependents(needed)
+        self._db.run("DELETE FROM task_needs WHERE needs = ?", (needed,))
+        return [each for each in waiting if not self.needs(each.id)]
+
+    def dependents(self, needed: str) -> list[Task]:
+        """Open ones that wait for it, the oldest first."""
+        return self._open(
+            "id IN (SELECT task FROM task_needs WHERE needs = ?) AND ended IS NULL ORDER BY number",
+            needed,
+        )
+
+    def unneed(self, id_: str) -> None:
+        """It waits for nothing: it has ended."""
+        self._db.run("DELETE FROM task_needs WHERE task = ?", (id_,))
+
+    # What is due.
+
+    def next_due(self) -> float | None:
+        found: float | None = self._db.value("SELECT MIN(due) FROM tasks WHERE due IS NOT NULL")
+        return found
+
+    def overdue(self, now: float, limit: int) -> list[Task]:
+        rows = self._db.rows(
+            f"{_SELECT} WHERE due IS NOT NULL AND due <= ? ORDER BY due LIMIT ?", (now, limit)
+        )
+        return [_task(row) for row in rows]
+
+    # What happened to it.
+
+    def happened(self, id_: str, seq: int) -> None:
+        """An event of this number is about it."""
+        self._db.later("INSERT INTO task_events VALUES (?, ?)", (id_, seq))
+
+    def events_of(self, id_: str) -> list[int]:
+        """Numbers of its events, the oldest first."""
+        rows = self._db.rows("SELECT seq FROM task_events WHERE task = ? ORDER BY seq", (id_,))
+        return [row[0] for row in rows]
+
+    # What an assigner was not told yet.
+
+    def news(self, assigner: str) -> tuple[str, list[str]]:
+        """The message that it may not have read, and the tasks that are new in it."""
+        row = self._db.row("SELECT message, tasks FROM task_news WHERE assigner = ?", (assigner,))
+        return (row[0], row[1].split()) if row else ("", [])
+
+    def told(self, assigner: str, message: str, tasks: Iterable[str]) -> None:
+        self._db.run(
+            "INSERT OR REPLACE INTO task_news VALUES (?, ?, ?)",
+            (assigner, message, " ".join(tasks)),
+        )
+
+    def hand_over(self, assigner: str, heir: str) -> list[Task]:
+        """All that it gave and has not ended is another's from now on."""
+        found = self.given_by(assigner)
+        self._db.run(
+            "UPDATE tasks SET assigner = ?, version = version + 1"
+            " WHERE assigner = ? AND ended IS NULL",
+            (heir, assigner),
+        )
+        self._db.run("DELETE FROM task_news WHERE assigner = ?", (assigner,))
+        return found
+
+    def prune(self, before: float, limit: int) -> int:
+        """Forget what ended before this and is neither waited for nor part of what is open."""
+        return self._db.run(
+            "DELETE FROM tasks WHERE number IN (SELECT number FROM tasks t WHERE t.ended < ?"
+            " AND NOT EXISTS (SELECT 1 FROM tasks p WHERE p.part_of = t.id AND p.part_of <> ''"
+            "  AND p.ended IS NULL) ORDER BY t.ended LIMIT ?)",
+            (before, limit),
+        )
+
+
+def _parts(wish: TaskWish) -> Mapping[str, object]:
+    return {each.name: getattr(wish, each.name) for each in fields(wish)}

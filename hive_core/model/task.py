@@ -1,0 +1,185 @@
+"""What one agent does for another: its states, its legal moves, its one result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from hive_core.model.states import Course, Move
+
+
+class TaskState(StrEnum):
+    QUEUED = "queued"
+    WAITING = "waiting"
+    PENDING_DELEGATION = "pending_delegation"
+    IN_PROGRESS = "in_progress"
+    AWAITING_PLAN_APPROVAL = "awaiting_plan_approval"
+    AWAITING_MORE_INFORMATION = "awaiting_more_information"
+    STOPPING = "stopping"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class ResultStatus(StrEnum):
+    """How a task came out. `stopped` and `timeout`: what there was until then."""
+
+    SUCCESS = "success"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    STOPPED = "stopped"
+
+
+_S = TaskState
+FINALS: Final = frozenset({_S.DONE, _S.CANCELLED})
+# Not given to the agent yet, so that nothing is lost with it.
+UNSTARTED: Final = frozenset({_S.QUEUED, _S.WAITING})
+# The agent waits for somebody: the clock of the task stands still.
+AWAITING: Final = frozenset({_S.AWAITING_PLAN_APPROVAL, _S.AWAITING_MORE_INFORMATION})
+# What counts against how many tasks an agent has at once.
+ACTIVE: Final = frozenset({_S.PENDING_DELEGATION, _S.IN_PROGRESS, *AWAITING, _S.STOPPING})
+WELL: Final = frozenset({ResultStatus.SUCCESS, ResultStatus.PARTIAL})
+
+_WORKING: Final = (_S.PENDING_DELEGATION, _S.IN_PROGRESS, *sorted(AWAITING))
+_OPEN: Final = (_S.QUEUED, _S.WAITING, *_WORKING)
+
+
+def _moves(
+    sources: tuple[TaskState, ...], event: str, to: TaskState, by: str, why: str
+) -> tuple[Move, ...]:
+    return tuple(Move(source, event, to, by, why) for source in sources)
+
+
+COURSE: Final = Course(
+    noun="task",
+    start=_S.QUEUED,
+    finals=FINALS,
+    moves=(
+        Move(_S.QUEUED, "wait", _S.WAITING, "the daemon", "it waits for other tasks"),
+        Move(_S.WAITING, "unblock", _S.QUEUED, "the daemon", "all it waited for ended well"),
+        Move(_S.QUEUED, "start", _S.IN_PROGRESS, "the daemon", "the agent has room for it"),
+        Move(_S.QUEUED, "delegate", _S.PENDING_DELEGATION, "the daemon", "a new manager has it"),
+        Move(_S.PENDING_DELEGATION, "begin", _S.IN_PROGRESS, "the assignee",
+             "its first sub-task, or its first report"),
+        *_moves((_S.PENDING_DELEGATION, _S.IN_PROGRESS, _S.AWAITING_PLAN_APPROVAL), "submit",
+                _S.AWAITING_PLAN_APPROVAL, "the assignee", "a plan for it"),
+        Move(_S.AWAITING_PLAN_APPROVAL, "approve", _S.IN_PROGRESS, "the assigner",
+             "exactly this plan"),
+        Move(_S.AWAITING_PLAN_APPROVAL, "reject", _S.IN_PROGRESS, "the assigner",
+             "it has to be planned anew"),
+        *_moves((_S.PENDING_DELEGATION, _S.IN_PROGRESS), "ask", _S.AWAITING_MORE_INFORMATION,
+                "the assignee", "a question without whose answer it cannot go on"),
+        Move(_S.AWAITING_MORE_INFORMATION, "answer", _S.IN_PROGRESS, "who was asked",
+             "the answer, or what holds without one"),
+        *_moves((*_WORKING, _S.STOPPING), "hand_back", _S.QUEUED, "the daemon",
+                "the agent ended before it took it, or it is to be done again"),
+        *_moves(_WORKING, "finish", _S.DONE, "the assignee", "its one report"),
+        *_moves(_OPEN, "fail", _S.DONE, "the daemon", "whoever had it, or what it needs, ended"),
+        *_moves(_OPEN, "drop", _S.CANCELLED, "who cancels", "nothing of it runs"),
+        *_moves(_WORKING, "stop", _S.STOPPING, "who cancels, or the clock", "its work is ended"),
+        Move(_S.STOPPING, "stopped", _S.CANCELLED, "the assignee, or the daemon",
+             "cancelled, and its work is over"),
+        Move(_S.STOPPING, "expired", _S.DONE, "the assignee, or the daemon",
+             "out of time, and its work is over"),
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWish:
+    """What is to be done, as it is handed in; `after`: ids of the tasks that come first.
+
+    `requeue`: how often it is done again when its agent ends. `soft` and `deadline` are seconds
+    of work: 0 is none, and None what the settings say. `manager`: a new manager, who first has to
+    delegate. `batch`: one fan-out has one.
+    """
+
+    description: str
+    data: Mapping[str, object] | None = None
+    title: str = ""
+    requeue: int = 0
+    plan_required: bool = False
+    soft: float | None = None
+    deadline: float | None = None
+    after: tuple[str, ...] = ()
+    artifacts: tuple[str, ...] = ()
+    thread: str = ""
+    priority: int = 2
+    part_of: str = ""
+    manager: bool = False
+    batch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """The one report of a task. `tokens` and `cost` (in millionths) are what the agent says."""
+
+    status: ResultStatus
+    summary: str = ""
+    data: Mapping[str, object] | None = None
+    error: str = ""
+    artifacts: tuple[str, ...] = ()
+    tokens: int | None = None
+    cost: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One row. Parties are UUID texts, the assigner may be `operator`; times since 1970.
+
+    `number` counts all tasks in the order of their making. `attempt`: how often it was given to
+    its agent for work. `message`: the letter with which it was given. `plan`: the approved one.
+    `left`: seconds of its deadline that it has, while its clock stands still. `stop`: the status
+    with which it will end, while it is stopping.
+    """
+
+    number: int
+    id: str
+    assignee: str
+    assigner: str
+    wish: TaskWish
+    state: TaskState
+    created: float
+    attempt: int = 0
+    started: float | None = None
+    ended: float | None = None
+    soft_at: float | None = None
+    hard_at: float | None = None
+    left: float | None = None
+    stop: str = ""
+    stop_at: float | None = None
+    message: str = ""
+    plan: str = ""
+    why: str = ""
+    percent: int | None = None
+    progress: str = ""
+    version: int = 0
+    result: TaskResult | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.state not in FINALS
+
+    @property
+    def active(self) -> bool:
+        return self.state in ACTIVE
+
+    @property
+    def locked(self) -> str:
+        """Why its work may not go on yet; empty: it may."""
+        if self.state is TaskState.AWAITING_PLAN_APPROVAL:
+            return f"the plan of task {self.id} is not approved yet"
+        if self.active and self.wish.plan_required and not self.plan:
+            return f"task {self.id} needs an approved plan first"
+        return ""
+
+    @property
+    def called(self) -> str:
+        """A few words of what it is about."""
+        text = self.wish.title or self.wish.description.strip().partition("\n")[0]
+        return text if len(text) <= _WORDS else text[: _WORDS - 3] + "..."
+
+
+_WORDS: Final = 60

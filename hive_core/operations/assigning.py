@@ -1,0 +1,92 @@
+"""The one way a task comes to be. Whether the caller may is decided before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hive_core.broker.call import Call
+from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotFound
+from hive_core.model.record import OPERATOR
+from hive_core.model.task import WELL, Task, TaskState, TaskWish
+from hive_core.operations.task_moves import move, start_next, topic
+from hive_core.operations.task_steps import log
+from hive_core.policy.standing import ABOVE, ITSELF, stand
+
+
+def assign(call: Call, assigner: str, assignee: str, wish: TaskWish) -> tuple[Task, frozenset[str]]:
+    """Give `assignee` (a name) a task of `assigner` (a UUID or `operator`); the topics to touch.
+
+    It is given to the agent at once when that has room and runs, and nothing has to come first.
+    """
+    spec = call.hive.spec(assignee)
+    _check_room(call, assigner, assignee)
+    whole = replace(
+        wish,
+        after=_checked(call, assigner, wish.after),
+        part_of=wish.part_of or _part_of(call, assigner),
+        deadline=call.settings.tasks.deadline if wish.deadline is None else wish.deadline,
+    )
+    first = [each for each in whole.after if call.ledger.tasks.known(each).open]
+    task = call.ledger.tasks.create(assigner, spec.id, whole, call.now)
+    call.ledger.tasks.needed(task.id, first)
+    log(call, task, "assign", title=task.called)
+    topics = frozenset({topic(task.id), f"tasks:{assigner}", f"tasks:{spec.id}", "events"})
+    topics |= _begun(call, whole.part_of)
+    if first:
+        task, more = move(call, task, "wait")
+    else:
+        more = start_next(call, spec.id)
+    return call.ledger.tasks.known(task.id), topics | more
+
+
+def _begun(call: Call, part_of: str) -> frozenset[str]:
+    """A new manager has delegated."""
+    whole = call.ledger.tasks.get(part_of) if part_of else None
+    if whole is None or whole.state is not TaskState.PENDING_DELEGATION:
+        return frozenset()
+    return move(call, whole, "begin", why="its first sub-task")[1]
+
+
+def _check_room(call: Call, assigner: str, assignee: str) -> None:
+    tasks, most = call.ledger.tasks, call.settings.tasks
+    cannot = f"cannot assign a task to {assignee}"
+    if tasks.count("assignee", call.hive.spec(assignee).id) >= most.open:
+        raise LimitReached(f"{cannot}: it has {most.open} that have not ended")
+    if assigner != OPERATOR and tasks.count("assigner", assigner) >= most.given:
+        raise LimitReached(f"{cannot}: you gave {most.given} that have not ended")
+
+
+def _part_of(call: Call, assigner: str) -> str:
+    """The one task that the assigner works on; of several it has to say which."""
+    active = [each for each in call.ledger.tasks.open_of(assigner) if each.active]
+    return active[0].id if len(active) == 1 else ""
+
+
+def _checked(call: Call, assigner: str, after: tuple[str, ...]) -> tuple[str, ...]:
+    """What comes first exists, is seen by the assigner, and has not ended badly."""
+    for each in dict.fromkeys(after):
+        found = call.ledger.tasks.get(each)
+        if found is None or not seen(call, assigner, found):
+            raise NotFound(f"no task {each[:64]}")
+        if found.result is not None and found.result.status not in WELL:
+            why = f"task {each} came out as {found.result.status.value}"
+            raise Conflict(f"cannot wait for it: {why}")
+    return tuple(dict.fromkeys(after))
+
+
+def seen(call: Call, party: str, task: Task) -> bool:
+    """Whether the party may know of the task: its own, of its descendants, or given by it."""
+    if party in (OPERATOR, task.assignee, task.assigner):
+        return True
+    name, other = call.hive.name(party), call.hive.name(task.assignee)
+    return bool(name and other) and stand(call.hive, str(name), other) in (ITSELF, *ABOVE)
+
+
+def check_part_of(call: Call, part_of: str) -> None:
+    """A sub-task is part of what the caller itself has to do."""
+    found = call.ledger.tasks.get(part_of)
+    if found is None or found.assignee != call.uuid:
+        raise NotFound(f"no task {part_of[:64]} of yours")
+    if not found.active:
+        reason = f"task {part_of} is {found.state.value}"
+        raise InvalidArgument(reason, field="part_of")

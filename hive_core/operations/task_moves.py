@@ -1,0 +1,185 @@
+"""The one way a task changes, with all that follows: who is next, who waited for it, whose part.
+
+What follows is a list that is worked off, however long a chain of tasks is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import Final, Unpack
+
+from hive_core.broker.call import Call
+from hive_core.broker.happening import TaskEnded, happened
+from hive_core.errors import InboxFull
+from hive_core.ledger.tasks import Kept
+from hive_core.model.machine import State, Wanted
+from hive_core.model.task import UNSTARTED, WELL, ResultStatus, Task, TaskResult, TaskState
+from hive_core.operations.notices import More, post
+from hive_core.operations.task_news import daemon_mail, from_daemon
+from hive_core.operations.task_steps import soft, step, topic
+from hive_core.operations.task_words import letter
+
+TASK, STOP = "task", "task_stop"
+# Wanted and not running: nothing is given to one who has nobody to take it.
+_STUCK: Final = frozenset({State.FAILED, State.PARKED})
+_LATER: Final = 1.0  # seconds until a full inbox is tried again
+
+__all__ = ["STOP", "TASK", "end", "move", "requeued", "start_next", "stop", "topic"]
+
+
+def move(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task, frozenset[str]]:
+    """Take a task a step further; the task as it is now, and the topics to touch.
+
+    `why` and whatever else the step leaves behind stand in `kept`.
+    """
+    found, topics = step(call, task, event, **kept)
+    topics |= _followed(call, found)
+    return call.ledger.tasks.known(task.id), topics
+
+
+def end(call: Call, task: Task, event: str, result: TaskResult) -> tuple[Task, frozenset[str]]:
+    """Its one end, with its one result."""
+    return move(call, task, event, why=result.error or result.summary, result=result)
+
+
+def stop(
+    call: Call, task: Task, status: ResultStatus, why: str, grace: float | None = None
+) -> tuple[Task, frozenset[str]]:
+    """End the work on a task: at once where nothing of it runs, else its agent is told.
+
+    Who does not confirm within `grace` seconds (the settings' when absent) has its container
+    ended. `status` is what the result says: stopped (cancelled) or timeout.
+    """
+    found, topics = _stopped(call, task, status, why, grace)
+    topics |= _followed(call, found)
+    return call.ledger.tasks.known(task.id), topics
+
+
+def _stopped(
+    call: Call, task: Task, status: ResultStatus, why: str, grace: float | None
+) -> tuple[Task, frozenset[str]]:
+    if task.state is TaskState.STOPPING:
+        return task, frozenset()
+    name = call.hive.name(task.assignee)
+    if task.state in UNSTARTED or name is None or not begun(call, task):
+        result = TaskResult(status, error=why)
+        event = "drop" if status is ResultStatus.STOPPED else "fail"
+        return step(call, task, event, why=why, result=result)
+    seconds = call.settings.tasks.grace if grace is None else grace
+    found, topics = step(
+        call, task, "stop", why=why, stop=status.value, stop_at=call.now + seconds
+    )  # fmt: skip
+    body = f"task: {task.id}\nstatus: {status.value}\ngrace: {seconds:g} s\n\n{why}"
+    return found, topics | daemon_mail(call, name, STOP, body, priority=0)[1]
+
+
+def begun(call: Call, task: Task) -> bool:
+    """Whether its agent has taken it: before that, nothing of it can run."""
+    return task.active and not call.ledger.messages.untaken(task.assignee, task.message)
+
+
+def requeued(call: Call, task: Task, why: str) -> tuple[Task, frozenset[str]]:
+    """Back into the queue of its agent; the letter that it did not take is void."""
+    topics = _withdrawn(call, task)
+    found, more = step(call, task, "hand_back", why=why, message="", stop="", stop_at=None)
+    return found, topics | more
+
+
+def start_next(call: Call, assignee: str) -> frozenset[str]:
+    """Give an agent what it has room for: the most urgent first, then the oldest."""
+    topics = set[str]()
+    name = call.hive.name(assignee)
+    if name is None or not _takes(call, name):
+        return frozenset()
+    room = call.hive.spec(name).parallel - call.ledger.tasks.active(assignee)
+    while room > 0 and (task := call.ledger.tasks.next_queued(assignee)) is not None:
+        try:
+            topics |= given(call, task, name)[1]
+        except InboxFull:
+            call.ledger.tasks.note(task.id, soft_at=call.now + _LATER)
+            break
+        room -= 1
+    return frozenset(topics)
+
+
+def given(call: Call, task: Task, name: str) -> tuple[Task, frozenset[str]]:
+    """Hand a queued task to its agent, as a message."""
+    wish, attempt = task.wish, task.attempt + 1
+    ends = call.now + wish.deadline if wish.deadline else None
+    event = "delegate" if wish.manager and not task.attempt else "start"
+    asks = call.now + wish.soft if wish.soft else None
+    body = letter(call, replace(task, attempt=attempt))
+    more: More = {"priority": wish.priority, "thread": wish.thread}
+    sent, topics = post(call, from_daemon(call, name, TASK, body, **more))
+    found, others = step(
+        call, task, event, attempt=attempt, message=sent.id, started=task.started or call.now,
+        hard_at=ends, soft_at=soft(task, ends) if ends is not None else asks,
+    )  # fmt: skip
+    return found, topics | others
+
+
+def _takes(call: Call, name: str) -> bool:
+    """Whether what is given to it now is taken: it runs, comes up, or is woken by mail."""
+    spec = call.hive.spec(name)
+    run = call.ledger.runs.get(spec.id)
+    if run is None or run.wanted is Wanted.STOPPED:
+        return False
+    if run.wanted is Wanted.RUNNING:
+        return call.states.state(spec.id) not in _STUCK
+    return spec.wakes
+
+
+def _followed(call: Call, first: Task) -> frozenset[str]:
+    """All that follows from a step; what ends by it has its own consequences."""
+    topics, work = set[str](), deque([first])
+    while work:
+        task = work.popleft()
+        if not task.open:
+            topics |= _ended(call, task, work)
+        elif task.state is TaskState.QUEUED:
+            topics |= start_next(call, task.assignee)
+    return frozenset(topics)
+
+
+def _ended(call: Call, task: Task, work: deque[Task]) -> frozenset[str]:
+    """What follows from one end; more of them go to the end of `work`."""
+    tasks = call.ledger.tasks
+    status = task.result.status if task.result else ResultStatus.FAILED
+    topics = set(_withdrawn(call, task))
+    tasks.unneed(task.id)
+    if status in WELL:
+        for each in tasks.met(task.id):
+            found, more = step(call, each, "unblock")
+            work.append(found)
+            topics |= more
+    else:
+        topics |= _failed_with(call, task, status, work)
+    topics |= start_next(call, task.assignee)
+    return frozenset(topics) | happened(
+        call, TaskEnded(task.id, task.assignee, task.assigner, status.value)
+    )
+
+
+def _failed_with(call: Call, task: Task, status: ResultStatus, work: deque[Task]) -> frozenset[str]:
+    """Whoever waited for it cannot be done; its open parts are for nothing."""
+    topics = set[str]()
+    why = f"task {task.id}, which it waited for, came out as {status.value}"
+    for each in call.ledger.tasks.dependents(task.id):
+        result = TaskResult(ResultStatus.FAILED, error=why)
+        found, more = step(call, each, "fail", why=why, result=result)
+        work.append(found)
+        topics |= more
+    why = f"task {task.id}, of which it is a part, came out as {status.value}"
+    for each in call.ledger.tasks.parts_of(task.id):
+        found, more = _stopped(call, each, ResultStatus.STOPPED, why, None)
+        work.append(found)
+        topics |= more
+    return frozenset(topics)
+
+
+def _withdrawn(call: Call, task: Task) -> frozenset[str]:
+    """What stands in a letter that was not taken is not to be done any more."""
+    if task.message and call.ledger.messages.ack(task.assignee, [task.message]):
+        return frozenset({f"inbox:{task.assignee}"})
+    return frozenset()

@@ -1,0 +1,92 @@
+"""One step of a task, written down: the row, the event, its clock, and what the assigner hears."""
+
+from __future__ import annotations
+
+from typing import Final, Unpack
+
+from hive_core.broker.call import Call
+from hive_core.ledger.events import Entry
+from hive_core.ledger.tasks import Kept
+from hive_core.model.record import OPERATOR
+from hive_core.model.task import AWAITING, COURSE, Task, TaskState
+from hive_core.operations.ending import called
+from hive_core.operations.share import standing_in
+from hive_core.operations.task_news import news
+
+# What the assigner is told: what ends, and what waits for somebody or begins anew.
+_TOLD: Final = frozenset({
+    TaskState.DONE, TaskState.CANCELLED, TaskState.AWAITING_PLAN_APPROVAL,
+    TaskState.AWAITING_MORE_INFORMATION,
+})  # fmt: skip
+_AGAIN: Final = "hand_back"
+
+
+def topic(task: str) -> str:
+    """Touched whenever a task took a step or its agent said something about it."""
+    return f"task:{task}"
+
+
+def step(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task, frozenset[str]]:
+    """One legal move of one task, without what follows from it for others."""
+    state = TaskState(COURSE.next(task.state, event))
+    whole: Kept = {"why": "", "assigner": held_by(call, task), **_clock(call, task, state), **kept}
+    found = call.ledger.tasks.move(task.id, event, call.now, **whole)
+    log(call, found, event, found.why)
+    topics = {topic(task.id), f"tasks:{found.assigner}", "events"}
+    if (found.state in _TOLD or event == _AGAIN) and call.uuid != found.assigner:
+        topics |= news(call, found)
+    return found, frozenset(topics)
+
+
+def log(call: Call, task: Task, event: str, why: str = "", **more: object) -> None:
+    """The line in the log that is the history of the task."""
+    seq = call.ledger.events.append(Entry(
+        kind="task", caller=call.uuid, operation=event, target=task.assignee, allowed=None,
+        rule="", reason=why, commit=call.hive.commit, request=call.request, now=call.now,
+        fields={"task": task.id, "state": task.state.value, "assigner": task.assigner,
+                "attempt": task.attempt, "caller_name": call.caller,
+                "target_name": called(call, task.assignee), **more},
+    ))  # fmt: skip
+    call.ledger.tasks.happened(task.id, seq)
+
+
+def held_by(call: Call, task: Task) -> str:
+    """Who has the task now: its assigner, as long as it stands above the assignee.
+
+    Else the nearest that stands above both, or the operator: what an agent cannot see any more is
+    not its to decide.
+    """
+    if task.assigner in (OPERATOR, task.assignee):
+        return task.assigner
+    tree, above = call.hive.topology, standing_in(call, task.assigner)
+    below = standing_in(call, task.assignee)
+    if above is None or below is None:
+        return OPERATOR if above is None else call.hive.spec(above).id
+    chain = (above, *tree.lineage(above))
+    gone = call.hive.name(task.assignee) is None
+    heirs = (each for each in chain if tree.is_ancestor(each, below) or (gone and each == below))
+    heir = next(heirs, None)
+    return OPERATOR if heir is None else call.hive.spec(heir).id
+
+
+def _clock(call: Call, task: Task, state: TaskState) -> Kept:
+    """A task that waits for somebody has the rest of its time afterwards."""
+    if state in AWAITING and task.state not in AWAITING:
+        left = None if task.hard_at is None else max(0.0, task.hard_at - call.now)
+        return Kept(left=left, hard_at=None, soft_at=None)
+    if state is TaskState.IN_PROGRESS and task.state in AWAITING:
+        ends = None if task.left is None else call.now + task.left
+        asks = soft(task, ends)
+        later = asks if asks is not None and asks > call.now else None
+        return Kept(left=None, hard_at=ends, soft_at=later)
+    if state in (TaskState.QUEUED, TaskState.STOPPING):
+        return Kept(left=None, hard_at=None, soft_at=None)
+    return Kept()
+
+
+def soft(task: Task, ends: float | None) -> float | None:
+    """When the agent is asked for a report, of a task whose time ends then."""
+    wish = task.wish
+    if not wish.soft or not wish.deadline or ends is None:
+        return None
+    return ends - max(0.0, wish.deadline - wish.soft)

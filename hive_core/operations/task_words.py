@@ -1,0 +1,85 @@
+"""How tasks are put into words: for who does one, and for who gave some."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from hive_core.broker.call import Call
+from hive_core.model.record import OPERATOR
+from hive_core.model.task import Task
+from hive_core.operations.ending import called
+
+# What is shown of each; a whole notice stays far below what a message may have.
+_SUMMARY: Final = 400
+_LINES: Final = 64
+
+
+def letter(call: Call, task: Task) -> str:
+    """The body with which a task is given: a head of `key: value` lines, then text and data."""
+    wish = task.wish
+    head = [f"task: {task.id}", f"attempt: {task.attempt}", f"from: {who(call, task.assigner)}"]
+    if wish.title:
+        head.append(f"title: {' '.join(wish.title.split())}")
+    if wish.deadline:
+        head.append(f"deadline: {wish.deadline:g} s")
+    if wish.part_of:
+        head.append(f"part_of: {wish.part_of}")
+    if wish.artifacts:
+        head.append(f"artifacts: {' '.join(wish.artifacts)}")
+    if wish.plan_required:
+        head.append("plan: required" if not task.plan else f"plan: {task.plan} is approved")
+    parts = ["\n".join(head), wish.description]
+    if wish.data is not None:
+        parts.append(f"data:\n{json.dumps(dict(wish.data), indent=1, ensure_ascii=False)}")
+    parts.extend(_needed(call, wish.after))
+    return "\n\n".join(parts)
+
+
+def _needed(call: Call, after: Sequence[str]) -> list[str]:
+    """What came out of the tasks that it waited for."""
+    found = [task for each in after if (task := call.ledger.tasks.get(each)) is not None]
+    return ["\n".join(("results before this:", *(line(call, each) for each in found)))][
+        : len(found)
+    ]
+
+
+def line(call: Call, task: Task) -> str:
+    """`3f2a... worker: done, success: "..." [what it is about]`."""
+    state = task.state.value.replace("_", " ")
+    result = task.result
+    if result is not None:
+        said = _cut(result.summary or result.error)
+        state = f"{state}, {result.status}" + (f": {said}" if said else "")
+    elif task.why:
+        state = f"{state}: {_cut(task.why)}"
+    elif task.progress:
+        state = f"{state}, {'' if task.percent is None else f'{task.percent} % '}{task.progress}"
+    return f"{task.id} {called(call, task.assignee)} [{task.called}] {state}"
+
+
+def board(call: Call, new: Iterable[Task], all_open: Sequence[Task]) -> str:
+    """What has changed, then all that is open."""
+    fresh = [line(call, each) for each in new]
+    known = {each.partition(" ")[0] for each in fresh}
+    rest = [line(call, each) for each in all_open if each.id not in known]
+    count = len(all_open)
+    body = ["changed:", *fresh[-_LINES:]]
+    if len(fresh) > _LINES:
+        body.insert(1, f"({len(fresh) - _LINES} more before these)")
+    body.append(f"\nopen: {count}")
+    body += rest[:_LINES]
+    if len(rest) > _LINES:
+        body.append(f"({len(rest) - _LINES} more)")
+    return "\n".join(body)
+
+
+def who(call: Call, party: str) -> str:
+    """Name of an agent, or the operator."""
+    return party if party == OPERATOR else called(call, party)
+
+
+def _cut(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _SUMMARY else f"{words[:_SUMMARY]}..."
