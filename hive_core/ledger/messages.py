@@ -156,6 +156,11 @@ class Messages:
         )
         return self._bury([(Place(*row), why) for row in rows], now)
 
+    def untaken(self, recipient: str, message_id: str) -> bool:
+        """Whether it waits in this box and was never given out."""
+        _, places = self._standing(recipient, [message_id])
+        return any(place.state == Stands.READY and not place.attempt for place in places)
+
     def crowd(self, recipient: str) -> Crowd:
         """Messages and bytes by sender, of a box that is half full or more; of others nobody."""
         return self._crowds.of(recipient)

@@ -45,10 +45,11 @@ from hive_core.model.question import COURSE as QUESTION_COURSE
 from hive_core.model.rates import Rates
 from hive_core.model.settings import Bounds
 from hive_core.model.states import Course
+from hive_core.model.task import COURSE as TASK_COURSE
 
 MIGRATIONS: Final = Path(__file__).with_name("migrations")
 COURSES: Final[tuple[tuple[str, Course], ...]] = (
-    ("jobs", JOB_COURSE), ("approvals", APPROVAL_COURSE), ("questions", QUESTION_COURSE),
+    ("jobs", JOB_COURSE), ("tasks", TASK_COURSE), ("approvals", APPROVAL_COURSE), ("questions", QUESTION_COURSE),
 )  # fmt: skip
 
 

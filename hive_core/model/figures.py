@@ -20,7 +20,16 @@ class Life(Value):
 class Tasks(Value):
     """How much one agent may be given, and for how long."""
 
-    deadline: float = Field(300.0, gt=0, description="Seconds of a task for which nobody says.")
+    deadline: float = Field(
+        300.0, ge=0, description="Seconds of work for a task of which nobody says; 0: no end."
+    )
+    grace: float = Field(
+        10.0, ge=0, le=300,
+        description="Seconds in which stopped work has to end before its container is ended.",
+    )  # fmt: skip
+    open: int = Field(1000, ge=1, description="Open tasks of one agent.")
+    given: int = Field(10_000, ge=1, description="Open tasks that one agent gave to others.")
+    attempts: int = Field(5, ge=0, le=100, description="How often a task is done again at most.")
 
 
 class Waits(Value):
