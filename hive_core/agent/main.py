@@ -27,6 +27,7 @@ OWN: Final = {
     "serve": "Run a command for every message; what it prints is the reply.",
     "hold": "Do nothing; mail waits.",
     "config": "Clone the configuration of an agent below you, to work on it.",
+    "tool": "Use a tool: read or edit a file of the workspace, or run a program.",
     "attend": "Say hello and switch the system in place, for ever (a service of root).",
 }
 
@@ -91,6 +92,12 @@ def _config(path: str, arguments: Sequence[str]) -> int:
     return config.config(path, arguments)
 
 
+def _tool(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent import tool  # noqa: PLC0415
+
+    return tool.tool(path, arguments)
+
+
 def _help(_path: str, _arguments: Sequence[str]) -> int:
     lines = ["usage: hive-agent COMMAND [arguments]", "", "commands:"]
     shorts = {long: short for short, long in SHORT.items()}
@@ -103,6 +110,7 @@ def _help(_path: str, _arguments: Sequence[str]) -> int:
 
 _COMMANDS: Final = {
     "serve": _serve, "hold": _hold, "attend": _attend, "call": _call, "config": _config,
+    "tool": _tool,
     "help": _help, "-h": _help, "--help": _help,
 }  # fmt: skip
 

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2] / "hive_core"
 PROGRAMS = {
     "agent/attend.py": "",
     "agent/config.py": "a git that is killed, with all that it started, when patience ends",
+    "agent/running.py": "a program of the agent's own, killed with all that it started in time",
     "agent/serve.py": "",
     "cli/doctor.py": "the operator waits, and can interrupt",
     "cli/enter.py": "the operator's own shell, and its terminal",
@@ -58,8 +59,8 @@ CHANGES = {
 }  # fmt: skip
 # Jobs write into a throw-away container, and hived takes nothing from it that is not whole.
 DOORS = (
-    "host/", "privd/", "jobs/", "ledger/ballast.py", "ledger/copying.py", "cli/",
-    "surfaces/__main__",
+    "agent/workspace.py", "host/", "privd/", "jobs/", "ledger/ballast.py", "ledger/copying.py",
+    "cli/", "surfaces/__main__",
 )  # fmt: skip
 
 

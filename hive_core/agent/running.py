@@ -1,0 +1,146 @@
+"""One program, for a bounded time, with all that it started.
+
+It gets a session of its own and a mark in its environment. When it ends, or its time does, its
+process group is killed, and whoever has the mark and left the group too. What drops the mark and
+starts a session of its own gets away: the container ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from hive_core.errors import InvalidArgument, NotFound
+
+MARK: Final = "HIVE_GRANT"
+_CHUNK: Final = 64 << 10
+_ROUNDS: Final = 50
+_STEP: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What to run, where, for how long, and how many bytes of each output to pass on."""
+
+    words: Sequence[str]
+    folder: Path
+    grant: str
+    seconds: float
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """`code`: as a shell says it, None when its time was over. `cut`: there was more output."""
+
+    code: int | None
+    out: bytes
+    err: bytes
+    cut: bool
+
+
+class Outputs:
+    """What a program prints, up to so many bytes of each; the rest is read and dropped."""
+
+    def __init__(self, sources: Sequence[IO[bytes] | None], most: int) -> None:
+        self._most = most
+        self._selector = selectors.DefaultSelector()
+        self.kept = [bytearray() for _ in sources]
+        self.cut = False
+        for source, kept in zip(sources, self.kept, strict=True):
+            if source is not None:
+                self._selector.register(source, selectors.EVENT_READ, kept)
+
+    def read(self, seconds: float) -> bool:
+        """What has come, or comes in this time; False when nothing did."""
+        if not self._selector.get_map():
+            time.sleep(seconds)  # it closed its outputs and goes on
+            return False
+        ready = self._selector.select(seconds)
+        for key, _ in ready:
+            data = os.read(key.fd, _CHUNK)
+            if not data:
+                self._selector.unregister(key.fileobj)
+            room = self._most - len(key.data)
+            key.data.extend(data[:room])
+            self.cut |= len(data) > room
+        return bool(ready)
+
+    def close(self) -> None:
+        self._selector.close()
+
+
+def run(wanted: Run) -> End:
+    """Run it until it ends or its time does. What it prints is kept, so that no reader of it can
+    stand in the way of its end."""
+    try:
+        process = subprocess.Popen(
+            wanted.words, cwd=wanted.folder, env={**os.environ, MARK: wanted.grant},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise NotFound(f"no program {wanted.words[0]}") from None
+    except OSError as error:
+        raise InvalidArgument(f"cannot run {wanted.words[0]}: {error.strerror}") from None
+    outputs = Outputs((process.stdout, process.stderr), wanted.most)
+    with process, closing(outputs):
+        code = _watch(process, outputs, wanted)
+        for _ in range(_ROUNDS):  # whoever got away may go on printing
+            if not outputs.read(0):
+                break
+    out, err = map(bytes, outputs.kept)
+    return End(code if code is None or code >= 0 else 128 - code, out, err, outputs.cut)
+
+
+def _watch(process: subprocess.Popen[bytes], outputs: Outputs, wanted: Run) -> int | None:
+    ends = time.monotonic() + wanted.seconds
+    try:
+        while process.poll() is None and (left := ends - time.monotonic()) > 0:
+            outputs.read(min(_STEP, left))
+        return process.poll()
+    finally:
+        kill(process.pid, wanted.grant)
+
+
+def kill(group: int, grant: str) -> None:
+    """End the group, and everybody with the mark, until nobody is left of them."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+    for _ in range(_ROUNDS):
+        if not [1 for each in _marked(grant) if _end(each, grant)]:
+            return
+        time.sleep(0.01)
+
+
+def _marked(grant: str) -> Iterator[int]:
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit() and int(each.name) != os.getpid() and _has(each, grant):
+            yield int(each.name)
+
+
+def _has(place: Path, grant: str) -> bool:
+    with suppress(OSError):
+        return f"{MARK}={grant}".encode() in (place / "environ").read_bytes().split(b"\0")
+    return False
+
+
+def _end(pid: int, grant: str) -> bool:
+    """By descriptor, so that nobody else is hit who got the number meanwhile."""
+    with suppress(OSError):
+        handle = os.pidfd_open(pid)
+        try:
+            if _has(Path("/proc", str(pid)), grant):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                return True
+        finally:
+            os.close(handle)
+    return False

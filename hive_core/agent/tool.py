@@ -1,0 +1,128 @@
+"""`hive-agent tool`: asks for one use of a tool, runs it, and says how it ended."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NoReturn
+
+from hive_core.agent import running, show, workspace
+from hive_core.agent.derived import split
+from hive_core.agent.link import Link
+from hive_core.errors import HiveError, TimedOut
+
+ABOUT: Final = "Use a tool: read or edit a file of the workspace, or run a program."
+SECONDS: Final = 30.0
+_ALIASES: Final = {
+    "file_reader": "read", "read_file": "read", "edit_file": "edit", "write": "edit",
+    "write_file": "edit", "command": "bash", "run_command": "bash",
+}  # fmt: skip
+
+
+def tool(path: str, arguments: Sequence[str]) -> int:
+    """The command; the exit status of `bash` is that of its program, 124 when its time was over."""
+    before, words = split(arguments)
+    options = _parser().parse_args(before)
+    given = _ALIASES.get(options.tool, options.tool)
+    if given == "bash" and not words:
+        _parser().error("the program is missing: hive-agent tool bash -- PROGRAM...")
+    argument = list(words or ()) if given == "bash" else [options.path]
+    if argument == [None]:
+        _parser().error("the path is missing")
+    # What it is given to write comes first: a grant does not wait for a slow pen.
+    content = sys.stdin.buffer.read() if given == "edit" and options.old is None else b""
+    with Link(path) as link:
+        grant = str(link.change(
+            "use_tool", tool=options.tool, argument=argument, task=options.task,
+            seconds=options.timeout,
+        )["grant"])  # fmt: skip
+        return _used(link, grant, lambda: _use(given, options, argument, (grant, content)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("hive-agent tool", description=ABOUT)
+    names = ["bash", "edit", "read", *_ALIASES]
+    parser.add_argument("tool", choices=names, metavar="TOOL", help="read, edit, bash, or an alias")
+    parser.add_argument("path", nargs="?", help="of read and edit: below the workspace")
+    parser.add_argument("--task", default="", help="for which task")
+    parser.add_argument("--timeout", type=float, default=SECONDS, help="seconds of bash (30)")
+    parser.add_argument("--old", help="of edit: the text that is replaced, which stands there once;"
+                        " without it, standard input becomes the file")  # fmt: skip
+    parser.add_argument("--new", default="", help="of edit: what replaces it")
+    parser.add_argument("--start", type=int, default=0, help="of read: from which byte on")
+    parser.add_argument("--root", type=Path, help="the workspace (HIVE_WORKSPACE)")
+    return parser
+
+
+def _used(link: Link, grant: str, use: Callable[[], int]) -> int:
+    """Use the grant and give it back, whatever comes in between."""
+    signal.signal(signal.SIGTERM, _asked)
+    status, detail = "killed", ""
+    try:
+        code = use()
+        status, detail = ("ok", "") if code == 0 else ("failed", f"exit status {code}")
+    except TimedOut as error:
+        status, detail = "timeout", error.reason
+        raise
+    except (HiveError, OSError, UnicodeDecodeError) as error:
+        status, detail = "failed", str(error)
+        raise
+    finally:
+        # It ends by itself if this does not arrive.
+        with suppress(HiveError):
+            link.change("end_tool", grant=grant, status=status, detail=detail[:900])
+    return code
+
+
+def _asked(_number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + signal.SIGTERM)
+
+
+def _use(
+    name: str, options: argparse.Namespace, argument: Sequence[str], given: tuple[str, bytes]
+) -> int:
+    root, (grant, content) = _root(options.root), given
+    if name == "bash":
+        wanted = running.Run(argument, root, grant, options.timeout, workspace.MOST)
+        return _run(wanted)
+    if name == "read":
+        data, size = workspace.read(root, argument[0], options.start)
+        _print(1, data)
+        if options.start + len(data) < size:
+            show.complaint(f"cut at byte {options.start + len(data)} of {size}; --start goes on")
+    elif options.old is None:
+        workspace.write(root, argument[0], content)
+    else:
+        workspace.edit(root, argument[0], options.old, options.new)
+    return 0
+
+
+def _run(wanted: running.Run) -> int:
+    end = running.run(wanted)
+    _print(1, end.out)
+    _print(2, end.err)
+    if end.cut:
+        show.complaint(f"the output was cut at {wanted.most} bytes")
+    if end.code is None:
+        raise TimedOut(f"{wanted.words[0]} did not end in {wanted.seconds:g} s and was killed")
+    return end.code
+
+
+def _print(way: int, data: bytes) -> None:
+    with open(way, "wb", closefd=False) as file:
+        file.write(data)
+
+
+def _root(given: Path | None) -> Path:
+    """The workspace: as said, or the agent's own state, or where it is."""
+    if given is not None:
+        return given
+    if place := os.environ.get("HIVE_WORKSPACE"):
+        return Path(place)
+    own = Path("/agents", os.environ.get("HIVE_NAME", "-"), "state")
+    return own if own.is_dir() else Path.cwd()

@@ -1,0 +1,123 @@
+"""Files below one folder, reached step by step from its descriptor: no link is followed.
+
+This keeps a tool where it belongs when names come from a model. It is no wall: a program that does
+not use it is bounded by its container alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import InvalidArgument, LimitReached, NotFound
+
+MOST: Final = 50 * 1024
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LINK: Final = {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
+
+
+def read(root: Path, path: str, start: int = 0) -> tuple[bytes, int]:
+    """At most 50 KiB of a file from a byte on, and how many it has in all."""
+    with _parent(root, path, make=False) as (folder, name), _plain(folder, name, path) as file:
+        size = os.fstat(file).st_size
+        return os.pread(file, MOST, start), size
+
+
+def write(root: Path, path: str, content: bytes) -> None:
+    """Put a file in place as a whole, with the folders above it; it keeps its mode."""
+    if len(content) > MOST:
+        raise LimitReached(f"cannot write {path}: {len(content)} bytes are more than {MOST}")
+    with _parent(root, path, make=True) as (folder, name):
+        _place(folder, name, content, _mode(folder, name, path))
+
+
+def edit(root: Path, path: str, old: str, new: str) -> None:
+    """Replace the one place where the old text stands."""
+    content, size = read(root, path)
+    if size > MOST:
+        raise LimitReached(f"cannot edit {path}: {size} bytes are more than {MOST}")
+    text = content.decode()
+    if not old or text.count(old) != 1:
+        found = text.count(old) if old else 0
+        raise InvalidArgument(f"the old text stands {found} times in {path}, not once", field="old")
+    write(root, path, text.replace(old, new).encode())
+
+
+@contextmanager
+def _parent(root: Path, path: str, *, make: bool) -> Iterator[tuple[int, str]]:
+    """The folder that a file is in, opened from the root down, and its last name."""
+    *above, name = path.split("/")
+    if any(part in ("", ".", "..") or "\0" in part for part in (*above, name)):
+        raise InvalidArgument(f"{path!r} is no plain path below {root}", field="path")
+    here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in above:
+            below = _step(here, part, path, make=make)
+            os.close(here)
+            here = below
+        yield here, name
+    finally:
+        os.close(here)
+
+
+def _step(here: int, part: str, path: str, *, make: bool) -> int:
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(part, 0o755, dir_fd=here)
+    try:
+        return os.open(part, _FOLDER, dir_fd=here)
+    except OSError as error:
+        raise _told(error, path) from None
+
+
+@contextmanager
+def _plain(folder: int, name: str, path: str) -> Iterator[int]:
+    """A file that is a file: no link, no pipe that would never end, no device."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        file = os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        raise _told(error, path) from None
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise InvalidArgument(f"{path} is no plain file", field="path")
+        yield file
+    finally:
+        os.close(file)
+
+
+def _mode(folder: int, name: str, path: str) -> int:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return 0o644
+    if not stat.S_ISREG(found.st_mode):
+        raise InvalidArgument(f"{path} is no plain file", field="path")
+    return stat.S_IMODE(found.st_mode) & 0o777
+
+
+def _place(folder: int, name: str, content: bytes, mode: int) -> None:
+    spare = f".hive-{os.urandom(8).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(spare, flags, mode, dir_fd=folder), "wb") as file:  # noqa: PTH123
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+        os.rename(spare, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(spare, dir_fd=folder)
+        raise
+
+
+def _told(error: OSError, path: str) -> Exception:
+    if error.errno == errno.ENOENT:
+        return NotFound(f"no file {path}")
+    if error.errno in _LINK:
+        return InvalidArgument(f"{path} goes over a link or through a file", field="path")
+    return InvalidArgument(f"cannot open {path}: {error.strerror}", field="path")

@@ -1,0 +1,205 @@
+"""`hive-agent tool`: a grant first, then the use, then word of how it ended (rows T1, K37)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agent.peer import Peer, peer
+
+from hive_core.agent import running, workspace
+from hive_core.agent.tool import tool
+from hive_core.errors import (
+    HiveError,
+    InvalidArgument,
+    LimitReached,
+    NotAllowed,
+    NotFound,
+    TimedOut,
+)
+from hive_core.varlink import Message
+
+GRANT = "feed" * 8
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Peer]:
+    with peer(tmp_path / "broker.sock") as made:
+        made.answers = {
+            "UseTool": lambda _: {"grant": GRANT, "tool": "bash", "expires": 1.0},
+            "EndTool": lambda _: {"grant": GRANT},
+        }
+        yield made
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.setenv("HIVE_WORKSPACE", str(folder))
+    return folder
+
+
+def ended(broker: Peer) -> list[object]:
+    return [each["status"] for each in broker.asked("EndTool")]
+
+
+def test_a_program_runs_with_a_grant_and_its_end_is_told(
+    broker: Peer, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert tool(broker.path, ["command", "--task", "3f", "--", "sh", "-c", "pwd; exit 3"]) == 3
+    assert capfd.readouterr().out == f"{place}\n"
+    (asked,) = broker.asked("UseTool")
+    assert (asked["tool"], asked["argument"], asked["task"]) == (
+        "command", ["sh", "-c", "pwd; exit 3"], "3f",
+    )  # fmt: skip
+    assert ended(broker) == ["failed"]
+
+
+def test_what_is_refused_does_not_run(broker: Peer, place: Path) -> None:
+    def refuse(_: Message) -> Message:
+        raise NotAllowed("cannot use bash: you plan and delegate")
+
+    broker.answers["UseTool"] = refuse
+    with pytest.raises(NotAllowed, match="you plan"):
+        tool(broker.path, ["bash", "--", "touch", "here"])
+    assert list(place.iterdir()) == []
+    assert broker.asked("EndTool") == []
+
+
+def test_files_are_written_changed_and_read_below_the_workspace(
+    broker: Peer, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workspace.write(place, "docs/a.txt", b"one two")
+    assert tool(broker.path, ["edit_file", "docs/a.txt", "--old", "two", "--new", "three"]) == 0
+    assert tool(broker.path, ["file_reader", "docs/a.txt"]) == 0
+    assert capfd.readouterr().out == "one three"
+    assert ended(broker) == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../out", "", "a//b", "./a", "a/."])
+def test_a_path_that_is_not_plain_is_refused(place: Path, path: str) -> None:
+    for use in (lambda: workspace.read(place, path), lambda: workspace.write(place, path, b"x")):
+        with pytest.raises(InvalidArgument, match="no plain path"):
+            use()
+
+
+def test_no_link_is_followed_anywhere_on_the_way(place: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    (place / "folder").symlink_to(tmp_path)
+    (place / "file").symlink_to(secret)
+    for path in ("folder/secret", "file"):
+        with pytest.raises(InvalidArgument):
+            workspace.read(place, path)
+        with pytest.raises(InvalidArgument):
+            workspace.write(place, path, b"x")
+    assert secret.read_text() == "s"
+
+
+def test_a_pipe_is_no_file_and_is_not_waited_for(place: Path) -> None:
+    os.mkfifo(place / "pipe")
+    with pytest.raises(InvalidArgument, match="no plain file"):
+        workspace.read(place, "pipe")
+    with pytest.raises(NotFound):
+        workspace.read(place, "nothing")
+
+
+def test_fifty_kilobytes_are_read_at_a_time_and_no_more_is_written(
+    broker: Peer, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """K37."""
+    (place / "big").write_bytes(b"x" * (workspace.MOST + 7))
+    assert tool(broker.path, ["read", "big"]) == 0
+    shown = capfd.readouterr()
+    assert len(shown.out) == workspace.MOST
+    assert "--start goes on" in shown.err
+    assert tool(broker.path, ["read", "big", "--start", str(workspace.MOST)]) == 0
+    assert capfd.readouterr().out == "x" * 7
+    with pytest.raises(LimitReached):
+        workspace.write(place, "bigger", b"x" * (workspace.MOST + 1))
+
+
+def test_an_edit_names_one_place(place: Path) -> None:
+    workspace.write(place, "a", b"one one")
+    (place / "a").chmod(0o755)
+    for old in ("one", "two", ""):
+        with pytest.raises(InvalidArgument, match="not once"):
+            workspace.edit(place, "a", old, "x")
+    workspace.edit(place, "a", "e o", "e, o")
+    assert (place / "a").read_text() == "one, one"
+    assert (place / "a").stat().st_mode & 0o777 == 0o755
+    assert [each.name for each in place.iterdir()] == ["a"]
+
+
+def left_over(mark: str) -> list[int]:
+    return list(running._marked(mark))
+
+
+GRANDCHILDREN = (
+    "import os, subprocess, sys, time\n"
+    "subprocess.Popen(['sleep', '1000'])\n"
+    "subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+    "print('made', flush=True)\n"
+    "time.sleep(1000)\n"
+)
+
+
+def test_at_its_time_the_whole_group_is_killed_and_who_left_it_too(
+    broker: Peer, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """K37: grandchildren included."""
+    del place
+    began = time.monotonic()
+    with pytest.raises(TimedOut, match="did not end in 1 s and was killed"):
+        tool(broker.path, ["bash", "--timeout", "1", "--", sys.executable, "-c", GRANDCHILDREN])
+    assert time.monotonic() - began < 10
+    assert capfd.readouterr().out == "made\n"
+    assert left_over(GRANT) == []
+    assert ended(broker) == ["timeout"]
+
+
+def test_what_a_program_leaves_running_ends_with_it(broker: Peer, place: Path) -> None:
+    del place
+    command = ["sh", "-c", "sleep 1000 & setsid sleep 1000 & exit 0"]
+    assert tool(broker.path, ["bash", "--", *command]) == 0
+    assert left_over(GRANT) == []
+
+
+def test_output_without_end_is_cut(
+    broker: Peer, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    del place
+    with pytest.raises(TimedOut):
+        tool(broker.path, ["bash", "--timeout", "0.5", "--", "yes"])
+    shown = capfd.readouterr()
+    assert len(shown.out) == workspace.MOST
+    assert "cut" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"), [(["no-such-program"], NotFound), (["/etc/passwd"], InvalidArgument)]
+)
+def test_what_cannot_be_started_is_said_and_ends_the_grant(
+    broker: Peer, place: Path, words: list[str], kind: type[HiveError]
+) -> None:
+    del place
+    with pytest.raises(kind):
+        tool(broker.path, ["bash", "--", *words])
+    assert ended(broker) == ["failed"]
+
+
+def test_a_daemon_that_is_gone_when_it_ends_does_not_spoil_the_use(
+    broker: Peer, place: Path
+) -> None:
+    del place
+
+    def gone(_: Message) -> Message:
+        raise NotFound("no grant")
+
+    broker.answers["EndTool"] = gone
+    assert tool(broker.path, ["bash", "--", "true"]) == 0

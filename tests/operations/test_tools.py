@@ -1,0 +1,161 @@
+"""use_tool and its like: who may execute what (row T1), and what a creator hands on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from operations.world import World, fields, rows, world
+
+from hive_core.errors import LimitReached, NotAllowed, NotFound
+from hive_core.model.agent import Role
+from hive_core.model.roles import HABITS
+from hive_core.operations.tools import OPEN_MOST
+
+STATUS = ["git", "status"]
+
+
+@pytest.fixture(name="hive")
+def _hive() -> Iterator[World]:
+    with world(None, "root/lead:lead", "lead/wu:worker", "wu/tim:task", "lead/ada:architect") as it:
+        it.grow("root/dee:daemon", "root/ann:agent")
+        yield it
+
+
+def use(hive: World, who: str, *words: str, tool: str = "bash") -> str:
+    return str(hive.call(who, "use_tool", tool=tool, argument=list(words))["grant"])
+
+
+BY_ROLE = {
+    "wu": {"bash", "edit", "read"}, "tim": {"bash", "edit", "read"}, "ada": {"read"},
+    "lead": set[str](), "ann": set[str](), "dee": set[str](), "operator": set[str](),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("who", "may"), BY_ROLE.items())
+def test_a_role_executes_what_its_row_says(hive: World, who: str, may: set[str]) -> None:
+    if who != "operator":
+        assert set(HABITS[hive.hive.spec(who).role].tools) == may
+    for name in ("file_reader", "command", "edit_file"):
+        found = {"file_reader": "read", "command": "bash", "edit_file": "edit"}[name]
+        error = hive.fault(who, "use_tool", tool=name, argument=["a"])
+        assert error == ("" if found in may else "NotAllowed"), name
+
+
+def test_a_manager_s_command_is_refused_and_recorded(hive: World) -> None:
+    """T1: NotAllowed and an event."""
+    with pytest.raises(NotAllowed, match="cannot use bash: you plan and delegate"):
+        use(hive, "lead", *STATUS)
+    event = hive.events()[-1]
+    assert (event["kind"], event["caller"], event["operation"], event["rule"]) == (
+        "refusal", "lead", "use_tool", "tools",
+    )  # fmt: skip
+
+
+def test_a_use_is_recorded_with_its_tool_and_argument(hive: World) -> None:
+    grant = use(hive, "wu", *STATUS, tool="run_command")
+    assert fields(hive.events()[-1]) == {
+        "caller_name": "wu", "target_name": "wu", "tool": "bash", "argument": "git status",
+        "grant": grant, "task": "",
+    }  # fmt: skip
+
+
+def test_a_grant_is_good_for_one_use_of_who_has_it(hive: World) -> None:
+    grant = use(hive, "wu", *STATUS)
+    assert hive.fault("tim", "end_tool", grant=grant) == "NotFound"
+    hive.call("wu", "end_tool", grant=grant, status="failed", detail="exit status 1")
+    assert fields(hive.events()[-1])["status"] == "failed"
+    assert hive.fault("wu", "end_tool", grant=grant) == "NotFound"
+
+
+def test_a_grant_ends_by_itself_and_that_is_told(hive: World) -> None:
+    grant = str(hive.call("wu", "use_tool", tool="bash", argument=STATUS, seconds=10.0)["grant"])
+    hive.advance(39)
+    assert hive.ledger.tools.get(grant) is not None
+    hive.advance(1)
+    assert hive.ledger.tools.get(grant) is None
+    (event,) = [each for each in hive.events() if each["kind"] == "tool"]
+    assert (event["target"], fields(event)["grant"]) == ("wu", grant)
+    with pytest.raises(NotFound):
+        hive.call("wu", "end_tool", grant=grant)
+
+
+def test_open_grants_are_few(hive: World) -> None:
+    for _ in range(OPEN_MOST):
+        use(hive, "wu", *STATUS)
+    with pytest.raises(LimitReached):
+        use(hive, "wu", *STATUS)
+    assert use(hive, "tim", *STATUS)
+
+
+def spawn(hive: World, who: str, name: str, role: str, **more: object) -> None:
+    hive.call(who, "spawn", name=name, role=role, **more)
+
+
+def test_an_agent_s_own_list_makes_it_less(hive: World) -> None:
+    spawn(hive, "lead", "gus", "worker", tools=["bash(git *)", "read(docs/*)"])
+    assert use(hive, "gus", "git", "log")
+    assert use(hive, "gus", "docs/a.md", tool="read")
+    for tool, words in (
+        ("bash", ["rm", "-r", "x"]), ("bash", ["git log; rm"]), ("bash", ["sh", "-c", "git log"]),
+        ("read", ["src/a.py"]), ("edit", ["docs/a.md"]),
+    ):  # fmt: skip
+        assert hive.fault("gus", "use_tool", tool=tool, argument=words) == "NotAllowed", words
+
+
+def test_a_list_adds_nothing_to_a_role(hive: World) -> None:
+    spawn(hive, "root", "max", "lead", tools=["bash", "read"])
+    assert hive.fault("max", "use_tool", tool="bash", argument=STATUS) == "NotAllowed"
+    spawn(hive, "root", "eva", "architect", tools=["bash", "read"])
+    assert hive.fault("eva", "use_tool", tool="bash", argument=STATUS) == "NotAllowed"
+    assert use(hive, "eva", "a", tool="read")
+
+
+def test_nobody_hands_on_more_than_its_own_list(hive: World) -> None:
+    spawn(hive, "root", "max", "lead", tools=["bash(git *)", "read"])
+    assert hive.fault("max", "spawn", name="x", role="worker", tools=["bash"]) == "NotAllowed"
+    assert hive.fault("max", "spawn", name="x", role="worker", tools=["edit"]) == "NotAllowed"
+    spawn(hive, "max", "x", "worker", tools=["bash(git log *)"])
+    assert hive.fault("x", "spawn", name="y", role="task", tools=["bash(git *)"]) == "NotAllowed"
+    spawn(hive, "max", "z", "worker")
+    assert hive.hive.spec("z").tools == ("bash(git *)", "read")
+
+
+def test_who_is_above_hands_on_all_that_a_role_has(hive: World) -> None:
+    spawn(hive, "lead", "will", "worker")
+    assert hive.hive.spec("will").tools is None
+    spawn(hive, "wu", "toni", "task", tools=["read"])
+    assert hive.fault("toni", "use_tool", tool="bash", argument=STATUS) == "NotAllowed"
+
+
+def test_a_list_is_kept_in_one_spelling_and_a_wrong_one_refused(hive: World) -> None:
+    spawn(hive, "root", "a", "worker", tools=["Run_Command", "bash(git *)", "file_reader"])
+    assert hive.hive.spec("a").tools == ("bash", "read")
+    assert hive.fault("root", "spawn", name="b", tools=["bash(git * x)"]) == "InvalidArgument"
+
+
+def listed(hive: World, who: str, **given: object) -> dict[object, tuple[object, object]]:
+    found = rows(hive.call(who, "list_tools", **given)["tools"])
+    return {row["tool"]: (row["entries"], row["why"]) for row in found}
+
+
+def test_an_agent_is_told_what_it_may_use_and_why_not_the_others(hive: World) -> None:
+    spawn(hive, "lead", "gus", "worker", tools=["bash(git *)"])
+    assert listed(hive, "gus") == {
+        "bash": (["bash(git *)"], ""), "edit": ([], "it is not on your list"),
+        "read": ([], "it is not on your list"),
+    }  # fmt: skip
+    assert listed(hive, "lead", agent="gus") == listed(hive, "gus")
+    assert {why for _, why in listed(hive, "lead").values()} == {"you plan and delegate"}
+    assert hive.fault("wu", "list_tools", agent="gus") == "NotAllowed"
+    assert listed(hive, "operator", agent="ada")["read"] == (["read"], "")
+
+
+def test_every_role_is_in_the_list_of_roles(hive: World) -> None:
+    """K1, K26."""
+    found = {row["role"]: row for row in rows(hive.call("tim", "list_roles")["roles"])}
+    assert found.keys() == set(Role)
+    assert found["worker"]["creates"] == ["task"]
+    assert found["task"]["highest_tier"] == "tactical"
+    (only,) = rows(hive.call("operator", "list_roles", role="lead")["roles"])
+    assert only["behaviour"] == "manager"
