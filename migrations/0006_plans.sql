@@ -63,6 +63,8 @@ CREATE TABLE batches (
     concurrency INTEGER NOT NULL,
     requeue INTEGER NOT NULL,
     keeps INTEGER NOT NULL,
+    template TEXT NOT NULL,
+    made INTEGER NOT NULL DEFAULT 0,
     created REAL NOT NULL,
     deadline REAL NOT NULL,
     due REAL,
@@ -70,7 +72,8 @@ CREATE TABLE batches (
     reason TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX batches_due ON batches (due) WHERE due IS NOT NULL;
-CREATE INDEX batches_deadline ON batches (deadline) WHERE state = 'running';
+CREATE INDEX batches_deadline ON batches (deadline) WHERE state = 'running' AND reason = '';
+CREATE INDEX batches_ended ON batches (ended) WHERE ended IS NOT NULL;
 CREATE INDEX batches_owner ON batches (owner, number);
 
 -- The tasks of a batch in the order in which they were given; `task` once one was made of it.

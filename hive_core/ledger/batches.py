@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -30,6 +32,7 @@ class NewBatch(NamedTuple):
     requeue: int
     keeps: bool
     deadline: float
+    template: Mapping[str, object] = MappingProxyType({})
 
 
 class Batches:
@@ -40,10 +43,10 @@ class Batches:
         """A new batch of tasks, each a title and the whole text; due at once."""
         id_ = uuid4().hex[:_DIGITS]
         self._db.run(
-            "INSERT INTO batches (id, owner, title, state, concurrency, requeue, keeps, created,"
-            " deadline, due) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO batches (id, owner, title, state, concurrency, requeue, keeps, template,"
+            " created, deadline, due) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (id_, new.owner, new.title, BATCH.start, new.concurrency, new.requeue, int(new.keeps),
-             now, new.deadline, now),
+             json.dumps(dict(new.template)), now, new.deadline, now),
         )  # fmt: skip
         self._db.run_each(
             "INSERT INTO batch_items (batch, item, title, body, state) VALUES (?, ?, ?, ?, ?)",
@@ -59,6 +62,12 @@ class Batches:
         found = self.get(id_)
         if found is None:
             raise NotFound(f"no batch {id_}")
+        return found
+
+    def template(self, id_: str) -> dict[str, object]:
+        """How workers are made for it; empty: none are."""
+        text = self._db.value("SELECT template FROM batches WHERE id = ?", (id_,))
+        found: dict[str, object] = json.loads(text) if text else {}
         return found
 
     def running(self, owner: str) -> list[Batch]:
@@ -114,6 +123,11 @@ class Batches:
         )
         return [id_ for (id_,) in rows]
 
+    def made(self, batch: str) -> int:
+        """How many workers were made for it so far; one more is counted."""
+        self._db.run("UPDATE batches SET made = made + 1 WHERE id = ?", (batch,))
+        return int(self._db.value("SELECT made FROM batches WHERE id = ?", (batch,)))
+
     def give(self, item: Item, task: str, worker: str) -> None:
         """The item is a task of this worker's now."""
         self._db.run(
@@ -133,14 +147,18 @@ class Batches:
         sql = "SELECT COUNT(*) FROM batch_items WHERE batch = ? AND state <> 'ended'"
         return int(self._db.value(sql, (batch,)))
 
-    def move(self, id_: str, event: str, now: float, reason: str = "") -> Batch:
+    def move(self, id_: str, event: str, now: float) -> Batch:
         """End it. IllegalMove when it has ended; it is looked at once more, to tidy up."""
         found = self.known(id_)
         self._db.run(
-            "UPDATE batches SET state = ?, ended = ?, reason = ?, due = ? WHERE id = ?",
-            (BATCH.next(found.state, event), now, reason, now, id_),
+            "UPDATE batches SET state = ?, ended = ?, due = ? WHERE id = ?",
+            (BATCH.next(found.state, event), now, now, id_),
         )
         return self.known(id_)
+
+    def winds_up(self, id_: str, reason: str) -> None:
+        """Nothing more of it is begun, and why."""
+        self._db.run("UPDATE batches SET reason = ? WHERE id = ?", (reason, id_))
 
     def look_at(self, id_: str, when: float | None) -> None:
         """When there is something to do for it; None: nothing until something happens."""
@@ -152,7 +170,7 @@ class Batches:
 
     def next_deadline(self) -> float | None:
         at: float | None = self._db.value(
-            "SELECT MIN(deadline) FROM batches WHERE state = 'running'"
+            "SELECT MIN(deadline) FROM batches WHERE state = 'running' AND reason = ''"
         )
         return at
 
@@ -167,8 +185,8 @@ class Batches:
     def overdue(self, now: float) -> Batch | None:
         """One whose deadline has passed."""
         row = self._db.row(
-            f"SELECT {_COLUMNS} FROM batches WHERE state = 'running' AND deadline <= ?"  # noqa: S608
-            " ORDER BY deadline LIMIT 1",
+            f"SELECT {_COLUMNS} FROM batches WHERE state = 'running' AND reason = ''"  # noqa: S608
+            " AND deadline <= ? ORDER BY deadline LIMIT 1",
             (now,),
         )
         return _batch(row) if row else None
@@ -186,3 +204,12 @@ def _batch(row: tuple[Any, ...]) -> Batch:
 def _item(row: tuple[Any, ...]) -> Item:
     batch, number, title, body, task, worker, state, reason = row
     return Item(batch, number, title, body, task, worker, ItemState(state), reason)
+
+
+def forget(db: Connection, before: float) -> int:
+    """Batches that ended before this are forgotten, a bounded number of them; how many."""
+    ids = db.rows("SELECT id FROM batches WHERE ended < ? ORDER BY ended LIMIT 100", (before,))
+    for table in ("batch_items", "batch_workers"):
+        db.run_each(f"DELETE FROM {table} WHERE batch = ?", ids)  # noqa: S608 - our own words
+    db.run_each("DELETE FROM batches WHERE id = ?", ids)
+    return len(ids)

@@ -127,6 +127,18 @@ class Plans:
         )
         return self.known(id_)
 
+    def oldest(self) -> float | None:
+        """When the first of the ended waits and batches ended."""
+        at: float | None = self._db.value(
+            "SELECT MIN(at) FROM (SELECT MIN(ended) AS at FROM waits WHERE ended IS NOT NULL"
+            " UNION ALL SELECT MIN(ended) FROM batches WHERE ended IS NOT NULL)"
+        )
+        return at
+
+    def prune(self, before: float) -> int:
+        """Forget waits and batches that ended before this, a bounded number; how many."""
+        return self.waits.prune(before) + batches.forget(self._db, before)
+
     def _plan(self, row: tuple[Any, ...]) -> Plan:
         id_, task, agent, note, state, created, decided_by, decided, reason = row
         steps = self._db.rows(

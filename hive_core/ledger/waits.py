@@ -12,7 +12,6 @@ from hive_core.model.planning import WAIT, Waiting, WaitState, Wish
 MOVED: Final = (
     "UPDATE waits SET created = created + ?1, deadline = deadline + ?1, ended = ended + ?1",
 )
-KEPT: Final = 7 * 86_400.0
 _DIGITS: Final = 12
 _AT_ONCE: Final = 1000
 _COLUMNS: Final = "id, agent, mode, state, created, deadline, ended, message, reason"
@@ -109,10 +108,10 @@ class Waits:
         )
         return [self._wait(row) for row in rows]
 
-    def prune(self, now: float, kept: float = KEPT) -> int:
-        """Forget waits that ended longer than `kept` ago; how many."""
+    def prune(self, before: float) -> int:
+        """Forget waits that ended before this, a bounded number; how many."""
         ids = self._db.rows(
-            "SELECT id FROM waits WHERE ended < ? ORDER BY ended LIMIT ?", (now - kept, _AT_ONCE)
+            "SELECT id FROM waits WHERE ended < ? ORDER BY ended LIMIT ?", (before, _AT_ONCE)
         )
         self._db.run_each("DELETE FROM awaited WHERE wait = ?", ids)
         self._db.run_each("DELETE FROM waits WHERE id = ?", ids)

@@ -35,7 +35,9 @@ OPERATIONS: Final[Mapping[Action, tuple[str, ...]]] = MappingProxyType({
     Action.KILL: (
         "destroy", "kill", "move", "restart", "resume", "sleep", "start", "stop", "update",
     ),
-    Action.ASSIGN: ("approve_plan", "assign_task", "cancel_task", "reject_plan"),
+    Action.ASSIGN: (
+        "approve_plan", "assign_task", "cancel_task", "reject_plan", "run_parallel_workers",
+    ),
     Action.SEND: ("send",),
     Action.READ: ("get_logs", "history", "list_agents", "list_messages"),
     Action.READ_ARTIFACT: ("get_artifact", "list_artifacts"),

@@ -1,0 +1,73 @@
+"""Waiting for tasks with a call that is held open, for scripts: bounded, and nothing is kept."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Wait
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.errors import NotFound
+from hive_core.model.task import Task
+from hive_core.operations.approval_rows import above
+from hive_core.operations.fields import WAIT_MOST
+from hive_core.operations.task_steps import topic
+from hive_core.policy.rules import SELF
+
+MOST: Final = 64
+Id = Annotated[str, Field(max_length=64)]
+
+
+class WaitTasksParams(Params):
+    tasks: list[Id] = Field(min_length=1, max_length=MOST, description="The tasks.")
+    until: Literal["any", "all"] = Field("all", description="One of them, or each of them.")
+    wait: float = Field(WAIT_MOST, ge=0, le=WAIT_MOST, description="Seconds to wait at most.")
+
+
+class TaskEnd(Result):
+    task: str = Field(description="The task.")
+    state: str = Field(description="Its state.")
+    status: str = Field(description="How it ended; empty while it has not.")
+    summary: str = Field(description="What its result says; empty while it has not ended.")
+
+
+class TaskEnds(Result):
+    tasks: list[TaskEnd] = Field(description="In the order in which they were named.")
+    done: bool = Field(description="Whether what was waited for is there.")
+
+
+@operation(allow=SELF)
+def wait_tasks(call: Call, params: WaitTasksParams) -> TaskEnds | Wait[TaskEnds]:
+    """Answer when tasks have ended, or when `wait` has passed: for scripts that hold a call open.
+
+    The tasks are the caller's own, given by it, or of a descendant.
+    """
+    ends = [end_of(call, each) for each in params.tasks]
+    ended = [bool(each.status) for each in ends]
+    done = any(ended) if params.until == "any" else all(ended)
+    found = TaskEnds(tasks=ends, done=done)
+    if done or params.wait <= 0:
+        return found
+    return Wait(frozenset(topic(each) for each in params.tasks), call.now + params.wait, found)
+
+
+def seen_task(call: Call, id_: str) -> Task:
+    """A task that is the caller's, given by it, or of a descendant; for others there is none."""
+    task = call.ledger.tasks.get(id_)
+    near = task is not None and (
+        call.by_operator
+        or call.uuid in (task.assignee, task.assigner)
+        or above(call, task.assignee)
+    )
+    if task is None or not near:
+        raise NotFound(f"no task {id_}")
+    return task
+
+
+def end_of(call: Call, id_: str) -> TaskEnd:
+    task = seen_task(call, id_)
+    result = task.result
+    if task.open or result is None:
+        return TaskEnd(task=id_, state=task.state, status="", summary="")
+    return TaskEnd(task=id_, state=task.state, status=result.status, summary=result.summary)
