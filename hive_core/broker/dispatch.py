@@ -14,6 +14,7 @@ from hive_core.broker.judge import judge, refusal
 from hive_core.broker.line import Ask, Line, Step
 from hive_core.broker.operation import Operation, unlisted
 from hive_core.broker.outcome import EVENTS, Case
+from hive_core.broker.pace import Pace
 from hive_core.broker.turn import Redo, Turn, World
 from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound, StorageFull
 from hive_core.model.record import DAEMON, OPERATOR
@@ -32,6 +33,7 @@ class Dispatch:
     def __init__(self, world: World, audit: Audit) -> None:
         self._world = world
         self._audit = audit
+        self._pace = Pace()
         prefix = uuid4().hex[:12]
         self._requests = (f"{prefix}-{number:x}" for number in count(1))
 
@@ -67,8 +69,8 @@ class Dispatch:
         if not decision.allowed:
             self._refused(case, case.judged)
             raise refusal(operation, params, target, decision)
-        if operation.mutates and not call.by_operator:
-            self._check_rate(call, operation)
+        if not call.by_operator:
+            self._check_pace(case)
         return self._asked(case)
 
     def call(self, turn: Turn, party: str, uid: int, more: bool = False) -> Call:  # noqa: FBT001, FBT002 - the hottest call
@@ -82,6 +84,25 @@ class Dispatch:
             name, party, next(self._requests), turn.now, turn.hive, world.ledger,
             world.settings, world.states, more, uid, world.vault,
         )  # fmt: skip
+
+    def _check_pace(self, case: Case) -> None:
+        """Each call counts once, however often it is asked while it waits."""
+        ask, call = case.ask, case.call
+        if not ask.counted:
+            ask.counted = True
+            call.ledger.budgets.usage.noted(ask.uncount)
+            try:
+                self._pace.check(call, case.operation)
+            except LimitReached as error:
+                self._over_budget(case, error)
+                raise
+        if case.operation.mutates:
+            self._check_rate(call, case.operation)
+
+    def _over_budget(self, case: Case, error: LimitReached) -> None:
+        """A refusal by a budget is never silent."""
+        if rule := error.fields.get("rule"):
+            self._refused(case, case.judged._replace(rule=str(rule), reason=error.reason))
 
     def _check_rate(self, call: Call, operation: Operation) -> None:
         """What is recorded stays on disk, so that there is a bound on it (attacks 37 and 52)."""
@@ -106,6 +127,9 @@ class Dispatch:
         except NotAllowed as error:
             rule = str(error.fields.get("rule", case.decision.rule))
             self._refused(case, case.judged._replace(rule=rule, reason=error.reason))
+            raise
+        except LimitReached as error:
+            self._over_budget(case, error)
             raise
         call.ledger.events.count(call.uuid, operation.name)
         return outcome.read(case, found)

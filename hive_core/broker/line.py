@@ -19,7 +19,8 @@ class Ask:
     """One call of a line. It stays at the head of the queue until its last reply."""
 
     __slots__ = (
-        "due", "fault", "job", "line", "more", "oneway", "ready", "reply", "request", "size",
+        "counted", "due", "fault", "job", "line", "more", "oneway", "ready", "reply", "request",
+        "size",
     )  # fmt: skip
 
     def __init__(self, line: Line, size: int = 0) -> None:
@@ -28,6 +29,8 @@ class Ask:
         self.size = size
         self.request: tuple[Operation, Params] | None = None
         self.more = self.oneway = False
+        # Whether it was counted as a call: one that waits is asked again and again.
+        self.counted = False
         # What can be said without asking a handler: a fault of the frame, or a fixed reply.
         self.fault: HiveError | None = None
         self.reply = b""
@@ -51,6 +54,10 @@ class Ask:
     @property
     def streams(self) -> bool:
         return self.more and self.request is not None and self.request[0].streams
+
+    def uncount(self) -> None:
+        """Its batch is run again."""
+        self.counted = False
 
     def turn_page(self, params: Params) -> None:
         """A part of the stream is out; the next one is asked for afresh."""

@@ -197,6 +197,7 @@ class Ledger:
         """End the transaction: the changes are on disk when this returns."""
         try:
             self.messages.seal()
+            self.budgets.usage.seal()
             self.events.seal()
             self._step("commit")
             self.connection.commit()

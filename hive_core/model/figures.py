@@ -86,6 +86,15 @@ class Budgets(Value):
     """What may be spent."""
 
     warn: float = Field(0.8, gt=0, le=1, description="Share of a budget at which it is warned.")
+    stop: float = Field(
+        60.0, ge=0, description="Seconds after which work on an empty budget is stopped; 0: never."
+    )
+    currency: str = Field(
+        "USD", pattern=r"^[A-Z]{3}$", description="What money is counted in, in millionths."
+    )
+    kept: float = Field(
+        400 * 86_400.0, ge=86_400, description="Seconds that sums of what was used are kept."
+    )
 
 
 class Log(Value):

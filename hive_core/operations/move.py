@@ -11,6 +11,7 @@ from hive_core.model.machine import State
 from hive_core.operations.fields import Agent, Waiting
 from hive_core.operations.jobs import begun
 from hive_core.operations.notices import MOVED, tell
+from hive_core.operations.run_time import moved
 from hive_core.plan.moving import Consequences, consequences
 from hive_core.policy.grants import check_move
 from hive_core.policy.rules import MOVE
@@ -66,7 +67,7 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
         _result(call, params, what, job),
         hive,
         f"move {params.agent} from {before or 'the roots'} to {parent or 'the roots'}",
-        wakes=_tell(call, hive, params.agent, parent),
+        wakes=_tell(call, hive, params.agent, parent) | moved(call, hive, params.agent),
         fields={"from": before, "to": parent},
     )
 

@@ -1,0 +1,206 @@
+"""What was used: by day and agent, by task, and what a task may use at most.
+
+Calls and messages are counted in memory and written down with the next COMMIT, which for a call
+that records something is its own: the count of those is exact, whatever ends the daemon.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from hive_core.ledger.connection import Connection
+from hive_core.model.budget import Kind, Source
+
+MOVED: Final[tuple[str, ...]] = (
+    "UPDATE departed SET at = at + ?1",
+    "UPDATE task_usage SET at = at + ?1",
+    "UPDATE task_caps SET stop_at = stop_at + ?1",
+)
+DAY: Final = 86_400
+# Words for models come from agents: so many for one agent on one day, the rest together.
+MODELS: Final = 16
+OTHER: Final = "other"
+_ADD: Final = (
+    "INSERT INTO usage (day, agent, kind, source, tier, model, amount) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET amount = amount + excluded.amount"
+)
+_ADD_TASK: Final = (
+    "INSERT INTO task_usage (task, agent, kind, source, amount, at) VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET amount = amount + excluded.amount, at = excluded.at"
+)
+
+
+def day_of(now: float) -> int:
+    return int(now // DAY)
+
+
+class Figure(NamedTuple):
+    """One sum."""
+
+    day: int
+    agent: str
+    kind: str
+    source: str
+    tier: str
+    model: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """Somebody who is no more."""
+
+    agent: str
+    name: str
+    parent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Capped:
+    """What a task may use at most. `reached` is the first bound that was met."""
+
+    task: str
+    agent: str
+    caps: Mapping[str, int]
+    reached: str
+    stop_at: float | None
+
+
+class Usage:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+        self._counts: Counter[tuple[int, str, str]] = Counter()
+
+    def count(self, agent: str, kind: Kind, now: float) -> None:
+        """One more, measured by the daemon itself."""
+        key = (int(now // DAY), agent, kind.value)
+        self._counts[key] += 1
+        self.noted(self._uncount, key)
+
+    def noted(self, back: Callable[..., object], *values: object) -> None:
+        """`back(*values)` if this is rolled back: then it is asked for, and counted, again."""
+        if self._db.inside:
+            self._db.undo.note(back, *values)
+
+    def _uncount(self, key: tuple[int, str, str]) -> None:
+        self._counts[key] -= 1
+
+    def seal(self) -> None:
+        """Before COMMIT: write down what was counted."""
+        if self._counts:
+            rows = [
+                (day, agent, kind, Source.MEASURED.value, "", "", amount)
+                for (day, agent, kind), amount in self._counts.items() if amount
+            ]  # fmt: skip
+            self._db.undo.note(self._counts.update, Counter(self._counts))
+            self._counts.clear()
+            self._db.run_each(_ADD, rows)
+
+    def add(self, figure: Figure) -> None:
+        model = self._known(figure) if figure.model else ""
+        self._db.run(_ADD, (*figure[:5], model, figure.amount))
+
+    def _known(self, figure: Figure) -> str:
+        sql = "SELECT DISTINCT model FROM usage WHERE agent = ? AND day = ? AND model != ''"
+        known = {model for (model,) in self._db.rows(sql, (figure.agent, figure.day))}
+        return figure.model if figure.model in known or len(known) < MODELS else OTHER
+
+    def since(self, day: int, agents: Iterable[str] | None = None) -> list[Figure]:
+        """All sums from this day on, of these agents or of everybody."""
+        if agents is None:
+            found = self._db.rows("SELECT day, agent, kind, source, tier, model, amount FROM usage"
+                                  " WHERE day >= ?", (day,))  # fmt: skip
+        else:
+            found = self._db.rows(
+                "SELECT day, agent, kind, source, tier, model, amount FROM usage WHERE day >= ?"
+                " AND agent IN (SELECT value FROM json_each(?))",
+                (day, json.dumps(list(agents))),
+            )
+        counted = [
+            Figure(on, agent, kind, Source.MEASURED.value, "", "", amount)
+            for (on, agent, kind), amount in self._counts.items() if amount and on >= day
+        ]  # fmt: skip
+        return [*map(Figure._make, found), *counted]
+
+    # Task by task.
+
+    def add_task(self, task: str, figure: Figure, now: float) -> None:
+        _, agent, kind, source, _, _, amount = figure
+        self._db.run(_ADD_TASK, (task, agent, kind, source, amount, now))
+
+    def of_task(self, task: str) -> dict[str, int]:
+        """What a task has used so far, by kind; measured and reported together."""
+        rows = self._db.rows(
+            "SELECT kind, SUM(amount) FROM task_usage WHERE task = ? GROUP BY kind", (task,)
+        )
+        return dict(rows)
+
+    def by_task(self, since: float, agents: Iterable[str]) -> list[tuple[str, str, str, int]]:
+        """Task, kind, source and amount of these agents, the newest first."""
+        rows = self._db.rows(
+            "SELECT task, kind, source, amount FROM task_usage WHERE at >= ?"
+            " AND agent IN (SELECT value FROM json_each(?)) ORDER BY at DESC",
+            (since, json.dumps(list(agents))),
+        )
+        return [(task, kind, source, amount) for task, kind, source, amount in rows]
+
+    def cap(self, task: str, agent: str, caps: Mapping[str, int]) -> None:
+        self._db.run(
+            "INSERT OR REPLACE INTO task_caps (task, agent, caps) VALUES (?, ?, ?)",
+            (task, agent, json.dumps(dict(caps), sort_keys=True)),
+        )
+
+    def capped(self, task: str) -> Capped | None:
+        row = self._db.row("SELECT * FROM task_caps WHERE task = ?", (task,))
+        return _capped(row) if row else None
+
+    def reached(self, task: str, which: str, stop_at: float | None) -> None:
+        self._db.run(
+            "UPDATE task_caps SET reached = ?, stop_at = ? WHERE task = ?", (which, stop_at, task)
+        )
+
+    def uncap(self, task: str) -> None:
+        self._db.run("DELETE FROM task_caps WHERE task = ?", (task,))
+
+    def cap_due(self) -> float | None:
+        """When a task that met its bound is stopped next."""
+        found: float | None = self._db.value("SELECT MIN(stop_at) FROM task_caps")
+        return found
+
+    def caps_due(self, now: float, limit: int) -> list[Capped]:
+        rows = self._db.rows(
+            "SELECT * FROM task_caps WHERE stop_at <= ? ORDER BY stop_at LIMIT ?", (now, limit)
+        )
+        return [_capped(row) for row in rows]
+
+    # Those who are no more.
+
+    def depart(self, gone: Departed, now: float) -> None:
+        self._db.run(
+            "INSERT OR REPLACE INTO departed VALUES (?, ?, ?, ?)",
+            (gone.agent, gone.name, gone.parent, now),
+        )
+
+    def departed(self) -> dict[str, Departed]:
+        rows = self._db.rows("SELECT agent, name, parent FROM departed")
+        return {agent: Departed(agent, name, parent) for agent, name, parent in rows}
+
+    def prune(self, now: float, kept: float) -> None:
+        """Forget what is older than it is kept, and those of whom nothing is left."""
+        before = now - kept
+        self._db.run("DELETE FROM usage WHERE day < ?", (day_of(before),))
+        self._db.run("DELETE FROM task_usage WHERE at < ?", (before,))
+        self._db.run(
+            "DELETE FROM departed WHERE at < ? AND agent NOT IN (SELECT agent FROM usage)"
+            " AND agent NOT IN (SELECT parent FROM departed)",
+            (before,),
+        )
+
+
+def _capped(row: tuple[Any, ...]) -> Capped:
+    task, agent, caps, reached, stop_at = row
+    return Capped(task, agent, json.loads(caps), reached, stop_at)

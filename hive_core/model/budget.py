@@ -1,0 +1,115 @@
+"""What may be spent: kinds of it, a purse, and the arithmetic of both. Integers throughout.
+
+A purse is what one agent was given of one kind. Who has none of its own draws on the nearest
+ancestor that has one. Giving moves from one purse into another, so that nothing is ever made of
+nothing: what lies in the purses of a tree and what was paid out of them is what came in from the
+operator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+TIERLESS: Final = ""
+MILLI: Final = 1000
+AMOUNT_MOST: Final = 1 << 53  # what every JSON reader keeps exact
+
+
+class Kind(StrEnum):
+    """What a budget is of."""
+
+    TOKENS = "tokens"
+    MONEY = "money"
+    TIME = "time"
+    MESSAGES = "messages"
+    TASKS = "tasks"
+    CHILDREN = "children"
+    CALLS = "calls"
+
+
+class Source(StrEnum):
+    """Who says that so much was used."""
+
+    MEASURED = "measured"
+    REPORTED = "reported"
+
+
+# What an agent works with: out of one of them, it gets no new task and no tool.
+FUEL: Final = (Kind.TOKENS, Kind.MONEY, Kind.TIME)
+# Only these can be given for one tier.
+TIERED: Final = frozenset({Kind.TOKENS, Kind.MONEY})
+# What one of it is for people. Time is kept in milliseconds, money in millionths.
+UNITS: Final = {
+    Kind.TOKENS: "tokens", Kind.MONEY: "millionths", Kind.TIME: "seconds",
+    Kind.MESSAGES: "messages sent", Kind.TASKS: "tasks given", Kind.CHILDREN: "agents created",
+    Kind.CALLS: "calls a minute",
+}  # fmt: skip
+
+
+def kept(kind: Kind, amount: int) -> int:
+    """As it stands in the ledger."""
+    return amount * MILLI if kind is Kind.TIME else amount
+
+
+def shown(kind: str, amount: int) -> int:
+    """As people and agents say it; of time the whole seconds."""
+    return amount // MILLI if kind == Kind.TIME else amount
+
+
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """`free`: neither spent nor given on. `over`: used beyond it, not paid by anybody yet.
+
+    Of time, `runners` machines draw on it since `as_of` (milliseconds since 1970).
+    """
+
+    agent: str
+    kind: Kind
+    tier: str = TIERLESS
+    free: int = 0
+    spent: int = 0
+    over: int = 0
+    warned: bool = False
+    runners: int = 0
+    as_of: int = 0
+
+    @property
+    def empty(self) -> bool:
+        return self.free == 0
+
+    def near(self, share: float) -> bool:
+        """Whether so much of what it had for itself is spent that its agent is warned."""
+        return self.spent > 0 and self.spent >= share * (self.spent + self.free)
+
+    def filled(self, amount: int) -> Purse:
+        """More of it: first what is owed is paid."""
+        owed = min(self.over, amount)
+        return replace(
+            self, free=self.free + amount - owed, spent=self.spent + owed, over=self.over - owed
+        )
+
+    def emptied(self, amount: int) -> tuple[Purse, int]:
+        """Less of it, and how much it really was: never what is spent."""
+        taken = min(self.free, amount)
+        return replace(self, free=self.free - taken), taken
+
+    def charged(self, amount: int) -> Purse:
+        """So much was used. What is not there is owed; nobody else pays it."""
+        paid = min(self.free, amount)
+        return replace(
+            self, free=self.free - paid, spent=self.spent + paid, over=self.over + amount - paid
+        )
+
+    def settled(self, now: int) -> Purse:
+        """Of time: what the machines that draw on it have used until now."""
+        used = max(0, now - self.as_of) * self.runners
+        return replace(self.charged(used) if used else self, as_of=max(now, self.as_of))
+
+    @property
+    def dry_at(self) -> int | None:
+        """Of time: when nothing will be left of it, in milliseconds."""
+        if not self.runners or not self.free:
+            return None
+        return self.as_of + -(-self.free // self.runners)

@@ -1,0 +1,133 @@
+"""The time of machines: measured from each start to each end, and paid out of purses of time.
+
+How many machines draw on a purse stands in it, so that a start or an end touches one row, and
+when it will be empty is known beforehand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.due import due
+from hive_core.broker.happening import Ended, Gone, Started, when
+from hive_core.broker.operation import Result
+from hive_core.ledger.usage import Departed, Figure, day_of
+from hive_core.model.budget import Kind, Purse, Source
+from hive_core.model.hive import Hive
+from hive_core.operations.purses import BUDGET, above, drawn, millis, note, upward
+from hive_core.operations.shortages import filled, paid
+
+AT_ONCE = 64
+
+
+@when(Started)
+def _started(call: Call, what: Started) -> frozenset[str]:
+    """It runs: its time begins."""
+    topics = _ended(call, what.uuid)
+    call.ledger.budgets.started(what.uuid, millis(call.now))
+    return topics | _runners(call, what.uuid, 1)
+
+
+@when(Ended)
+def _over(call: Call, what: Ended) -> frozenset[str]:
+    return _ended(call, what.uuid)
+
+
+def _ended(call: Call, uuid: str) -> frozenset[str]:
+    """What it ran is written down; also of one whose end nobody saw when it starts again."""
+    budgets = call.ledger.budgets
+    since = budgets.runs_since(uuid)
+    if since is None:
+        return frozenset()
+    ran = max(0, millis(call.now) - since)
+    day, measured = day_of(call.now), Source.MEASURED.value
+    budgets.usage.add(Figure(day, uuid, Kind.TIME.value, measured, "", "", ran))
+    budgets.ended(uuid)
+    return _runners(call, uuid, -1)
+
+
+def _runners(call: Call, uuid: str, more: int) -> frozenset[str]:
+    topics = frozenset[str]()
+    for purse in drawn(call, uuid, Kind.TIME):
+        topics |= paid(call, replace(purse, runners=max(0, purse.runners + more)))
+    return topics
+
+
+def recount(call: Call, hive: Hive) -> frozenset[str]:
+    """After purses or agents have changed places: up to now as before, from now on as in `hive`."""
+    budgets, now = call.ledger.budgets, millis(call.now)
+    if Kind.TIME not in budgets.kinds:
+        return frozenset()
+    found = {each.agent: replace(each.settled(now), runners=0) for each in budgets.every(Kind.TIME)}
+    for uuid in budgets.running():
+        pays = next((each for each in upward(hive, uuid) if each in found), None)
+        if pays is not None and hive.name(uuid) is not None:
+            found[pays] = replace(found[pays], runners=found[pays].runners + 1)
+    topics = (paid(call, each) if each.runners else _kept(call, each) for each in found.values())
+    return frozenset().union(*topics)
+
+
+def _kept(call: Call, purse: Purse) -> frozenset[str]:
+    call.ledger.budgets.keep(purse)
+    return frozenset()
+
+
+@due(at=lambda ledger: ledger.budgets.dry_at(), topics=frozenset({BUDGET}))
+def budgets_of_time_run_out(call: Call) -> Record[Result]:
+    """Purses of time that are empty by now."""
+    topics = frozenset[str]()
+    for purse in call.ledger.budgets.dry(millis(call.now), AT_ONCE):
+        topics |= paid(call, purse.settled(millis(call.now)))
+    return Record(Result(), wakes=topics)
+
+
+@when(Gone)
+def _gone(call: Call, what: Gone) -> frozenset[str]:
+    """What it has not spent goes back up; what it used stays written down under its name."""
+    topics = _ended(call, what.uuid)
+    for purse in call.ledger.budgets.of(what.uuid):
+        topics |= given_back(call, call.hive, purse)
+    parent = next(above(call.hive, what.uuid), "")
+    call.ledger.budgets.usage.depart(Departed(what.uuid, what.name, parent), call.now)
+    return topics
+
+
+def given_back(call: Call, hive: Hive, purse: Purse) -> frozenset[str]:
+    """Close a purse: the unspent part goes to the nearest one above it in `hive`."""
+    budgets = call.ledger.budgets
+    if purse.kind is Kind.TIME:
+        purse = purse.settled(millis(call.now))
+    home = budgets.nearest(above(hive, purse.agent), purse.kind, purse.tier)
+    if purse.over:
+        note(call, purse, "owed", f"{purse.over} were used beyond it, and nobody pays for them")
+    budgets.drop(purse)
+    if home is None or purse.kind is Kind.CALLS:
+        return frozenset()
+    if home.kind is Kind.TIME:
+        home = home.settled(millis(call.now))
+    home = replace(home, runners=home.runners + purse.runners)
+    if purse.free:
+        return filled(call, home, purse.free)
+    return paid(call, home) if purse.runners else frozenset()
+
+
+def moved(call: Call, hive: Hive, agent: str) -> frozenset[str]:
+    """The subtree hangs elsewhere in `hive`: purses do not leave the purse that they came from.
+
+    Where another one is the nearest above the new place, what is unspent goes back to the old one,
+    and the subtree draws on the new one. So no move makes a budget bigger than it was.
+    """
+    budgets, topics = call.ledger.budgets, frozenset[str]()
+    if not budgets.kinds:
+        return topics
+    uuid = call.hive.spec(agent).id
+    inside = call.hive.topology.subtree(agent)
+    # The deepest first: each gives back to the one above it, the last to the one outside.
+    for name in reversed(inside):
+        for purse in budgets.of(call.hive.spec(name).id):
+            old = budgets.nearest(above(call.hive, uuid), purse.kind, purse.tier)
+            new = budgets.nearest(above(hive, uuid), purse.kind, purse.tier)
+            if (old and old.agent) != (new and new.agent):
+                topics |= given_back(call, call.hive, purse)
+    return topics | recount(call, hive)

@@ -1,0 +1,108 @@
+"""What agents use: whether they may, who pays, and what is written down of it.
+
+What the daemon can see beforehand (a message, a task, a new agent) is refused when the purse has
+nothing left. What is reported afterwards is charged as far as there is something; the rest is
+owed by that purse alone, so that no report of a child empties the purses of others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hive_core.broker.call import Call
+from hive_core.errors import LimitReached
+from hive_core.ledger.usage import Figure, day_of
+from hive_core.model.budget import FUEL, Kind, Source
+from hive_core.model.caps import Caps
+from hive_core.model.record import DAEMON, OPERATOR
+from hive_core.operations.purses import BUDGET, drawn, refused, tier_of
+from hive_core.operations.shortages import paid
+from hive_core.operations.task_caps import capped, note_caps
+
+_NOBODY: Final = frozenset({OPERATOR, DAEMON})
+TOOLS: Final = "tool_calls"
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What was used at once. `cost` is in millionths of the host's currency."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: int = 0
+    iterations: int = 0
+    model: str = ""
+    tier: str = ""
+    task: str = ""
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """By the words of the accounts, without what is none."""
+        found = {
+            "tokens_in": self.tokens_in, "tokens_out": self.tokens_out, "money": self.cost,
+            "iterations": self.iterations,
+        }  # fmt: skip
+        return {kind: amount for kind, amount in found.items() if amount}
+
+
+def check_funds(call: Call, uuid: str) -> None:
+    """LimitReached when the agent, or whoever pays for it, has nothing left to work with."""
+    if uuid in _NOBODY or not call.ledger.budgets.kinds:
+        return
+    for kind in FUEL:
+        for purse in drawn(call, uuid, kind):
+            if purse.empty:
+                raise refused(call, f"no new work for {call.hive.name(uuid) or uuid}", purse)
+
+
+def take(call: Call, uuid: str, kind: Kind) -> frozenset[str]:
+    """One message, task or agent more, paid beforehand; LimitReached when there is none left."""
+    if uuid in _NOBODY:
+        return frozenset()
+    topics = frozenset[str]()
+    for purse in drawn(call, uuid, kind):
+        if purse.empty:
+            raise refused(call, f"{call.hive.name(uuid) or uuid} may do no more of this", purse)
+        topics |= paid(call, purse.charged(1))
+    call.ledger.budgets.usage.count(uuid, kind, call.now)
+    return topics
+
+
+def report(call: Call, uuid: str, spent: Spent, source: Source = Source.REPORTED) -> frozenset[str]:
+    """Write down what an agent has used, and charge it; the topics to touch."""
+    tier = spent.tier or tier_of(call.hive, uuid)
+    usage, day = call.ledger.budgets.usage, day_of(call.now)
+    for kind, amount in spent.figures.items():
+        figure = Figure(day, uuid, kind, source.value, tier, spent.model, amount)
+        usage.add(figure)
+        if spent.task:
+            usage.add_task(spent.task, figure, call.now)
+    topics = frozenset[str]()
+    bill = {Kind.TOKENS: spent.tokens_in + spent.tokens_out, Kind.MONEY: spent.cost}
+    for what, amount in bill.items():
+        for purse in drawn(call, uuid, what, tier) if amount else ():
+            topics |= paid(call, purse.charged(amount))
+    return topics | (note_caps(call, spent.task) if spent.task else frozenset())
+
+
+def used_tool(call: Call, uuid: str, task: str = "") -> frozenset[str]:
+    """One tool more; LimitReached when its task has used all that it may."""
+    usage = call.ledger.budgets.usage
+    if task and (bound := capped(call, task)):
+        raise LimitReached(
+            f"task {task} may use no more tools: {bound}; report now", rule=BUDGET, of=TOOLS
+        )
+    figure = Figure(day_of(call.now), uuid, TOOLS, Source.MEASURED.value, "", "", 1)
+    usage.add(figure)
+    if not task:
+        return frozenset()
+    usage.add_task(task, figure, call.now)
+    return note_caps(call, task)
+
+
+def cap(call: Call, task: str, agent: str, caps: Caps | None) -> None:
+    """What a new task may use at most."""
+    bounds = {} if caps is None else caps.model_dump(exclude_none=True)
+    if bounds:
+        call.ledger.budgets.usage.cap(task, agent, bounds)

@@ -1,0 +1,220 @@
+"""What was used: reported by agents, measured by the daemon, and summed up."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.operation import Mutation, Params, Result, operation
+from hive_core.errors import InvalidArgument
+from hive_core.ledger.usage import Departed, Figure, day_of
+from hive_core.model.budget import AMOUNT_MOST, UNITS, Kind, Source, shown
+from hive_core.model.record import OPERATOR as THE_OPERATOR
+from hive_core.operations.budgets import Tiers
+from hive_core.operations.fields import Agent
+from hive_core.operations.pages import fitting, written
+from hive_core.operations.purses import drawn, millis, owner
+from hive_core.operations.spending import Spent, report
+from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
+
+ROWS: Final = 2000
+DAY: Final = 86_400
+Amount = Annotated[int, Field(ge=0, le=AMOUNT_MOST // 1000)]
+Model = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")]
+
+
+class ReportParams(Mutation):
+    task: str | None = Field(
+        None, max_length=64, description="For which task of the caller's; absent: for none."
+    )
+    model: Model | None = Field(None, description="Which model was used.")
+    tier: Tiers | None = Field(None, description="Of which tier; absent: the caller's own.")
+    tokens_in: Amount = Field(0, description="Tokens that the model read.")
+    tokens_out: Amount = Field(0, description="Tokens that the model wrote.")
+    cost: Amount = Field(0, description="Money, in millionths of the host's currency.")
+    iterations: Amount = Field(0, description="Turns that were taken.")
+
+
+class Balance(Result):
+    kind: str = Field(description="What of.")
+    tier: str = Field(description="For which tier; empty: for all.")
+    unit: str = Field(description="What the amounts are.")
+    agent: str = Field(description="Whose budget it is: its own, or that of an ancestor.")
+    left: int = Field(description="What is neither spent nor given on; of calls, the bound.")
+    spent: int = Field(description="What was spent out of it, by all who draw on it.")
+    owed: int = Field(description="What was used beyond it and is not paid yet.")
+
+
+class Reported(Result):
+    budgets: list[Balance] = Field(description="What pays for it, after this.")
+
+
+class Sum(Result):
+    key: str = Field(description="Whose: a name, a day, a model, a task.")
+    kind: str = Field(
+        description="What of: tokens_in, tokens_out, money, iterations, tool_calls, time, messages,"
+        " tasks, children, calls."
+    )
+    source: str = Field(description="`measured` by the daemon, or `reported` by the agent.")
+    amount: int = Field(description="How much; of time the whole seconds.")
+
+
+class UsageParams(Params):
+    agent: Agent | None = Field(
+        None, description="Of whom, with all below; absent: the caller, or everybody."
+    )
+    since: float | None = Field(
+        None, ge=0, description="Seconds since 1970, from whose day (of UTC) on; absent: all."
+    )
+    by: Literal["agent", "subtree", "task", "day", "model", "tier", "user", "node"] = Field(
+        "agent", description="What the sums are of. A subtree is one as it is now."
+    )
+
+
+class UsageResult(Result):
+    budgets: list[Balance] = Field(description="What pays for what the agent itself does.")
+    sums: list[Sum] = Field(description="What was used.")
+    currency: str = Field(description="What money is counted in, in millionths.")
+    whole: bool = Field(description="False when there are more sums than fit here.")
+
+
+@operation(allow=SELF)
+def report_usage(call: Call, params: ReportParams) -> Record[Reported]:
+    """Say what the caller has used since it said so last, for a task or for itself.
+
+    It is written down as reported, charged to who pays for the caller, and counts towards the
+    bounds of the task. With an idempotency key a repeat is not charged again.
+    """
+    spent = Spent(
+        tokens_in=params.tokens_in, tokens_out=params.tokens_out, cost=params.cost,
+        iterations=params.iterations, model=params.model or "", tier=params.tier or "",
+        task=params.task or "",
+    )  # fmt: skip
+    if not spent.figures:
+        raise InvalidArgument("say what was used", field="tokens_in")
+    if params.task is not None:
+        _check_task(call, params.task)
+    topics = report(call, call.uuid, spent)
+    fields = {key: value for key, value in params.model_dump(exclude={"idempotency_key"}).items()
+              if value}  # fmt: skip
+    result = Reported(budgets=list(_balances(call, call.uuid, (Kind.TOKENS, Kind.MONEY))))
+    return Record(result, wakes=topics, fields=fields)
+
+
+def _check_task(call: Call, task: str) -> None:
+    found = call.ledger.tasks.get(task)
+    if found is None or found.assignee != call.uuid:
+        raise InvalidArgument(f"{task} is no task of yours", field="task")
+
+
+@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+def get_usage(call: Call, params: UsageParams) -> UsageResult:
+    """Show what an agent and all below it have used, and what is left to it.
+
+    Time, messages, tasks, children, calls and tool calls are measured by the daemon; tokens, money
+    and iterations are what agents report. Those who are no more count where they hung last.
+    """
+    name = params.agent or ("" if call.by_operator else call.caller)
+    uuid = call.hive.spec(name).id if name else ""
+    sums = list(_sums(call, params, uuid))
+    shown_ = list(fitting(sums[:ROWS], lambda each: written(each.key)))
+    return UsageResult(
+        budgets=list(_balances(call, uuid, tuple(Kind))) if uuid else [],
+        sums=shown_, currency=call.settings.budgets.currency, whole=len(shown_) == len(sums),
+    )  # fmt: skip
+
+
+def _balances(call: Call, uuid: str, kinds: Iterable[Kind]) -> Iterator[Balance]:
+    for kind in kinds:
+        for purse in drawn(call, uuid, kind):
+            yield Balance(
+                kind=kind.value, tier=purse.tier, unit=UNITS[kind], agent=owner(call.hive, purse),
+                left=shown(kind, purse.free), spent=shown(kind, purse.spent),
+                owed=shown(kind, purse.over),
+            )  # fmt: skip
+
+
+class Places:
+    """Where everybody hangs, also those who are no more: there where they hung last."""
+
+    def __init__(self, call: Call) -> None:
+        self._hive = call.hive
+        self._gone: Mapping[str, Departed] = call.ledger.budgets.usage.departed()
+        self._chains: dict[str, tuple[str, ...]] = {}
+
+    def chain(self, uuid: str) -> tuple[str, ...]:
+        """The agent and its ancestors."""
+        if uuid not in self._chains:
+            above = self._above(uuid)
+            self._chains[uuid] = (uuid, *(self.chain(above) if above else ()))
+        return self._chains[uuid]
+
+    def _above(self, uuid: str) -> str:
+        name = self._hive.name(uuid)
+        if name is not None:
+            parent = self._hive.topology.parent(name)
+            return self._hive.spec(parent).id if parent else ""
+        found = self._gone.get(uuid)
+        return found.parent if found is not None else ""
+
+    def name(self, uuid: str) -> str:
+        """For people; of those who are no more with a mark."""
+        living = self._hive.name(uuid)
+        if living is not None:
+            return living
+        found = self._gone.get(uuid)
+        return f"{found.name} ({uuid[:8]}, gone)" if found is not None else uuid
+
+
+def _sums(call: Call, params: UsageParams, uuid: str) -> Iterator[Sum]:
+    places, found = Places(call), Counter[tuple[str, str, str]]()
+    usage, day = call.ledger.budgets.usage, day_of(params.since or 0.0)
+    figures = [*usage.since(day), *_live(call)]
+    inside = {each.agent for each in figures if not uuid or uuid in places.chain(each.agent)}
+    if params.by == "task":
+        for task, kind, source, amount in usage.by_task(params.since or 0.0, inside):
+            found[task, kind, source] += amount
+    else:
+        for each in figures:
+            if each.agent in inside:
+                for key in _keys(places, params.by, each, uuid):
+                    found[key, each.kind, each.source] += each.amount
+    for (key, kind, source), amount in sorted(found.items()):
+        yield Sum(key=key, kind=kind, source=source, amount=shown(kind, amount))
+
+
+def _keys(places: Places, by: str, figure: Figure, top: str) -> Iterable[str]:
+    """Under which keys one figure counts."""
+    if by == "subtree":
+        chain = places.chain(figure.agent)
+        end = chain.index(top) + 1 if top else len(chain)
+        return tuple(map(places.name, chain[:end]))
+    return (_KEYS[by](places, figure),)
+
+
+def _date(day: int) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(day * DAY))
+
+
+def _live(call: Call) -> Iterator[Figure]:
+    """Time of machines that run, which is not written down yet."""
+    now, measured = millis(call.now), Source.MEASURED.value
+    for uuid, since in call.ledger.budgets.running().items():
+        ran = max(0, now - since)
+        yield Figure(day_of(call.now), uuid, Kind.TIME.value, measured, "", "", ran)
+
+
+_KEYS: Final[Mapping[str, Callable[[Places, Figure], str]]] = {
+    "agent": lambda places, figure: places.name(figure.agent),
+    "day": lambda _, figure: _date(figure.day),
+    "model": lambda _, figure: figure.model or "-",
+    "tier": lambda _, figure: figure.tier or "-",
+    "user": lambda _, __: THE_OPERATOR,
+    "node": lambda _, __: os.uname().nodename,
+}
