@@ -22,6 +22,7 @@ from hive_core.model.record import DAEMON
 from hive_core.model.roles import HABITS, Behaviour
 from hive_core.model.tools import TOOLS, WORDS_MOST, Entry, Tool, argument, entry, tool
 from hive_core.operations.fields import Agent, bounded_text
+from hive_core.operations.spending import check_funds, used_tool
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 OPEN_MOST: Final = 16
@@ -87,15 +88,18 @@ def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     wanted = tool(params.tool)
     words = argument(wanted, params.argument)
     _check(call, wanted, words)
+    _check_task(call, params)
+    check_funds(call, call.uuid)
     held = call.ledger.tools.open_of(call.uuid)
     if len(held) >= OPEN_MOST:
         raise LimitReached(f"cannot use {wanted.name}: {OPEN_MOST} grants are open")
     expires = call.now + params.seconds + SPARE
     grant = Grant(uuid4().hex, call.uuid, wanted.name, words, params.task, call.now, expires)
     call.ledger.tools.give(grant)
+    topics = used_tool(call, call.uuid, params.task)
     return Record(
         GrantResult(grant=grant.id, tool=wanted.name, expires=expires),
-        frozenset({"grant"}), _fields(grant),
+        topics | {"grant"}, _fields(grant),
     )  # fmt: skip
 
 
@@ -120,7 +124,7 @@ def list_tools(call: Call, params: ListToolsParams) -> Tools:
     rows = []
     for each in TOOLS.values():
         found, why = allowed(spec, each)
-        rows.append(_row(each, found, why or locked(call, spec.id)))
+        rows.append(_row(each, found, why or call.ledger.tasks.locked(spec.id)))
     return Tools(behaviour=HABITS[spec.role].behaviour.value, tools=rows)
 
 
@@ -145,10 +149,13 @@ def allowed(spec: AgentSpec, wanted: Tool) -> tuple[tuple[Entry, ...], str]:
     return found, "" if found else "it is not on your list"
 
 
-def locked(call: Call, uuid: str) -> str:
-    """Why an agent may execute nothing at all at this moment; empty: it may."""
-    del call, uuid
-    return ""
+def _check_task(call: Call, params: UseToolParams) -> None:
+    """A task that is named is one of the caller's own, and open."""
+    if not params.task:
+        return
+    task = call.ledger.tasks.get(params.task)
+    if task is None or task.assignee != call.uuid or not task.open:
+        raise NotFound(f"no open task {params.task} of yours")
 
 
 def _check(call: Call, wanted: Tool, words: tuple[str, ...]) -> None:
@@ -159,7 +166,7 @@ def _check(call: Call, wanted: Tool, words: tuple[str, ...]) -> None:
     if not why and not any(each.matches(words) for each in found):
         why = f"{_shown(words)!r} is not on your list"
     if not why:
-        why = locked(call, call.uuid)
+        why = call.ledger.tasks.locked(call.uuid)
     if why:
         raise NotAllowed(f"cannot use {wanted.name}: {why}", rule="tools")
 

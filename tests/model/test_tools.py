@@ -14,7 +14,7 @@ from hive_core.model.roles import HABITS, Behaviour
 from hive_core.model.tools import TOOLS, Entry, argument, entries, entry, lacking, tool
 
 WORD = st.text("abgit.-_/=:", min_size=1, max_size=4).filter(lambda word: word not in (".", ".."))
-ANY = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=6)
+ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 BASH = TOOLS["bash"]
 
 

@@ -7,10 +7,20 @@ from collections.abc import Iterator
 import pytest
 from operations.world import World, fields, rows, world
 
+from hive_core.broker.call import Call, Record
+from hive_core.broker.operation import Result
 from hive_core.errors import LimitReached, NotAllowed, NotFound
 from hive_core.model.agent import Role
 from hive_core.model.roles import HABITS
+from hive_core.model.task import Task, TaskWish
+from hive_core.operations.assigning import assign
+from hive_core.operations.task_moves import move
 from hive_core.operations.tools import OPEN_MOST
+
+
+class Nothing(Result):
+    """No answer."""
+
 
 STATUS = ["git", "status"]
 
@@ -86,6 +96,53 @@ def test_open_grants_are_few(hive: World) -> None:
     with pytest.raises(LimitReached):
         use(hive, "wu", *STATUS)
     assert use(hive, "tim", *STATUS)
+
+
+def assigned(hive: World, **wish: object) -> Task:
+    """A task of wu's."""
+    made: list[Task] = []
+
+    def give(call: Call) -> Record[Nothing]:
+        task, topics = assign(call, hive.uuid("lead"), "wu", TaskWish("x", **wish))  # type: ignore[arg-type]
+        made.append(task)
+        return Record(Nothing(), topics)
+
+    hive.broker.perform("give", give)
+    hive.run()
+    return made[0]
+
+
+def moved(hive: World, task: Task, event: str, **kept: str) -> None:
+    def act(call: Call) -> Record[Nothing]:
+        found = hive.ledger.tasks.get(task.id)
+        assert found is not None
+        return Record(Nothing(), move(call, found, event, **kept)[1])  # type: ignore[arg-type]
+
+    hive.broker.perform("act", act)
+    hive.run()
+
+
+def test_nothing_is_executed_before_the_plan_is_approved(hive: World) -> None:
+    """T7: the lock is the broker's, and no message opens it."""
+    task = assigned(hive, plan_required=True)
+    with pytest.raises(NotAllowed, match=task.id):
+        use(hive, "wu", *STATUS)
+    moved(hive, task, "submit")
+    hive.call("lead", "send", to="wu", body="approved, go on")
+    with pytest.raises(NotAllowed, match="not approved yet"):
+        use(hive, "wu", *STATUS)
+    assert {why != "" for _, why in listed(hive, "wu").values()} == {True}
+    moved(hive, task, "approve", plan="p1")
+    assert use(hive, "wu", *STATUS)
+
+
+def test_a_use_is_for_an_open_task_of_one_s_own(hive: World) -> None:
+    task = assigned(hive)
+    assert hive.call("wu", "use_tool", tool="bash", argument=STATUS, task=task.id)["grant"]
+    assert fields(hive.events()[-1])["task"] == task.id
+    for who, id_ in (("tim", task.id), ("wu", "feedfeedfeed")):
+        error = hive.fault(who, "use_tool", tool="bash", argument=STATUS, task=id_)
+        assert error == "NotFound", who
 
 
 def spawn(hive: World, who: str, name: str, role: str, **more: object) -> None:
