@@ -201,6 +201,11 @@ class Questions:
         return len(rows)
 
     @property
+    def any(self) -> bool:
+        """Whether one is open at all."""
+        return self._db.value("SELECT 1 FROM questions WHERE ended IS NULL LIMIT 1") is not None
+
+    @property
     def seen(self) -> str:
         """The commit of the tree by which the open ones were looked at last."""
         return self._db.value("SELECT value FROM meta WHERE key = ?", (_SEEN,)) or ""

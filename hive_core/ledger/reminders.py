@@ -55,9 +55,18 @@ class Reminders:
         """It has come, or is not wanted any more."""
         self._db.run("DELETE FROM reminders WHERE id = ?", (id_,))
 
+    def drop_of(self, owner: str) -> None:
+        """All that somebody would have got."""
+        self._db.run("DELETE FROM reminders WHERE owner = ?", (owner,))
+
     def put_off(self, id_: str, due: float) -> None:
         """It could not be delivered: again then, whatever it was asked for by."""
         self._db.run("UPDATE reminders SET due = ?, relative = 1 WHERE id = ?", (due, id_))
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one at all."""
+        return self._db.value("SELECT 1 FROM reminders LIMIT 1") is not None
 
     def next_due(self) -> float | None:
         found: float | None = self._db.value("SELECT MIN(due) FROM reminders")

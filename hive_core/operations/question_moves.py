@@ -99,7 +99,7 @@ def end_question(call: Call, question: Question, end: End) -> frozenset[str]:
     if not question.open:
         raise Conflict(f"{question_words.outcome(call, question)}", **first_end(call, question))
     found = call.ledger.questions.end(question.id, end, call.now)
-    topics = log(call, found, end.event, by=end.by, answers=list(found.answers))
+    topics = log(call, found, end.event, by=end.by)
     topics |= deliver(call, found) | happened(call, Settled(found))
     for uuid in dict.fromkeys(hop.holder for hop in call.ledger.questions.hops(found.id)):
         name = living(call, uuid)

@@ -66,6 +66,7 @@ SAMPLE: dict[str, object] = {
     "operation": "stop", "name": "new", "body": "x", "ids": ["x"], "id": "x", "agents": ["b1"],
     "states": ["running"], "capability": "spawn", "commit": "ab" * 20, "message": "x", "why": "x",
     "source": "import-0123456789abcdef", "key": "x", "value": "x",
+    "question": "x", "reminder": "x", "answers": ["x"],
     "grant": "x", "tool": "bash", "argument": ["x"],
 }  # fmt: skip
 

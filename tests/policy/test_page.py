@@ -52,6 +52,24 @@ def test_the_table_says_who_may_do_what(operation: str, row: list[str]) -> None:
         assert (decision.allowed, decision.visible) == ANSWERS[cell], caller
 
 
+FACTS = [
+    (name, fact, row)
+    for row in rows("operation and fact")
+    for *names, fact in [CODE.findall(row[0])]
+    for name in names
+]
+
+
+@pytest.mark.parametrize(("operation", "fact", "row"), FACTS)
+def test_the_second_table_says_who_may_with_what_the_ledger_knows(
+    operation: str, fact: str, row: list[str]
+) -> None:
+    for caller, cell in zip(CALLERS, row[1:], strict=True):
+        question = Question(HIVE, caller, operation, TARGET, None, frozenset({fact}))
+        decision = decide(OPERATIONS[operation].allow, question)
+        assert (decision.allowed, decision.visible) == ANSWERS[cell], caller
+
+
 def listed(before: str) -> list[str]:
     """The operations in the paragraph that ends with these words."""
     end = re.search(before, PAGE)
@@ -75,7 +93,8 @@ def test_some_operations_are_the_operator_s() -> None:
 
 def test_every_operation_stands_on_the_page_once() -> None:
     itself, operator = listed(r"are about the caller\s+itself"), listed(r"are the\s+operator's\.")
-    named = [*(name for name, _ in TABLE), *itself, *operator, "move", "request_update_meta_inputs"]
+    others = ["move", "request_update_meta_inputs", "escalate"]
+    named = [*(name for name, _ in TABLE), *itself, *operator, *others]
     assert sorted(named) == sorted(each.name for each in OPERATIONS.values())
 
 
