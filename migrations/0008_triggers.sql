@@ -1,1 +1,70 @@
 -- Triggers and their fires.
+
+CREATE TABLE triggers (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    owner TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    rule TEXT NOT NULL,
+    act TEXT NOT NULL,
+    action TEXT NOT NULL,
+    missed TEXT NOT NULL,
+    enabled INTEGER NOT NULL,
+    created REAL NOT NULL,
+    since REAL NOT NULL,
+    due REAL,
+    parked INTEGER NOT NULL DEFAULT 0,
+    hook TEXT UNIQUE,
+    secret TEXT NOT NULL DEFAULT '',
+    fired INTEGER NOT NULL DEFAULT 0,
+    open INTEGER,
+    UNIQUE (owner, agent, name)
+) STRICT;
+CREATE INDEX triggers_agent ON triggers (agent, number);
+CREATE INDEX triggers_owner ON triggers (owner);
+-- What comes next. A spawn is a commit, and each has a transaction of its own.
+CREATE INDEX triggers_due ON triggers (due) WHERE due IS NOT NULL AND act <> 'spawn';
+CREATE INDEX triggers_spawns ON triggers (due) WHERE due IS NOT NULL AND act = 'spawn';
+
+-- `trigger` is the number of its trigger. `due`: the time it is for; `count`: how many times it
+-- stands for; `ref`: the task or message it made; `spawned`: the new agent.
+CREATE TABLE fires (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    "trigger" INTEGER NOT NULL,
+    agent TEXT NOT NULL,
+    at REAL NOT NULL,
+    due REAL NOT NULL,
+    count INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    detail TEXT NOT NULL DEFAULT '',
+    ref TEXT NOT NULL DEFAULT '',
+    spawned TEXT NOT NULL DEFAULT '',
+    ended REAL,
+    status TEXT NOT NULL DEFAULT '',
+    code INTEGER,
+    output TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX fires_trigger ON fires ("trigger", number);
+CREATE INDEX fires_agent ON fires (agent, at);
+CREATE INDEX fires_open ON fires (ref) WHERE state = 'open';
+CREATE INDEX fires_spawned ON fires (spawned) WHERE spawned <> '';
+
+-- What was delivered to a webhook: the same key again is the same fire.
+CREATE TABLE deliveries (
+    hook TEXT NOT NULL,
+    key TEXT NOT NULL,
+    fire TEXT NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (hook, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX deliveries_at ON deliveries (at);
+
+-- Secrets of webhooks that are no more, until they are removed from the vault.
+CREATE TABLE old_hooks (
+    hook TEXT NOT NULL,
+    secret TEXT NOT NULL,
+    PRIMARY KEY (hook, secret)
+) STRICT, WITHOUT ROWID;

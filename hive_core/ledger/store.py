@@ -41,15 +41,20 @@ from hive_core.ledger.tools import Tools
 from hive_core.ledger.triggers import Triggers
 from hive_core.ledger.waves import Waves
 from hive_core.model.approval import COURSE as APPROVAL_COURSE
+from hive_core.model.planning import BATCH, ITEM, PLAN, STEP, WAIT
 from hive_core.model.question import COURSE as QUESTION_COURSE
 from hive_core.model.rates import Rates
 from hive_core.model.settings import Bounds
 from hive_core.model.states import Course
 from hive_core.model.task import COURSE as TASK_COURSE
+from hive_core.model.trigger import FIRE
 
 MIGRATIONS: Final = Path(__file__).with_name("migrations")
 COURSES: Final[tuple[tuple[str, Course], ...]] = (
-    ("jobs", JOB_COURSE), ("tasks", TASK_COURSE), ("approvals", APPROVAL_COURSE), ("questions", QUESTION_COURSE),
+    ("jobs", JOB_COURSE), ("approvals", APPROVAL_COURSE), ("questions", QUESTION_COURSE),
+    ("tasks", TASK_COURSE),
+    ("plans", PLAN), ("plan_steps", STEP), ("waits", WAIT), ("batches", BATCH),
+    ("batch_items", ITEM), ("fires", FIRE),
 )  # fmt: skip
 
 

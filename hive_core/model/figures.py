@@ -4,6 +4,8 @@ settings.py.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from pydantic import Field
 
 from hive_core.model.agent import Value
@@ -41,9 +43,7 @@ class Waits(Value):
     batches: int = Field(8, ge=1, description="Batches of one agent that have not ended.")
     batch: float = Field(600.0, gt=0, description="Of a batch for which nobody says.")
     parallel: int = Field(4, ge=1, description="Workers of a batch for which nobody says.")
-    stop: float = Field(
-        10.0, gt=0, le=60, description="In which stopped work has to have ended."
-    )
+    stop: float = Field(10.0, gt=0, le=60, description="In which stopped work has to have ended.")
 
 
 class Talk(Value):
@@ -68,17 +68,46 @@ class Triggers(Value):
     """What happens by itself."""
 
     fires: int = Field(100, ge=1, description="Fires of one agent in a minute.")
+    each: int = Field(100, ge=1, description="Triggers that fire for one agent.")
+    webhooks: bool = Field(default=False, description="Whether hived takes webhooks.")
+    webhook_group: str = Field(
+        "hive-operator", pattern=r"^[a-z_][a-z0-9_-]*$",
+        description="Who may connect to hooks.sock; hived has to be a member.",
+    )  # fmt: skip
 
 
 class Artifacts(Value):
     """What agents keep for each other, in bytes."""
 
     size: int = Field(64 << 20, ge=1, description="Of one artifact.")
+    agent: int = Field(256 << 20, ge=1, description="Of all that one agent has stored.")
+    tree: int = Field(2 << 30, ge=1, description="Of all that the agents under one root have.")
+    count: int = Field(2000, ge=1, description="Versions that one agent has stored.")
+    tree_count: int = Field(50_000, ge=1, description="Versions of the agents under one root.")
+    versions: int = Field(10, ge=1, description="Kept of one name; older ones go.")
+    uploads: int = Field(4, ge=1, description="That one agent has begun and not stored.")
+
+
+class Copies(StrEnum):
+    """Whether a parent gets what its children write to each other."""
+
+    OFF = "off"
+    LOW = "low"
 
 
 class Queues(Value):
-    """Named queues, topics and pipes."""
+    """Named queues, topics and pipes, and copies of mail."""
 
+    copies: Copies = Field(
+        Copies.OFF, description="`low`: a parent gets what its children write to each other, with"
+        " the lowest priority.",
+    )  # fmt: skip
+    open: int = Field(32, ge=1, description="Queues of one agent, and pipes of one parent.")
+    things: int = Field(1000, ge=1, description="What one queue takes when its owner does not say.")
+    most: int = Field(100_000, ge=1, description="What the owner of a queue may say at most.")
+    bytes: int = Field(64 << 20, ge=1 << 16, description="Of all that is in one queue.")
+    follows: int = Field(64, ge=1, description="Topics that one agent follows.")
+    followers: int = Field(1000, ge=1, description="Agents that one message to a topic reaches.")
     slots: int = Field(64, ge=1, description="Chunks in a pipe that were not read yet.")
 
 

@@ -99,9 +99,14 @@ def _of_nobody(call: Call, uuids: Iterable[str]) -> list[str]:
     return sorted({*uuids} - archived - call.hive.names.keys())
 
 
+def _holders(call: Call) -> set[str]:
+    """Who has secrets, but for webhooks, which triggers account for."""
+    return {*call.vault.holders()} - call.ledger.triggers.hooks()
+
+
 def _kept(call: Call) -> Iterator[LeftOver]:
     """What is kept for agents beside their files."""
-    for uuid in _of_nobody(call, call.vault.holders()):
+    for uuid in _of_nobody(call, _holders(call)):
         keys = ", ".join(call.vault.keys(uuid))
         yield LeftOver(kind="secrets", name=uuid, detail=f"nobody's any more: {keys}")
     for uuid in _of_nobody(call, call.ledger.generations.agents()):
@@ -109,7 +114,7 @@ def _kept(call: Call) -> Iterator[LeftOver]:
 
 
 def _let_go(call: Call) -> None:
-    for uuid in _of_nobody(call, call.vault.holders()):
+    for uuid in _of_nobody(call, _holders(call)):
         call.vault.drop(uuid)
     for uuid in _of_nobody(call, call.ledger.generations.agents()):
         call.ledger.generations.drop(uuid)

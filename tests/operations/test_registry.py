@@ -68,6 +68,7 @@ SAMPLE: dict[str, object] = {
     "source": "import-0123456789abcdef", "key": "x", "value": "x",
     "question": "x", "reminder": "x", "answers": ["x"],
     "grant": "x", "tool": "bash", "argument": ["x"],
+    "trigger": "x", "when": {"every": 60.0}, "action": {"kind": "message", "text": "x"},
 }  # fmt: skip
 
 

@@ -1,0 +1,205 @@
+"""Triggers: set, removed and listed. They belong to the daemon and outlive every session."""
+
+from __future__ import annotations
+
+from secrets import token_hex, token_urlsafe
+from typing import Annotated, Literal
+from uuid import uuid4
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.operation import Confidential, Mutation, Params, Result, Whose, operation
+from hive_core.errors import InvalidArgument, LimitReached
+from hive_core.ledger.triggers import New
+from hive_core.model.record import OPERATOR as THE_OPERATOR
+from hive_core.model.trigger import Act, Missed, Trigger, following
+from hive_core.operations.fields import Agent
+from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.trigger_words import (
+    FireRow,
+    Then,
+    TriggerRow,
+    When,
+    called,
+    rule_of,
+    shown,
+    shown_fire,
+)
+from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, holds
+
+Id = Annotated[str, Field(max_length=64)]
+
+
+class SetTriggerParams(Confidential):
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$",
+        description="Yours of this name, for this agent, is replaced.",
+    )
+    agent: Agent | None = Field(None, description="For whom; yourself when absent.")
+    when: When = Field(description="When.")
+    action: Then = Field(description="What then.")
+    missed: Literal["skip", "latest", "all"] = Field(
+        "latest",
+        description="Of times at which nothing could be done: none, one fire for all of them, or"
+        " each (up to 100).",
+    )
+    overlap: Literal["never"] = Field(
+        "never", description="The next task waits, or is skipped, until the last one has ended."
+    )
+    enabled: bool = Field(default=True, description="Whether it is on.")
+
+
+class SetTrigger(Result):
+    id: str = Field(description="The trigger.")
+    next: float | None = Field(description="When it fires next; null: not by the clock.")
+    explained: str = Field(description="The rule in words.")
+    path: str = Field(description="Of a webhook, behind the address of the server.")
+    secret: str = Field(description="What deliveries are signed with: told once, if made here.")
+
+
+class TriggerParams(Mutation):
+    trigger: Id = Field(description="The id of the trigger.")
+
+
+class Removed(Result):
+    name: str = Field(description="What it was called.")
+
+
+class ListTriggersParams(Paged):
+    agent: Agent | None = Field(
+        None, description="For whom they fire; yourself when absent, all for the operator."
+    )
+
+
+class Triggers(Page):
+    triggers: list[TriggerRow] = Field(description="The oldest first.")
+
+
+class ListFiresParams(Params):
+    trigger: Id = Field(description="The id of the trigger.")
+    limit: int = Field(20, ge=1, le=100, description="How many at most.")
+
+
+class FireRows(Result):
+    fires: list[FireRow] = Field(description="The newest first; the last 20 are kept.")
+
+
+def owner_of(call: Call, params: TriggerParams | ListFiresParams) -> str | None:
+    """Who set it; when that is gone, the agent that it fires for."""
+    found = call.ledger.triggers.get(params.trigger)
+    if found is None:
+        return None
+    return called(call, found.owner) or called(call, found.agent) or THE_OPERATOR
+
+
+_WHOSE = Whose("trigger", "trigger", owner_of)
+
+
+@operation(allow=OPERATOR | (SELF | ANCESTOR) & holds("trigger"), target="agent", preposition="of")
+def set_trigger(call: Call, params: SetTriggerParams) -> Record[SetTrigger]:
+    """Have something happen by itself: by the clock, once, or when a webhook is called.
+
+    It is the daemon's from then on and fires while the agent sleeps or is stopped: a message
+    waits, a task is assigned, an agent is made, each with the rights that who set it has then.
+    """
+    name = params.agent or call.caller
+    if name == THE_OPERATOR:
+        raise InvalidArgument("say for which agent", field="agent")
+    agent = call.hive.spec(name).id
+    _check_action(params.action)
+    rule = rule_of(params.when, call.now)
+    old = call.ledger.triggers.named(call.uuid, agent, params.name)
+    if old is None:
+        _check_room(call, agent, name)
+    hook, key, told = _hook(call, params, old)
+    new = New(
+        call.uuid, agent, params.name, rule, Act(params.action.kind),
+        params.action.model_dump(exclude_none=True), Missed(params.missed), params.enabled, hook,
+        key,
+    )  # fmt: skip
+    due = following(rule, call.now) if params.enabled else None
+    trigger = call.ledger.triggers.put(new, call.now, due)
+    row = shown(call, trigger)
+    return Record(
+        SetTrigger(id=trigger.id, next=trigger.due, explained=row.explained, path=row.path,
+                   secret=told),
+        frozenset({"trigger", f"trigger:{trigger.id}"}),
+        {"trigger": trigger.id, "name": trigger.name, "when": rule.kind.value,
+         "action": trigger.act.value},
+    )  # fmt: skip
+
+
+def _check_action(action: Then) -> None:
+    if (action.kind == "spawn") != (action.agent is not None):
+        raise InvalidArgument(
+            "`agent` goes with `spawn`, and `spawn` with it", field="action.agent"
+        )
+    if action.deadline is not None and action.kind in ("message", "wake"):
+        raise InvalidArgument("only a task has a deadline", field="action.deadline")
+
+
+def _check_room(call: Call, agent: str, name: str) -> None:
+    """One-shots that are over make room."""
+    triggers, most = call.ledger.triggers, call.settings.triggers.each
+    if triggers.count(agent) < most:
+        return
+    spent = triggers.spent(agent)
+    if spent is None:
+        raise LimitReached(f"cannot set a trigger of {name}: it has {most}")
+    triggers.remove(spent)
+
+
+def _hook(call: Call, params: SetTriggerParams, old: Trigger | None) -> tuple[str, str, str]:
+    """Address, name of the secret, and the secret if it was made here.
+
+    What is replaced keeps both unless a new secret is given. The vault is no part of the
+    transaction, so each secret has a name of its own and the row says which one holds.
+    """
+    webhook = params.when.webhook
+    if webhook is None:
+        return "", "", ""
+    hook = old.hook if old is not None and old.hook else str(uuid4())
+    if webhook.secret is None and old is not None and old.hook:
+        return hook, old.secret, ""
+    made = "" if webhook.secret is not None else token_urlsafe(32)
+    value = webhook.secret.get_secret_value() if webhook.secret is not None else made
+    key = token_hex(8)
+    call.vault.put(hook, key, value.encode())
+    return hook, key, made
+
+
+@operation(allow=OPERATOR | SELF | ANCESTOR, whose=_WHOSE)
+def remove_trigger(call: Call, params: TriggerParams) -> Record[Removed]:
+    """Remove a trigger: who set it, an ancestor of that, or the operator may.
+
+    What it has begun goes on. An agent does not remove what an ancestor set for it.
+    """
+    trigger = call.ledger.triggers.known(params.trigger)
+    call.ledger.triggers.remove(trigger)
+    topics = frozenset({"trigger", f"trigger:{trigger.id}"})
+    return Record(Removed(name=trigger.name), topics, {"trigger": trigger.id, "name": trigger.name})
+
+
+@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+def list_triggers(call: Call, params: ListTriggersParams) -> Triggers:
+    """List the triggers that fire for an agent, with their next and their last fire."""
+    everybody = params.agent is None and call.by_operator
+    agent = None if everybody else call.hive.spec(params.agent or call.caller).id
+    after = int(params.after) if params.after and params.after.isdecimal() else 0
+    found = call.ledger.triggers.page(agent, after, params.limit)
+    rows = list(fitting(map(lambda each: shown(call, each), found), _size))  # noqa: C417 - lazy
+    more = len(rows) < len(found) or len(found) == params.limit
+    return Triggers(triggers=rows, next=str(found[len(rows) - 1].number) if more else None)
+
+
+def _size(row: TriggerRow) -> int:
+    return written(row.model_dump_json())
+
+
+@operation(allow=SELF | ANCESTOR | OPERATOR, whose=_WHOSE)
+def list_fires(call: Call, params: ListFiresParams) -> FireRows:
+    """List the last fires of a trigger, with what came of each."""
+    trigger = call.ledger.triggers.known(params.trigger)
+    found = call.ledger.triggers.fires.of(trigger.number, None, params.limit)
+    return FireRows(fires=[shown_fire(call, each) for each in found])

@@ -1,0 +1,301 @@
+"""Triggers: who may set them, what a fire does, and what it leaves behind (K31, Q32-Q34)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from operations.world import Reply, World, fields, rows, world
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.happening import Started, happened
+from hive_core.errors import InvalidArgument, LimitReached, NotFound
+from hive_core.model.machine import Wanted
+from hive_core.model.settings import Settings
+from hive_core.operations.trigger_fires import Fired
+
+DAY = 86_400.0
+SAY = {"kind": "message", "text": "look at the queue"}
+DO = {"kind": "task", "text": "count the lines"}
+MAKE = {"kind": "spawn", "text": "sweep", "agent": {"name": "sweeper", "role": "task"}}
+
+
+@pytest.fixture(name="hive")
+def _hive() -> Iterator[World]:
+    with world(None, "root/a", "a/a1:worker", "a/a2", "root/b") as made:
+        yield made
+
+
+def put(hive: World, by: str = "a", /, **given: object) -> Reply:
+    said = {"name": "nightly", "when": {"every": 60.0}, "action": SAY, **given}
+    return hive.call(by, "set_trigger", **said)
+
+
+def listed(hive: World, agent: str) -> list[Reply]:
+    return rows(hive.call("operator", "list_triggers", agent=agent)["triggers"])
+
+
+def fires(hive: World, trigger: object) -> list[Reply]:
+    """The oldest first."""
+    return rows(hive.call("operator", "list_fires", trigger=trigger)["fires"])[::-1]
+
+
+def bodies(hive: World, name: str) -> list[str]:
+    return [str(each["body"]) for each in hive.mail(name) if each["kind"] == "trigger"]
+
+
+WHO = {
+    "a": "", "root": "", "operator": "", "a2": "NotAllowed", "b": "NotFound", "a1": "NotAllowed",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("caller", "error"), WHO.items())
+def test_an_agent_sets_triggers_for_itself_and_what_is_below_it(
+    hive: World, caller: str, error: str
+) -> None:
+    given = {"name": "x", "agent": "a", "when": {"every": 60.0}, "action": SAY}
+    if caller == "b":
+        given["agent"] = "a1"
+    assert hive.fault(caller, "set_trigger", **given) == error
+
+
+def test_without_the_capability_an_agent_sets_none(hive: World) -> None:
+    assert hive.fault("a1", "set_trigger", name="x", when={"every": 60.0}, action=SAY) == (
+        "NotAllowed"
+    )
+
+
+def test_what_an_ancestor_set_for_it_an_agent_sees_and_cannot_remove(hive: World) -> None:
+    id_ = put(hive, "root", agent="a")["id"]
+    assert [each["id"] for each in rows(hive.call("a", "list_triggers")["triggers"])] == [id_]
+    assert hive.fault("a", "remove_trigger", trigger=id_) == "NotAllowed"
+    assert hive.fault("b", "remove_trigger", trigger=id_) == "NotAllowed"
+    assert hive.fault("a2", "remove_trigger", trigger="0" * 12) == "NotFound"
+    assert hive.call("root", "remove_trigger", trigger=id_) == {"name": "nightly"}
+    assert listed(hive, "a") == []
+
+
+def test_its_own_name_replaces_a_trigger_and_somebody_else_s_does_not(hive: World) -> None:
+    first = put(hive, "a")["id"]
+    assert put(hive, "root", agent="a")["id"] != first
+    assert put(hive, "a", when={"every": 5.0})["id"] == first
+    assert sorted(str(each["when"]) for each in listed(hive, "a")) == ["5", "60"]
+
+
+REFUSED = {
+    "cron minute": ({"cron": "61 * * * *"}, "bad minute"),
+    "cron day": ({"cron": "0 0 32 * *"}, "bad day-of-month"),
+    "cron weekday": ({"cron": "0 0 * * 8"}, "bad day-of-week"),
+    "cron fields": ({"cron": "0 0 *"}, "wrong number of fields"),
+    "cron range": ({"cron": "0 9-5 * * *"}, "bad hour"),
+    "cron that never fires": ({"cron": "0 0 31 2 *"}, "bad day-of-month"),
+    "cron in ten years": ({"cron": "0 0 * 2 MON#5"}, "does not fire in the next ten years"),
+    "zone": ({"cron": "0 0 * * *", "zone": "Europe/Atlantis"}, "is no time zone"),
+    "way out": ({"cron": "0 0 * * *", "zone": "a/../../etc/passwd"}, ""),
+    "nothing": ({}, "say one of"),
+    "two": ({"every": 5.0, "at": "9999999999"}, "say one of"),
+    "past": ({"at": "2020-01-01T00:00:00Z"}, "not in the next ten years"),
+    "no moment": ({"at": "tomorrow"}, "is no moment"),
+    "nan": ({"at": "nan"}, "not in the next ten years"),
+    "zone of an interval": ({"every": 5.0, "zone": "UTC"}, "has no time zone"),
+    "too often": ({"every": 0.5}, "greater than or equal to 1"),
+}
+
+
+@pytest.mark.parametrize(("when", "why"), REFUSED.values(), ids=REFUSED)
+def test_a_rule_that_makes_no_sense_is_refused_and_says_what_of_it(
+    hive: World, when: Reply, why: str
+) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        put(hive, when=when)
+    assert why in str(refused.value)
+    assert refused.value.field.startswith("when")
+
+
+def test_a_task_text_is_mandatory_and_a_new_agent_belongs_to_spawn(hive: World) -> None:
+    for action in ({"kind": "task", "text": ""}, {"kind": "spawn", "text": "x"},
+                   {**SAY, "agent": MAKE["agent"]}, {**SAY, "deadline": 5.0}):  # fmt: skip
+        with pytest.raises(InvalidArgument):
+            put(hive, action=action)
+
+
+def test_a_message_comes_at_its_times_also_to_one_that_is_stopped(hive: World) -> None:
+    hive.call("operator", "stop", agent="a")
+    id_ = str(put(hive, "operator", agent="a")["id"])
+    hive.advance(59)
+    assert bodies(hive, "a") == []
+    hive.advance(1)
+    (body,) = bodies(hive, "a")
+    head, _, text = body.partition("\n\n")
+    (fire,) = json.loads(head)["fires"]
+    assert (fire["trigger"], fire["owner"], fire["count"]) == (id_, "operator", 1)
+    assert text == "look at the queue"
+    hive.advance(60)
+    assert len(bodies(hive, "a")) == 2
+    states = [(each["state"], each["count"]) for each in fires(hive, id_)]
+    assert states == [("done", 1)] * 2
+
+
+def test_each_fire_is_an_event_with_its_id(hive: World) -> None:
+    id_ = put(hive)["id"]
+    hive.advance(60)
+    (event,) = [each for each in hive.events() if each["kind"] == "trigger"]
+    (fire,) = fires(hive, id_)
+    assert fields(event)["fire"] == fire["id"]
+    assert (event["target"], event["caller"]) == (hive.uuid("a"), "daemon")
+
+
+def test_what_fires_at_once_for_one_agent_is_one_message(hive: World) -> None:
+    for number in range(5):
+        put(hive, name=f"t{number}", action={"kind": "message", "text": f"text {number}"})
+    put(hive, "root", agent="a", name="t0")
+    hive.advance(60)
+    (body,) = bodies(hive, "a")
+    assert len(json.loads(body.partition("\n\n")[0])["fires"]) == 6
+    assert all(f"text {number}" in body for number in range(5))
+
+
+def test_many_long_texts_at_once_still_are_one_message_that_fits(hive: World) -> None:
+    for number in range(8):
+        put(hive, name=f"t{number}", action={"kind": "message", "text": "x" * 16_000})
+    hive.advance(60)
+    (body,) = bodies(hive, "a")
+    assert len(body.encode()) <= 64 * 1024
+    assert body.count("is too long to stand here") == 5
+
+
+def test_an_agent_has_so_many_fires_a_minute_and_the_rest_is_one_later() -> None:
+    settings = Settings.model_validate({"triggers": {"fires": 10}})
+    with world(settings, "root/a") as hive:
+        id_ = put(hive, when={"every": 1.0})["id"]
+        hive.advance(50)
+        assert [each["count"] for each in fires(hive, id_)] == [1] * 10
+        hive.advance(12)
+        counts = [each["count"] for each in fires(hive, id_)]
+        assert counts == [1] * 10 + [51, 1]
+        assert len(bodies(hive, "a")) == 12
+
+
+def test_a_wake_has_a_sleeping_agent_run_again(hive: World) -> None:
+    put(hive, action={"kind": "wake", "text": "good morning"})
+    sleep(hive, "a", Wanted.SLEEPING)
+    hive.advance(60)
+    run = hive.ledger.runs.get(hive.uuid("a"))
+    assert run is not None
+    assert run.wanted is Wanted.RUNNING
+    assert len(bodies(hive, "a")) == 1
+
+
+def test_its_own_trigger_does_not_undo_that_an_agent_was_stopped(hive: World) -> None:
+    put(hive, action={"kind": "wake", "text": "up"})
+    sleep(hive, "a", Wanted.STOPPED)
+    hive.advance(60)
+    run = hive.ledger.runs.get(hive.uuid("a"))
+    assert run is not None
+    assert run.wanted is Wanted.STOPPED
+    assert len(bodies(hive, "a")) == 1
+    put(hive, "root", agent="a", action={"kind": "wake", "text": "up"})
+    hive.advance(60)
+    run = hive.ledger.runs.get(hive.uuid("a"))
+    assert run is not None
+    assert run.wanted is Wanted.RUNNING
+
+
+def sleep(hive: World, name: str, wanted: Wanted) -> None:
+    with hive.ledger.transaction():
+        hive.ledger.runs.want(hive.uuid(name), wanted, hive.clock.now())
+
+
+def test_a_one_shot_comes_once_and_is_over(hive: World) -> None:
+    at = hive.clock.now() + 100
+    id_ = put(hive, when={"at": f"{at}"})["id"]
+    hive.advance(DAY)
+    assert [each["due"] for each in fires(hive, id_)] == [at]
+    assert listed(hive, "a")[0]["next"] is None
+
+
+def test_one_that_lost_the_right_since_gets_a_refusal_and_nothing_happens(hive: World) -> None:
+    id_ = put(hive)["id"]
+    hive.call("operator", "revoke_capability", agent="a", capability="trigger")
+    hive.advance(60)
+    (fire,) = fires(hive, id_)
+    assert fire["state"] == "refused"
+    assert "you do not hold the capability trigger" in str(fire["detail"])
+    assert bodies(hive, "a") == []
+
+
+def test_an_agent_that_moved_away_is_not_reached_by_its_old_parent(hive: World) -> None:
+    id_ = put(hive, "a", agent="a2")["id"]
+    hive.call("operator", "move", agent="a2", parent="b")
+    hive.advance(60)
+    (fire,) = fires(hive, id_)
+    assert fire["state"] == "refused"
+    assert bodies(hive, "a2") == []
+
+
+def test_what_is_switched_off_does_not_fire(hive: World) -> None:
+    put(hive, enabled=False)
+    hive.advance(600)
+    assert bodies(hive, "a") == []
+    put(hive)
+    hive.advance(60)
+    assert len(bodies(hive, "a")) == 1
+
+
+def test_an_agent_has_so_many_and_one_shots_that_are_over_make_room() -> None:
+    settings = Settings.model_validate({"triggers": {"each": 3}})
+    with world(settings, "root/a") as hive:
+        put(hive, name="once", when={"at": f"{hive.clock.now() + 5}"})
+        put(hive, name="t1")
+        put(hive, name="t2")
+        with pytest.raises(LimitReached):
+            put(hive, name="t3")
+        hive.advance(6)
+        put(hive, name="t3")
+        assert sorted(str(each["name"]) for each in listed(hive, "a")) == ["t1", "t2", "t3"]
+
+
+def test_the_triggers_of_the_destroyed_come_back_with_them_and_go_with_the_archive(
+    hive: World,
+) -> None:
+    id_ = put(hive, "operator", agent="a2")["id"]
+    uuid = hive.uuid("a2")
+    hive.call("operator", "destroy", agent="a2")
+    hive.advance(600)
+    assert fires(hive, id_) == []
+    hive.call("operator", "restore", id=uuid)
+    started(hive, "a2")
+    hive.advance(60)
+    assert [each["state"] for each in fires(hive, id_)] == ["done"] * len(fires(hive, id_))
+    assert fires(hive, id_)
+    hive.call("operator", "destroy", agent="a2")
+    with hive.ledger.transaction():
+        hive.ledger.archives.drop(uuid)
+    hive.advance(2 * DAY)
+    with pytest.raises(NotFound):
+        hive.call("operator", "list_fires", trigger=id_)
+
+
+def started(hive: World, name: str) -> None:
+    """The machine of an agent runs, as the change road tells it."""
+    uuid = hive.uuid(name)
+
+    def tell(call: Call) -> Record[Fired]:
+        return Record(Fired(fires=0), happened(call, Started(uuid, name, 1)))
+
+    hive.broker.perform("life", tell)
+    hive.run()
+
+
+def test_pages_of_triggers_come_one_after_the_other(hive: World) -> None:
+    for number in range(7):
+        put(hive, name=f"t{number}")
+    found, after = [], None
+    while True:
+        page = hive.call("a", "list_triggers", limit=3, after=after)
+        found += [each["name"] for each in rows(page["triggers"])]
+        after = page.get("next")
+        if after is None:
+            break
+    assert found == [f"t{number}" for number in range(7)]
