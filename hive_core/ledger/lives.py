@@ -66,13 +66,9 @@ class Lives:
             (recorded, invocation, agent),
         )
 
-    def forget(self, agent: str) -> None:
-        """The agent is no more; how it ended is kept for its parent."""
-        self._db.run("DELETE FROM lives WHERE agent = ?", (agent,))
-
     def drop(self, agent: str) -> None:
-        """Nor can it come back."""
-        self.forget(agent)
+        """It is gone, and cannot come back."""
+        self.gone(agent)
         self._db.run("DELETE FROM snapshots WHERE agent = ?", (agent,))
 
     def _know(self, agent: str) -> None:
@@ -123,13 +119,13 @@ class Lives:
         row = self._db.row(sql, (agent,))
         return _end(row) if row else None
 
-    def waiting(self, parent: str) -> list[End]:
-        """Ends that a parent has not collected, the oldest first."""
+    def waiting(self, parent: str, agent: str | None = None) -> list[End]:
+        """Ends that a parent has not collected, of one child or of all; the oldest first."""
         sql = (
-            f"SELECT {_END} FROM ends WHERE parent = ? AND collected IS NULL"  # noqa: S608
-            " ORDER BY id LIMIT ?"
+            f"SELECT {_END} FROM ends WHERE parent = ?1 AND collected IS NULL"  # noqa: S608
+            " AND (?2 IS NULL OR agent = ?2) ORDER BY id LIMIT ?3"
         )
-        return [_end(row) for row in self._db.rows(sql, (parent, _AT_ONCE))]
+        return [_end(row) for row in self._db.rows(sql, (parent, agent, _AT_ONCE))]
 
     def collect(self, end: End, now: float, *, reap: bool) -> None:
         """The parent has it; `reap`: nothing keeps the agent any longer."""
@@ -145,6 +141,11 @@ class Lives:
             " AND (collected IS NULL OR reap IS NOT NULL)",
             (now, agent),
         )
+
+    def gone(self, agent: str) -> None:
+        """The agent is no more: only its ends are kept, for its parent."""
+        self._db.run("DELETE FROM lives WHERE agent = ?", (agent,))
+        self._db.run("UPDATE ends SET reap = NULL WHERE agent = ? AND reap IS NOT NULL", (agent,))
 
     def inherit(self, parent: str, heir: str) -> None:
         """Whoever has the children now may ask how they ended."""

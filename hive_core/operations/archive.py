@@ -71,22 +71,29 @@ def destroy(call: Call, params: ScopeParams) -> Change[Destroyed]:
     Children that are not destroyed with it go to the nearest living ancestor. What it had not read
     become dead letters of their senders. Its name is free; its UUID never is.
     """
-    _check_not_the_root_agent(call, params.agent)
-    gone = in_scope(call, params.agent, recursive=params.recursive)
-    orphans = () if params.recursive else call.hive.topology.children(params.agent)
+    return destroyed(call, params.agent, recursive=params.recursive)
+
+
+def destroyed(
+    call: Call, agent: str, *, recursive: bool = False, why: str = ""
+) -> Change[Destroyed]:
+    """The one way on which agents go, whoever wants it: archived, and their children adopted."""
+    _check_not_the_root_agent(call, agent)
+    gone = in_scope(call, agent, recursive=recursive)
+    orphans = () if recursive else call.hive.topology.children(agent)
     hive = call.hive.without(*gone)
     wakes = set[str]()
     for name in gone:
         wakes |= _archive(call, name)
-    adopter = call.hive.topology.parent(params.agent) if orphans else None
-    wakes |= _tell_family(call, hive, params.agent, orphans)
+    adopter = call.hive.topology.parent(agent) if orphans else None
+    wakes |= _tell_family(call, hive, agent, orphans)
     goals = {call.hive.spec(name).id: "absent" for name in gone}
     job = begun(call, "destroy", goals)
     others = f" and {len(gone) - 1} below it" if len(gone) > 1 else ""
     return Change(
         Destroyed(agents=list(gone), adopted=list(orphans), adopter=adopter, job=job),
         hive,
-        f"destroy {params.agent}{others}",
+        why or f"destroy {agent}{others}",
         wakes=frozenset(wakes),
         fields={"agents": list(gone), "uuids": list(goals), "adopted": list(orphans)},
     )

@@ -20,6 +20,7 @@ from hive_core.operations.fields import Agent, Reason, Waiting
 from hive_core.operations.history import rolled_out
 from hive_core.operations.jobs import begun
 from hive_core.operations.proposals import GOAL
+from hive_core.operations.zombies import revive
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
 DOWN = frozenset({State.STOPPED, State.FAILED, State.PARKED, State.ABSENT})
@@ -58,10 +59,11 @@ def start(call: Call, params: ScopeParams) -> Record[Hit]:
         again = call.states.state(uuid) in STUCK
         if run is not None and run.wanted is Wanted.RUNNING and not again:
             return False
+        revive(call, uuid)
         call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, fresh=again)
         return True
 
-    return _each(call, params, "start", "running", want)
+    return each_of(call, params, "start", "running", want)
 
 
 @operation(allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
@@ -69,14 +71,14 @@ def stop(call: Call, params: StopParams) -> Record[Hit]:
     """Stop an agent gracefully. It keeps its place, its files and its mail."""
     grace = call.settings.grace.stop if params.grace is None else params.grace
     end = partial(_down, call, grace=grace, reason="stopped")
-    return _each(call, params, "stop", "stopped", end)
+    return each_of(call, params, "stop", "stopped", end)
 
 
 @operation(allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
 def kill(call: Call, params: KillParams) -> Record[Hit]:
     """End an agent at once, without grace. It keeps its place, its files and its mail."""
     end = partial(_down, call, grace=0.0, reason=params.reason or "killed")
-    found = _each(call, params, "kill", "stopped", end)
+    found = each_of(call, params, "kill", "stopped", end)
     return replace(found, fields={**found.fields, "reason": params.reason})
 
 
@@ -91,7 +93,7 @@ def restart(call: Call, params: ScopeParams) -> Record[Hit]:
         )  # fmt: skip
         return True
 
-    return _each(call, params, "restart", "running", want)
+    return each_of(call, params, "restart", "running", want)
 
 
 @operation(allow=ANCESTOR | OPERATOR, target="agent")
@@ -116,7 +118,7 @@ def update(call: Call, params: ScopeParams) -> Record[Hit]:
         )  # fmt: skip
         return True
 
-    found = _each(call, params, "update", "running", want, built=built)
+    found = each_of(call, params, "update", "running", want, built=built)
     return replace(found, wakes=found.wakes | rolled_out(call, built, found.result.job))
 
 
@@ -139,7 +141,7 @@ def _down(call: Call, uuid: str, *, grace: float, reason: str) -> bool:
     return True
 
 
-def _each(  # noqa: PLR0913 - one of the five, and what it is about
+def each_of(  # noqa: PLR0913 - one of the five, and what it is about
     call: Call, params: ScopeParams, operation: str, goal: str, want: Callable[[str], bool],
     *, built: Sequence[str] = (),
 ) -> Record[Hit]:  # fmt: skip

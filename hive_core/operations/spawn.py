@@ -21,82 +21,28 @@ from hive_core.model.agent import (
     SubtreeLimits,
     Tier,
 )
+from hive_core.model.budget import Kind
 from hive_core.model.machine import Wanted
 from hive_core.model.names import short
 from hive_core.model.seed import seed_of
 from hive_core.operations.fields import Agent, Waiting
 from hive_core.operations.jobs import begun
+from hive_core.operations.spending import take
+from hive_core.operations.zombies import names
 from hive_core.policy import grants
 from hive_core.policy.rules import SPAWN
 
-# As JSON, with which a spec stays within what the meta repo reads back (64 KiB).
-ARGV_MOST = 32 * 1024
-
-
-def _argv(words: list[str]) -> list[str]:
-    if any("\0" in word for word in words):
-        raise ValueError("must not contain NUL")
-    if words and not words[0]:
-        raise ValueError("must start with a program")
-    if len(json.dumps(words)) > ARGV_MOST:
-        raise ValueError(f"is longer than {ARGV_MOST} bytes")
-    return words
-
-
-class SpawnLimits(Limits, Params):
-    """Bounds of one machine. Absent: the host's default."""
-
-
-class SpawnSubtree(SubtreeLimits, Params):
-    """Bounds of an agent with all its descendants together."""
-
-
-class SpawnParams(Waiting):
+class SpawnParams(Wanted, Waiting):
     name: AgentName = Field(description="Its name: free among the living of this hive.")
     parent: Agent | None = Field(
         None,
         description="Where it hangs. Absent: under the caller, or under the root agent when the"
         " operator asks; empty: a root, which is the operator's to make.",
     )
-    role: Literal["daemon", "agent", "architect", "lead", "worker", "task"] = Field(
-        "agent", description="What it is for."
-    )
-    tier: Literal["strategic", "tactical", "operational"] = Field(
-        "operational", description="At most the creator's."
-    )
-    title: str = Field("", max_length=200, description="Free text, such as Software Engineer.")
-    image: str | None = Field(
-        None, max_length=4096,
-        description="Name of an image that this host offers; a path is the operator's to give.",
-    )  # fmt: skip
-    boot: bool = Field(default=False, description="Whether an init runs inside.")
-    command: Annotated[list[str], AfterValidator(_argv)] = Field(
-        [], max_length=1024, description="What it runs; empty: it holds, and mail waits."
-    )
-    capabilities: list[str] | None = Field(
+    definition: str | None = Field(
         None, max_length=64,
-        description="A subset of the creator's; absent: the role's usual ones that it holds.",
-    )  # fmt: skip
-    limits: SpawnLimits = Field(
-        SpawnLimits(), description="Bounds of its machine, within what the creator has left."
-    )
-    subtree: SpawnSubtree | None = Field(
-        None, description="Bounds of the agent with all its descendants together."
-    )
-    max_children: int | None = Field(None, ge=0, le=10_000, description="Children at most.")
-    revoke: Literal["scan", "restart"] = Field(
-        "scan",
-        description="How it loses what it had open in a subtree that moves away from it.",
-    )
-    after_task: Literal["stays", "sleeps", "exits"] | None = Field(
-        None, description="What it does when its last task has ended; absent: as its role does."
-    )
-    wakes: bool = Field(default=False, description="Whether mail wakes it when it sleeps.")
-    parallel: int = Field(5, ge=1, le=1000, description="Tasks that it has at once.")
-    tools: list[str] | None = Field(
-        None, max_length=256,
-        description="Its tools, each `tool` or `tool(argument)`, within what the creator hands on;"
-        " absent: the creator's list, or as its role may.",
+        description="Name of a definition: what is not said here is as it says there, and its text"
+        " is the agent's first message.",
     )  # fmt: skip
 
 
@@ -124,6 +70,10 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     hive = call.hive.with_agent(params.name, parent, spec)
     _check_room(call, params.name)
     grants.check_spawn(call.hive, call.caller, parent, spec, call.settings.image_names)
+    if parent is not None and not call.by_operator:
+        besides = names(call, call.ledger.lives.zombies())
+        grants.check_seat(call.hive, parent, besides=besides)
+    paid = take(call, call.uuid, Kind.CHILDREN)
     ledger = call.ledger
     ledger.ranges.allocate(spec.id, call.settings.uid_start)
     ledger.runs.want(spec.id, Wanted.RUNNING, call.now)
@@ -133,7 +83,7 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
         SpawnResult(name=params.name, uuid=spec.id, job=job),
         hive,
         f"spawn {params.name}{under}",
-        wakes=frozenset({f"run:{spec.id}"}),
+        wakes=paid | {f"run:{spec.id}"},
         fields={"uuid": spec.id, "role": spec.role.value},
     )
 

@@ -27,7 +27,8 @@ def check_spawn(
     """Refuse what the creator may not create there.
 
     Raises InvalidArgument, NotAllowed or LimitReached. Who may create under `parent` at all is the
-    rule SPAWN; this is about what. `parent` None makes a root, which only the operator does.
+    rule SPAWN; this is about what, and `check_seat` about how many. `parent` None makes a root,
+    which only the operator does.
     """
     checked(spec.capabilities)
     if RANK[spec.tier] > RANK[HABITS[spec.role].most]:
@@ -43,7 +44,6 @@ def check_spawn(
     _check_capabilities(giver, spec)
     _check_tools(giver, spec)
     _check_rest(giver, spec)
-    check_seat(hive, parent)
     _check_bounded(hive, creator, spec)
     _check_limits(hive, creator, parent, spec)
 
@@ -152,21 +152,25 @@ def _check_rest(giver: AgentSpec, spec: AgentSpec) -> None:
         raise LimitReached(f"cannot spawn with {spec.max_children} seats: you have fewer")
 
 
-def check_seat(hive: Hive, parent: str, moved: str | None = None) -> None:
+def check_seat(
+    hive: Hive, parent: str, moved: str | None = None, besides: frozenset[str] = frozenset()
+) -> None:
     """Refuse one more child, or one more subtree, where a quota is used up.
 
-    Adoption does not ask: a quota may be exceeded by it (row K9), and then refuses new ones.
+    `besides`: agents that take no seat, such as zombies (row K4). Adoption does not ask: a quota
+    may be exceeded by it (row K9), and then refuses new ones.
     """
     tree = hive.topology
     most = hive.spec(parent).max_children
-    if len(tree.children(parent)) >= most:
+    if len(tree.children(parent)) - len(besides.intersection(tree.children(parent))) >= most:
         raise LimitReached(f"{parent} has its {most} children")
     coming = 1 if moved is None else tree.size(moved)
     for name in (parent, *tree.lineage(parent)):
         bound = limit(hive.spec(name).subtree, "agents")
         if bound is None or (moved is not None and tree.is_ancestor(name, moved)):
             continue
-        if tree.size(name) - 1 + coming > bound:
+        free = sum(tree.is_ancestor(name, each) for each in besides)
+        if tree.size(name) - 1 - free + coming > bound:
             raise LimitReached(f"{name} has at most {bound} descendants")
 
 

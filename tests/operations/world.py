@@ -22,7 +22,7 @@ from hive_core.host.git import MetaRepo
 from hive_core.host.vault import Vault
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
-from hive_core.model.machine import Machine, State, Wanted
+from hive_core.model.machine import Machine, State
 from hive_core.model.record import OPERATOR
 from hive_core.model.settings import Settings
 from hive_core.operations import load
@@ -46,7 +46,7 @@ class Seen:
 
     def state(self, uuid: str) -> State:
         run = self.ledger.runs.get(uuid)
-        usual = State.RUNNING if run and run.wanted is Wanted.RUNNING else State.STOPPED
+        usual = State(run.wanted) if run else State.STOPPED
         return self.states.get(uuid, usual)
 
     def activity(self, uuid: str) -> str:

@@ -12,7 +12,14 @@ from hive_core.model.agent import AgentSpec, Limits, Role, Tier
 from hive_core.model.capability import missing
 from hive_core.model.hive import Hive
 from hive_core.model.roles import HABITS
-from hive_core.policy.grants import capabilities, check_move, check_spawn, inherit, seats
+from hive_core.policy.grants import (
+    capabilities,
+    check_move,
+    check_seat,
+    check_spawn,
+    inherit,
+    seats,
+)
 from hive_core.policy.purse import SUMMED, claim, remainder
 
 MIB = 1 << 20
@@ -28,6 +35,8 @@ def spawn(hive: Hive, creator: str, parent: str | None, new: AgentSpec) -> Hive:
     """Everything that stands between the wish and the commit, in the order of the operation."""
     filled = inherit(hive, creator, parent, new)
     check_spawn(hive, creator, parent, filled, IMAGES)
+    if creator != "operator" and parent is not None:
+        check_seat(hive, parent)
     return hive.with_agent("kid", parent, filled)
 
 
@@ -117,10 +126,12 @@ def test_seats_run_out_for_agents_and_not_for_the_operator() -> None:
     """H8: quota."""
     hive = hive_of(TREE, {"bob": spec(2, max_children=2)})
     full = spawn(hive, "bob", "bob", child(max_children=2))
-    for creator in ("bob", "root"):
-        with pytest.raises(LimitReached, match="bob has its 2 children"):
-            check_spawn(full, creator, "bob", child(max_children=1), IMAGES)
-    check_spawn(full, "operator", "bob", child(), IMAGES)
+    with pytest.raises(LimitReached, match="bob has its 2 children"):
+        check_seat(full, "bob")
+    check_seat(full, "bob", besides=frozenset({"carl"}))
+    check_seat(full, "bob", besides=frozenset({"kid"}))
+    with pytest.raises(LimitReached, match="bob has its 2 children"):
+        check_seat(full, "bob", besides=frozenset({"root"}))
     with pytest.raises(LimitReached, match="seats: you have fewer"):
         check_spawn(hive, "bob", "bob", child(max_children=3), IMAGES)
 
@@ -138,7 +149,8 @@ def test_a_bound_on_a_subtree_counts_every_generation_below_it() -> None:
     hive = hive_of(TREE, {"root": spec(1, subtree={"agents": 3})})
     full = spawn(hive, "carl", "carl", child())
     with pytest.raises(LimitReached, match="root has at most 3 descendants"):
-        check_spawn(full, "carl", "carl", child(), IMAGES)
+        check_seat(full, "carl")
+    check_seat(full, "carl", besides=frozenset({"kid"}))
 
 
 def test_children_together_are_given_no_more_than_their_parent_has() -> None:
@@ -235,6 +247,7 @@ def test_no_sequence_of_spawns_makes_more_out_of_less(wishes: list[Step]) -> Non
         try:
             filled = inherit(hive, creator, parent, new)
             check_spawn(hive, creator, parent, filled, IMAGES)
+            check_seat(hive, parent)
         except HiveError:
             continue
         hive = hive.with_agent(f"k{number}", parent, filled).validated()

@@ -1,0 +1,23 @@
+"""Zombies: one-shot agents that ended. They take no seat of their parents (row K4)."""
+
+from __future__ import annotations
+
+from hive_core.broker.call import Call
+from hive_core.policy.grants import check_seat
+
+
+def revive(call: Call, uuid: str) -> None:
+    """A zombie that is to run again needs a seat; LimitReached where none is left."""
+    zombies = call.ledger.lives.zombies()
+    name = call.hive.name(uuid)
+    if uuid not in zombies or name is None:
+        return
+    parent = call.hive.topology.parent(name)
+    if parent is not None and not call.by_operator:
+        check_seat(call.hive, parent, besides=names(call, zombies))
+    call.ledger.lives.settle(uuid, call.now)
+
+
+def names(call: Call, uuids: frozenset[str]) -> frozenset[str]:
+    """Those of them that are in the tree, by name."""
+    return frozenset(name for uuid in uuids if (name := call.hive.name(uuid)) is not None)

@@ -1,0 +1,77 @@
+"""What the change road tells of machines, in steps that a test takes."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from operations.world import World
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.happening import Ended, Started, TaskEnded, happened
+from hive_core.broker.operation import Result
+from hive_core.model.machine import Run, State, Wanted
+
+_SERIAL = count(1)
+
+
+class Nothing(Result):
+    """No answer."""
+
+
+def run_of(world: World, name: str) -> Run:
+    found = world.ledger.runs.get(world.uuid(name))
+    assert found is not None
+    return found
+
+
+def runs(world: World, *names: str) -> None:
+    """Their machines run."""
+    for name in names:
+        uuid, nonce = world.uuid(name), run_of(world, name).nonce
+        world.seen.states.pop(uuid, None)
+
+        def began(call: Call, uuid: str = uuid, name: str = name, nonce: int = nonce) -> (
+            Record[Nothing]
+        ):  # fmt: skip
+            call.ledger.lives.began(uuid, f"{next(_SERIAL):032x}", nonce)
+            return Record(Nothing(), happened(call, Started(uuid, name, nonce)))
+
+        world.broker.perform("watch", began)
+    world.run()
+
+
+def ends(
+    world: World, name: str, code: int | None = 0, *, output: str = "", returns: bool = False
+) -> None:
+    """The machine has ended: by itself, or as it was wanted."""
+    uuid, run = world.uuid(name), run_of(world, name)
+    asked = run.wanted is not Wanted.RUNNING
+    own = Wanted.STOPPED if code == 0 else Wanted.RUNNING
+    if not asked and code != 0 and not returns:
+        world.seen.states[uuid] = State.FAILED
+
+    def over(call: Call) -> Record[Nothing]:
+        life = call.ledger.lives.get(uuid)
+        call.ledger.lives.over(uuid, life.invocation, recorded=True)
+        if not asked and code == 0:
+            call.ledger.runs.want(uuid, Wanted.STOPPED, call.now, reason="ended")
+        what = Ended(
+            uuid, name, code, run.reason if asked else f"ended with {code}", code == 0, asked,
+            (run.wanted if asked else own).value, returns,
+            {"invocation": life.invocation, "nonce": life.nonce, "output": output},
+        )  # fmt: skip
+        return Record(Nothing(), happened(call, what))
+
+    world.broker.perform("watch", over)
+    world.run()
+
+
+def task_ended(world: World, name: str, status: str = "success") -> None:
+    """A task of this agent has come to its end, and it has no other."""
+
+    def ended(call: Call) -> Record[Nothing]:
+        what = TaskEnded("0" * 12, world.uuid(name), world.uuid("root"), status)
+        return Record(Nothing(), happened(call, what))
+
+    world.broker.perform("task", ended)
+    world.run()

@@ -1,0 +1,84 @@
+"""What agents do when their last task has ended (row K6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from operations.lives import ends, run_of, runs, task_ended
+from operations.world import World, world
+
+from hive_core.model.agent import Role
+from hive_core.model.machine import State, Wanted
+
+USUAL = {
+    "daemon": Wanted.RUNNING, "agent": Wanted.RUNNING, "lead": Wanted.RUNNING,
+    "worker": Wanted.RUNNING, "architect": Wanted.SLEEPING, "task": Wanted.STOPPED,
+}  # fmt: skip
+
+
+@pytest.fixture(name="world")
+def _world() -> Iterator[World]:
+    with world() as made:
+        yield made
+
+
+def pet(world: World, role: str, **more: object) -> None:
+    world.call("operator", "spawn", name="pet", role=role, **more)
+    runs(world, "pet")
+
+
+@pytest.mark.parametrize("role", Role)
+def test_as_the_role_says(world: World, role: Role) -> None:
+    """K6: a task exits, an architect sleeps, the rest stay; half a second after the result."""
+    pet(world, role)
+    task_ended(world, "pet")
+    world.advance(0.4)
+    assert run_of(world, "pet").wanted is Wanted.RUNNING
+    world.advance(0.2)
+    assert run_of(world, "pet").wanted is USUAL[role]
+
+
+def test_a_worker_as_its_parent_says(world: World) -> None:
+    """K6, section 6: `after_task` of a worker is its parent's to set."""
+    pet(world, "worker", after_task="exits")
+    task_ended(world, "pet")
+    world.advance(1)
+    assert run_of(world, "pet").wanted is Wanted.STOPPED
+    ends(world, "pet", 0)
+    assert world.mail("root") == []
+    world.advance(60)
+    assert "pet" not in world.hive.specs
+
+
+def test_one_whose_machine_has_not_come_up_yet_leaves_when_it_has(world: World) -> None:
+    """Else it would end without an end, and nobody would ever reap it."""
+    world.call("operator", "spawn", name="pet", role="task")
+    task_ended(world, "pet", "stopped")
+    world.advance(5)
+    assert run_of(world, "pet").wanted is Wanted.RUNNING
+    runs(world, "pet")
+    task_ended(world, "pet", "stopped")
+    world.advance(2)
+    assert run_of(world, "pet").wanted is Wanted.STOPPED
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.PARKED])
+def test_one_that_failed_stays_as_it_is(world: World, state: State) -> None:
+    """Its end is written down already, and says more than that its task has ended."""
+    pet(world, "task")
+    world.seen.states[world.uuid("pet")] = state
+    task_ended(world, "pet", "failed")
+    world.advance(1)
+    assert run_of(world, "pet").wanted is Wanted.RUNNING
+
+
+def test_mail_that_came_with_the_last_task_wakes_it_again(world: World) -> None:
+    """Nothing may lie there until something else comes."""
+    pet(world, "architect", wakes=True)
+    world.call("operator", "send", to="pet", body="one more")
+    task_ended(world, "pet")
+    world.advance(1)
+    assert run_of(world, "pet").wanted is Wanted.SLEEPING
+    ends(world, "pet", 0)
+    assert run_of(world, "pet").wanted is Wanted.RUNNING

@@ -1,0 +1,112 @@
+"""sleep and resume: whose, what they do to whom, and what wakes a sleeper (row K13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from operations.lives import ends, run_of, runs
+from operations.world import World, world
+
+from hive_core.model.machine import Wanted
+
+MAY = {
+    ("operator", "lead"): "", ("root", "lead"): "", ("root", "plan"): "", ("lead", "plan"): "",
+    ("lead", "lead"): "NotAllowed", ("plan", "lead"): "NotAllowed", ("other", "lead"): "NotAllowed",
+    ("other", "plan"): "NotFound", ("lead", "nobody"): "NotFound",
+}  # fmt: skip
+
+
+@pytest.fixture(name="world")
+def _world() -> Iterator[World]:
+    edges = ("root/lead:lead", "lead/plan:architect", "lead/work:worker", "root/other:lead")
+    with world(None, *edges) as made:
+        made.call("lead", "spawn", name="light", role="worker", wakes=True)
+        runs(made, "root", "lead", "plan", "work", "light", "other")
+        yield made
+
+
+def wanted(world: World, name: str) -> Wanted:
+    return run_of(world, name).wanted
+
+
+@pytest.mark.parametrize("verb", ["sleep", "resume"])
+@pytest.mark.parametrize(("caller", "target"), MAY)
+def test_a_strict_ancestor_or_the_operator(
+    world: World, verb: str, caller: str, target: str
+) -> None:
+    assert world.fault(caller, verb, agent=target) == MAY[caller, target]
+
+
+def test_a_sleeper_comes_back_with_a_new_start(world: World) -> None:
+    """K13: with its grace; by `resume`, and by `start` just so."""
+    for verb in ("resume", "start"):
+        before = run_of(world, "work").nonce
+        assert world.call("lead", "sleep", agent="work", grace=12)["agents"] == ["work"]
+        assert (wanted(world, "work"), run_of(world, "work").grace) == (Wanted.SLEEPING, 12.0)
+        assert world.call("lead", "sleep", agent="work")["agents"] == []
+        assert world.call("lead", verb, agent="work")["agents"] == ["work"]
+        assert (wanted(world, "work"), run_of(world, "work").nonce) == (Wanted.RUNNING, before + 1)
+
+
+def test_asleep_is_not_stopped(world: World) -> None:
+    """What was stopped is not put to sleep, nor woken."""
+    world.call("lead", "stop", agent="work")
+    assert world.call("lead", "sleep", agent="work")["agents"] == []
+    assert world.fault("lead", "resume", agent="work") == "Conflict"
+    world.call("lead", "sleep", agent="plan")
+    assert world.call("lead", "stop", agent="plan")["agents"] == ["plan"]
+    assert wanted(world, "plan") is Wanted.STOPPED
+
+
+def test_a_whole_subtree_sleeps_and_wakes(world: World) -> None:
+    """Leaves first; who was stopped stays so."""
+    world.call("lead", "stop", agent="work")
+    hit = world.call("root", "sleep", agent="lead", recursive=True)["agents"]
+    assert isinstance(hit, list)
+    assert (set(hit), hit[-1]) == ({"plan", "light", "lead"}, "lead")
+    world.call("root", "resume", agent="lead", recursive=True)
+    states = {name: wanted(world, name).value for name in ("lead", "plan", "light", "work")}
+    assert states == {"lead": "running", "plan": "running", "light": "running", "work": "stopped"}
+
+
+@pytest.mark.parametrize(("name", "woken"), [("light", True), ("work", False)])
+def test_mail_wakes_whom_it_should(world: World, name: str, *, woken: bool) -> None:
+    """K13, `wakes`: the others find it when they are woken."""
+    world.call("lead", "sleep", agent=name)
+    ends(world, name)
+    world.call("lead", "send", to=name, body="work!")
+    assert (wanted(world, name) is Wanted.RUNNING) is woken
+    assert [each["body"] for each in world.mail(name)] == ["work!"]
+
+
+def test_mail_does_not_undo_a_stop(world: World) -> None:
+    world.call("lead", "stop", agent="light")
+    world.call("lead", "send", to="light", body="work!")
+    assert wanted(world, "light") is Wanted.STOPPED
+
+
+def test_mail_that_waits_when_it_is_put_to_sleep_does_not_wake_it(world: World) -> None:
+    """An ancestor wanted this sleep, whatever lies in the inbox."""
+    world.call("lead", "send", to="light", body="before")
+    world.call("lead", "sleep", agent="light")
+    ends(world, "light")
+    assert wanted(world, "light") is Wanted.SLEEPING
+
+
+def test_a_resume_can_bring_a_message(world: World) -> None:
+    """K13: it is there before the agent is, from whoever resumes it."""
+    world.call("lead", "sleep", agent="work")
+    found = world.call("lead", "resume", agent="work", body="go on")
+    (mail,) = world.mail("work")
+    assert (mail["id"], mail["body"], mail["kind"]) == (found["message"], "go on", "resume")
+    assert (mail["from"], mail["relation"]) == ("lead", "parent")
+    assert world.call("lead", "resume", agent="work")["message"] is None
+
+
+def test_an_event_tells_of_the_sleep_and_of_the_way_back(world: World) -> None:
+    """K5."""
+    world.call("lead", "sleep", agent="work")
+    world.call("lead", "resume", agent="work")
+    told = [each["operation"] for each in world.events()]
+    assert told.count("sleep") == told.count("resume") == 1
