@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from operations.lives import ends, runs
-from operations.world import World, world
+from operations.world import World, names, world
 
 from hive_core.model.figures import Life
 from hive_core.model.settings import Settings
@@ -31,9 +31,7 @@ def test_a_one_shot_agent_goes_after_a_while(world: World, code: int | None) -> 
     assert "once" in world.hive.specs
     world.advance(0.2)
     assert "once" not in world.hive.specs
-    assert [each["name"] for each in world.call("operator", "list_archives")["archives"]] == [
-        "once"
-    ]  # type: ignore[index]
+    assert names(world.call("operator", "list_archives")["archives"]) == ["once"]
 
 
 def test_whoever_stays_is_no_zombie(world: World) -> None:

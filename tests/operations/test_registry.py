@@ -65,7 +65,7 @@ SAMPLE: dict[str, object] = {
     "agent": "b1", "parent": "b1", "to": "b1", "other": "b1", "root": "b1", "caller": "a",
     "operation": "stop", "name": "new", "body": "x", "ids": ["x"], "id": "x", "agents": ["b1"],
     "states": ["running"], "capability": "spawn", "commit": "ab" * 20, "message": "x", "why": "x",
-    "source": "import-0123456789abcdef", "key": "x", "value": "x",
+    "source": "import-0123456789abcdef", "data": "x", "key": "x", "value": "x",
     "question": "x", "reminder": "x", "answers": ["x"],
     "grant": "x", "tool": "bash", "argument": ["x"],
     "trigger": "x", "when": {"every": 60.0}, "action": {"kind": "message", "text": "x"},
