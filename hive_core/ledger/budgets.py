@@ -178,6 +178,11 @@ class Budgets:
         )
         return _shortage(row) if row else None
 
+    def asked(self, question: str) -> Shortage | None:
+        """For which one this question was put."""
+        row = self._db.row("SELECT * FROM shortages WHERE question = ?", (question,))
+        return _shortage(row) if row else None
+
     def shortages(self) -> list[Shortage]:
         """All that there are, the oldest first."""
         return [_shortage(row) for row in self._db.rows("SELECT * FROM shortages ORDER BY since")]

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from hive_core.broker.call import Call
 from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotFound
+from hive_core.model.budget import Kind
 from hive_core.model.record import OPERATOR
 from hive_core.model.task import WELL, Task, TaskState, TaskWish
+from hive_core.operations.spending import check_funds, take
 from hive_core.operations.task_moves import move, start_next, topic
 from hive_core.operations.task_steps import log
 from hive_core.policy.standing import ABOVE, ITSELF, stand
@@ -20,6 +22,8 @@ def assign(call: Call, assigner: str, assignee: str, wish: TaskWish) -> tuple[Ta
     """
     spec = call.hive.spec(assignee)
     _check_room(call, assigner, assignee)
+    check_funds(call, spec.id)
+    paid = take(call, assigner, Kind.TASKS)
     whole = replace(
         wish,
         after=_checked(call, assigner, wish.after),
@@ -31,7 +35,7 @@ def assign(call: Call, assigner: str, assignee: str, wish: TaskWish) -> tuple[Ta
     call.ledger.tasks.needed(task.id, first)
     log(call, task, "assign", title=task.called)
     topics = frozenset({topic(task.id), f"tasks:{assigner}", f"tasks:{spec.id}", "events"})
-    topics |= _begun(call, whole.part_of)
+    topics |= _begun(call, whole.part_of) | paid
     if first:
         task, more = move(call, task, "wait")
     else:

@@ -8,7 +8,7 @@ from typing import Final
 from hive_core.broker.call import Call
 from hive_core.errors import LimitReached
 from hive_core.ledger.events import Entry
-from hive_core.model.budget import TIERED, TIERLESS, UNITS, Kind, Purse, shown
+from hive_core.model.budget import FUEL, TIERED, TIERLESS, UNITS, Kind, Purse, shown
 from hive_core.model.capability import covers
 from hive_core.model.hive import Hive
 from hive_core.model.record import DAEMON, OPERATOR
@@ -52,6 +52,14 @@ def drawn(call: Call, uuid: str, kind: Kind, tier: str = "") -> list[Purse]:
     chain = list(upward(call.hive, uuid))
     found = (budgets.nearest(chain, kind, each) for each in dict.fromkeys(tiers))
     return [_now(call, purse) for purse in found if purse is not None]
+
+
+def exhausted(call: Call, uuid: str) -> Purse | None:
+    """An empty purse that would have to pay for the work of this agent."""
+    if not call.ledger.budgets.kinds:
+        return None
+    found = (purse for kind in FUEL for purse in drawn(call, uuid, kind))
+    return next((purse for purse in found if purse.empty), None)
 
 
 def _now(call: Call, purse: Purse) -> Purse:

@@ -11,12 +11,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from hive_core.broker.behalf import on_behalf
 from hive_core.broker.call import Call, Record
 from hive_core.broker.due import due
+from hive_core.broker.happening import Settled, when
 from hive_core.broker.operation import Result
+from hive_core.errors import HiveError, InboxFull, LimitReached, NotAllowed, NotFound
 from hive_core.ledger.budgets import Shortage
 from hive_core.model.budget import FUEL, UNITS, Kind, Purse, shown
 from hive_core.model.machine import Wanted
+from hive_core.model.question import Item
+from hive_core.model.record import DAEMON, OPERATOR
+from hive_core.model.task import ResultStatus
 from hive_core.operations.notices import tell
 from hive_core.operations.purses import (
     BUDGET,
@@ -28,8 +34,11 @@ from hive_core.operations.purses import (
     topic,
     who_gives,
 )
+from hive_core.operations.question_moves import Wish, end_question, finish, put_question
+from hive_core.operations.task_moves import start_next, stop
 
 AT_ONCE: Final = 16
+_DIGITS: Final = 18
 
 
 def paid(call: Call, purse: Purse) -> frozenset[str]:
@@ -82,17 +91,62 @@ def _warn(call: Call, purse: Purse) -> frozenset[str]:
 
 def _short(call: Call, purse: Purse) -> frozenset[str]:
     """It is empty: who can give more is asked, and the time of what works on it is running."""
-    whose, giver, stop = owner(call.hive, purse), who_gives(call, purse), call.settings.budgets.stop
+    whose, giver, stop_ = (
+        owner(call.hive, purse),
+        who_gives(call, purse),
+        call.settings.budgets.stop,
+    )
     text = f"the {title(purse)} of {whose} is used up: {amounts(call, purse)}"
     note(call, purse, "used_up", text)
-    fuel = purse.kind in FUEL
-    ends = call.now + stop if fuel and stop else None
-    short = Shortage(purse.agent, purse.kind, purse.tier, call.now, giver, "", ends, ())
-    call.ledger.budgets.short(short)
-    tier = f" tier={purse.tier}" if purse.tier else ""
-    more = f"allocate_budget agent={whose} kind={purse.kind.value}{tier} amount=..."
-    asked = _tell(call, (giver,), f"{text}\nmay it have more? {more}")
-    return asked | _notice(call, purse, text)
+    ends = call.now + stop_ if purse.kind in FUEL and stop_ else None
+    question, topics = _ask(call, purse, giver, text)
+    call.ledger.budgets.short(
+        Shortage(purse.agent, purse.kind, purse.tier, call.now, giver, question, ends, ())
+    )
+    return topics | _notice(call, purse, text)
+
+
+def _ask(call: Call, purse: Purse, giver: str, text: str) -> tuple[str, frozenset[str]]:
+    """A question of the agent's to who can give more; where it may not ask, a message."""
+    unit = UNITS[purse.kind]
+    prompt = f"{text}. How many {unit} more? Answer with a number; 0 is none."
+    try:
+        with call.ledger.savepoint():
+            wish = Wish((Item(prompt),), context=text)
+            asked, topics = put_question(call, purse.agent, giver, wish)
+    except (InboxFull, LimitReached, NotAllowed, NotFound, KeyError):
+        tier = f" tier={purse.tier}" if purse.tier else ""
+        more = f"agent={owner(call.hive, purse)} kind={purse.kind.value}{tier} amount=..."
+        return "", _tell(call, (giver,), f"{text}\nmay it have more? allocate_budget {more}")
+    return asked.id, topics
+
+
+@when(Settled)
+def _answered(call: Call, what: Settled) -> frozenset[str]:
+    """A number is an allocation by who answered, with its rights as they are now."""
+    question = what.question
+    short = call.ledger.budgets.asked(question.id)
+    amount = _number(question.answers[0]) if question.answers else 0
+    name = None if short is None else call.hive.name(short.agent)
+    if short is None or name is None or not amount:
+        return frozenset()
+    wish = {"agent": name, "kind": short.kind.value, "amount": amount, "tier": short.tier or None}
+    try:
+        with call.ledger.savepoint():
+            found = on_behalf(call, question.answered_by, "allocate_budget", wish)
+    except HiveError as error:
+        return _tell(call, (_party(call, question.answered_by),), error.reason)
+    return found.wakes if isinstance(found, Record) else frozenset()
+
+
+def _number(answer: str | None) -> int:
+    """What is no number is an answer to the agent, and no allocation."""
+    word = (answer or "").strip()
+    return int(word) if len(word) <= _DIGITS and word.isdecimal() else 0
+
+
+def _party(call: Call, uuid: str) -> str | None:
+    return uuid if uuid == OPERATOR else call.hive.name(uuid)
 
 
 def _notice(call: Call, purse: Purse, text: str) -> frozenset[str]:
@@ -110,7 +164,9 @@ def _resume(call: Call, purse: Purse, short: Shortage) -> frozenset[str]:
     left = f"{shown(purse.kind, purse.free)} {UNITS[purse.kind]}"
     text = f"the {title(purse)} of {owner(call.hive, purse)} has {left} again: go on"
     note(call, purse, "filled", text)
-    topics = _tell(call, (call.hive.name(purse.agent),), text)
+    topics = _tell(call, (call.hive.name(purse.agent),), text) | _close(call, short.question)
+    for uuid in drawing(call, purse):
+        topics |= start_next(call, uuid)
     for uuid in short.stopped:
         run = call.ledger.runs.get(uuid)
         # Who was started or stopped by somebody since is theirs.
@@ -118,6 +174,15 @@ def _resume(call: Call, purse: Purse, short: Shortage) -> frozenset[str]:
             call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, reason=BUDGET)
             topics |= {f"run:{uuid}"}
     return topics
+
+
+def _close(call: Call, id_: str) -> frozenset[str]:
+    """Nobody has to answer what was solved otherwise."""
+    question = call.ledger.questions.get(id_) if id_ else None
+    if question is None or not question.open:
+        return frozenset()
+    reason = "there is more of it meanwhile"
+    return end_question(call, question, finish(call, "cancel", by=DAEMON, reason=reason))
 
 
 @due(at=lambda ledger: ledger.budgets.stop_at(), topics=frozenset({BUDGET}))
@@ -135,20 +200,31 @@ def stop_at_empty_budgets(call: Call) -> Record[Result]:
 
 
 def _stop(call: Call, purse: Purse) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Machines where time is what they have no more; else their tasks."""
-    why = f"the {title(purse)} of {owner(call.hive, purse)} is used up"
-    stopped, topics = list[str](), frozenset[str]()
+    """Machines where time is what they have no more; else the tasks that they work on."""
+    why = f"budget: the {title(purse)} of {owner(call.hive, purse)} is used up"
+    if purse.kind is Kind.TIME:
+        stopped, topics = _stop_machines(call, purse)
+        note(call, purse, "stopped", f"{why}; {len(stopped)} machines are stopped")
+        return stopped, topics
+    topics, number = frozenset[str](), 0
     for uuid in drawing(call, purse):
-        if purse.kind is Kind.TIME:
-            run = call.ledger.runs.get(uuid)
-            if run is not None and run.wanted is Wanted.RUNNING:
-                grace = call.settings.grace.stop
-                call.ledger.runs.want(uuid, Wanted.STOPPED, call.now, grace=grace, reason=BUDGET)
-                stopped.append(uuid)
-                topics |= {f"run:{uuid}"}
-    if stopped:
-        note(call, purse, "stopped", f"{why}: {len(stopped)} machines are stopped")
-    return tuple(stopped), topics
+        for task in call.ledger.tasks.open_of(uuid):
+            if task.active:
+                topics |= stop(call, task, ResultStatus.STOPPED, why)[1]
+                number += 1
+    note(call, purse, "stopped", f"{why}; {number} tasks are stopped")
+    return (), topics
+
+
+def _stop_machines(call: Call, purse: Purse) -> tuple[tuple[str, ...], frozenset[str]]:
+    stopped, runs = list[str](), call.ledger.runs
+    for uuid in drawing(call, purse):
+        run = runs.get(uuid)
+        if run is not None and run.wanted is Wanted.RUNNING:
+            grace = call.settings.grace.stop
+            runs.want(uuid, Wanted.STOPPED, call.now, grace=grace, reason=BUDGET)
+            stopped.append(uuid)
+    return tuple(stopped), frozenset(f"run:{uuid}" for uuid in stopped)
 
 
 def _tell(

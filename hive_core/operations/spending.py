@@ -11,17 +11,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from hive_core.broker.call import Call
+from hive_core.broker.operation import Params
 from hive_core.errors import LimitReached
 from hive_core.ledger.usage import Figure, day_of
-from hive_core.model.budget import FUEL, Kind, Source
+from hive_core.model.budget import Kind, Source
 from hive_core.model.caps import Caps
 from hive_core.model.record import DAEMON, OPERATOR
-from hive_core.operations.purses import BUDGET, drawn, refused, tier_of
+from hive_core.operations.purses import BUDGET, drawn, exhausted, refused, tier_of
 from hive_core.operations.shortages import paid
 from hive_core.operations.task_caps import capped, note_caps
 
 _NOBODY: Final = frozenset({OPERATOR, DAEMON})
 TOOLS: Final = "tool_calls"
+
+
+class TaskCaps(Caps, Params):
+    """Bounds of one task; absent: none. At one of them only the report is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,8 @@ class Spent:
 
 def check_funds(call: Call, uuid: str) -> None:
     """LimitReached when the agent, or whoever pays for it, has nothing left to work with."""
-    if uuid in _NOBODY or not call.ledger.budgets.kinds:
-        return
-    for kind in FUEL:
-        for purse in drawn(call, uuid, kind):
-            if purse.empty:
-                raise refused(call, f"no new work for {call.hive.name(uuid) or uuid}", purse)
+    if uuid not in _NOBODY and (purse := exhausted(call, uuid)) is not None:
+        raise refused(call, f"no new work for {call.hive.name(uuid) or uuid}", purse)
 
 
 def take(call: Call, uuid: str, kind: Kind) -> frozenset[str]:

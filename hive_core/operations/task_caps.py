@@ -7,8 +7,10 @@ from hive_core.broker.due import due
 from hive_core.broker.happening import TaskEnded, when
 from hive_core.broker.operation import Result
 from hive_core.ledger.usage import Capped
+from hive_core.model.task import ResultStatus
 from hive_core.operations.notices import tell
 from hive_core.operations.purses import BUDGET
+from hive_core.operations.task_moves import stop
 
 AT_ONCE = 16
 # What of the accounts counts towards which bound.
@@ -59,4 +61,8 @@ def stop_at_task_caps(call: Call) -> Record[Result]:
     topics = frozenset[str]()
     for each in call.ledger.budgets.usage.caps_due(call.now, AT_ONCE):
         call.ledger.budgets.usage.reached(each.task, each.reached, None)
+        task = call.ledger.tasks.get(each.task)
+        if task is not None and task.open:
+            why = f"budget: it has used {each.reached}"
+            topics |= stop(call, task, ResultStatus.STOPPED, why)[1]
     return Record(Result(), wakes=topics)

@@ -16,6 +16,7 @@ from hive_core.ledger.tasks import Kept
 from hive_core.model.machine import State, Wanted
 from hive_core.model.task import UNSTARTED, WELL, ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.notices import More, post
+from hive_core.operations.purses import exhausted
 from hive_core.operations.task_news import daemon_mail, from_daemon
 from hive_core.operations.task_steps import soft, step, topic
 from hive_core.operations.task_words import letter
@@ -90,7 +91,7 @@ def start_next(call: Call, assignee: str) -> frozenset[str]:
     """Give an agent what it has room for: the most urgent first, then the oldest."""
     topics = set[str]()
     name = call.hive.name(assignee)
-    if name is None or not _takes(call, name):
+    if name is None or not _takes(call, name) or exhausted(call, assignee):
         return frozenset()
     room = call.hive.spec(name).parallel - call.ledger.tasks.active(assignee)
     while room > 0 and (task := call.ledger.tasks.next_queued(assignee)) is not None:
