@@ -15,6 +15,7 @@ CREATE INDEX grants_expires ON grants (expires);
 -- Definitions of agents, as the operator wrote them: what a new agent of that kind starts with.
 CREATE TABLE definitions (
     name TEXT PRIMARY KEY,
+    description TEXT NOT NULL,
     fields TEXT NOT NULL,
     body TEXT NOT NULL,
     at REAL NOT NULL

@@ -13,6 +13,7 @@ class Kept(NamedTuple):
     """One definition. `fields` is the JSON object that operations/definitions.py checks."""
 
     name: str
+    description: str
     fields: Mapping[str, object]
     body: str
     at: float
@@ -26,8 +27,9 @@ class Definitions:
 
     def put(self, kept: Kept) -> None:
         """Keep it, in place of an older one of that name."""
-        row = (kept.name, json.dumps(dict(kept.fields), sort_keys=True), kept.body, kept.at)
-        self._db.run("INSERT OR REPLACE INTO definitions VALUES (?, ?, ?, ?)", row)
+        fields = json.dumps(dict(kept.fields), sort_keys=True)
+        row = (kept.name, kept.description, fields, kept.body, kept.at)
+        self._db.run("INSERT OR REPLACE INTO definitions VALUES (?, ?, ?, ?, ?)", row)
 
     def get(self, name: str) -> Kept | None:
         found = self._found("WHERE name = ?", (name,))
@@ -45,8 +47,8 @@ class Definitions:
         return self._db.run("DELETE FROM definitions WHERE name = ?", (name,)) > 0
 
     def _found(self, rest: str, values: tuple[object, ...]) -> list[Kept]:
-        sql = f"SELECT name, fields, body, at FROM definitions {rest}"  # noqa: S608
+        sql = f"SELECT name, description, fields, body, at FROM definitions {rest}"  # noqa: S608
         return [
-            Kept(name, json.loads(fields), body, at)
-            for name, fields, body, at in self._db.rows(sql, values)
+            Kept(name, description, json.loads(fields), body, at)
+            for name, description, fields, body, at in self._db.rows(sql, values)
         ]

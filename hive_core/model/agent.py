@@ -134,6 +134,9 @@ class AgentSpec(Value):
         None, max_length=256, description="Tools that it may use; absent: as its role may."
     )
     profile: Profile | None = None
+    model: str | None = Field(
+        None, min_length=1, max_length=200, description="Its model; absent: that of its tier."
+    )
 
     @property
     def id(self) -> str:

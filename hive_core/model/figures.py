@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from hive_core.model.agent import Value
+from hive_core.model.agent import Tier, Value
 
 
 class Life(Value):
@@ -124,6 +124,18 @@ class Budgets(Value):
     kept: float = Field(
         400 * 86_400.0, ge=86_400, description="Seconds that sums of what was used are kept."
     )
+
+
+class Models(Value):
+    """Which model an agent has that names none. Plain names: who runs models reads them."""
+
+    strategic: str = Field("", max_length=200, description="Of the strategic tier.")
+    tactical: str = Field("", max_length=200, description="Of the tactical tier.")
+    operational: str = Field("", max_length=200, description="Of the operational tier.")
+
+    def of(self, tier: Tier) -> str:
+        found: str = getattr(self, tier.value)
+        return found
 
 
 class Log(Value):

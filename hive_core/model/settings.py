@@ -255,6 +255,7 @@ class Settings(Value):
     artifacts: figures.Artifacts = figures.Artifacts()
     queues: figures.Queues = figures.Queues()
     budgets: figures.Budgets = figures.Budgets()
+    models: figures.Models = figures.Models()
     log: figures.Log = figures.Log()
     daemons: figures.BuiltIn = figures.BuiltIn()
     paths: Paths = Paths()

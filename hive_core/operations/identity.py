@@ -27,6 +27,7 @@ class Identity(Result):
     role: str = Field(description="What the agent is for.")
     title: str = Field(description="Free text, such as Software Engineer.")
     tier: str = Field(description="strategic, tactical or operational.")
+    model: str = Field(description="Its model, or that of its tier; empty: none was named.")
     capabilities: list[str] = Field(description="What it may do beside what its place allows.")
     children: list[str] = Field(description="Names of its children.")
     limits: dict[str, int] = Field(description="Bounds of its machine; absent: the host's.")
@@ -59,7 +60,7 @@ def whoami(call: Call, _params: WhoamiParams) -> Identity:
     if call.by_operator:
         return Identity(
             name=OPERATOR, uuid=OPERATOR, parent=None, role=OPERATOR, title="", tier="",
-            capabilities=[], children=list(call.hive.topology.roots), limits={},
+            model="", capabilities=[], children=list(call.hive.topology.roots), limits={},
         )  # fmt: skip
     # Nothing but the snapshot goes into it; whether the caller may ask was judged before.
     told = call.hive.answers.get(call.caller)
@@ -77,6 +78,7 @@ def _identity(call: Call) -> Identity:
         role=spec.role.value,
         title=spec.title,
         tier=spec.tier.value,
+        model=spec.model or call.settings.models.of(spec.tier),
         capabilities=list(spec.capabilities),
         children=list(call.hive.topology.children(call.caller)),
         limits=spec.limits.model_dump(exclude_none=True),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Literal
 from uuid import UUID, uuid4
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from hive_core.broker.call import Call, Change
-from hive_core.broker.operation import Params, Result, operation
-from hive_core.errors import LimitReached
+from hive_core.broker.operation import Result, operation
+from hive_core.errors import LimitReached, NotFound
 from hive_core.model.agent import (
     AfterTask,
     AgentName,
@@ -27,12 +25,18 @@ from hive_core.model.names import short
 from hive_core.model.seed import seed_of
 from hive_core.operations.fields import Agent, Waiting
 from hive_core.operations.jobs import begun
+from hive_core.operations.notices import tell
 from hive_core.operations.spending import take
+from hive_core.operations.traits import Traits
 from hive_core.operations.zombies import names
 from hive_core.policy import grants
 from hive_core.policy.rules import SPAWN
 
-class SpawnParams(Wanted, Waiting):
+# The kind of an agent's first message.
+DEFINITION = "definition"
+
+
+class SpawnParams(Traits, Waiting):
     name: AgentName = Field(description="Its name: free among the living of this hive.")
     parent: Agent | None = Field(
         None,
@@ -65,6 +69,7 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     what it has left, the role is one that its own role may create. That a name is taken is the one
     thing a caller can learn here about agents that it cannot see.
     """
+    params, text = _defined(call, params)
     parent = _parent(call, params)
     spec = _spec(call, params, parent)
     hive = call.hive.with_agent(params.name, parent, spec)
@@ -78,14 +83,30 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     ledger.ranges.allocate(spec.id, call.settings.uid_start)
     ledger.runs.want(spec.id, Wanted.RUNNING, call.now)
     job = begun(call, "spawn", {spec.id: "running"})
+    told = tell(call, hive, params.name, DEFINITION, text) if text else frozenset[str]()
     under = f" under {parent}" if parent else " as a root"
     return Change(
         SpawnResult(name=params.name, uuid=spec.id, job=job),
         hive,
         f"spawn {params.name}{under}",
-        wakes=paid | {f"run:{spec.id}"},
-        fields={"uuid": spec.id, "role": spec.role.value},
+        wakes=paid | told | {f"run:{spec.id}"},
+        fields={"uuid": spec.id, "role": spec.role.value, **_from(params)},
     )
+
+
+def _defined(call: Call, params: SpawnParams) -> tuple[SpawnParams, str]:
+    """With what its definition says and the call does not; and the text of the definition."""
+    if params.definition is None:
+        return params, ""
+    kept = call.ledger.tools.definitions.get(params.definition)
+    if kept is None:
+        raise NotFound(f"no definition {params.definition}")
+    said = params.model_dump(exclude_unset=True)
+    return SpawnParams.model_validate({**kept.fields, **said}), kept.body
+
+
+def _from(params: SpawnParams) -> dict[str, object]:
+    return {} if params.definition is None else {"definition": params.definition}
 
 
 def _check_room(call: Call, name: str) -> None:
@@ -134,6 +155,7 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         wakes=params.wakes,
         parallel=params.parallel,
         tools=grants.tools(call.hive, call.caller, params.tools),
+        model=params.model,
     )
     return grants.inherit(call.hive, call.caller, parent, spec, call.settings.agent_limits)
 

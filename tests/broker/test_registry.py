@@ -148,6 +148,7 @@ def test_a_stranger_is_refused_and_recorded(house: House, found: Operation) -> N
 FOR_EVERYONE = {
     "whoami", "recv", "ack", "nack", "wake", "get_job", "wait_job", "list_jobs",
     "list_approvals", "get_approval", "hello", "watch_config", "list_roles", "use_tool", "end_tool",
+    "list_definitions", "get_definition",
 }  # fmt: skip
 
 

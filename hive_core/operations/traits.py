@@ -1,0 +1,81 @@
+"""What an agent may be asked to be: by `spawn`, and by a definition that a `spawn` names."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from hive_core.broker.operation import Params
+from hive_core.model.agent import Limits, SubtreeLimits
+
+# As JSON, with which a spec stays within what the meta repo reads back (64 KiB).
+ARGV_MOST = 32 * 1024
+
+
+def _argv(words: list[str]) -> list[str]:
+    if any("\0" in word for word in words):
+        raise ValueError("must not contain NUL")
+    if words and not words[0]:
+        raise ValueError("must start with a program")
+    if len(json.dumps(words)) > ARGV_MOST:
+        raise ValueError(f"is longer than {ARGV_MOST} bytes")
+    return words
+
+
+class SpawnLimits(Limits, Params):
+    """Bounds of one machine. Absent: the host's default."""
+
+
+class SpawnSubtree(SubtreeLimits, Params):
+    """Bounds of an agent with all its descendants together."""
+
+
+class Traits(Params):
+    """What an agent is like; everything may be left out."""
+
+    role: Literal["daemon", "agent", "architect", "lead", "worker", "task"] = Field(
+        "agent", description="What it is for."
+    )
+    tier: Literal["strategic", "tactical", "operational"] = Field(
+        "operational", description="At most the creator's."
+    )
+    title: str = Field("", max_length=200, description="Free text, such as Software Engineer.")
+    image: str | None = Field(
+        None, max_length=4096,
+        description="Name of an image that this host offers; a path is the operator's to give.",
+    )  # fmt: skip
+    boot: bool = Field(default=False, description="Whether an init runs inside.")
+    command: Annotated[list[str], AfterValidator(_argv)] = Field(
+        [], max_length=1024, description="What it runs; empty: it holds, and mail waits."
+    )
+    capabilities: list[str] | None = Field(
+        None, max_length=64,
+        description="A subset of the creator's; absent: the role's usual ones that it holds.",
+    )  # fmt: skip
+    limits: SpawnLimits = Field(
+        SpawnLimits(), description="Bounds of its machine, within what the creator has left."
+    )
+    subtree: SpawnSubtree | None = Field(
+        None, description="Bounds of the agent with all its descendants together."
+    )
+    max_children: int | None = Field(None, ge=0, le=10_000, description="Children at most.")
+    revoke: Literal["scan", "restart"] = Field(
+        "scan",
+        description="How it loses what it had open in a subtree that moves away from it.",
+    )
+    after_task: Literal["stays", "sleeps", "exits"] | None = Field(
+        None, description="What it does when its last task has ended; absent: as its role does."
+    )
+    wakes: bool = Field(default=False, description="Whether mail wakes it when it sleeps.")
+    parallel: int = Field(5, ge=1, le=1000, description="Tasks that it has at once.")
+    tools: list[str] | None = Field(
+        None, max_length=256,
+        description="Its tools, each `tool` or `tool(argument)`, within what the creator hands on;"
+        " absent: the creator's list, or as its role may.",
+    )  # fmt: skip
+    model: str | None = Field(
+        None, min_length=1, max_length=200,
+        description="Name of its model, for the program that it runs; absent: that of its tier.",
+    )  # fmt: skip

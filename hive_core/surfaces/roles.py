@@ -1,0 +1,83 @@
+"""`docs/reference/roles.md`, written from the one table of roles and the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from hive_core.broker.operation import Operation
+from hive_core.model.agent import Role
+from hive_core.model.roles import HABITS, OPERATIONS, Action
+from hive_core.model.tools import TOOLS
+
+_HEAD = """\
+# Roles
+
+Generated from the table in `hive_core/model/roles.py` by `python -m hive_core.surfaces`; do not
+edit. `hive role list` prints it. [The guide](../guide/roles.md) says what it is good for.
+
+`kernel` is the daemon itself: nobody is created with that role. Absent means `agent`, and tier
+`operational`.
+"""
+_ACTIONS = """\
+## Actions
+
+Asked on every call, beside the place in the tree and the capabilities. A grant does not help
+against it: an architect that is granted `spawn` creates nobody. What is in no row is about the
+caller itself, or the operator's.
+"""
+_TOOLS = """\
+## Tools of execution
+
+They run in the agent's container by `hive-agent tool`, each use with a grant. An agent's own list
+(`tools` of `spawn`) makes what its role has less, never more.
+"""
+
+
+def roles_page(registry: Mapping[str, Operation]) -> str:
+    """The whole page."""
+    return "\n".join((
+        _HEAD, *_lives(), "", *_rights(), "", _ACTIONS, *_actions(registry), "", _TOOLS, *_tools(),
+        "",
+    ))  # fmt: skip
+
+
+def _lives() -> Iterator[str]:
+    yield from ("| Role | Lives | Behaviour | Creates | After a failure | After its task | Highest"
+                " tier |", "| --- | --- | --- | --- | --- | --- | --- |")  # fmt: skip
+    for role in Role:
+        habit = HABITS[role]
+        again = "starts again" if habit.restarts else "its parent is told"
+        cells = (f"`{role}`", habit.lifetime, habit.behaviour, _creates(habit.creates), again,
+                 habit.after_task, habit.most)  # fmt: skip
+        yield f"| {' | '.join(cells)} |"
+
+
+def _creates(roles: frozenset[Role]) -> str:
+    return "any role" if roles == frozenset(Role) else _words(sorted(roles)) or "nobody"
+
+
+def _rights() -> Iterator[str]:
+    yield from ("| Role | Capabilities by default | Tools |", "| --- | --- | --- |")
+    for role in Role:
+        habit = HABITS[role]
+        yield f"| `{role}` | {_words(habit.capabilities)} | {_words(habit.tools) or 'none'} |"
+
+
+def _actions(registry: Mapping[str, Operation]) -> Iterator[str]:
+    yield f"| Action | {' | '.join(f'`{role}`' for role in Role)} | Operations |"
+    yield f"| --- | {' | '.join('---' for _ in Role)} | --- |"
+    for action in Action:
+        may = ("yes" if action in HABITS[role].actions else "no" for role in Role)
+        names = [name for name in OPERATIONS[action] if name in registry]
+        yield f"| `{action}` | {' | '.join(may)} | {_words(sorted(names))} |"
+
+
+def _tools() -> Iterator[str]:
+    yield from ("| Tool | Also called | Roles | |", "| --- | --- | --- | --- |")
+    for tool in TOOLS.values():
+        roles = [role for role in Role if tool.name in HABITS[role].tools]
+        yield f"| `{tool.name}` | {_words(tool.aliases)} | {_words(roles)} | {tool.summary} |"
+
+
+def _words(words: Iterable[str]) -> str:
+    return ", ".join(f"`{each}`" for each in words)
