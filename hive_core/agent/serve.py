@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from tempfile import NamedTemporaryFile
 from typing import Final, Never
 
 from hive_core.agent.attend import beside
@@ -75,8 +76,21 @@ class Loop:
         self._owed: dict[str, bytes] = {}
 
     def forever(self) -> Never:
+        self.recall()
         while True:
             self.step()
+
+    def recall(self) -> None:
+        """What the agent kept for this start is a file that the command finds in HIVE_SNAPSHOT."""
+        try:
+            kept = str(self._patiently("get_snapshot").get("data") or "")
+        except HiveError as error:
+            _say(f"cannot get snapshot: {error.reason}")
+            return
+        if kept:
+            with NamedTemporaryFile("w", prefix="hive-snapshot-", delete=False) as file:
+                file.write(kept)
+            self._work.environment["HIVE_SNAPSHOT"] = file.name
 
     def step(self) -> bool:
         """One message, if one comes while `recv` waits."""

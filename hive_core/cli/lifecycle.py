@@ -1,4 +1,4 @@
-"""start, stop, restart, kill, update: they run and end machines; the tree stays as it is."""
+"""start, stop, restart, kill, sleep, resume, update: about machines; the tree stays as it is."""
 
 from __future__ import annotations
 
@@ -11,29 +11,33 @@ from hive_core.cli.session import Session, complete_agent
 
 _DOING: Final = {
     "start": "starting", "stop": "stopping", "restart": "restarting", "kill": "killing",
-    "update": "updating",
+    "sleep": "putting to sleep", "resume": "waking", "update": "updating",
 }  # fmt: skip
 _HELP: Final = {
     "start": "Start NAME; also out of back-off and parking.",
     "stop": "Stop NAME gracefully; after its grace it is killed.",
     "restart": "Stop NAME and start it afresh.",
     "kill": "End NAME at once.",
+    "sleep": "Put NAME to sleep: its container is stopped, its mail waits.",
+    "resume": "Wake NAME, which sleeps.",
     "update": "Bring NAME to what its spec and image say now.",
 }
 _GRACE_MAX: Final = 30
 
 
 def _extra(operation: str) -> list[click.Parameter]:
-    if operation == "stop":
+    if operation in ("stop", "sleep"):
         return [click.Option(["--grace"], type=click.FloatRange(0, _GRACE_MAX),
                              help="Seconds until it is killed.  [default: 5]")]  # fmt: skip
     if operation == "kill":
         return [click.Option(["--reason"], help="Why; kept in the record.")]
+    if operation == "resume":
+        return [click.Option(["--body"], help="A message that it finds.")]
     return []
 
 
 def _lifecycle(operation: str) -> click.Command:
-    """The five differ in their words and in one option."""
+    """They differ in their words and in one option."""
 
     @click.pass_obj
     def act(session: Session, /, names: tuple[str, ...], *, no_wait: bool, **given: object) -> None:
@@ -57,4 +61,4 @@ def _lifecycle(operation: str) -> click.Command:
     return click.Command(operation, callback=act, params=params, help=_HELP[operation])
 
 
-start, stop, restart, kill, update = map(_lifecycle, _DOING)
+start, stop, restart, kill, sleep, resume, update = map(_lifecycle, _DOING)

@@ -25,12 +25,14 @@ COMMANDS: Final = {
     "setup": "setup", "teardown": "setup", "migrate": "migrate", "status": "status", "tree": "tree",
     "agent": "agents", "declare": "declare",
     "start": "lifecycle", "stop": "lifecycle", "restart": "lifecycle",
-    "kill": "lifecycle", "update": "lifecycle", "destroy": "agents", "restore": "agents",
+    "kill": "lifecycle", "sleep": "lifecycle", "resume": "lifecycle",
+    "update": "lifecycle", "destroy": "agents", "restore": "agents",
     "move": "agents", "send": "mail", "inbox": "mail", "chat": "chat", "logs": "records",
     "events": "records", "approvals": "approvals", "rollback": "history", "history": "history",
     "shell": "shell", "call": "call", "cap": "rights", "secret": "secrets", "allow": "rights",
     "disallow": "rights", "why": "rights", "converge": "upkeep", "gc": "upkeep",
     "wait": "wait", "doctor": "doctor", "config": "config", "meta": "meta",
+    "role": "roles", "tools": "roles", "definition": "definitions",
     "completion": "completion",
 }  # fmt: skip
 

@@ -220,3 +220,33 @@ def test_a_long_reply_is_cut_to_what_a_message_may_hold(broker: Peer) -> None:
     body = str(broker.asked("Send")[0]["body"])
     assert len(body.encode()) <= 64 * 1024
     assert body.endswith("[cut]")
+
+
+def test_what_was_kept_for_this_start_is_a_file_for_the_command(
+    broker: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K12: given back at the next start."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    broker.answers["GetSnapshot"] = lambda _: {"data": "step 3 \u2603", "kept_at": 1.0}
+    with Link(broker.path) as link:
+        loop = Loop(link, Work(("/bin/sh", "-c", 'cat "$HIVE_SNAPSHOT"')), [].append)
+        loop.recall()
+        loop.step()
+    assert broker.asked("Send")[0]["body"] == "step 3 \u2603"
+
+
+@pytest.mark.parametrize("kept", [{"data": "", "kept_at": None}, NotFound("no such method")])
+def test_without_anything_kept_there_is_no_file(broker: Peer, kept: Message | HiveError) -> None:
+    """Also with a daemon that is older than this program."""
+
+    def answer(_: Message) -> Message:
+        if isinstance(kept, HiveError):
+            raise kept
+        return kept
+
+    broker.answers["GetSnapshot"] = answer
+    with Link(broker.path) as link:
+        loop = Loop(link, Work(("/bin/sh", "-c", 'echo "${HIVE_SNAPSHOT-none}"')), [].append)
+        loop.recall()
+        loop.step()
+    assert broker.asked("Send")[0]["body"] == "none"

@@ -166,6 +166,17 @@ def test_stop_takes_several_names_and_a_grace_of_nought(hive: Hive) -> None:
     assert all(each["grace"] == 0 and each["recursive"] is True for each in asked)
 
 
+def test_sleep_takes_a_grace_and_resume_a_message(hive: Hive) -> None:
+    """K13."""
+    for method in ("Sleep", "Resume"):
+        hive.peer.answers[method] = lambda _: {"agents": ["alice"], "job": "j1", "message": None}
+    hive.peer.answers["WaitJob"] = lambda _: DONE
+    assert hive("sleep", "alice", "--grace", "2.5").status == 0
+    assert hive("resume", "alice", "--body", "go on").status == 0
+    assert hive.peer.asked("Sleep")[0]["grace"] == 2.5
+    assert hive.peer.asked("Resume")[0]["body"] == "go on"
+
+
 def test_a_move_to_nowhere_makes_a_root(hive: Hive) -> None:
     hive.peer.answers["Move"] = lambda _: {"job": "j1", "restarts": [], "ended": []}
     hive.peer.answers["WaitJob"] = lambda _: DONE
