@@ -1,1 +1,88 @@
--- Named queues, topics and pipes.
+-- Who waits for an answer; named queues, topics and pipes.
+
+-- Letters whose sender waits for an answer until then.
+CREATE TABLE requests (
+    message INTEGER PRIMARY KEY,
+    party INTEGER NOT NULL,
+    until REAL NOT NULL
+) STRICT;
+CREATE INDEX requests_party ON requests (party);
+
+-- Named queues. owner: UUID. may_put and may_take: JSON, words and UUIDs. The counters are those of
+-- what is in it, dead things included. A closed one is emptied a part at a time.
+CREATE TABLE queues (
+    number INTEGER PRIMARY KEY,
+    owner TEXT NOT NULL,
+    name TEXT NOT NULL,
+    may_put TEXT NOT NULL,
+    may_take TEXT NOT NULL,
+    most INTEGER NOT NULL,
+    opened REAL NOT NULL,
+    things INTEGER NOT NULL DEFAULT 0 CHECK (things >= 0),
+    bytes INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0),
+    closed INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE UNIQUE INDEX queues_name ON queues (owner, name) WHERE closed = 0;
+CREATE INDEX queues_closed ON queues (number) WHERE closed = 1;
+
+-- What was put into queues; a row never changes. Ids are never used again.
+CREATE TABLE things (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    queue INTEGER NOT NULL,
+    sender TEXT NOT NULL,
+    sender_name TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    priority INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 3),
+    put_at REAL NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+
+-- Where each stands, clustered by urgency and age; state: 0 ready, 1 taken, 2 dead. taker: who took
+-- it last; due: when that lease ends.
+CREATE TABLE lines (
+    queue INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 0,
+    taker TEXT,
+    due REAL,
+    PRIMARY KEY (queue, state, rank, id)
+) STRICT, WITHOUT ROWID;
+-- Who takes only one kind looks at nothing else.
+CREATE INDEX lines_kind ON lines (queue, state, kind, rank, id);
+CREATE INDEX lines_due ON lines (queue, due) WHERE due IS NOT NULL;
+CREATE INDEX lines_taker ON lines (taker) WHERE state = 1;
+
+-- Who follows which topic.
+CREATE TABLE follows (
+    topic TEXT NOT NULL,
+    party TEXT NOT NULL,
+    PRIMARY KEY (topic, party)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX follows_party ON follows (party);
+
+-- Pipes between a parent and its child, both by UUID; closed says who closed it.
+CREATE TABLE pipes (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    parent TEXT NOT NULL,
+    child TEXT NOT NULL,
+    opened REAL NOT NULL,
+    closed TEXT NOT NULL DEFAULT '',
+    to_parent INTEGER NOT NULL DEFAULT 0,
+    to_child INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX pipes_parent ON pipes (parent);
+CREATE INDEX pipes_child ON pipes (child);
+
+-- What was written into a pipe and not yet read, numbered in each direction.
+CREATE TABLE chunks (
+    pipe INTEGER NOT NULL,
+    reader TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (pipe, reader, seq)
+) STRICT, WITHOUT ROWID;

@@ -51,17 +51,25 @@ class Tally:
 class Box:
     """One mailbox as it is now, with what the open transaction did to it."""
 
-    __slots__ = ("closed", "dead", "done", "due", "fresh", "held", "live", "name", "number")
+    __slots__ = (
+        "closed", "dead", "done", "due", "fresh", "held", "live", "name", "number", "ranks",
+    )  # fmt: skip
 
     def __init__(self, number: int, name: str, closed: int) -> None:
         self.number, self.name, self.closed = number, name, closed
         self.live, self.dead, self.done = Tally(), Tally(), Tally()
         # Those without a place.
         self.fresh: list[Waiting] = []
+        # The priorities that mail of this box may have.
+        self.ranks: tuple[int, ...] = ()
         # No lease or life ends before this; it may be too early.
         self.due = inf
         # Whether there may be mail that an earlier daemon gave out.
         self.held = False
+
+    def may_hold(self, rank: int) -> None:
+        """Mail of this priority came in."""
+        self.ranks = tuple(sorted({*self.ranks, rank}))
 
     def tally(self, state: int) -> Tally:
         """What counts those that stand there."""

@@ -23,7 +23,7 @@ from hive_core.model.settings import Bounds
 # So many messages may be without a place; a start looks among twice as many for them.
 UNPLACED: Final = 4096
 _AT_ONCE: Final = 256
-_PLACE: Final = "INSERT INTO queue (inbox, state, rank, id, size, due) VALUES (?, 0, ?, ?, ?, ?)"
+_PLACE: Final = "INSERT INTO queue (inbox, state, rank, id, size, due) VALUES (?, ?, ?, ?, ?, ?)"
 
 
 class Boxes:
@@ -64,10 +64,14 @@ class Boxes:
             found.name = name
         return found
 
-    def take(self, box: Box, waiting: Waiting, due: float | None, *, twice: bool = False) -> None:
+    def take(
+        self, box: Box, waiting: Waiting, due: float | None, *, twice: bool = False,
+        kept: float | None = None,
+    ) -> None:  # fmt: skip
         """One more message waits; InboxFull, or NotFound for a closed box. Its life may end: `due`.
 
-        `twice`: what the daemon has to say may overrun the bounds, up to double.
+        `twice`: what the daemon has to say may overrun the bounds, up to double. `kept`: given out
+        from the start, until then.
         """
         if box.closed:
             raise NotFound(f"no agent {box.name}")
@@ -77,12 +81,15 @@ class Boxes:
             live.bytes + size > limits.inbox_bytes * factor
         ):
             raise InboxFull(f"the inbox of {box.name} is full: it has to read first")
+        if rank not in box.ranks:
+            box.may_hold(rank)
         live.count += 1
         live.bytes += size
-        if due is not None:
+        if due is not None or kept is not None:
             self._undo.note(live.add, -1, -size)
-            self._db.later(_PLACE, (box.number, rank, message, size, due))
-            self._soon(box, due)
+            state, ends = (Stands.READY, due) if kept is None else (Stands.LEASED, kept)
+            self._db.later(_PLACE, (box.number, int(state), rank, message, size, ends))
+            self._soon(box, ends or inf)
             return
         if not box.fresh:
             self._fresh[box] = None
@@ -101,7 +108,7 @@ class Boxes:
         if box.fresh:
             self._fresh[box] = None
         self._db.run_each(
-            _PLACE, [(box.number, rank, message, size, None) for rank, message, size in placed]
+            _PLACE, [(box.number, 0, rank, message, size, None) for rank, message, size in placed]
         )
         self._unplaced -= len(placed)
         self._undo.note(self._unplace, box, fresh, len(placed))
@@ -234,10 +241,12 @@ class Boxes:
         self._numbered.pop(box.number)
 
     def _count(self, box: Box) -> None:
-        for state, count, size, due in self._db.rows(
-            "SELECT state, COUNT(*), SUM(size), MIN(due) FROM queue WHERE inbox = ? GROUP BY state",
+        for state, rank, count, size, due in self._db.rows(
+            "SELECT state, rank, COUNT(*), SUM(size), MIN(due) FROM queue WHERE inbox = ?"
+            " GROUP BY state, rank",
             (box.number,),
         ):
+            box.may_hold(rank)
             box.tally(state).add(count, size)
             box.held |= state == Stands.HELD
             box.due = min(box.due, inf if due is None else due)

@@ -14,11 +14,6 @@ COLUMNS: Final = (
     "m.id, s.party, s.name, r.party, r.name, m.relation, m.body, m.kind, m.thread, m.reply_to,"
     " m.priority, m.sent_at, m.expires_at, q.attempt, q.why"
 )
-# CROSS JOIN keeps the planner to this order: https://www.sqlite.org/optoverview.html
-JOINED: Final = (
-    "queue q CROSS JOIN messages m ON m.id = q.id"
-    " CROSS JOIN parties s ON s.id = m.sender CROSS JOIN parties r ON r.id = m.recipient"
-)
 
 
 class NewMessage(NamedTuple):
@@ -35,6 +30,8 @@ class NewMessage(NamedTuple):
     thread: str | None = None
     reply_to: str | None = None
     ttl: float | None = None
+    # Seconds in which the sender waits for an answer.
+    reply_within: float | None = None
 
 
 def text_id(number: int) -> str:

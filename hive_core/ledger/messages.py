@@ -1,10 +1,11 @@
 """Mail: durable, leased, given at least once until acked, in order per sender and recipient.
 
-Order. A box gives the most urgent messages first and among equals the oldest, so the mail of one
-sender to one recipient is first given in the order of sending. A message that comes back (lease
-ended, nack) is older than what was not given yet and therefore goes before it. Mail that an
-earlier daemon gave out and that is not acked may never have arrived: until it is acked or comes
-back, younger mail of that sender, unless more urgent, waits behind it.
+Order. A box gives first what was sent first, where each step of less urgency counts as ten seconds
+(`turns.py`). So the mail of one sender to one recipient is first given in the order of sending, but
+for what is more urgent than something that was sent less than thirty seconds before it. A message
+that comes back (lease ended, nack) has the turn that it had, before all that was sent later and is
+no more urgent. Mail that an earlier daemon gave out and that is not acked may never have arrived:
+until it is acked or comes back, younger mail of that sender, unless more urgent, waits behind it.
 
 A message that was given out `attempts` times and not acked, outlived its ttl, or whose recipient is
 gone is a dead letter, and its sender gets a daemon message about it.
@@ -14,45 +15,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
-from typing import Any
 
 from hive_core.ledger.box import Box, Place, Stands
 from hive_core.ledger.boxes import Boxes
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.crowds import Crowd, Crowds
 from hive_core.ledger.ends import Ends
-from hive_core.ledger.letters import COLUMNS, JOINED, NewMessage, message, number, text_id
+from hive_core.ledger.letters import COLUMNS, NewMessage, message, number, text_id
 from hive_core.ledger.posting import Posting
+from hive_core.ledger.requests import Requests
+from hive_core.ledger.turns import Turns
 from hive_core.model.record import DAEMON, Message
 from hive_core.model.settings import Bounds
 
-# What one lease gives at most: escaped to JSON at its worst (six-fold) it still fits a frame.
-_ROOM = 160 << 10
 _AT_ONCE = 1000
 _DEAD_KEPT, _DONE_KEPT = 30 * 86_400.0, 7 * 86_400.0
 
 
-# What can be given: not overdue, nor behind mail of its sender that may never have arrived.
-_READY = (
-    f"SELECT {COLUMNS}, q.size FROM {JOINED}"  # noqa: S608 - our own words
-    " WHERE q.inbox = ?1 AND q.state = 0 AND (q.due IS NULL OR q.due > ?2)"
-)
-_BEHIND = (
-    " AND NOT EXISTS (SELECT 1 FROM held h"
-    "  WHERE h.sender = m.sender AND h.rank <= q.rank AND h.id < q.id)"
-)
-_HELD = (
-    "WITH held AS MATERIALIZED (SELECT n.sender, h.rank, MIN(h.id) AS id"
-    " FROM queue h CROSS JOIN messages n ON n.id = h.id"
-    " WHERE h.inbox = ?1 AND h.state = 2 GROUP BY n.sender, h.rank) "
-)
 _WHOLE = (
     f"SELECT {COLUMNS} FROM messages m"  # noqa: S608 - our own words
     " CROSS JOIN parties s ON s.id = m.sender CROSS JOIN parties r ON r.id = m.recipient"
     " LEFT JOIN queue q ON q.inbox = m.recipient AND q.state IN (0, 1, 2, 3, 4)"
     " AND q.rank IN (0, m.priority) AND q.id = m.id WHERE m.id = ?"
 )
-_FIRST = " ORDER BY q.rank, q.id LIMIT ?3"
 
 
 class Messages:
@@ -61,8 +46,10 @@ class Messages:
         self._limits = limits
         self._boxes = Boxes(connection, limits)
         self._ends = Ends(connection, self._boxes, limits)
-        self._posting = Posting(connection, self._boxes)
+        self._requests = Requests(connection)
+        self._posting = Posting(connection, self._boxes, self._requests)
         self._crowds = Crowds(connection, self._boxes, limits)
+        self._turns = Turns(connection)
 
     def start(self) -> None:
         """What an earlier daemon gave out is held, and what it had no time to place is placed."""
@@ -91,18 +78,21 @@ class Messages:
         self._boxes.place(box)
         if box.due <= now:
             self._come_back(box, now)
-        sql = _HELD + _READY + _BEHIND + _FIRST if box.held else _READY + _FIRST
-        rows = self._db.rows(sql, (box.number, now, most))
-        given: list[tuple[Any, ...]] = []
-        room = _ROOM
-        for row in rows:
-            room -= row[15]
-            if given and room < 0:
-                break
-            given.append((*row[:13], row[13] + 1, row[14]))
-        if given:
-            self._boxes.give(box, [(row[10], row[0]) for row in given], now + lease)
-        return [message(row) for row in given]
+        found = self._turns.next(box, recipient, most, now)
+        if found:
+            self._boxes.give(box, [turn[:2] for turn, _ in found], now + lease)
+        return [letter for _, letter in found]
+
+    def answer(self, party: str, message_id: str) -> Message | None:
+        """The first answer to a letter of the party, which is done with it then.
+
+        Asked again, it is the same one, for as long as it is kept. NotFound: no letter of its own.
+        """
+        found = self._requests.answer(message_id, self._boxes.find(party))
+        if found is None:
+            return None
+        self.ack(party, [found])
+        return self.get(found)
 
     def ack(self, recipient: str, ids: Iterable[str]) -> int:
         """Done with these, given out or only looked at; how many there were."""
@@ -149,6 +139,7 @@ class Messages:
             return []
         self._boxes.place(box)
         self._boxes.close(box, closed=True)
+        self._requests.forget(box)
         rows = self._db.rows(
             "SELECT inbox, state, rank, id, size, attempt FROM queue"
             " WHERE inbox = ? AND state IN (0, 1, 2) ORDER BY id",
@@ -187,10 +178,17 @@ class Messages:
     def shift(self, seconds: float) -> None:
         """The clock was set by so much."""
         self._boxes.shift(seconds)
+        self._requests.shift(seconds)
+        self._posting.shift(seconds)
 
     def size(self, recipient: str) -> tuple[int, int]:
         """Messages and bytes that wait or are given out."""
         return self._boxes.size(recipient)
+
+    def dead(self, recipient: str) -> int:
+        """How many dead letters it has."""
+        box = self._boxes.find(recipient)
+        return box.dead.count if box else 0
 
     def next_due(self, recipient: str | None = None) -> float | None:
         """When the next lease or life ends, in any box or in one: there not before this."""

@@ -8,7 +8,9 @@ from hive_core.errors import InboxFull, InvalidArgument, NotFound
 from hive_core.ledger.box import Box
 from hive_core.ledger.boxes import Boxes
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.ids import Ids
 from hive_core.ledger.letters import NewMessage, number, text_id
+from hive_core.ledger.requests import Requests
 from hive_core.model.record import DAEMON, Message, Relation
 
 _LISTED = 20
@@ -27,15 +29,16 @@ def one_line(text: str) -> str:
 
 
 class Posting:
-    def __init__(self, connection: Connection, boxes: Boxes) -> None:
+    def __init__(self, connection: Connection, boxes: Boxes, requests: Requests) -> None:
         self._db = connection
         self._boxes = boxes
-        self._last = 0
+        self._requests = requests
+        self._ids = Ids()
 
     def start(self) -> None:
         """Continue behind the highest id that was ever given."""
         self._boxes.resume()
-        self._last = self._db.value(
+        self._ids.last = self._db.value(
             "SELECT MAX(COALESCE((SELECT MAX(id) FROM messages), 0),"
             " COALESCE((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'mail'), 0))"
         )
@@ -50,7 +53,7 @@ class Posting:
 
     def seal(self) -> None:
         """Before COMMIT."""
-        self._boxes.seal(self._last)
+        self._boxes.seal(self._ids.last)
 
     def belongs(self, thread: str, party: int | None) -> bool | None:
         """Whether the party sent or received something in a thread; None when there is none."""
@@ -92,14 +95,19 @@ class Posting:
         reply_to: int | None = None,
     ) -> Message:  # fmt: skip
         (
-            party, party_name, recipient, recipient_name, relation, body, kind, priority, _, _, ttl
+            party, party_name, recipient, recipient_name, relation, body, kind, priority, _, _,
+            ttl, within,
         ) = new  # fmt: skip
         box = self._boxes.enter(recipient, recipient_name)
         size = len(body) if body.isascii() else len(body.encode())
-        # Time-ordered, and unique even when the clock goes back.
-        self._last = found = max(self._last + 1, int(now * 1e6))
+        found = self._ids.next(now)
         expires_at = None if ttl is None else now + ttl
-        self._boxes.take(box, (priority, found, size), expires_at, twice=party == DAEMON)
+        kept = None if reply_to is None else self._requests.answered(reply_to, box, now)
+        self._boxes.take(
+            box, (priority, found, size), expires_at, twice=party == DAEMON, kept=kept
+        )  # fmt: skip
+        if within is not None:
+            self._requests.open(found, sender, now + within, now)
         self._db.later(
             _INSERT,
             (
@@ -115,6 +123,10 @@ class Posting:
             thread or text, None if reply_to is None else text_id(reply_to), priority, now,
             expires_at,
         )  # fmt: skip
+
+    def shift(self, seconds: float) -> None:
+        """The clock was set by so much."""
+        self._ids.shift(seconds)
 
     def _thread(self, new: NewMessage, sender: int) -> tuple[str | None, int | None]:
         """Nobody gets into a talk between others, by an answer or by naming its thread."""

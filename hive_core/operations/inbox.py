@@ -13,6 +13,7 @@ from hive_core.model.record import Message
 from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.operations.notices import inbox, senders
 from hive_core.operations.pages import Page, Paged, fitting
+from hive_core.operations.queue_ends import given_back
 from hive_core.policy.rules import OPERATOR, SELF
 
 _AROUND = 16  # bytes for what stands between two letters
@@ -46,14 +47,26 @@ class Letter(Result):
     priority: int = Field(description="0 (critical) to 3 (low).")
     sent_at: float = Field(description="Seconds since 1970.")
     attempt: int = Field(description="How often it was given, this time included.")
+    wait_id: str | None = Field(None, description="The wait of the recipient that it ended.")
 
 
 class Letters(Result):
     messages: list[Letter] = Field(description="The most urgent first, then the oldest.")
 
 
+class WaitReplyParams(Params):
+    id: str = Field(max_length=64, description="The caller's own message.")
+    wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for an answer.")
+
+
+class Answer(Result):
+    reply: Letter | None = Field(
+        description="The first answer, which is done with by this; null when there is none yet."
+    )
+
+
 class AckParams(Mutation):
-    ids: Ids = Field(description="Messages that are done with.")
+    ids: Ids = Field(description="Messages, or things out of queues, that are done with.")
 
 
 class Acked(Result):
@@ -61,7 +74,7 @@ class Acked(Result):
 
 
 class NackParams(Mutation):
-    ids: Ids = Field(description="Messages that could not be handled.")
+    ids: Ids = Field(description="Messages, or things, that could not be handled.")
     why: str = Field("", max_length=1000, description="Told to the sender of a dead letter.")
     dead: bool = Field(
         default=False, description="Give up now: dead letters, instead of another attempt."
@@ -95,7 +108,8 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
     mail = call.ledger.messages
     lease = call.settings.grace.lease if params.lease is None else params.lease
     found = mail.lease(call.uuid, params.max, lease, call.now)
-    letters = Letters(messages=[_letter(each) for each in found])
+    woke = call.ledger.plans.waits.woken_by([each.id for each in found])
+    letters = Letters(messages=[_letter(each, woke.get(each.id)) for each in found])
     if found or (params.wait <= 0 and not call.more):
         return Record(letters)
     deadline = None if call.more else call.now + params.wait
@@ -106,18 +120,38 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
 
 
 @operation(allow=SELF)
+def wait_reply(call: Call, params: WaitReplyParams) -> Record[Answer] | Wait[Answer]:
+    """Wait for the answer to a message that the caller sent.
+
+    Nothing stays open: asked again, it waits again, and what was answered is answered the same.
+    Sent with `reply_within`, the answer is kept for this call so long, and only then given by
+    `recv`; without, whoever asks first gets it.
+    """
+    found = call.ledger.messages.answer(call.uuid, params.id)
+    answer = Answer(reply=None if found is None else _letter(found))
+    if found is not None or params.wait <= 0:
+        return Record(answer, wakes=frozenset({inbox(call.uuid)} if found else ()))
+    return Wait(frozenset({inbox(call.uuid)}), call.now + params.wait, answer)
+
+
+@operation(allow=SELF)
 def ack(call: Call, params: AckParams) -> Record[Acked]:
-    """Say that messages are done with; they are not given again."""
+    """Say that messages, or things out of queues, are done with; they are not given again."""
     acked = call.ledger.messages.ack(call.uuid, params.ids)
+    acked += call.ledger.queues.ack(call.uuid, params.ids)
     return Record(Acked(acked=acked), wakes=frozenset({inbox(call.uuid)}))
 
 
 @operation(allow=SELF)
 def nack(call: Call, params: NackParams) -> Record[Nacked]:
-    """Give messages back: they come again, or become dead letters after 5 attempts."""
+    """Give messages back: they come again, or become dead letters after 5 attempts.
+
+    Things out of queues likewise: they are ready again for whoever may take them.
+    """
     dead = call.ledger.messages.nack(call.uuid, params.ids, params.why, call.now, dead=params.dead)
-    wakes = senders(dead) | {inbox(call.uuid)}
-    return Record(Nacked(dead=[each.id for each in dead]), wakes=wakes)
+    lost, topics = given_back(call, params.ids, dead=params.dead)
+    wakes = senders(dead) | topics | {inbox(call.uuid)}
+    return Record(Nacked(dead=[*(each.id for each in dead), *lost]), wakes=wakes)
 
 
 @operation(allow=SELF | OPERATOR, target="agent", preposition="of")
@@ -150,10 +184,10 @@ def _listed(message: Message) -> ListedLetter:
     return ListedLetter(**_letter(message).model_dump(), dead_why=message.dead_why)
 
 
-def _letter(message: Message) -> Letter:
+def _letter(message: Message, woke: str | None = None) -> Letter:
     return Letter(
         id=message.id, sender=message.sender_name, from_uuid=message.sender,
         relation=message.relation.value, to=message.recipient_name, body=message.body,
         kind=message.kind, thread=message.thread, reply_to=message.reply_to,
-        priority=message.priority, sent_at=message.sent_at, attempt=message.attempt,
+        priority=message.priority, sent_at=message.sent_at, attempt=message.attempt, wait_id=woke,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from hive_core.model.hive import Hive
 from hive_core.model.record import DAEMON, OPERATOR, Message, Relation
 
 ADOPTED, MOVED, RESTORED, CONFIG = "adopted", "moved", "restored", "config"
+TOPIC = "topic"
 PRIORITY = 1
 
 

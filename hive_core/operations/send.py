@@ -10,16 +10,28 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.ledger.letters import NewMessage
-from hive_core.model.record import OPERATOR, Relation
+from hive_core.model.budget import Kind as Counted
+from hive_core.model.record import OPERATOR, Message, Relation
+from hive_core.operations.copies import COPY, copied
 from hive_core.operations.fields import Agent, bounded_text
-from hive_core.operations.notices import post
+from hive_core.operations.notices import TOPIC, post
 from hive_core.operations.share import check_share
+from hive_core.operations.spending import take
 from hive_core.policy.decide import relation
 from hive_core.policy.rules import ROUTE, SELF
 
 BODY_MOST = 64 * 1024
 TTL_MOST = 30 * 86_400.0
 PRIORITY = 2
+REPLY_MOST = 300.0
+# Words for what the daemon made of a `send` or a `publish`; nobody else says them.
+RESERVED = frozenset({COPY, TOPIC})
+
+# How urgent mail can be at most, by what the sender is to the recipient (row K18).
+_MOST_URGENT = {
+    Relation.OPERATOR: 0, Relation.DAEMON: 0,
+    Relation.PARENT: 1, Relation.ANCESTOR: 1, Relation.SELF: 1,
+}  # fmt: skip
 
 Body = Annotated[str, bounded_text(BODY_MOST)]
 Kind = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]{0,63}$")]
@@ -37,10 +49,18 @@ class SendParams(Mutation):
         None, min_length=1, max_length=64,
         description="The message it answers, which its recipient sent or received.",
     )  # fmt: skip
-    priority: int = Field(PRIORITY, ge=0, le=3, description="0 (critical) to 3 (low).")
+    priority: int = Field(
+        PRIORITY, ge=0, le=3,
+        description="0 (critical) to 3 (low). The operator may say 0; a parent, an ancestor and the"
+        " caller itself 1; all others 2 at most, and what is more urgent becomes that.",
+    )  # fmt: skip
     ttl: float | None = Field(
         None, gt=0, le=TTL_MOST, description="Seconds after which it is a dead letter."
     )
+    reply_within: float | None = Field(
+        None, ge=1, le=REPLY_MOST,
+        description="Seconds in which an answer is kept for `wait_reply`; `recv` gives it later.",
+    )  # fmt: skip
 
 
 class WakeParams(Mutation):
@@ -49,6 +69,8 @@ class WakeParams(Mutation):
 
 class Sent(Result):
     id: str = Field(description="The message; never used again.")
+    thread: str = Field(description="The conversation: an answer has the same.")
+    priority: int = Field(description="What it got, at most as urgent as the sender may be.")
 
 
 def _reply(call: Call, params: SendParams) -> frozenset[str]:
@@ -78,16 +100,23 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
     recipient = _uuid(call, params.to)
     if recipient is None:
         raise InvalidArgument("say to whom", field="to")
+    if params.kind in RESERVED:
+        raise InvalidArgument(f"{params.kind} is a word of the daemon", field="kind")
     _check_answer(call, params, recipient)
     _check_rate(call, recipient, params.to)
     check_share(call, recipient, params.to)
+    paid = take(call, call.uuid, Counted.MESSAGES)
+    standing = relation(call.hive, call.caller, params.to)
     letter = NewMessage(
         sender=call.uuid, sender_name=call.caller, recipient=recipient, recipient_name=params.to,
-        relation=relation(call.hive, call.caller, params.to), body=params.body, kind=params.kind,
-        priority=params.priority, thread=params.thread, reply_to=params.reply_to, ttl=params.ttl,
+        relation=standing, body=params.body, kind=params.kind,
+        priority=urgency(params.priority, standing), thread=params.thread,
+        reply_to=params.reply_to, ttl=params.ttl, reply_within=params.reply_within,
     )  # fmt: skip
     message, topics = post(call, letter)
-    return Record(Sent(id=message.id), wakes=topics)
+    if standing is Relation.SIBLING:
+        topics |= copied(call, message)
+    return _sent(message, topics | paid)
 
 
 @operation(allow=SELF)
@@ -98,8 +127,17 @@ def wake(call: Call, params: WakeParams) -> Record[Sent]:
         sender=call.uuid, sender_name=call.caller, recipient=call.uuid, recipient_name=call.caller,
         relation=Relation.SELF, body=params.body, kind="wake", priority=PRIORITY,
     )  # fmt: skip
-    message, topics = post(call, letter)
-    return Record(Sent(id=message.id), wakes=topics)
+    return _sent(*post(call, letter))
+
+
+def urgency(wanted: int, standing: Relation) -> int:
+    """The priority that mail gets, by what its sender is to the recipient."""
+    return max(wanted, _MOST_URGENT.get(standing, PRIORITY))
+
+
+def _sent(message: Message, topics: frozenset[str]) -> Record[Sent]:
+    found = Sent(id=message.id, thread=message.thread, priority=message.priority)
+    return Record(found, wakes=topics)
 
 
 def _uuid(call: Call, name: str) -> str | None:

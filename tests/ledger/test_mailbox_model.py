@@ -51,7 +51,7 @@ class Model:
     def box(self, recipient: str) -> list[Letter]:
         return sorted(
             (each for each in self.live.values() if each.recipient == recipient),
-            key=lambda each: (each.priority, each.id),
+            key=lambda each: (int(each.id, 16) + each.priority * 10_000_000, each.id),
         )
 
     def ready(self, recipient: str, now: float) -> list[Letter]:

@@ -67,6 +67,7 @@ SAMPLE: dict[str, object] = {
     "states": ["running"], "capability": "spawn", "commit": "ab" * 20, "message": "x", "why": "x",
     "source": "import-0123456789abcdef", "data": "x", "key": "x", "value": "x",
     "question": "x", "reminder": "x", "answers": ["x"],
+    "queue": "x", "pipe": "x", "topic": "x",
     "grant": "x", "tool": "bash", "argument": ["x"],
     "trigger": "x", "when": {"every": 60.0}, "action": {"kind": "message", "text": "x"},
 }  # fmt: skip

@@ -163,9 +163,9 @@ def test_any_text_arrives_as_it_was(world: World, body: str) -> None:
 
 
 def test_kind_thread_and_priority_arrive(world: World) -> None:
-    world.call("a", "send", to="a1", body="x", kind="report.daily", thread="t-1", priority=0)
+    world.call("a", "send", to="a1", body="x", kind="report.daily", thread="t-1", priority=1)
     (letter,) = world.mail("a1")
-    assert (letter["kind"], letter["thread"], letter["priority"]) == ("report.daily", "t-1", 0)
+    assert (letter["kind"], letter["thread"], letter["priority"]) == ("report.daily", "t-1", 1)
 
 
 def test_priority_is_two_when_not_said(world: World) -> None:
