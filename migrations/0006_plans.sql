@@ -103,14 +103,13 @@ CREATE INDEX batch_workers_agent ON batch_workers (agent);
 -- Work that was stopped in one call, until all of it has really stopped.
 CREATE TABLE stops (
     job TEXT PRIMARY KEY,
-    caller TEXT NOT NULL,
-    deadline REAL NOT NULL,
-    told TEXT NOT NULL
+    deadline REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX stops_due ON stops (deadline);
 CREATE TABLE stopped_tasks (
     job TEXT NOT NULL,
+    number INTEGER NOT NULL,
     task TEXT NOT NULL,
-    PRIMARY KEY (job, task)
+    PRIMARY KEY (job, number)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX stopped_tasks_task ON stopped_tasks (task);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
@@ -11,6 +11,7 @@ from hive_core.errors import NotFound
 from hive_core.ledger import batches, stops, waits
 from hive_core.ledger.connection import Connection
 from hive_core.model.planning import PLAN, STEP, Plan, PlanState, Step, StepState
+from hive_core.model.rates import Rates
 
 # What moves along when the clock is set (ledger/shifts.py); ?1 is by how many seconds.
 MOVED: Final[tuple[str, ...]] = (
@@ -24,12 +25,27 @@ _COLUMNS: Final = "id, task, agent, note, state, created, decided_by, decided, r
 _DECIDING: Final = frozenset({"approve", "reject"})
 
 
+class Looks:
+    """How often a caller may look at something that takes a while to put together. In memory."""
+
+    def __init__(self) -> None:
+        self._rates: dict[float, Rates] = {}
+
+    def take(self, key: Hashable, seconds: float, now: float) -> float:
+        """One look in so many seconds: 0.0, or the seconds until the next one."""
+        rates = self._rates.setdefault(seconds, Rates(1 / seconds, 1))
+        after = rates.take(key, now)
+        rates.keep()
+        return after
+
+
 class Plans:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
         self.waits = waits.Waits(connection)
         self.batches = batches.Batches(connection)
         self.stops = stops.Stops(connection)
+        self.looks = Looks()
 
     def create(
         self, agent: str, task: str, steps: Sequence[Step], note: str, now: float

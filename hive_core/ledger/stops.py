@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from hive_core.ledger.connection import Connection
 
@@ -15,16 +14,12 @@ class Stops:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def open(
-        self, job: str, caller: str, tasks: Iterable[str], deadline: float,
-        told: Mapping[str, object],
-    ) -> None:  # fmt: skip
-        """These have to stop until then; `told` is what is known of the rest already."""
-        self._db.run(
-            "INSERT INTO stops VALUES (?, ?, ?, ?)", (job, caller, deadline, json.dumps(dict(told)))
-        )
+    def open(self, job: str, tasks: Iterable[str], deadline: float) -> None:
+        """These have to stop until then."""
+        self._db.run("INSERT INTO stops VALUES (?, ?)", (job, deadline))
         self._db.run_each(
-            "INSERT INTO stopped_tasks VALUES (?, ?)", [(job, task) for task in tasks]
+            "INSERT INTO stopped_tasks VALUES (?, ?, ?)",
+            [(job, number, task) for number, task in enumerate(tasks)],
         )
 
     def of_task(self, task: str) -> list[str]:
@@ -34,17 +29,8 @@ class Stops:
 
     def tasks(self, job: str) -> list[str]:
         """What had to stop."""
-        sql = "SELECT task FROM stopped_tasks WHERE job = ? ORDER BY task"
+        sql = "SELECT task FROM stopped_tasks WHERE job = ? ORDER BY number"
         return [task for (task,) in self._db.rows(sql, (job,))]
-
-    def told(self, job: str) -> dict[str, Any]:
-        """What was known when work was stopped."""
-        text = self._db.value("SELECT told FROM stops WHERE job = ?", (job,))
-        found: dict[str, Any] = json.loads(text) if text else {}
-        return found
-
-    def caller(self, job: str) -> str:
-        return str(self._db.value("SELECT caller FROM stops WHERE job = ?", (job,)) or "")
 
     def close(self, job: str) -> None:
         """All that there is to tell was told."""

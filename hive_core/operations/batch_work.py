@@ -28,6 +28,7 @@ from hive_core.operations.waiting_for import called_or_none
 BATCH_DONE: Final = "batch_done"
 KEPT: Final = 7 * 86_400.0
 TIMEOUT: Final = "timeout"
+SOFT: Final = 0.8  # of the time: then a report is asked for
 _AGAIN: Final = 2.0  # seconds until something that had no room is tried again
 _DOWN: Final = frozenset({State.FAILED, State.PARKED})
 _SAID: Final = 200
@@ -236,7 +237,7 @@ def _wish(call: Call, batch: Batch, item: Item) -> TaskWish:
     left = max(1.0, batch.deadline - call.now)
     return TaskWish(
         description=kept["task"], data=kept["data"], title=item.title, requeue=batch.requeue,
-        deadline=left, batch=batch.id,
+        soft=left * SOFT, deadline=left, batch=batch.id,
     )  # fmt: skip
 
 

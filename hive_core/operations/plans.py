@@ -16,7 +16,7 @@ from hive_core.model.planning import Plan, PlanState, Step
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.model.task import Task
 from hive_core.operations.ending import called
-from hive_core.operations.notices import tell
+from hive_core.operations.notices import More, tell
 from hive_core.operations.pages import fitting
 from hive_core.operations.plan_rows import (
     STEPS_MOST,
@@ -221,7 +221,11 @@ def _prompt(call: Call, task: Task, plan: Plan, voids: list[str]) -> frozenset[s
         f"Answer with approve_plan {task.id} {plan.id}, or reject_plan {task.id} {plan.id} REASON."
         " A message is no answer.",
     ]
-    return tell(call, call.hive, name, SUBMITTED, "\n".join(lines), thread=task.wish.thread or None)
+    return tell(call, call.hive, name, SUBMITTED, "\n".join(lines), **_thread(task))
+
+
+def _thread(task: Task) -> More:
+    return More(thread=task.wish.thread) if task.wish.thread else More()
 
 
 def _answer(call: Call, task: Task, plan: Plan, kind: str, text: str) -> frozenset[str]:
@@ -230,4 +234,4 @@ def _answer(call: Call, task: Task, plan: Plan, kind: str, text: str) -> frozens
         return frozenset()
     head = {"task": task.id, "plan": plan.id, "by": call.caller, "state": plan.state}
     body = f"{json.dumps(head)}\n{text}"
-    return tell(call, call.hive, name, kind, body, thread=task.wish.thread or None)
+    return tell(call, call.hive, name, kind, body, **_thread(task))

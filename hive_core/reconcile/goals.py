@@ -11,8 +11,8 @@ from hive_core.plan.place import Place, Places
 from hive_core.plan.state import Phase, phase
 from hive_core.reconcile.wishes import DONE, PENDING, losers
 
-# Goals that others judge: see reconcile/deploy and reconcile/imports.
-OTHERS = ("approval:", "seed", "import:")
+# Goals that others judge: see reconcile/deploy, reconcile/imports and operations/stopping_work.
+OTHERS = ("approval:", "seed", "import:", "work:")
 ENDED = "ended"  # how the reason of a wish starts that the agent's own end brought about
 UP = (State.RUNNING, State.DEGRADED)
 DOWN = (State.STOPPED, State.SLEEPING, State.ABSENT)

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from operations.world import World
 
-from hive_core.broker.call import Call, Record
-from hive_core.broker.operation import Result
-from hive_core.model.task import TaskWish
-from hive_core.operations.assigning import assign
-
 
 def give(world: World, assigner: str, agent: str, **wish: object) -> str:
     """A task, taken by its agent; its id."""
-    made: list[str] = []
-
-    def act(call: Call) -> Record[Result]:
-        given = TaskWish(**{"description": "mend it", **wish})  # type: ignore[arg-type]
-        theirs = call._replace(caller=assigner, uuid=world.uuid(assigner))
-        task, topics = assign(theirs, world.uuid(assigner), agent, given)
-        made.append(task.id)
-        return Record(Result(), topics)
-
-    world.broker.perform("assign", act)
-    world.run()
+    given = {"description": "mend it", **wish}
+    task = str(world.call(assigner, "assign_task", agent=agent, **given)["task"])
     take(world, agent)
-    return made[0]
+    return task
 
 
 def take(world: World, agent: str) -> list[dict[str, object]]:
@@ -42,3 +28,9 @@ def finish(world: World, agent: str, task: str, status: str = "success", **more:
 
 def state(world: World, task: str) -> str:
     return world.ledger.tasks.known(task).state.value
+
+
+def end(world: World, task: str, status: str = "success", **more: object) -> None:
+    """Its agent reports."""
+    found = world.ledger.tasks.known(task)
+    finish(world, str(world.hive.name(found.assignee)), task, status, **more)

@@ -1,0 +1,164 @@
+"""One call that ends all work of a subtree: running and queued tasks, batches, triggers (row Q40).
+
+Agents stay, and so do plans and files. The answer says what has really stopped: asked to wait, it
+comes when the last task is over; what had not ended by then is told as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.due import due
+from hive_core.broker.happening import TaskEnded, when
+from hive_core.broker.operation import Result, operation
+from hive_core.model.task import UNSTARTED, ResultStatus, Task, TaskState
+from hive_core.operations.batch_work import wind_up
+from hive_core.operations.ending import called
+from hive_core.operations.fields import Agent, Reason, Waiting
+from hive_core.operations.jobs import begun
+from hive_core.operations.task_moves import stop
+from hive_core.operations.trigger_moves import pause_all
+from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
+
+GOAL: Final = "work:"  # judged here, not by the change road
+GRACE: Final = 3.0
+_TASKS_SHOWN: Final = 500
+
+
+class StopWorkParams(Waiting):
+    agent: Agent | None = Field(
+        None,
+        description="Whose work, with that of all below it. Absent: of all below the caller, and"
+        " its own batches and triggers.",
+    )
+    reason: Reason = Field(description="Why; it stands in each result.")
+    grace: float = Field(
+        GRACE, ge=0, le=30,
+        description="Seconds in which a worker can confirm; then its container is ended.",
+    )  # fmt: skip
+
+
+class StoppedTask(Result):
+    task: str = Field(description="The task.")
+    agent: str = Field(description="Whose it was.")
+    state: str = Field(description="Its state: cancelled or done, or `stopping` while it ends.")
+    status: str = Field(description="How it ended; empty while it has not.")
+
+
+class WorkStopped(Result):
+    tasks: list[StoppedTask] = Field(description="Each task that this call ended, and how far.")
+    stopping: int = Field(description="How many of them have not really stopped.")
+    batches: list[str] = Field(description="Batches that were ended.")
+    triggers: list[str] = Field(description="Triggers that were switched off.")
+    job: str = Field(description="Ends when all of it has stopped, or at its deadline.")
+
+
+@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of", urgent=True)
+def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
+    """End all work of an agent and everybody below it in one call: tasks, batches, triggers.
+
+    An ancestor may, the operator, and an agent for all below it. With `wait` it answers when the
+    last of it has stopped, or the time for it is over.
+    """
+    why, agents = params.reason or "stopped", _agents(call, params.agent)
+    owners = agents | ({call.uuid} if params.agent in (None, call.caller) else frozenset())
+    batches, topics = _batches(call, owners, why, params.grace)
+    tasks, more = _tasks(call, agents, why, params.grace)
+    triggers, others = pause_all(call, owners, why)
+    left = [each for each in tasks if call.ledger.tasks.known(each).open]
+    job = begun(call, "stop_work", {_assignee(call, each): f"{GOAL}stop" for each in left})
+    if left:
+        deadline = call.now + params.grace + call.settings.waits.stop
+        call.ledger.plans.stops.open(job, tasks, deadline)
+    found = WorkStopped(
+        tasks=_shown(call, tasks), stopping=len(left), batches=batches, triggers=triggers, job=job
+    )
+    said = {"tasks": tasks, "batches": batches, "triggers": triggers, "reason": params.reason}
+    return Record(found, topics | more | others, said)
+
+
+@when(TaskEnded)
+def one_less(call: Call, what: TaskEnded) -> frozenset[str]:
+    """One of what had to stop has; the last one ends the job."""
+    topics = frozenset[str]()
+    for job in call.ledger.plans.stops.of_task(what.id):
+        tasks = call.ledger.plans.stops.tasks(job)
+        if not any(_open(call, each) for each in tasks):
+            topics |= _told(call, job)
+    return topics
+
+
+@due(at=lambda ledger: ledger.plans.stops.next_deadline(), topics=frozenset({"task"}))
+def stops_over(call: Call) -> Record[Result]:
+    """What has not stopped in time is told as it is."""
+    job = call.ledger.plans.stops.overdue(call.now)
+    return Record(Result(), _told(call, job) if job else frozenset())
+
+
+def _agents(call: Call, agent: str | None) -> frozenset[str]:
+    """Of whom tasks are ended: an agent does not end its own, it finishes them."""
+    tree = call.hive.topology
+    if agent is None and call.by_operator:
+        return frozenset(call.hive.names)
+    names = tree.subtree(call.caller if agent is None else agent)
+    return frozenset(call.hive.spec(each).id for each in names if each != call.caller)
+
+
+def _batches(
+    call: Call, owners: frozenset[str], why: str, grace: float
+) -> tuple[list[str], frozenset[str]]:
+    found, topics = list[str](), frozenset[str]()
+    for owner in sorted(owners):
+        for batch in call.ledger.plans.batches.running(owner):
+            found.append(batch.id)
+            topics |= wind_up(call, batch, ResultStatus.STOPPED, why, grace)
+    return found, topics
+
+
+def _tasks(
+    call: Call, agents: frozenset[str], why: str, grace: float
+) -> tuple[list[str], frozenset[str]]:
+    """What nobody has begun goes first: it must not be begun because something else ended."""
+    work = [task for agent in sorted(agents) for task in call.ledger.tasks.open_of(agent)]
+    work.sort(key=lambda task: (task.state not in UNSTARTED, task.number))
+    topics = frozenset[str]()
+    for each in work:
+        task = call.ledger.tasks.known(each.id)
+        if task.open and task.state is not TaskState.STOPPING:
+            topics |= stop(call, task, ResultStatus.STOPPED, why, grace)[1]
+    return [each.id for each in work], topics
+
+
+def _open(call: Call, id_: str) -> Task | None:
+    task = call.ledger.tasks.get(id_)
+    return task if task is not None and task.open else None
+
+
+def _told(call: Call, job: str) -> frozenset[str]:
+    """The job ends with the tasks as they are; who waits for it gets them."""
+    tasks = call.ledger.plans.stops.tasks(job)
+    shown = [each.model_dump() for each in _shown(call, tasks)]
+    left = sum(1 for each in tasks if _open(call, each))
+    call.ledger.plans.stops.close(job)
+    call.ledger.jobs.progress(job, {"tasks": shown, "stopping": left})
+    call.ledger.jobs.finish(job, "", call.now)
+    return frozenset({f"job:{job}"})
+
+
+def _shown(call: Call, tasks: list[str]) -> list[StoppedTask]:
+    found = (call.ledger.tasks.get(each) for each in tasks[:_TASKS_SHOWN])
+    return [
+        StoppedTask(
+            task=each.id, agent=called(call, each.assignee), state=each.state,
+            status=each.result.status if each.result else "",
+        )
+        for each in found
+        if each is not None
+    ]  # fmt: skip
+
+
+def _assignee(call: Call, id_: str) -> str:
+    return call.ledger.tasks.known(id_).assignee
