@@ -140,13 +140,14 @@ class Tasks:
             (state.value, ended, *values.values(), found.id),
         )
 
-    def open_of(self, assignee: str) -> list[Task]:
+    def open_of(self, assignee: str, most: int = -1) -> list[Task]:
         """What an agent has to do, in the order in which it gets it."""
-        return self._open("assignee = ? AND ended IS NULL ORDER BY priority, number", assignee)
+        order = f"ORDER BY priority, number LIMIT {most}"
+        return self._open(f"assignee = ? AND ended IS NULL {order}", assignee)
 
-    def given_by(self, assigner: str) -> list[Task]:
+    def given_by(self, assigner: str, most: int = -1) -> list[Task]:
         """What it gave to others and has not ended, the oldest first."""
-        return self._open("assigner = ? AND ended IS NULL ORDER BY number", assigner)
+        return self._open(f"assigner = ? AND ended IS NULL ORDER BY number LIMIT {most}", assigner)
 
     def parts_of(self, id_: str) -> list[Task]:
         """The sub-tasks of one that have not ended, the oldest first."""

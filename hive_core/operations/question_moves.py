@@ -29,6 +29,7 @@ from hive_core.model.hive import Hive
 from hive_core.model.question import URGENCY, Ask, Hop, Item, Question, QuestionState, Severity, Why
 from hive_core.model.record import DAEMON, OPERATOR, Relation
 from hive_core.operations import question_words
+from hive_core.operations.activity import shown
 from hive_core.operations.ending import called
 from hive_core.operations.notices import PRIORITY, post
 from hive_core.policy.decide import decide, visible_names
@@ -79,7 +80,8 @@ def put_question(call: Call, asker: str, to: str, wish: Wish) -> tuple[Question,
         ),
         call.now,
     )  # fmt: skip
-    return found, log(call, found, "put", to=uuid) | _post(call, found, holder)
+    topics = log(call, found, "put", to=uuid) | _post(call, found, holder)
+    return found, topics | shown(call, asker)
 
 
 def hand_on(call: Call, question: Question, holder: str, why: Why) -> frozenset[str]:
@@ -100,7 +102,7 @@ def end_question(call: Call, question: Question, end: End) -> frozenset[str]:
         raise Conflict(f"{question_words.outcome(call, question)}", **first_end(call, question))
     found = call.ledger.questions.end(question.id, end, call.now)
     topics = log(call, found, end.event, by=end.by)
-    topics |= deliver(call, found) | happened(call, Settled(found))
+    topics |= deliver(call, found) | happened(call, Settled(found)) | shown(call, found.asker)
     for uuid in dict.fromkeys(hop.holder for hop in call.ledger.questions.hops(found.id)):
         name = living(call, uuid)
         if name not in (None, OPERATOR, call.caller):
