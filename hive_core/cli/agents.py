@@ -35,6 +35,11 @@ def agent() -> None:
               help='The parent; the root agent if absent, "" makes a root.')  # fmt: skip
 @click.option("--role", type=click.Choice(ROLES), help="What it is for.  [default: agent]")
 @click.option("--title", help="What people call it.")
+@click.option("--tier", type=click.Choice(("strategic", "tactical", "operational")),
+              help="Which class of model.  [default: operational]")  # fmt: skip
+@click.option("--definition", help="What is not said here is as this definition says.")
+@click.option("--tool", "tools", multiple=True, metavar="TOOL[(ARGUMENT)]",
+              help="One tool that it may use, such as 'bash(git *)'; may be repeated.")  # fmt: skip
 @click.option("--image", help="An image of hive.toml, or a directory with a prepared tree.")
 @click.option("--boot/--no-boot", default=None, help="Run an init inside.")
 @click.option("--capability", "capabilities", multiple=True, help="One right; may be repeated.")

@@ -1,0 +1,120 @@
+"""`hive definition`, `hive role` and `hive tools`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import frontmatter
+import pytest
+from cli.run import Hive
+
+from hive_core.errors import InvalidArgument
+from hive_core.varlink import Message
+
+GOOD = """---
+name: good
+description: Fine.
+tools: [Read, 'Bash(git:*)']
+hive: {role: worker}
+---
+Do."""
+ODD = "---\nname: odd\nrole: worker\n---\n"
+BAD = "---\nname: bad\ntools: [reed]\n---\nx"
+BROKEN = "---\nname: [\n---\nx"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "agents"
+    place.mkdir()
+    for name, text in {"good": GOOD, "odd": ODD, "bad": BAD, "broken": BROKEN}.items():
+        (place / f"{name}.md").write_text(text)
+    return place
+
+
+def test_lint_tells_what_cannot_be_used_and_what_is_odd(hive: Hive, folder: Path) -> None:
+    done = hive("definition", "lint", str(folder), "-o", "jsonl")
+    assert done.status == 1
+    assert [line.count('"fail"') for line in done.out.splitlines()] == [1, 1, 0, 0]
+    assert "did you mean read" in done.out
+    assert "did you mean hive.role?" in done.out
+    fine = hive("definition", "lint", str(folder / "good.md"))
+    assert (fine.status, fine.out) == (0, "")
+
+
+def test_load_gives_the_daemon_what_can_be_used(hive: Hive, folder: Path) -> None:
+    hive.peer.answers["SetDefinition"] = lambda _: {}
+    done = hive("definition", "load", str(folder))
+    assert done.status == 1
+    good, odd = hive.peer.asked("SetDefinition")
+    assert (good["name"], good["body"], good["agent"]) == (
+        "good", "Do.", {"role": "worker", "tools": ["bash(git *)", "read"]},
+    )  # fmt: skip
+    assert odd["name"] == "odd"
+    assert "bad.md: no tool 'reed'" in done.err
+
+
+def refuse(_: Message) -> Message:
+    raise InvalidArgument("no such image", field="image")
+
+
+def test_what_the_daemon_refuses_is_told_with_its_file(hive: Hive, folder: Path) -> None:
+    hive.peer.answers["SetDefinition"] = refuse
+    done = hive("definition", "load", str(folder / "good.md"))
+    assert (done.status, "good.md: no such image" in done.err) == (1, True)
+
+
+def test_a_folder_without_definitions_is_told(hive: Hive, tmp_path: Path) -> None:
+    assert hive("definition", "load", str(tmp_path)).status == 2
+
+
+KEPT: Message = {
+    "name": "good", "description": "Fine.", "role": "worker", "set_at": 1.0, "body": "Do.",
+    "agent": {"role": "worker", "tools": ["bash(git *)", "read"]},
+}  # fmt: skip
+
+
+def test_an_export_reads_back(hive: Hive, tmp_path: Path) -> None:
+    hive.peer.answers["GetDefinition"] = lambda _: KEPT
+    hive.peer.answers["SetDefinition"] = lambda _: {}
+    file = tmp_path / "again.md"
+    file.write_text(hive("definition", "export", "good").out)
+    assert hive("definition", "load", str(file)).status == 0
+    (asked,) = hive.peer.asked("SetDefinition")
+    assert {key: asked[key] for key in ("name", "description", "agent", "body")} == {
+        key: KEPT[key] for key in ("name", "description", "agent", "body")
+    }
+
+
+def test_an_export_for_claude_has_claude_s_words(hive: Hive) -> None:
+    hive.peer.answers["GetDefinition"] = lambda _: KEPT
+    post = frontmatter.loads(hive("definition", "export", "good", "--format", "claude").out)
+    assert post.metadata == {
+        "name": "good", "description": "Fine.", "tools": ["Bash(git:*)", "Read"],
+    }  # fmt: skip
+    assert post.content == "Do."
+
+
+def test_a_definition_is_shown_and_named(hive: Hive) -> None:
+    hive.peer.answers["GetDefinition"] = lambda _: KEPT
+    assert "tools         bash(git *), read" in hive("definition", "show", "good").out
+    hive.peer.answers["ListDefinitions"] = lambda _: {"definitions": [KEPT], "next": None}
+    assert hive("definition", "list", "-o", "name").out == "good\n"
+
+
+ROLE: Message = {
+    "role": "worker", "lifetime": "its parent decides", "behaviour": "worker",
+    "creates": ["task"], "actions": ["send"], "capabilities": [], "tools": ["bash"],
+    "restarts": False, "after_task": "stays", "tier": "operational", "highest_tier": "strategic",
+}  # fmt: skip
+
+
+def test_roles_and_tools_are_listed(hive: Hive) -> None:
+    hive.peer.answers["ListRoles"] = lambda _: {"roles": [ROLE]}
+    assert hive("role", "list", "-o", "name").out == "worker\n"
+    assert "highest tier  strategic" in hive("role", "show", "worker").out
+    assert hive.peer.asked("ListRoles")[-1] == {"role": "worker"}
+    row = {"tool": "bash", "kind": "execution", "allowed": False, "entries": [], "why": "not now"}
+    hive.peer.answers["ListTools"] = lambda _: {"behaviour": "worker", "tools": [row]}
+    assert "not now" in hive("tools", "bob").out
+    assert hive.peer.asked("ListTools") == [{"agent": "bob"}]

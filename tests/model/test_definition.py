@@ -1,0 +1,108 @@
+"""Definitions of agents as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hive_core.errors import InvalidArgument
+from hive_core.model.definition import OURS, read
+from hive_core.operations.traits import Traits
+
+REVIEWER: dict[str, object] = {
+    "name": "reviewer",
+    "description": "Reviews a branch.\n  Use after a coder finishes.",
+    "tools": ["Read", "Bash(git:*)", "hive_send"],
+    "model": "inherit",
+    "hive": {"role": "worker", "limits": {"memory_max": "2G", "cpu_quota": 200}},
+}
+
+
+def test_a_definition_in_the_words_of_others_becomes_parameters_of_spawn() -> None:
+    found = read(REVIEWER)
+    assert (found.name, found.description) == (
+        "reviewer", "Reviews a branch. Use after a coder finishes.",
+    )  # fmt: skip
+    assert found.agent == {
+        "role": "worker", "tools": ["bash(git *)", "read"],
+        "limits": {"memory_max": 2 << 30, "cpu_quota": 200},
+    }  # fmt: skip
+    (warning,) = found.warnings
+    assert "hive_send: an operation" in warning
+
+
+@pytest.mark.parametrize(
+    ("front", "warning"),
+    [
+        ({"toools": ["read"]}, "toools: unknown field; did you mean tools?"),
+        ({"maxturns": 4}, "maxturns: unknown field; did you mean maxTurns?"),
+        ({"role": "worker"}, "role: unknown field; did you mean hive.role?"),
+        ({"hive": {"afterTask": "exits"}}, "hive.afterTask: unknown field; did you mean"
+         " hive.after_task?"),
+        ({"hive": {"requireplan": True}}, "hive.requireplan: unknown field; did you mean"
+         " hive.requirePlan?"),
+        ({"xyzzy": 1}, "xyzzy: unknown field"),
+        ({"skills": ["a"]}, "skills: kept in the file; the daemon does not use it"),
+    ],
+)  # fmt: skip
+def test_an_unknown_field_is_told_with_a_suggestion(front: dict[str, object], warning: str) -> None:
+    assert read({"name": "a", **front}).warnings == (warning,)
+
+
+@pytest.mark.parametrize(
+    ("front", "reason"),
+    [
+        ({"name": "Not A Name"}, "lower case"),
+        ({"name": ""}, "lower case"),
+        ({"tools": ["reed"]}, "did you mean read"),
+        ({"tools": {"read": True}}, "no list of words"),
+        ({"disallowedTools": ["bash(git *)"]}, "drop the whole tool"),
+        ({"hive": "worker"}, "no table"),
+        ({"hive": {"role": "manager"}}, "a daemon, an agent or a lead"),
+        ({"hive": {"role": "wroker"}}, "did you mean worker"),
+        ({"hive": {"limits": 5}}, "no table"),
+    ],
+)
+def test_what_cannot_be_is_refused(front: dict[str, object], reason: str) -> None:
+    with pytest.raises(InvalidArgument, match=reason):
+        read({"name": "a", **front})
+
+
+@pytest.mark.parametrize(
+    ("front", "tools"),
+    [
+        ({}, None),
+        ({"tools": "."}, None),
+        ({"tools": []}, []),
+        ({"tools": "read, Bash(git status)"}, ["bash(git status)", "read"]),
+        ({"tools": "Read, Write, Bash", "disallowedTools": "Write"}, ["bash", "read"]),
+        ({"disallowedTools": ["bash"], "hive": {"role": "worker"}}, ["edit", "read"]),
+        ({"disallowedTools": ["hive_spawn"]}, None),
+    ],
+)
+def test_lists_of_tools_are_read_as_others_write_them(
+    front: dict[str, object], tools: list[str] | None
+) -> None:
+    assert read({"name": "a", **front}).agent.get("tools") == tools
+
+
+def test_our_words_are_those_of_spawn() -> None:
+    assert set(OURS) == Traits.model_fields.keys() - {"tools", "model"}
+
+
+LEAF = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
+ANY = st.recursive(
+    LEAF, lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=8), each),
+    max_leaves=6,
+)  # fmt: skip
+KEYS = st.sampled_from(["name", "description", "tools", "disallowedTools", "model", "hive", "x"])
+
+
+@given(st.dictionaries(KEYS, ANY))
+def test_any_front_matter_is_read_or_refused(front: dict[str, object]) -> None:
+    try:
+        found = read(front, "a")
+    except InvalidArgument:
+        return
+    assert found.name
