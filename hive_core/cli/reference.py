@@ -62,6 +62,10 @@ OUTPUTS: Final = {
     "converge": ("converge", None),
     "gc": ("gc", "items"),
     "move": ("move", None),
+    "role list": ("list_roles", "roles"),
+    "tools": ("list_tools", "tools"),
+    "definition list": ("list_definitions", "definitions"),
+    "definition show": ("get_definition", None),
 }
 TREE: Final = """
 `hive tree` nests the rows of `list_agents`: a list of roots, each `{name, uuid, parent, role,
