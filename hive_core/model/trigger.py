@@ -253,7 +253,7 @@ def look(rule: Rule, asked: Asked) -> Verdict:
         return Verdict(since=since, due=following(rule, since))
     if asked.open and asked.missed is not Missed.SKIP:
         return Verdict(since=since, due=None, waits=True)
-    if asked.room < 1:
+    if asked.room < 1 and not asked.open:
         return Verdict(since=since, due=now)
     return _chosen(rule, asked, found, many=many)
 
