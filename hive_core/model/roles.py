@@ -28,21 +28,22 @@ class Action(StrEnum):
     ESCALATE = "escalate"
 
 
-# What each of them is about. An operation that is in no row is about the caller itself, or the
-# operator's.
+# What each of them is about. What is in no row an agent does to itself (and, where its place lets
+# it, below itself), or it is the operator's.
 OPERATIONS: Final[Mapping[Action, tuple[str, ...]]] = MappingProxyType({
     Action.SPAWN: ("spawn", "spawn_agent_and_assign_task"),
     Action.KILL: (
         "destroy", "kill", "move", "restart", "resume", "sleep", "start", "stop", "update",
     ),
     Action.ASSIGN: (
-        "approve_plan", "assign_task", "cancel_task", "reject_plan", "run_parallel_workers",
+        "allocate_budget", "approve_plan", "assign_task", "cancel_task", "reject_plan",
+        "run_parallel_workers",
     ),
-    Action.SEND: ("send",),
+    Action.SEND: ("inject_message", "open_pipe", "publish", "put", "send", "write_pipe"),
     Action.READ: ("get_logs", "history", "list_agents", "list_messages"),
-    Action.READ_ARTIFACT: ("get_artifact", "list_artifacts"),
+    Action.READ_ARTIFACT: ("get_artifact", "list_artifacts", "read_artifact"),
     Action.WRITE_ARTIFACT: ("delete_artifact", "store_artifact"),
-    Action.ESCALATE: ("ask", "escalate"),
+    Action.ESCALATE: ("answer", "ask", "escalate", "relay_question"),
 })  # fmt: skip
 ACTION_OF: Final[Mapping[str, Action]] = MappingProxyType(
     {name: action for action, names in OPERATIONS.items() for name in names}

@@ -1,0 +1,122 @@
+"""Every role and every operation, against the one table (row K26)."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from model.trees import hive_of
+from operations.world import World, world
+from policy.naive import Question, decide
+
+from hive_core.broker.operation import Operation
+from hive_core.errors import HiveError, NotAllowed
+from hive_core.model.agent import Role
+from hive_core.model.hive import Hive
+from hive_core.model.roles import ACTION_OF, HABITS, Action, default_capabilities
+from hive_core.operations import load
+
+OPERATIONS = load()
+# What the operation asks for beside the action; written down once more, not read from the rule.
+NEEDS = {
+    "spawn": "spawn", "spawn_agent_and_assign_task": "spawn", "escalate": "escalate",
+    "allocate_budget": "budget", "set_trigger": "trigger",
+    "request_update_meta_inputs": "meta.update",
+}  # fmt: skip
+FACTS = frozenset({"assigner", "asked", "put", "take", "reply"})
+TREE = {"top": None, "me": "top", "below": "me", "beside": "top"}
+TARGETS = (None, "me", "below", "top", "beside")
+
+
+def hive_with(role: Role) -> Hive:
+    hive = hive_of(TREE)
+    given = {"role": role, "capabilities": default_capabilities(role)}
+    return hive.with_spec("me", hive.spec("me").model_copy(update=given))
+
+
+def may(found: Operation, role: Role) -> bool:
+    """Whether there is anybody on whom an agent of this role may do it."""
+    hive = hive_with(role)
+    return any(
+        decide(found.allow, Question(hive, "me", found.name, target, second, FACTS)).allowed
+        for target, second in product(TARGETS, (None, "me"))
+    )
+
+
+def expected(found: Operation, role: Role) -> bool:
+    habit, action = HABITS[role], ACTION_OF.get(found.name)
+    needed = NEEDS.get(found.name)
+    return (action is None or action in habit.actions) and (
+        needed is None or needed in habit.capabilities
+    )
+
+
+# What no agent may, whatever its role, is the operator's.
+FOR_AGENTS = sorted(
+    name for name, found in OPERATIONS.items() if any(may(found, role) for role in Role)
+)
+
+
+@pytest.mark.parametrize("name", FOR_AGENTS)
+def test_each_role_may_what_its_row_says(name: str) -> None:
+    """K26: asked on every call; the same table is the page's, the command's and this test's."""
+    found = OPERATIONS[name]
+    for role in Role:
+        assert may(found, role) == expected(found, role), role
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_what_is_done_to_others_and_never_to_oneself_is_an_action(name: str) -> None:
+    found, hive = OPERATIONS[name], hive_with(Role.DAEMON)
+
+    def on(target: str | None) -> bool:
+        return decide(found.allow, Question(hive, "me", name, target, None, FACTS)).allowed
+
+    if any(map(on, ("below", "top", "beside"))) and not (on("me") or on(None)):
+        assert name in ACTION_OF
+
+
+# Of each action one call, by a caller whose place allows it.
+CALLS: dict[Action, tuple[str, dict[str, object]]] = {
+    Action.SPAWN: ("spawn", {"name": "new", "role": "task"}),
+    Action.KILL: ("stop", {"agent": "below"}),
+    Action.ASSIGN: ("assign_task", {"agent": "below", "description": "x"}),
+    Action.SEND: ("send", {"to": "top", "body": "x"}),
+    Action.READ: ("list_agents", {}),
+    Action.READ_ARTIFACT: ("list_artifacts", {}),
+    Action.ESCALATE: ("escalate", {"issue": "x", "severity": "info"}),
+}
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_call_beyond_the_role_is_refused_and_recorded(role: Role) -> None:
+    """K26: an audit event on each refusal."""
+    with world(None, "root/top:lead", f"top/me:{role}", "me/below:worker") as made:
+        for action, (name, given) in CALLS.items():
+            refused = call(made, name, given)
+            allowed = action in HABITS[role].actions and not (
+                action is Action.SPAWN and Role.TASK not in HABITS[role].creates
+            )
+            assert isinstance(refused, NotAllowed) != allowed, (action, refused)
+            if not allowed:
+                event = made.events()[-1]
+                assert (event["caller"], event["operation"], event["allowed"]) == (
+                    "me", name, False,
+                )  # fmt: skip
+
+
+def call(made: World, name: str, given: dict[str, object]) -> HiveError | None:
+    try:
+        made.call("me", name, **given)
+    except HiveError as error:
+        return error
+    return None
+
+
+def test_a_grant_does_not_help_against_the_role() -> None:
+    """An architect that holds `spawn` creates nobody."""
+    with world(None, "root/ada:architect") as made:
+        made.call("operator", "grant_capability", agent="ada", capability="spawn")
+        with pytest.raises(NotAllowed, match="your role may not create agents"):
+            made.call("ada", "spawn", name="new", role="task")
+        assert made.events()[-1]["reason"] == "your role may not create agents"
