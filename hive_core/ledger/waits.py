@@ -21,10 +21,23 @@ _TASK, _AGENT = "task", "agent"
 class Waits:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
+        # Who may be waiting: nobody else is asked about whenever a message arrives. One too many
+        # costs a look, so nobody is taken out, whatever is rolled back.
+        self._maybe: set[str] | None = None
+
+    def maybe(self, agent: str) -> bool:
+        """Whether this agent waited since the daemon began; False is sure."""
+        if self._maybe is None:
+            rows = self._db.rows("SELECT DISTINCT agent FROM waits WHERE state = 'waiting'")
+            self._maybe = {agent for (agent,) in rows}
+        return agent in self._maybe
 
     def open(self, agent: str, wish: Wish, now: float, deadline: float) -> Waiting:
         """A new wait."""
         id_ = uuid4().hex[:_DIGITS]
+        self.maybe(agent)
+        if self._maybe is not None:
+            self._maybe.add(agent)
         self._db.run(
             "INSERT INTO waits (id, agent, mode, state, created, deadline)"
             " VALUES (?, ?, ?, ?, ?, ?)",

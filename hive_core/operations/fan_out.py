@@ -10,7 +10,7 @@ from typing import Final
 
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Whose, operation
-from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotAllowed
+from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotAllowed, NotFound
 from hive_core.ledger.batches import NewBatch
 from hive_core.model.hive import Hive
 from hive_core.model.planning import Batch
@@ -29,6 +29,7 @@ from hive_core.operations.batch_work import give_out, made, text_of
 from hive_core.operations.ending import called
 from hive_core.operations.pages import fitting
 from hive_core.operations.waiting_for import called_or_none
+from hive_core.policy.decide import decide
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 _AROUND: Final = 64  # bytes for what stands between two reports
@@ -107,8 +108,10 @@ def _check(call: Call, params: RunParams) -> None:
     if len(call.ledger.plans.batches.running(call.uuid)) >= most:
         raise LimitReached(f"cannot run workers: {most} of your batches have not ended yet")
     for name in params.agents:
-        if not call.by_operator and not call.hive.topology.is_ancestor(call.caller, name):
-            raise NotAllowed(f"cannot give work to {name}: not your descendant", rule="ancestor")
+        decision = decide(ANCESTOR | OPERATOR, call.hive, call.caller, name)
+        if not decision.allowed:
+            cannot = f"cannot give work to {name}: {decision.reason}"
+            raise NotAllowed(cannot, rule="ancestor") if decision.visible else NotFound(cannot)
         uuid = call.hive.spec(name).id
         if busy := call.ledger.plans.batches.busy_with(uuid):
             raise Conflict(f"cannot give work to {name}: it works for batch {busy[0]}")

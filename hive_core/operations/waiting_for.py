@@ -36,6 +36,7 @@ NEEDS_ANSWER: Final = frozenset(
 )
 _ABOVE: Final = frozenset({Relation.OPERATOR, Relation.PARENT, Relation.ANCESTOR})
 _BELOW: Final = frozenset({Relation.CHILD, Relation.DESCENDANT, Relation.DAEMON})
+_NO_WORD: Final = frozenset({WAIT_OVER, "copy"})
 _AT_ONCE: Final = 50
 
 Id = Annotated[str, Field(max_length=64)]
@@ -139,9 +140,9 @@ def begin(call: Call, wish: Wish, seconds: float | None = None) -> tuple[Waiting
 def word_came(call: Call, what: Arrived) -> frozenset[str]:
     """A message ends every wait that it was waited for in; it carries the id of the oldest."""
     message = what.message
-    if message.kind == WAIT_OVER:
-        return frozenset()
     waits = call.ledger.plans.waits
+    if message.kind in _NO_WORD or not waits.maybe(message.recipient):
+        return frozenset()
     ended = [each for each in waits.waiting(message.recipient) if _ends(message, each)]
     topics = frozenset[str]()
     # The news of tasks may be replaced before it is read: it cannot carry anything.

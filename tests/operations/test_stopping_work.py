@@ -1,0 +1,96 @@
+"""Q40: one call ends running and queued work, batches and triggers, and says what stopped."""
+
+from __future__ import annotations
+
+import pytest
+from operations.given import end, give, state
+from operations.world import Reply, World, names, rows, texts
+
+
+def ended(found: Reply) -> dict[object, tuple[object, object]]:
+    return {each["task"]: (each["state"], each["status"]) for each in rows(found["tasks"])}
+
+
+def test_queued_work_stops_at_once_and_running_work_is_told(world: World) -> None:
+    running = give(world, "a", "a1")
+    queued = [give(world, "a", "a2", needs=[running]) for _ in range(2)]
+    found = world.call("a", "stop_work", reason="enough")
+    assert ended(found) == {
+        running: ("stopping", ""), **dict.fromkeys(queued, ("cancelled", "stopped")),
+    }  # fmt: skip
+    assert found["stopping"] == 1
+    assert "task_stop" in names(world.mail("a1"), "kind")
+
+
+def test_the_waiting_answer_says_what_really_stopped(world: World) -> None:
+    task = give(world, "a", "a1")
+    asked = world.ask("a", "stop_work", reason="enough", wait=20)
+    assert asked.pending
+    end(world, task, "partial", summary="half")
+    found = asked.result()
+    assert ended(found) == {task: ("cancelled", "stopped")}
+    assert found["stopping"] == 0
+
+
+def test_what_does_not_stop_in_time_is_told_as_it_is(world: World) -> None:
+    task = give(world, "a", "a1")
+    asked = world.ask("a", "stop_work", reason="enough", grace=1, wait=50)
+    world.advance(1 + world.settings.waits.stop + 1)
+    found = asked.result()
+    assert ended(found) == {task: ("stopping", "")}
+    assert found["stopping"] == 1
+    run = world.ledger.runs.get(world.uuid("a1"))
+    assert run is not None
+    assert "did not stop" in run.reason
+
+
+def test_batches_of_the_whole_subtree_stop_with_what_they_queued(world: World) -> None:
+    tasks = [{"task": f"{n}"} for n in range(4)]
+    begun = world.call("a1", "run_parallel_workers", tasks=tasks, concurrency=1)
+    found = world.call("operator", "stop_work", agent="a", reason="enough")
+    assert found["batches"] == [begun["batch"]]
+    world.advance(0)
+    seen = world.call("operator", "get_batch", batch=begun["batch"])
+    assert seen["state"] == "stopped"
+    assert {each["status"] for each in rows(seen["reports"])} == {"stopped"}
+    assert not set(texts(begun["workers"])) & set(world.hive.specs)
+
+
+def test_triggers_are_switched_off(world: World) -> None:
+    made = world.call(
+        "a",
+        "set_trigger",
+        name="tick",
+        when={"every": 60.0},
+        action={"kind": "message", "body": "x"},
+    )
+    found = world.call("a", "stop_work", reason="enough")
+    assert found["triggers"] == [made["id"]]
+
+
+def test_others_go_on(world: World) -> None:
+    mine, theirs = give(world, "a", "a1"), give(world, "b", "b1")
+    above = give(world, "root", "a")
+    world.call("a", "stop_work", reason="enough")
+    assert (state(world, mine), state(world, theirs)) == ("stopping", "in_progress")
+    assert state(world, above) == "in_progress"
+
+
+def test_an_agent_s_own_work_stops_when_another_says_so(world: World) -> None:
+    above, below = give(world, "root", "a"), give(world, "a", "a1")
+    world.call("root", "stop_work", agent="a", reason="enough")
+    assert (state(world, above), state(world, below)) == ("stopping", "stopping")
+
+
+def test_nothing_to_stop_is_an_answer_too(world: World) -> None:
+    found = world.call("a", "stop_work", reason="", wait=10)
+    assert (found["tasks"], found["batches"], found["triggers"], found["stopping"]) == (
+        [], [], [], 0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("caller", "error"), {"a1": "NotAllowed", "a2": "NotAllowed", "b1": "NotFound"}.items()
+)
+def test_who_may_not(world: World, caller: str, error: str) -> None:
+    assert world.fault(caller, "stop_work", agent="a", reason="x") == error
