@@ -95,8 +95,9 @@ class Operation:
 
     @cached_property
     def awaits(self) -> bool:
-        """Whether the broker can answer it after its job has ended."""
-        return "wait" in self.params.model_fields and "job" in self.result.model_fields
+        """Whether the broker can answer it after its job has ended: `wait` is in seconds."""
+        wait = self.params.model_fields.get("wait")
+        return wait is not None and wait.annotation is float and "job" in self.result.model_fields
 
     @property
     def method(self) -> str:

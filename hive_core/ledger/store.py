@@ -49,6 +49,7 @@ from hive_core.model.states import Course
 from hive_core.model.task import COURSE as TASK_COURSE
 from hive_core.model.trigger import FIRE
 
+REPORT_RATE, REPORT_BURST = 2.0, 20  # of progress, a second and at once, of one task
 MIGRATIONS: Final = Path(__file__).with_name("migrations")
 COURSES: Final[tuple[tuple[str, Course], ...]] = (
     ("jobs", JOB_COURSE), ("approvals", APPROVAL_COURSE), ("questions", QUESTION_COURSE),
@@ -134,6 +135,7 @@ class Ledger:
         self.queues = Queues(connection)
         self.budgets = Budgets(connection)
         self.tools = Tools(connection)
+        self.reports = Rates(REPORT_RATE, REPORT_BURST)
         self.sends = Rates(limits.send_rate, limits.send_burst)
         self.changes = Rates(limits.change_rate, limits.change_burst)
         self.commits = Rates(limits.commit_rate, limits.commit_burst)
@@ -211,12 +213,14 @@ class Ledger:
             raise
         self._step("committed")
         self.sends.keep()
+        self.reports.keep()
         self.changes.keep()
         self.commits.keep()
 
     def roll_back(self) -> None:
         # A batch that is run again must not pay twice.
         self.sends.give_back()
+        self.reports.give_back()
         self.changes.give_back()
         self.commits.give_back()
         self.connection.roll_back()

@@ -73,7 +73,7 @@ COURSE: Final = Course(
                 "the assignee", "a question without whose answer it cannot go on"),
         Move(_S.AWAITING_MORE_INFORMATION, "answer", _S.IN_PROGRESS, "who was asked",
              "the answer, or what holds without one"),
-        *_moves((*_WORKING, _S.STOPPING), "hand_back", _S.QUEUED, "the daemon",
+        *_moves(_WORKING, "hand_back", _S.QUEUED, "the daemon",
                 "the agent ended before it took it, or it is to be done again"),
         *_moves(_WORKING, "finish", _S.DONE, "the assignee", "its one report"),
         *_moves(_OPEN, "fail", _S.DONE, "the daemon", "whoever had it, or what it needs, ended"),

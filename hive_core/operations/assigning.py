@@ -14,6 +14,8 @@ from hive_core.operations.task_moves import move, start_next, topic
 from hive_core.operations.task_steps import log
 from hive_core.policy.standing import ABOVE, ITSELF, stand
 
+NOTHING = "-"  # as `part_of`: a task by itself, whatever its assigner works on
+
 
 def assign(call: Call, assigner: str, assignee: str, wish: TaskWish) -> tuple[Task, frozenset[str]]:
     """Give `assignee` (a name) a task of `assigner` (a UUID or `operator`); the topics to touch.
@@ -27,7 +29,7 @@ def assign(call: Call, assigner: str, assignee: str, wish: TaskWish) -> tuple[Ta
     whole = replace(
         wish,
         after=_checked(call, assigner, wish.after),
-        part_of=wish.part_of or _part_of(call, assigner),
+        part_of=_part_of(call, assigner, wish),
         deadline=call.settings.tasks.deadline if wish.deadline is None else wish.deadline,
     )
     first = [each for each in whole.after if call.ledger.tasks.known(each).open]
@@ -60,8 +62,10 @@ def _check_room(call: Call, assigner: str, assignee: str) -> None:
         raise LimitReached(f"{cannot}: you gave {most.given} that have not ended")
 
 
-def _part_of(call: Call, assigner: str) -> str:
+def _part_of(call: Call, assigner: str, wish: TaskWish) -> str:
     """The one task that the assigner works on; of several it has to say which."""
+    if wish.part_of:
+        return "" if wish.part_of == NOTHING else wish.part_of
     active = [each for each in call.ledger.tasks.open_of(assigner) if each.active]
     return active[0].id if len(active) == 1 else ""
 
@@ -88,6 +92,8 @@ def seen(call: Call, party: str, task: Task) -> bool:
 
 def check_part_of(call: Call, part_of: str) -> None:
     """A sub-task is part of what the caller itself has to do."""
+    if part_of == NOTHING:
+        return
     found = call.ledger.tasks.get(part_of)
     if found is None or found.assignee != call.uuid:
         raise NotFound(f"no task {part_of[:64]} of yours")

@@ -26,7 +26,7 @@ TASK, STOP = "task", "task_stop"
 _STUCK: Final = frozenset({State.FAILED, State.PARKED})
 _LATER: Final = 1.0  # seconds until a full inbox is tried again
 
-__all__ = ["STOP", "TASK", "end", "move", "requeued", "start_next", "stop", "topic"]
+__all__ = ["STOP", "TASK", "begun", "end", "move", "start_next", "stop", "takes", "topic"]
 
 
 def move(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task, frozenset[str]]:
@@ -80,18 +80,11 @@ def begun(call: Call, task: Task) -> bool:
     return task.active and not call.ledger.messages.untaken(task.assignee, task.message)
 
 
-def requeued(call: Call, task: Task, why: str) -> tuple[Task, frozenset[str]]:
-    """Back into the queue of its agent; the letter that it did not take is void."""
-    topics = _withdrawn(call, task)
-    found, more = step(call, task, "hand_back", why=why, message="", stop="", stop_at=None)
-    return found, topics | more
-
-
 def start_next(call: Call, assignee: str) -> frozenset[str]:
     """Give an agent what it has room for: the most urgent first, then the oldest."""
     topics = set[str]()
     name = call.hive.name(assignee)
-    if name is None or not _takes(call, name) or exhausted(call, assignee):
+    if name is None or not takes(call, name) or exhausted(call, assignee):
         return frozenset()
     room = call.hive.spec(name).parallel - call.ledger.tasks.active(assignee)
     while room > 0 and (task := call.ledger.tasks.next_queued(assignee)) is not None:
@@ -120,7 +113,7 @@ def given(call: Call, task: Task, name: str) -> tuple[Task, frozenset[str]]:
     return found, topics | others
 
 
-def _takes(call: Call, name: str) -> bool:
+def takes(call: Call, name: str) -> bool:
     """Whether what is given to it now is taken: it runs, comes up, or is woken by mail."""
     spec = call.hive.spec(name)
     run = call.ledger.runs.get(spec.id)

@@ -9,6 +9,7 @@ from hive_core.ledger.events import Entry
 from hive_core.ledger.tasks import Kept
 from hive_core.model.record import OPERATOR
 from hive_core.model.task import AWAITING, COURSE, Task, TaskState
+from hive_core.operations.activity import shown
 from hive_core.operations.ending import called
 from hive_core.operations.share import standing_in
 from hive_core.operations.task_news import news
@@ -32,7 +33,7 @@ def step(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task
     whole: Kept = {"why": "", "assigner": held_by(call, task), **_clock(call, task, state), **kept}
     found = call.ledger.tasks.move(task.id, event, call.now, **whole)
     log(call, found, event, found.why)
-    topics = {topic(task.id), f"tasks:{found.assigner}", "events"}
+    topics = {topic(task.id), f"tasks:{found.assigner}", "events", *shown(call, found.assignee)}
     if (found.state in _TOLD or event == _AGAIN) and call.uuid != found.assigner:
         topics |= news(call, found)
     return found, frozenset(topics)

@@ -1,0 +1,87 @@
+"""Time runs out: a report is asked for, work is stopped, what does not stop is ended (row Q23)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.due import due
+from hive_core.broker.operation import Result
+from hive_core.model.machine import State, Wanted
+from hive_core.model.task import ResultStatus, Task, TaskResult, TaskState
+from hive_core.operations.task_fates import confirmed
+from hive_core.operations.task_moves import start_next, stop
+from hive_core.operations.task_news import daemon_mail
+from hive_core.operations.task_steps import log, topic
+
+REPORT: Final = "task_report"
+_AT_ONCE: Final = 20
+_AGAIN: Final = 30.0  # seconds until an end that did not come is asked for once more
+_DOWN: Final = frozenset({State.STOPPED, State.SLEEPING, State.FAILED, State.PARKED, State.ABSENT})
+
+
+class Looked(Result):
+    """Of how many tasks the time had come."""
+
+    tasks: int
+
+
+@due(at=lambda ledger: ledger.tasks.next_due(), topics=frozenset({"task"}))
+def task_deadlines(call: Call) -> Record[Looked]:
+    """Some of the tasks whose time has come."""
+    found = call.ledger.tasks.overdue(call.now, _AT_ONCE)
+    topics = frozenset[str]()
+    for task in found:
+        topics |= _come(call, call.ledger.tasks.known(task.id))
+    return Record(Looked(tasks=len(found)), topics)
+
+
+def _come(call: Call, task: Task) -> frozenset[str]:
+    """What is due of one task now; another one of the same moment may have ended it."""
+    if _past(call, task.stop_at):
+        return _forced(call, task)
+    if _past(call, task.hard_at):
+        why = f"its time is over: {task.wish.deadline:g} s"
+        return stop(call, task, ResultStatus.TIMEOUT, why)[1]
+    return _soft(call, task) if _past(call, task.soft_at) else frozenset()
+
+
+def _past(call: Call, at: float | None) -> bool:
+    return at is not None and at <= call.now
+
+
+def _soft(call: Call, task: Task) -> frozenset[str]:
+    call.ledger.tasks.note(task.id, soft_at=None)
+    if task.state is TaskState.QUEUED:  # there was no room in the inbox
+        return start_next(call, task.assignee)
+    return _asked(call, task)
+
+
+def _asked(call: Call, task: Task) -> frozenset[str]:
+    """The agent is told to come to an end by itself."""
+    name = call.hive.name(task.assignee)
+    if name is None:
+        return frozenset()
+    left = "" if task.hard_at is None else f"; {task.hard_at - call.now:g} s are left"
+    log(call, task, "soft_deadline")
+    body = f"task: {task.id}\n\nReport now what there is, with finish_task{left}."
+    return daemon_mail(call, name, REPORT, body)[1] | {topic(task.id), "events"}
+
+
+def _forced(call: Call, task: Task) -> frozenset[str]:
+    """Nobody said that the work is over: its container is ended, and started afresh.
+
+    What else the agent had begun is lost with it, as by any other end of its machine.
+    """
+    uuid = task.assignee
+    run = call.ledger.runs.get(uuid)
+    down = run is None or run.wanted is not Wanted.RUNNING
+    if call.hive.name(uuid) is None or (down and call.states.state(uuid) in _DOWN):
+        return confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
+    call.ledger.tasks.note(task.id, stop_at=call.now + _AGAIN)
+    if down:  # it is on its way down already
+        return frozenset({topic(task.id)})
+    reason = f"task {task.id} did not stop"
+    call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, grace=0.0, reason=reason, fresh=True)
+    log(call, task, "forced", reason)
+    return frozenset({topic(task.id), f"run:{uuid}", "events"})

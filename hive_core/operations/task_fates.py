@@ -1,0 +1,113 @@
+"""What becomes of tasks when a machine starts or ends, and when an agent is destroyed (row T13).
+
+What an agent had begun is lost with its machine: it ends, or is done again where its assigner asked
+for that. What it had not taken yet waits, as its mail does, as long as somebody may start the agent
+again; it ends with one that crashed and stays down.
+"""
+
+from __future__ import annotations
+
+from hive_core.broker.behalf import on_behalf
+from hive_core.broker.call import Call, Record
+from hive_core.broker.happening import Ended, Gone, Started, when
+from hive_core.errors import HiveError
+from hive_core.model.record import OPERATOR
+from hive_core.model.task import UNSTARTED, ResultStatus, Task, TaskResult, TaskState
+from hive_core.operations.task_moves import begun, end, move, start_next, takes
+from hive_core.operations.task_news import news
+from hive_core.operations.task_steps import held_by, log, topic
+
+
+@when(Started)
+def given_at_start(call: Call, what: Started) -> frozenset[str]:
+    """A machine that is up is given what its agent has room for."""
+    return start_next(call, what.uuid)
+
+
+@when(Ended)
+def ended_with_machine(call: Call, what: Ended) -> frozenset[str]:
+    """Each task of an agent whose machine ended goes its way."""
+    why = f"{what.name} {'was ended' if what.asked else 'ended'}: {what.reason}"
+    tasks = _last_first(call.ledger.tasks.open_of(what.uuid))
+    down = not (what.asked or what.returns)
+    lost = [each for each in tasks if down or begun(call, each)]
+    refused, started = _started(call, what.name, lost) if down else ("", frozenset[str]())
+    topics = set(started)
+    for task in tasks:
+        if task.state is TaskState.STOPPING:
+            topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
+        elif task in lost:
+            topics |= _lost(call, task, why, refused)
+        elif task.active and not (what.returns or takes(call, what.name)):
+            call.ledger.messages.ack(task.assignee, [task.message])
+            before = task.attempt - 1  # nothing was tried
+            topics |= move(call, task, "hand_back", why=why, message="", attempt=before)[1]
+    return frozenset(topics) | start_next(call, what.uuid)
+
+
+@when(Gone)
+def ended_with_agent(call: Call, what: Gone) -> frozenset[str]:
+    """What a destroyed agent had to do ends; what it gave to others belongs to who is above it."""
+    topics = set[str]()
+    why = f"{what.name} was destroyed"
+    for task in _last_first(call.ledger.tasks.open_of(what.uuid)):
+        if task.state is TaskState.STOPPING:
+            topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
+        else:
+            topics |= end(call, task, "fail", TaskResult(ResultStatus.FAILED, error=why))[1]
+    return frozenset(topics) | _inherited(call, what)
+
+
+def confirmed(call: Call, task: Task, partial: TaskResult) -> tuple[Task, frozenset[str]]:
+    """The work on a task that was stopping is over; what there was of it is kept."""
+    status = ResultStatus(task.stop)
+    result = TaskResult(
+        status, partial.summary, partial.data, task.why, partial.artifacts, partial.tokens,
+        partial.cost,
+    )  # fmt: skip
+    return end(call, task, "stopped" if status is ResultStatus.STOPPED else "expired", result)
+
+
+def _last_first(tasks: list[Task]) -> list[Task]:
+    """What was not given yet comes first, or it would be given when another one ends."""
+    return sorted(tasks, key=lambda task: task.state not in UNSTARTED)
+
+
+def _again(task: Task) -> bool:
+    """Whether its assigner asked for another try, and it has one left."""
+    return task.wish.requeue >= max(task.attempt, 1)
+
+
+def _lost(call: Call, task: Task, why: str, refused: str) -> frozenset[str]:
+    """Done again, or ended."""
+    if refused or not _again(task):
+        error = f"{why}; {refused}" if refused and _again(task) else why
+        return end(call, task, "fail", TaskResult(ResultStatus.FAILED, error=error))[1]
+    if task.state in UNSTARTED:
+        return frozenset()
+    again = f"{why}; try {task.attempt + 1} of {task.wish.requeue + 1}"
+    return move(call, task, "hand_back", why=again, message="")[1]
+
+
+def _started(call: Call, name: str, lost: list[Task]) -> tuple[str, frozenset[str]]:
+    """Who asked for another try starts the agent that stays down, if it still may: or why not."""
+    again = next((task for task in lost if _again(task) and task.open), None)
+    if again is None:
+        return "", frozenset()
+    try:
+        found = on_behalf(call, held_by(call, again), "restart", {"agent": name})
+    except HiveError as error:
+        return f"it cannot be started again: {error.reason}", frozenset()
+    return "", found.wakes if isinstance(found, Record) else frozenset()
+
+
+def _inherited(call: Call, what: Gone) -> frozenset[str]:
+    parent = call.hive.topology.parent(what.name)
+    heir = OPERATOR if parent is None else call.hive.spec(parent).id
+    topics = set[str]()
+    why = f"{what.name} was destroyed: its task is yours now"
+    for task in call.ledger.tasks.hand_over(what.uuid, heir):
+        found = call.ledger.tasks.note(task.id, why=why)
+        log(call, found, "inherit", why)
+        topics |= news(call, found) | {topic(task.id)}
+    return frozenset(topics)

@@ -1,0 +1,161 @@
+"""What the assignee says of its task, and how it hears that it has to stop (rows Q22, T9, K16)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record, Wait
+from hive_core.broker.operation import Mutation, Params, Result, operation
+from hive_core.errors import Conflict, LimitReached
+from hive_core.model.task import UNSTARTED, WELL, ResultStatus, Task, TaskResult, TaskState
+from hive_core.operations.fields import WAIT_MOST, bounded_text
+from hive_core.operations.task_fates import confirmed
+from hive_core.operations.task_moves import end, move
+from hive_core.operations.task_rows import ResultRow, result
+from hive_core.operations.task_steps import log, topic
+from hive_core.operations.tasks import TASK, Data, TaskId
+from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
+
+SUMMARY_MOST = 16 * 1024
+_TOKENS = 10**12
+
+
+class ReportProgressParams(Mutation):
+    task: TaskId = Field(description="The task of the caller's.")
+    text: str = Field(max_length=1000, description="What it is at.")
+    percent: int | None = Field(None, ge=0, le=100, description="How far it is.")
+
+
+class Reported(Result):
+    task: str = Field(description="The task.")
+    state: str = Field(description="How far it is; stopping: end the work now.")
+
+
+class FinishTaskParams(Mutation):
+    task: TaskId = Field(description="The task of the caller's.")
+    status: Literal["success", "partial", "failed", "timeout", "stopped"] = Field(
+        description="How it came out."
+    )
+    summary: Annotated[str, bounded_text(SUMMARY_MOST)] = Field(
+        description="What came out, for people and models; at most 16 KiB."
+    )
+    data: Data | None = Field(None, description="The same for programs.")
+    artifacts: list[Annotated[str, Field(max_length=200)]] = Field(
+        [], max_length=64, description="What it left in the store, by id."
+    )
+    tokens: int | None = Field(
+        None, ge=0, le=_TOKENS, description="Spent, and not told by report_usage before."
+    )
+    cost: int | None = Field(
+        None, ge=0, le=_TOKENS,
+        description="Millionths of the currency, spent and not told by report_usage before.",
+    )  # fmt: skip
+
+
+class Finished(Result):
+    task: str = Field(description="The task.")
+    state: str = Field(description="done; cancelled when it was being stopped.")
+    result: ResultRow = Field(description="The record, as the assigner finds it.")
+    open: int = Field(description="Tasks of the same assigner that have not ended.")
+
+
+class WatchTaskParams(Params):
+    task: TaskId = Field(description="The task.")
+    after: str | None = Field(
+        None, max_length=64, description="`next` of the answer before: only news is wanted."
+    )
+    wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for news at most.")
+
+
+class Watched(Result):
+    task: str = Field(description="The task.")
+    state: str = Field(description="How far it is.")
+    attempt: int = Field(description="How often it was given to its agent.")
+    why: str = Field(description="Why it is so.")
+    percent: int | None = Field(description="What the agent says of its progress.")
+    progress: str = Field(description="What the agent says of its progress.")
+    stop_by: float | None = Field(description="When its container is ended; null: not to stop.")
+    next: str | None = Field(description="`after` for news; null when it has ended.")
+
+
+@operation(allow=SELF, whose=TASK)
+def report_progress(call: Call, params: ReportProgressParams) -> Record[Reported]:
+    """Say how far a task is. Its assigner finds it in the task; nobody gets a message of it."""
+    task = _mine(call, params.task, "report of")
+    after = call.ledger.reports.take(task.id, call.now)
+    if after > 0:
+        reason = f"cannot report of task {task.id}: too often, try again in {after:.2f} s"
+        raise LimitReached(reason, retry_after=after)
+    topics = _begun(call, task)
+    found = call.ledger.tasks.note(task.id, percent=params.percent, progress=params.text)
+    log(call, found, "progress", params.text, percent=params.percent)
+    return Record(
+        Reported(task=task.id, state=found.state.value),
+        topics | {topic(task.id), "events"}, {"task": task.id},
+    )  # fmt: skip
+
+
+@operation(allow=SELF, whose=TASK, aliases=("report_to_parent",), urgent=True)
+def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
+    """Give the one report of a task, which ends it. Its assigner is told.
+
+    A second report is refused with the first one. Of a task that is being stopped the report says
+    that its work is over; what came out until then is kept.
+    """
+    task = _mine(call, params.task, "finish")
+    if task.locked and params.status in WELL:
+        raise Conflict(f"cannot finish task {task.id} as {params.status}: {task.locked}")
+    said = TaskResult(
+        ResultStatus(params.status), params.summary, params.data, artifacts=tuple(params.artifacts),
+        tokens=params.tokens, cost=params.cost,
+    )  # fmt: skip
+    if task.state is TaskState.STOPPING:
+        found, topics = confirmed(call, task, said)
+    else:
+        found, topics = end(call, task, "finish", said)
+    row = result(call, found)
+    if row is None:
+        raise Conflict(f"task {task.id} has no result")
+    count = call.ledger.tasks.count("assigner", found.assigner)
+    return Record(
+        Finished(task=found.id, state=found.state.value, result=row, open=count),
+        topics, {"task": found.id, "status": row.status},
+    )  # fmt: skip
+
+
+@operation(allow=SELF | ANCESTOR | OPERATOR, whose=TASK, streams=True)
+def watch_task(call: Call, params: WatchTaskParams) -> Watched | Wait[Watched]:
+    """Tell how far a task is; with `wait` or `more`, whenever that changes, to its end."""
+    task = call.ledger.tasks.known(params.task)
+    mark = str(task.version)
+    found = Watched(
+        task=task.id, state=task.state.value, attempt=task.attempt, why=task.why,
+        percent=task.percent, progress=task.progress, stop_by=task.stop_at,
+        next=mark if task.open else None,
+    )  # fmt: skip
+    if not task.open or params.after != mark or (params.wait <= 0 and not call.more):
+        return found
+    deadline = None if call.more else call.now + params.wait
+    return Wait(frozenset({topic(task.id)}), deadline, found)
+
+
+def _mine(call: Call, id_: str, verb: str) -> Task:
+    """A task that the caller works on: Conflict with the first result when it has ended."""
+    task = call.ledger.tasks.known(id_)
+    if not task.open:
+        first = result(call, task)
+        status = first.status if first else task.state.value
+        reason = f"cannot {verb} task {id_}: it has ended as {status}"
+        raise Conflict(reason, result=first.model_dump() if first else None)
+    if task.state in UNSTARTED:
+        raise Conflict(f"cannot {verb} task {id_}: it is {task.state.value}, not begun")
+    return task
+
+
+def _begun(call: Call, task: Task) -> frozenset[str]:
+    """The first report of a new manager is the end of its delegating."""
+    if task.state is not TaskState.PENDING_DELEGATION:
+        return frozenset()
+    return move(call, task, "begin", why="its first report")[1]

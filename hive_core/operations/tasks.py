@@ -1,0 +1,289 @@
+"""Tasks as they are given, looked at and taken back (rows T3, T5, T9, T11, T12)."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
+from hive_core.errors import Conflict, InvalidArgument, LimitReached
+from hive_core.model.record import OPERATOR as THE_OPERATOR
+from hive_core.model.task import ResultStatus, Task, TaskState, TaskWish
+from hive_core.operations.assigning import assign, check_part_of
+from hive_core.operations.fields import Agent, bounded_text
+from hive_core.operations.pages import Page, Paged, fitting
+from hive_core.operations.share import standing_in
+from hive_core.operations.task_moves import stop
+from hive_core.operations.task_rows import TaskRow, shown, size
+from hive_core.operations.task_words import who
+from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, known
+
+# Together with the head they fit into one message.
+TEXT_MOST: Final = 32 * 1024
+DATA_MOST: Final = 24 * 1024
+_HISTORY: Final = 200
+
+Text = Annotated[str, Field(min_length=1), bounded_text(TEXT_MOST)]
+TaskId = Annotated[str, Field(max_length=64)]
+
+
+def _bounded_data(data: dict[str, object]) -> dict[str, object]:
+    if len(json.dumps(data, indent=1).encode()) > DATA_MOST:
+        raise ValueError(f"is longer than {DATA_MOST} bytes as JSON")
+    return data
+
+
+Data = Annotated[dict[str, object], AfterValidator(_bounded_data)]
+
+
+class WishParams(Mutation):
+    """What both ways of giving a task have in common."""
+
+    data: Data | None = Field(
+        None, description="For programs; the agent always gets it together with the text."
+    )
+    requeue: int = Field(
+        0, ge=0, le=100, description="How often it is done again when its agent ends on the way."
+    )
+    plan_required: bool = Field(
+        default=False, description="Nothing is executed before its plan is approved."
+    )
+    soft: float | None = Field(
+        None, gt=0, description="Seconds of work after which the agent is asked for a report."
+    )
+    deadline: float | None = Field(
+        None, ge=0,
+        description="Seconds of work after which it is stopped; 0: never; a setting when absent.",
+    )  # fmt: skip
+    needs: list[TaskId] = Field(
+        [], max_length=64, description="Tasks that have to end well before it is begun."
+    )
+    artifacts: list[Annotated[str, Field(max_length=200)]] = Field(
+        [], max_length=64, description="What it needs from the store, by id."
+    )
+    thread: str = Field(
+        "", max_length=128, pattern=r"^[!-~]*$", description="The conversation it belongs to."
+    )
+    priority: int = Field(2, ge=0, le=3, description="0 (first) to 3; then the oldest.")
+    part_of: TaskId = Field(
+        "",
+        description="The task of the caller's that it is a part of; absent: its only one; -: none.",
+    )
+
+
+class AssignTaskParams(WishParams):
+    agent: Agent = Field(description="Who is to do it: below the caller.")
+    description: Text = Field(description="What is to be done; at most 32 KiB.")
+    title: str = Field("", max_length=200, description="A few words for lists.")
+
+
+class Assigned(Result):
+    task: str = Field(description="The task.")
+    agent: str = Field(description="Who has it.")
+    state: str = Field(description="in_progress, or why it is not begun: queued, waiting.")
+
+
+class GetTaskParams(Params):
+    task: TaskId = Field(description="The task.")
+
+
+class StepRow(Result):
+    seq: int = Field(description="Number of the event.")
+    time: float = Field(description="Seconds since 1970.")
+    event: str = Field(description="What happened.")
+    state: str = Field(description="How far it was then.")
+    by: str = Field(description="Name of who did it then, `operator` or `daemon`.")
+    why: str = Field(description="Why.")
+
+
+class WholeTask(Result):
+    task: TaskRow = Field(description="The row.")
+    description: str = Field(description="What is to be done.")
+    data: dict[str, object] | None = Field(description="What came with the text.")
+    artifacts: list[str] = Field(description="What it needs from the store.")
+    history: list[StepRow] = Field(description="Its events, the oldest first.")
+
+
+class ListTasksParams(Paged):
+    agent: Agent | None = Field(
+        None, description="Tasks of this agent and all below it; absent: the caller's own board."
+    )
+    only: bool = Field(default=False, description="Of the agent itself, without those below it.")
+    state: Literal[
+        "queued", "waiting", "pending_delegation", "in_progress", "awaiting_plan_approval",
+        "awaiting_more_information", "stopping", "done", "cancelled",
+    ] | None = Field(None, description="Only in this state.")  # fmt: skip
+    open: bool = Field(default=False, description="Only those that have not ended.")
+
+
+class TaskRows(Page):
+    tasks: list[TaskRow] = Field(description="The newest first.")
+
+
+class CancelTaskParams(Mutation):
+    task: TaskId = Field(description="The task.")
+    reason: str = Field("", max_length=1000, description="Why; its agent is told.")
+
+
+class Hit(Result):
+    task: str = Field(description="The task.")
+    agent: str = Field(description="Who had it.")
+    state: str = Field(description="cancelled, or stopping while its work is being ended.")
+
+
+class Cancelled(Result):
+    task: str = Field(description="The task.")
+    state: str = Field(description="cancelled, or stopping while its work is being ended.")
+    hit: list[Hit] = Field(description="All that is stopped by it: itself, and its sub-tasks.")
+
+
+def of_task(call: Call, params: Params) -> str | None:
+    """Whose the task is: of its agent, or of the nearest that lives above one that is gone."""
+    task = call.ledger.tasks.get(str(getattr(params, "task", "")))
+    if task is None:
+        return None
+    return standing_in(call, task.assignee) or THE_OPERATOR
+
+
+def given_by_caller(call: Call, params: Params) -> frozenset[str]:
+    """Whether it is the caller's: also of one that an agent gave to itself."""
+    task = call.ledger.tasks.get(str(getattr(params, "task", "")))
+    mine = task is not None and task.assigner == call.uuid
+    return frozenset({"assigner"}) if mine else frozenset()
+
+
+TASK: Final = Whose("task", "task", of_task)
+ASSIGNER: Final = known("assigner", "who gave the task", "you did not give it")
+
+
+@operation(allow=ANCESTOR | OPERATOR, target="agent", preposition="to")
+def assign_task(call: Call, params: AssignTaskParams) -> Record[Assigned]:
+    """Give an agent below the caller something to do. It gets it as a message of kind `task`.
+
+    It is begun at once when the agent runs, has room for it (`parallel`), and nothing has to come
+    first; else it waits and is begun by the daemon, in the order of priority and age. It has one
+    end, whatever becomes of the agent.
+    """
+    call.hive.spec(params.agent)
+    task, topics = assign(call, call.uuid, params.agent, wish_of(call, params, params.description))
+    found = Assigned(task=task.id, agent=params.agent, state=task.state.value)
+    return Record(found, topics, {"task": task.id})
+
+
+def wish_of(call: Call, params: WishParams, description: str) -> TaskWish:
+    """What is asked for, checked as far as one need not know the assignee."""
+    if params.part_of:
+        check_part_of(call, params.part_of)
+    if params.requeue > call.settings.tasks.attempts:
+        most = call.settings.tasks.attempts
+        raise LimitReached(f"cannot assign a task: it is done again {most} times at most")
+    if params.soft and params.deadline and params.soft >= params.deadline:
+        raise InvalidArgument("soft has to come before the deadline", field="soft")
+    given = params.model_dump(include=_SHARED)
+    given.update(after=tuple(params.needs), artifacts=tuple(params.artifacts))
+    return TaskWish(description=description, title=getattr(params, "title", ""), **given)
+
+
+_SHARED: Final = {
+    "data", "requeue", "plan_required", "soft", "deadline", "thread", "priority", "part_of",
+}  # fmt: skip
+
+
+@operation(allow=SELF | ANCESTOR | OPERATOR, whose=TASK)
+def get_task(call: Call, params: GetTaskParams) -> WholeTask:
+    """Show one task: what is to be done, how far it is, what came out, and all its steps."""
+    task = call.ledger.tasks.known(params.task)
+    wish = task.wish
+    return WholeTask(
+        task=shown(call, task), description=wish.description,
+        data=None if wish.data is None else dict(wish.data), artifacts=list(wish.artifacts),
+        history=list(_history(call, task)),
+    )  # fmt: skip
+
+
+def _history(call: Call, task: Task) -> list[StepRow]:
+    """The last of its events, as far as the log reaches back."""
+    log = call.ledger.events
+    found = []
+    for seq in call.ledger.tasks.events_of(task.id)[-_HISTORY:]:
+        for event in islice(log.page(seq - 1, 1), 1):
+            if event.seq == seq:
+                fields = event.fields
+                by, state = str(fields.get("caller_name", "")), str(fields.get("state", ""))
+                found.append(StepRow(
+                    seq=seq, time=event.time, event=event.operation, state=state, by=by,
+                    why=event.reason,
+                ))  # fmt: skip
+    return found
+
+
+@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+def list_tasks(call: Call, params: ListTasksParams) -> TaskRows:
+    """List the tasks of an agent and of all below it, the newest first.
+
+    Without `agent` it is the board of the caller: its own tasks and those of its subtree; for the
+    operator all there are.
+    """
+    after = None
+    if params.after is not None:
+        before = call.ledger.tasks.get(params.after)
+        if before is None:
+            raise InvalidArgument(f"no task {params.after[:64]}", field="after")
+        after = before.number
+    found = call.ledger.tasks.page(
+        _scope(call, params), after, params.limit + 1, state=params.state, open_=params.open
+    )
+    rows = list(fitting((shown(call, each) for each in found[: params.limit]), size))
+    return TaskRows(tasks=rows, next=rows[-1].id if len(rows) < len(found) else None)
+
+
+def _scope(call: Call, params: ListTasksParams) -> list[str] | None:
+    """UUIDs of the assignees; None: all, of whom some may be gone."""
+    name = params.agent or call.caller
+    if name == THE_OPERATOR:
+        return None
+    call.hive.spec(name)
+    names = (name,) if params.only else call.hive.topology.subtree(name)
+    return [call.hive.spec(each).id for each in names]
+
+
+@operation(allow=ANCESTOR | ASSIGNER | OPERATOR, whose=TASK, facts=given_by_caller, urgent=True)
+def cancel_task(call: Call, params: CancelTaskParams) -> Record[Cancelled]:
+    """Take a task back, with all its sub-tasks: their work is really ended.
+
+    What was not begun is cancelled at once. Else the agent is told and has some seconds to end its
+    work; when it does not say that it has, its container is ended. The reply says all it hit.
+    """
+    task = call.ledger.tasks.known(params.task)
+    if not task.open:
+        how = task.result.status.value if task.result else task.state.value
+        raise Conflict(f"cannot cancel task {task.id} of {who(call, task.assignee)}: it has ended"
+                       f" as {how}")  # fmt: skip
+    hit = _scope_of(call, task)
+    why = params.reason or f"cancelled by {call.caller}"
+    topics = frozenset[str]()
+    for each in hit:
+        now = call.ledger.tasks.known(each.id)
+        if now.open and now.state is not TaskState.STOPPING:
+            topics |= stop(call, now, ResultStatus.STOPPED, why)[1]
+    rows = [_hit(call, call.ledger.tasks.known(each.id)) for each in hit]
+    return Record(
+        Cancelled(task=task.id, state=rows[0].state, hit=rows),
+        topics, {"task": task.id, "reason": why, "hit": [each.task for each in rows]},
+    )  # fmt: skip
+
+
+def _scope_of(call: Call, task: Task) -> list[Task]:
+    """The task and all its open sub-tasks, parts behind the whole."""
+    found = [task]
+    for each in found:
+        found.extend(call.ledger.tasks.parts_of(each.id))
+    return found
+
+
+def _hit(call: Call, task: Task) -> Hit:
+    return Hit(task=task.id, agent=who(call, task.assignee), state=task.state.value)
