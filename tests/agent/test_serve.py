@@ -222,16 +222,22 @@ def test_a_long_reply_is_cut_to_what_a_message_may_hold(broker: Peer) -> None:
     assert body.endswith("[cut]")
 
 
+def recalled(broker: Peer, script: str) -> None:
+    """A start, and one turn of its loop."""
+    slept: list[float] = []
+    with Link(broker.path) as link:
+        loop = Loop(link, Work(("/bin/sh", "-c", script)), slept.append)
+        loop.recall()
+        loop.step()
+
+
 def test_what_was_kept_for_this_start_is_a_file_for_the_command(
     broker: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """K12: given back at the next start."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     broker.answers["GetSnapshot"] = lambda _: {"data": "step 3 \u2603", "kept_at": 1.0}
-    with Link(broker.path) as link:
-        loop = Loop(link, Work(("/bin/sh", "-c", 'cat "$HIVE_SNAPSHOT"')), [].append)
-        loop.recall()
-        loop.step()
+    recalled(broker, 'cat "$HIVE_SNAPSHOT"')
     assert broker.asked("Send")[0]["body"] == "step 3 \u2603"
 
 
@@ -245,8 +251,5 @@ def test_without_anything_kept_there_is_no_file(broker: Peer, kept: Message | Hi
         return kept
 
     broker.answers["GetSnapshot"] = answer
-    with Link(broker.path) as link:
-        loop = Loop(link, Work(("/bin/sh", "-c", 'echo "${HIVE_SNAPSHOT-none}"')), [].append)
-        loop.recall()
-        loop.step()
+    recalled(broker, 'echo "${HIVE_SNAPSHOT-none}"')
     assert broker.asked("Send")[0]["body"] == "none"

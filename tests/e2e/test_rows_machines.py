@@ -117,7 +117,7 @@ def test_a_crash_is_told_to_the_parent(host: HiveHost) -> None:
 
 
 def test_exit_codes_are_told_and_a_good_end_is_none(host: HiveHost) -> None:
-    """H23, K10: 7 is a crash with its number; 0 and an intended end are none."""
+    """H23, K10: 7 is a crash with its number; 0 is told as a good end, an intended one is not."""
     host.mail("lead")
     host.grow(bad=script("sleep 1; exit 7"))
     host.wait("failed", "bad")
@@ -129,7 +129,8 @@ def test_exit_codes_are_told_and_a_good_end_is_none(host: HiveHost) -> None:
     host.call("Kill", agent="ended", wait=20)
     host.call("Start", agent="ended", wait=20)
     host.call("Stop", agent="ended", grace=0, wait=20)
-    assert host.mail("lead") == []
+    (told,) = host.mail("lead")
+    assert (told["kind"], told["body"]) == ("child_exit", "good ended with 0")
     kinds = [each["kind"] for each in host.events(last=30) if "good" in json.dumps(each)]
     assert "crash" not in kinds
 

@@ -1,0 +1,230 @@
+"""Life cycles through real sockets and real containers: K4-K10, K12, K13 and K32 for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+TREE: dict[str, str | None] = {"root": None, "lead": "root"}
+REAP = 4
+KEEPER = """
+trap 'hive-agent keep-snapshot "step $((n + 1))" && exit 0' TERM
+n=$(hive-agent get-snapshot | sed -n 's/.*step \\([0-9]*\\).*/\\1/p'); n=${n:-0}
+echo "began at $n"; while :; do sleep 0.05; done
+"""
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.settings(f"[life]\nreap = {REAP}\n")
+    made.setup()
+    made.grow(lead={"role": "lead"})
+    yield made
+    made.hush()
+
+
+@pytest.fixture(autouse=True)
+def tidy(host: HiveHost) -> Iterator[None]:
+    host.mail("lead")
+    yield
+    host.prune(TREE)
+    while not host.ask("lead", "WaitChild", wait=0).error:
+        pass
+
+
+def script(text: str, **more: object) -> dict[str, object]:
+    return {"parent": "lead", "command": ["sh", "-c", text], **more}
+
+
+def spawn(host: HiveHost, name: str, text: str, **more: object) -> None:
+    reply = host.call("Spawn", name=name, **script(text, **more))
+    assert not reply.error, reply
+
+
+def lines(host: HiveHost, agent: str) -> list[str]:
+    return [line["text"] for line in host.call("GetLogs", agent=agent)["lines"]]
+
+
+def told(host: HiveHost, agent: str, last: int = 60) -> list[str]:
+    """Kinds of the events of one machine."""
+    found = (each for each in host.events(last=last) if each["operation"] == "watch")
+    return [each["kind"] for each in found if agent in json.dumps(each["fields"])]
+
+
+def row(host: HiveHost, agent: str) -> dict[str, Any]:
+    (found,) = (each for each in host.call("ListAgents")["agents"] if each["name"] == agent)
+    return dict(found)
+
+
+def killed(host: HiveHost) -> None:
+    """The daemon is ended in the middle of whatever it does, and systemd starts it again."""
+    host.run("sh", "-c", "kill -KILL $(systemctl show --value -p MainPID hived.service)")
+    host.until(lambda: host.run("hive", "status", check=False).returncode == 0, "not back", 20)
+    host.hush()
+
+
+def test_a_parent_waits_for_its_child_and_learns_how_it_ended(host: HiveHost) -> None:
+    """K7: exit code, last lines, reason; once; and a one-shot child is gone with it."""
+    spawn(host, "one", "echo last words; sleep 0.5; exit 42", role="task")
+    end = host.ask("lead", "WaitChild", agent="one", wait=30)["child"]
+    assert (end["code"], end["output"], end["reason"]) == (42, "last words", "ended with 42")
+    assert end["reaped"]
+    host.until(lambda: "one" not in host.tree(), "not reaped")
+    assert host.ask("lead", "WaitChild", agent="one").error == "NotFound"
+    assert host.ask("lead", "WaitChild", agent="root").error == "NotAllowed"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "clean"),
+    [("exit 0", 0, True), ("exit 7", 7, False), ("kill -SEGV $$", 255, False),
+     ("exec /no/such/program", 127, False)],
+)  # fmt: skip
+def test_what_can_be_known_of_an_end(host: HiveHost, text: str, code: int, *, clean: bool) -> None:
+    """K7: the status of the payload; a signal shows as 255."""
+    spawn(host, "one", f"sleep 0.3; {text}", role="worker")
+    end = host.ask("lead", "WaitChild", wait=30)["child"]
+    assert (end["name"], end["code"], end["clean"], end["reaped"]) == ("one", code, clean, False)
+    kind = "child_exit" if clean else "container_crash"
+    assert [each["kind"] for each in host.mail("lead")] == [kind]
+    assert host.tree()["one"] == "lead"
+
+
+def test_a_wait_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
+    """K7, K32: what was waited for is asked for again; it is there, once."""
+    spawn(host, "one", "sleep 1; exit 3", role="worker")
+    host.wait("running", "one")
+    killed(host)
+    assert host.ask("lead", "WaitChild", agent="one", wait=30)["child"]["code"] == 3
+    assert host.ask("lead", "WaitChild", agent="one").error == "NotFound"
+    assert [each["kind"] for each in host.mail("lead")] == ["container_crash"]
+
+
+def test_an_end_between_two_daemons_is_counted_once(host: HiveHost) -> None:
+    """K32: one while hived cannot look, which is killed before it can count."""
+    spawn(host, "two", "exec sleep 1000", role="worker")
+    host.wait("running", "two")
+    host.run("sh", "-c", "kill -STOP $(systemctl show --value -p MainPID hived.service)")
+    host.run("sh", "-c", f"kill -KILL $(pgrep -P $(pgrep -P {host.main_pid('two')}))")
+    host.until(lambda: host.main_pid("two") == 0, "it does not end")
+    killed(host)
+    killed(host)
+    host.wait("failed", "two")
+    assert told(host, "two") == ["start", "crash"]
+    assert host.ask("lead", "WaitChild", agent="two", wait=5)["child"]["code"] == 255
+
+
+def test_a_host_that_went_down_ended_everybody(host: HiveHost) -> None:
+    """K32: /run is empty, no record is left: who was there for one task is not begun anew."""
+    spawn(host, "one", "exec sleep 1000", role="task")
+    spawn(host, "other", "exec sleep 1000", role="worker")
+    host.wait("running", "one", "other")
+    host.run("systemctl", "stop", "hived.service")
+    host.run("systemctl", "stop", "hive-agent@one.service", "hive-agent@other.service")
+    host.run("sh", "-c", "rm -f /run/hive/exits/*", check=False)
+    host.run("systemctl", "start", "hived.service")
+    host.hush()
+    host.wait("running", "other")
+    end = host.ask("lead", "WaitChild", agent="one", wait=20)["child"]
+    assert (end["code"], end["reason"]) == (None, "the host went down")
+    assert told(host, "other") == ["start", "exit", "start"]
+
+
+def test_who_was_stopped_ended_too(host: HiveHost) -> None:
+    """K7, K11: a kill has its reason, and no code."""
+    host.grow(one=script("exec sleep 1000", role="worker"))
+    host.ask("lead", "Kill", agent="one", reason="enough of it", wait=20)
+    end = host.ask("lead", "WaitChild", agent="one", wait=5)["child"]
+    assert (end["code"], end["asked"], end["reason"]) == (None, True, "enough of it")
+    assert host.mail("lead") == []
+
+
+def test_a_zombie_goes_after_a_while_and_takes_no_seat_until_then(host: HiveHost) -> None:
+    """K4, K8, K9: archived, with an event; its end can still be asked for."""
+    host.grow(boss=script("exec sleep 1000", role="lead", max_children=1))
+    reply = host.ask("boss", "Spawn", name="first", role="task", command=["sh", "-c", "exit 4"])
+    assert not reply.error
+    assert host.ask("boss", "Spawn", name="second", role="task").error == "LimitReached"
+    host.wait("failed", "first")
+    assert not host.ask("boss", "Spawn", name="second", role="task").error
+    host.until(lambda: "first" not in host.tree(), "not reaped", REAP + 10)
+    assert "second" in host.tree()
+    reaped = (each["fields"] for each in host.events(last=30) if each["operation"] == "reap")
+    assert [each["reason"] for each in reaped if each.get("agent") == "first"] == ["ended with 4"]
+    end = host.ask("boss", "WaitChild", agent="first")["child"]
+    assert (end["code"], end["reaped"]) == (4, False)
+    host.hush("boss")
+
+
+def test_a_task_exits_after_its_task_and_a_worker_stays(host: HiveHost) -> None:
+    """K6, K5: half a second after the result; busy meanwhile, and each change is one event."""
+    for name, role in (("one", "task"), ("stays", "worker")):
+        host.grow(**{name: script("exec sleep 1000", role=role)})
+        task = host.ask("lead", "AssignTask", agent=name, description="count to three")["task"]
+        host.until(lambda name=name: row(host, name)["activity"] == "running", "it does not begin")  # type: ignore[misc]
+        reply = host.ask(name, "FinishTask", task=task, status="success", summary="1 2 3")
+        assert not reply.error, reply
+        host.hush(name)
+    end = host.ask("lead", "WaitChild", agent="one", wait=20)["child"]
+    assert (end["asked"], end["reason"]) == (True, "its last task has ended")
+    assert (row(host, "stays")["state"], row(host, "stays")["activity"]) == ("running", "idle")
+    assert told(host, "stays") == ["start", "activity", "activity"]
+
+
+def test_an_architect_sleeps_after_its_task_and_is_woken_for_a_revision(host: HiveHost) -> None:
+    """K6, K13: it gets its own last task and what came of it, with the request."""
+    host.grow(plan=script("exec sleep 1000", role="architect"))
+    task = host.ask("lead", "AssignTask", agent="plan", description="draw a house")["task"]
+    host.mail("plan")
+    assert not host.ask("plan", "FinishTask", task=task, status="success", summary="drawn").error
+    host.hush("plan")
+    host.wait("sleeping", "plan")
+    assert host.main_pid("plan") == 0
+    assert host.ask("lead", "Resume", agent="plan", body="with a door", wait=20)["message"]
+    (mail,) = host.mail("plan")
+    assert (mail["kind"], mail["from"]) == ("revision", "lead")
+    assert mail["body"].startswith(f"with a door\n\nyour last task: {task}\nit was: draw a house")
+    assert "success: drawn" in mail["body"]
+    host.hush("plan")
+
+
+def test_mail_waits_for_a_sleeper_and_wakes_whom_it_should(host: HiveHost) -> None:
+    """K13: the container is stopped meanwhile; by the commands of the operator."""
+    host.grow(light=script("exec sleep 1000", wakes=True), deep=script("exec sleep 1000"))
+    host.hive("sleep", "light", "deep", "--grace", "1")
+    assert {row(host, name)["state"] for name in ("light", "deep")} == {"sleeping"}
+    for name in ("light", "deep"):
+        host.ask("lead", "Send", to=name, body="work!")
+    host.wait("running", "light")
+    assert [each["body"] for each in host.mail("light")] == ["work!"]
+    assert row(host, "deep")["state"] == "sleeping"
+    host.hive("resume", "deep")
+    assert [each["body"] for each in host.mail("deep")] == ["work!"]
+    host.hush("light", "deep")
+
+
+def test_a_sleeper_sleeps_over_the_end_of_the_daemon(host: HiveHost) -> None:
+    """K32."""
+    host.grow(light=script("exec sleep 1000", wakes=True))
+    host.ask("lead", "Sleep", agent="light", grace=0, wait=20)
+    killed(host)
+    assert row(host, "light")["state"] == "sleeping"
+    host.ask("lead", "Send", to="light", body="work!")
+    host.wait("running", "light")
+
+
+def test_what_it_keeps_when_it_is_stopped_is_there_at_the_next_start(host: HiveHost) -> None:
+    """K12: the broker answers while the agent is being stopped, within its grace."""
+    host.grow(one=script(KEEPER))
+    for n in range(1, 4):
+        host.until(lambda n=n: f"began at {n - 1}" in lines(host, "one"), "it does not begin")  # type: ignore[misc]
+        host.hive("restart" if n < 3 else "stop", "one")
+    host.hive("start", "one")
+    host.until(lambda: "began at 3" in lines(host, "one"), "it does not begin")
