@@ -1,16 +1,20 @@
-"""`hive wait`: until agents are in a state, a job has ended, or there is nothing left to do."""
+"""`hive wait`: until agents are in a state, something has ended, or something happens."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import click
 
+from hive_core.agent.catalog import camel
+from hive_core.agent.show import as_json
 from hive_core.cli.output import echo, words
 from hive_core.cli.progress import working
 from hive_core.cli.session import WAIT, Session, complete_agent, ended, entries
-from hive_core.errors import TimedOut
+from hive_core.errors import TimedOut, Unreachable
+from hive_core.varlink import Client, Message
 
 STATES: Final = (
     "absent", "starting", "running", "degraded", "stopping", "stopped", "sleeping", "failed",
@@ -41,7 +45,8 @@ def _states(text: str) -> list[str]:
     for state in states:
         if state not in STATES:
             raise click.UsageError(
-                f"{state!r} is no state; --for takes {', '.join(STATES)}, or job=ID"
+                f"{state!r} is no state; --for takes {', '.join(STATES)}, or one of"
+                f" {', '.join(f'{each}=' for each in WAITS)}, event.KIND"
             )
     return states
 
@@ -61,29 +66,91 @@ def _agents(session: Session, names: list[str], states: list[str], deadline: Dea
             return
 
 
+def _task(session: Session, id_: str, deadline: Deadline) -> None:
+    while True:
+        found = session.ask("wait_tasks", tasks=[id_], wait=deadline.slice())
+        if found.get("done"):
+            (row,) = entries(found, "tasks")
+            echo(" ".join(words(row.get(key)) for key in ("task", "status", "summary")))
+            return
+
+
+def _question(session: Session, id_: str, deadline: Deadline) -> None:
+    while True:
+        found = session.ask("get_question", question=id_, wait=deadline.slice())
+        row = found.get("question")
+        if isinstance(row, dict) and row.get("state") != "open":
+            given = [words(item.get("answer")) for item in entries(found, "items")]
+            echo(" ".join([words(row.get("id")), words(row.get("state")), *given]))
+            return
+
+
+def _agent(session: Session, text: str, deadline: Deadline) -> None:
+    name, colon, states = text.partition(":")
+    if not colon:
+        raise click.UsageError("say agent.state=NAME:STATE")
+    _agents(session, [name], _states(states), deadline)
+
+
+def _event(session: Session, kind: str, deadline: Deadline) -> None:
+    """The next one of a kind; those before are over."""
+    newest = entries(session.ask("list_events", last=1), "events")
+    after = str(newest[-1].get("seq")) if newest else "0"
+    while True:
+        page = _coming(session, after, deadline)
+        for row in entries(page, "events"):
+            if row.get("kind") == kind:
+                echo(as_json(row))
+                return
+        after = str(page.get("next") or after)
+
+
+def _coming(session: Session, after: str, deadline: Deadline) -> Message:
+    """The next page of events. A daemon that is started anew meanwhile has forgotten none."""
+    while True:
+        try:
+            with Client(session.socket, wait=deadline.slice()) as client:
+                return next(client.stream(camel("list_events"), {"after": after}))
+        except TimedOut:
+            continue  # the slice is over; of the whole time `deadline` knows
+        except Unreachable:
+            session.ask("status")  # waits until the daemon is back, and no longer than usual
+
+
+WAITS: Final[Mapping[str, Callable[[Session, str, Deadline], None]]] = {
+    "job": _job, "task.done": _task, "question.answered": _question, "agent.state": _agent,
+}  # fmt: skip
+
+
 @click.command
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_agent)
 @click.option(
     "--for",
     "wanted",
     required=True,
-    metavar="STATE[,STATE]|job=ID",
-    help="What to wait for: each NAME in one of these states, or the end of a job.",
+    metavar="WHAT",
+    help="STATE[,STATE] of each NAME; or job=ID, task.done=ID, question.answered=ID,"
+    " agent.state=NAME:STATE, event.KIND.",
 )
 @click.option("--timeout", type=click.FloatRange(0), help="Seconds; then the exit status is 124.")
 @click.pass_obj
 def wait(session: Session, names: tuple[str, ...], wanted: str, timeout: float | None) -> None:
-    """Wait until each NAME is in a state, or a job has ended.
+    """Wait until each NAME is in a state, a job or a task has ended, a question has, or an event is
+    there.
 
-    For instance: hive wait alice bob --for running --timeout 10.
+    For instance: hive wait alice bob --for running --timeout 10. An event is the next one of that
+    kind, from now on. Printed is what came: the states, how the task or the question ended, or the
+    event as JSON.
     """
     deadline = Deadline(timeout, f"{' '.join(names)} {wanted}".strip())
-    if wanted.startswith("job="):
-        with working(f"waiting for {wanted}"):
-            _job(session, wanted.removeprefix("job="), deadline)
-        return
-    states = _states(wanted)
-    if not names:
-        raise click.UsageError("name the agents to wait for")
-    with working(f"waiting for {', '.join(names)} to be {' or '.join(states)}"):
-        _agents(session, list(names), states, deadline)
+    kind, colon, text = wanted.partition("=")
+    with working(f"waiting for {' '.join([*names, wanted])}"):
+        if kind.startswith("event.") and not colon:
+            _event(session, kind.removeprefix("event."), deadline)
+        elif colon and kind in WAITS:
+            WAITS[kind](session, text, deadline)
+        else:
+            states = _states(wanted)
+            if not names:
+                raise click.UsageError("name the agents to wait for")
+            _agents(session, list(names), states, deadline)
