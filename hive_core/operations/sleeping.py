@@ -14,7 +14,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.happening import Arrived, Ended, when
 from hive_core.broker.operation import operation
 from hive_core.errors import Conflict
-from hive_core.ledger.letters import NewMessage
+from hive_core.ledger.letters import COPY, NewMessage
 from hive_core.model.agent import Role
 from hive_core.model.machine import Wanted
 from hive_core.model.task import Task
@@ -94,7 +94,9 @@ def resumed(call: Call, uuid: str, why: str) -> frozenset[str]:
 def _mail_wakes(call: Call, what: Arrived) -> frozenset[str]:
     uuid = what.message.recipient
     spec = call.hive.specs.get(call.hive.names.get(uuid, ""))
-    return resumed(call, uuid, "mail") if spec is not None and spec.wakes else frozenset()
+    if spec is None or not spec.wakes or what.message.kind == COPY:
+        return frozenset()  # said in memory: it is asked for every message
+    return resumed(call, uuid, "mail")
 
 
 @when(Ended)

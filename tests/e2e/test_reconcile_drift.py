@@ -115,7 +115,7 @@ def test_the_root_agent_comes_back_by_itself(host: HiveHost) -> None:
 def test_an_end_with_zero_is_stopped_and_no_crash(host: HiveHost) -> None:
     host.call("Spawn", name="eve", parent="ann", command=["sleep", "0.5"])
     host.wait("stopped", "eve")
-    assert host.mail("ann") == []
+    assert [each["kind"] for each in host.mail("ann")] == ["child_exit"]
 
 
 def test_a_daemon_that_fails_again_and_again_is_parked(host: HiveHost) -> None:

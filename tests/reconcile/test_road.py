@@ -89,7 +89,7 @@ def test_an_end_with_zero_is_stopped(tmp_path: Path) -> None:
         run = road.ledger.runs.get(road.uuid("bob"))
         assert run is not None
         assert run.reason == "ended: ended with 0"
-        assert road.mail("ann") == []
+        assert "container_crash" not in {each.kind for each in road.mail("ann")}
         await road.want(Wanted.RUNNING, "bob")
         assert road.state("bob") is State.RUNNING
 
