@@ -184,6 +184,7 @@ class Daemon:
             log.critical("Serving the operator only: %s", self.stores.damage)
         else:
             self._begin()
+            await self.duties.listen(self.stores.vault)
             await self._first_look()
         notify.ready(self._status())
         self.duties.task(live(self.broker))

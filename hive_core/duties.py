@@ -6,15 +6,20 @@ Whatever a noun needs while the daemon runs (a timer, a listener, a file) is beg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import logging
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 from hive_core.broker.due import DUES
+from hive_core.errors import HiveError
 from hive_core.host.ending import fatal
+from hive_core.host.vault import Vault
 from hive_core.reconcile.agenda import Agenda
 from hive_core.reconcile.given import Broker, Ports
 from hive_core.reconcile.look import Look
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -25,6 +30,7 @@ class Duties:
     given: Broker
     look: Look
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    closers: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.agenda = Agenda(self.ports.clock, self.ports.ledger, self.given.perform, DUES)
@@ -40,12 +46,31 @@ class Duties:
     def heard(self, topics: frozenset[str]) -> None:
         self.agenda.heard(topics)
 
+    async def listen(self, vault: Vault) -> None:
+        """Take webhooks, where the settings say so: the server is not even loaded elsewhere."""
+        if not self.ports.settings.triggers.webhooks:
+            return
+        from hive_core.host.hooks import Hooks  # noqa: PLC0415
+
+        paths, hooks = self.ports.settings.paths, Hooks(
+            self.ports.ledger, self.given.perform, vault
+        )  # fmt: skip
+        try:
+            await hooks.listen(paths.hooks_socket, self.ports.settings.triggers.webhook_group)
+        except HiveError as error:
+            log.warning("Cannot take webhooks: %s", error)
+            self.look.troubles["webhooks"] = f"cannot take webhooks: {error}"
+        else:
+            self.closers.append(hooks.close)
+
     def task(self, work: Coroutine[Any, Any, None]) -> None:
         """Something that goes on until `close`."""
         self.tasks.append(task := asyncio.create_task(work))
         task.add_done_callback(ended)
 
     async def close(self) -> None:
+        for close in self.closers:
+            close()
         for each in self.tasks:
             each.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

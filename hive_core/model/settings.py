@@ -197,6 +197,15 @@ class Paths(Value):
         return self.runtime / "operator.sock"
 
     @property
+    def hooks_socket(self) -> Path:
+        return self.runtime / "hooks.sock"
+
+    @property
+    def artifacts(self) -> Path:
+        """What agents keep for each other, each content once under its digest."""
+        return self.state / "artifacts"
+
+    @property
     def privd_socket(self) -> Path:
         return self.runtime / "privd.sock"
 

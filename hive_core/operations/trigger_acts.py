@@ -25,7 +25,7 @@ from hive_core.model.names import NAME_MAX
 from hive_core.model.record import DAEMON, OPERATOR, Relation
 from hive_core.model.task import TaskWish
 from hive_core.model.trigger import Act, Fire, Trigger
-from hive_core.operations.assigning import assign
+from hive_core.operations.assigning import NOTHING, assign
 from hive_core.operations.notices import post
 from hive_core.operations.sleeping import resumed
 from hive_core.policy.decide import decide
@@ -162,6 +162,7 @@ def _wish(trigger: Trigger, fire: Fire, data: Data) -> TaskWish:
     about: dict[str, object] = {"trigger": trigger.id, "fire": fire.id, "due": fire.due}
     return TaskWish(
         description=str(action["text"]), title=trigger.name, data={**about, **(data or {})},
+        part_of=NOTHING,
         deadline=deadline if isinstance(deadline, int | float) else None,
     )  # fmt: skip
 

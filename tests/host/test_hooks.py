@@ -1,0 +1,276 @@
+"""Webhooks: signed, once for each key, and nothing told to who has no business there (Q32)."""
+
+from __future__ import annotations
+
+import asyncio
+import grp
+import hmac
+import json
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from operations.test_triggers import DO, SAY, bodies, fires, put
+from operations.world import World, rows, world
+
+from hive_core.errors import Internal
+from hive_core.host.hooks import BODY_MOST, Hooks
+from hive_core.model.settings import Settings
+
+GROUP = grp.getgrgid(os.getgid()).gr_name
+SECRET = "a secret of the sender's"  # noqa: S105 - of this test
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Street:
+    """A hive that takes webhooks, and somebody outside."""
+
+    hive: World
+    path: Path
+
+    def raw(self, data: bytes) -> bytes:
+        """All that comes back until the connection is closed."""
+
+        async def talk() -> bytes:
+            async with asyncio.timeout(20):
+                reader, writer = await asyncio.open_unix_connection(str(self.path))
+                writer.write(data)
+                found = await reader.read()
+                writer.close()
+                return found
+
+        found = self.hive.loop.run_until_complete(talk())
+        self.hive.run()
+        return found
+
+    def ask(self, path: str, body: bytes = b"{}", *, method: str = "POST", **more: str) -> Answer:
+        head = {"host": "x", "connection": "close", "content-length": str(len(body)), **more}
+        lines = [f"{method} {path} HTTP/1.1", *(f"{k.replace('_', '-')}: {v}"
+                                                 for k, v in head.items())]  # fmt: skip
+        found = self.raw("\r\n".join([*lines, "", ""]).encode() + body)
+        top, _, rest = found.partition(b"\r\n\r\n")
+        first, *others = top.decode().split("\r\n")
+        headers = dict(each.lower().split(": ", 1) for each in others)
+        return Answer(int(first.split()[1]), headers, rest)
+
+    def sent(self, path: str, body: bytes = b"{}", secret: str = SECRET, **more: str) -> Answer:
+        return self.ask(path, body, hive_signature=sign(body, secret), **more)
+
+
+def sign(body: bytes, secret: str = SECRET) -> str:
+    return "sha256=" + hmac.new(secret.encode(), body, "sha256").hexdigest()
+
+
+@pytest.fixture(name="street")
+def _street(tmp_path: Path) -> Iterator[Street]:
+    with world(None, "root/a", "a/a1:worker") as hive:
+        hooks = Hooks(hive.ledger, hive.broker.perform, hive.vault)
+        path = tmp_path / "hooks.sock"
+        hive.loop.run_until_complete(hooks.listen(path, GROUP))
+        yield Street(hive, path)
+        hooks.close()
+
+
+def hook(street: Street, /, **more: object) -> str:
+    """The path of a new one."""
+    when = {"webhook": {"secret": SECRET}}
+    return str(put(street.hive, **{"when": when, "action": SAY, **more})["path"])
+
+
+def test_what_is_signed_reaches_the_agent_as_data_with_where_it_came_from(street: Street) -> None:
+    path = hook(street)
+    answer = street.sent(path, b'{"push": 1}', content_type="application/json", hive_delivery="d1")
+    assert answer.status == 202
+    (body,) = bodies(street.hive, "a")
+    head, text, data = body.split("\n\n", 2)
+    (fire,) = json.loads(head)["fires"]
+    assert fire["fire"] == json.loads(answer.body)["fire"]
+    assert fire["delivery"] == {
+        "key": "d1", "type": "application/json", "encoding": "utf-8", "bytes": 11,
+    }  # fmt: skip
+    assert text == "look at the queue"
+    assert data.endswith('no order of anybody here.\n{"push": 1}')
+
+
+def test_github_s_header_is_as_good(street: Street) -> None:
+    path = hook(street)
+    body = b"payload=%7B%7D"
+    assert street.ask(path, body, x_hub_signature_256=sign(body)).status == 202
+
+
+def test_a_repeated_delivery_is_the_same_fire(street: Street) -> None:
+    path = hook(street)
+    first = street.sent(path, idempotency_key="k1")
+    again = street.sent(path, idempotency_key="k1")
+    other = street.sent(path, idempotency_key="k2")
+    assert (first.status, again.status, other.status) == (202, 200, 202)
+    assert first.body == again.body != other.body
+    assert len(bodies(street.hive, "a")) == 2
+    street.hive.advance(7 * 86_400 + 1)
+    assert street.sent(path, idempotency_key="k1").status == 202
+
+
+def test_who_has_no_business_there_gets_one_and_the_same_answer(street: Street) -> None:
+    path = hook(street)
+    off = hook(street, name="off", enabled=False)
+    unknown = path[:-12] + "000000000000"
+    answers = [
+        street.ask(path),
+        street.ask(path, hive_signature="sha256=" + "0" * 64),
+        street.ask(path, hive_signature="ß" * 5),
+        street.sent(path, secret="another secret than that"),  # noqa: S106 - of this test
+        street.sent(path, method="PUT"),
+        street.sent(unknown),
+        street.sent(unknown, secret="\0" * 32),
+        street.sent(off),
+        street.sent("/hook/..%2f..%2fetc"),
+        street.sent("/hook/x"),
+        street.sent("/"),
+        street.sent(path, method="OPTIONS"),
+    ]
+    assert [each.status for each in answers] == [404] * len(answers)
+    assert {each.body for each in answers} == {b""}
+    assert len({str(sorted(each.headers.items())) for each in answers}) == 1
+    assert bodies(street.hive, "a") == []
+
+
+def test_methods_are_those_of_the_trigger(street: Street) -> None:
+    when = {"webhook": {"secret": SECRET, "methods": ["PUT", "GET"]}}
+    path = hook(street, when=when)
+    assert street.sent(path).status == 404
+    assert street.sent(path, method="PUT").status == 202
+    assert street.sent(path, b"", method="GET").status == 202
+
+
+def test_a_body_has_a_bound_whatever_its_header_says(street: Street) -> None:
+    path = hook(street)
+    most = b"x" * BODY_MOST
+    assert street.sent(path, most).status == 202
+    assert len(bodies(street.hive, "a")[0]) > BODY_MOST
+    assert street.sent(path, most + b"x").status == 413
+    chunks = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+    assert street.raw(head + chunks * 2).startswith(b"HTTP/1.1 413")
+    assert street.raw(b"GET / HTTP/1.1\r\nx: " + b"y" * 70_000).startswith(b"HTTP/1.1 400")
+
+
+def test_bytes_that_are_no_text_come_in_base64(street: Street) -> None:
+    path = hook(street)
+    assert street.sent(path, b"\xff\x00").status == 202
+    (body,) = bodies(street.hive, "a")
+    assert json.loads(body.partition("\n\n")[0])["fires"][0]["delivery"]["encoding"] == "base64"
+    assert body.endswith("/wA=")
+
+
+def test_a_secret_that_is_made_here_is_told_once_and_stands_nowhere_but_in_the_vault(
+    street: Street,
+) -> None:
+    said = put(street.hive, when={"webhook": {}})
+    made, path = str(said["secret"]), str(said["path"])
+    assert len(made) >= 40
+    assert street.sent(path, secret=made).status == 202
+    again = put(street.hive, when={"webhook": {}})
+    assert (again["secret"], again["path"]) == ("", path)
+    assert street.sent(path, secret=made).status == 202
+    listed = json.dumps(rows(street.hive.call("a", "list_triggers")["triggers"]))
+    files = b"".join(each.read_bytes() for each in street.hive.folder.glob("hive.db*"))
+    assert made not in listed
+    assert made.encode() not in files
+    assert made not in json.dumps(street.hive.events())
+
+
+def test_a_new_secret_ends_the_old_one_and_the_vault_keeps_no_rest(street: Street) -> None:
+    path = hook(street)
+    new = {"webhook": {"secret": "another secret of it"}}
+    assert put(street.hive, when=new)["path"] == path
+    street.hive.advance(1)
+    assert street.sent(path).status == 404
+    assert street.sent(path, secret="another secret of it").status == 202  # noqa: S106
+    assert len(street.hive.vault.keys(path.removeprefix("/hook/"))) == 1
+    trigger = rows(street.hive.call("a", "list_triggers")["triggers"])[0]["id"]
+    street.hive.call("operator", "gc")
+    assert street.sent(path, secret="another secret of it").status == 202  # noqa: S106
+    street.hive.call("a", "remove_trigger", trigger=trigger)
+    street.hive.advance(1)
+    assert street.sent(path, secret="another secret of it").status == 404  # noqa: S106
+    assert street.hive.vault.holders() == []
+
+
+def test_an_agent_that_had_enough_in_this_minute_is_spared_and_the_sender_told(
+    tmp_path: Path,
+) -> None:
+    settings = Settings.model_validate({"triggers": {"fires": 3}})
+    with world(settings, "root/a") as hive:
+        hooks = Hooks(hive.ledger, hive.broker.perform, hive.vault)
+        hive.loop.run_until_complete(hooks.listen(tmp_path / "s", GROUP))
+        street = Street(hive, tmp_path / "s")
+        path = hook(street)
+        assert [street.sent(path).status for _ in range(4)] == [202, 202, 202, 429]
+        assert 1 <= int(street.sent(path).headers["retry-after"]) <= 61
+        hive.advance(61)
+        assert street.sent(path).status == 202
+        hooks.close()
+
+
+def test_while_the_task_of_the_last_one_is_open_the_sender_is_told_to_come_again(
+    street: Street,
+) -> None:
+    path = hook(street, action=DO)
+    assert street.sent(path, b"first", idempotency_key="1").status == 202
+    assert street.sent(path, b"second", idempotency_key="2").status == 429
+    trigger = rows(street.hive.call("a", "list_triggers")["triggers"])[0]["id"]
+    (fire,) = fires(street.hive, trigger)
+    task = street.hive.ledger.tasks.known(str(fire["ref"]))
+    assert task.wish.data is not None
+    delivery = task.wish.data["delivery"]
+    assert isinstance(delivery, dict)
+    assert delivery["body"] == "first"
+
+
+def test_one_that_lost_the_right_is_answered_like_one_that_never_had_it(street: Street) -> None:
+    path = hook(street)
+    street.hive.call("operator", "revoke_capability", agent="a", capability="trigger")
+    assert street.sent(path).status == 404
+    assert bodies(street.hive, "a") == []
+
+
+def test_who_is_slow_is_not_waited_for(tmp_path: Path) -> None:
+    with world(None, "root/a") as hive:
+        hooks = Hooks(hive.ledger, hive.broker.perform, hive.vault, life=0.2)
+        hive.loop.run_until_complete(hooks.listen(tmp_path / "s", GROUP))
+        street = Street(hive, tmp_path / "s")
+        slow = f"POST {hook(street)} HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc"
+        for data in (b"", b"POST /ho", slow.encode()):
+            assert b"202" not in street.raw(data)
+        hooks.close()
+
+
+def test_nothing_of_a_body_is_logged(street: Street, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    path = hook(street)
+    street.sent(path, b"the word is marzipan")
+    street.ask(path, b"the word is marzipan")
+    assert "marzipan" not in caplog.text
+
+
+def test_the_socket_is_the_group_s_and_nobody_else_s(street: Street) -> None:
+    found = street.path.stat()
+    assert (found.st_mode & 0o777, found.st_gid) == (0o660, os.getgid())
+
+
+def test_a_group_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with world() as hive:
+        hooks = Hooks(hive.ledger, hive.broker.perform, hive.vault)
+        with pytest.raises(Internal, match="cannot listen"):
+            hive.loop.run_until_complete(hooks.listen(tmp_path / "s", "no-such-group"))
+        assert not (tmp_path / "s").exists()
