@@ -32,10 +32,12 @@ class Letter:
     def answerable(self) -> bool:
         """Whether output is sent back.
 
-        Not to the daemon, which reads nothing; not to ourselves; and not in answer to an answer,
-        or two serving agents would talk for ever (the same rule as RFC 3834 for mail).
+        Not to the daemon, which reads nothing; not to ourselves; not in answer to an answer, or two
+        serving agents would talk for ever (the same rule as RFC 3834 for mail); and not to what was
+        said to many, or to somebody else.
         """
-        return self.relation not in ("self", "daemon") and not self.reply_to
+        addressed = self.relation not in ("self", "daemon") and self.kind not in ("copy", "topic")
+        return addressed and not self.reply_to
 
     @property
     def environment(self) -> dict[str, str]:

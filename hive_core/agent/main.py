@@ -28,6 +28,7 @@ OWN: Final = {
     "hold": "Do nothing; mail waits.",
     "config": "Clone the configuration of an agent below you, to work on it.",
     "tool": "Use a tool: read or edit a file of the workspace, or run a program.",
+    "exchange": "Send a message and wait for the answer to it.",
     "attend": "Say hello and switch the system in place, for ever (a service of root).",
 }
 
@@ -98,6 +99,12 @@ def _tool(path: str, arguments: Sequence[str]) -> int:
     return tool.tool(path, arguments)
 
 
+def _exchange(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent import exchange  # noqa: PLC0415
+
+    return exchange.exchange(path, arguments)
+
+
 def _help(_path: str, _arguments: Sequence[str]) -> int:
     lines = ["usage: hive-agent COMMAND [arguments]", "", "commands:"]
     shorts = {long: short for short, long in SHORT.items()}
@@ -110,7 +117,7 @@ def _help(_path: str, _arguments: Sequence[str]) -> int:
 
 _COMMANDS: Final = {
     "serve": _serve, "hold": _hold, "attend": _attend, "call": _call, "config": _config,
-    "tool": _tool,
+    "tool": _tool, "exchange": _exchange,
     "help": _help, "-h": _help, "--help": _help,
 }  # fmt: skip
 

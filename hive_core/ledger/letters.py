@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from hive_core.model.record import Message, Relation
 
+# The kind of what the daemon copies for a parent.
+COPY: Final = "copy"
 _ID: Final = re.compile(r"[0-9a-f]{13,15}")
 
 # Column order of `message`. q is the place in the queue, m the letter, s and r the parties.

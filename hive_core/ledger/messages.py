@@ -21,7 +21,7 @@ from hive_core.ledger.boxes import Boxes
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.crowds import Crowd, Crowds
 from hive_core.ledger.ends import Ends
-from hive_core.ledger.letters import COLUMNS, NewMessage, message, number, text_id
+from hive_core.ledger.letters import COLUMNS, COPY, NewMessage, message, number, text_id
 from hive_core.ledger.posting import Posting
 from hive_core.ledger.requests import Requests
 from hive_core.ledger.turns import Turns
@@ -235,6 +235,8 @@ class Messages:
                 self._ends.dead(box, place, why)
         senders: dict[str, list[Message]] = {}
         for each in dead:
+            if each.kind == COPY:  # its sender does not know of it
+                continue
             senders.setdefault(each.sender, []).append(each)
         for sender, lost in senders.items():
             if sender != DAEMON:  # the daemon hears nothing, or two boxes could feed each other

@@ -13,13 +13,12 @@ from typing import Final
 
 from hive_core.broker.call import Call
 from hive_core.errors import InboxFull
-from hive_core.ledger.letters import NewMessage
+from hive_core.ledger.letters import COPY, NewMessage
 from hive_core.model.figures import Copies
 from hive_core.model.record import Message, Relation
 from hive_core.operations.notices import post
 from hive_core.operations.share import check_share
 
-COPY: Final = "copy"
 PRIORITY: Final = 3
 
 

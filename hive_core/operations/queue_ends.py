@@ -11,7 +11,7 @@ from hive_core.broker.operation import Result
 from hive_core.model.queue import Queue
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.notices import tell
-from hive_core.operations.queue_rules import owner_name
+from hive_core.operations.queue_rules import everybody, owner_name, topic
 
 DEAD: Final = "queue_dead_letter"
 CLOSED: Final = "queue_closed"
@@ -36,7 +36,7 @@ def closed_queues(call: Call) -> Record[Result]:
 def nobody_s(call: Call, what: Gone) -> frozenset[str]:
     """Its queues are closed, and what it had taken is free for others."""
     numbers = call.ledger.queues.gone(what.uuid, call.now)
-    return frozenset({SWEPT, *(f"queue:{number}" for number in numbers)})
+    return frozenset({SWEPT, *map(everybody, numbers)})
 
 
 def given_back(call: Call, ids: list[str], *, dead: bool) -> tuple[list[str], frozenset[str]]:
@@ -49,7 +49,7 @@ def given_back(call: Call, ids: list[str], *, dead: bool) -> tuple[list[str], fr
             gone = [each.id for each in back if each.dead and each.queue == number]
             wakes |= given_up(call, queue, gone)
     for each in back:
-        wakes |= {f"queue:{each.queue}", f"queue:{each.queue}:{each.kind}"}
+        wakes |= {topic(each.queue), topic(each.queue, each.kind)}
     return [each.id for each in back if each.dead], frozenset(wakes)
 
 

@@ -42,7 +42,7 @@ def rights(call: Call, queue: Queue) -> Rights:
     task = call.hive.spec(call.caller).role is _TASK
     standing = stand(call.hive, call.caller, owner)
     if owner == call.caller:
-        return _ALL - {"put"} if task else _ALL
+        return _ALL
     if not visible(call.hive, call.caller, owner) or (task and standing != CHILD):
         return frozenset()
     held = {"put": queue.may_put, "take": queue.may_take}
@@ -71,6 +71,11 @@ def said(call: Call, rule: Whom) -> list[str]:
     return [*rule.words, *(call.hive.name(each) or each for each in rule.agents)]
 
 
-def topic(queue: Queue, kind: str = "") -> str:
+def topic(number: int, kind: str = "") -> str:
     """What is touched when something comes into a queue: anything, or one kind."""
-    return f"queue:{queue.number}:{kind}" if kind else f"queue:{queue.number}"
+    return f"queue:{number}:{kind}" if kind else f"queue:{number}"
+
+
+def everybody(number: int) -> str:
+    """What is touched when all who wait there, whatever for, have to look again."""
+    return f"queue:{number}:*"

@@ -8,14 +8,16 @@ from pydantic import Field
 
 from hive_core.broker.call import Call, Record, Wait
 from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
-from hive_core.errors import InvalidArgument, LimitReached
+from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.ledger.queues import Wanted
+from hive_core.model.agent import Role
 from hive_core.model.queue import Queue, Thing, thing_id
 from hive_core.operations.fields import WAIT_MOST
 from hive_core.operations.pages import Page, Paged, fitting
 from hive_core.operations.queue_ends import SWEPT, given_up
 from hive_core.operations.queue_rules import (
     Rights,
+    everybody,
     found,
     owner_name,
     rights,
@@ -145,6 +147,8 @@ def open_queue(call: Call, params: OpenQueueParams) -> Record[Opened]:
     """
     if call.by_operator:
         raise InvalidArgument("the operator has no queues of its own", field="name")
+    if call.hive.spec(call.caller).role is Role.TASK:
+        raise NotAllowed(f"cannot open {params.name}: a task writes to its parent only")
     bounds, queues = call.settings.queues, call.ledger.queues
     if queues.count(call.uuid) >= bounds.open:
         raise LimitReached(f"cannot open {params.name}: {call.caller} has {bounds.open} queues")
@@ -163,7 +167,7 @@ def put(call: Call, params: PutParams) -> Record[Put]:
     Who may is said by the queue's owner. An agent of role `task` puts into its parent's only.
     """
     queue = _found(call, params.queue)
-    after = call.ledger.sends.take((call.uuid, topic(queue)), call.now)
+    after = call.ledger.sends.take((call.uuid, topic(queue.number)), call.now)
     if after > 0 and not call.by_operator:
         reason = f"cannot put into {params.queue}: too many things, try again in {after:.2f} s"
         raise LimitReached(reason, retry_after=after)
@@ -172,7 +176,7 @@ def put(call: Call, params: PutParams) -> Record[Put]:
     urgent = urgency(params.priority, standing)
     thing = Thing(0, call.uuid, call.caller, params.kind, urgent, call.now, params.body)
     number = call.ledger.queues.put(queue, thing, call.settings.queues.bytes)
-    wakes = frozenset({topic(queue), topic(queue, params.kind)})
+    wakes = frozenset({topic(queue.number), topic(queue.number, params.kind)})
     return Record(Put(id=number, priority=urgent), wakes=wakes)
 
 
@@ -194,8 +198,8 @@ def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
     answer = Things(things=[_taken(call, queue, each) for each in given])
     if given or params.wait <= 0 or told:
         return Record(answer, wakes=told)
-    wakes = frozenset({topic(queue, params.kind or "")})
-    return Wait(wakes, call.now + params.wait, answer, until=queues.next_due(queue))
+    topics = frozenset({topic(queue.number, params.kind or ""), everybody(queue.number)})
+    return Wait(topics, call.now + params.wait, answer, until=queues.next_due(queue))
 
 
 @operation(allow=SELF | OPERATOR, whose=_THE_QUEUE)
@@ -203,7 +207,7 @@ def close_queue(call: Call, params: CloseQueueParams) -> Record[Closed]:
     """Close a queue of the caller's own. What nobody took goes, and who put it there is told."""
     queue = _found(call, params.queue)
     call.ledger.queues.close(queue)
-    return Record(Closed(left=queue.things), wakes=frozenset({topic(queue), SWEPT}))
+    return Record(Closed(left=queue.things), wakes=frozenset({everybody(queue.number), SWEPT}))
 
 
 @operation(allow=SELF)

@@ -9,10 +9,10 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached
-from hive_core.ledger.letters import NewMessage
+from hive_core.ledger.letters import COPY, NewMessage
 from hive_core.model.budget import Kind as Counted
 from hive_core.model.record import OPERATOR, Message, Relation
-from hive_core.operations.copies import COPY, copied
+from hive_core.operations.copies import copied
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.notices import TOPIC, post
 from hive_core.operations.share import check_share

@@ -1,0 +1,58 @@
+"""`hive-agent exchange`: a message, and the answer to it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from hive_core.agent import show
+from hive_core.agent.derived import parser_of
+from hive_core.agent.link import Link
+from hive_core.errors import TimedOut
+
+ABOUT: Final = "Send a message and wait for the answer to it."
+SECONDS: Final = 60.0
+_AT_ONCE: Final = 50.0  # seconds one `wait_reply` waits; the daemon allows no more
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = parser_of("exchange", ABOUT)
+    parser.add_argument("to", help="name of an agent, or operator")
+    parser.add_argument("body", help="the text; - reads it")
+    parser.add_argument("--wait", type=float, default=SECONDS, help="seconds at most (60)")
+    parser.add_argument("--kind", help="a word for programs")
+    return parser
+
+
+def exchange(path: str, arguments: Sequence[str]) -> int:
+    """The command; what comes later than `--wait` is mail like any other."""
+    options = _parser().parse_args(arguments)
+    body = sys.stdin.read() if options.body == "-" else options.body
+    with Link(path) as link:
+        sent = link.change(
+            "send", to=options.to, body=body, kind=options.kind,
+            reply_within=min(max(options.wait, 1.0), 300.0),
+        )  # fmt: skip
+        reply = _answer(link, str(sent["id"]), options.wait)
+    if reply is None:
+        raise TimedOut(f"no answer to {sent['id']} from {options.to}; a late one comes as mail")
+    if options.output == "json":
+        show.result(reply, "json")
+    else:
+        show.line(show.plain(str(reply["body"])))
+    return 0
+
+
+def _answer(link: Link, message: str, seconds: float) -> dict[str, object] | None:
+    """In several calls: none is held open for long."""
+    ends = time.monotonic() + seconds
+    while True:
+        left = max(ends - time.monotonic(), 0.0)
+        found = link.ask("wait_reply", id=message, wait=min(left, _AT_ONCE)).get("reply")
+        if isinstance(found, dict):
+            return found
+        if left <= 0:
+            return None
