@@ -1,0 +1,324 @@
+"""Each task ends once: by its report, by who takes it back, by the clock, or with its agent."""
+
+from __future__ import annotations
+
+import pytest
+from operations.given import finish, give, state, take
+from operations.lives import ends, run_of, runs
+from operations.world import World, rows
+
+from hive_core.errors import Conflict, NotAllowed
+from hive_core.model.machine import Wanted
+from hive_core.model.task import Task, TaskResult
+
+
+def row(world: World, task: str) -> Task:
+    return world.ledger.tasks.known(task)
+
+
+def result(world: World, task: str) -> TaskResult:
+    found = row(world, task).result
+    assert found is not None
+    return found
+
+
+def told(world: World, agent: str, kind: str) -> list[str]:
+    return [str(each["body"]) for each in take(world, agent) if each["kind"] == kind]
+
+
+def test_the_report_is_the_end_and_a_record(world: World) -> None:
+    """Row Q22."""
+    task, other = give(world, "a", "a1"), give(world, "a", "a2")
+    world.advance(12.5)
+    said = world.call(
+        "a1", "finish_task", task=task, status="partial",
+        summary="half of it", data={"n": 1}, artifacts=["art"], tokens=70, cost=9,
+    )  # fmt: skip
+    assert said["state"] == "done"
+    assert said["open"] == 1
+    assert said["result"] == {
+        "worker": "a1", "worker_id": world.uuid("a1"), "status": "partial",
+        "summary": "half of it", "data": {"n": 1}, "error": "", "artifacts": ["art"],
+        "duration": 12.5, "tokens": 70, "cost": 9, "attempts": 1,
+    }  # fmt: skip
+    assert state(world, other) == "in_progress"
+
+
+def test_a_late_report_meets_the_first_one(world: World) -> None:
+    """Row Q22: exactly one; row T13."""
+    task = give(world, "a", "a1")
+    finish(world, "a1", task, summary="first")
+    with pytest.raises(Conflict, match="it has ended as success") as late:
+        finish(world, "a1", task, "failed", summary="second")
+    first = late.value.fields["result"]
+    assert isinstance(first, dict)
+    assert first["summary"] == "first"
+    assert result(world, task).summary == "first"
+
+
+@pytest.mark.parametrize("caller", ["a", "root", "operator"])
+def test_only_the_assignee_reports(world: World, caller: str) -> None:
+    """Row T9."""
+    task = give(world, "a", "a1")
+    for operation, more in (("finish_task", {"status": "success", "summary": ""}),
+                            ("report_progress", {"text": "x"})):  # fmt: skip
+        with pytest.raises(NotAllowed, match="not yourself"):
+            world.call(caller, operation, task=task, **more)
+    assert state(world, task) == "in_progress"
+
+
+def test_what_is_not_begun_has_nothing_to_report(world: World) -> None:
+    first = give(world, "a", "a1")
+    second = give(world, "a", "a1", needs=[first])
+    with pytest.raises(Conflict, match="it is waiting, not begun"):
+        finish(world, "a1", second)
+
+
+def test_progress_is_seen_and_comes_at_a_bounded_rate(world: World) -> None:
+    """Row K16."""
+    task = give(world, "a", "a1")
+    seen = world.ask("a", "watch_task", task=task, more=True)
+    world.call("a1", "report_progress", task=task, text="reading", percent=30)
+    assert [(page["percent"], page["progress"]) for page in seen.pages] == [
+        (None, ""), (30, "reading"),
+    ]  # fmt: skip
+    faults = {world.fault("a1", "report_progress", task=task, text=str(at)) for at in range(40)}
+    assert faults == {"", "LimitReached"}
+    world.advance(1)
+    assert world.fault("a1", "report_progress", task=task, text="later") == ""
+    assert told(world, "a", "tasks") == []
+
+
+def test_a_watch_ends_with_the_task(world: World) -> None:
+    task = give(world, "a", "a1")
+    seen = world.ask("a1", "watch_task", task=task, more=True)
+    finish(world, "a1", task)
+    assert not seen.pending
+    assert [page["state"] for page in seen.pages] == ["in_progress", "done"]
+
+
+def test_a_task_that_nobody_has_taken_is_cancelled_at_once(world: World) -> None:
+    task = str(world.call("a", "assign_task", agent="a1", description="x")["task"])
+    assert world.call("a", "cancel_task", task=task)["state"] == "cancelled"
+    assert world.mail("a1") == []
+    assert result(world, task).status.value == "stopped"
+
+
+def test_work_that_is_cancelled_is_stopped_and_what_there_was_is_kept(world: World) -> None:
+    """Row K14: cancel really stops work."""
+    task = give(world, "root", "a1")
+    seen = world.ask("a1", "watch_task", task=task, more=True)
+    assert world.call("a", "cancel_task", task=task, reason="not needed")["state"] == "stopping"
+    assert seen.pages[-1]["state"] == "stopping"
+    (body,) = told(world, "a1", "task_stop")
+    assert body.startswith(f"task: {task}\nstatus: stopped\n")
+    finish(world, "a1", task, "partial", summary="a third", data={"n": 3})
+    found = result(world, task)
+    assert (state(world, task), found.status.value) == ("cancelled", "stopped")
+    assert (found.summary, found.data, found.error) == ("a third", {"n": 3}, "not needed")
+    assert "cancelled, stopped: a third" in told(world, "root", "tasks")[0]
+
+
+def test_who_does_not_stop_has_its_container_ended(world: World) -> None:
+    """Row K14: what else it had begun is lost with it."""
+    runs(world, "a1")
+    task, beside = give(world, "a", "a1"), give(world, "a", "a1", requeue=1)
+    nonce = run_of(world, "a1").nonce
+    world.call("a", "cancel_task", task=task)
+    world.advance(9.9)
+    assert run_of(world, "a1").nonce == nonce
+    world.advance(0.2)
+    run = run_of(world, "a1")
+    assert (run.nonce, run.wanted, run.grace) == (nonce + 1, Wanted.RUNNING, 0.0)
+    ends(world, "a1", 137, returns=True)
+    assert state(world, task) == "cancelled"
+    assert state(world, beside) == "in_progress"
+    assert row(world, beside).attempt == 2
+
+
+def test_a_cancel_takes_all_its_parts_along_and_says_what_it_hit(world: World) -> None:
+    """ECOSYSTEM 6: who stops a parent stops its subtree, and is told what that was."""
+    whole = give(world, "root", "a")
+    part = give(world, "a", "a1")
+    inner = give(world, "a1", "a11")
+    other = give(world, "root", "a2", part_of="-")
+    hit = rows(world.call("root", "cancel_task", task=whole)["hit"])
+    assert [(each["task"], each["agent"], each["state"]) for each in hit] == [
+        (whole, "a", "stopping"), (part, "a1", "stopping"), (inner, "a11", "stopping"),
+    ]  # fmt: skip
+    assert state(world, other) == "in_progress"
+    world.advance(60)
+    for name in ("a", "a1", "a11"):
+        ends(world, name, 137, returns=True)
+    assert {state(world, each) for each in (whole, part, inner)} == {"cancelled"}
+
+
+def test_an_end_cannot_be_taken_back(world: World) -> None:
+    task = give(world, "a", "a1")
+    finish(world, "a1", task)
+    with pytest.raises(Conflict, match="it has ended as success"):
+        world.call("a", "cancel_task", task=task)
+
+
+def test_the_soft_deadline_asks_and_the_hard_one_stops(world: World) -> None:
+    """Row Q23."""
+    task = give(world, "a", "a1", soft=60, deadline=100)
+    world.advance(59)
+    assert told(world, "a1", "task_report") == []
+    world.advance(2)
+    (body,) = told(world, "a1", "task_report")
+    assert body.startswith(f"task: {task}\n")
+    world.advance(40)
+    assert state(world, task) == "stopping"
+    finish(world, "a1", task, "partial", summary="most of it")
+    found = result(world, task)
+    assert (state(world, task), found.status.value, found.summary) == (
+        "done", "timeout", "most of it",
+    )  # fmt: skip
+    assert found.error == "its time is over: 100 s"
+
+
+def test_time_does_not_run_while_somebody_else_has_to_answer(world: World) -> None:
+    """ECOSYSTEM 6, wish 20: an answer may take days."""
+    task = give(world, "a", "a1", deadline=100)
+    world.advance(40)
+    asked = world.call("a1", "ask", task=task, items=[{"prompt": "Which one?"}])
+    assert state(world, task) == "awaiting_more_information"
+    world.advance(3 * 86_400)
+    assert state(world, task) == "awaiting_more_information"
+    world.call("a", "answer", question=asked["question"], answers=["the first"])
+    assert state(world, task) == "in_progress"
+    world.advance(59)
+    assert state(world, task) == "in_progress"
+    world.advance(2)
+    assert state(world, task) == "stopping"
+
+
+def test_a_task_without_a_deadline_has_none(world: World) -> None:
+    task = give(world, "a", "a1", deadline=0)
+    world.advance(10 * 86_400)
+    assert state(world, task) == "in_progress"
+
+
+def test_a_crash_ends_the_task_with_the_reason(world: World) -> None:
+    """Row T13."""
+    runs(world, "a1")
+    task = give(world, "a", "a1")
+    after = give(world, "a", "a2", needs=[task])
+    ends(world, "a1", 1)
+    assert (state(world, task), state(world, after)) == ("done", "done")
+    assert result(world, task).status.value == "failed"
+    assert result(world, task).error == "a1 ended: ended with 1"
+    assert f"{task} a1 [mend it] done, failed: a1 ended" in told(world, "a", "tasks")[-1]
+
+
+def test_a_crashed_worker_is_started_again_for_a_task_that_has_another_try(world: World) -> None:
+    """Row T13: requeued if the assigner asked for it, so often and no more."""
+    runs(world, "a1")
+    task = give(world, "a", "a1", requeue=2)
+    for attempt in (2, 3):
+        nonce = run_of(world, "a1").nonce
+        ends(world, "a1", 1)
+        assert state(world, task) == "queued"
+        assert run_of(world, "a1").nonce == nonce + 1
+        runs(world, "a1")
+        (letter,) = [each for each in take(world, "a1") if each["kind"] == "task"]
+        assert f"attempt: {attempt}" in str(letter["body"])
+    ends(world, "a1", 1)
+    assert state(world, task) == "done"
+    assert result(world, task).status.value == "failed"
+
+
+def test_who_may_not_start_it_any_more_has_no_other_try(world: World) -> None:
+    """The assigner's rights as they are, never the daemon's."""
+    world.call("operator", "spawn", name="boss", parent="root", role="lead")
+    world.call("operator", "spawn", name="hand", parent="boss", role="worker")
+    runs(world, "hand")
+    task = give(world, "boss", "hand", requeue=1)
+    world.call("operator", "move", agent="hand", parent="b")
+    ends(world, "hand", 1)
+    assert state(world, task) == "queued"  # it is root's now, who may
+    assert row(world, task).assigner == world.uuid("root")
+
+
+def test_a_stop_ends_what_was_begun_and_keeps_what_was_not(world: World) -> None:
+    """What an agent has not taken is like its mail: it waits."""
+    runs(world, "a1")
+    begun = give(world, "a", "a1")
+    fresh = str(world.call("a", "assign_task", agent="a1", description="y")["task"])
+    world.call("a", "stop", agent="a1")
+    ends(world, "a1")
+    assert (state(world, begun), state(world, fresh)) == ("done", "queued")
+    assert row(world, fresh).attempt == 0
+    world.call("a", "start", agent="a1")
+    runs(world, "a1")
+    assert (state(world, fresh), row(world, fresh).attempt) == ("in_progress", 1)
+
+
+def test_a_crash_for_good_ends_what_was_not_begun_too(world: World) -> None:
+    """Nobody waits for ever for one who stays down."""
+    runs(world, "a1")
+    ids = [
+        str(world.call("a", "assign_task", agent="a1", description="y")["task"]) for _ in range(8)
+    ]
+    ends(world, "a1", 1)
+    assert {state(world, each) for each in ids} == {"done"}
+    assert world.mail("a1") == []
+
+
+def test_one_that_comes_back_finds_what_it_had_not_taken(world: World) -> None:
+    runs(world, "a1")
+    task = str(world.call("a", "assign_task", agent="a1", description="y")["task"])
+    ends(world, "a1", 1, returns=True)
+    runs(world, "a1")
+    assert (state(world, task), row(world, task).attempt) == ("in_progress", 1)
+    assert len(take(world, "a1")) == 1
+
+
+def test_a_destroyed_agent_leaves_no_open_task(world: World) -> None:
+    """Row T13."""
+    begun = give(world, "a", "a1", requeue=3)
+    waiting = give(world, "a", "a1", needs=[begun])
+    world.call("a", "destroy", agent="a1", recursive=True)
+    assert {state(world, each) for each in (begun, waiting)} == {"done"}
+    assert result(world, begun).error == "a1 was destroyed"
+    found = world.call("a", "get_task", task=begun)["task"]
+    assert isinstance(found, dict)
+    assert found["agent"] == "a1"
+
+
+def test_the_tasks_of_a_destroyed_assigner_go_to_who_is_above_it(world: World) -> None:
+    task = give(world, "a", "a1")
+    world.call("root", "destroy", agent="a")
+    assert row(world, task).assigner == world.uuid("root")
+    assert told(world, "root", "tasks") != []
+    finish(world, "a1", task)
+    assert f"{task} a1 [mend it] done, success" in told(world, "root", "tasks")[0]
+
+
+def test_who_lost_the_agent_loses_its_task_too(world: World) -> None:
+    """Whoever does not see an agent any more does not decide about what it does."""
+    task = give(world, "a", "a1")
+    world.call("operator", "move", agent="a1", parent="b")
+    assert world.fault("a", "get_task", task=task) == "NotFound"
+    assert world.fault("a", "cancel_task", task=task) == "NotFound"
+    finish(world, "a1", task, summary="secret of b")
+    assert told(world, "a", "tasks") == []
+    assert "secret of b" in told(world, "root", "tasks")[0]
+
+
+def test_the_parts_of_what_failed_are_stopped(world: World) -> None:
+    whole = give(world, "root", "a")
+    part = give(world, "a", "a1")
+    finish(world, "a", whole, "failed", summary="no")
+    assert state(world, part) == "stopping"
+
+
+def test_a_clock_that_is_set_takes_deadlines_along(world: World) -> None:
+    task = give(world, "a", "a1", deadline=100)
+    with world.ledger.transaction():
+        world.ledger.shifts.move(86_400.0, world.clock.now() + 86_400, 1.0)
+    found = row(world, task)
+    assert found.hard_at is not None
+    assert found.hard_at - found.created == pytest.approx(100)
+    assert found.hard_at > world.clock.now() + 86_400
