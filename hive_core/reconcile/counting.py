@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.broker.call import Call, Record
+from hive_core.errors import HiveError
 from hive_core.model.life import Began, Life, Over, since
 from hive_core.model.machine import Machine, Run, Starts
 from hive_core.plan.failure import Case
@@ -22,6 +23,7 @@ from hive_core.reconcile.work import Work
 
 # What the journal knows this kind of message by: `journalctl MESSAGE_ID=...`.
 CRASHED: Final = "7f0d4c1e6b1a4d0d9a5e3c5d2b8a6f41"
+AGAIN: Final = 1.0
 log = logging.getLogger(__name__)
 Judged = Began | Counted
 
@@ -36,6 +38,7 @@ class Counting:
         """Tell what was not told; gives those of whom more is to come: their last lines are read.
 
         In most passes nothing has happened to anybody: that is seen without a look at the disk.
+        Whose news cannot be written down is left alone for a while; the others are not.
         """
         if not self._read:
             self._lives, self._read = self.work.ports.ledger.lives.all(), True
@@ -43,8 +46,21 @@ class Counting:
         spoke = {uuid for uuid in news if self._is_heard(uuid)}
         for uuid in spoke:
             self.work.spawn(uuid, self._listened(uuid))
-        self._tell([uuid for uuid in news if uuid not in spoke], {})
+        rest = [uuid for uuid in news if uuid not in spoke]
+        try:
+            self._tell(rest, {})
+        except HiveError as error:
+            return spoke | self._put_off(rest, error)
+        self.work.look.troubles.pop(WATCH, None)
         return spoke
+
+    def _put_off(self, uuids: Iterable[str], error: HiveError) -> set[str]:
+        """Nothing is done for them before that: a machine that starts anew hides its last end."""
+        log.warning("Cannot write down what happened to machines: %s", error)
+        self.work.look.troubles[WATCH] = f"cannot write down what happened to machines: {error}"
+        for uuid in uuids:
+            self.work.later(uuid, self.work.ports.clock.monotonic() + AGAIN)
+        return {*uuids}
 
     def _news(self, uuid: str) -> list[Over | Began]:
         place, machine = self.work.look.places.by_uuid.get(uuid), self.work.look.machines.get(uuid)

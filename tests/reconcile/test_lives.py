@@ -188,6 +188,29 @@ def test_an_end_that_cannot_be_written_down_is_told_later(tmp_path: Path) -> Non
     story(tmp_path, tell)
 
 
+def test_whose_end_cannot_be_written_down_waits_and_the_others_do_not(tmp_path: Path) -> None:
+    """A full disk: what starts anew would hide how it ended, and others can still be stopped."""
+
+    async def tell(road: Road) -> None:
+        kept = road.road.broker.perform
+
+        def full(*_: object) -> Any:  # noqa: ANN401 - it never answers
+            raise StorageFull("the disk of the host is full")
+
+        object.__setattr__(road.road.broker, "perform", full)
+        await road.want(Wanted.RUNNING, "lead", fresh=True)
+        await road.want(Wanted.STOPPED, "maid", goal="stopped")
+        assert {road.uuid("lead"), road.uuid("maid")}.isdisjoint(road.host.units)
+        assert any("cannot write down" in each for each in road.look.alarms())
+        object.__setattr__(road.road.broker, "perform", kept)
+        await road.advance(1)
+        assert [kind for kind, _ in told(road, "lead")] == ["start", "exit", "start"]
+        assert told(road, "maid")[-1][0] == "exit"
+        assert not [each for each in road.look.alarms() if "cannot write down" in each]
+
+    story(tmp_path, tell)
+
+
 def test_an_end_from_before_lives_were_counted_is_old(tmp_path: Path) -> None:
     """An upgrade must not tell, nor reap, what had ended long before."""
 
