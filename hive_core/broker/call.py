@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, Protocol
 from hive_core.broker.operation import Result
 from hive_core.errors import Internal
 from hive_core.model.hive import Hive
+from hive_core.model.artifact import Content
 from hive_core.model.machine import Machine, State
 from hive_core.model.record import OPERATOR
-from hive_core.ports import Journal, Vault
+from hive_core.ports import Contents, Journal, Vault
 
 if TYPE_CHECKING:
     from hive_core.ledger.store import Ledger
@@ -58,6 +59,9 @@ class StatesView(Protocol):
         ...
 
 
+_NO_STORE: Final = "there is no place for artifacts"
+
+
 class _Nowhere:
     """No vault: a broker that was made without one keeps no secrets."""
 
@@ -83,6 +87,47 @@ class _Nowhere:
 NOWHERE: Final[Vault] = _Nowhere()
 
 
+class _Nothing:
+    """No store: a broker that was made without one keeps no artifacts."""
+
+    def begin(self, party: str, most: int, now: float) -> str:
+        del party, most, now
+        raise Internal(_NO_STORE)
+
+    def append(self, party: str, id_: str, offset: int, data: bytes) -> int:
+        del party, id_, offset, data
+        raise Internal(_NO_STORE)
+
+    def size(self, party: str, id_: str) -> int:
+        del party, id_
+        return 0
+
+    def held(self, party: str | None = None) -> int:
+        del party
+        return 0
+
+    def take(self, party: str, id_: str) -> Content:
+        del party, id_
+        raise Internal(_NO_STORE)
+
+    def keep(self, data: bytes) -> Content:
+        del data
+        raise Internal(_NO_STORE)
+
+    def cancel(self, party: str) -> None:
+        """There is nothing to forget."""
+
+    def read(self, content: Content, at: int) -> bytes:
+        del content, at
+        raise Internal(_NO_STORE)
+
+    def remove(self, digest: str) -> None:
+        """There is nothing to remove."""
+
+
+NO_CONTENTS: Final[Contents] = _Nothing()
+
+
 class Call(NamedTuple):
     """One judged call. A tuple, because one is made for every call that arrives."""
 
@@ -105,6 +150,8 @@ class Call(NamedTuple):
     """The peer's uid on the host: on whose behalf the operator acts."""
     vault: Vault = NOWHERE
     """A store like the ledger, but no part of the transaction: what it is told is done at once."""
+    contents: Contents = NO_CONTENTS
+    """The bytes of artifacts; the same."""
 
     @property
     def by_operator(self) -> bool:
@@ -150,6 +197,8 @@ class Record(Generic[R_co]):
     result: R_co
     wakes: frozenset[str] = frozenset()
     fields: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    kind: str = "record"
+    """What sort of event it is in the log."""
 
 
 @dataclass(frozen=True, slots=True)

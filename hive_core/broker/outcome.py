@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hive_core.broker import keys, reply
-from hive_core.broker.audit import CHANGED, RECORDED, Audit, Judged
+from hive_core.broker.audit import CHANGED, Audit, Judged
 from hive_core.broker.call import Call, Change, Later, Outcome, Record, Wait
 from hive_core.broker.line import Ask, Step
 from hive_core.broker.operation import Operation, Params, Result
@@ -88,7 +88,7 @@ def written(case: Case, world: World, audit: Audit) -> Step:
         if isinstance(found, Change):
             hive = _committed(case, found, world.repo)
         if case.operation.mutates:
-            kind = CHANGED if isinstance(found, Change) else RECORDED
+            kind = CHANGED if isinstance(found, Change) else found.kind
             audit.record(kind, call, case.judged, hive.commit, found.fields)
             turn.wakes.add(EVENTS)
             keys.keep(call, case.operation, case.params, text)

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from hashlib import sha256
 from json.encoder import encode_basestring as _quoted
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.traces import Traces
+from hive_core.model.masks import Masks
 from hive_core.model.record import Event
 
+# Heads of events that are kept in memory, so that many who follow the log read it once.
+_HEADS: Final = 8192
 # Number and digest of an event.
 End = tuple[int, bytes]
 _START: Final = (0, bytes(32))
@@ -37,6 +41,16 @@ class Entry(NamedTuple):
     request: str
     now: float
     fields: Mapping[str, object] = MappingProxyType({})
+
+
+class Head(NamedTuple):
+    """What is asked of an event before anybody reads it."""
+
+    seq: int
+    kind: str
+    caller: str
+    target: str
+    time: float
 
 
 _INSERT: Final = "INSERT INTO events (seq, digest, body) VALUES (?, ?, ?)"
@@ -86,11 +100,26 @@ class Events:
         # Where the chain ends, with what this transaction added.
         self._tail: End | None = None
         self._unsealed = False
+        self._heads: dict[int, Head] = {}
+        self._traces = Traces(connection)
+        # Secrets that must not stand in it; whoever keeps secrets says which.
+        self.masks = Masks()
         connection.undo.always(self._forget)
         self._reads: Counter[tuple[str, str]] = Counter()
 
     def append(self, entry: Entry) -> int:
-        """Add one line to the log; its number. It is in the table before anybody looks there."""
+        """Add one line to the log; its number. It is in the table before anybody looks there.
+
+        What is about a task bears its trace.
+        """
+        fields, task = entry.fields, entry.fields.get("task")
+        if task and isinstance(task, str) and "trace" not in fields:
+            fields = {**fields, "trace": self._traces.of(task)}
+        hide = self.masks.hide
+        entry = entry._replace(
+            operation=hide(entry.operation), target=hide(entry.target), reason=hide(entry.reason),
+            fields=self.masks.clean(fields),
+        )  # fmt: skip
         return self.fill(form(entry), entry.request, entry.now)
 
     def fill(self, form: Form, request: str, now: float) -> int:
@@ -110,6 +139,37 @@ class Events:
             (after, limit),
         )
         return [_event(*row) for row in rows]
+
+    def heads(self, after: int, limit: int) -> list[Head]:
+        """The same of the next `limit` events behind number `after`, mostly from memory."""
+        found = []
+        for seq in range(max(after, self.base) + 1, min(after + limit, self.last) + 1):
+            if seq not in self._heads:
+                self._load(seq, limit)
+            if seq in self._heads:
+                found.append(self._heads[seq])
+        return found
+
+    def some(self, numbers: Sequence[int]) -> list[Event]:
+        """The events with these numbers, in order."""
+        rows = self._db.rows(
+            "SELECT seq, digest, body FROM events WHERE seq IN (SELECT value FROM json_each(?))"
+            " ORDER BY seq",
+            (json.dumps(list(numbers)),),
+        )
+        return [_event(*row) for row in rows]
+
+    @property
+    def base(self) -> int:
+        """Number of the last event that was forgotten: what is read goes on behind it."""
+        return self._mark("events_base")[0]
+
+    def _load(self, seq: int, limit: int) -> None:
+        if len(self._heads) > _HEADS - limit:
+            self._heads.clear()
+        for event in self.page(seq - 1, limit):
+            head = Head(event.seq, event.kind, event.caller, event.target, event.time)
+            self._heads[event.seq] = head
 
     @property
     def last(self) -> int:
@@ -188,6 +248,7 @@ class Events:
     def _forget(self) -> None:
         """After a rollback: what was remembered may never have been."""
         self._tail = None
+        self._heads.clear()
 
     def _end(self) -> End:
         if self._tail is None:

@@ -1,4 +1,4 @@
-"""The audit log: what was done, and what was refused."""
+"""The log, for the operator: what was done, what was refused, and what happened by itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pydantic import Field
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.model.record import Event
+from hive_core.operations.fields import Agent
+from hive_core.operations.following import SCAN, Filter, Gap, Kinds, gap, read
 from hive_core.operations.pages import Page, fitting
 from hive_core.policy.rules import OPERATOR
 
@@ -18,6 +20,12 @@ class ListEventsParams(Params):
     )  # fmt: skip
     last: int | None = Field(None, ge=0, description="Without `after`: only the newest.")
     limit: int = Field(500, ge=1, le=1000, description="Events in a page at most.")
+    kinds: Kinds = Field([])
+    agents: list[Agent] = Field(
+        [], max_length=64,
+        description="Only events of these: names, or UUIDs of those who are no more.",
+    )  # fmt: skip
+    since: float | None = Field(None, description="Only events from this time on.")
 
 
 class EventRow(Result):
@@ -54,11 +62,14 @@ class Counts(Result):
 
 class EventRows(Page):
     events: list[EventRow] = Field(description="The oldest first.")
+    gap: Gap | None = Field(
+        None, description="Events that were asked for and are not kept any more; null: none."
+    )
 
 
 @operation(allow=OPERATOR)
 def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventRows]:
-    """Read the audit log: every change, every recorded call and every refusal.
+    """Read the log: every change, every recorded call, every refusal, and what happened by itself.
 
     Called with `more`, events follow as they happen. Allowed reads are not listed but counted, see
     `count_reads`.
@@ -67,12 +78,15 @@ def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventR
     after = int(params.after or 0)
     if params.after is None and params.last is not None:
         after = max(0, log.last - params.last)
-    found = log.page(after, params.limit)
-    rows = list(fitting(map(_row, found), lambda row: 100 + len(row.model_dump_json())))
-    whole = len(rows) == len(found) < params.limit
-    end = str(rows[-1].seq if rows else after)
-    page = EventRows(events=rows, next=None if whole and not call.more else end)
-    if call.more and not rows:
+    wanted = Filter.of(call, params.kinds, params.agents, params.since)
+    part = read(log, wanted, after, params.limit)
+    rows = list(fitting(map(_row, part.events), lambda row: 100 + len(row.model_dump_json())))
+    end = part.end if len(rows) == len(part.events) else rows[-1].seq
+    whole = end >= log.last and len(rows) == len(part.events)
+    page = EventRows(
+        events=rows, gap=gap(log, after), next=None if whole and not call.more else str(end)
+    )
+    if call.more and not rows and page.gap is None and end - after < SCAN:
         return Wait(frozenset({"events"}), None, page)
     return page
 

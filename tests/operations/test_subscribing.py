@@ -1,0 +1,188 @@
+"""subscribe and note_event: the log for agents (rows K29, K30, Q39)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from operations.world import Reply, World, names, rows
+
+from hive_core.errors import NotFound
+from hive_core.ledger.events import Entry
+from hive_core.operations.following import SCAN
+
+
+def seen(world: World, who: str, after: int, **given_: object) -> list[Reply]:
+    return rows(world.call(who, "subscribe", after=str(after), **given_)["events"])
+
+
+def test_without_a_number_only_what_comes_from_now_on_is_told(world: World) -> None:
+    """K29: 0 = now."""
+    last = str(world.ledger.events.last)
+    for given_ in ({}, {"after": "0"}):
+        found = world.call("a", "subscribe", **given_)
+        assert (found["events"], found["next"]) == ([], last)
+
+
+def test_an_agent_follows_itself_and_its_descendants_and_nobody_else(world: World) -> None:
+    """Q39."""
+    start = world.ledger.events.last
+    for who, to in (("a1", "a2"), ("b1", "b"), ("a", "a1"), ("root", "b")):
+        world.call(who, "send", to=to, body="x")
+    assert [(each["caller"], each["target"]) for each in seen(world, "a", start)] == [
+        ("a1", "a2"), ("a", "a1"),
+    ]  # fmt: skip
+    assert names(seen(world, "a1", start), "caller") == ["a1", "a"]
+    assert names(seen(world, "b1", start), "caller") == ["b1"]
+    assert len(seen(world, "operator", start)) == 4
+
+
+def test_nobody_whom_the_reader_does_not_see_shows(world: World) -> None:
+    world.call("operator", "allow", agent="b1", other="a1")
+    start = world.ledger.events.last
+    world.call("b1", "send", to="a1", body="x")
+    world.fault("a1", "stop", agent="b1")
+    first, second = seen(world, "a", start)
+    assert (first["caller"], first["target"], first["reason"]) == ("", "a1", "")
+    assert (second["caller"], second["target"], second["allowed"]) == ("a1", "", False)
+    text = str((first, second))
+    assert "b1" not in text
+    assert world.uuid("b1") not in text
+
+
+def test_agents_and_kinds_can_be_chosen_below_oneself_only(world: World) -> None:
+    start = world.ledger.events.last
+    world.call("a1", "note_event", kind="step", text="one")
+    world.call("a2", "note_event", kind="step", text="two")
+    world.call("a2", "send", to="a1", body="x")
+    assert names(seen(world, "a", start, agents=["a2"], kinds=["own.*"]), "kind") == ["own.step"]
+    assert len(seen(world, "a", start, kinds=["record", "own.step"])) == 3
+    assert seen(world, "a", start, kinds=["own"]) == []
+    for strange in ("b1", "root", "nobody"):
+        with pytest.raises(NotFound, match="below you"):
+            seen(world, "a", start, agents=[strange])
+
+
+def test_a_stream_tells_its_place_and_then_every_event_once(world: World) -> None:
+    """K29: resume from any number."""
+    stream = world.ask("a", "subscribe", more=True)
+    (first,) = stream.pages
+    assert first["events"] == []
+    for number in range(5):
+        world.call("a1", "note_event", kind="step", text=str(number))
+        world.call("b1", "note_event", kind="other")
+    found = [each for page in stream.pages for each in rows(page["events"])]
+    assert [fields_of(each)["text"] for each in found] == ["0", "1", "2", "3", "4"]
+    stream.close()
+    again = seen(world, "a", int(str(first["next"])))
+    assert again == found
+
+
+def fields_of(row: Reply) -> Reply:
+    found = row["fields"]
+    assert isinstance(found, dict)
+    return found
+
+
+def fill(world: World, count: int) -> None:
+    entry = Entry("noise", "x", "y", "", None, "", "", "", "", world.clock.now())
+    with world.ledger.transaction():
+        for _ in range(count):
+            world.ledger.events.append(entry)
+
+
+def test_a_long_stretch_of_others_events_is_passed_in_bounded_steps(world: World) -> None:
+    start = world.ledger.events.last
+    fill(world, 2 * SCAN)
+    world.call("a1", "note_event", kind="step")
+    after, turns = start, 0
+    while not (found := world.call("a", "subscribe", after=str(after)))["events"]:
+        after, turns = int(str(found["next"])), turns + 1
+    assert turns == 2
+    stream = world.ask("a", "subscribe", more=True, after=str(start))
+    assert [len(rows(page["events"])) for page in stream.pages] == [0, 0, 1]
+    stream.close()
+
+
+def test_who_comes_too_late_is_told_what_is_gone(world: World) -> None:
+    """K29: a slow reader is told of a gap, never left to guess."""
+    fill(world, 50)
+    with world.ledger.transaction():
+        world.ledger.events.prune(world.ledger.events.last - 9)
+    base = world.ledger.events.base
+    found = world.call("a", "subscribe", after="3")
+    assert found["gap"] == {"from": 4, "to": base}
+    assert world.call("a", "subscribe", after=str(base)).get("gap") is None
+    listed = world.call("operator", "list_events", after="3")
+    assert listed["gap"] == {"from": 4, "to": base}
+    assert names(listed["events"], "seq") == list(range(base + 1, base + 11))
+    stream = world.ask("operator", "list_events", more=True, after="3")
+    assert [page.get("gap") is not None for page in stream.pages] == [True]
+    stream.close()
+
+
+KINDS = st.from_regex(r"\A(own\.)?[a-z][a-z0-9_.-]{0,20}\Z")
+
+
+def test_an_agent_cannot_forge_an_event_of_the_daemon(world: World) -> None:
+    """K29: whatever it calls it, the kind begins with `own.` and the caller is itself."""
+
+    @given(
+        KINDS, st.dictionaries(st.text("abcdelrs_", min_size=1), st.text(max_size=4), max_size=4)
+    )
+    def note(kind: str, more: dict[str, str]) -> None:
+        world.call("a1", "note_event", kind=kind, fields={"caller": "root", **more})
+        event = newest(world)
+        assert str(event["kind"]).startswith("own.")
+        assert (event["caller"], event["caller_uuid"]) == ("a1", world.uuid("a1"))
+        assert (event["operation"], event["allowed"]) == ("note_event", True)
+
+    note()
+    assert world.fault("a1", "note_event", kind="Own.x") == "InvalidArgument"
+
+
+def newest(world: World) -> Reply:
+    return rows(world.call("operator", "list_events", last=1)["events"])[-1]
+
+
+def test_a_note_is_bounded(world: World) -> None:
+    assert world.fault("a1", "note_event", kind="x", text="y" * 4097) == "InvalidArgument"
+    assert world.fault("a1", "note_event", kind="x", fields={"y": "z" * 5000}) == "InvalidArgument"
+    many = {f"k{number}": 1 for number in range(33)}
+    assert world.fault("a1", "note_event", kind="x", fields=many) == "InvalidArgument"
+    assert world.fault("a1", "note_event", kind="x", task="feedfeedfeed") == "NotFound"
+
+
+def test_events_of_a_task_and_of_its_parts_bear_one_trace(world: World) -> None:
+    """K30: per task, not per agent."""
+    whole = world.call("root", "assign_task", agent="a", description="all")["task"]
+    part = world.call("a", "assign_task", agent="a1", description="a part")["task"]
+    other = world.call("root", "assign_task", agent="a2", description="other")["task"]
+    world.call("a1", "note_event", kind="step", task=part)
+    traces: dict[object, set[object]] = {}
+    for event in world.events():
+        found = fields_of(event)
+        if found.get("task"):
+            traces.setdefault(found["task"], set()).add(found.get("trace"))
+    assert traces.keys() == {whole, part, other}
+    assert traces[whole] == traces[part] != traces[other]
+    (trace,) = traces[whole]
+    assert len(str(trace)) == 32
+
+
+def test_the_operator_chooses_by_kind_agent_and_time(world: World) -> None:
+    world.call("a1", "note_event", kind="early")
+    uuid = world.uuid("a1")
+    world.advance(100)
+    now = world.clock.now()
+    world.call("a1", "note_event", kind="late")
+    world.call("b1", "note_event", kind="late")
+
+    def listed(**given_: object) -> list[object]:
+        return names(world.call("operator", "list_events", **given_)["events"], "kind")
+
+    assert listed(kinds=["own.*"]) == ["own.early", "own.late", "own.late"]
+    assert listed(kinds=["own.*"], since=now) == ["own.late", "own.late"]
+    assert listed(kinds=["own.*"], agents=["a1"]) == ["own.early", "own.late"]
+    world.call("operator", "destroy", agent="a1")
+    assert listed(kinds=["own.*"], agents=[uuid]) == ["own.early", "own.late"]
