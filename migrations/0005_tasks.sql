@@ -46,12 +46,17 @@ CREATE TABLE task_needs (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX task_needs_back ON task_needs (needs, task);
 
--- The one message about tasks that an assigner has not read yet, and what is new in it.
+-- The last message about tasks that an assigner got, with the tasks that were new in it; and those
+-- of which it is told at `due`.
 CREATE TABLE task_news (
     assigner TEXT PRIMARY KEY,
     message TEXT NOT NULL,
-    tasks TEXT NOT NULL
+    told TEXT NOT NULL,
+    fresh TEXT NOT NULL,
+    at REAL NOT NULL,
+    due REAL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX task_news_due ON task_news (due) WHERE due IS NOT NULL;
 
 -- The history of a task: the numbers of its events.
 CREATE TABLE task_events (

@@ -9,6 +9,7 @@ from typing import Any, Final, TypedDict, Unpack
 from uuid import uuid4
 
 from hive_core.errors import NotFound
+from hive_core.ledger import task_news
 from hive_core.ledger.connection import Connection
 from hive_core.model.task import (
     ACTIVE,
@@ -25,6 +26,7 @@ from hive_core.model.task import (
 MOVED: Final[tuple[str, ...]] = (
     "UPDATE tasks SET created = created + ?1, started = started + ?1, ended = ended + ?1,"
     " soft_at = soft_at + ?1, hard_at = hard_at + ?1, stop_at = stop_at + ?1, due = due + ?1",
+    *task_news.MOVED,
 )
 _DIGITS: Final = 12
 _COLUMNS: Final = (
@@ -82,6 +84,7 @@ _PLAIN: Final = asdict(TaskWish(""))
 class Tasks:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
+        self.news = task_news.TaskNews(connection)
 
     def create(self, assigner: str, assignee: str, wish: TaskWish, now: float) -> Task:
         """A new one, in the state in which every task starts."""
@@ -145,6 +148,11 @@ class Tasks:
         order = f"ORDER BY priority, number LIMIT {most}"
         return self._open(f"assignee = ? AND ended IS NULL {order}", assignee)
 
+    def active_of(self, assignee: str) -> list[Task]:
+        """What it was given and has not ended: at most as many as it may have at once."""
+        where = f"assignee = ? AND ended IS NULL AND state IN ({_RUNNING}) ORDER BY number"
+        return self._open(where, assignee)
+
     def given_by(self, assigner: str, most: int = -1) -> list[Task]:
         """What it gave to others and has not ended, the oldest first."""
         return self._open(f"assigner = ? AND ended IS NULL ORDER BY number LIMIT {most}", assigner)
@@ -186,7 +194,7 @@ class Tasks:
 
     def locked(self, assignee: str) -> str:
         """Why the agent may not execute anything; empty when it may."""
-        return next((why for each in self.open_of(assignee) if (why := each.locked)), "")
+        return next((why for each in self.active_of(assignee) if (why := each.locked)), "")
 
     def page(
         self, parties: Iterable[str] | None, after: int | None, limit: int,
@@ -261,19 +269,6 @@ class Tasks:
         rows = self._db.rows("SELECT seq FROM task_events WHERE task = ? ORDER BY seq", (id_,))
         return [row[0] for row in rows]
 
-    # What an assigner was not told yet.
-
-    def news(self, assigner: str) -> tuple[str, list[str]]:
-        """The message that it may not have read, and the tasks that are new in it."""
-        row = self._db.row("SELECT message, tasks FROM task_news WHERE assigner = ?", (assigner,))
-        return (row[0], row[1].split()) if row else ("", [])
-
-    def told(self, assigner: str, message: str, tasks: Iterable[str]) -> None:
-        self._db.run(
-            "INSERT OR REPLACE INTO task_news VALUES (?, ?, ?)",
-            (assigner, message, " ".join(tasks)),
-        )
-
     def hand_over(self, assigner: str, heir: str) -> list[Task]:
         """All that it gave and has not ended is another's from now on."""
         found = self.given_by(assigner)
@@ -282,7 +277,7 @@ class Tasks:
             " WHERE assigner = ? AND ended IS NULL",
             (heir, assigner),
         )
-        self._db.run("DELETE FROM task_news WHERE assigner = ?", (assigner,))
+        self.news.drop(assigner)
         return found
 
     def prune(self, before: float, limit: int) -> int:

@@ -11,7 +11,7 @@ from hive_core.ledger.events import Entry
 from hive_core.ledger.store import Ledger
 from hive_core.model.life import Activity
 from hive_core.model.record import DAEMON, OPERATOR
-from hive_core.model.task import ACTIVE, AWAITING
+from hive_core.model.task import AWAITING
 
 
 def shown(call: Call, uuid: str) -> frozenset[str]:
@@ -33,7 +33,7 @@ def shown(call: Call, uuid: str) -> frozenset[str]:
 
 def judged(ledger: Ledger, uuid: str) -> tuple[Activity, list[str]]:
     """What it is at, and the tasks that it has begun and not ended."""
-    begun = [task for task in ledger.tasks.open_of(uuid) if task.state in ACTIVE]
+    begun = ledger.tasks.active_of(uuid)
     tasks = [task.id for task in begun]
     if ledger.plans.waiting(uuid):
         return Activity.BLOCKED, tasks

@@ -66,7 +66,7 @@ def _part_of(call: Call, assigner: str, wish: TaskWish) -> str:
     """The one task that the assigner works on; of several it has to say which."""
     if wish.part_of:
         return "" if wish.part_of == NOTHING else wish.part_of
-    active = [each for each in call.ledger.tasks.open_of(assigner) if each.active]
+    active = call.ledger.tasks.active_of(assigner)
     return active[0].id if len(active) == 1 else ""
 
 

@@ -1,41 +1,76 @@
 """What an assigner hears of its tasks: one message at a time, with the state of all of them.
 
-As long as it has not taken the message, the next change makes a new one in its place. So 64 tasks
-that end at once are one message to read, and what is read is never old.
+As long as it has not taken the message, the next one takes its place; and of what happens within
+the same moment it is told at once. So 64 tasks that end together are one message or two to read,
+and what is read is never old.
 """
 
 from __future__ import annotations
 
 from typing import Final, Unpack
 
-from hive_core.broker.call import Call
+from hive_core.broker.call import Call, Record
+from hive_core.broker.due import due
+from hive_core.broker.operation import Result
 from hive_core.errors import InboxFull
 from hive_core.ledger.letters import NewMessage
+from hive_core.ledger.task_news import News
 from hive_core.model.record import DAEMON, OPERATOR, Relation
 from hive_core.model.task import Task
 from hive_core.operations.notices import PRIORITY, More, post
-from hive_core.operations.task_words import board
+from hive_core.operations.task_words import SHOWN, board
 
 TASKS: Final = "tasks"
+MOMENT: Final = 0.1  # seconds between two messages to the same assigner
 _KEPT: Final = 256  # tasks that one message tells of
+_AT_ONCE: Final = 50
+
+
+class Told(Result):
+    """How many were told."""
+
+    assigners: int
 
 
 def news(call: Call, task: Task) -> frozenset[str]:
-    """Tell who gave the task where it stands; the topics to touch."""
+    """Tell who gave the task where it stands, now or within a moment; the topics to touch."""
     party = task.assigner
+    kept = call.ledger.tasks.news.get(party)
+    fresh = (*(each for each in kept.fresh if each != task.id), task.id)[-_KEPT:]
+    kept = kept._replace(fresh=fresh)
+    if not 0 <= call.now - kept.at < MOMENT:
+        return _tell(call, kept)
+    call.ledger.tasks.news.keep(kept._replace(due=kept.at + MOMENT))
+    return frozenset({f"task_news:{party}"})
+
+
+@due(at=lambda ledger: ledger.tasks.news.next_due(), topics=frozenset({"task_news"}))
+def task_news(call: Call) -> Record[Told]:
+    """Tell those whose moment is over."""
+    found = call.ledger.tasks.news.untold(call.now, _AT_ONCE)
+    topics = frozenset[str]()
+    for party in found:
+        topics |= _tell(call, call.ledger.tasks.news.get(party))
+    return Record(Told(assigners=len(found)), topics)
+
+
+def _tell(call: Call, kept: News) -> frozenset[str]:
+    """One message in place of the one that was not taken."""
+    party, tasks, mail = kept.assigner, call.ledger.tasks, call.ledger.messages
     name = OPERATOR if party == OPERATOR else call.hive.name(party)
     if name is None:
+        tasks.news.keep(News(party, at=call.now))
         return frozenset()
-    tasks, mail = call.ledger.tasks, call.ledger.messages
-    before, ids = tasks.news(party)
-    unread = bool(before) and mail.untaken(party, before)
-    new = [*(each for each in ids if unread and each != task.id), task.id][-_KEPT:]
+    unread = bool(kept.message) and mail.untaken(party, kept.message)
     if unread:
-        mail.ack(party, [before])
+        mail.ack(party, [kept.message])
+    before = (each for each in kept.told if unread and each not in kept.fresh)
+    new = (*before, *kept.fresh)[-_KEPT:]
     changed = [found for each in new if (found := tasks.get(each)) is not None]
-    body = board(call, changed, tasks.given_by(party))
+    count = tasks.count("assigner", party)
+    body = board(call, changed, tasks.given_by(party, 2 * SHOWN), count)
     message, topics = daemon_mail(call, name, TASKS, body)
-    tasks.told(party, message, new)
+    tasks.news.keep(News(party, message, new, at=call.now))
     return topics
 
 

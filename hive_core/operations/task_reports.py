@@ -11,6 +11,7 @@ from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import Conflict, LimitReached
 from hive_core.model.task import UNSTARTED, WELL, ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.fields import WAIT_MOST, bounded_text
+from hive_core.operations.spending import report_of
 from hive_core.operations.task_fates import confirmed
 from hive_core.operations.task_moves import end, move
 from hive_core.operations.task_rows import ResultRow, result
@@ -111,6 +112,7 @@ def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
         ResultStatus(params.status), params.summary, params.data, artifacts=tuple(params.artifacts),
         tokens=params.tokens, cost=params.cost,
     )  # fmt: skip
+    paid = report_of(call, task.assignee, task.id, params.tokens or 0, params.cost or 0)
     if task.state is TaskState.STOPPING:
         found, topics = confirmed(call, task, said)
     else:
@@ -121,8 +123,15 @@ def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
     count = call.ledger.tasks.count("assigner", found.assigner)
     return Record(
         Finished(task=found.id, state=found.state.value, result=row, open=count),
-        topics, {"task": found.id, "status": row.status},
+        topics | paid,
+        {"task": found.id, "status": row.status, **_spent(params)},
     )  # fmt: skip
+
+
+def _spent(params: FinishTaskParams) -> dict[str, int]:
+    """The spend stands in the event (row Q43)."""
+    found = {"tokens": params.tokens, "cost": params.cost}
+    return {name: amount for name, amount in found.items() if amount}
 
 
 @operation(allow=SELF | ANCESTOR | OPERATOR, whose=TASK, streams=True)

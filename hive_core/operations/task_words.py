@@ -13,7 +13,7 @@ from hive_core.operations.ending import called
 
 # What is shown of each; a whole notice stays far below what a message may have.
 _SUMMARY: Final = 400
-_LINES: Final = 64
+SHOWN: Final = 64
 
 
 def letter(call: Call, task: Task) -> str:
@@ -59,19 +59,19 @@ def line(call: Call, task: Task) -> str:
     return f"{task.id} {called(call, task.assignee)} [{task.called}] {state}"
 
 
-def board(call: Call, new: Iterable[Task], all_open: Sequence[Task]) -> str:
-    """What has changed, then all that is open."""
+def board(call: Call, new: Iterable[Task], some: Sequence[Task], count: int) -> str:
+    """What has changed, then what is open: `some` of them, `count` in all."""
     fresh = [line(call, each) for each in new]
     known = {each.partition(" ")[0] for each in fresh}
-    rest = [line(call, each) for each in all_open if each.id not in known]
-    count = len(all_open)
-    body = ["changed:", *fresh[-_LINES:]]
-    if len(fresh) > _LINES:
-        body.insert(1, f"({len(fresh) - _LINES} more before these)")
+    rest = [line(call, each) for each in some if each.id not in known]
+    left = count - sum(each.id in known for each in some)
+    body = ["changed:", *fresh[-SHOWN:]]
+    if len(fresh) > SHOWN:
+        body.insert(1, f"({len(fresh) - SHOWN} more before these)")
     body.append(f"\nopen: {count}")
-    body += rest[:_LINES]
-    if len(rest) > _LINES:
-        body.append(f"({len(rest) - _LINES} more)")
+    body += rest[:SHOWN]
+    if left > SHOWN:
+        body.append(f"({left - SHOWN} more)")
     return "\n".join(body)
 
 

@@ -17,6 +17,7 @@ from hive_core.operations.assigning import assign, check_part_of
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.pages import Page, Paged, fitting
 from hive_core.operations.share import standing_in
+from hive_core.operations.spending import TaskCaps, cap
 from hive_core.operations.task_moves import stop
 from hive_core.operations.task_rows import TaskRow, shown, size
 from hive_core.operations.task_words import who
@@ -72,6 +73,9 @@ class WishParams(Mutation):
     part_of: TaskId = Field(
         "",
         description="The task of the caller's that it is a part of; absent: its only one; -: none.",
+    )
+    caps: TaskCaps | None = Field(
+        None, description="What it may use at most; its time is bounded by its deadlines."
     )
 
 
@@ -170,6 +174,7 @@ def assign_task(call: Call, params: AssignTaskParams) -> Record[Assigned]:
     """
     call.hive.spec(params.agent)
     task, topics = assign(call, call.uuid, params.agent, wish_of(call, params, params.description))
+    cap(call, task.id, task.assignee, params.caps)
     found = Assigned(task=task.id, agent=params.agent, state=task.state.value)
     return Record(found, topics, {"task": task.id})
 

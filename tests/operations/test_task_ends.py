@@ -292,6 +292,7 @@ def test_the_tasks_of_a_destroyed_assigner_go_to_who_is_above_it(world: World) -
     world.call("root", "destroy", agent="a")
     assert row(world, task).assigner == world.uuid("root")
     assert told(world, "root", "tasks") != []
+    world.advance(1)
     finish(world, "a1", task)
     assert f"{task} a1 [mend it] done, success" in told(world, "root", "tasks")[0]
 

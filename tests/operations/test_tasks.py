@@ -170,6 +170,7 @@ def test_what_is_told_of_64_ends_is_one_message(world: World) -> None:
     take(world, "b")
     for each in ids[:64]:
         finish(world, "wide", each)
+    world.advance(1)
     (letter,) = [each for each in take(world, "b") if each["kind"] == "tasks"]
     body = str(letter["body"])
     assert all(f"{each} wide [n{at}] done, success" in body for at, each in enumerate(ids[:64]))
