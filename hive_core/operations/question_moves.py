@@ -41,6 +41,8 @@ ANSWER, ENDED = "answer", "question_ended"
 AGAIN: Final = 60.0  # seconds until mail is tried again that did not fit into the inbox
 BYTES_MOST: Final = 16 * 1024
 _LOW: Final = 3
+# Of what somebody else has done the operator sees that it is no more on the list.
+_MISSED: Final = frozenset({QuestionState.DEFAULTED, QuestionState.EXPIRED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def end_question(call: Call, question: Question, end: End) -> frozenset[str]:
     topics |= deliver(call, found) | happened(call, Settled(found)) | shown(call, found.asker)
     for uuid in dict.fromkeys(hop.holder for hop in call.ledger.questions.hops(found.id)):
         name = living(call, uuid)
-        if name not in (None, OPERATOR, call.caller):
+        if name not in (None, call.caller) and (name != OPERATOR or found.state in _MISSED):
             topics |= _say(call, str(name), question_words.closed(call, found))
     return topics
 

@@ -113,6 +113,11 @@ class World:
         self.settings = settings
         self.folder = folder
         self.clock = ManualClock()
+        self._open()
+
+    def _open(self) -> None:
+        """Everything that a daemon has in memory, from what is on disk."""
+        folder, settings = self.folder, self.settings
         self.ledger = Ledger.open(folder / "hive.db", limits=settings.limits, primed=0)
         self.repo = MetaRepo.open(folder / "meta", settings.limits.depth, clock=self.clock.now)
         self.seen = Seen(self.ledger)
@@ -122,7 +127,8 @@ class World:
         self._tasks: set[asyncio.Task[None]] = set()
         self.vault = Vault(folder / "secrets")
         parts = Parts(self.ledger, self.repo, settings, self.seen, self.clock, self.vault)
-        hive = Hive(depth_limit=settings.limits.depth)
+        head, empty = self.ledger.head, Hive(depth_limit=settings.limits.depth)
+        hive = self.repo.read(head) if head else empty
         self.broker = Broker(parts, hive, load(), {})
         self.broker.attach(self)
         self.agenda = Agenda(self.clock, self.ledger, self.broker.perform, DUES)
@@ -135,6 +141,24 @@ class World:
         self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
         self.ledger.close()
+
+    def restart(self, off: float = 0.0) -> None:
+        """The daemon ends, `off` seconds pass, and another one starts on the same disk."""
+        self.close()
+        self.clock = ManualClock(self.clock.time + off, self.clock.steady + off)
+        self._open()
+        self.run()
+
+    def set_clock(self, seconds: float) -> None:
+        """Somebody sets the wall clock by so much, and the daemon sees it."""
+        self.clock.set(seconds)
+        longest = self.settings.retention.events
+        with self.ledger.transaction():
+            self.ledger.shifts.move(seconds, self.clock.now() + seconds, longest)
+            self.ledger.messages.shift(seconds)
+        self.clock.follow()
+        self.agenda.moved()
+        self.advance(0)
 
     # The transport, as the broker sees it.
 

@@ -1,0 +1,172 @@
+"""loose_ends of an agent and those below it, and todo: what waits for the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from operations import asked
+from operations.talk import ask, escalate
+from operations.world import Reply, World, rows, world
+
+from hive_core.model.machine import State
+
+
+@pytest.fixture(name="world")
+def _world() -> Iterator[World]:
+    with world(None, "root/a", "a/a1", "a1/a11", "a/a2", "root/b") as made:
+        yield made
+
+
+def ends(world: World, caller: str, **more: object) -> list[Reply]:
+    return rows(world.call(caller, "loose_ends", **more)["ends"])
+
+
+def some(world: World, caller: str, *kinds: str, **more: object) -> list[tuple[object, ...]]:
+    return [
+        (each["agent"], each["kind"], each["id"], each["who"])
+        for each in ends(world, caller, **more)
+        if each["kind"] in kinds
+    ]
+
+
+def test_nothing_is_open_in_a_quiet_hive(world: World) -> None:
+    assert ends(world, "a") == []
+
+
+def test_questions_are_loose_ends_of_both_sides(world: World) -> None:
+    """H21."""
+    id_, burns = ask(world, "a11"), escalate(world, "a1", "error")
+    kinds = ("question_asked", "question_to_answer", "escalation_asked", "escalation_to_answer")
+    assert some(world, "a", *kinds) == [
+        ("a", "escalation_to_answer", burns, "a1"),
+        ("a1", "question_to_answer", id_, "a11"),
+        ("a1", "escalation_asked", burns, "a"),
+        ("a11", "question_asked", id_, "a1"),
+    ]
+    assert some(world, "a11", *kinds) == [("a11", "question_asked", id_, "a1")]
+    assert some(world, "a", *kinds, recursive=False) == [("a", "escalation_to_answer", burns, "a1")]
+
+
+def test_tasks_are_loose_ends_of_who_gave_and_of_who_has_them(world: World) -> None:
+    task = world.call("a", "assign_task", agent="a1", description="sweep the floor")["task"]
+    assert some(world, "a", "task", "task_given") == [
+        ("a", "task_given", task, "a1"), ("a1", "task", task, "a"),
+    ]  # fmt: skip
+    (row,) = [each for each in ends(world, "a1") if each["kind"] == "task"]
+    assert row["text"] == "sweep the floor"
+
+
+def test_a_plan_waits_for_who_gave_the_task(world: World) -> None:
+    task = world.call("a", "assign_task", agent="a1", description="x", plan_required=True)["task"]
+    world.call("a1", "recv")
+    plan = world.call("a1", "create_plan", task=task, steps=[{"title": "one"}])["plan"]
+    assert some(world, "a", "plan_to_decide") == [("a", "plan_to_decide", plan, "a1")]
+    world.call("a", "approve_plan", task=task, plan=plan)
+    assert some(world, "a", "plan_to_decide") == []
+
+
+def test_waits_reminders_mail_and_approvals_are_there_with_their_ages(world: World) -> None:
+    world.call("a1", "wait_for")
+    world.call("a1", "remind", body="later\nor never", **{"in": 600.0})
+    world.call("a", "send", to="a1", body="x")
+    approval = asked.waits(world, "a1", "a1")
+    world.advance(5)
+    found = {str(each["kind"]): each for each in ends(world, "a1", recursive=False)}
+    assert found["reminder"]["text"] == "later or never"
+    assert found["approval"]["id"] == approval
+    assert (found["mail"]["state"], found["mail"]["age"]) == ("1", 5.0)
+    assert found["reminder"]["due"] == world.clock.now() + 595
+
+
+def test_dead_letters_are_counted(world: World) -> None:
+    world.call("a", "send", to="a1", body="x", ttl=1)
+    world.advance(2)
+    with world.ledger.transaction():
+        world.ledger.messages.expire(world.clock.now())
+    (row,) = [each for each in ends(world, "a1") if each["kind"] == "dead_letters"]
+    assert row["state"] == "1"
+
+
+WHO = {"a1": "", "a": "", "root": "", "operator": "", "a11": "NotAllowed", "a2": "NotAllowed",
+       "b": "NotFound"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("caller", "fault"), WHO.items())
+def test_one_s_own_and_those_below_and_nobody_else_s(world: World, caller: str, fault: str) -> None:
+    assert world.fault(caller, "loose_ends", agent="a1") == fault
+
+
+def test_a_long_list_comes_in_pages_that_end_behind_an_agent(world: World) -> None:
+    for name in ("a", "a1", "a11", "a2"):
+        for _ in range(3):
+            ask(world, name)
+    whole = ends(world, "a")
+    paged: list[Reply] = []
+    after = None
+    while True:
+        page = world.call("a", "loose_ends", limit=2, after=after)
+        paged += rows(page["ends"])
+        if (after := page["next"]) is None:
+            break
+    assert paged == whole
+    assert world.fault("a", "loose_ends", after="b") == "NotFound"
+
+
+def test_of_too_many_tasks_the_others_are_counted(world: World) -> None:
+    for _ in range(52):
+        world.call("a", "assign_task", agent="a1", description="x")
+    found = [each for each in ends(world, "a1", recursive=False) if each["kind"] == "task"]
+    assert len(found) == 51
+    assert (found[-1]["id"], found[-1]["state"]) == ("", "2")
+
+
+def test_the_list_is_the_same_after_a_restart(world: World) -> None:
+    ask(world, "a11")
+    escalate(world, "a1")
+    world.call("a", "assign_task", agent="a1", description="x")
+    before = ends(world, "a")
+    world.restart()
+    assert ends(world, "a") == before
+
+
+def todo(world: World) -> list[tuple[object, object]]:
+    return [(each["kind"], each["id"]) for each in rows(world.call("operator", "todo")["todo"])]
+
+
+def test_everything_that_waits_for_the_operator_is_one_list(world: World) -> None:
+    """Wish 16 of ECOSYSTEM 6."""
+    assert todo(world) == []
+    question = ask(world, "root")
+    warn, burns = escalate(world, "root", "warning"), escalate(world, "root", "critical")
+    approval = asked.waits(world, "a", "a1")
+    task = world.call("operator", "assign_task", agent="a", description="x", plan_required=True)
+    world.call("a", "recv")
+    world.call("a", "create_plan", task=task["task"], steps=[{"title": "one"}])
+    world.seen.states[world.uuid("b")] = State.PARKED
+    world.seen.states[world.uuid("a2")] = State.FAILED
+    world.seen.warnings.append("the disk is nearly full")
+    world.seen.parked.append(("ab" * 20, "no tree"))
+    assert todo(world) == [
+        ("alarm", ""), ("escalation", burns), ("escalation", warn), ("question", question),
+        ("plan", task["task"]), ("approval", approval), ("parked", "b"), ("failed", "a2"),
+        ("refused_commit", "ab" * 20), ("mail", "operator"),
+    ]  # fmt: skip
+
+
+def test_what_is_settled_is_no_more_on_the_list(world: World) -> None:
+    question = ask(world, "root")
+    assert ("question", question) in todo(world)
+    world.call("operator", "answer", question=question, answers=["x"])
+    assert ("question", question) not in todo(world)
+
+
+def test_the_list_is_the_operator_s(world: World) -> None:
+    assert world.fault("root", "todo") == "NotAllowed"
+
+
+def test_a_list_that_does_not_fit_says_how_many_are_left_out(world: World) -> None:
+    world.seen.warnings += ["x" * 290] * 600
+    found = world.call("operator", "todo")
+    assert len(rows(found["todo"])) + int(str(found["more"])) == 600
+    assert int(str(found["more"])) > 0
