@@ -10,7 +10,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from hive_core.agent import catalog, derived, show
@@ -29,6 +29,9 @@ OWN: Final = {
     "config": "Clone the configuration of an agent below you, to work on it.",
     "tool": "Use a tool: read or edit a file of the workspace, or run a program.",
     "exchange": "Send a message and wait for the answer to it.",
+    "worker": "Be the built-in worker: do the lines of each task (no model behind it).",
+    "lead": "Be the built-in lead: split jobs, have workers do them, put results together.",
+    "queen": "Be the built-in queen: choose how each task is done, have it done, report.",
     "attend": "Say hello and switch the system in place, for ever (a service of root).",
 }
 
@@ -80,6 +83,19 @@ def _hold(_path: str, _arguments: Sequence[str]) -> int:
     return serve.hold()
 
 
+def _built_in(name: str) -> Callable[[str, Sequence[str]], int]:
+    """One of the agents that come with hive."""
+
+    def run(path: str, arguments: Sequence[str]) -> int:
+        from hive_core.agent import duty, lead, queen, worker  # noqa: PLC0415
+
+        derived.parser_of(name, OWN[name]).parse_args(arguments)
+        minds = {"worker": worker.Worker, "lead": lead.Lead, "queen": queen.Queen}
+        return duty.run(path, minds[name])
+
+    return run
+
+
 def _attend(path: str, arguments: Sequence[str]) -> int:
     from hive_core.agent import attend  # noqa: PLC0415
 
@@ -116,7 +132,8 @@ def _help(_path: str, _arguments: Sequence[str]) -> int:
 
 
 _COMMANDS: Final = {
-    "serve": _serve, "hold": _hold, "attend": _attend, "call": _call, "config": _config,
+    "serve": _serve, "hold": _hold, "attend": _attend, "worker": _built_in("worker"),
+    "lead": _built_in("lead"), "queen": _built_in("queen"), "call": _call, "config": _config,
     "tool": _tool, "exchange": _exchange,
     "help": _help, "-h": _help, "--help": _help,
 }  # fmt: skip

@@ -62,7 +62,7 @@ def test_triggers_are_switched_off(world: World) -> None:
         "set_trigger",
         name="tick",
         when={"every": 60.0},
-        action={"kind": "message", "body": "x"},
+        action={"kind": "message", "text": "x"},
     )
     found = world.call("a", "stop_work", reason="enough")
     assert found["triggers"] == [made["id"]]

@@ -1,0 +1,156 @@
+"""The small language in which the built-in agents are given work that a test can check.
+
+A line is a command, or says how the job is done. Groups are done beside each other, the lines of
+one group one after the other by the same worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+WORKERS, WORKERS_MOST = 3, 5
+_DIRECTIVES: Final = frozenset(
+    {"group", "combine", "workers", "context", "domain", "keep", "architect"}
+)
+
+
+class Unknown(ValueError):
+    """No worker can do this."""
+
+
+class Failed(RuntimeError):
+    """It could be done, and did not go well."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a text asks for. `workers` 0: as many as was learned, or three."""
+
+    groups: tuple[tuple[str, ...], ...]
+    combine: str = "lines"
+    workers: int = 0
+    domain: str = ""
+    keeps_context: bool = False
+    keeps_workers: bool = False
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(line for group in self.groups for line in group)
+
+    @property
+    def signature(self) -> str:
+        """Jobs of one kind: so many groups, with such commands."""
+        verbs = sorted({line.split()[0] for line in self.lines})
+        return f"{len(self.groups)} {' '.join(verbs)}"
+
+    @property
+    def text(self) -> str:
+        """The job as a text that reads back as the same."""
+        found = [f"combine {self.combine}"]
+        found += [f"workers {self.workers}"] if self.workers else []
+        found += [f"domain {self.domain}"] if self.domain else []
+        found += ["context keep"] if self.keeps_context else []
+        found += ["keep workers"] if self.keeps_workers else []
+        for group in self.groups:
+            found += ["group", *group]
+        return "\n".join(found)
+
+
+@dataclass
+class _Reading:
+    groups: list[list[str]] = field(default_factory=list)
+    grouped: bool = False
+    said: dict[str, str] = field(default_factory=dict)
+
+    def line(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        if word == "group":
+            self.groups.append([])
+            self.grouped = True
+        elif word in _DIRECTIVES:
+            self.said[word] = rest.strip()
+        elif self.grouped:
+            self.groups[-1].append(line)
+        else:
+            self.groups.append([line])  # without a group each line is one
+
+
+def parse(text: str) -> Job:
+    """Read a job; a word that is no directive begins a command."""
+    reading = _Reading()
+    for line in filter(None, map(str.strip, text.splitlines())):
+        reading.line(line)
+    said = reading.said
+    count = said.get("workers", "")
+    return Job(
+        tuple(tuple(group) for group in reading.groups if group),
+        said.get("combine", "lines"),
+        min(WORKERS_MOST, int(count)) if count.isdecimal() else 0,
+        said.get("domain", ""),
+        said.get("context", "") == "keep",
+        said.get("keep", "") == "workers",
+    )
+
+
+def combine(how: str, values: Sequence[str]) -> str:
+    """What comes out of a job, from what came out of its lines, in their order."""
+    if how == "sum":
+        return str(sum(int(each) for each in values))
+    return "\n".join(values)
+
+
+def compute(line: str, data: Mapping[str, object], memory: Sequence[str]) -> str:
+    """Do one command. `memory`: what came out of earlier ones, if it was to be kept."""
+    word, _, rest = line.strip().partition(" ")
+    if word == "recall":
+        return combine(rest.strip() or "lines", memory)
+    if word == "fail":
+        return _fail(rest, data)
+    if word not in _COMMANDS:
+        raise Unknown(f"no command {word!r}")
+    try:
+        return _COMMANDS[word](rest)
+    except ValueError as error:
+        raise Failed(f"{word}: {error}") from error
+
+
+def known(line: str) -> bool:
+    """Whether a worker can do it at all."""
+    word = line.split(maxsplit=1)[0] if line.split() else ""
+    return word in _COMMANDS or word in ("recall", "fail", "sleep", "crash")
+
+
+def mended(line: str) -> str:
+    """A line without the words in front that nobody knows: how a plan is revised."""
+    words = line.split()
+    while words and not known(" ".join(words)):
+        del words[0]
+    return " ".join(words) or line
+
+
+def _fail(rest: str, data: Mapping[str, object]) -> str:
+    """It fails on the first so many tries; then the rest of the line comes out."""
+    times, _, value = rest.strip().partition(" ")
+    if int(str(data.get("try", 1))) <= int(times):
+        raise Failed(f"as asked, on try {data.get('try', 1)}")
+    return value
+
+
+def _numbers(rest: str) -> list[int]:
+    return [int(each) for each in rest.split()]
+
+
+def _wc(rest: str) -> str:
+    return f"{len(rest.splitlines())} {len(rest.split())} {len(rest.encode())}"
+
+
+_COMMANDS: Final[Mapping[str, Callable[[str], str]]] = {
+    "sum": lambda rest: str(sum(_numbers(rest))),
+    "max": lambda rest: str(max(_numbers(rest))),
+    "sort": lambda rest: " ".join(map(str, sorted(_numbers(rest)))),
+    "wc": _wc,
+    "upper": str.upper,
+    "echo": str,
+}

@@ -1,0 +1,157 @@
+"""The built-in lead: splits a job into groups, has workers do them, puts the results together.
+
+It keeps nothing of a job itself: each try of each line is a task, and the daemon knows them all. So
+a lead that is killed reads how far its job is, and goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hive_core.agent import language
+from hive_core.agent.desk import OPEN, Desk, Row
+from hive_core.agent.duty import Memory
+from hive_core.agent.language import Job
+
+TRIES: Final = 3  # the last one by another worker
+_LEARNED: Final = 50
+_SECONDS: Final = 120
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a job: in which group, the how manieth of it, and what was tried so far."""
+
+    group: int
+    number: int
+    text: str
+    tries: tuple[Row, ...]
+
+    @property
+    def value(self) -> str | None:
+        """What came out of it; None: nothing yet."""
+        well = next((row for row in self.tries if row.well), None)
+        return None if well is None else str(well.data.get("result", well.summary))
+
+    @property
+    def busy(self) -> bool:
+        return any(row.open for row in self.tries)
+
+    @property
+    def lost(self) -> bool:
+        return self.value is None and not self.busy and len(self.tries) >= TRIES
+
+    @property
+    def title(self) -> str:
+        """Of its next try."""
+        return f"{self.group}.{self.number}.{len(self.tries) + 1}"
+
+
+class Lead:
+    """Up to five workers, three without a word; groups beside each other, a group in its order."""
+
+    def __init__(self, desk: Desk, memory: Memory) -> None:
+        self._desk = desk
+        self._memory = memory
+
+    def heard(self, letter: dict[str, Any]) -> None:
+        """What came is seen in the tasks."""
+
+    def step(self) -> None:
+        """Each job as far as it goes now."""
+        rows = self._desk.mine()
+        for row in rows:
+            if row.state == "stopping":
+                self._desk.finish(row, "stopped", "ended before it was done")
+            elif row.state in OPEN:
+                self._advance(row)
+
+    def _advance(self, row: Row) -> None:
+        text, data = self._desk.text(row)
+        job = language.parse(str(data.get("plan") or text))
+        lines = list(_lines(job, self._desk.parts(row)))
+        lost = [line for line in lines if line.lost]
+        if lost:
+            self._give_up(row, job, lines, lost)
+        elif all(line.value is not None for line in lines):
+            self._finish(row, job, lines)
+        else:
+            self._give_out(row, job, lines)
+
+    def _give_out(self, row: Row, job: Job, lines: list[Line]) -> None:
+        """The next line of each group whose worker is at nothing of it."""
+        workers = self._workers(job)
+        for group in range(len(job.groups)):
+            mine = [line for line in lines if line.group == group]
+            line = next((each for each in mine if each.value is None), None)
+            if line is None or line.busy:
+                continue
+            again = len(line.tries) == TRIES - 1
+            worker = f"{self._desk.name}-{(group + again) % (workers + again) + 1}"
+            self._desk.hire(
+                worker, role="worker", command=["hive-agent", "worker"], parallel=1,
+                title=f"worker of {self._desk.name}",
+            )  # fmt: skip
+            fresh = line.number == 0 and len(line.tries) == 0 and not job.keeps_context
+            self._desk.give(
+                row, worker, line.title, line.text, deadline=_SECONDS,
+                data={"try": len(line.tries) + 1, "clear": fresh},
+            )  # fmt: skip
+
+    def _finish(self, row: Row, job: Job, lines: list[Line]) -> None:
+        values = [str(line.value) for line in lines]
+        result = language.combine(job.combine, values)
+        self._learn(job, row, well=True)
+        stored = self._desk.keep(f"result-{row.id}", result)
+        data = {"result": result, "lines": values}
+        self._desk.finish(row, "success", result, data=data, artifacts=stored or None)
+        self._tidy(job)
+
+    def _give_up(self, row: Row, job: Job, lines: list[Line], lost: list[Line]) -> None:
+        """Tried, tried again, tried by another one: now it is for who is above."""
+        why = "; ".join(f"{line.text}: {line.tries[-1].why}" for line in lost)
+        self._desk.quietly("escalate", issue=why[:1000], severity="error", task=row.id)
+        self._learn(job, row, well=False)
+        done = [str(line.value) for line in lines if line.value is not None]
+        faults = [line.text for line in lost]
+        self._desk.finish(row, "failed", why, data={"faults": faults, "lines": done})
+        self._tidy(job)
+
+    def _tidy(self, job: Job) -> None:
+        """Workers go with the job, unless it says that they are to be kept."""
+        if job.keeps_workers:
+            return
+        for child in self._desk.children().values():
+            if child.role == "worker" and child.name.startswith(f"{self._desk.name}-"):
+                self._desk.dismiss(child.name)
+
+    def _workers(self, job: Job) -> int:
+        """As many as are asked for, or were best for such a job, and no more than there is work."""
+        learned = self._memory.read().get("splits", {}).get(job.signature, {})
+        wanted = job.workers or int(learned.get("workers", language.WORKERS))
+        return max(1, min(wanted, language.WORKERS_MOST, len(job.groups)))
+
+    def _learn(self, job: Job, row: Row, *, well: bool) -> None:
+        """Which split went how well: the quickest that ended well is taken again."""
+        kept = self._memory.read()
+        splits: dict[str, Any] = kept.get("splits", {})
+        seconds = round(max(0.0, time.time() - row.created), 1)
+        best = splits.get(job.signature)
+        new = {"workers": self._workers(job), "seconds": seconds, "well": well}
+        if best is None or (well, -seconds) >= (best["well"], -best["seconds"]):
+            splits.pop(job.signature, None)
+            splits[job.signature] = new
+        kept["splits"] = dict(list(splits.items())[-_LEARNED:])
+        self._memory.write(kept)
+
+
+def _lines(job: Job, parts: Mapping[str, Row]) -> Iterator[Line]:
+    for group, texts in enumerate(job.groups):
+        for number, text in enumerate(texts):
+            tries: list[Row] = []
+            while (row := parts.get(f"{group}.{number}.{len(tries) + 1}")) is not None:
+                tries.append(row)
+            yield Line(group, number, text, tuple(tries))

@@ -1,0 +1,138 @@
+"""The built-in worker: does the lines of its task one after the other (rows K34, T1, T6).
+
+It thinks nothing out, so what comes out of it can be checked. An architect is the same program: it
+is asked for a plan instead of a result.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from hive_core.agent import language
+from hive_core.agent.desk import OPEN, Desk, Row, say
+from hive_core.agent.duty import Memory
+from hive_core.agent.language import Failed, Unknown
+
+CRASHED: Final = 70
+_WATCH: Final = 5.0  # seconds that one look at a task waits
+_PLANS: Final = 3
+_KEPT: Final = 500  # characters of each earlier result
+
+
+class Stopped(Exception):
+    """Somebody ends the work on this task."""
+
+
+class Worker:
+    """What it remembers of earlier tasks is lost with its machine."""
+
+    def __init__(self, desk: Desk, memory: Memory, end: Callable[[int], object] = os._exit) -> None:
+        del memory
+        self._desk = desk
+        self._end = end
+        self._planned: set[str] = set()
+        self._results: list[str] = []
+
+    def heard(self, letter: dict[str, Any]) -> None:
+        """The letter of a task says whether a plan is asked for."""
+        if letter.get("kind") != "task":
+            return
+        head = str(letter.get("body", "")).partition("\n\n")[0]
+        said = dict(line.partition(": ")[::2] for line in head.splitlines())
+        if said.get("plan") == "required":
+            self._planned.add(said.get("task", ""))
+
+    def step(self) -> None:
+        """Each task that may be worked on, one after the other."""
+        for row in self._desk.mine():
+            if row.state == "stopping":
+                self._desk.finish(row, "stopped", "ended before it was done")
+            elif row.state in OPEN and not self._wants_plan(row):
+                self._work(row)
+
+    def _work(self, row: Row) -> None:
+        text, data = self._desk.text(row)
+        if data.get("clear", True):
+            self._results.clear()
+        done: list[str] = []
+        try:
+            if "plan_of" in data:
+                self._finish(row, [self._plan(data)], data)
+                return
+            for line in language.parse(text).lines:
+                done.append(self._do(row, line, data))
+                self._told(row, f"{len(done)} lines are done")
+        except Stopped:
+            self._desk.finish(row, "stopped", "\n".join(done))
+        except (Failed, Unknown) as error:
+            self._desk.finish(row, "failed", f"{error}", data={"done": done, "line": text})
+        else:
+            self._finish(row, done, data)
+
+    def _finish(self, row: Row, done: list[str], data: dict[str, Any]) -> None:
+        result = "\n".join(done)
+        self._results.append(result[:_KEPT])
+        kept = self._desk.keep(f"plan-{row.id}", result) if "plan_of" in data else []
+        self._desk.finish(row, "success", result, data={"result": result}, artifacts=kept or None)
+
+    def _do(self, row: Row, line: str, data: dict[str, Any]) -> str:
+        word, _, rest = line.partition(" ")
+        if word == "sleep":
+            return self._sleep(row, float(rest))
+        if word == "crash":
+            times, _, value = rest.partition(" ")
+            if row.attempt <= int(times):
+                say(f"as asked: ends on try {row.attempt}")
+                self._end(CRASHED)
+            return value
+        return language.compute(line, data, self._results)
+
+    def _sleep(self, row: Row, seconds: float) -> str:
+        """Wait, and hear at once when the work is ended."""
+        ends, after = time.monotonic() + seconds, None
+        while (left := ends - time.monotonic()) > 0:
+            found = self._desk.ask("watch_task", task=row.id, after=after, wait=min(left, _WATCH))
+            if found["state"] not in OPEN:
+                raise Stopped
+            after = found.get("next")
+        return ""
+
+    def _told(self, row: Row, text: str) -> None:
+        """How far it is; a daemon that hears it too often is not bothered again."""
+        if len(text) and self._desk.ask("watch_task", task=row.id)["state"] not in OPEN:
+            raise Stopped
+        self._desk.quietly("report_progress", task=row.id, text=text)
+
+    def _plan(self, data: dict[str, Any]) -> str:
+        """How a job is done: its groups. What went wrong with an earlier plan is mended."""
+        job = language.parse(str(data["plan_of"]))
+        faults = data.get("faults") or []
+        bad = {str(each) for each in faults}
+        groups = tuple(
+            tuple(language.mended(line) if line in bad else line for line in group)
+            for group in job.groups
+        )
+        return language.Job(
+            groups, job.combine, job.workers, job.domain, job.keeps_context, job.keeps_workers
+        ).text
+
+    def _wants_plan(self, row: Row) -> bool:
+        """Whether the task has to wait for a plan; makes one when there is none to be decided."""
+        if row.id not in self._planned or row.plan:
+            return False
+        plans = self._desk.ask("list_plans", task=row.id)["plans"]
+        made = plans if isinstance(plans, list) else []
+        if any(each["state"] == "submitted" for each in made):
+            return True
+        if len(made) >= _PLANS:
+            why = f"{len(made)} plans were rejected: {made[0]['reason']}"
+            self._desk.finish(row, "failed", why)
+            return True
+        text, _ = self._desk.text(row)
+        steps = [{"title": line[:200]} for line in language.parse(text).lines] or [{"title": "-"}]
+        note = f"after: {made[0]['reason']}" if made else ""
+        self._desk.quietly("create_plan", task=row.id, steps=steps, note=note)
+        return True

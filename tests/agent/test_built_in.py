@@ -1,0 +1,211 @@
+"""K33, K34, K35: the built-in queen, lead and worker do whole jobs, whoever of them is killed."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent.troupe import Killed, Troupe
+from operations.world import World, fields, rows, world
+
+from hive_core.agent.duty import Memory
+from hive_core.agent.language import parse
+
+QUEEN = {"role": "daemon", "command": ["hive-agent", "queen"], "parent": "root"}
+
+
+@dataclass
+class Stage:
+    world: World
+    troupe: Troupe
+
+    def give(self, text: str, agent: str = "queen", **more: object) -> str:
+        wish = {"requeue": 5, "deadline": 0.0, **more}
+        return str(
+            self.world.call("operator", "assign_task", agent=agent, description=text, **wish)[
+                "task"
+            ]
+        )
+
+    def done(self, text: str, agent: str = "queen", **more: object) -> Any:  # noqa: ANN401
+        """Play until a task has ended; its row."""
+        task = self.give(text, agent, **more)
+        self.troupe.play(lambda: self.troupe.task(task)["result"] is not None)
+        return self.troupe.task(task)
+
+    def agents(self, role: str) -> list[str]:
+        return [name for name, spec in self.world.hive.specs.items() if spec.role == role]
+
+
+@pytest.fixture(name="stage")
+def _stage(tmp_path: Path) -> Iterator[Stage]:
+    with world() as made:
+        made.call("operator", "spawn", name="queen", **QUEEN)
+        yield Stage(made, Troupe(made, tmp_path))
+
+
+JOB = """domain sums
+group
+sum 1 2 3
+max 4 9 2
+group
+sum 10 20
+combine sum
+"""
+
+
+def test_a_short_task_is_done_by_an_agent_that_is_there_for_it_alone(stage: Stage) -> None:
+    row = stage.done("sum 1 2 3")
+    assert (row["result"]["status"], row["result"]["summary"]) == ("success", "6")
+    assert row["result"]["data"]["strategy"] == "simple"
+    assert stage.agents("lead") == []
+
+
+def test_a_longer_job_is_split_by_a_lead_for_its_workers(stage: Stage) -> None:
+    row = stage.done(JOB)
+    assert row["result"]["data"]["strategy"] == "complex"
+    assert row["result"]["summary"] == str(6 + 9 + 30)
+    assert len(stage.agents("lead")) == 1
+    stage.troupe.play(lambda: not stage.agents("worker"))
+
+
+def test_a_job_for_an_architect_is_planned_carried_out_and_revised_when_it_fails(
+    stage: Stage,
+) -> None:
+    seen: set[str] = set()
+    stage.troupe.before = lambda uuid, _: seen.add(str(stage.world.hive.name(uuid)))
+    row = stage.done("architect\ngroup\nplease sum 1 2\ngroup\nwc a b c\ncombine lines")
+    assert row["result"]["status"] == "success"
+    assert row["result"]["data"]["strategy"] == "architect"
+    assert row["result"]["summary"] == "3\n1 3 5"
+    assert any(name.startswith("architect-") for name in seen)
+    assert stage.agents("architect") == []
+
+
+def test_a_job_that_no_plan_can_mend_is_reported_as_failed(stage: Stage) -> None:
+    row = stage.done("architect\ngroup\nfail 99 x")
+    assert row["result"]["status"] == "failed"
+    assert row["result"]["data"]["faults"] == ["fail 99 x"]
+
+
+def test_what_fails_is_tried_again_and_then_by_another_worker(stage: Stage) -> None:
+    row = stage.done("group\nfail 2 well\ngroup\nsum 1 2\nsum 3 4\ncombine lines")
+    assert row["result"]["summary"] == "well\n3\n7"
+    tried = [each["worker"] for each in tries(stage, "0.0.")]
+    assert tried[0] == tried[1] != tried[2]
+
+
+def tries(stage: Stage, title: str) -> list[Any]:
+    """What was recorded of the tries of one line, in their order."""
+    events = [fields(each) for each in stage.world.events() if each["operation"] == "assign"]
+    found = [each for each in events if str(each.get("title", "")).startswith(title)]
+    return [{"worker": each["target_name"]} for each in found]
+
+
+def test_what_nobody_can_do_is_escalated_and_reported(stage: Stage) -> None:
+    row = stage.done("group\nfail 99 x\ngroup\nsum 1 2\nsum 1 1\ncombine lines")
+    assert row["result"]["status"] == "failed"
+    assert "fail 99 x" in row["result"]["error"] + row["result"]["summary"]
+    assert "escalation" in [each["kind"] for each in stage.world.mail("queen")] or any(
+        each["operation"] == "escalate" for each in stage.world.events()
+    )
+
+
+def test_the_same_domain_gets_the_same_lead_and_another_one_a_new_one(stage: Stage) -> None:
+    stage.done(JOB)
+    (first,) = stage.agents("lead")
+    stage.done(JOB.replace("20", "21"))
+    assert stage.agents("lead") == [first]
+    stage.done(JOB.replace("domain sums", "domain words"))
+    assert first not in stage.agents("lead")
+
+
+def test_an_idle_lead_goes_after_a_while(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.done(JOB)
+    monkeypatch.setattr("hive_core.agent.queen.POOL_SECONDS", 0.0)
+    stage.troupe.play(lambda: not stage.agents("lead"))
+
+
+def test_context_is_cleared_or_kept_between_tasks_of_a_worker(stage: Stage) -> None:
+    text = "workers 1\ngroup\nsum 1 2\ngroup\nrecall sum\ncombine lines"
+    cleared = stage.done(text)
+    assert cleared["result"]["summary"] == "3\n0"
+    kept = stage.done(text + "\ncontext keep")
+    assert kept["result"]["summary"] == "3\n3"
+
+
+def test_workers_are_kept_when_the_job_says_so(stage: Stage) -> None:
+    stage.done(JOB + "keep workers\n")
+    for _ in range(3):
+        stage.troupe.round()
+    assert len(stage.agents("worker")) == 2
+
+
+def test_splits_that_went_well_are_learned_and_used_again(stage: Stage, tmp_path: Path) -> None:
+    stage.done("workers 1\n" + JOB)
+    (lead,) = stage.agents("lead")
+    kept = Memory(tmp_path / f"{stage.world.uuid(lead)}.json").read()["splits"]
+    assert kept[parse(JOB).signature]["workers"] == 1
+    stage.troupe.minds.clear()
+    stage.done(JOB + "keep workers\n")
+    assert len(stage.agents("worker")) == 1
+
+
+def test_a_plan_is_asked_for_where_the_task_says_so(stage: Stage) -> None:
+    stage.world.call(
+        "operator", "spawn", name="w", parent="root", role="worker",
+        command=["hive-agent", "worker"],
+    )  # fmt: skip
+    task = stage.give("sum 1 2", "w", plan_required=True)
+    troupe, hive = stage.troupe, stage.world
+
+    def plans() -> list[Any]:
+        return rows(hive.call("operator", "list_plans", task=task)["plans"])
+
+    troupe.play(lambda: len(plans()) == 1)
+    first = plans()[0]["plan"]
+    hive.call("operator", "reject_plan", task=task, plan=first, reason="smaller steps")
+    troupe.play(lambda: len(plans()) == 2)
+    assert "smaller steps" in plans()[0]["note"]
+    hive.call("operator", "approve_plan", task=task, plan=plans()[0]["plan"])
+    troupe.play(lambda: troupe.task(task)["result"] is not None)
+    assert troupe.task(task)["result"]["summary"] == "3"
+
+
+def test_a_worker_that_ends_has_its_task_again(stage: Stage) -> None:
+    row = stage.done("group\ncrash 2 well\ngroup\nsum 1 2\nsum 1 1\ncombine lines")
+    assert row["result"]["summary"] == "well\n3\n2"
+
+
+CALLS = 60  # that the job takes at least, when nobody is killed
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_whoever_is_killed_before_whichever_call_the_result_is_right(
+    stage: Stage, number: int
+) -> None:
+    """The one that makes the nth call is gone before it; and once more some calls later."""
+    draw = random.Random(number)  # noqa: S311 - which calls, not a secret
+    ends = set(draw.sample(range(5, CALLS), 3))
+    calls = Counter[str]()
+
+    def before(uuid: str, _operation: str) -> None:
+        calls["all"] += 1
+        if calls["all"] in ends:
+            calls[str(stage.world.hive.name(uuid))] += 1
+            raise Killed
+
+    stage.troupe.before = before
+    row = stage.done(JOB)
+    assert (row["result"]["status"], row["result"]["summary"]) == ("success", "45"), calls
+    finals = ("finish", "fail", "drop", "stopped", "expired")
+    told = [each for each in stage.world.events() if each["kind"] == "task"]
+    ended = Counter(fields(each)["task"] for each in told if each["operation"] in finals)
+    assert max(ended.values()) == 1
+    assert sum(count for name, count in calls.items() if name != "all") == len(ends)
+    assert calls["all"] >= CALLS
