@@ -35,7 +35,7 @@ COMMANDS: Final = {
     "disallow": "rights", "why": "rights", "converge": "upkeep", "gc": "upkeep",
     "wait": "wait", "doctor": "doctor", "config": "config", "meta": "meta",
     "role": "roles", "tools": "roles", "definition": "definitions",
-    "completion": "completion",
+    "cost": "budgets", "budget": "budgets", "completion": "completion",
 }  # fmt: skip
 
 

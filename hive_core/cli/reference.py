@@ -50,6 +50,8 @@ in it.
 """
 # Command -> operation, and the field of the result that is printed (None: the whole result).
 OUTPUTS: Final = {
+    "cost": ("get_usage", "sums"),
+    "budget show": ("get_usage", "budgets"),
     "status": ("status", None),
     "why": ("why", None),
     "inbox": ("list_messages", "messages"),

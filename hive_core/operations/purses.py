@@ -51,7 +51,7 @@ def drawn(call: Call, uuid: str, kind: Kind, tier: str = "") -> list[Purse]:
     tiers = (TIERLESS, tier or tier_of(call.hive, uuid)) if kind in TIERED else (TIERLESS,)
     chain = list(upward(call.hive, uuid))
     found = (budgets.nearest(chain, kind, each) for each in dict.fromkeys(tiers))
-    return [_now(call, purse) for purse in found if purse is not None]
+    return [settled(call, purse) for purse in found if purse is not None]
 
 
 def exhausted(call: Call, uuid: str) -> Purse | None:
@@ -62,7 +62,8 @@ def exhausted(call: Call, uuid: str) -> Purse | None:
     return next((purse for purse in found if purse.empty), None)
 
 
-def _now(call: Call, purse: Purse) -> Purse:
+def settled(call: Call, purse: Purse) -> Purse:
+    """As of now: of time, with what runs."""
     return purse.settled(millis(call.now)) if purse.kind is Kind.TIME else purse
 
 
@@ -105,7 +106,7 @@ def who_gives(call: Call, purse: Purse) -> str:
     for uuid in above(hive, purse.agent):
         found = budgets.get(uuid, purse.kind, purse.tier)
         name = hive.name(uuid)
-        if found is None or name is None or not _now(call, found).free:
+        if found is None or name is None or not settled(call, found).free:
             continue
         if covers(hive.spec(name).capabilities, "budget"):
             return name

@@ -31,8 +31,12 @@ class TaskCaps(Caps, Params):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was used at once. `cost` is in millionths of the host's currency."""
+    """What was used at once. `cost` is in millionths of the host's currency.
 
+    `tokens`: those of which nobody says whether they went in or out.
+    """
+
+    tokens: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     cost: int = 0
@@ -45,8 +49,8 @@ class Spent:
     def figures(self) -> dict[str, int]:
         """By the words of the accounts, without what is none."""
         found = {
-            "tokens_in": self.tokens_in, "tokens_out": self.tokens_out, "money": self.cost,
-            "iterations": self.iterations,
+            "tokens": self.tokens, "tokens_in": self.tokens_in, "tokens_out": self.tokens_out,
+            "money": self.cost, "iterations": self.iterations,
         }  # fmt: skip
         return {kind: amount for kind, amount in found.items() if amount}
 
@@ -80,11 +84,20 @@ def report(call: Call, uuid: str, spent: Spent, source: Source = Source.REPORTED
         if spent.task:
             usage.add_task(spent.task, figure, call.now)
     topics = frozenset[str]()
-    bill = {Kind.TOKENS: spent.tokens_in + spent.tokens_out, Kind.MONEY: spent.cost}
+    tokens = spent.tokens + spent.tokens_in + spent.tokens_out
+    bill = {Kind.TOKENS: tokens, Kind.MONEY: spent.cost}
     for what, amount in bill.items():
         for purse in drawn(call, uuid, what, tier) if amount else ():
             topics |= paid(call, purse.charged(amount))
     return topics | (note_caps(call, spent.task) if spent.task else frozenset())
+
+
+def report_of(call: Call, uuid: str, task: str, tokens: int, cost: int) -> frozenset[str]:
+    """What stands in the report that ends a task; its bounds are of no use any more."""
+    call.ledger.budgets.usage.uncap(task)
+    if not tokens and not cost:
+        return frozenset()
+    return report(call, uuid, Spent(tokens=tokens, cost=cost, task=task))
 
 
 def used_tool(call: Call, uuid: str, task: str = "") -> frozenset[str]:

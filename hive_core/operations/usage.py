@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -14,12 +15,12 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument
 from hive_core.ledger.usage import Departed, Figure, day_of
-from hive_core.model.budget import AMOUNT_MOST, UNITS, Kind, Source, shown
+from hive_core.model.budget import AMOUNT_MOST, UNITS, Kind, Purse, Source, shown
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.budgets import Tiers
 from hive_core.operations.fields import Agent
 from hive_core.operations.pages import fitting, written
-from hive_core.operations.purses import drawn, millis, owner
+from hive_core.operations.purses import drawn, millis, owner, settled
 from hive_core.operations.spending import Spent, report
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
@@ -78,7 +79,9 @@ class UsageParams(Params):
 
 
 class UsageResult(Result):
-    budgets: list[Balance] = Field(description="What pays for what the agent itself does.")
+    budgets: list[Balance] = Field(
+        description="What pays for what the agent itself does; without an agent, all there are."
+    )
     sums: list[Sum] = Field(description="What was used.")
     currency: str = Field(description="What money is counted in, in millionths.")
     whole: bool = Field(description="False when there are more sums than fit here.")
@@ -125,19 +128,27 @@ def get_usage(call: Call, params: UsageParams) -> UsageResult:
     sums = list(_sums(call, params, uuid))
     shown_ = list(fitting(sums[:ROWS], lambda each: written(each.key)))
     return UsageResult(
-        budgets=list(_balances(call, uuid, tuple(Kind))) if uuid else [],
+        budgets=list(_balances(call, uuid, tuple(Kind)) if uuid else _all(call)),
         sums=shown_, currency=call.settings.budgets.currency, whole=len(shown_) == len(sums),
     )  # fmt: skip
 
 
 def _balances(call: Call, uuid: str, kinds: Iterable[Kind]) -> Iterator[Balance]:
     for kind in kinds:
-        for purse in drawn(call, uuid, kind):
-            yield Balance(
-                kind=kind.value, tier=purse.tier, unit=UNITS[kind], agent=owner(call.hive, purse),
-                left=shown(kind, purse.free), spent=shown(kind, purse.spent),
-                owed=shown(kind, purse.over),
-            )  # fmt: skip
+        yield from (_balance(call, purse) for purse in drawn(call, uuid, kind))
+
+
+def _all(call: Call) -> Iterator[Balance]:
+    purses = (purse for kind in Kind for purse in call.ledger.budgets.every(kind))
+    yield from (_balance(call, settled(call, purse)) for purse in islice(purses, ROWS))
+
+
+def _balance(call: Call, purse: Purse) -> Balance:
+    kind = purse.kind
+    return Balance(
+        kind=kind.value, tier=purse.tier, unit=UNITS[kind], agent=owner(call.hive, purse),
+        left=shown(kind, purse.free), spent=shown(kind, purse.spent), owed=shown(kind, purse.over),
+    )  # fmt: skip
 
 
 class Places:

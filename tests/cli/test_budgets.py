@@ -1,0 +1,136 @@
+"""`hive cost` and `hive budget`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from cli.run import Hive
+
+from hive_core.cli.budgets import clock, money, slice_of, written
+from hive_core.varlink import Message
+
+SUMS = [
+    {"key": "a", "kind": "tokens_in", "source": "reported", "amount": 1000},
+    {"key": "a", "kind": "tokens_out", "source": "reported", "amount": 24},
+    {"key": "a", "kind": "money", "source": "reported", "amount": 1_250_000},
+    {"key": "a", "kind": "time", "source": "measured", "amount": 3725},
+    {"key": "b", "kind": "messages", "source": "measured", "amount": 3},
+    {"key": "b", "kind": "iterations", "source": "reported", "amount": 9},
+]
+BUDGETS = [
+    {"agent": "a", "kind": "money", "tier": "", "unit": "millionths", "left": 750_000,
+     "spent": 1_250_000, "owed": 0},
+    {"agent": "root", "kind": "tokens", "tier": "", "unit": "tokens", "left": 10, "spent": 5,
+     "owed": 0},
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _usage(hive: Hive) -> None:
+    reply: Message = {"sums": SUMS, "budgets": BUDGETS, "currency": "EUR", "whole": True}
+    hive.peer.answers["GetUsage"] = lambda _: reply
+
+
+def allocations(hive: Hive) -> list[Message]:
+    """Have every allocation done; the amounts that were asked for."""
+    asked: list[Message] = []
+
+    def allocate(parameters: Message) -> Message:
+        asked.append(parameters)
+        return {"agent": "a", "kind": parameters["kind"], "left": 1_000_000, "spent": 2_500_000}
+
+    hive.peer.answers["AllocateBudget"] = allocate
+    return asked
+
+
+def test_what_agents_reported_has_a_mark(hive: Hive) -> None:
+    done = hive("cost")
+    assert done.out.splitlines() == [
+        "AGENT  TOKENS  MONEY EUR  TIME     TOOLS  MESSAGES  TASKS  AGENTS  CALLS",
+        "a      ~1024   ~1.25      1:02:05  -      -         -      -       -",
+        "b      -       -          -        -      3         -      -       -",
+    ]
+
+
+def test_programs_get_every_sum_with_its_source(hive: Hive) -> None:
+    assert json.loads(hive("cost", "a", "--by", "day", "--days", "7", "-o", "json").out) == SUMS
+    asked = hive.peer.calls[-1][1]
+    assert (asked["agent"], asked["by"]) == ("a", "day")
+
+
+def test_budgets_are_shown_in_the_words_of_people(hive: Hive) -> None:
+    done = hive("budget", "show", "a")
+    assert done.out.splitlines()[1].split() == ["a", "money", "-", "0.75", "1.25", "0.00",
+                                                "millionths"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "moved"),
+    [
+        (("top-up", "a", "money", "0.5"), 500_000),
+        (("take", "a", "money", "0.5"), -500_000),
+        (("set", "a", "money", "3"), 1_000_000),
+        (("set", "a", "money", "1"), -750_000),
+        (("set", "a", "tokens", "30"), 30),
+        (("top-up", "a", "time", "15m"), 900),
+    ],
+)
+def test_what_is_asked_of_the_daemon(hive: Hive, words: tuple[str, ...], moved: int) -> None:
+    asked = allocations(hive)
+    assert hive("budget", *words).status == 0
+    assert [each["amount"] for each in asked] == [moved]
+
+
+def test_a_budget_that_is_as_wanted_is_left_alone(hive: Hive) -> None:
+    asked = allocations(hive)
+    assert hive("budget", "set", "a", "money", "2").status == 0
+    assert asked == []
+
+
+def test_a_budget_is_closed(hive: Hive) -> None:
+    asked = allocations(hive)
+    assert "a has 1.00 money left, 2.50 spent" in hive("budget", "close", "a", "money").out
+    assert asked[0]["close"] is True
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("money", "1.1234567"), ("money", "-1"), ("time", "5w"), ("tokens", "1.5"), ("tokens", "٣x")],
+)
+def test_what_is_no_amount(kind: str, text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no amount of"):
+        written(kind, text)
+
+
+def test_money_and_time_are_written_as_they_are_read() -> None:
+    assert [money(each) for each in (0, 1_500_000, 1_234_567, -20_000)] == [
+        "0.00", "1.50", "1.234567", "-0.02",
+    ]  # fmt: skip
+    assert written("money", money(1_234_567)) == 1_234_567
+    assert clock(3725) == "1:02:05"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("0::/hive.slice/hive-aa.slice/hive-agent@x.service/payload\n",
+         "hive.slice/hive-aa.slice"),
+        ("0::/init.scope\n", ""),
+    ],
+)  # fmt: skip
+def test_a_group_is_the_innermost_slice(tmp_path: Path, line: str, found: str) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text(line)
+    assert slice_of("7", tmp_path) == found
+    assert slice_of("8", tmp_path) == ""
+
+
+def test_the_group_of_one_that_does_not_run_is_what_pays_for_it(hive: Hive) -> None:
+    hive.peer.answers["Locate"] = lambda _: {"main_pid": 0}
+    rows = json.loads(hive("budget", "group", "a", "-o", "json").out)
+    assert [(row["what"], row["used"], row["most"]) for row in rows] == [
+        ("money", "1.25", "2.00"), ("tokens", "5", "15"),
+    ]  # fmt: skip
