@@ -1,0 +1,194 @@
+"""Time of machines: measured from start to end, paid out of purses of time (rows K22, K23, K25)."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from operations.world import World, rows, world
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.happening import Ended, Started, happened
+from hive_core.broker.operation import Result
+from hive_core.model.budget import Kind
+from hive_core.model.machine import Wanted
+
+
+def start(world: World, *agents: str) -> None:
+    """Their machines run from now on."""
+
+    def act(call: Call) -> Record[Result]:
+        what = (Started(call.hive.spec(each).id, each, 1) for each in agents)
+        return Record(Result(), frozenset().union(*(happened(call, each) for each in what)))
+
+    world.broker.perform("start", act)
+    world.run()
+
+
+def end(world: World, *agents: str) -> None:
+    def act(call: Call) -> Record[Result]:
+        what = (
+            Ended(call.hive.spec(each).id, each, 0, "", clean=True, asked=True, wanted="stopped")
+            for each in agents
+        )
+        return Record(Result(), frozenset().union(*(happened(call, each) for each in what)))
+
+    world.broker.perform("end", act)
+    world.run()
+
+
+def budget(world: World, agent: str, seconds: int) -> None:
+    world.call("operator", "allocate_budget", agent=agent, kind="time", amount=seconds)
+
+
+def left(world: World, agent: str) -> tuple[object, object, object]:
+    budgets = rows(world.call("operator", "get_usage", agent=agent)["budgets"])
+    (row,) = (row for row in budgets if row["kind"] == "time")
+    return row["left"], row["spent"], row["owed"]
+
+
+def ran(world: World, **words: object) -> dict[object, object]:
+    sums = rows(world.call("operator", "get_usage", **words)["sums"])
+    assert {each["source"] for each in sums if each["kind"] == "time"} <= {"measured"}
+    return {each["key"]: each["amount"] for each in sums if each["kind"] == "time"}
+
+
+def wanted(world: World, agent: str) -> object:
+    run = world.ledger.runs.get(world.uuid(agent))
+    assert run is not None
+    return run.wanted
+
+
+def test_time_is_measured_while_a_machine_runs_and_after(world: World) -> None:
+    start(world, "a", "b")
+    world.advance(10)
+    end(world, "a")
+    world.advance(5)
+    assert ran(world) == {"a": 10, "b": 15}
+    assert ran(world, agent="a") == {"a": 10}
+    assert ran(world, by="subtree") == {"a": 10, "b": 15, "root": 25}
+
+
+def test_all_who_draw_on_it_use_it_up_together(world: World) -> None:
+    budget(world, "a", 100)
+    start(world, "a", "a1")
+    world.advance(20)
+    start(world, "a11")
+    world.advance(10)
+    assert left(world, "a") == (30, 70, 0)
+    end(world, "a", "a1", "a11")
+    world.advance(1000)
+    assert left(world, "a") == (30, 70, 0)
+
+
+def test_an_own_purse_pays_from_when_it_is_there(world: World) -> None:
+    budget(world, "a", 100)
+    start(world, "a", "a1")
+    world.advance(10)
+    world.call("a", "allocate_budget", agent="a1", kind="time", amount=30)
+    world.advance(10)
+    assert left(world, "a") == (40, 30, 0)
+    assert left(world, "a1") == (20, 10, 0)
+
+
+def test_machines_are_stopped_at_the_end_of_their_time_and_started_when_there_is_more(
+    world: World,
+) -> None:
+    budget(world, "a", 100)
+    start(world, "a", "a1")
+    world.advance(50)
+    texts = [str(each["body"]) for each in world.mail("a")]
+    assert any("time budget of a is used up" in each for each in texts)
+    assert wanted(world, "a1") is Wanted.RUNNING
+    world.advance(60)
+    assert {wanted(world, each) for each in ("a", "a1")} == {Wanted.STOPPED}
+    assert wanted(world, "b") is Wanted.RUNNING
+    end(world, "a", "a1")
+    assert left(world, "a") == (0, 100, 120)
+    budget(world, "a", 200)
+    assert {wanted(world, each) for each in ("a", "a1")} == {Wanted.RUNNING}
+    assert left(world, "a") == (80, 220, 0)
+
+
+def test_who_was_stopped_by_somebody_meanwhile_stays_so(world: World) -> None:
+    budget(world, "a", 10)
+    start(world, "a", "a1")
+    world.advance(5)
+    world.advance(60)
+    end(world, "a", "a1")
+    world.call("operator", "start", agent="a1")
+    world.call("operator", "stop", agent="a1")
+    budget(world, "a", 1000)
+    assert wanted(world, "a") is Wanted.RUNNING
+    assert wanted(world, "a1") is Wanted.STOPPED
+
+
+def test_time_goes_on_while_no_daemon_runs(world: World) -> None:
+    budget(world, "a", 100)
+    start(world, "a")
+    world.restart(off=30)
+    assert left(world, "a") == (70, 30, 0)
+    world.restart(off=80)
+    assert left(world, "a") == (0, 100, 10)
+    world.advance(0)
+    texts = [str(each["body"]) for each in world.mail("a")]
+    assert any("time budget of a is used up" in each for each in texts)
+
+
+def test_a_clock_that_is_set_uses_no_time(world: World) -> None:
+    budget(world, "a", 100)
+    start(world, "a")
+    world.advance(10)
+    world.set_clock(10 * 365 * 86_400)
+    world.advance(10)
+    assert left(world, "a") == (80, 20, 0)
+    assert sum(int(str(each)) for each in ran(world).values()) == 20
+
+
+def test_what_a_destroyed_agent_ran_is_kept_under_its_name(world: World) -> None:
+    budget(world, "root", 100)
+    start(world, "b1")
+    world.advance(7)
+    uuid = world.uuid("b1")
+    world.call("operator", "destroy", agent="b1")
+    world.advance(50)
+    assert left(world, "root") == (93, 7, 0)
+    assert ran(world) == {f"b1 ({uuid[:8]}, gone)": 7}
+    assert ran(world, agent="b", by="subtree") == {f"b1 ({uuid[:8]}, gone)": 7, "b": 7}
+
+
+def test_those_adopted_draw_on_who_adopts_them(world: World) -> None:
+    budget(world, "root", 1000)
+    budget(world, "a", 100)
+    start(world, "a", "a1", "a2")
+    world.advance(10)
+    world.call("operator", "destroy", agent="a")
+    world.advance(10)
+    assert left(world, "root") == (950, 20, 0)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("a", "a1", "a11", "b", "b1")), st.integers(0, 40)), max_size=25
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(STEPS, st.integers(1, 400), st.integers(1, 100))
+def test_what_machines_ran_is_what_purses_paid_and_owe(
+    steps: list[tuple[str, int]], most: int, part: int
+) -> None:
+    with world(None, "root/a", "a/a1", "a1/a11", "root/b", "b/b1") as made:
+        budget(made, "root", most + part)
+        made.call("root", "allocate_budget", agent="a", kind="time", amount=part)
+        up = set[str]()
+        for agent, pause in steps:
+            (end if agent in up else start)(made, agent)
+            up ^= {agent}
+            made.advance(pause)
+        total = sum(int(str(each)) for each in ran(made).values())
+        paid = [left(made, each) for each in ("root", "a")]
+        assert total == sum(int(str(row[1])) + int(str(row[2])) for row in paid)
+        there = sum(int(str(row[0])) + int(str(row[1])) for row in paid)
+        assert there == most + part
+        assert {each.agent: each.runners for each in made.ledger.budgets.every(Kind.TIME)} == {
+            made.uuid("root"): len(up & {"b", "b1"}), made.uuid("a"): len(up - {"b", "b1"}),
+        }  # fmt: skip
