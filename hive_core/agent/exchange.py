@@ -36,7 +36,7 @@ def exchange(path: str, arguments: Sequence[str]) -> int:
             "send", to=options.to, body=body, kind=options.kind,
             reply_within=min(max(options.wait, 1.0), 300.0),
         )  # fmt: skip
-        reply = _answer(link, str(sent["id"]), options.wait)
+        reply = answer(link, str(sent["id"]), options.wait)
     if reply is None:
         raise TimedOut(f"no answer to {sent['id']} from {options.to}; a late one comes as mail")
     if options.output == "json":
@@ -46,8 +46,8 @@ def exchange(path: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _answer(link: Link, message: str, seconds: float) -> dict[str, object] | None:
-    """In several calls: none is held open for long."""
+def answer(link: Link, message: str, seconds: float) -> dict[str, object] | None:
+    """The answer to a message of one's own, in several calls: none is held open for long."""
     ends = time.monotonic() + seconds
     while True:
         left = max(ends - time.monotonic(), 0.0)

@@ -32,6 +32,7 @@ OWN: Final = {
     "worker": "Be the built-in worker: do the lines of each task (no model behind it).",
     "lead": "Be the built-in lead: split jobs, have workers do them, put results together.",
     "queen": "Be the built-in queen: choose how each task is done, have it done, report.",
+    "maid": "Look around now and then, clear away what ended, report: the built-in maid.",
     "attend": "Say hello and switch the system in place, for ever (a service of root).",
 }
 
@@ -96,6 +97,13 @@ def _built_in(name: str) -> Callable[[str, Sequence[str]], int]:
     return run
 
 
+def _maid(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent import maid  # noqa: PLC0415
+
+    derived.parser_of("maid", OWN["maid"]).parse_args(arguments)
+    return maid.maid(path)
+
+
 def _attend(path: str, arguments: Sequence[str]) -> int:
     from hive_core.agent import attend  # noqa: PLC0415
 
@@ -133,7 +141,7 @@ def _help(_path: str, _arguments: Sequence[str]) -> int:
 
 _COMMANDS: Final = {
     "serve": _serve, "hold": _hold, "attend": _attend, "worker": _built_in("worker"),
-    "lead": _built_in("lead"), "queen": _built_in("queen"), "call": _call, "config": _config,
+    "lead": _built_in("lead"), "queen": _built_in("queen"), "maid": _maid, "call": _call, "config": _config,
     "tool": _tool, "exchange": _exchange,
     "help": _help, "-h": _help, "--help": _help,
 }  # fmt: skip

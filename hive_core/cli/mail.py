@@ -7,8 +7,12 @@ from typing import Final
 
 import click
 
+from hive_core.agent.exchange import answer
+from hive_core.agent.show import plain
 from hive_core.cli.output import Column, Listing, echo, moment, output_option, say
+from hive_core.cli.progress import working
 from hive_core.cli.session import Session, complete_agent
+from hive_core.errors import TimedOut
 
 _FIRST: Final = (
     Column("id"), Column("sent_at", "sent", moment), Column("from"), Column("relation"),
@@ -25,14 +29,24 @@ DEAD: Final = Listing("id", (*_FIRST, Column("dead_why", "why"), Column("body"))
 @click.option("--reply-to", help="The message it answers.")
 @click.option("--priority", type=click.IntRange(0, 3), help="0 critical, 1, 2 (default), 3 low.")
 @click.option("--ttl", type=float, help="Seconds after which it is of no use.")
+@click.option("--wait", type=click.FloatRange(1, 300), metavar="SECONDS",
+              help="Wait for the answer, and print that instead.")  # fmt: skip
 @click.pass_obj
-def send(session: Session, /, name: str, text: str, **given: object) -> None:
+def send(session: Session, /, name: str, text: str, wait: float | None, **given: object) -> None:
     """Send TEXT to NAME as the operator.
 
     Printed is the message's id. - reads the text from standard input.
     """
     body = sys.stdin.read() if text == "-" else text
-    echo(str(session.change("send", to=name, body=body, **given).get("id")))
+    sent = session.change("send", to=name, body=body, reply_within=wait, **given)
+    if wait is None:
+        echo(str(sent.get("id")))
+        return
+    with working(f"waiting for an answer from {name}"):
+        reply = answer(session.link, str(sent.get("id")), wait)
+    if reply is None:
+        raise TimedOut(f"no answer to {sent.get('id')} from {name}; a late one comes as mail")
+    echo(plain(str(reply.get("body"))))
 
 
 @click.command

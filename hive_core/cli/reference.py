@@ -55,6 +55,8 @@ OUTPUTS: Final = {
     "status": ("status", None),
     "why": ("why", None),
     "inbox": ("list_messages", "messages"),
+    "queue list": ("list_queues", "queues"),
+    "queue take": ("take", "things"),
     "logs": ("get_logs", "lines"),
     "events": ("list_events", "events"),
     "restore": ("list_archives", "archives"),

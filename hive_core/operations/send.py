@@ -132,7 +132,7 @@ def wake(call: Call, params: WakeParams) -> Record[Sent]:
 
 def urgency(wanted: int, standing: Relation) -> int:
     """The priority that mail gets, by what its sender is to the recipient."""
-    return max(wanted, _MOST_URGENT.get(standing, PRIORITY))
+    return wanted if wanted >= PRIORITY else max(wanted, _MOST_URGENT.get(standing, PRIORITY))
 
 
 def _sent(message: Message, topics: frozenset[str]) -> Record[Sent]:

@@ -69,17 +69,26 @@ SAMPLE: dict[str, object] = {
     "question": "x", "reminder": "x", "answers": ["x"],
     "queue": "x", "pipe": "x", "topic": "x",
     "grant": "x", "tool": "bash", "argument": ["x"],
+    "task": "x", "plan": "x", "wait": "x", "batch": "x", "worker": "b1", "reason": "x",
+    "tasks": ["x"], "steps": [{"title": "x"}], "step": 1,
     "trigger": "x", "when": {"every": 60.0}, "action": {"kind": "message", "text": "x"},
 }  # fmt: skip
+
+# One word with two meanings.
+BY_NAME: dict[str, dict[str, object]] = {
+    "run_parallel_workers": {"tasks": [{"task": "x"}]},
+    "update_plan_step": {"status": "done"},
+}
 
 
 def sample(operation: Operation) -> dict[str, object]:
     """Parameters that fit, about an agent that `a2` neither sees nor may touch."""
     judged = (operation.target, operation.second)
+    words = {**SAMPLE, **BY_NAME.get(operation.name, {})}
     return {
-        name: SAMPLE[name]
+        name: words[name]
         for name, field in operation.params.model_fields.items()
-        if name in SAMPLE and (field.is_required() or name in judged)
+        if name in words and (field.is_required() or name in judged)
     }
 
 

@@ -1,0 +1,69 @@
+"""`hive queue`, `hive publish` and `hive send --wait`."""
+
+from __future__ import annotations
+
+import json
+
+from cli.run import Hive
+
+from hive_core.varlink import Message
+
+THING: Message = {
+    "id": "q1", "queue": "alice/jobs", "from": "bob", "from_uuid": "u", "kind": "job",
+    "priority": 2, "put_at": 0.0, "body": "mend\x1b it", "attempt": 1,
+}  # fmt: skip
+
+
+def test_queues_are_listed_with_who_may(hive: Hive) -> None:
+    row: Message = {
+        "queue": "alice/jobs", "may_put": ["children"], "may_take": ["bob"], "things": 3,
+        "limit": 1000, "dead": False, "mine": [],
+    }  # fmt: skip
+    hive.peer.answers["ListQueues"] = lambda _: {"queues": [row], "next": None}
+    assert hive("queue", "list", "-o", "name").out == "alice/jobs\n"
+    assert json.loads(hive("queue", "list", "-o", "json").out) == [row]
+    assert "children" in hive("queue", "list").out
+
+
+def test_what_is_put_has_an_id(hive: Hive) -> None:
+    hive.peer.answers["Put"] = lambda _: {"id": "q1", "priority": 2}
+    assert hive("queue", "put", "alice/jobs", "mend it", "--kind", "job").out == "q1\n"
+    (asked,) = hive.peer.asked("Put")
+    assert (asked["queue"], asked["body"], asked["kind"]) == ("alice/jobs", "mend it", "job")
+
+
+def test_what_is_taken_is_acked_only_when_asked(hive: Hive) -> None:
+    hive.peer.answers["Take"] = lambda _: {"things": [THING]}
+    hive.peer.answers["Ack"] = lambda _: {"acked": 1}
+    assert "mend⟨U+001B⟩ it" in hive("queue", "take", "alice/jobs").out
+    assert not hive.peer.asked("Ack")
+    assert hive("queue", "take", "alice/jobs", "--done", "-o", "name").out == "q1\n"
+    (asked,) = hive.peer.asked("Ack")
+    assert asked["ids"] == ["q1"]
+
+
+def test_closing_says_what_was_left(hive: Hive) -> None:
+    hive.peer.answers["CloseQueue"] = lambda _: {"left": 2}
+    done = hive("queue", "close", "alice/jobs")
+    assert (done.out, done.err) == ("", "alice/jobs is closed; 2 things were left\n")
+
+
+def test_publishing_says_whom_it_reached(hive: Hive) -> None:
+    hive.peer.answers["Publish"] = lambda _: {"delivered": 5, "missed": 1}
+    assert hive("publish", "builds", "green").err == "delivered to 5; 1 inboxes had no room\n"
+
+
+def test_send_waits_for_the_answer_when_asked(hive: Hive) -> None:
+    hive.peer.answers["Send"] = lambda _: {"id": "1", "thread": "1", "priority": 0}
+    replies: list[Message | None] = [None, {"body": "4"}]
+    hive.peer.answers["WaitReply"] = lambda _: {"reply": replies.pop(0)}
+    assert hive("send", "bob", "2 + 2?", "--wait", "90").out == "4\n"
+    assert hive.peer.asked("Send")[0]["reply_within"] == 90.0
+
+
+def test_no_answer_in_time_is_124(hive: Hive) -> None:
+    hive.peer.answers["Send"] = lambda _: {"id": "1", "thread": "1", "priority": 0}
+    hive.peer.answers["WaitReply"] = lambda _: {"reply": None}
+    done = hive("send", "bob", "2 + 2?", "--wait", "1")
+    assert done.status == 124
+    assert "no answer to 1 from bob" in done.err
