@@ -70,7 +70,9 @@ SAMPLE: dict[str, object] = {
     "queue": "x", "pipe": "x", "topic": "x",
     "grant": "x", "tool": "bash", "argument": ["x"],
     "task": "x", "plan": "x", "wait": "x", "batch": "x", "worker": "b1", "reason": "x",
-    "tasks": ["x"], "steps": [{"title": "x"}], "step": 1,
+    "description": "x", "agent_role": "x", "task_description": "x", "agent_type": "worker",
+    "text": "x", "summary": "x", "status": "success", "tasks": ["x"], "steps": [{"title": "x"}], "step": 1,
+    "upload": "x", "offset": 0, "owner": "b1",
     "trigger": "x", "when": {"every": 60.0}, "action": {"kind": "message", "text": "x"},
 }  # fmt: skip
 
