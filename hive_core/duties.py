@@ -14,6 +14,8 @@ from typing import Any
 from hive_core.broker.due import DUES
 from hive_core.errors import HiveError
 from hive_core.host.ending import fatal
+from hive_core.host.eventlog import EventLog
+from hive_core.host.lines import Lines
 from hive_core.host.vault import Vault
 from hive_core.reconcile.agenda import Agenda
 from hive_core.reconcile.given import Broker, Ports
@@ -33,11 +35,17 @@ class Duties:
     closers: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.agenda = Agenda(self.ports.clock, self.ports.ledger, self.given.perform, DUES)
+        settings, ledger = self.ports.settings, self.ports.ledger
+        self.agenda = Agenda(self.ports.clock, ledger, self.given.perform, DUES)
+        lines = Lines(settings.paths.events, settings.log, settings.operator_group)
+        kept = self.look.troubles, settings.log.journal
+        self.eventlog = EventLog(ledger.events, lines, self.given.hive, *kept)
 
     def start(self) -> None:
         """Begin; what was missed while no daemon ran comes first."""
         self.agenda.start()
+        self.closers.append(self.eventlog.close)
+        self.task(self.eventlog.run())
 
     def moved(self) -> None:
         """The clock was set."""
@@ -45,6 +53,7 @@ class Duties:
 
     def heard(self, topics: frozenset[str]) -> None:
         self.agenda.heard(topics)
+        self.eventlog.heard(topics)
 
     async def listen(self, vault: Vault) -> None:
         """Take webhooks, where the settings say so: the server is not even loaded elsewhere."""

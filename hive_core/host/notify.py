@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 from uuid import UUID, uuid5
 
 from systemd import daemon, journal
 from typing_extensions import override
 
+from hive_core.model.masks import Masks
+
 IDENTIFIER: Final = "hived"
+EVENTS: Final = "hive-events"
 LINES: Final = UUID("0d5c7a52-8f0c-4a58-9b43-7d1f7a6f3c10")
 
 
@@ -56,6 +59,35 @@ def handed_over() -> Iterator[tuple[str, int]]:
     """What the daemon before this one left in systemd's care, by name; whoever takes it owns it."""
     names = os.environ.get("LISTEN_FDNAMES", "").split(":")
     return zip(names, daemon.listen_fds(unset_environment=True), strict=False)
+
+
+def event(fields: Mapping[str, str]) -> None:
+    """An event of the log as an entry of the journal, with a MESSAGE_ID for each kind of event."""
+    kind = uuid5(LINES, f"event {fields.get('HIVE_KIND', '')}").hex
+    found = {key: value for key, value in fields.items() if key != "MESSAGE"}
+    journal.send(fields["MESSAGE"], MESSAGE_ID=kind, SYSLOG_IDENTIFIER=EVENTS, **found)
+
+
+class Hidden(logging.Filter):
+    """Takes registered secrets out of what this process logs."""
+
+    def __init__(self, masks: Masks) -> None:
+        super().__init__()
+        self._masks = masks
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._masks.hide(record.getMessage()), ()
+        if record.exc_info:
+            text = logging.Formatter().formatException(record.exc_info)
+            record.msg, record.exc_info = f"{record.msg}\n{self._masks.hide(text)}", None
+        return True
+
+
+def hide(masks: Masks) -> None:
+    """From now on no secret is logged; added last, so that kinds of lines stay what they are."""
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Hidden(masks))
 
 
 class Kinds(logging.Filter):

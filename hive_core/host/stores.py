@@ -11,7 +11,8 @@ from typing import NoReturn
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
 from hive_core.errors import Busy, Internal, StorageFull
-from hive_core.host import layout
+from hive_core.host import layout, notify
+from hive_core.host.artifacts import Contents
 from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.recovery import Recovery
 from hive_core.host.git.repo import MetaRepo
@@ -62,7 +63,15 @@ class Stores:
 
     @cached_property
     def vault(self) -> Vault:
-        return Vault(self.paths.secrets)
+        """With it, what it holds stands in no event and in no line of the log."""
+        vault = Vault(self.paths.secrets)
+        self.ledger.events.masks = vault.masks
+        notify.hide(vault.masks)
+        return vault
+
+    @cached_property
+    def contents(self) -> Contents:
+        return Contents(self.paths.artifacts)
 
     @staticmethod
     def _opened(settings: Settings) -> tuple[Ledger, MetaRepo]:

@@ -15,6 +15,7 @@ from typing import Final
 
 from hive_core.errors import HiveError, Internal, StorageFull
 from hive_core.model.capability import fault
+from hive_core.model.masks import Masks
 from hive_core.model.names import is_uuid
 
 _FULL: Final = (28, 122)  # ENOSPC, EDQUOT
@@ -26,10 +27,20 @@ class Vault:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # What must not be written down anywhere else.
+        self.masks = Masks()
+        with suppress(HiveError):  # the disk tells whoever reads a secret
+            self._mask_all()
+
+    def _mask_all(self) -> None:
+        for uuid in self.holders():
+            for key in self.keys(uuid):
+                self.masks.add(self.read(uuid, key))
 
     def put(self, uuid: str, key: str, value: bytes) -> None:
         """Keep a secret, in place of an older one of that key."""
         place = self._place(uuid, key)
+        self.masks.add(value)
         with _told(f"keep the secret {key}"):
             for folder in (self.folder, place.parent):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ settings.py.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import Field
 
@@ -139,9 +140,14 @@ class Models(Value):
 
 
 class Log(Value):
-    """The events as files beside the ledger."""
+    """The events as files beside the ledger, and in the journal."""
 
     rotate: int = Field(64 << 20, ge=4096, description="Bytes of one file.")
+    age: float = Field(86_400.0, ge=60, description="Seconds that one file covers at most.")
+    total: int = Field(1 << 30, ge=8192, description="Bytes of all files; the oldest go.")
+    journal: Literal["all", "most", "none"] = Field(
+        "most", description="What goes to the journal; most: all but calls that only record."
+    )
 
 
 class BuiltIn(Value):

@@ -184,6 +184,11 @@ class Paths(Value):
         return self.state / "secrets"
 
     @property
+    def events(self) -> Path:
+        """The log as JSON lines."""
+        return self.state / "events"
+
+    @property
     def layout(self) -> Path:
         """Which layout all this has, and which schema the ledger."""
         return self.state / "layout"

@@ -43,6 +43,7 @@ WAITS = {
 BOUNDED = {
     "daemon.py:_deploy": "the first look of the change road",
     "daemon.py:serve": "being asked to end",
+    "host/eventlog.py:run": "events to come",
     "host/vital.py:live": "the watchdog of systemd",
     "host/bus.py:run": "the end of the connection",
     "host/mountinfo.py:run": "mounts that change; nobody waits for it",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -186,3 +190,22 @@ def test_the_operator_chooses_by_kind_agent_and_time(world: World) -> None:
     assert listed(kinds=["own.*"], agents=["a1"]) == ["own.early", "own.late"]
     world.call("operator", "destroy", agent="a1")
     assert listed(kinds=["own.*"], agents=[uuid]) == ["own.early", "own.late"]
+
+
+def test_a_registered_secret_stands_in_no_event(world: World) -> None:
+    """K29: whoever writes it, in whatever field, plain or encoded."""
+    secret = "correct horse/battery"  # noqa: S105 - that is what it is
+    world.call("operator", "set_secret", agent="a1", key="k", value=secret)
+    coded = b64encode(f"user:{secret}".encode()).decode()
+    world.grow("a1/will:worker")
+    for text in (secret, json.dumps(secret), coded, quote(secret, safe="")):
+        world.call("a1", "note_event", kind="x", text=f"it is {text}!", fields={text[:40]: text})
+        world.call("will", "use_tool", tool="bash", argument=["curl", "-u", text])
+        world.fault("a1", "stop", agent=text[:64])
+    world.ledger.checkpoint()
+    disk = b"".join(each.read_bytes() for each in world.folder.glob("hive.db*"))
+    found = json.dumps(world.events(), ensure_ascii=False)
+    for text in (secret, coded[8:20], quote(secret, safe="")):
+        assert text not in found
+        assert text.encode() not in disk
+    assert world.ledger.events.verify() is None

@@ -126,7 +126,10 @@ class World:
         self._woken = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.vault = Vault(folder / "secrets")
-        parts = Parts(self.ledger, self.repo, settings, self.seen, self.clock, self.vault)
+        self.ledger.events.masks = self.vault.masks
+        self.contents = Contents(folder / "artifacts")
+        stores = self.vault, self.contents
+        parts = Parts(self.ledger, self.repo, settings, self.seen, self.clock, *stores)
         head, empty = self.ledger.head, Hive(depth_limit=settings.limits.depth)
         hive = self.repo.read(head) if head else empty
         self.broker = Broker(parts, hive, load(), {})

@@ -1,0 +1,78 @@
+"""Registered secrets are found in every form in which programs pass them on."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from urllib.parse import quote, urlencode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hive_core.model.masks import LEAST, SHOWN, Masks
+
+SECRET = 'pä"ss\\wörd/+ 1'  # noqa: S105 - that is what it is
+WAYS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "json": json.dumps,
+    "json of people": lambda text: json.dumps(text, ensure_ascii=False),
+    "json in json": lambda text: json.dumps(json.dumps({"key": text})),
+    "base64": lambda text: b64encode(text.encode()).decode(),
+    "basic auth": lambda text: b64encode(f"user:{text}".encode()).decode(),
+    "base64 in the middle": lambda text: b64encode(f"ab{text}cde".encode()).decode(),
+    "base64 for urls": lambda text: urlsafe_b64encode(f"x{text}".encode()).decode(),
+    "url": lambda text: quote(text, safe=""),
+    "form": lambda text: urlencode({"key": text}),
+    "hex": lambda text: text.encode().hex(),
+    "HEX": lambda text: text.encode().hex().upper(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_a_secret_is_hidden_in_each_form(way: Callable[[str], str]) -> None:
+    masks = Masks()
+    masks.add(SECRET.encode())
+    shown = way(f"{SECRET}")
+    assert SHOWN in masks.hide(f"before {shown} after")
+    assert masks.hide("before after") == "before after"
+
+
+@given(st.binary(max_size=9), st.text(min_size=LEAST + 3, max_size=20), st.binary(max_size=9))
+def test_base64_hides_it_whatever_stands_around(before: bytes, secret: str, after: bytes) -> None:
+    if len(secret.strip()) < LEAST + 3 or len(secret.splitlines()) != 1:
+        return
+    masks = Masks()
+    masks.add(secret.encode())
+    data = before + secret.strip().encode() + after
+    assert SHOWN in masks.hide(b64encode(data).decode())
+
+
+@given(st.lists(st.text(min_size=LEAST, max_size=12), max_size=4), st.text(max_size=60))
+def test_nothing_of_a_secret_is_left_in_a_text(secrets: list[str], text: str) -> None:
+    masks = Masks()
+    for each in secrets:
+        masks.add(each.encode())
+    shown = masks.hide("".join([text, *secrets, text]))
+    for each in secrets:
+        if len(each.strip()) >= LEAST and SHOWN not in each:
+            assert each.strip() not in shown.replace(SHOWN, "\0")
+
+
+def test_each_line_of_a_key_counts_and_short_words_do_not() -> None:
+    masks = Masks()
+    masks.add(b"-----BEGIN-----\nabcdefghij\nxy\n-----END-----\n")
+    assert masks.hide("abcdefghij xy") == f"{SHOWN} xy"
+    masks.add(b"abc")
+    assert masks.hide("abc") == "abc"
+
+
+def test_fields_are_cleaned_all_the_way_down() -> None:
+    masks = Masks()
+    masks.add(b"hunter22")
+    given_ = {"a": ["hunter22", {"hunter22": 1}], "n": 5, "t": ("x", "my hunter22")}
+    assert masks.clean(given_) == {
+        "a": [SHOWN, {SHOWN: 1}], "n": 5, "t": ["x", f"my {SHOWN}"],
+    }  # fmt: skip
+    assert Masks().clean(given_) is given_
