@@ -155,3 +155,8 @@ class BuiltIn(Value):
 
     queen: bool = Field(default=False, description="A queen under the root agent.")
     maid: bool = Field(default=False, description="A maid under the queen, or the root agent.")
+    first: float = Field(10.0, ge=0, description="Seconds until the maid looks around first.")
+    every: float = Field(60.0, ge=1, description="Seconds between two looks of the maid.")
+    quiet: float = Field(
+        300.0, ge=1, description="Seconds without a word after which work seems stuck to the maid."
+    )

@@ -9,7 +9,7 @@ from hashlib import sha256
 from types import MappingProxyType
 
 from hive_core.errors import AlreadyExists, InvalidArgument, NotFound
-from hive_core.model.agent import AgentSpec
+from hive_core.model.agent import AgentSpec, Profile
 from hive_core.model.names import name_fault, short
 from hive_core.model.topology import DEPTH_LIMIT, Parents, Topology
 
@@ -55,6 +55,11 @@ class Hive:
     def name(self, uuid: str) -> str | None:
         return self.names.get(uuid)
 
+    def built_in(self, profile: Profile) -> str | None:
+        """The one agent of this host that is the queen, or the maid."""
+        found = (name for name, spec in self.specs.items() if spec.profile is profile)
+        return next(found, None)
+
     def path(self, name: str) -> tuple[str, ...]:
         """Short ids from the root down to `name`: its place on disk."""
         chain = (*reversed(self.topology.lineage(name)), name)
@@ -79,6 +84,7 @@ class Hive:
             if other := shorts.get(spec.short):
                 raise InvalidArgument(f"{name} and {other} share a short id", field="uuid")
             shorts[spec.short] = name
+        _check_built_in(self.specs)
         topology = Topology.forest(self.topology.parents, self.depth_limit)
         found = replace(self, topology=topology)
         found.__dict__["checked"] = True
@@ -93,6 +99,8 @@ class Hive:
         """A new agent; its name and its short id must be free."""
         if fault := name_fault(name):
             raise InvalidArgument(f"the name {name!r} {fault}", field="name")
+        if spec.profile is not None and (other := self.built_in(spec.profile)) is not None:
+            raise AlreadyExists(f"there is a {spec.profile} already: {other}", agent=other)
         if name in self.specs:
             raise AlreadyExists(f"the name {name} is taken", agent=name)
         if spec.short in self.shorts:
@@ -146,3 +154,14 @@ class Hive:
         if self._sound:
             hive.__dict__["checked"] = True
         return hive
+
+
+def _check_built_in(specs: Mapping[str, AgentSpec]) -> None:
+    """One of each on a host, also when somebody declares agents by hand."""
+    found: dict[Profile, str] = {}
+    for name, spec in specs.items():
+        if spec.profile is None:
+            continue
+        if other := found.get(spec.profile):
+            raise InvalidArgument(f"{other} and {name} are both a {spec.profile}", field="profile")
+        found[spec.profile] = name

@@ -1,0 +1,229 @@
+"""The maid: looks around now and then, clears away what ended, and tells its parent what is wrong.
+
+No model and no judgement: a finding is a number that is beyond a bound. Memory and disk of the host
+are compared with what was usual here, which is kept over restarts. It may what its place allows:
+`survey` and `reap_zombies` show it, and let it clear away, what is below its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, NamedTuple, Never
+
+from hive_core.agent.link import Link
+from hive_core.agent.serve import until_stopped
+from hive_core.errors import HiveError, MethodNotFound, NotFound
+
+REPORT: Final = "maid/health-report"
+KIND: Final = "health"
+POLL: Final = 50
+KEPT: Final = 240  # samples
+FEW: Final = 5  # samples that are no baseline yet
+ABOVE: Final = 0.2  # of all there is: more than usual
+FULL: Final = 0.9  # of all there is: too much, whatever is usual
+KEEP_EVERY: Final = 10  # looks
+_BODY_MOST: Final = 60_000
+_FAULT: Final = 5.0
+_UNWELL: Final = frozenset({"failed", "parked", "degraded"})
+
+
+class Sample(NamedTuple):
+    """Shares in use of all there is."""
+
+    memory: float
+    disk: float
+
+
+class Finding(NamedTuple):
+    """What is wrong with whom; `text` is for people."""
+
+    kind: str
+    subject: str
+    text: str
+
+
+def measured(meminfo: Path = Path("/proc/meminfo"), disk: str = "/") -> Sample:
+    """Memory of the host, and the disk that this container lies on."""
+    lines = (line.split() for line in meminfo.read_text().splitlines())
+    found = {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1}
+    total, free = found.get("MemTotal", 0), found.get("MemAvailable", 0)
+    room = os.statvfs(disk)
+    return Sample(
+        round(1 - free / total, 4) if total else 0.0,
+        round(1 - room.f_bavail / room.f_blocks, 4) if room.f_blocks else 0.0,
+    )
+
+
+def judged(rows: list[dict[str, Any]], left_overs: list[str], quiet: float) -> Iterator[Finding]:
+    """What is wrong with agents, and what belongs to nobody."""
+    for row in rows:
+        name = str(row["name"])
+        if row["ended_at"] is not None:
+            yield Finding("zombie", name, f"{name} ended and nobody asked how")
+        elif row["state"] in _UNWELL:
+            yield Finding("unwell", name, f"{name} is {row['state']}")
+        if row["orphan"]:
+            yield Finding("orphan", name, f"{name} runs, and its parent {row['parent']} does not")
+        if (row["quiet"] or 0) >= quiet:
+            yield Finding(
+                "stuck", name, f"{name} says nothing of its task for {row['quiet']:.0f} s"
+            )
+        if (row["unanswered"] or 0) >= quiet:
+            waited = f"a question waits on {name} for {row['unanswered']:.0f} s"
+            yield Finding("unanswered", name, waited)
+    for each in left_overs:
+        yield Finding("left-over", each, f"belongs to nobody, or is not as it should be: {each}")
+
+
+def compared(now: Sample, before: list[Sample]) -> Iterator[Finding]:
+    """What is used up, or far more than usual."""
+    for name in Sample._fields:
+        share, known = getattr(now, name), [getattr(each, name) for each in before]
+        usual = median(known) if len(known) >= FEW else None
+        if share >= FULL:
+            yield Finding(name, "full", f"{name}: {share:.0%} in use")
+        elif usual is not None and share >= usual + ABOVE:
+            yield Finding(name, "unusual", f"{name}: {share:.0%} in use, usually {usual:.0%}")
+
+
+@dataclass
+class Maid:
+    """`sleepless` time is that of `clock`; `wait` hears mail meanwhile."""
+
+    link: Link
+    measure: Callable[[], Sample] = measured
+    clock: Callable[[], float] = time.monotonic
+    samples: list[Sample] = field(default_factory=list)
+    told: set[tuple[str, str]] = field(default_factory=set)
+    looks: int = 0
+    every: float = 60.0
+
+    def forever(self) -> Never:
+        """The first look is early, so that a host in trouble is known soon."""
+        self.recall()
+        pause = self._patiently(self._first)
+        while True:
+            self._patiently(lambda pause=pause: self.attend(pause))  # type: ignore[misc]
+            self._patiently(self.look)
+            pause = self.every
+
+    def _first(self) -> float:
+        return float(self.link.ask("survey", limit=1)["first"])  # type: ignore[arg-type]
+
+    def _patiently(self, act: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it gives
+        """Until it works: the daemon may be away, or refuse for a while."""
+        while True:
+            try:
+                return act()
+            except HiveError as error:
+                say(f"cannot look after things: {error.reason}")
+                time.sleep(_FAULT)
+
+    def attend(self, seconds: float) -> None:
+        """Let time pass. Who is above gets a report when it asks, whatever it writes."""
+        until = self.clock() + seconds
+        while (left := until - self.clock()) > 0:
+            reply = self.link.ask("recv", wait=min(left, POLL), max=10)
+            for letter in list_of(reply, "messages"):
+                self.link.change("ack", ids=[letter["id"]])
+                if letter["relation"] in ("parent", "ancestor", "operator"):
+                    body = text_of(self.findings(), [])
+                    self.link.change("send", to=letter["from"], body=body, reply_to=letter["id"])
+
+    def recall(self) -> None:
+        """What was usual before this start, and what was told."""
+        with suppress(HiveError, ValueError, TypeError, KeyError):
+            kept = json.loads(str(self.link.ask("get_snapshot").get("data") or "{}"))
+            self.samples = [Sample(*each) for each in kept["samples"]]
+            self.told = {(kind, subject) for kind, subject in kept["told"]}
+
+    def keep(self) -> None:
+        """For the next start."""
+        data = {"samples": self.samples[-KEPT:], "told": sorted(self.told)[:200]}
+        self.link.change("keep_snapshot", data=json.dumps(data, separators=(",", ":")))
+
+    def findings(self) -> list[Finding]:
+        """One look, at everybody and at the host."""
+        rows, left_overs, after, quiet = list[dict[str, Any]](), list[str](), None, 0.0
+        while True:
+            page = self.link.ask("survey", after=after)
+            rows += list_of(page, "agents")
+            left_overs = [str(each) for each in list_of(page, "left_overs")]
+            quiet, self.every = float(page["quiet"]), float(page["every"])  # type: ignore[arg-type]
+            after = page.get("next")
+            if after is None:
+                break
+        now = self.measure()
+        found = [*judged(rows, left_overs, quiet), *compared(now, self.samples)]
+        self.samples = [*self.samples, now][-KEPT:]
+        return found
+
+    def look(self) -> None:
+        """Look around, clear away what ended, and tell what is new or over."""
+        found = self.findings()
+        cleared: list[str] = []
+        if any(each.kind == "zombie" for each in found):
+            reply = self.link.change("reap_zombies", older=self.every)
+            cleared = [str(each) for each in list_of(reply, "agents")]
+        now = {(each.kind, each.subject) for each in found}
+        news = now != self.told or bool(cleared)
+        self.told = now
+        if news or not self.looks:
+            self.report(text_of(found, cleared), quietly=not news)
+        if news or self.looks % KEEP_EVERY == 0:
+            self.keep()
+        self.looks += 1
+
+    def report(self, text: str, *, quietly: bool) -> None:
+        """To the parent, by mail and as an artifact."""
+        say(text)
+        try:
+            self.link.change("store_artifact", **artifact(text))
+        except (MethodNotFound, NotFound) as error:
+            say(f"cannot store the report: {error.reason}")
+        parent = self.link.ask("whoami").get("parent")
+        if parent is not None and not quietly:
+            self.link.change("send", to=parent, body=text, kind=KIND)
+
+
+def artifact(text: str) -> dict[str, object]:
+    """The report as it is stored: the same name each time, a version each."""
+    return {"name": REPORT, "text": text, "visibility": "subtree"}
+
+
+def text_of(found: list[Finding], cleared: list[str]) -> str:
+    """The report; the same findings make the same words, whatever order they came in."""
+    lines = [f"- {each.kind}: {each.text}" for each in sorted(found)]
+    if cleared:
+        lines.append(f"- cleared away: {', '.join(cleared)}")
+    head = f"{len(found)} findings" if found else "all is well"
+    return "\n".join([head, *lines])[:_BODY_MOST]
+
+
+def list_of(reply: Any, key: str) -> list[Any]:  # noqa: ANN401 - JSON is anything
+    """A list in an answer; none is an empty one."""
+    found = reply.get(key)
+    return found if isinstance(found, list) else []
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"maid: {text}\n")
+    sys.stderr.flush()
+
+
+def maid(path: str) -> int:
+    """What `hive-agent maid` does. What is usual is kept when it is stopped too."""
+    with Link(path, answer=POLL) as link:
+        made = Maid(link)
+        status = until_stopped(made.forever)
+        with suppress(HiveError):
+            made.keep()
+        return status

@@ -1,0 +1,175 @@
+"""How everybody is, in one listing; and zombies that are cleared away by hand (row K36).
+
+Both are about the caller and what is below it. The maid is no ancestor of those whom it looks
+after: what it may here is bounded by the place of its parent, and no more of it than this.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Change
+from hive_core.broker.operation import Mutation, Result, operation
+from hive_core.errors import Conflict
+from hive_core.model.agent import Profile
+from hive_core.model.machine import State
+from hive_core.model.task import AWAITING, Task
+from hive_core.operations.archive import destroyed
+from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.zombies import names
+from hive_core.policy.rules import SELF
+
+_UP = frozenset({State.RUNNING, State.DEGRADED})
+_TASKS = 10_000
+_SHOWN = 50
+_AT_ONCE = 20
+
+
+class SurveyParams(Paged):
+    limit: int = Field(1000, ge=1, le=2000, description="Agents in a page at most.")
+
+
+class Found(Result):
+    name: str = Field(description="Name among the living.")
+    uuid: str = Field(description="The identity.")
+    parent: str | None = Field(description="Name of the parent; null for a root.")
+    role: str = Field(description="What the agent is for.")
+    state: str = Field(description="State of the machine.")
+    activity: str = Field(description="What the agent is at: idle, running or blocked.")
+    ended_at: float | None = Field(description="When it ended, of a zombie; null of all others.")
+    orphan: bool = Field(description="Whether it runs, and its parent failed or was stopped.")
+    tasks: int = Field(description="Open tasks that it has.")
+    quiet: float | None = Field(
+        description="Seconds since the last word of the task that it says least of; null: none"
+        " that it works at."
+    )
+    unanswered: float | None = Field(
+        description="Seconds since the oldest question was put to it that it did not answer."
+    )
+
+
+class Survey(Page):
+    agents: list[Found] = Field(description="Each agent, then what is below it.")
+    left_overs: list[str] = Field(
+        description="What is on this host and belongs to nobody: for the maid and the operator."
+    )
+    first: float = Field(description="Seconds after which a maid looks around first.")
+    every: float = Field(description="Seconds between two looks.")
+    quiet: float = Field(description="Seconds without a word after which work seems stuck.")
+
+
+class ReapZombiesParams(Mutation):
+    older: float = Field(0.0, ge=0, description="Only who ended this many seconds ago, or earlier.")
+
+
+class ReapedZombies(Result):
+    agents: list[str] = Field(description="Who is gone, at most 20 of them.")
+
+
+@operation(allow=SELF)
+def survey(call: Call, params: SurveyParams) -> Survey:
+    """Tell how the caller and everybody below it are; the maid, how all below its parent are."""
+    order = _scope(call)
+    start = 0 if params.after is None else _place(call, order, params.after)
+    chosen = order[start : start + params.limit]
+    rows = list(fitting(_rows(call, chosen), lambda row: written(row.name)))
+    end = start + len(rows) >= len(order)
+    figures = call.settings.daemons
+    return Survey(
+        agents=rows, next=None if end else rows[-1].uuid, left_overs=_left_overs(call),
+        first=figures.first, every=figures.every, quiet=figures.quiet,
+    )  # fmt: skip
+
+
+@operation(allow=SELF)
+def reap_zombies(call: Call, params: ReapZombiesParams) -> Change[ReapedZombies] | ReapedZombies:
+    """Clear away the zombies below the caller; the maid, those below its parent.
+
+    That is what happens to them after a while anyway. How they ended can still be asked for.
+    """
+    most = call.now - params.older
+    zombies = names(call, call.ledger.lives.zombies()).intersection(_scope(call))
+    chosen = sorted(name for name in zombies if _ended(call, name) <= most)[:_AT_ONCE]
+    if not chosen:
+        return ReapedZombies(agents=[])
+    now, wakes = call, frozenset[str]()
+    for name in chosen:
+        change = destroyed(now, name)
+        now, wakes = now._replace(hive=change.hive), wakes | change.wakes
+    message = f"reap {', '.join(chosen)}"
+    return Change(ReapedZombies(agents=chosen), now.hive, message, wakes, {"agents": chosen})
+
+
+def _is_maid(call: Call) -> bool:
+    spec = call.hive.specs.get(call.caller)
+    return spec is not None and spec.profile is Profile.MAID
+
+
+def _scope(call: Call) -> list[str]:
+    """Names below the caller and its own, in the order of the tree."""
+    tree = call.hive.topology
+    if call.by_operator:
+        return sorted(tree.parents, key=lambda name: tree.numbering[name])
+    top = (tree.parent(call.caller) if _is_maid(call) else None) or call.caller
+    return sorted(tree.subtree(top), key=lambda name: tree.numbering[name])
+
+
+def _place(call: Call, order: list[str], after: str) -> int:
+    name = call.hive.name(after)
+    if name not in order:
+        raise Conflict("the tree has changed since the page before; list it again")
+    return order.index(name) + 1
+
+
+def _ended(call: Call, name: str) -> float:
+    end = call.ledger.lives.last(call.hive.spec(name).id)
+    return call.now if end is None else end.at
+
+
+def _rows(call: Call, chosen: list[str]) -> Iterable[Found]:
+    uuids = {name: call.hive.spec(name).id for name in chosen}
+    zombies = call.ledger.lives.zombies()
+    asked: dict[str, float] = {}
+    for question in call.ledger.questions.open():
+        asked.setdefault(question.holder, question.asked)
+    tasks: defaultdict[str, list[Task]] = defaultdict(list)
+    for task in call.ledger.tasks.page(uuids.values(), None, _TASKS, open_=True):
+        tasks[task.assignee].append(task)
+    for name, uuid in uuids.items():
+        parent, spec = call.hive.topology.parent(name), call.hive.spec(name)
+        state = call.states.state(uuid)
+        yield Found(
+            name=name, uuid=uuid, parent=parent, role=spec.role.value, state=state.value,
+            activity=call.states.activity(uuid),
+            ended_at=_ended(call, name) if uuid in zombies else None,
+            orphan=state in _UP and parent is not None and not _works(call, parent),
+            tasks=len(tasks[uuid]), quiet=_quiet(call, tasks[uuid]),
+            unanswered=call.now - asked[uuid] if uuid in asked else None,
+        )  # fmt: skip
+
+
+def _works(call: Call, parent: str) -> bool:
+    """Whether somebody is there for its children: asleep is there."""
+    state = call.states.state(call.hive.spec(parent).id)
+    return state not in (State.STOPPED, State.FAILED, State.PARKED)
+
+
+def _quiet(call: Call, tasks: Iterable[Task]) -> float | None:
+    """Waiting for an answer is no silence of its own."""
+    begun = [each for each in tasks if each.active and each.state not in AWAITING]
+    return max((call.now - _last_word(call, each) for each in begun), default=None)
+
+
+def _last_word(call: Call, task: Task) -> float:
+    numbers = call.ledger.tasks.events_of(task.id)
+    found = call.ledger.events.page(numbers[-1] - 1, 1) if numbers else []
+    return max([task.started or task.created, *(each.time for each in found)])
+
+
+def _left_overs(call: Call) -> list[str]:
+    if not (call.by_operator or _is_maid(call)):
+        return []
+    return [each.text for each in call.states.plan().reports[:_SHOWN]]

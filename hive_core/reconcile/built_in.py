@@ -1,0 +1,81 @@
+"""The queen and the maid: made at start when the settings say so, one of each on a host.
+
+They are agents like any other. Who does not want one any more says so in the settings and destroys
+it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+from uuid import uuid4
+
+from hive_core.broker.call import Call, Change
+from hive_core.broker.operation import Result
+from hive_core.errors import HiveError
+from hive_core.model.agent import AgentSpec, Profile, Role, Tier
+from hive_core.model.hive import Hive
+from hive_core.model.machine import Wanted
+from hive_core.model.roles import default_capabilities
+from hive_core.model.seed import seed_of
+from hive_core.model.settings import Settings
+from hive_core.reconcile.given import Broker
+
+log = logging.getLogger(__name__)
+NAME: Final = "ensure_built_in"
+
+
+class Made(Result):
+    """A built-in daemon as it was made."""
+
+    name: str
+    uuid: str
+
+
+def ensure(broker: Broker, settings: Settings) -> Iterator[str]:
+    """Make those that are wanted and not there; what stood in the way of one, in a sentence."""
+    for profile in missing(broker.hive(), settings):
+        try:
+            made = broker.perform(NAME, maker(profile))
+        except HiveError as error:
+            log.warning("Cannot make the %s: %s", profile.value, error)
+            yield f"cannot make the {profile}: {error}"
+        else:
+            log.info("Created %s", made.name, extra={"HIVE_UUID": made.uuid})
+
+
+def missing(hive: Hive, settings: Settings) -> Iterator[Profile]:
+    """The queen first: the maid goes under her."""
+    wanted = {Profile.QUEEN: settings.daemons.queen, Profile.MAID: settings.daemons.maid}
+    for profile, enabled in wanted.items():
+        if enabled and hive.built_in(profile) is None:
+            yield profile
+
+
+def maker(profile: Profile) -> Callable[[Call], Change[Made]]:
+    """A commit with this one, under the queen or the root agent."""
+
+    def make(call: Call) -> Change[Made]:
+        settings, image = call.settings, call.settings.default_image
+        config, nar = seed_of(image)
+        spec = AgentSpec(
+            uuid=uuid4(), role=Role.DAEMON, tier=Tier.TACTICAL, profile=profile,
+            title=f"The {profile} of this host",
+            capabilities=default_capabilities(Role.DAEMON), image=image, config=config, nar=nar,
+            command=("hive-agent", profile.value), max_children=settings.limits.children,
+        )  # fmt: skip
+        parent = _above(call, profile)
+        hive = call.hive.with_agent(profile.value, parent, spec)
+        call.ledger.ranges.allocate(spec.id, settings.uid_start)
+        call.ledger.runs.want(spec.id, Wanted.RUNNING, call.now, reason=f"the {profile}")
+        made = Made(name=profile.value, uuid=spec.id)
+        return Change(made, hive, f"create the {profile}", frozenset({f"run:{spec.id}"}))
+
+    return make
+
+
+def _above(call: Call, profile: Profile) -> str | None:
+    queen = call.hive.built_in(Profile.QUEEN) if profile is Profile.MAID else None
+    root = call.settings.root.name
+    return queen or (root if root in call.hive.topology else None)

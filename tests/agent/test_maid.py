@@ -1,0 +1,185 @@
+"""The maid: what it finds, what it clears away, what it tells and to whom (rows K36, K43)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from operations.lives import ends, runs
+from operations.world import World, world
+from typing_extensions import override
+
+from hive_core.agent.link import Link
+from hive_core.agent.maid import Finding, Maid, Sample, compared, measured, text_of
+from hive_core.errors import HIVE
+from hive_core.model.agent import Profile
+from hive_core.model.figures import Life
+from hive_core.model.machine import State
+from hive_core.model.settings import Settings
+from hive_core.reconcile.built_in import maker
+from hive_core.varlink import Message
+
+CALM = Sample(0.3, 0.4)
+
+
+class Wire(Link):
+    """A link without a socket: the world answers in the same thread."""
+
+    def __init__(self, made: World) -> None:
+        super().__init__("")
+        self._world, self._uuid = made, made.uuid("maid")
+
+    @override
+    def call(self, method: str, params: Message, *, repeat: bool = False) -> Message:
+        name = method.removeprefix(HIVE)
+        operation = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+        if operation != "recv":
+            return self._world.ask_as(self._uuid, operation, params).result()
+        asked = self._world.ask_as(self._uuid, operation, params)
+        if asked.pending:
+            self._world.advance(float(str(params.get("wait", 0))))
+        return asked.result()
+
+
+@dataclass
+class House:
+    """A hive with a maid, and what its host looks like."""
+
+    world: World
+    host: list[Sample] = field(default_factory=list)
+
+    def maid(self) -> Maid:
+        """As it is after a start."""
+        clock = self.world.clock.monotonic
+        made = Maid(Wire(self.world), lambda: self.host.pop() if self.host else CALM, clock)
+        made.recall()
+        return made
+
+    def told(self) -> list[str]:
+        """What the parent of the maid got, and takes."""
+        found = [each for each in self.world.mail("queen") if each["kind"] == "health"]
+        if found:
+            self.world.call("queen", "ack", ids=[each["id"] for each in found])
+        return [str(each["body"]) for each in found]
+
+
+@pytest.fixture(name="house")
+def _house() -> Iterator[House]:
+    settings = Settings(life=Life(reap=3600))
+    with world(settings) as made:
+        for profile in (Profile.QUEEN, Profile.MAID):
+            made.broker.perform("ensure", maker(profile))
+        made.grow("queen/lead:lead", "lead/once:task", "lead/work:worker")
+        runs(made, "root", "queen", "maid", "lead", "once", "work")
+        yield House(made)
+
+
+def test_when_all_is_well_nobody_is_bothered(house: House) -> None:
+    maid = house.maid()
+    for _ in range(3):
+        maid.look()
+    assert house.told() == []
+
+
+def test_a_zombie_is_told_and_cleared_away(house: House) -> None:
+    """K36: once it has been one for as long as a round takes."""
+    maid = house.maid()
+    ends(house.world, "once", 0)
+    maid.look()
+    assert house.told() == ["1 findings\n- zombie: once ended and nobody asked how"]
+    assert "once" in house.world.hive.specs
+    house.world.advance(61)
+    maid.look()
+    assert "once" not in house.world.hive.specs
+    (told,) = house.told()
+    assert "- cleared away: once" in told
+    maid.look()
+    assert house.told() == ["all is well"]
+
+
+def test_the_same_trouble_is_told_once(house: House) -> None:
+    house.world.seen.states[house.world.uuid("lead")] = State.PARKED
+    maid = house.maid()
+    for _ in range(3):
+        maid.look()
+    (told,) = house.told()
+    assert told.splitlines() == [
+        "3 findings", "- orphan: once runs, and its parent lead does not",
+        "- orphan: work runs, and its parent lead does not", "- unwell: lead is parked",
+    ]  # fmt: skip
+
+
+def test_work_without_a_word_is_told(house: House) -> None:
+    """K36: stuck, and unanswered."""
+    house.world.call("lead", "assign_task", agent="work", description="dig", deadline=900)
+    house.world.call("work", "recv")
+    house.world.call("once", "ask", items=[{"prompt": "why?"}])
+    house.world.advance(301)
+    house.maid().look()
+    (told,) = house.told()
+    assert "- stuck: work says nothing of its task for 301 s" in told
+    assert "- unanswered: a question waits on lead for 301 s" in told
+
+
+def test_the_host_is_compared_with_what_was_usual_here(house: House) -> None:
+    """K36, K43: the baseline is kept over a restart of the maid."""
+    maid = house.maid()
+    for _ in range(6):
+        maid.look()
+    maid.keep()
+    house.host = [Sample(0.55, 0.4)]
+    house.maid().look()
+    assert house.told() == ["1 findings\n- memory: memory: 55% in use, usually 30%"]
+
+
+def test_what_was_told_before_a_restart_is_not_told_again(house: House) -> None:
+    house.world.seen.states[house.world.uuid("lead")] = State.FAILED
+    house.maid().look()
+    assert len(house.told()) == 1
+    house.maid().look()
+    assert house.told() == []
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "kinds"),
+    [(Sample(0.91, 0.2), [], ["memory"]), (Sample(0.2, 0.95), [], ["disk"]),
+     (Sample(0.6, 0.2), [Sample(0.3, 0.2)] * 4, []), (Sample(0.6, 0.2), [Sample(0.3, 0.2)] * 5,
+     ["memory"]), (Sample(0.49, 0.39), [Sample(0.3, 0.2)] * 5, []),
+     (Sample(0.2, 0.4), [Sample(0.3, 0.2)] * 5, ["disk"])],
+)  # fmt: skip
+def test_a_bound_is_a_bound(now: Sample, before: list[Sample], kinds: list[str]) -> None:
+    assert [each.kind for each in compared(now, before)] == kinds
+
+
+def test_the_first_look_is_early_and_a_parent_that_asks_is_answered(house: House) -> None:
+    """K36: after ten seconds, then each minute."""
+    maid, began = house.maid(), house.world.clock.monotonic()
+    maid.attend(maid._first())
+    assert house.world.clock.monotonic() - began == pytest.approx(10)
+    house.world.call("queen", "send", to="maid", body="how is it?")
+    maid.attend(1)
+    replies = [each for each in house.world.mail("queen") if each["reply_to"]]
+    assert [each["body"] for each in replies] == ["all is well"]
+    assert maid.every == 60
+
+
+def test_a_damaged_memory_is_no_memory(house: House) -> None:
+    for data in ("{", "[]", '{"samples": 3}', '{"samples": [[1]], "told": []}'):
+        house.world.call("maid", "keep_snapshot", data=data)
+        assert house.maid().samples == []
+
+
+def test_the_host_is_measured(tmp_path: Path) -> None:
+    file = tmp_path / "meminfo"
+    file.write_text("MemTotal:  1000 kB\nMemFree: 10 kB\nMemAvailable:  250 kB\n")
+    found = measured(file, str(tmp_path))
+    assert found.memory == 0.75
+    assert 0 <= found.disk <= 1
+    assert 0 < measured().memory < 1
+
+
+def test_a_report_fits_into_a_message() -> None:
+    found = [Finding("left-over", f"{n}", "x" * 1000) for n in range(100)]
+    assert len(text_of(found, [])) <= 60_000

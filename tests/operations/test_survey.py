@@ -1,0 +1,124 @@
+"""survey and reap_zombies: for whom, about whom, and what they tell (row K36)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from operations.lives import ends, runs
+from operations.world import Reply, World, names, rows, texts, world
+
+from hive_core.errors import AlreadyExists, InvalidParameter
+from hive_core.model.agent import Profile
+from hive_core.model.machine import State, Stray
+from hive_core.model.settings import Settings
+from hive_core.plan.desired import Plan
+from hive_core.reconcile.built_in import maker
+
+
+@pytest.fixture(name="world")
+def _world() -> Iterator[World]:
+    """A queen with a lead below her; the maid beside that one; another branch."""
+    with world(Settings(), "root/other:lead", "other/stranger:task") as made:
+        for profile in (Profile.QUEEN, Profile.MAID):
+            made.broker.perform("ensure", maker(profile))
+        made.grow("queen/lead:lead", "lead/once:task", "lead/work:worker")
+        runs(made, "root", "queen", "maid", "lead", "once", "work", "other", "stranger")
+        yield made
+
+
+def row(world: World, name: str, caller: str = "maid") -> Reply:
+    (found,) = (
+        each for each in rows(world.call(caller, "survey")["agents"]) if each["name"] == name
+    )
+    return found
+
+
+def test_the_maid_sees_what_is_below_its_parent_and_others_what_is_below_them(world: World) -> None:
+    """No more authority than its place: the other branch is none of its business."""
+    below = {"queen", "maid", "lead", "once", "work"}
+    assert {*names(world.call("maid", "survey")["agents"])} == below
+    assert {*names(world.call("lead", "survey")["agents"])} == {"lead", "once", "work"}
+    assert {*names(world.call("once", "survey")["agents"])} == {"once"}
+    everybody = {*names(world.call("operator", "survey")["agents"])}
+    assert everybody == below | {"root", "other", "stranger"}
+
+
+def test_pages_follow_each_other(world: World) -> None:
+    found, more = list[object](), dict[str, object]()
+    while True:
+        page = world.call("maid", "survey", limit=2, **more)
+        found += names(page["agents"])
+        if page["next"] is None:
+            break
+        more = {"after": page["next"]}
+    assert found == names(world.call("maid", "survey")["agents"])
+    assert world.fault("lead", "survey", after=world.uuid("other")) == "Conflict"
+
+
+def test_a_zombie_an_orphan_and_a_state_are_seen(world: World) -> None:
+    ends(world, "once", 1)
+    assert row(world, "once")["ended_at"] == world.clock.now()
+    assert row(world, "work")["ended_at"] is None
+    assert not row(world, "work")["orphan"]
+    world.seen.states[world.uuid("lead")] = State.PARKED
+    assert row(world, "work")["orphan"]
+    assert row(world, "lead")["state"] == "parked"
+    world.seen.states[world.uuid("lead")] = State.SLEEPING
+    assert not row(world, "work")["orphan"]
+
+
+def test_work_that_says_nothing_is_seen_by_how_long(world: World) -> None:
+    """Since its last word; what waits for an answer is not quiet, and who should answer is."""
+    assert row(world, "work")["quiet"] is None
+    task = world.call("lead", "assign_task", agent="work", description="dig")["task"]
+    world.call("work", "recv")
+    world.advance(50)
+    assert row(world, "work")["quiet"] == pytest.approx(50)
+    world.call("work", "report_progress", task=task, text="dug", percent=10)
+    world.advance(7)
+    assert row(world, "work")["quiet"] == pytest.approx(7)
+    assert row(world, "work")["tasks"] == 1
+    world.call("work", "ask", items=[{"prompt": "how deep?"}], task=task)
+    world.advance(9)
+    assert row(world, "work")["quiet"] is None
+    assert row(world, "lead")["unanswered"] == pytest.approx(9)
+
+
+def test_what_belongs_to_nobody_is_told_to_who_looks_after_the_host(world: World) -> None:
+    world.seen.planned = Plan(reports=(Stray("unit", "hive-agent@x.service"),))
+    for caller, told in (("maid", 1), ("operator", 1), ("lead", 0), ("queen", 0)):
+        assert len(texts(world.call(caller, "survey")["left_overs"])) == told
+
+
+def test_zombies_are_cleared_away_below_the_caller(world: World) -> None:
+    """K36: the maid those below its parent; how they ended can still be asked for."""
+    ends(world, "once", 3)
+    ends(world, "stranger", 3)
+    assert world.call("work", "reap_zombies")["agents"] == []
+    assert world.call("maid", "reap_zombies", older=10)["agents"] == []
+    world.advance(11)
+    assert world.call("maid", "reap_zombies", older=10)["agents"] == ["once"]
+    assert "stranger" in world.hive.specs
+    assert world.call("maid", "reap_zombies")["agents"] == []
+    found = world.call("lead", "wait_child", agent="once")["child"]
+    assert isinstance(found, dict)
+    assert found["code"] == 3
+
+
+def test_many_go_at_once_and_never_more_than_a_call_may_take(world: World) -> None:
+    for n in range(25):
+        world.call("operator", "spawn", name=f"t{n}", parent="lead", role="task")
+        runs(world, f"t{n}")
+        ends(world, f"t{n}", 0)
+    assert len(texts(world.call("lead", "reap_zombies")["agents"])) == 20
+    assert len(texts(world.call("lead", "reap_zombies")["agents"])) == 5
+    assert len(texts(world.call("operator", "list_archives")["archives"])) == 25
+
+
+def test_there_is_one_of_each_on_a_host(world: World) -> None:
+    """K33, K36: a second is refused; and nobody makes one by a spawn."""
+    with pytest.raises(AlreadyExists, match="there is a maid already: maid"):
+        world.broker.perform("ensure", maker(Profile.MAID))
+    with pytest.raises(InvalidParameter):
+        world.call("root", "spawn", name="x", profile="maid")
