@@ -43,7 +43,7 @@ from hive_core.host.vital import live
 from hive_core.host.watch import watch_branch
 from hive_core.ledger.ballast import Ballast
 from hive_core.model.settings import Settings
-from hive_core.reconcile import root
+from hive_core.reconcile import built_in, root
 from hive_core.reconcile.bounds import Bounds
 from hive_core.reconcile.deploy.road import Deploys
 from hive_core.reconcile.deploy.works import Works
@@ -231,6 +231,7 @@ class Daemon:
         if wanted.autostart and wanted.name not in self.broker.hive.specs:
             made = self.broker.perform(root.NAME, root.make)
             log.info("Created the root agent %s", made.name, extra={"HIVE_UUID": made.uuid})
+        self.look.faults += built_in.ensure(self.given, self.settings)
 
     async def _first_look(self) -> None:
         """States are worth something from the first pass on; who waits for it waits a while."""
