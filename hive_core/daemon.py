@@ -81,7 +81,8 @@ class Daemon:
     def broker(self) -> Broker:
         stores, ballast = self.stores, self.ballast
         parts = stores.ledger, stores.repo, self.settings, self.look, self.clock
-        world, registry = World(*parts, stores.vault), stores.answerable(operations.load())
+        registry = stores.answerable(operations.load())
+        world = World(*parts, stores.vault, stores.contents)
         broker = Broker(world, stores.hive, registry, service.fixed(registry, VERSION))
         broker.spare, broker.strapped = ballast.release, lambda: ballast.spent
         return broker

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
+from hive_core.model.artifact import Content
 from hive_core.model.machine import Observed
 from hive_core.model.record import LogLine, LogQuery
 from hive_core.plan.actions import Action, RunJob
@@ -88,6 +89,46 @@ class Vault(Protocol):
 
     def drop(self, uuid: str) -> None:
         """Forget all of somebody."""
+        ...
+
+
+class Contents(Protocol):
+    """The contents of artifacts, by what they are. On the disk when a method returns."""
+
+    def begin(self, party: str, most: int, now: float) -> str:
+        """Somebody will send one in parts; the id of the upload."""
+        ...
+
+    def append(self, party: str, id_: str, offset: int, data: bytes) -> int:
+        """Take the next part, or the last one again; how many bytes there are."""
+        ...
+
+    def size(self, party: str, id_: str) -> int:
+        """How many bytes of an upload there are."""
+        ...
+
+    def held(self, party: str | None = None) -> int:
+        """Bytes of uploads that were not stored yet."""
+        ...
+
+    def take(self, party: str, id_: str) -> Content:
+        """An upload is complete."""
+        ...
+
+    def keep(self, data: bytes) -> Content:
+        """Something small, at once."""
+        ...
+
+    def cancel(self, party: str) -> None:
+        """Forget what somebody was sending."""
+        ...
+
+    def read(self, content: Content, at: int) -> bytes:
+        """From this byte to the end of its block; Internal when it is not what was stored."""
+        ...
+
+    def remove(self, digest: str) -> None:
+        """Nothing refers to it any more."""
         ...
 
 

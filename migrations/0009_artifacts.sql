@@ -1,1 +1,58 @@
 -- Artifacts: what is kept of each version; the bytes are files beside the ledger.
+
+-- `lineage`: UUIDs of the owner's ancestors when it was stored, the root first. `root` is the first
+-- of them, or the owner.
+CREATE TABLE artifacts (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    owner TEXT NOT NULL,
+    owner_name TEXT NOT NULL,
+    author TEXT NOT NULL,
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    visibility TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    created REAL NOT NULL,
+    lineage TEXT NOT NULL,
+    root TEXT NOT NULL,
+    latest INTEGER NOT NULL DEFAULT 1,
+    UNIQUE (owner, name, version)
+) STRICT;
+CREATE INDEX artifacts_digest ON artifacts (digest);
+CREATE INDEX artifacts_latest ON artifacts (number) WHERE latest;
+CREATE INDEX artifacts_owner ON artifacts (owner, number) WHERE latest;
+
+-- The highest version that a name ever had: a number is not given twice.
+CREATE TABLE artifact_names (
+    owner TEXT NOT NULL,
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (owner, name)
+) STRICT, WITHOUT ROWID;
+
+-- `blocks`: the SHA-256 of each block of 256 KiB, so that a part can be judged by itself.
+CREATE TABLE contents (
+    digest TEXT PRIMARY KEY,
+    size INTEGER NOT NULL,
+    blocks BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What nothing refers to any more, until its file is removed.
+CREATE TABLE old_contents (digest TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+
+-- What is stored by each agent, and under each root (`tree:` and its UUID).
+CREATE TABLE artifact_use (
+    party TEXT PRIMARY KEY,
+    bytes INTEGER NOT NULL,
+    count INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Who stood below an agent when that was destroyed, and stayed.
+CREATE TABLE heirs (
+    gone TEXT NOT NULL,
+    heir TEXT NOT NULL,
+    PRIMARY KEY (gone, heir)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX heirs_heir ON heirs (heir);

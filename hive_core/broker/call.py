@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, Protocol
 
 from hive_core.broker.operation import Result
 from hive_core.errors import Internal
-from hive_core.model.hive import Hive
 from hive_core.model.artifact import Content
+from hive_core.model.hive import Hive
 from hive_core.model.machine import Machine, State
 from hive_core.model.record import OPERATOR
 from hive_core.ports import Contents, Journal, Vault

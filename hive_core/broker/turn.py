@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from hive_core.broker.call import NOWHERE
+from hive_core.broker.call import NO_CONTENTS, NOWHERE
 from hive_core.broker.line import Line, Step
 from hive_core.errors import StorageFull
 from hive_core.ledger.events import Entry
 from hive_core.model.hive import Hive
-from hive_core.ports import Clock, Vault
+from hive_core.ports import Clock, Contents, Vault
 
 if TYPE_CHECKING:
     from hive_core.broker.call import StatesView
@@ -43,6 +43,7 @@ class World:
     states: StatesView
     clock: Clock
     vault: Vault = NOWHERE
+    contents: Contents = NO_CONTENTS
 
 
 class Redo(Exception):

@@ -42,7 +42,9 @@ OPERATIONS: Final[Mapping[Action, tuple[str, ...]]] = MappingProxyType({
     Action.SEND: ("inject_message", "open_pipe", "publish", "put", "send", "write_pipe"),
     Action.READ: ("get_logs", "history", "list_agents", "list_messages"),
     Action.READ_ARTIFACT: ("get_artifact", "list_artifacts", "read_artifact"),
-    Action.WRITE_ARTIFACT: ("delete_artifact", "store_artifact"),
+    Action.WRITE_ARTIFACT: (
+        "append_artifact", "begin_artifact", "delete_artifact", "store_artifact",
+    ),
     Action.ESCALATE: ("answer", "ask", "escalate", "relay_question"),
 })  # fmt: skip
 ACTION_OF: Final[Mapping[str, Action]] = MappingProxyType(

@@ -71,7 +71,8 @@ SAMPLE: dict[str, object] = {
     "grant": "x", "tool": "bash", "argument": ["x"],
     "task": "x", "plan": "x", "wait": "x", "batch": "x", "worker": "b1", "reason": "x",
     "description": "x", "agent_role": "x", "task_description": "x", "agent_type": "worker",
-    "text": "x", "summary": "x", "status": "success", "tasks": ["x"], "steps": [{"title": "x"}], "step": 1,
+    "text": "x", "summary": "x", "status": "success", "tasks": ["x"],
+    "steps": [{"title": "x"}], "step": 1,
     "upload": "x", "offset": 0, "owner": "b1",
     "trigger": "x", "when": {"every": 60.0}, "action": {"kind": "message", "text": "x"},
 }  # fmt: skip

@@ -17,6 +17,7 @@ from hive_core.broker.line import Line, Read
 from hive_core.broker.operation import Result, camel
 from hive_core.broker.turn import World as Parts
 from hive_core.errors import HIVE, HiveError, from_wire
+from hive_core.host.artifacts import Contents
 from hive_core.host.diffs import Diffs
 from hive_core.host.git import MetaRepo
 from hive_core.host.vault import Vault
