@@ -105,7 +105,7 @@ def test_shapes_that_an_agent_reads(host: HiveHost) -> None:
     defaults = host.call("ListAgents", root="pet")["agents"][0]
     assert (defaults["role"], defaults["parent"]) == ("agent", "lead")
     sent = host.ask("kid", "Send", to="lead", body="ünï ☃", priority=1, kind="note", ttl=60)
-    assert sent.parameters.keys() == {"id"}
+    assert sent.parameters == {"id": sent["id"], "thread": sent["id"], "priority": 2}
     (got,) = (
         each for each in host.ask("lead", "Recv", max=50)["messages"] if each["kind"] == "note"
     )
@@ -114,7 +114,7 @@ def test_shapes_that_an_agent_reads(host: HiveHost) -> None:
         "priority", "sent_at", "attempt",
     }  # fmt: skip
     assert (got["id"], got["from"], got["relation"]) == (sent["id"], "kid", "child")
-    assert (got["body"], got["priority"], got["attempt"]) == ("ünï ☃", 1, 1)
+    assert (got["body"], got["priority"], got["attempt"]) == ("ünï ☃", 2, 1)
     assert abs(got["sent_at"] - time.time()) < 60
     assert host.ask("lead", "Ack", ids=[got["id"]]).parameters == {"acked": 1}
     assert host.ask("lead", "Ack", ids=[got["id"]]).parameters == {"acked": 0}
