@@ -24,6 +24,8 @@ from hive_core.reconcile.given import Broker
 
 log = logging.getLogger(__name__)
 NAME: Final = "ensure_built_in"
+# The maid makes and ends nobody in its own name.
+_HOLDS: Final = {Profile.MAID: ("artifact.write", "escalate")}
 
 
 class Made(Result):
@@ -61,8 +63,8 @@ def maker(profile: Profile) -> Callable[[Call], Change[Made]]:
         config, nar = seed_of(image)
         spec = AgentSpec(
             uuid=uuid4(), role=Role.DAEMON, tier=Tier.TACTICAL, profile=profile,
-            title=f"The {profile} of this host",
-            capabilities=default_capabilities(Role.DAEMON), image=image, config=config, nar=nar,
+            title=f"The {profile} of this host", image=image, config=config, nar=nar,
+            capabilities=_HOLDS.get(profile, default_capabilities(Role.DAEMON)),
             command=("hive-agent", profile.value), max_children=settings.limits.children,
         )  # fmt: skip
         parent = _above(call, profile)

@@ -228,3 +228,28 @@ def test_what_it_keeps_when_it_is_stopped_is_there_at_the_next_start(host: HiveH
         host.hive("restart" if n < 3 else "stop", "one")
     host.hive("start", "one")
     host.until(lambda: "began at 3" in lines(host, "one"), "it does not begin")
+
+
+def test_the_maid_looks_after_what_is_below_its_parent(host: HiveHost) -> None:
+    """K36, K33: made at start where enabled, once; it clears away, reports, and comes back."""
+    wanted = "[daemons]\nqueen = true\nmaid = true\nfirst = 0.5\nevery = 1.0\n"
+    host.settings(f"[life]\nreap = 600\n{wanted}")
+    for _ in range(2):
+        host.run("systemctl", "restart", "hived.service")
+        host.hush()
+        host.wait("running", "queen", "maid")
+        assert host.tree() == {**TREE, "queen": "root", "maid": "queen"}
+    spawn(host, "far", "exit 3", role="task")
+    spawn(host, "near", "exit 3", role="task", parent="queen")
+    host.until(lambda: "near" not in host.tree(), "not cleared away", 20)
+    assert "far" in host.tree()
+    host.until(lambda: "- cleared away: near" in lines(host, "maid"), "not reported")
+    assert host.ask("maid", "Destroy", agent="queen").error == "NotAllowed"
+    assert host.ask("maid", "Spawn", name="own").error == "NotAllowed"
+    host.hush("maid")
+    pid = host.main_pid("maid")
+    host.run("sh", "-c", f"kill -KILL $(pgrep -P $(pgrep -P {pid}))")
+    host.until(lambda: host.main_pid("maid") not in {0, pid}, "it does not come back")
+    host.settings(f"[life]\nreap = {REAP}\n")
+    host.run("systemctl", "restart", "hived.service")
+    host.hush()

@@ -1,0 +1,82 @@
+"""The queen and the maid are made at start when the settings say so (rows K33, K36)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from operations.world import World, world
+
+from hive_core.errors import InvalidArgument
+from hive_core.model.agent import Profile, Role
+from hive_core.model.figures import BuiltIn
+from hive_core.model.machine import Wanted
+from hive_core.model.settings import RootAgent, Settings
+from hive_core.reconcile.built_in import ensure
+from hive_core.reconcile.given import Broker
+
+BOTH = Settings(daemons=BuiltIn(queen=True, maid=True))
+
+
+@pytest.fixture(name="world")
+def _world() -> Iterator[World]:
+    with world(BOTH) as made:
+        yield made
+
+
+def start(world: World) -> list[str]:
+    """What stands in the way at a start of the daemon."""
+    given = Broker(lambda: world.hive, world.broker.touch, world.broker.perform)
+    return list(ensure(given, world.settings))
+
+
+def test_they_are_made_once(world: World) -> None:
+    for _ in range(2):
+        assert start(world) == []
+        assert dict(world.hive.topology.parents) == {
+            "root": None, "queen": "root", "maid": "queen"
+        }  # fmt: skip
+    for profile in Profile:
+        spec = world.hive.spec(profile.value)
+        run = world.ledger.runs.get(spec.id)
+        assert (spec.role, spec.profile) == (Role.DAEMON, profile)
+        assert spec.command == ("hive-agent", profile.value)
+        assert run is not None
+        assert run.wanted is Wanted.RUNNING
+    assert set(world.hive.spec("maid").capabilities) == {"artifact.write", "escalate"}
+
+
+def test_the_operator_ends_one_for_good_by_the_settings(world: World) -> None:
+    start(world)
+    world.call("operator", "destroy", agent="maid")
+    assert start(world) == []
+    assert "maid" in world.hive.specs
+    world.call("operator", "destroy", agent="queen")
+    assert world.hive.topology.parent("maid") == "root"
+    world.settings = Settings()
+    start(world)
+    assert "queen" not in world.hive.specs
+
+
+def test_a_name_that_is_taken_is_told_and_the_other_is_made(world: World) -> None:
+    world.grow("root/queen")
+    assert start(world) == ["cannot make the queen: the name queen is taken"]
+    assert world.hive.topology.parent("maid") == "root"
+
+
+def test_without_a_root_agent_they_are_roots() -> None:
+    settings = Settings(daemons=BuiltIn(maid=True), root=RootAgent(name="boss", autostart=False))
+    with world(settings) as made:
+        assert start(made) == []
+        assert made.hive.topology.parent("maid") is None
+        assert set(made.hive.spec("maid").capabilities) == {"artifact.write", "escalate"}
+
+
+def test_two_of_a_kind_declared_by_hand_are_refused(world: World) -> None:
+    """A hand commit is judged as a whole."""
+    start(world)
+    other = world.hive.spec("root").model_copy(update={"profile": Profile.QUEEN})
+    hive = world.hive.with_spec("root", other)
+    hive.__dict__.pop("checked", None)
+    with pytest.raises(InvalidArgument, match="are both a queen"):
+        hive.validated()
