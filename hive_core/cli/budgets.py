@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 import click
@@ -215,10 +215,10 @@ def group(session: Session, name: str, style: str) -> None:
     """Show the group that NAME works in: machines with common bounds, and what pays for it.
 
     The bounds are those of `--subtree-...` of NAME, or of the nearest above it that has some; new
-    children join by themselves. What is used now is read from the kernel.
+    children join by themselves. What is used now is what systemd reads from the kernel.
     """
-    pid = session.ask("locate", agent=name).get("main_pid")
-    rows = list(_kernel(slice_of(str(pid)))) if pid else []
+    located = session.ask("locate", agent=name)
+    rows = list(_machines(str(located.get("unit")))) if located.get("main_pid") else []
     for row in _rows(session.ask("get_usage", agent=name).get("budgets")):
         kind, tier = str(row["kind"]), f" ({row['tier']})" if row["tier"] else ""
         had = [row[each] for each in ("spent", "left")]
@@ -230,34 +230,36 @@ def group(session: Session, name: str, style: str) -> None:
     _GROUP.show(rows, style)
 
 
-CGROUP: Final = Path("/sys/fs/cgroup")
-_FILES: Final = {
-    "memory": ("memory.current", "memory.max"), "processes": ("pids.current", "pids.max"),
+_SHOWN: Final = {
+    "memory": ("MemoryCurrent", "MemoryMax"), "processes": ("TasksCurrent", "TasksMax"),
 }  # fmt: skip
 _GROUP: Final = Listing(
     "what", tuple(map(Column, ("what", "used", "most", "group"))), "it does not run, and has none"
 )
 
 
-def slice_of(pid: str, proc: Path = Path("/proc")) -> str:
-    """The innermost slice that a process is in, as a path below the root of the cgroups."""
+def shown(unit: str, *names: str) -> dict[str, str]:
+    """Properties of a unit, as systemd tells them to anybody; empty where there is no systemd."""
+    wanted = [f"--property={name}" for name in names]
     try:
-        path = (proc / pid / "cgroup").read_text().strip().rpartition("::")[2]
+        done = subprocess.run(
+            ["systemctl", "show", *wanted, unit], capture_output=True, text=True, check=False,
+        )  # fmt: skip
     except OSError:
-        return ""
-    parts = path.strip("/").split("/")
-    last = max((at for at, each in enumerate(parts) if each.endswith(".slice")), default=-1)
-    return "/".join(parts[: last + 1])
+        return {}
+    lines = (line.partition("=") for line in done.stdout.splitlines())
+    return {name: value for name, _, value in lines}
 
 
-def _kernel(path: str) -> Iterator[Row]:
-    """What the machines in a slice use now, and may use."""
-    for what, (used, most) in _FILES.items():
-        try:
-            now, bound = ((CGROUP / path / each).read_text().strip() for each in (used, most))
-        except OSError:
-            continue
-        yield {"what": what, "used": now, "most": "-" if bound == "max" else bound, "group": path}
+def _machines(unit: str) -> Iterator[Row]:
+    """What the machines in the slice of a unit use now, and may use."""
+    group = shown(unit, "Slice").get("Slice", "")
+    found = shown(group, *(name for names in _SHOWN.values() for name in names)) if group else {}
+    for what, (used, most) in _SHOWN.items():
+        now, bound = found.get(used, ""), found.get(most, "")
+        if now.isdecimal():
+            most_ = bound if bound.isdecimal() else "-"
+            yield {"what": what, "used": now, "most": most_, "group": group}
 
 
 def _rows(value: object) -> list[Row]:

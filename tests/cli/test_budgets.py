@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 import pytest
 from cli.run import Hive
 
-from hive_core.cli.budgets import clock, money, slice_of, written
+from hive_core.cli.budgets import clock, money, written
 from hive_core.varlink import Message
 
 SUMS = [
@@ -111,21 +110,6 @@ def test_money_and_time_are_written_as_they_are_read() -> None:
     ]  # fmt: skip
     assert written("money", money(1_234_567)) == 1_234_567
     assert clock(3725) == "1:02:05"
-
-
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("0::/hive.slice/hive-aa.slice/hive-agent@x.service/payload\n",
-         "hive.slice/hive-aa.slice"),
-        ("0::/init.scope\n", ""),
-    ],
-)  # fmt: skip
-def test_a_group_is_the_innermost_slice(tmp_path: Path, line: str, found: str) -> None:
-    (tmp_path / "7").mkdir()
-    (tmp_path / "7" / "cgroup").write_text(line)
-    assert slice_of("7", tmp_path) == found
-    assert slice_of("8", tmp_path) == ""
 
 
 def test_the_group_of_one_that_does_not_run_is_what_pays_for_it(hive: Hive) -> None:

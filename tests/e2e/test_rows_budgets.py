@@ -1,0 +1,185 @@
+"""Budgets from inside containers: spec rows K4, K22-K25, Q24 and Q43."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+SETTINGS = "[budgets]\nstop = 1\n"
+SUBTREE = {"memory_max": 512 << 20, "tasks_max": 200}
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.settings(SETTINGS)
+    made.setup()
+    made.grow(boss={"role": "lead", "subtree": SUBTREE}, ann={"role": "lead"})
+    made.grow(wim={"parent": "boss", "role": "worker"}, wes={"parent": "ann", "role": "worker"})
+    yield made
+    made.hush()
+
+
+def give(host: HiveHost, caller: str, agent: str, kind: str, amount: int, **more: object) -> Any:  # noqa: ANN401 - a reply
+    words = {"agent": agent, "kind": kind, "amount": amount, **more}
+    if caller == "operator":
+        return host.call("AllocateBudget", **words)
+    return host.ask(caller, "AllocateBudget", **words)
+
+
+def row(host: HiveHost, agent: str, kind: str) -> dict[str, Any]:
+    """What pays for an agent."""
+    found = [each for each in host.call("GetUsage", agent=agent)["budgets"] if each["kind"] == kind]
+    return dict(found[0]) if found else {}
+
+
+def used(host: HiveHost, key: str, kind: str, **words: object) -> int:
+    sums = host.call("GetUsage", **words)["sums"]
+    return sum(each["amount"] for each in sums if (each["key"], each["kind"]) == (key, kind))
+
+
+def crash(host: HiveHost) -> None:
+    before = host.call("Status")["hived"]["since"]
+    host.hush()
+    host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "hived.service")
+    host.until(lambda: host.call("Status")["hived"]["since"] > before, "no other hived")
+
+
+def test_an_agent_gives_of_what_it_has_and_more_is_added(host: HiveHost) -> None:
+    """K22: allocated from the parent, top-up adds, and what is not there cannot be given."""
+    assert give(host, "operator", "root", "tokens", 1000)["source"] == "operator"
+    assert give(host, "root", "boss", "tokens", 300)["source"] == "root"
+    assert host.ask("wim", "ReportUsage", tokens_in=100, model="m1")["budgets"][0]["left"] == 200
+    refused = give(host, "boss", "wim", "tokens", 201)
+    assert refused.error == "LimitReached"
+    assert "of the token budget of boss are 200 left" in refused.reason
+    assert give(host, "root", "boss", "tokens", 50)["left"] == 250
+    assert row(host, "wim", "tokens")["spent"] == 100
+    assert give(host, "wim", "wim", "tokens", 5).error == "NotAllowed"
+    assert give(host, "wes", "wim", "tokens", 5).error in {"NotAllowed", "NotFound"}
+
+
+def test_who_is_over_budget_is_warned_then_parked_and_somebody_is_asked(host: HiveHost) -> None:
+    """Q43, K22: warned once, new work refused by name, its giver asked, an answer lets it go on."""
+    give(host, "root", "ann", "tokens", 100)
+    task = host.ask("ann", "AssignTask", agent="wes", description="dig", deadline=0.0)["task"]
+    host.mail("wes")
+    host.ask("wes", "ReportUsage", tokens_out=85, task=task)
+    host.ask("wes", "ReportUsage", tokens_out=1, task=task)
+    low = [each["body"] for each in host.mail("ann") if each["kind"] == "budget"]
+    assert low == ["the token budget of ann runs low: 85 of 100 tokens spent"]
+    host.ask("wes", "ReportUsage", tokens_out=40, task=task)
+    refused = host.ask("ann", "AssignTask", agent="wes", description="dig deeper")
+    assert (refused.error, refused.parameters["budget"]) == ("LimitReached", "ann")
+    assert any("report now" in each["body"] for each in host.mail("wes"))
+    (question,) = host.ask("root", "ListQuestions")["questions"]
+    host.until(
+        lambda: host.call("GetTask", task=task)["task"]["state"] != "in_progress", "works on"
+    )
+    host.ask("root", "Answer", question=question["id"], answers=["500"])
+    assert row(host, "ann", "tokens")["left"] == 500 - 26
+    assert not host.ask("ann", "AssignTask", agent="wes", description="again").error
+    kinds = [each["operation"] for each in host.events(limit=1000) if each["kind"] == "budget"]
+    assert {"low", "used_up", "stopped", "filled"} <= set(kinds)
+
+
+def test_a_machine_is_stopped_when_its_time_is_over_and_comes_back_with_more(
+    host: HiveHost,
+) -> None:
+    """K22, K23: time is metered by the daemon; at its end the container is stopped: `budget`."""
+    host.grow(tim={"parent": "root", "role": "worker"})
+    give(host, "operator", "root", "time", 100_000)
+    give(host, "root", "tim", "time", 1)
+    host.wait("stopped", "tim", seconds=30)
+    host.hive("budget", "top-up", "tim", "time", "1h")
+    host.wait("running", "tim")
+    found = row(host, "tim", "time")
+    assert (found["agent"], found["owed"]) == ("tim", 0)
+    assert 3500 < found["left"] <= 3600
+    stopped = [each for each in host.events(limit=1000) if each["operation"] == "stopped"]
+    assert any("time budget of tim" in each["reason"] for each in stopped)
+
+
+def test_calls_messages_and_children_are_bounded(host: HiveHost) -> None:
+    """K23, K4: calls in 60 seconds, messages and new agents, each refused by the name of whose."""
+    give(host, "operator", "ann", "messages", 1)
+    give(host, "operator", "ann", "children", 1)
+    assert not host.ask("ann", "Send", to="wes", body="one").error
+    assert "message budget of ann" in host.ask("wes", "Send", to="ann", body="two").reason
+    assert not host.ask("ann", "Spawn", name="kit", role="task", wait=20).error
+    assert "agents created of ann is used up" in host.ask("ann", "Spawn", name="kat").reason
+    give(host, "operator", "ann", "calls", 5)
+    errors = [host.ask("wes", "Whoami").error for _ in range(6)]
+    assert errors == [""] * 5 + ["LimitReached"]
+    assert host.ask("boss", "Whoami").error == ""
+    refused = host.ask("ann", "Whoami")
+    assert refused.parameters["budget"] == "ann"
+    assert 0 < refused.parameters["retry_after"] <= 61
+    host.call("AllocateBudget", agent="ann", kind="calls", close=True)
+    host.call("Destroy", agent="kit", wait=20)
+
+
+def test_a_group_is_one_slice_and_one_purse_that_new_children_join(host: HiveHost) -> None:
+    """K24: caps of processes and of tokens for a branch; who comes later is in both."""
+    host.grow(new={"parent": "boss", "role": "worker"})
+    for name in ("wim", "new"):
+        rows = {each["what"]: each for each in host.json("budget", "group", name)}
+        assert rows["processes"]["most"] == str(SUBTREE["tasks_max"])
+        assert rows["memory"]["most"] == str(SUBTREE["memory_max"])
+        assert int(rows["processes"]["used"]) > 0
+        assert rows["tokens"]["group"] == "budget of boss"
+    groups = {host.json("budget", "group", name)[0]["group"] for name in ("boss", "wim", "new")}
+    assert len(groups) == 1
+    assert host.ask("new", "ReportUsage", tokens_in=10)["budgets"][0]["agent"] == "boss"
+
+
+def test_accounts_survive_kills_and_the_agents_themselves(host: HiveHost) -> None:
+    """K25: by user, node, agent, tier and branch; exact over kill -9, kept after a destroy."""
+    host.grow(max={"parent": "boss", "role": "worker"})
+    before = used(host, "boss", "tokens_in", by="subtree")
+    for number in range(3):
+        for _ in range(2):
+            key = f"turn-{number}"
+            host.ask(
+                "max", "ReportUsage", tokens_in=7, cost=5, tier="tactical", idempotency_key=key
+            )
+            crash(host) if number == 1 else None
+    uuid = host.uuid("max")
+    host.hush("max")
+    host.call("Destroy", agent="max", wait=20)
+    crash(host)
+    gone = f"max ({uuid[:8]}, gone)"
+    assert used(host, gone, "tokens_in") == 21
+    assert used(host, gone, "money") == 15
+    assert used(host, gone, "time") > 0
+    assert used(host, "boss", "tokens_in", by="subtree") == before + 21
+    assert used(host, "tactical", "tokens_in", by="tier") == 21
+    node = host.run("uname", "-n").stdout.strip()
+    totals = {
+        used(host, key, "tokens_in", by=by) for key, by in (("operator", "user"), (node, "node"))
+    }
+    assert len(totals) == 1
+    table = host.hive("cost", "--by", "subtree").splitlines()
+    assert table[0].split()[:4] == ["SUBTREE", "TOKENS", "MONEY", "USD"]
+    assert any(line.startswith("boss") and "~" in line for line in table)
+
+
+def test_a_task_has_bounds_of_its_own(host: HiveHost) -> None:
+    """Q24: at its bound of tool calls or turns a task gets no tool, is told, and is stopped."""
+    words = {"agent": "wim", "description": "x", "deadline": 0.0}
+    task = host.ask("boss", "AssignTask", caps={"tool_calls": 1, "iterations": 5}, **words)["task"]
+    host.mail("wim")
+    use = {"tool": "command", "argument": ["true"], "task": task}
+    grant = host.ask("wim", "UseTool", **use)["grant"]
+    host.ask("wim", "EndTool", grant=grant)
+    refused = host.ask("wim", "UseTool", **use)
+    assert "1 of 1 tool calls; report now" in refused.reason
+    assert any("report now what you have" in each["body"] for each in host.mail("wim"))
+    stopping = {"stopping", "cancelled"}
+    host.until(lambda: host.call("GetTask", task=task)["task"]["state"] in stopping, "goes on")
+    assert used(host, task, "tool_calls", by="task") == 1
