@@ -6,6 +6,7 @@ it was and goes on. What is done twice is done under the same key.
 
 from __future__ import annotations
 
+import base64
 import sys
 import time
 from collections.abc import Callable
@@ -43,6 +44,7 @@ class Row:
     summary: str
     error: str
     data: Message
+    artifacts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, row: Any) -> Row:  # noqa: ANN401 - JSON is anything
@@ -50,7 +52,7 @@ class Row:
         return cls(
             row["id"], row["agent"], row["title"], row["state"], row["attempt"], row["part_of"],
             row["created"], row["plan"], result.get("status", ""), result.get("summary", ""),
-            result.get("error", ""), result.get("data") or {},
+            result.get("error", ""), result.get("data") or {}, tuple(result.get("artifacts", ())),
         )  # fmt: skip
 
     @property
@@ -196,8 +198,20 @@ class Desk:
 
     def keep(self, key: str, text: str) -> list[str]:
         """Store a result; the ids of what was stored."""
-        found = self.quietly("store_artifact", key=key, text=text, visibility="user")
+        found = self.quietly(
+            "store_artifact", name=key, text=text, visibility="user", type="text/plain"
+        )
         return [str(found["id"])] if "id" in found else []
+
+    def read(self, artifact: str) -> str:
+        """The text of something that was stored."""
+        data, after = b"", None
+        while True:
+            part = self.ask("get_artifact", id=artifact, after=after)
+            data += base64.b64decode(str(part["data"]))
+            after = part.get("next")
+            if not after:
+                return data.decode()
 
     def _rows(self, since: float = 0.0, **params: object) -> list[Row]:
         """Tasks of the agent and all below it, the newest first, down to a time."""

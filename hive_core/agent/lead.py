@@ -71,7 +71,7 @@ class Lead:
 
     def _advance(self, row: Row) -> None:
         text, data = self._desk.text(row)
-        job = language.parse(str(data.get("plan") or text))
+        job = language.parse(self._planned(data) or text)
         lines = list(_lines(job, self._desk.parts(row)))
         lost = [line for line in lines if line.lost]
         if lost:
@@ -80,6 +80,12 @@ class Lead:
             self._finish(row, job, lines)
         else:
             self._give_out(row, job, lines)
+
+    def _planned(self, data: dict[str, Any]) -> str:
+        """What an architect made of the job: stored, or in the task itself."""
+        if "plan_artifact" in data:
+            return self._desk.read(str(data["plan_artifact"]))
+        return str(data.get("plan", ""))
 
     def _give_out(self, row: Row, job: Job, lines: list[Line]) -> None:
         """The next line of each group whose worker is at nothing of it."""

@@ -110,7 +110,11 @@ class Queen:
             self._failed(row, text, ARCHITECT, plan)
         elif plan is not None and runs < plans:
             data = {"plan": plan.data.get("result", plan.summary)}
-            self._delegate(row, ARCHITECT, text, plans, data=data)
+            if plan.artifacts:
+                data = {"plan_artifact": plan.artifacts[0]}
+            self._delegate(
+                row, ARCHITECT, text, plans, data=data, artifacts=list(plan.artifacts) or None
+            )
         elif plans < REVISIONS:
             self._draw(row, text, parts, plans)
         else:
