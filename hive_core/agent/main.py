@@ -18,6 +18,7 @@ from hive_core.agent.link import Link
 from hive_core.errors import HiveError, Unreachable
 
 SOCKET: Final = "/run/hive/broker.sock"
+PARALLEL_MOST: Final = 64
 SHORT: Final = {
     "agents": "list_agents", "logs": "get_logs", "jobs": "list_jobs",
     "request": "request_apply_commit",
@@ -70,11 +71,17 @@ def _serve(path: str, arguments: Sequence[str]) -> int:
     parser.add_argument("--lease", type=int, default=60, help="seconds until a message that was "
                         "not acknowledged comes again (1-3600)")  # fmt: skip
     parser.add_argument("--timeout", type=float, help="seconds that one run may take")
+    parser.add_argument("--parallel", type=int, default=1, help="tasks at once (1-64)")
     before, command = derived.split(arguments)
     options = parser.parse_args(before)
     if not command:
         parser.error("the command is missing: hive-agent serve -- COMMAND...")
-    work = serve.Work(command, options.lease, options.timeout, environment=dict(os.environ))
+    if not 1 <= options.parallel <= PARALLEL_MOST:
+        parser.error(f"--parallel has to be 1 to {PARALLEL_MOST}")
+    work = serve.Work(
+        command, options.lease, options.timeout, parallel=options.parallel,
+        environment=dict(os.environ),
+    )  # fmt: skip
     return serve.serve(path, work)
 
 

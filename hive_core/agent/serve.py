@@ -2,7 +2,8 @@
 
 One message at a time: the command gets the body on its standard input, what it prints is the
 reply, exit 0 acknowledges. At least once: after a crash the message comes again, and the reply's
-idempotency key (made of the message id) keeps the sender from getting two.
+idempotency key (made of the message id) keeps the sender from getting two. Tasks are begun beside
+that, and each ends by its report (tasks.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final, Never
 from hive_core.agent.attend import beside
 from hive_core.agent.letter import Letter, reply_body
 from hive_core.agent.link import Link
+from hive_core.agent.tasks import Tasks
 from hive_core.errors import Conflict, HiveError, TimedOut, Unreachable
 
 TRIES: Final = 3
@@ -51,6 +53,7 @@ class Work:
     lease: int = 60
     timeout: float | None = None
     back_off: Sequence[float] = (1.0, 4.0)
+    parallel: int = 1
     environment: dict[str, str] = field(default_factory=dict)
 
     def run(self, letter: Letter) -> bytes:
@@ -72,13 +75,26 @@ class Loop:
     def __init__(self, link: Link, work: Work, sleep: Callable[[float], object]) -> None:
         self._link = link
         self._work = work
+        self.tasks = Tasks(
+            link.path, work.command, work.environment, work.parallel, work.timeout, sleep
+        )
         self._sleep = sleep
         self._owed: dict[str, bytes] = {}
 
     def forever(self) -> Never:
         self.recall()
-        while True:
-            self.step()
+        try:
+            self._begin_again()
+            while True:
+                self.step()
+        finally:
+            self.tasks.close()
+
+    def _begin_again(self) -> None:
+        try:
+            self.tasks.again()
+        except HiveError as error:
+            _say(f"cannot look for tasks: {error.reason}")
 
     def recall(self) -> None:
         """What the agent kept for this start is a file that the command finds in HIVE_SNAPSHOT."""
@@ -106,6 +122,8 @@ class Loop:
         return bool(messages)
 
     def _handle(self, letter: Letter) -> None:
+        if self._is_of_a_task(letter):
+            return
         try:
             output = self._owed.pop(letter.id, None)
             if output is None:
@@ -125,6 +143,18 @@ class Loop:
         else:
             _say(f"message {letter.id} of {letter.sender}: done")
         self._quietly("ack", ids=[letter.id])
+
+    def _is_of_a_task(self, letter: Letter) -> bool:
+        """The task is on record at the daemon: the letter is done with once the work is begun."""
+        try:
+            taken = self.tasks.take(letter)
+        except HiveError as error:
+            _say(f"message {letter.id}: {error.reason}")
+            self._quietly("nack", ids=[letter.id], why=error.reason)
+            return True
+        if taken:
+            self._quietly("ack", ids=[letter.id])
+        return taken
 
     def _attempts(self, letter: Letter) -> bytes | None:
         """The command's output, or None after it failed for good and the message was buried."""

@@ -1,0 +1,147 @@
+"""One run of a command for a task: what it is given, what it leaves, and how it is ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO, Final
+
+from hive_core.agent.letter import Letter
+
+# What is answered to a task goes on with it.
+GOES_ON: Final = frozenset({"answer", "plan_approved", "plan_rejected"})
+OUTPUT_MOST: Final = 512 * 1024
+TOO_LATE: Final = "it took too long"
+_MERCY: Final = 2.0  # seconds between TERM and KILL
+_ENV_MOST: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A task as it is to be done now; `more` is what came for it meanwhile, an answer for one."""
+
+    id: str
+    attempt: int
+    text: str
+    environment: Mapping[str, str]
+
+    @classmethod
+    def of(cls, found: Mapping[str, object], letter: Letter) -> Given:
+        """From what `get_task` says, and the letter that is the reason to do it now."""
+        row = mapping(found.get("task"))
+        data = found.get("data")
+        parts = [str(found.get("description") or "")]
+        if data is not None:
+            parts.append(f"data:\n{json.dumps(data, indent=1, ensure_ascii=False)}")
+        if letter.kind in GOES_ON:
+            parts.append(letter.body)
+        said = json.dumps(data) if data is not None else ""
+        environment = {
+            **letter.environment, "HIVE_FROM": str(row.get("assigner") or ""),
+            "HIVE_TASK_ID": str(row.get("id") or ""),
+            "HIVE_TASK_ATTEMPT": str(row.get("attempt") or 0),
+            "HIVE_TASK_TITLE": str(row.get("title") or ""),
+            "HIVE_TASK_DATA": said if len(said) < _ENV_MOST else "",
+        }  # fmt: skip
+        id_, attempt = str(row.get("id") or ""), row.get("attempt")
+        return cls(id_, attempt if isinstance(attempt, int) else 0, "\n\n".join(parts), {
+            key: value.replace("\0", "") for key, value in environment.items()
+        })  # fmt: skip
+
+
+def task_of(letter: Letter) -> str:
+    """Of which task a letter of the daemon is: `task: ID` in its head, or JSON in its first line.
+
+    Anybody may send a message that looks like it; only the daemon's is believed.
+    """
+    if letter.relation != "daemon":
+        return ""
+    first = letter.body.partition("\n")[0]
+    if first.startswith("task: "):
+        return first.removeprefix("task: ").strip()
+    with suppress(ValueError):
+        return str(mapping(json.loads(first)).get("task") or "")
+    return ""
+
+
+@dataclass
+class Run:
+    """One run of the command. It may be stopped from another thread, at any time."""
+
+    command: Sequence[str]
+    given: Given
+    timeout: float | None = None
+    stopped: str = ""
+    _process: subprocess.Popen[bytes] | None = None
+    _over: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def work(self, base: Mapping[str, str]) -> tuple[int, bytes]:
+        """Exit status and output, of which only so much is kept."""
+        with self._lock:
+            if self.stopped:
+                return -signal.SIGTERM, b""
+            self._over = False
+            self._process = process = subprocess.Popen(
+                list(self.command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                env={**base, **self.given.environment}, start_new_session=True,
+            )  # fmt: skip
+        late = threading.Timer(self.timeout or 0, self.stop, [TOO_LATE])
+        if self.timeout is not None:
+            late.start()
+        threading.Thread(target=_feed, args=(process.stdin, self.given.text), daemon=True).start()
+        try:
+            output = _kept(process.stdout)
+            return process.wait(), output
+        finally:
+            late.cancel()
+            with self._lock:
+                self._over = True
+
+    def stop(self, why: str) -> None:
+        """End all processes of the run, first by asking."""
+        with self._lock:
+            if self.stopped or self._over:
+                return
+            self.stopped = why or "stopped"
+        self._signal(signal.SIGTERM)
+        timer = threading.Timer(_MERCY, self._signal, [signal.SIGKILL])
+        timer.daemon = True
+        timer.start()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+
+
+def _feed(pipe: IO[bytes] | None, text: str) -> None:
+    if pipe is not None:
+        with suppress(OSError), pipe:
+            pipe.write(text.encode())
+
+
+def _kept(pipe: IO[bytes] | None) -> bytes:
+    """So much of what comes as is kept; all of it is read, or the command would wait."""
+    found = bytearray()
+    if pipe is not None:
+        with pipe:
+            while part := os.read(pipe.fileno(), 65_536):
+                found += part[: max(0, OUTPUT_MOST - len(found))]
+    return bytes(found)
+
+
+def ended(status: int) -> str:
+    if status < 0:
+        return f"the command was ended by {signal.Signals(-status).name}"
+    return f"the command ended with {status}"
+
+
+def mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,316 @@
+"""Tasks as `hive-agent serve` does them, against a socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from agent.peer import Peer, peer
+
+from hive_core.agent.letter import Letter
+from hive_core.agent.link import Link
+from hive_core.agent.serve import Loop, Work
+from hive_core.agent.task_run import task_of
+from hive_core.errors import Conflict, NotAllowed, NotFound
+from hive_core.varlink import Message
+
+ID = "0123456789ab"
+
+
+def letter(body: str = f"task: {ID}\nattempt: 1\n\nx", kind: str = "task") -> Message:
+    return {
+        "id": "m1", "from": "daemon", "from_uuid": "daemon", "relation": "daemon", "to": "worker",
+        "body": body, "kind": kind, "thread": "m1", "reply_to": None, "priority": 2,
+        "sent_at": 1.0, "attempt": 1,
+    }  # fmt: skip
+
+
+@dataclass
+class Daemon:
+    """What it knows of the one task, and the peer that says it."""
+
+    peer: Peer
+    letters: list[Message] = field(default_factory=lambda: [letter()])
+    state: str = "in_progress"
+    attempt: int = 1
+    data: Message | None = None
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    links: list[Link] = field(default_factory=list)
+
+    def become(self, state: str) -> None:
+        with self.changed:
+            self.state = state
+            self.changed.notify_all()
+
+    def recv(self, _: Message) -> Message:
+        return {"messages": [self.letters.pop(0)] if self.letters else []}
+
+    def get(self, params: Message) -> Message:
+        if params["task"] != ID:
+            raise NotFound(f"no task {params['task']}")
+        row = {"id": ID, "state": self.state, "attempt": self.attempt, "title": "sum",
+               "assigner": "lead"}  # fmt: skip
+        return {"task": row, "description": "add", "data": self.data}
+
+    def watch(self, params: Message) -> Message:
+        with self.changed:
+            self.changed.wait_for(lambda: self.state != params.get("after"), 10)
+            ended = self.state in ("done", "cancelled")
+            return {"task": ID, "state": self.state, "attempt": self.attempt, "why": "no need",
+                    "next": None if ended else self.state}  # fmt: skip
+
+    def finish(self, params: Message) -> Message:
+        self.become("cancelled" if params["status"] == "stopped" else "done")
+        return {}
+
+    def reports(self) -> list[Message]:
+        return self.peer.asked("FinishTask")
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with peer(tmp_path / "broker.sock") as made:
+        found = Daemon(made)
+        made.answers = {
+            "Recv": found.recv, "GetTask": found.get, "WatchTask": found.watch,
+            "FinishTask": found.finish, "Ack": lambda _: {"acked": 1}, "Nack": lambda _: {},
+            "ListTasks": lambda _: {"tasks": [{"id": ID, "state": found.state}]},
+            "Send": lambda _: {"id": "m2"},
+        }  # fmt: skip
+        yield found
+        found.become("done")
+        for link in found.links:
+            link.close()
+
+
+def served(daemon: Daemon, *command: str, parallel: int = 1, timeout: float | None = None) -> Loop:
+    """A loop that has taken all there was to take."""
+    link = Link(daemon.peer.path)
+    daemon.links.append(link)
+    work = Work(command, timeout=timeout, parallel=parallel, environment=dict(os.environ))
+    loop = Loop(link, work, lambda _: None)
+    while daemon.letters:
+        loop.step()
+    return loop
+
+
+def done(daemon: Daemon, *command: str, timeout: float | None = None) -> Message:
+    """The one report on the task."""
+    loop = served(daemon, *command, timeout=timeout)
+    loop.tasks.settle()
+    (report,) = daemon.reports()
+    report = dict(report)
+    assert report.pop("idempotency_key")
+    assert report.pop("task") == ID
+    return report
+
+
+def test_what_the_command_prints_is_the_summary(daemon: Daemon) -> None:
+    assert done(daemon, "tr", "a-z", "A-Z") == {"status": "success", "summary": "ADD"}
+    assert daemon.peer.asked("Ack") == [{"ids": ["m1"]}]
+    assert not daemon.peer.asked("Send")
+
+
+def test_text_and_data_stand_on_its_input_together(daemon: Daemon) -> None:
+    """Row Q20."""
+    daemon.data = {"n": 3}
+    report = done(daemon, "sh", "-c", "cat; echo; echo $HIVE_TASK_DATA $HIVE_TASK_ID $HIVE_FROM")
+    assert report["summary"] == f'add\n\ndata:\n{{\n "n": 3\n}}\n{{"n": 3}} {ID} lead'
+
+
+def test_a_json_object_is_data(daemon: Daemon) -> None:
+    report = done(daemon, "echo", '{"summary": "seven", "n": 7}')
+    assert report == {
+        "status": "success", "summary": "seven", "data": {"summary": "seven", "n": 7},
+    }  # fmt: skip
+
+
+def test_a_command_that_fails_fails_the_task_at_once(daemon: Daemon, tmp_path: Path) -> None:
+    """What it did may not be done twice by somebody who cannot know."""
+    script = f"echo x >>{tmp_path}/runs; echo half; exit 3"
+    report = done(daemon, "sh", "-c", script)
+    assert report == {"status": "failed", "summary": "the command ended with 3\nhalf"}
+    assert (tmp_path / "runs").read_text() == "x\n"
+
+
+def test_a_command_that_says_so_is_tried_again(daemon: Daemon, tmp_path: Path) -> None:
+    script = (
+        f"echo x >>{tmp_path}/runs; test $(wc -l <{tmp_path}/runs) = 3 || exit 75; echo at last"
+    )
+    assert done(daemon, "sh", "-c", script)["summary"] == "at last"
+
+
+def test_a_command_that_is_not_there_fails_the_task(daemon: Daemon) -> None:
+    report = done(daemon, "/nowhere/at-all")
+    assert report["status"] == "failed"
+    assert "No such file" in str(report["summary"])
+
+
+def test_a_big_output_goes_to_the_store(daemon: Daemon) -> None:
+    daemon.peer.answers["StoreArtifact"] = lambda _: {"id": "art1"}
+    report = done(daemon, sys.executable, "-c", "print('y' * 100_000)")
+    (kept,) = daemon.peer.asked("StoreArtifact")
+    assert len(str(kept["text"])) == 100_000
+    assert report["artifacts"] == ["art1"]
+    assert str(report["summary"]).endswith("y\n[cut]")
+    assert len(str(report["summary"])) == 16 * 1024
+
+
+def test_who_may_keep_nothing_reports_the_beginning(daemon: Daemon) -> None:
+    def refuse(_: Message) -> Message:
+        raise NotAllowed("you do not hold the capability artifact.write")
+
+    daemon.peer.answers["StoreArtifact"] = refuse
+    report = done(daemon, sys.executable, "-c", "print('y' * 100_000)")
+    assert "artifacts" not in report
+    assert report["status"] == "success"
+
+
+def test_a_stop_ends_the_whole_process_group(daemon: Daemon, tmp_path: Path) -> None:
+    """Row K14: cancel really stops work, also what the command has started."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    script = f"echo begun; sh -c 'exec >{fifo}; while :; do sleep 9; done' & cat >/dev/null; wait"
+    loop = served(daemon, "sh", "-c", script)
+    with fifo.open() as held:  # both ends are open: the grandchild lives
+        daemon.become("stopping")
+        assert held.read() == ""  # it is gone, or this would not end
+    loop.tasks.settle()
+    (report,) = daemon.reports()
+    assert (report["status"], report["summary"]) == ("stopped", "begun")
+
+
+def test_a_letter_stops_it_too(daemon: Daemon, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    loop = served(daemon, "sh", "-c", f"echo up >{fifo}; exec sleep 60")
+    assert fifo.read_text() == "up\n"
+    daemon.letters = [letter(f"task: {ID}\nstatus: stopped\n\nno need", "task_stop")]
+    loop.step()
+    loop.tasks.settle()
+    assert daemon.reports()[0]["status"] == "stopped"
+
+
+def test_what_does_not_listen_is_killed(daemon: Daemon, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    loop = served(daemon, "sh", "-c", f"trap '' TERM; echo up >{fifo}; while :; do sleep 1; done")
+    assert fifo.read_text() == "up\n"
+    daemon.become("stopping")
+    loop.tasks.settle()
+    assert daemon.reports()[0]["status"] == "stopped"
+
+
+def test_a_command_that_takes_too_long_is_ended(daemon: Daemon) -> None:
+    assert done(daemon, "sleep", "60", timeout=0.05)["status"] == "timeout"
+
+
+def test_a_letter_that_comes_twice_starts_nothing_twice(daemon: Daemon, tmp_path: Path) -> None:
+    daemon.letters = [letter(), letter()]
+    script = f"echo x >>{tmp_path}/runs; until test -e {tmp_path}/go; do sleep 0.01; done"
+    loop = served(daemon, "sh", "-c", script, parallel=2)
+    (tmp_path / "go").touch()
+    loop.tasks.settle()
+    assert (tmp_path / "runs").read_text() == "x\n"
+    assert len(daemon.reports()) == 1
+
+
+@pytest.mark.parametrize("state", ["done", "cancelled", "queued"])
+def test_what_is_not_to_be_done_is_not_begun(daemon: Daemon, state: str, tmp_path: Path) -> None:
+    daemon.state = state
+    served(daemon, "touch", str(tmp_path / "begun")).tasks.settle()
+    assert not (tmp_path / "begun").exists()
+    assert not daemon.reports()
+    assert daemon.peer.asked("Ack")
+
+
+def test_only_the_daemon_gives_tasks(daemon: Daemon) -> None:
+    """Anybody may send a message of that kind: it is a message like others."""
+    daemon.letters = [{**letter(), "relation": "sibling", "from": "eve"}]
+    served(daemon, "cat").tasks.settle()
+    assert not daemon.peer.asked("GetTask")
+    assert daemon.peer.asked("Send")[0]["to"] == "eve"
+
+
+def test_a_task_that_waits_for_an_answer_goes_on_with_it(daemon: Daemon) -> None:
+    daemon.peer.answers["Ask"] = lambda _: {}
+    daemon.letters = [letter()]
+
+    class Asks:
+        """The first run asks: the task waits for somebody afterwards."""
+
+        def __call__(self, params: Message) -> Message:
+            found = daemon.get(params)
+            if len(daemon.peer.asked("GetTask")) == 2:
+                daemon.state = "awaiting_more_information"
+                found = daemon.get(params)
+            return found
+
+    daemon.peer.answers["GetTask"] = Asks()
+    loop = served(daemon, "tail", "-n", "1")
+    loop.tasks.settle()
+    assert not daemon.reports()
+    daemon.state = "in_progress"
+    head = json.dumps({"question": "q1", "task": ID, "answers": ["red"]})
+    daemon.letters = [letter(f"{head}\nthe question q1 was answered\n   red", "answer")]
+    loop.step()
+    loop.tasks.settle()
+    assert daemon.reports()[0]["summary"] == "   red"
+
+
+def test_a_late_report_is_no_reason_to_end(daemon: Daemon) -> None:
+    def late(_: Message) -> Message:
+        raise Conflict("it has ended as failed")
+
+    daemon.peer.answers["FinishTask"] = late
+    served(daemon, "true").tasks.settle()
+    assert len(daemon.reports()) == 1
+
+
+def test_after_a_start_what_was_begun_is_done_again(daemon: Daemon) -> None:
+    daemon.letters = []
+    loop = served(daemon, "echo", "again")
+    loop.tasks.again()
+    loop.tasks.settle()
+    assert daemon.reports()[0]["summary"] == "again"
+
+
+def test_who_ends_leaves_its_tasks_as_they_are(daemon: Daemon, tmp_path: Path) -> None:
+    """What becomes of them the daemon knows, when the machine has ended."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    loop = served(daemon, "sh", "-c", f"echo up >{fifo}; exec sleep 60")
+    assert fifo.read_text() == "up\n"
+    loop.tasks.close()
+    loop.tasks.settle()
+    assert not daemon.reports()
+
+
+def test_several_run_at_once_and_no_more(daemon: Daemon, tmp_path: Path) -> None:
+    """Both wait for each other, so that one after the other would never end."""
+    other = "ba9876543210"
+    known = {ID: "one", other: "two"}
+
+    def get(params: Message) -> Message:
+        row = {"id": params["task"], "state": "in_progress", "attempt": 1}
+        return {"task": row, "description": known[str(params["task"])], "data": None}
+
+    daemon.peer.answers["GetTask"] = get
+    daemon.letters = [letter(), letter(f"task: {other}\n\nx")]
+    both = f"test -e {tmp_path}/one -a -e {tmp_path}/two"
+    script = f"read name; touch {tmp_path}/$name; until {both}; do sleep 0.01; done"
+    served(daemon, "sh", "-c", script, parallel=2).tasks.settle()
+    assert {report["task"] for report in daemon.reports()} == {ID, other}
+
+
+def test_the_head_of_a_letter_names_its_task() -> None:
+    assert task_of(Letter.of(letter())) == ID
+    assert task_of(Letter.of(letter('{"task": "abc"}\ntext'))) == "abc"
+    assert task_of(Letter.of(letter("[1]\ntext"))) == ""
+    assert task_of(Letter.of(letter("hello"))) == ""
