@@ -108,8 +108,9 @@ def _event(session: Session, kind: str, deadline: Deadline) -> None:
 def _coming(session: Session, after: str, deadline: Deadline) -> Message:
     """The next page of events. A daemon that is started anew meanwhile has forgotten none."""
     while True:
+        left = deadline.slice()
         try:
-            with Client(session.socket, wait=deadline.slice()) as client:
+            with Client(session.socket, wait=left) as client:
                 return next(client.stream(camel("list_events"), {"after": after}))
         except TimedOut:
             continue  # the slice is over; of the whole time `deadline` knows

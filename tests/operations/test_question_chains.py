@@ -113,7 +113,8 @@ class Story:
 
     def _move(self, number: int) -> None:
         who = self._who(number)
-        self.world.call(OPERATOR, "move", agent="asker", parent="side" if who == OPERATOR else who)
+        parent = "side" if who == OPERATOR else who
+        self.world.fault(OPERATOR, "move", agent="asker", parent=parent)  # it may be gone
 
     def _restart(self, number: int) -> None:
         self.world.restart(float(number))

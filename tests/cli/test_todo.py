@@ -1,0 +1,133 @@
+"""hive todo, and hive wait for what ends or happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from cli.run import Hive
+
+from hive_core.cli.main import COMMANDS
+from hive_core.cli.todo import SETTLED_BY, span
+from hive_core.operations.todo import KINDS
+from hive_core.varlink import Message
+
+ROWS: list[object] = [
+    {"kind": "question", "id": "q1", "agent": "carl", "text": "Red?", "since": 1.0, "due": None},
+    {"kind": "parked", "id": "bob", "agent": "bob", "text": "bob is parked", "since": None,
+     "due": None},
+    {"kind": "dead_letters", "id": "operator", "agent": "operator", "text": "3", "since": None,
+     "due": None},
+]  # fmt: skip
+
+
+def test_each_row_says_what_settles_it(hive: Hive) -> None:
+    hive.peer.answers["Todo"] = lambda _: {"todo": ROWS, "more": 0}
+    found = json.loads(hive("todo", "-o", "json").out)
+    assert [each["settle"] for each in found] == [
+        "hive question answer q1 TEXT...", "hive logs bob; hive start bob", "hive inbox --dead",
+    ]  # fmt: skip
+    shown = hive("todo")
+    assert (shown.status, shown.err) == (0, "")
+    assert "hive question answer q1" in shown.out
+    assert hive("todo", "-o", "name").out.split() == ["q1", "bob", "operator"]
+
+
+def test_an_empty_list_is_good_news_and_a_cut_one_says_so(hive: Hive) -> None:
+    hive.peer.answers["Todo"] = lambda _: {"todo": [], "more": 0}
+    assert hive("todo").err == "nothing waits for you\n"
+    assert hive("todo", "-o", "json").out == "[]\n"
+    hive.peer.answers["Todo"] = lambda _: {"todo": ROWS, "more": 7}
+    assert hive("todo").err == "and 7 more\n"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_settled_by_a_command_that_there_is(kind: str) -> None:
+    for text in SETTLED_BY[kind].split("; "):
+        program, name, *_ = text.split()
+        assert program == "hive"
+        assert name in COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (59, "59 s"), (90, "2 min"), (7200, "2 h"), (200_000, "2 d")]
+)
+def test_ages_are_short(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_waiting_for_a_task_tells_how_it_ended(hive: Hive) -> None:
+    row = {"task": "t1", "state": "done", "status": "success", "summary": "all swept"}
+    answers = iter([{"tasks": [row], "done": False}, {"tasks": [row], "done": True}])
+    hive.peer.answers["WaitTasks"] = lambda _: next(answers)
+    done = hive("wait", "--for", "task.done=t1")
+    assert (done.status, done.out) == (0, "t1 success all swept\n")
+    assert len(hive.peer.asked("WaitTasks")) == 2
+
+
+def test_waiting_for_a_question_tells_the_answers(hive: Hive) -> None:
+    def shown(state: str, *answers: str) -> Message:
+        return {"question": {"id": "q1", "state": state}, "items": [{"answer": a} for a in answers]}
+
+    pages = iter([shown("open"), shown("answered", "green", "big")])
+    hive.peer.answers["GetQuestion"] = lambda _: next(pages)
+    done = hive("wait", "--for", "question.answered=q1", "--timeout", "60")
+    assert (done.status, done.out) == (0, "q1 answered green big\n")
+
+
+def test_a_question_that_nobody_answers_in_time_is_124(hive: Hive) -> None:
+    hive.peer.answers["GetQuestion"] = lambda _: {"question": {"state": "open"}, "items": []}
+    done = hive("wait", "--for", "question.answered=q1", "--timeout", "0.05")
+    assert done.status == 124
+    assert "question.answered=q1" in done.err
+
+
+def test_waiting_for_an_agent_s_state(hive: Hive) -> None:
+    rows = [{"name": "bob", "state": "stopped"}]
+    hive.peer.answers["WaitAgents"] = lambda _: {"agents": rows, "done": True}
+    done = hive("wait", "--for", "agent.state=bob:stopped,failed")
+    assert (done.status, done.out) == (0, "bob stopped\n")
+    asked = hive.peer.asked("WaitAgents")[0]
+    assert (asked["agents"], asked["states"]) == (["bob"], ["stopped", "failed"])
+    assert hive("wait", "--for", "agent.state=bob").status == 2
+    assert hive("wait", "--for", "agent.state=bob:happy").status == 2
+
+
+def event(seq: int, kind: str) -> Message:
+    return {"seq": seq, "kind": kind}
+
+
+def test_waiting_for_an_event_takes_the_next_one_of_its_kind(hive: Hive) -> None:
+    pages: Iterator[list[Message]] = iter([
+        [{"events": [event(8, "record"), event(9, "question")], "next": "9"}],
+        [{"events": [event(10, "record")], "next": "10"}],
+        [{"events": [event(11, "question"), event(12, "question")], "next": "12"}],
+    ])  # fmt: skip
+    hive.peer.answers["ListEvents"] = lambda params: (
+        {"events": [event(7, "question")], "next": None} if "last" in params else next(pages)
+    )
+    done = hive("wait", "--for", "event.escalation", "--timeout", "0")
+    assert done.status == 124
+    done = hive("wait", "--for", "event.question", "--timeout", "30")
+    assert json.loads(done.out) == event(9, "question")
+    done = hive("wait", "--for", "event.question", "--timeout", "30")
+    assert json.loads(done.out) == event(11, "question")
+    assert [each.get("after") for each in hive.peer.asked("ListEvents") if "after" in each] == [
+        "7", "7", "10",
+    ]  # fmt: skip
+
+
+def test_an_event_that_does_not_come_is_124(hive: Hive) -> None:
+    hive.peer.answers["ListEvents"] = lambda params: (
+        {"events": [], "next": None} if "last" in params else []
+    )
+    done = hive("wait", "--for", "event.question", "--timeout", "0.2")
+    assert done.status == 124
+
+
+@pytest.mark.parametrize("wanted", ["task.done", "nothing=1", "happy", "question.answered"])
+def test_what_cannot_be_waited_for_is_a_slip(hive: Hive, wanted: str) -> None:
+    done = hive("wait", "bob", "--for", wanted)
+    assert done.status == 2
+    assert "event.KIND" in done.err
