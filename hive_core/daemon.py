@@ -185,7 +185,7 @@ class Daemon:
             log.critical("Serving the operator only: %s", self.stores.damage)
         else:
             self._begin()
-            await self.duties.listen(self.stores.vault)
+            await self.duties.open(self.stores)
             await self._first_look()
         notify.ready(self._status())
         self.duties.task(live(self.broker))

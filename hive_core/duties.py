@@ -13,10 +13,12 @@ from typing import Any
 
 from hive_core.broker.due import DUES
 from hive_core.errors import HiveError
+from hive_core.host.artifacts import Contents
 from hive_core.host.ending import fatal
 from hive_core.host.eventlog import EventLog
 from hive_core.host.lines import Lines
-from hive_core.host.vault import Vault
+from hive_core.host.stores import Stores
+from hive_core.ledger.store import Ledger
 from hive_core.reconcile.agenda import Agenda
 from hive_core.reconcile.given import Broker, Ports
 from hive_core.reconcile.look import Look
@@ -55,17 +57,19 @@ class Duties:
         self.agenda.heard(topics)
         self.eventlog.heard(topics)
 
-    async def listen(self, vault: Vault) -> None:
-        """Take webhooks, where the settings say so: the server is not even loaded elsewhere."""
+    async def open(self, stores: Stores) -> None:
+        """Clear up beside the ledger, and take webhooks where the settings say so."""
+        stores.contents.alarm = lambda text: self.look.troubles.__setitem__("artifacts", text)
+        self.task(_clear(stores.contents, stores.ledger))
         if not self.ports.settings.triggers.webhooks:
             return
+        # The server is not even loaded elsewhere.
         from hive_core.host.hooks import Hooks  # noqa: PLC0415
 
-        paths, hooks = self.ports.settings.paths, Hooks(
-            self.ports.ledger, self.given.perform, vault
-        )  # fmt: skip
+        settings = self.ports.settings
+        hooks = Hooks(stores.ledger, self.given.perform, stores.vault)
         try:
-            await hooks.listen(paths.hooks_socket, self.ports.settings.triggers.webhook_group)
+            await hooks.listen(settings.paths.hooks_socket, settings.triggers.webhook_group)
         except HiveError as error:
             log.warning("Cannot take webhooks: %s", error)
             self.look.troubles["webhooks"] = f"cannot take webhooks: {error}"
@@ -89,3 +93,14 @@ def ended(task: asyncio.Task[None]) -> None:
     """Whatever went wrong beside the calls ends the daemon, which systemd starts again."""
     if not task.cancelled() and (error := task.exception()) is not None:
         fatal(error)
+
+
+async def _clear(contents: Contents, ledger: Ledger) -> None:
+    """Remove files that an earlier daemon made and never wrote into the ledger."""
+    try:
+        for each in contents.left():
+            if not ledger.artifacts.has_content(each):
+                contents.remove(each)
+            await asyncio.sleep(0)  # calls come first
+    except (HiveError, OSError) as error:
+        log.warning("Cannot clear up what nobody accounts for: %s", error)
