@@ -1,15 +1,17 @@
-"""Who fills a box: asked only when it is half full, counted once, then followed."""
+"""Who fills a box: asked only when it is half full, counted once, then followed.
+
+Counting looks at each message of the box, so it must not follow from every ack of a full one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from hive_core.ledger.box import Box
+from hive_core.ledger.box import Box, Place
 from hive_core.ledger.boxes import Boxes
 from hive_core.ledger.connection import Connection
-from hive_core.ledger.letters import NewMessage
 from hive_core.model.settings import Bounds
 
 # Messages and bytes by party.
@@ -22,34 +24,35 @@ _COUNT: Final = (
     " GROUP BY m.sender"
 )
 
+_SENDER: Final = (
+    "SELECT p.party FROM messages m CROSS JOIN parties p ON p.id = m.sender WHERE m.id = ?"
+)
+
 
 class _Count:
-    """What a box held when it was counted, with what came in since."""
+    """What a box held when it was counted, with what came in and went out since."""
 
     def __init__(self, box: Box, held: dict[str, tuple[int, int]]) -> None:
         self.held = held
         self.count, self.bytes = box.live.count, box.live.bytes
-        self.over = _over(box)
 
     def fits(self, box: Box) -> bool:
-        """Nothing has ended or was rolled back since."""
-        live = box.live
-        return (self.count, self.bytes) == (live.count, live.bytes) and self.over == _over(box)
+        """Whether everything that happened to the box was followed."""
+        return (self.count, self.bytes) == (box.live.count, box.live.bytes)
 
-    def add(self, sender: str, size: int) -> None:
-        count, held = self.held.get(sender, (0, 0))
-        self.held[sender] = (count + 1, held + size)
-        self.count += 1
+    def add(self, sender: str, count: int, size: int) -> None:
+        had, held = self.held.get(sender, (0, 0))
+        self.held[sender] = (had + count, held + size)
+        if had + count == 0:
+            del self.held[sender]
+        self.count += count
         self.bytes += size
-
-
-def _over(box: Box) -> tuple[int, ...]:
-    return (box.done.count, box.done.bytes, box.dead.count, box.dead.bytes)
 
 
 class Crowds:
     def __init__(self, connection: Connection, boxes: Boxes, limits: Bounds) -> None:
         self._db = connection
+        self._undo = connection.undo
         self._boxes = boxes
         self._limits = limits
         self._known: dict[int, _Count] = {}
@@ -64,16 +67,33 @@ class Crowds:
             self._boxes.place(box)
             rows = self._db.rows(_COUNT, (box.number,))
             known = _Count(box, {sender: (count, size) for sender, count, size in rows})
+            self._known.pop(box.number, None)
             if len(self._known) >= _KEPT:
-                self._known.clear()
+                del self._known[next(iter(self._known))]
             self._known[box.number] = known
+            if self._db.inside:  # what was counted may be taken back
+                self._undo.note(self._known.pop, box.number, None)
         return known.held
 
-    def follow(self, new: NewMessage) -> None:
-        """One more message came into a box."""
-        box = self._boxes.find(new.recipient) if self._known else None
-        if box is not None and (known := self._known.get(box.number)) is not None:
-            known.add(new.sender, len(new.body.encode()))
+    def came(self, box: Box, sender: str, size: int) -> None:
+        """One more message is in a box."""
+        if (known := self._known.get(box.number)) is not None:
+            self._follow(known, sender, 1, size)
+
+    def went(self, box: Box, places: Sequence[Place]) -> None:
+        """These messages are over. A box that was never counted costs nothing."""
+        if (known := self._known.get(box.number)) is None:
+            return
+        if not self._crowded(box):
+            del self._known[box.number]  # counted anew when it fills again
+            return
+        for place in places:
+            sender = self._db.value(_SENDER, (place.id,))
+            self._follow(known, sender, -1, -place.size)
+
+    def _follow(self, known: _Count, sender: str, count: int, size: int) -> None:
+        known.add(sender, count, size)
+        self._undo.note(known.add, sender, -count, -size)
 
     def _crowded(self, box: Box) -> bool:
         limits, live = self._limits, box.live

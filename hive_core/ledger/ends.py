@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hive_core.ledger.box import Box, Place, Stands
 from hive_core.ledger.boxes import Boxes
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.crowds import Crowds
 from hive_core.model.settings import Bounds
 
 # Mail that is over is kept for a while: answers refer to it, and people look for it.
@@ -14,9 +15,12 @@ DONE_KEPT, DONE_BYTES = 1000, 4 << 20
 
 
 class Ends:
-    def __init__(self, connection: Connection, boxes: Boxes, limits: Bounds) -> None:
+    def __init__(
+        self, connection: Connection, boxes: Boxes, crowds: Crowds, limits: Bounds
+    ) -> None:
         self._db = connection
         self._boxes = boxes
+        self._crowds = crowds
         self._limits = limits
 
     def done(self, box: Box, places: Sequence[Place]) -> None:
@@ -56,6 +60,7 @@ class Ends:
         size = sum(place.size for place in places)
         self._boxes.count(box.live, -len(places), -size)
         self._boxes.count(box.tally(state), len(places), size)
+        self._crowds.went(box, places)
 
     def _trim(self, box: Box, state: Stands, most: tuple[int, int]) -> None:
         """Keep the newest within bounds."""

@@ -45,10 +45,10 @@ class Messages:
         self._db = connection
         self._limits = limits
         self._boxes = Boxes(connection, limits)
-        self._ends = Ends(connection, self._boxes, limits)
-        self._requests = Requests(connection)
-        self._posting = Posting(connection, self._boxes, self._requests)
         self._crowds = Crowds(connection, self._boxes, limits)
+        self._ends = Ends(connection, self._boxes, self._crowds, limits)
+        self._requests = Requests(connection)
+        self._posting = Posting(connection, self._boxes, self._requests, self._crowds)
         self._turns = Turns(connection)
 
     def start(self) -> None:
@@ -61,9 +61,7 @@ class Messages:
 
     def send(self, new: NewMessage, now: float) -> Message:
         """Take a letter. InboxFull, NotFound (recipient gone, `reply_to`), InvalidArgument."""
-        found = self._posting.send(new, now)
-        self._crowds.follow(new)
-        return found
+        return self._posting.send(new, now)
 
     def belongs(self, thread: str, party: str) -> bool | None:
         """Whether the party sent or received something in a thread; None when there is none."""

@@ -8,6 +8,7 @@ from hive_core.errors import InboxFull, InvalidArgument, NotFound
 from hive_core.ledger.box import Box
 from hive_core.ledger.boxes import Boxes
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.crowds import Crowds
 from hive_core.ledger.ids import Ids
 from hive_core.ledger.letters import NewMessage, number, text_id
 from hive_core.ledger.requests import Requests
@@ -29,9 +30,12 @@ def one_line(text: str) -> str:
 
 
 class Posting:
-    def __init__(self, connection: Connection, boxes: Boxes, requests: Requests) -> None:
+    def __init__(
+        self, connection: Connection, boxes: Boxes, requests: Requests, crowds: Crowds
+    ) -> None:
         self._db = connection
         self._boxes = boxes
+        self._crowds = crowds
         self._requests = requests
         self._ids = Ids()
 
@@ -106,6 +110,7 @@ class Posting:
         self._boxes.take(
             box, (priority, found, size), expires_at, twice=party == DAEMON, kept=kept
         )  # fmt: skip
+        self._crowds.came(box, party, size)
         if within is not None:
             self._requests.open(found, sender, now + within, now)
         self._db.later(

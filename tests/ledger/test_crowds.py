@@ -43,6 +43,30 @@ def test_it_is_followed_whatever_happens_to_a_box(
         ledger.close()
 
 
+def test_a_full_box_is_counted_once_whatever_is_acked(folder: Path) -> None:
+    """At 100,000 messages a count takes some hundredths of a second: no ack may bring it about."""
+    ledger = Ledger.open(folder / "hive.db", limits=Bounds(inbox_count=100), primed=0)
+    mail, seen = ledger.messages, list[str]()
+    with ledger.transaction():
+        for number in range(80):
+            mail.send(letter(f"s{number % 7}", "dora"), 1.0)
+        mail.crowd("dora")
+    ledger.connection._raw.set_trace_callback(seen.append)
+    for number in range(20):
+        with ledger.transaction():
+            mail.send(letter(f"s{number % 7}", "dora"), 2.0)
+        with ledger.transaction():
+            mail.ack("dora", [each.id for each in mail.lease("dora", 1, 60, 3.0)])
+        with suppress(Mind), ledger.transaction():
+            mail.send(letter("anna", "dora"), 2.0)
+            change_mind()
+        assert sum(count for count, _ in mail.crowd("dora").values()) == 80
+    ledger.connection._raw.set_trace_callback(None)
+    assert not any("GROUP BY m.sender" in sql for sql in seen)
+    assert any("INSERT INTO messages" in sql for sql in seen)
+    ledger.close()
+
+
 def _step(ledger: Ledger, step: str, new: NewMessage, now: float) -> None:
     mail = ledger.messages
     match step:
