@@ -45,6 +45,9 @@ def agent() -> None:
 @click.option("--capability", "capabilities", multiple=True, help="One right; may be repeated.")
 @click.option("--limit", "bounds", multiple=True, metavar="KEY=VALUE",
               help="A bound such as memory_max=512M, tasks_max=200; may be repeated.")  # fmt: skip
+@click.option("--after-task", type=click.Choice(("stays", "sleeps", "exits")),
+              help="When its last task has ended.  [default: as its role does]")  # fmt: skip
+@click.option("--wakes", is_flag=True, default=None, help="Mail wakes it when it sleeps.")
 @no_wait
 @click.argument("command", nargs=-1)
 @click.pass_obj
