@@ -36,7 +36,7 @@ COMMANDS: Final = {
     "disallow": "rights", "why": "rights", "converge": "upkeep", "gc": "upkeep", "survey": "survey",
     "reap": "survey",
     "wait": "wait", "doctor": "doctor", "config": "config", "meta": "meta",
-    "role": "roles", "tools": "roles", "definition": "definitions",
+    "role": "roles", "tools": "roles", "definition": "definitions", "metrics": "metrics",
     "cost": "budgets", "budget": "budgets", "completion": "completion",
 }  # fmt: skip
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from typing import Final
 
 import click
 
+from hive_core.agent.catalog import camel
 from hive_core.agent.show import plain
 from hive_core.cli.output import (
     Column,
@@ -17,6 +19,7 @@ from hive_core.cli.output import (
     echo,
     moment,
     output_option,
+    say,
     words,
 )  # fmt: skip
 from hive_core.cli.session import Session, complete_agent, entries
@@ -33,6 +36,20 @@ EVENTS: Final = Listing(
      Column("reason")),
     "nothing happened yet",
 )  # fmt: skip
+
+
+_AGO: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    """A time as people say it, in seconds since 1970."""
+    if value is None:
+        return None
+    unit = _AGO.get(value[-1:])
+    try:
+        return time.time() - float(value[:-1]) * unit if unit else float(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is neither seconds nor such as 30m") from None
 
 
 @click.command
@@ -63,22 +80,45 @@ def logs(session: Session, /, name: str, style: str, *, follow: bool, **given: o
 @click.command
 @click.option("-f", "--follow", is_flag=True, help="Go on as things happen.")
 @click.option("-n", "--lines", type=click.IntRange(1), help="Only so many of the last events.")
+@click.option("--after", type=click.IntRange(0), help="Only events behind this number.")
+@click.option("--kind", "kinds", multiple=True, metavar="KIND",
+              help="Only this kind; own.* are all that begin so. May be repeated.")  # fmt: skip
+@click.option("--agent", "agents", multiple=True, shell_complete=complete_agent,
+              help="Only what it did, or what was done to it. May be repeated.")  # fmt: skip
+@click.option(
+    "--since", metavar="TIME", callback=_moment,
+    help="Only from then on: seconds since 1970, or how long ago, such as 30m, 2h or 1d.",
+)  # fmt: skip
 @output_option
 @click.pass_obj
-def events(session: Session, style: str, *, follow: bool, lines: int | None) -> None:
-    """Show every change and every refusal, oldest first."""
-    rows: Iterator[Row] = session.rows("list_events", "events", last=lines)
+def events(
+    session: Session, /, style: str, *, follow: bool, lines: int | None, **given: object
+) -> None:
+    """Show what was done, what was refused and what happened, oldest first."""
+    wanted = {key: list(value) if isinstance(value, tuple) else value
+              for key, value in given.items() if value not in ((), None)}  # fmt: skip
+    after = wanted.pop("after", None)
+    start = None if after is None else str(after)
+    rows: Iterator[Row] = session.rows("list_events", "events", last=lines, after=start, **wanted)
     if not follow:
         EVENTS.show(rows, style)
         return
     known = list(rows)
-    after = str(known[-1]["seq"]) if known else None
-    coming = session.follow("list_events", "events", after=after)
-    for row in itertools.chain(known, coming):
+    at = str(known[-1]["seq"]) if known else start
+    for row in itertools.chain(known, _coming(session, at, wanted)):
         if style == "table":
             echo(_line(row))
         else:
             EVENTS.show([row], "name" if style == "name" else "jsonl")
+
+
+def _coming(session: Session, after: str | None, wanted: dict[str, object]) -> Iterator[Row]:
+    """What happens from now on; a part that was pruned before it could be read is said."""
+    given = wanted if after is None else {**wanted, "after": after}
+    for page in session.link.stream(camel("list_events"), given):
+        if isinstance(gap := page.get("gap"), dict):
+            say(f"events {gap.get('from')} to {gap.get('to')} are not kept any more")
+        yield from entries(page, "events")
 
 
 def _line(row: Row) -> str:

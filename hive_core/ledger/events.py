@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.tally import Tally
 from hive_core.ledger.traces import Traces
 from hive_core.model.masks import Masks
 from hive_core.model.record import Event
@@ -102,6 +103,7 @@ class Events:
         self._unsealed = False
         self._heads: dict[int, Head] = {}
         self._traces = Traces(connection)
+        self.tally = Tally(connection)
         # Secrets that must not stand in it; whoever keeps secrets says which.
         self.masks = Masks()
         connection.undo.always(self._forget)

@@ -1,0 +1,169 @@
+"""Figures for Prometheus, worked out when somebody asks. No label names a task or a message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from pydantic import Field
+
+from hive_core.broker.call import Call
+from hive_core.broker.happening import Arrived, Ended, TaskEnded, when
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.model.record import DAEMON, OPERATOR
+from hive_core.policy.rules import OPERATOR as THE_OPERATOR
+
+# Series of one family; agents come and go, and a page has an end.
+SERIES_MOST: Final = 5000
+_MILLIONTHS: Final = 1e6
+_MESSAGES, _RESTARTS, _TASKS = "messages", "restarts", "tasks"
+# Kinds that agents make up do not become labels.
+_KINDS: Final = frozenset({"message", "request", "reply", "topic", "copy"})
+
+
+class MetricsParams(Params):
+    """Nothing: the whole page."""
+
+
+class Sample(Result):
+    labels: dict[str, str] = Field(description="By name.")
+    value: float = Field(description="The figure.")
+    suffix: str = Field("", description="Of a summary: _count or _sum.")
+
+
+class Family(Result):
+    name: str = Field(description="As Prometheus has it, without a suffix.")
+    type: str = Field(description="counter, gauge or summary.")
+    help: str = Field(description="What it says.")
+    samples: list[Sample] = Field(description="One a series.")
+
+
+class Metrics(Result):
+    families: list[Family] = Field(description="By name.")
+
+
+@operation(allow=THE_OPERATOR)
+def get_metrics(call: Call, _params: MetricsParams) -> Metrics:
+    """Give the figures that `hive metrics` prints for Prometheus.
+
+    Counters of messages, restarts and ended tasks begin at 0 when the daemon starts. Tokens and
+    cost are sums of what the ledger still keeps.
+    """
+    found = (_family(call, *each) for each in _FAMILIES)
+    return Metrics(families=sorted(found, key=lambda each: each.name))
+
+
+@when(Arrived)
+def message_counted(call: Call, what: Arrived) -> frozenset[str]:
+    """Mail by kind; a kind that an agent made up counts as `other`."""
+    message = what.message
+    known = message.sender == DAEMON or message.kind in _KINDS
+    call.ledger.events.tally.count(_MESSAGES, message.kind if known else "other")
+    return frozenset()
+
+
+@when(Ended)
+def restart_counted(call: Call, what: Ended) -> frozenset[str]:
+    if what.returns:
+        call.ledger.events.tally.count(_RESTARTS, "asked" if what.asked else "failure")
+    return frozenset()
+
+
+@when(TaskEnded)
+def task_counted(call: Call, what: TaskEnded) -> frozenset[str]:
+    call.ledger.events.tally.count(_TASKS, what.status)
+    return frozenset()
+
+
+Samples = Iterator[tuple[dict[str, str], float, str]]
+
+
+def _family(
+    call: Call, name: str, kind: str, text: str, samples: Callable[[Call], Samples]
+) -> Family:
+    rows = [
+        Sample(labels=labels, value=value, suffix=suffix)
+        for labels, value, suffix in islice(samples(call), SERIES_MOST)
+    ]
+    return Family(name=name, type=kind, help=text, samples=rows)
+
+
+def _by(label: str, counts: Mapping[str, float]) -> Samples:
+    for key, value in sorted(counts.items()):
+        yield {label: key}, value, ""
+
+
+def _one(value: float) -> Samples:
+    yield {}, value, ""
+
+
+def _states(call: Call) -> Samples:
+    return _by("state", Counter(call.states.state(uuid).value for uuid in call.hive.names))
+
+
+def _activities(call: Call) -> Samples:
+    return _by("activity", Counter(map(call.states.activity, call.hive.names)))
+
+
+def _counted(name: str, label: str) -> Callable[[Call], Samples]:
+    return lambda call: _by(label, call.ledger.events.tally.counted(name))
+
+
+def _queue(call: Call) -> Samples:
+    size = call.ledger.messages.size
+    return _one(sum(size(party)[0] for party in (OPERATOR, *call.hive.names)))
+
+
+def _dead(call: Call) -> Samples:
+    return _one(sum(map(call.ledger.messages.dead, (OPERATOR, *call.hive.names))))
+
+
+def _waits(call: Call) -> Samples:
+    _, count, seconds = call.ledger.events.tally.approvals()
+    yield {}, count, "_count"
+    yield {}, seconds, "_sum"
+
+
+def _usage(kind: str, unit: float) -> Callable[[Call], Samples]:
+    def samples(call: Call) -> Samples:
+        sums: Counter[tuple[str, str, str, str]] = Counter()
+        for each in call.ledger.budgets.usage.since(0):
+            if each.kind.startswith(kind):
+                name = call.hive.name(each.agent) or ""
+                sums[name, each.model, each.kind, each.source] += each.amount
+        for (agent, model, of, source), amount in sorted(sums.items()):
+            labels = {"agent": agent, "model": model, "type": of, "source": source}
+            yield labels, amount / unit, ""
+
+    return samples
+
+
+_FAMILIES: Final[tuple[tuple[str, str, str, Callable[[Call], Samples]], ...]] = (
+    ("hive_agents", "gauge", "Agents by the state of their machine.", _states),
+    ("hive_activity", "gauge", "Agents by what they are at.", _activities),
+    ("hive_messages", "counter", "Messages by kind, since the daemon started.",
+     _counted(_MESSAGES, "kind")),
+    ("hive_queue_depth", "gauge", "Messages that wait or are given out.", _queue),
+    ("hive_dead_letters", "gauge", "Messages that were given up.", _dead),
+    ("hive_tasks", "gauge", "Open tasks by state.",
+     lambda call: _by("state", call.ledger.events.tally.tasks())),
+    ("hive_tasks_ended", "counter", "Ended tasks by status, since the daemon started.",
+     _counted(_TASKS, "status")),
+    ("hive_restarts", "counter", "Machines that were started again, since the daemon started.",
+     _counted(_RESTARTS, "cause")),
+    ("hive_approvals_pending", "gauge", "Approvals that wait for the operator.",
+     lambda call: _one(call.ledger.events.tally.approvals()[0])),
+    ("hive_approval_wait_seconds", "summary", "Seconds from a request to its decision.", _waits),
+    ("hive_questions_open", "gauge", "Questions and escalations without an answer.",
+     lambda call: _one(call.ledger.events.tally.questions())),
+    ("hive_tokens", "counter", "Tokens by agent and model, as far back as usage is kept.",
+     _usage("token", 1)),
+    ("hive_cost", "counter", "Cost by agent and model, in the host's currency, likewise.",
+     _usage("money", _MILLIONTHS)),
+    ("hive_events", "counter", "Number of the last event of the log.",
+     lambda call: _one(call.ledger.events.last)),
+    ("hive_alarms", "gauge", "What the operator has to know, by number.",
+     lambda call: _one(len(call.states.alarms()))),
+)  # fmt: skip

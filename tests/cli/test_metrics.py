@@ -1,0 +1,54 @@
+"""`hive metrics` and what `hive events` asks for."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from cli.run import Hive
+from operations.test_metrics import series
+
+from hive_core.varlink import Message
+
+ANSWER: Message = {"families": [
+    {"name": "hive_agents", "type": "gauge", "help": "Agents.",
+     "samples": [{"labels": {"state": "run\"ning\n"}, "value": 3.0, "suffix": ""}]},
+]}  # fmt: skip
+
+
+def test_the_page_is_printed_or_put_in_place_as_a_whole(hive: Hive, tmp_path: Path) -> None:
+    hive.peer.answers["GetMetrics"] = lambda _: ANSWER
+    printed = hive("metrics")
+    assert series(printed.out) == {("hive_agents", (("state", 'run"ning\n'),)): 3.0}
+    file = tmp_path / "hive.prom"
+    assert hive("metrics", "--write", str(file)).status == 0
+    assert file.read_text() == printed.out
+    assert list(tmp_path.glob(".*")) == []
+
+
+EVENT: Message = {
+    "seq": 7, "time": 1.0, "kind": "own.step", "caller": "a", "caller_uuid": "u", "operation": "x",
+    "target": "", "target_uuid": "", "allowed": None, "rule": "", "reason": "", "commit": "",
+    "request": "", "digest": "", "fields": {},
+}  # fmt: skip
+
+
+def test_events_are_chosen_by_kind_agent_and_time(hive: Hive) -> None:
+    hive.peer.answers["ListEvents"] = lambda _: {"events": [EVENT], "gap": None, "next": None}
+    done = hive("events", "--kind", "own.*", "--agent", "a", "--since", "2h", "-o", "name")
+    assert (done.status, done.out) == (0, "7\n")
+    (asked,) = hive.peer.asked("ListEvents")
+    assert (asked["kinds"], asked["agents"]) == (["own.*"], ["a"])
+    assert abs(float(str(asked["since"])) - (time.time() - 7200)) < 60
+    assert hive("events", "--since", "yesterday").status == 2
+
+
+def test_who_follows_is_told_what_is_gone(hive: Hive) -> None:
+    hive.peer.answers["ListEvents"] = lambda given: (
+        [{"events": [EVENT], "gap": {"from": 4, "to": 6}, "next": "7"}]
+        if given.get("after") == "3" and hive.peer.asked("ListEvents")[1:]
+        else {"events": [], "gap": None, "next": None}
+    )
+    done = hive("events", "-f", "--after", "3", "-o", "name")
+    assert done.out == "7\n"
+    assert "events 4 to 6 are not kept any more" in done.err

@@ -1,0 +1,75 @@
+"""get_metrics and the page of it: names that people know, labels that do not grow."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from operations.world import World, rows
+from prometheus_client.parser import text_string_to_metric_families
+
+from hive_core.cli.metrics import page
+
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def series(text: str) -> Series:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def scraped(world: World) -> Series:
+    return series(page(rows(world.call("operator", "get_metrics")["families"])))
+
+
+def test_agents_mail_and_tasks_are_counted(world: World) -> None:
+    """Names of ECOSYSTEM 4."""
+    before = scraped(world)
+    assert before["hive_agents", (("state", "running"),)] == len(world.hive.specs)
+    world.call("a1", "send", to="a2", body="x")
+    world.call("a1", "send", to="a2", body="x", kind="made-up-1")
+    world.call("a1", "send", to="a2", body="x", kind="made-up-2")
+    task = str(world.call("root", "assign_task", agent="a", description="x")["task"])
+    found = scraped(world)
+    assert found["hive_messages_total", (("kind", "message"),)] == 1
+    assert found["hive_messages_total", (("kind", "other"),)] == 2
+    assert found["hive_queue_depth", ()] >= before["hive_queue_depth", ()] + 3
+    assert found["hive_tasks", (("state", "in_progress"),)] == 1
+    assert found["hive_events_total", ()] == world.ledger.events.last
+    assert task not in page(rows(world.call("operator", "get_metrics")["families"]))
+    world.call("root", "cancel_task", task=task)
+
+
+def test_what_was_rolled_back_is_not_counted(world: World) -> None:
+    def fails() -> None:
+        with world.ledger.transaction():
+            world.ledger.events.tally.count("messages", "message")
+            raise LookupError
+
+    before = dict(world.ledger.events.tally.counted("messages"))
+    with suppress(LookupError):
+        fails()
+    assert {k: v for k, v in world.ledger.events.tally.counted("messages").items() if v} == before
+
+
+def test_an_approval_is_counted_until_and_after_its_decision(world: World) -> None:
+    id_ = str(
+        world.call("a", "request_apply_commit", agent="a1", commit="1a" * 20, message="x")[
+            "approval"
+        ]
+    )
+    with world.ledger.transaction():
+        world.ledger.approvals.move(id_, "check", world.clock.now())
+    assert scraped(world)["hive_approvals_pending", ()] == 1
+    world.advance(30)
+    world.call("operator", "deny", id=id_, why="no")
+    found = scraped(world)
+    assert found["hive_approvals_pending", ()] == 0
+    assert found["hive_approval_wait_seconds_count", ()] == 1
+    assert found["hive_approval_wait_seconds_sum", ()] == 30
+
+
+def test_no_agent_reads_them(world: World) -> None:
+    assert world.fault("root", "get_metrics") == "NotAllowed"
