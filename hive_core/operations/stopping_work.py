@@ -65,8 +65,9 @@ def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
     """
     why, agents = params.reason or "stopped", _agents(call, params.agent)
     owners = agents | ({call.uuid} if params.agent in (None, call.caller) else frozenset())
+    tasks = _work(call, agents)
     batches, topics = _batches(call, owners, why, params.grace)
-    tasks, more = _tasks(call, agents, why, params.grace)
+    more = _stopped(call, tasks, why, params.grace)
     triggers, others = pause_all(call, owners, why)
     left = [each for each in tasks if call.ledger.tasks.known(each).open]
     job = begun(call, "stop_work", {_assignee(call, each): f"{GOAL}stop" for each in left})
@@ -118,18 +119,20 @@ def _batches(
     return found, topics
 
 
-def _tasks(
-    call: Call, agents: frozenset[str], why: str, grace: float
-) -> tuple[list[str], frozenset[str]]:
+def _work(call: Call, agents: frozenset[str]) -> list[str]:
     """What nobody has begun goes first: it must not be begun because something else ended."""
-    work = [task for agent in sorted(agents) for task in call.ledger.tasks.open_of(agent)]
+    work = [task for agent in agents for task in call.ledger.tasks.open_of(agent)]
     work.sort(key=lambda task: (task.state not in UNSTARTED, task.number))
+    return [task.id for task in work]
+
+
+def _stopped(call: Call, tasks: list[str], why: str, grace: float) -> frozenset[str]:
     topics = frozenset[str]()
-    for each in work:
-        task = call.ledger.tasks.known(each.id)
+    for each in tasks:
+        task = call.ledger.tasks.known(each)
         if task.open and task.state is not TaskState.STOPPING:
             topics |= stop(call, task, ResultStatus.STOPPED, why, grace)[1]
-    return [each.id for each in work], topics
+    return topics
 
 
 def _open(call: Call, id_: str) -> Task | None:
