@@ -31,7 +31,7 @@ COMMANDS: Final = {
     "publish": "queues", "chat": "chat", "logs": "records",
     "events": "records", "todo": "todo", "question": "questions", "escalations": "questions",
     "remind": "questions", "reminders": "questions",
-    "approvals": "approvals", "rollback": "history", "history": "history",
+    "task": "tasks", "approvals": "approvals", "rollback": "history", "history": "history",
     "shell": "shell", "call": "call", "cap": "rights", "secret": "secrets", "allow": "rights",
     "disallow": "rights", "why": "rights", "converge": "upkeep", "gc": "upkeep", "survey": "survey",
     "reap": "survey",

@@ -60,6 +60,8 @@ OUTPUTS: Final = {
     "logs": ("get_logs", "lines"),
     "events": ("list_events", "events"),
     "restore": ("list_archives", "archives"),
+    "task list": ("list_tasks", "tasks"),
+    "task show": ("get_task", None),
     "approvals list": ("list_approvals", "approvals"),
     "approvals show": ("get_approval", None),
     "trigger list": ("list_triggers", "triggers"),

@@ -1,0 +1,242 @@
+"""`hive task`: what is to be done, by whom, how far it is; given and taken back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, cast
+
+import click
+
+from hive_core.agent.catalog import camel
+from hive_core.agent.show import as_json
+from hive_core.cli.approval_page import quoted
+from hive_core.cli.output import Column, Listing, Row, echo, moment, one, output_option, say, words
+from hive_core.cli.progress import working
+from hive_core.cli.session import Session, complete_agent, entries
+from hive_core.cli.todo import age
+
+STATES: Final = (
+    "awaiting_plan_approval", "awaiting_more_information", "in_progress", "pending_delegation",
+    "stopping", "queued", "waiting", "done", "cancelled",
+)  # fmt: skip
+_WELL: Final = ("success", "partial")
+NOT_WELL: Final = 1
+
+
+def _state(row: object) -> str:
+    return str(row).replace("_", " ")
+
+
+def _said(row: Row) -> str:
+    """How it came out, or what is said of it."""
+    result = row.get("result")
+    if isinstance(result, dict):
+        text = result.get("summary") or result.get("error")
+        return f"{result.get('status')}: {words(text)}" if text else str(result.get("status"))
+    percent = row.get("percent")
+    progress = words(row.get("progress")) if row.get("progress") else ""
+    return f"{percent} % {progress}".strip() if percent is not None else progress
+
+
+TASKS: Final = Listing(
+    "id",
+    (
+        Column("id"), Column("state", words=_state), Column("agent"), Column("assigner"),
+        Column("created", "age", age), Column("title"), Column("said"),
+    ),
+    "no tasks",
+)  # fmt: skip
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def task(ctx: click.Context) -> None:
+    """What agents have to do: list, board, show, assign, cancel."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(listed, style="table", name=None, state=None, everything=False)
+
+
+@task.command("list")
+@click.argument("name", required=False, shell_complete=complete_agent)
+@click.option("--state", type=click.Choice(STATES), help="Only in this state.")
+@click.option("--all", "everything", is_flag=True, help="Those that have ended too.")
+@output_option
+@click.pass_obj
+def listed(
+    session: Session, style: str, name: str | None, state: str | None, *, everything: bool
+) -> None:
+    """List tasks, the newest first: those of NAME and all below it, or of everybody."""
+    open_ = None if everything or state in ("done", "cancelled") else True
+    found = session.rows("list_tasks", "tasks", agent=name, state=state, open=open_)
+    if style == "table":
+        found = ({**row, "said": _said(row)} for row in found)
+    TASKS.show(found, style)
+
+
+@task.command
+@click.argument("name", required=False, shell_complete=complete_agent)
+@click.option("--all", "everything", is_flag=True, help="Those that have ended too.")
+@click.pass_obj
+def board(session: Session, name: str | None, *, everything: bool) -> None:
+    """Show tasks by how far they are; a task of which others are parts stands before them."""
+    rows = list(session.rows("list_tasks", "tasks", agent=name, open=None if everything else True))
+    if not rows:
+        say(TASKS.empty)
+    for state in STATES:
+        those = [row for row in rows if row.get("state") == state]
+        if those:
+            echo(f"{_state(state)} ({len(those)})")
+            for line in _tree(those):
+                echo(line)
+
+
+def _tree(rows: Sequence[Row]) -> Iterator[str]:
+    """Wholes before their parts, each indented under its own; the oldest first."""
+    ids = {row.get("id") for row in rows}
+    ordered = rows[::-1]
+    stack = [(row, 1) for row in reversed(ordered) if row.get("part_of") not in ids]
+    while stack:
+        row, depth = stack.pop()
+        said = _said(row)
+        about = f"{words(row.get('id'))}  {words(row.get('agent'))}  {words(row.get('title'))}"
+        yield f"{'  ' * depth}{about}{f'  {said}' if said else ''}"
+        parts = [each for each in ordered if each.get("part_of") == row.get("id")]
+        stack.extend((each, depth + 1) for each in reversed(parts))
+
+
+@task.command
+@click.argument("id_", metavar="ID")
+@output_option
+@click.pass_obj
+def show(session: Session, id_: str, style: str) -> None:
+    """Show what is to be done, how far it is, what came out, and each step until now.
+
+    What agents wrote stands behind a bar, odd characters spelled out.
+    """
+    found = session.ask("get_task", task=id_)
+    row = found.get("task")
+    known = row if isinstance(row, dict) else {}
+    one(
+        {**found, "id": id_} if style == "name" else found, style, "id", lambda: _page(found, known)
+    )
+
+
+def _page(found: Row, row: Row) -> Iterator[str]:
+    yield f"task       {words(row.get('id'))}  {words(row.get('title'))}"
+    yield f"state      {_state(row.get('state'))}"
+    for label, field in (("why", "why"), ("agent", "agent"), ("given by", "assigner"),
+                         ("part of", "part_of"), ("waits for", "waits_for"), ("plan", "plan"),
+                         ("progress", "progress")):  # fmt: skip
+        if row.get(field):
+            yield f"{label:<10} {words(row.get(field))}"
+    for label, field in (("created", "created"), ("started", "started"), ("deadline", "deadline"),
+                         ("ended", "ended")):  # fmt: skip
+        if row.get(field) is not None:
+            yield f"{label:<10} {moment(row.get(field))}"
+    yield from _block("to do", str(found.get("description") or ""))
+    if found.get("data") is not None:
+        yield from _block("data", as_json(found.get("data"), 2))
+    yield from _result(row.get("result"))
+    yield ""
+    for step in entries(dict(found), "history"):
+        why = f"  {words(step.get('why'))}" if step.get("why") else ""
+        state, by = _state(step.get("state")), words(step.get("by"))
+        yield f"{moment(step.get('time'))}  {words(step.get('event'))} -> {state}  by {by}{why}"
+
+
+def _result(result: object) -> Iterator[str]:
+    if not isinstance(result, dict):
+        return
+    yield ""
+    yield f"result     {words(result.get('status'))}, {result.get('duration')} s"
+    for field in ("error", "artifacts", "tokens", "cost"):
+        if result.get(field):
+            yield f"{field:<10} {words(result.get(field))}"
+    yield from quoted(str(result.get("summary") or ""))
+    if result.get("data") is not None:
+        yield from _block("data", as_json(result.get("data"), 2))
+
+
+def _block(label: str, text: str) -> Iterator[str]:
+    yield ""
+    yield f"{label}:"
+    yield from quoted(text)
+
+
+@task.command
+@click.argument("name", shell_complete=complete_agent)
+@click.argument("text")
+@click.option("--title", default=None, help="A few words for lists.")
+@click.option("--data", default=None, metavar="JSON", help="An object for programs.")
+@click.option("--deadline", type=float, default=None, metavar="SECONDS",
+              help="Of work, after which it is stopped; 0: never.")  # fmt: skip
+@click.option("--soft", type=float, default=None, metavar="SECONDS",
+              help="Of work, after which a report is asked for.")  # fmt: skip
+@click.option("--needs", multiple=True, metavar="ID", help="A task that has to end well before.")
+@click.option("--requeue", type=int, default=None, metavar="N",
+              help="Done again so often when its agent ends on the way.")  # fmt: skip
+@click.option("--plan", is_flag=True, help="Nothing is executed before its plan is approved.")
+@click.option("--priority", type=click.IntRange(0, 3), default=None, help="0 (first) to 3.")
+@click.option("--wait", is_flag=True, help="Return when it has ended, with its result.")
+@click.pass_obj
+def assign(session: Session, /, name: str, text: str, *, wait: bool, **said: object) -> int:
+    """Give the agent NAME something to do; TEXT says what (- reads it from standard input).
+
+    Prints the id of the task. With --wait the summary of its result; the exit status is 0 when
+    that is success or partial.
+    """
+    said["data"] = _object(said["data"])
+    said["needs"] = list(cast("tuple[str, ...]", said["needs"])) or None
+    said["plan_required"] = said.pop("plan") or None
+    text = sys.stdin.read() if text == "-" else text
+    reply = session.change("assign_task", agent=name, description=text, **said)
+    id_ = str(reply.get("task"))
+    if not wait:
+        say(f"{words(reply.get('agent'))}: {_state(reply.get('state'))}")
+        echo(id_)
+        return 0
+    with working(f"task {id_} of {name}"):
+        return _finished(session, id_)
+
+
+def _object(text: object) -> dict[str, object] | None:
+    if text is None:
+        return None
+    try:
+        found = json.loads(str(text))
+    except ValueError as error:
+        raise click.BadParameter(f"not JSON: {error}", param_hint="--data") from error
+    if not isinstance(found, dict):
+        raise click.BadParameter("not a JSON object", param_hint="--data")
+    return found
+
+
+def _finished(session: Session, id_: str) -> int:
+    """Watch it to its end, and print what came out."""
+    for _ in session.link.stream(camel("watch_task"), {"task": id_}):
+        pass  # each change is a reply; the last one is its end
+    row = session.ask("get_task", task=id_).get("task")
+    result = row.get("result") if isinstance(row, dict) else None
+    found = result if isinstance(result, dict) else {}
+    say(f"task {id_}: {words(found.get('status'))}")
+    if found.get("summary") or found.get("error"):
+        echo(str(found.get("summary") or found.get("error")))
+    return 0 if found.get("status") in _WELL else NOT_WELL
+
+
+@task.command
+@click.argument("id_", metavar="ID")
+@click.option("--why", default="", metavar="TEXT", help="Told to who has it.")
+@click.pass_obj
+def cancel(session: Session, id_: str, why: str) -> None:
+    """Take a task back, with its sub-tasks; their work is ended. Lists what it hit."""
+    reply = session.change("cancel_task", task=id_, reason=why)
+    for line in _hit(entries(reply, "hit")):
+        say(line)
+
+
+def _hit(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        yield f"{words(row.get('task'))} of {words(row.get('agent'))}: {_state(row.get('state'))}"
