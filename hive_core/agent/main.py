@@ -34,6 +34,7 @@ OWN: Final = {
     "lead": "Be the built-in lead: split jobs, have workers do them, put results together.",
     "queen": "Be the built-in queen: choose how each task is done, have it done, report.",
     "maid": "Look around now and then, clear away what ended, report: the built-in maid.",
+    "artifact": "Store a file as an artifact, or fetch one.",
     "attend": "Say hello and switch the system in place, for ever (a service of root).",
 }
 
@@ -136,6 +137,12 @@ def _exchange(path: str, arguments: Sequence[str]) -> int:
     return exchange.exchange(path, arguments)
 
 
+def _artifact(path: str, arguments: Sequence[str]) -> int:
+    from hive_core.agent import artifacts  # noqa: PLC0415
+
+    return artifacts.artifact(path, arguments)
+
+
 def _help(_path: str, _arguments: Sequence[str]) -> int:
     lines = ["usage: hive-agent COMMAND [arguments]", "", "commands:"]
     shorts = {long: short for short, long in SHORT.items()}
@@ -148,8 +155,9 @@ def _help(_path: str, _arguments: Sequence[str]) -> int:
 
 _COMMANDS: Final = {
     "serve": _serve, "hold": _hold, "attend": _attend, "worker": _built_in("worker"),
-    "lead": _built_in("lead"), "queen": _built_in("queen"), "maid": _maid, "call": _call, "config": _config,
-    "tool": _tool, "exchange": _exchange,
+    "lead": _built_in("lead"), "queen": _built_in("queen"), "maid": _maid,
+    "call": _call, "config": _config, "tool": _tool, "exchange": _exchange,
+    "artifact": _artifact,
     "help": _help, "-h": _help, "--help": _help,
 }  # fmt: skip
 

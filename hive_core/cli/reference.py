@@ -62,6 +62,8 @@ OUTPUTS: Final = {
     "restore": ("list_archives", "archives"),
     "task list": ("list_tasks", "tasks"),
     "task show": ("get_task", None),
+    "plan list": ("list_plans", "plans"),
+    "plan show": ("get_plan", None),
     "approvals list": ("list_approvals", "approvals"),
     "approvals show": ("get_approval", None),
     "trigger list": ("list_triggers", "triggers"),

@@ -1,0 +1,120 @@
+"""`hive-agent artifact put|get FILE`: artifacts of any size, part by part."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from hive_core.agent import show
+from hive_core.agent.link import Link
+from hive_core.errors import AlreadyExists, Internal, NotFound
+
+ABOUT: Final = "Store a file as an artifact, or fetch one."
+PART: Final = 500_000
+_TRIES: Final = 3
+
+
+def artifact(path: str, arguments: Sequence[str]) -> int:
+    options = _parser().parse_args(arguments)
+    with Link(path) as link:
+        if options.doing == "put":
+            show.line(put(link, options))
+        else:
+            get(link, options)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("hive-agent artifact", description=ABOUT)
+    doing = parser.add_subparsers(dest="doing", required=True)
+    putting = doing.add_parser("put", help="store a file, and print the id of the version")
+    putting.add_argument("file", help="what to store; - reads standard input")
+    putting.add_argument("--name", help="what it is called; the name of the file when absent")
+    putting.add_argument("--type", help="its media type")
+    putting.add_argument("--visibility", choices=("private", "subtree", "user", "global"))
+    putting.add_argument("--owner", help="whose it is: an agent below you; yours when absent")
+    getting = doing.add_parser("get", help="fetch an artifact")
+    getting.add_argument("which", help="its id, or its name with --owner or --name")
+    getting.add_argument("file", nargs="?", default="-", help="where to; standard output if absent")
+    getting.add_argument("--name", action="store_true", help="WHICH is a name of your own")
+    getting.add_argument("--owner", help="WHICH is a name of this agent's")
+    getting.add_argument("--version", type=int, help="the latest when absent")
+    getting.add_argument("--force", action="store_true", help="over a file that is there")
+    return parser
+
+
+def put(link: Link, options: argparse.Namespace) -> str:
+    """Send a file and give it a name. A daemon that starts anew has forgotten what was sent."""
+    with ExitStack() as held:
+        standard = options.file == "-"
+        file: BinaryIO = sys.stdin.buffer if standard else held.enter_context(
+            Path(options.file).open("rb")
+        )  # fmt: skip
+        name = options.name or ("stdin" if standard else Path(options.file).name)
+        for last in (*[False] * (_TRIES - 1), True):
+            try:
+                upload = _sent(link, file)
+                said = {key: getattr(options, key) for key in ("type", "visibility", "owner")}
+                return str(link.change("store_artifact", name=name, upload=upload, **said)["id"])
+            except NotFound as error:
+                if last or standard or "upload" not in error.reason:
+                    raise
+                file.seek(0)
+    raise Internal("unreachable")
+
+
+def _sent(link: Link, file: BinaryIO) -> str:
+    upload = str(link.change("begin_artifact")["upload"])
+    size: Any = 0
+    while part := file.read(PART):
+        data = base64.b64encode(part).decode()
+        # Without a key of its own: the last part may be sent again as it is.
+        size = link.ask("append_artifact", upload=upload, offset=size, data=data)["size"]
+    return upload
+
+
+def get(link: Link, options: argparse.Namespace) -> None:
+    named = options.name or options.owner is not None
+    which = {"name": options.which, "owner": options.owner, "version": options.version} if named \
+        else {"id": options.which}  # fmt: skip
+    if options.file == "-":
+        for part in parts(link, which):
+            sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+    else:
+        written(Path(options.file), parts(link, which), force=options.force)
+
+
+def parts(link: Link, which: dict[str, Any]) -> Iterator[bytes]:
+    """All of the version with which it begins, whatever is stored meanwhile."""
+    after: Any = None
+    while True:
+        part: dict[str, Any] = link.ask("get_artifact", **which, after=after)
+        yield base64.b64decode(part["data"])
+        after, which = part.get("next"), {"id": part["artifact"]["id"]}
+        if not after:
+            return
+
+
+def written(file: Path, parts: Iterator[bytes], *, force: bool) -> None:
+    """A file that is all there, or none."""
+    if not force and os.path.lexists(file):
+        raise AlreadyExists(f"{file} is there already; --force writes over it")
+    spare = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with spare.open("xb") as out:
+            for part in parts:
+                out.write(part)
+        if force:
+            spare.replace(file)
+        else:
+            os.link(spare, file)  # fails when somebody was faster
+    finally:
+        with suppress(OSError):
+            spare.unlink()
