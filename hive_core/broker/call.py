@@ -190,13 +190,17 @@ class Change(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[R_co]):
-    """Recorded in the ledger. `wakes`: topics touched, such as `inbox:<uuid>` or `run:<uuid>`."""
+    """Recorded in the ledger. `wakes`: topics touched, such as `inbox:<uuid>` or `run:<uuid>`.
+
+    `told`: something that the daemon does by itself and has written all events of itself.
+    """
 
     writes: ClassVar[bool] = True
     changes: ClassVar[bool] = False
     result: R_co
     wakes: frozenset[str] = frozenset()
     fields: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    told: bool = False
     kind: str = "record"
     """What sort of event it is in the log."""
 

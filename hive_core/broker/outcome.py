@@ -87,7 +87,7 @@ def written(case: Case, world: World, audit: Audit) -> Step:
         text = reply.body(found.result)
         if isinstance(found, Change):
             hive = _committed(case, found, world.repo)
-        if case.operation.mutates:
+        if case.operation.mutates and not (isinstance(found, Record) and found.told):
             kind = CHANGED if isinstance(found, Change) else found.kind
             audit.record(kind, call, case.judged, hive.commit, found.fields)
             turn.wakes.add(EVENTS)

@@ -182,4 +182,5 @@ def _gone(call: Call, what: Gone) -> frozenset[str]:
 )
 def forget_ends(call: Call) -> Record[Forgotten]:
     """How somebody ended is kept for a day."""
-    return Record(Forgotten(ends=call.ledger.lives.prune(call.now - KEPT)))
+    found = call.ledger.lives.prune(call.now - KEPT)
+    return Record(Forgotten(ends=found), told=True)

@@ -25,11 +25,11 @@ def reap(call: Call) -> Change[Reaped] | Record[Reaped]:
     """Destroy one whose time is over. Whoever was started again meanwhile is spared."""
     end = call.ledger.lives.to_reap(call.now)
     if end is None:
-        return Record(Reaped(name=""))
+        return Record(Reaped(name=""), told=True)
     name = call.hive.name(end.agent)
     if name is None or is_wanted_again(call, end):
         call.ledger.lives.spare(end)
-        return Record(Reaped(name=""))
+        return Record(Reaped(name=""), told=True)
     found = destroyed(call, name, why=f"reap {name}: {end.reason}")
     fields = {**found.fields, "agent": name, "reason": end.reason}
     return Change(Reaped(name=name), found.hive, found.message, found.wakes, fields)

@@ -111,7 +111,7 @@ class Counting:
             topics = frozenset[str]()
             for uuid in news:
                 topics |= self._one(call, uuid, words)
-            return Record(Told(agents=len(news)), topics)
+            return Record(Told(agents=len(news)), topics, told=True)
 
         self.work.broker.perform(WATCH, told)
         ledger = self.work.ports.ledger
