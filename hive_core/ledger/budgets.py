@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.events import Events
 from hive_core.ledger.usage import MOVED as USAGE_MOVED
 from hive_core.ledger.usage import Usage
 from hive_core.model.budget import Kind, Purse
@@ -51,9 +52,9 @@ def _shortage(row: tuple[Any, ...]) -> Shortage:
 class Budgets:
     """Purses by agent, kind and tier; `usage` has what was used, whoever paid."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, events: Events) -> None:
         self._db = connection
-        self.usage = Usage(connection)
+        self.usage = Usage(connection, events)
         # Kinds that anybody has a purse of, and the bounds of calls a minute by agent: read once
         # and again after each change, because most calls of most hives have to do with neither.
         self._kinds: frozenset[str] | None = None

@@ -133,7 +133,7 @@ class Ledger:
         self.triggers = Triggers(connection)
         self.artifacts = Artifacts(connection)
         self.queues = Queues(connection)
-        self.budgets = Budgets(connection)
+        self.budgets = Budgets(connection, self.events)
         self.tools = Tools(connection)
         self.reports = Rates(REPORT_RATE, REPORT_BURST)
         self.sends = Rates(limits.send_rate, limits.send_burst)
@@ -164,6 +164,7 @@ class Ledger:
             with ledger.transaction():
                 ledger._guard_states()
                 ledger.messages.start()
+                ledger.budgets.usage.open()
         except BaseException:
             connection.close()
             raise
@@ -174,6 +175,7 @@ class Ledger:
         try:
             with self.transaction():
                 self.events.keep_counts()
+                self.budgets.usage.seal(now=True)
         except HiveError:
             pass  # counts of reads are no reason to fail a stop
         self.connection.close()

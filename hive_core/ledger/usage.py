@@ -1,7 +1,8 @@
 """What was used: by day and agent, by task, and what a task may use at most.
 
-Calls and messages are counted in memory and written down with the next COMMIT, which for a call
-that records something is its own: the count of those is exact, whatever ends the daemon.
+Calls and messages are counted in memory and written down once a second at most. Those that were
+recorded stand in the log of events until then, and a ledger that is opened counts them from there:
+so their number is exact, whatever ended the daemon. Of calls that only read the last are lost.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.events import Events
 from hive_core.model.budget import Kind, Source
+from hive_core.model.record import DAEMON, OPERATOR
 
 MOVED: Final[tuple[str, ...]] = (
     "UPDATE departed SET at = at + ?1",
@@ -24,6 +27,15 @@ DAY: Final = 86_400
 # Words for models come from agents: so many for one agent on one day, the rest together.
 MODELS: Final = 16
 OTHER: Final = "other"
+# After so many seconds, counters or events what was counted is written down.
+PAUSE: Final = 1.0
+KEYS: Final = 1000
+EVENTS: Final = 5000
+RECORDED: Final = frozenset({"record", "change"})
+NOBODY: Final = frozenset({OPERATOR, DAEMON})
+_SEND: Final = "send"
+_MARK: Final = "usage_mark"
+_PAGE: Final = 1000
 _ADD: Final = (
     "INSERT INTO usage (day, agent, kind, source, tier, model, amount) VALUES (?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT DO UPDATE SET amount = amount + excluded.amount"
@@ -71,12 +83,19 @@ class Capped:
 
 
 class Usage:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, events: Events) -> None:
         self._db = connection
+        self._events = events
         self._counts: Counter[tuple[int, str, str]] = Counter()
+        # When the oldest and the newest of them was counted; and the last event before them.
+        self._first = self._latest = 0.0
+        self._sealed = 0
 
     def count(self, agent: str, kind: Kind, now: float) -> None:
         """One more, measured by the daemon itself."""
+        if not self._counts:
+            self._first = now
+        self._latest = now
         key = (int(now // DAY), agent, kind.value)
         self._counts[key] += 1
         self.noted(self._uncount, key)
@@ -89,16 +108,42 @@ class Usage:
     def _uncount(self, key: tuple[int, str, str]) -> None:
         self._counts[key] -= 1
 
-    def seal(self) -> None:
-        """Before COMMIT: write down what was counted."""
-        if self._counts:
-            rows = [
-                (day, agent, kind, Source.MEASURED.value, "", "", amount)
-                for (day, agent, kind), amount in self._counts.items() if amount
-            ]  # fmt: skip
-            self._db.undo.note(self._counts.update, Counter(self._counts))
-            self._counts.clear()
-            self._db.run_each(_ADD, rows)
+    def seal(self, *, now: bool = False) -> None:
+        """Before COMMIT: write down what was counted, when it is time."""
+        last = self._events.last
+        if now or len(self._counts) > KEYS or last - self._sealed > EVENTS or self._old():
+            self._write_down(last)
+
+    def _old(self) -> bool:
+        return bool(self._counts) and abs(self._latest - self._first) >= PAUSE
+
+    def _write_down(self, last: int) -> None:
+        rows = [
+            (day, agent, kind, Source.MEASURED.value, "", "", amount)
+            for (day, agent, kind), amount in self._counts.items() if amount
+        ]  # fmt: skip
+        self._db.undo.note(self._reopen, Counter(self._counts), self._sealed)
+        self._counts.clear()
+        self._db.run_each(_ADD, rows)
+        self._db.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MARK, str(last)))
+        self._sealed = last
+
+    def _reopen(self, counts: Counter[tuple[int, str, str]], sealed: int) -> None:
+        self._counts.update(counts)
+        self._sealed = sealed
+
+    def open(self) -> None:
+        """Count what was recorded and not written down before the daemon ended."""
+        mark = self._db.value("SELECT value FROM meta WHERE key = ?", (_MARK,))
+        at = self._sealed = self._events.last if mark is None else int(mark)
+        while events := self._events.page(at, _PAGE):
+            for each in events:
+                if each.kind in RECORDED and each.caller not in NOBODY:
+                    self.count(each.caller, Kind.CALLS, each.time)
+                    if each.operation == _SEND:
+                        self.count(each.caller, Kind.MESSAGES, each.time)
+            at = events[-1].seq
+        self.seal(now=True)
 
     def add(self, figure: Figure) -> None:
         model = self._known(figure) if figure.model else ""

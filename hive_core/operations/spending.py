@@ -70,7 +70,11 @@ def take(call: Call, uuid: str, kind: Kind) -> frozenset[str]:
         if purse.empty:
             raise refused(call, f"{call.hive.name(uuid) or uuid} may do no more of this", purse)
         topics |= paid(call, purse.charged(1))
-    call.ledger.budgets.usage.count(uuid, kind, call.now)
+    usage = call.ledger.budgets.usage
+    if kind is Kind.MESSAGES:
+        usage.count(uuid, kind, call.now)
+    else:
+        usage.add(Figure(day_of(call.now), uuid, kind, Source.MEASURED.value, "", "", 1))
     return topics
 
 

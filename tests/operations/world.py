@@ -140,18 +140,30 @@ class World:
         self.agenda.start()
 
     def close(self) -> None:
+        self._let_go()
+        self.ledger.close()
+
+    def _let_go(self) -> None:
         for task in self._tasks:
             task.cancel()
         self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
-        self.ledger.close()
 
     def restart(self, off: float = 0.0) -> None:
         """The daemon ends, `off` seconds pass, and another one starts on the same disk."""
         self.close()
+        self._start_again(off)
+
+    def _start_again(self, off: float) -> None:
         self.clock = ManualClock(self.clock.time + off, self.clock.steady + off)
         self._open()
         self.run()
+
+    def kill(self, off: float = 0.0) -> None:
+        """It ends, and nothing of what it had in memory is written down."""
+        self._let_go()
+        self.ledger.connection.close()
+        self._start_again(off)
 
     def set_clock(self, seconds: float) -> None:
         """Somebody sets the wall clock by so much, and the daemon sees it."""
