@@ -65,6 +65,11 @@ class Flag:
             case _:
                 return json.loads(text)
 
+    def item(self, text: str) -> object:
+        """One entry of a list; of objects an entry may be said as JSON."""
+        objects = _schema(self.schema.get("items")).get("type") == "object"
+        return json.loads(text) if objects and text.startswith("{") else text
+
 
 def _variants(schema: Schema) -> list[Schema]:
     options = schema.get("anyOf")
@@ -122,6 +127,8 @@ def _resolve(schema: Schema, defs: Schema) -> Schema:
     options = schema.get("anyOf")
     if isinstance(options, list):
         return {**schema, "anyOf": [_resolve(_schema(each), defs) for each in options]}
+    if isinstance(schema.get("items"), dict):
+        return {**schema, "items": _resolve(_schema(schema["items"]), defs)}
     target = schema.get("$ref")
     if not isinstance(target, str):
         return schema

@@ -34,6 +34,16 @@ def _value(flag: catalog.Flag) -> Callable[[str], object]:
     return parse
 
 
+def _entry(flag: catalog.Flag) -> Callable[[str], object]:
+    """The same for one entry of a list."""
+
+    def parse(text: str) -> object:
+        return flag.item(text)
+
+    parse.__name__ = flag.kind
+    return parse
+
+
 def _add(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
     text = flag.help.replace("%", "%%")
     option = f"--{flag.name.replace('_', '-')}"
@@ -41,9 +51,11 @@ def _add(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
         action = argparse.BooleanOptionalAction
         parser.add_argument(option, dest=flag.name, action=action, default=None, help=text)
     elif flag.kind == "array" and flag.positional:
-        parser.add_argument(flag.name, nargs="+", help=text)
+        parser.add_argument(flag.name, nargs="+", type=_entry(flag), help=text)
     elif flag.kind == "array":
-        parser.add_argument(option, dest=flag.name, action="append", help=text)
+        parser.add_argument(
+            option, dest=flag.name, action="append", type=_entry(flag), help=text
+        )
     elif flag.positional:
         count = None if flag.required else "?"
         parser.add_argument(flag.name, nargs=count, type=_value(flag), help=text)

@@ -16,7 +16,7 @@ SETTLED_BY: Final[Mapping[str, str]] = {
     "alarm": "hive doctor",
     "escalation": "hive question answer {id} TEXT",
     "question": "hive question answer {id} TEXT...",
-    "plan": "hive task show {id}",
+    "plan": "hive plan show {id}",
     "approval": "hive approvals show {id}",
     "parked": "hive logs {id}; hive start {id}",
     "failed": "hive logs {id}; hive start {id}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Final, Protocol
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.happening import Settled, TaskEnded, when
@@ -46,6 +46,8 @@ Text = Annotated[str, Field(min_length=1), bounded_text(TEXT_MOST)]
 
 
 class ItemParams(Params):
+    """A bare text stands for an item with that prompt."""
+
     prompt: Text = Field(description="What is asked.")
     options: list[Annotated[str, Field(min_length=1, max_length=500)]] = Field(
         [],
@@ -57,8 +59,14 @@ class ItemParams(Params):
     )
 
 
+def _whole(item: object) -> object:
+    return {"prompt": item} if isinstance(item, str) else item
+
+
 class AskParams(Mutation):
-    items: list[ItemParams] = Field(min_length=1, max_length=8, description="What is asked.")
+    items: list[Annotated[ItemParams, BeforeValidator(_whole)]] = Field(
+        min_length=1, max_length=8, description="What is asked; a bare text is a prompt."
+    )
     to: Annotated[str, Field(max_length=64)] = Field(
         PARENT, description="`parent`, `operator`, or the name of an ancestor."
     )

@@ -93,6 +93,16 @@ def test_lists_of_ids_are_words(broker: Peer) -> None:
     assert broker.asked("Ack")[0]["ids"] == ["m1", "m2"]
 
 
+def test_entries_of_a_list_that_are_objects_are_json_or_bare_words(broker: Peer) -> None:
+    """Q31."""
+    broker.answers["Ask"] = lambda _: {"question": "q1", "to": "lead", "deadline": None}
+    item = '{"prompt": "Red?", "options": ["yes", "no"]}'
+    assert run(["ask", item, "And why?", "--deadline", "60"], broker.path) == 0
+    asked = broker.asked("Ask")[0]
+    assert asked["items"] == [{"prompt": "Red?", "options": ["yes", "no"]}, "And why?"]
+    assert asked["deadline"] == 60.0
+
+
 def test_following_prints_each_page(broker: Peer, capsys: pytest.CaptureFixture[str]) -> None:
     pages: list[Message] = [{"lines": [{"text": "a"}]}, {"lines": [{"text": "b"}]}]
     broker.answers["GetLogs"] = lambda _: pages

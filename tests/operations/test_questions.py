@@ -36,6 +36,12 @@ def test_a_question_goes_to_the_parent_and_its_answer_comes_as_mail(world: World
     }  # fmt: skip
 
 
+def test_a_bare_text_is_an_item(world: World) -> None:
+    id_ = world.call("a11", "ask", items=["Red?", {"prompt": "Blue?"}])["question"]
+    shown = world.call("a11", "get_question", question=id_)
+    assert names(shown["items"], "prompt") == ["Red?", "Blue?"]
+
+
 def test_several_open_questions_are_answered_each_by_itself_in_any_order(world: World) -> None:
     """Wish 21 of ECOSYSTEM 6."""
     first, second, third = (ask(world, "a11", each) for each in ("1", "2", "3"))

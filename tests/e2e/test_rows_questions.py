@@ -1,0 +1,246 @@
+"""Questions, escalations and reminders through real sockets and real containers, with the daemon
+killed in between: H11, H21, K16, K28, Q27, Q28, Q29, Q31, T5."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+TREE: dict[str, str | None] = {
+    "root": None, "lead": "root", "wrk": "lead", "tom": "wrk", "side": "root",
+}  # fmt: skip
+CLIMB = 1.5
+SETTINGS = f"[talk]\nopen = 3\ncritical = {CLIMB}\n"
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.settings(SETTINGS)
+    made.setup()
+    made.grow(lead={"role": "lead"}, side={"role": "lead"})
+    made.grow(wrk={"parent": "lead", "role": "worker"})
+    made.grow(tom={"parent": "wrk", "role": "task"})
+    yield made
+    made.hush()
+
+
+@pytest.fixture(autouse=True)
+def tidy(host: HiveHost) -> Iterator[None]:
+    yield
+    for each in host.call("ListQuestions", which="subtree")["questions"]:
+        host.call("CancelQuestion", question=each["id"])
+    host.prune(TREE)
+    for name in TREE:
+        host.mail(name)
+    host.hive("inbox", *(word for each in host.json("inbox") for word in ("--done", each["id"])))
+
+
+def killed(host: HiveHost) -> None:
+    """The daemon is ended in the middle of whatever it does, and systemd starts it again."""
+    host.run("sh", "-c", "kill -KILL $(systemctl show --value -p MainPID hived.service)")
+    host.until(lambda: host.run("hive", "status", check=False).returncode == 0, "not back", 20)
+    host.hush()  # their connections have ended with it
+
+
+def ask(host: HiveHost, agent: str, *prompts: str, **more: object) -> str:
+    items = [{"prompt": each} for each in prompts]
+    return str(host.ask(agent, "Ask", items=items, **more)["question"])
+
+
+def letters(host: HiveHost, agent: str, kind: str) -> list[dict[str, Any]]:
+    """First lines of all mail of a kind; the other mail is gone with it."""
+    found = (each["body"] for each in host.mail(agent) if each["kind"] == kind)
+    return [json.loads(body.partition("\n")[0]) for body in found]
+
+
+def row(host: HiveHost, question: str) -> dict[str, Any]:
+    found: dict[str, Any] = host.call("GetQuestion", question=question)["question"]
+    return found
+
+
+def test_questions_survive_the_daemon_and_are_answered_each_by_itself(host: HiveHost) -> None:
+    """Q31, Q27: nothing is held open, in any order, once."""
+    first, second = ask(host, "wrk", "Red?"), ask(host, "wrk", "Big?", "Round?")
+    killed(host)
+    assert [each["question"] for each in letters(host, "lead", "question")] == [first, second]
+    assert not host.ask("lead", "Answer", question=second, answers=["yes", "no"]).error
+    killed(host)
+    assert not host.ask("lead", "Answer", question=first, answers=["green"]).error
+    late = host.ask("lead", "Answer", question=first, answers=["blue"])
+    assert (late.error, late.parameters["answers"]) == ("Conflict", ["green"])
+    got = [(each["question"], each["answers"]) for each in letters(host, "wrk", "answer")]
+    assert got == [(second, ["yes", "no"]), (first, ["green"])]
+
+
+def test_a_task_waits_for_its_answer_and_goes_on_after_a_kill(host: HiveHost) -> None:
+    """T5, K16: needs-input pauses and resumes with the answer."""
+    task = host.ask("lead", "AssignTask", agent="wrk", description="paint")["task"]
+    assert [each["kind"] for each in host.mail("wrk")] == ["task"]
+    question = ask(host, "wrk", "Which colour?", task=task)
+    assert host.call("GetTask", task=task)["task"]["state"] == "awaiting_more_information"
+    killed(host)
+    assert host.call("GetTask", task=task)["task"]["state"] == "awaiting_more_information"
+    host.ask("lead", "Answer", question=question, answers=["green"])
+    assert host.call("GetTask", task=task)["task"]["state"] == "in_progress"
+    assert letters(host, "wrk", "answer")[0]["task"] == task
+    host.ask("wrk", "FinishTask", task=task, status="success", summary="done")
+
+
+def test_a_relayed_question_is_answered_though_the_middle_one_is_destroyed(host: HiveHost) -> None:
+    """Q29: the operator's answer reaches who asked by the daemon, whoever forgets."""
+    host.grow(mid={"parent": "lead", "role": "lead"})
+    host.grow(low={"parent": "mid", "role": "worker"})
+    question = ask(host, "low", "May I?")
+    assert host.ask("mid", "RelayQuestion", question=question)["to"] == "lead"
+    assert host.ask("lead", "RelayQuestion", question=question, to="operator")["to"] == "operator"
+    host.hush("mid")
+    host.call("Destroy", agent="mid", wait=20)
+    killed(host)
+    shown = host.hive("question", "show", question)
+    assert "(relayed, from lead)" in shown
+    host.hive("question", "answer", question, "you may")
+    assert host.run("hive", "question", "answer", question, "no", check=False).returncode == 1
+    (got,) = letters(host, "low", "answer")
+    assert (got["by"], got["answers"]) == ("operator", ["you may"])
+
+
+def test_an_escalation_climbs_to_the_operator_whoever_is_killed(host: HiveHost) -> None:
+    """K28: to the parent first, with severity and context, upwards when nobody answers."""
+    sent = host.ask("tom", "Escalate", issue="disk full", severity="critical", context="df: 100%")
+    assert sent["to"] == "wrk"
+    (told,) = letters(host, "wrk", "escalation")
+    assert (told["from"], told["severity"]) == ("tom", "critical")
+    killed(host)
+    host.until(lambda: row(host, sent["escalation"])["to"] == "operator", "it climbs", 30)
+    assert any("> df: 100%" in each["body"] for each in host.mail("root"))
+    (waiting,) = (each for each in host.json("todo") if each["kind"] == "escalation")
+    assert waiting["id"] == sent["escalation"]
+    assert waiting["settle"] == f"hive question answer {sent['escalation']} TEXT"
+    assert [each["id"] for each in host.json("escalations")] == [sent["escalation"]]
+    host.hive("question", "answer", sent["escalation"], "rm the logs")
+    (got,) = letters(host, "tom", "answer")
+    assert got["answers"] == ["rm the logs"]
+    hops = [each for each in host.events(last=200)
+            if each["kind"] == "escalation" and each["operation"] == "climbed"]  # fmt: skip
+    assert [each["target"] for each in hops] == ["lead", "root", "operator"]
+
+
+def test_the_default_counts_at_the_deadline_also_when_no_daemon_ran(host: HiveHost) -> None:
+    """Q28: expiry applies the default and reports it, the cap is a typed overflow."""
+    items = [{"prompt": "Go?", "options": ["yes", "no"], "default": "no"}]
+    question = host.ask("wrk", "Ask", items=items, deadline=1.5)["question"]
+    ask(host, "wrk", "2")
+    ask(host, "wrk", "3")
+    full = host.ask("wrk", "Ask", items=[{"prompt": "4"}])
+    assert (full.error, full.parameters["rule"]) == ("LimitReached", "talk.open")
+    listed = host.ask("lead", "ListWorkerQuestions")["questions"]
+    assert len(listed) == 3
+    host.run("systemctl", "stop", "hived.service")
+    host.run("sleep", "2")
+    host.run("systemctl", "start", "hived.service")
+    host.hush()
+    host.until(lambda: row(host, question)["state"] == "defaulted", "the default")
+    (got,) = letters(host, "wrk", "answer")
+    assert (got["state"], got["answers"]) == ("defaulted", ["no"])
+    (told,) = letters(host, "lead", "question_ended")
+    assert told["state"] == "defaulted"
+
+
+def test_any_ancestor_moderates_what_its_descendants_ask_and_are_reminded_of(
+    host: HiveHost,
+) -> None:
+    """H11."""
+    question = ask(host, "tom", "Why?")
+    reminder = host.ask("tom", "Remind", body="look", **{"in": 600})["reminder"]
+    assert host.ask("side", "CancelQuestion", question=question).error == "NotFound"
+    assert host.ask("side", "CancelReminder", reminder=reminder).error == "NotFound"
+    assert not host.ask("lead", "CancelQuestion", question=question, why="off topic").error
+    assert not host.ask("lead", "CancelReminder", reminder=reminder).error
+    (got,) = letters(host, "tom", "answer")
+    assert (got["state"], got["by"]) == ("cancelled", "lead")
+    assert host.ask("tom", "ListReminders")["reminders"] == []
+
+
+def test_a_task_asks_its_parent_only(host: HiveHost) -> None:
+    assert host.ask("tom", "Ask", items=[{"prompt": "x"}], to="lead").error == "NotAllowed"
+    assert host.ask("tom", "Ask", items=[{"prompt": "x"}], to="operator")["to"] == "wrk"
+
+
+def test_reminders_come_to_stopped_and_to_sleeping_agents_after_a_kill(host: HiveHost) -> None:
+    """Mail waits for who is stopped, and wakes who is woken by mail."""
+    host.grow(nap={"parent": "lead", "wakes": True})
+    host.call("Stop", agent="side", wait=20)
+    host.call("Sleep", agent="nap", wait=20)
+    host.wait("sleeping", "nap")
+    for name in ("side", "nap"):
+        assert not host.call("Remind", to=name, body="up", **{"in": 1.5}).error
+    host.hush("side", "nap")
+    killed(host)
+    host.wait("running", "nap")
+    assert row_of(host, "side") == "stopped"
+    waiting = [each for each in host.json("inbox", "side") if each["kind"] == "reminder"]
+    assert len(waiting) == 1
+    host.call("Start", agent="side", wait=20)
+    assert len(letters(host, "side", "reminder")) == 1
+    assert len(letters(host, "nap", "reminder")) == 1
+
+
+def row_of(host: HiveHost, agent: str) -> str:
+    (found,) = (each for each in host.call("ListAgents")["agents"] if each["name"] == agent)
+    return str(found["state"])
+
+
+def test_loose_ends_are_read_again_after_a_restart_of_the_agent(host: HiveHost) -> None:
+    """H21: for itself and those below, by the command in the container."""
+    task = host.ask("lead", "AssignTask", agent="wrk", description="sweep")["task"]
+    question = ask(host, "tom", "Where?")
+    host.hush("lead")
+    host.call("Restart", agent="lead", wait=20)
+    host.wait("running", "lead")
+    found = json.loads(host.inside("lead", "hive-agent", "loose-ends"))["ends"]
+    known = {(each["agent"], each["kind"], each["id"]) for each in found}
+    assert {
+        ("lead", "task_given", task), ("wrk", "task", task),
+        ("wrk", "question_to_answer", question), ("tom", "question_asked", question),
+    } <= known  # fmt: skip
+    assert not {each["agent"] for each in found} & {"root", "side"}
+    assert host.ask("tom", "LooseEnds", agent="wrk").error == "NotAllowed"
+    host.ask("lead", "CancelTask", task=task)
+    host.ask("wrk", "FinishTask", task=task, status="stopped", summary="")
+
+
+def test_an_agent_asks_by_its_command_and_the_operator_waits_for_the_answer(
+    host: HiveHost,
+) -> None:
+    """Q31, wish 16: a program in a container needs no more than `hive-agent`."""
+    item = json.dumps({"prompt": "Red?", "options": ["yes", "no"]})
+    said = host.inside("wrk", "hive-agent", "ask", item, "And why?")
+    question = json.loads(said)["question"]
+    command = ["hive", "wait", "--for", f"question.answered={question}", "--timeout", "30"]
+    waiting = host.lab.popen(command, stdout=subprocess.PIPE)
+    host.inside("lead", "hive-agent", "answer", question, "no", "it is late")
+    out, _ = waiting.communicate(timeout=30)
+    assert (waiting.returncode, out) == (0, f"{question} answered no it is late\n")
+    again = ask(host, "wrk", "x")
+    host.fails(124, "wait", "--for", f"question.answered={again}", "--timeout", "0.3")
+
+
+def test_an_event_can_be_waited_for(host: HiveHost) -> None:
+    command = ["hive", "wait", "--for", "event.question", "--timeout", "30"]
+    waiting = host.lab.popen(command, stdout=subprocess.PIPE)
+    asked = []
+    while waiting.poll() is None:  # whenever it has begun to wait
+        asked.append(ask(host, "side", "x"))
+        host.ask("side", "CancelQuestion", question=asked[-1])
+    out, _ = waiting.communicate(timeout=30)
+    assert waiting.returncode == 0
+    assert json.loads(out)["fields"]["question"] in asked
