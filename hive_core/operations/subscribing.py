@@ -87,10 +87,11 @@ def subscribe(call: Call, params: SubscribeParams) -> Events | Wait[Events]:
     the last `next` that it got misses nothing, and is told with `gap` what was pruned meanwhile.
     """
     log, now = call.ledger.events, call.ledger.events.last
+    wanted = _filter(call, params)
     after = int(params.after or 0)
     if after == 0 and now:
         return Events(events=[], next=str(now))
-    part = read(log, _filter(call, params), after, params.limit)
+    part = read(log, wanted, after, params.limit)
     shown = _Shown(call)
     rows = list(fitting(map(shown.row, part.events), _size))
     end = part.end if len(rows) == len(part.events) else rows[-1].seq

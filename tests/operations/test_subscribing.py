@@ -65,6 +65,7 @@ def test_agents_and_kinds_can_be_chosen_below_oneself_only(world: World) -> None
     for strange in ("b1", "root", "nobody"):
         with pytest.raises(NotFound, match="below you"):
             seen(world, "a", start, agents=[strange])
+        assert world.fault("a", "subscribe", agents=[strange]) == "NotFound"
 
 
 def test_a_stream_tells_its_place_and_then_every_event_once(world: World) -> None:

@@ -1,0 +1,246 @@
+"""Roles, tools, definitions and the log, asked through the sockets in the containers: T1, T7, K1,
+K2, K26, K29, K30, K37 and Q39."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+SECRET = "correct horse battery staple"  # noqa: S105 - that is what it is
+REVIEWER = """---
+name: reviewer
+description: Reviews a branch.
+tools: [Read, 'Bash(git:*)']
+hive: {role: worker, title: Reviewer, tier: tactical}
+---
+You review what others wrote.
+"""
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.settings('[limits]\nrefusals_kept = 100000\n[log]\njournal = "all"\n')
+    made.setup()
+    made.grow(lead={"role": "lead"}, ada={"role": "architect"}, rival={"role": "lead"})
+    made.grow(wim={"parent": "lead", "role": "worker"}, tim={"parent": "lead", "role": "task"})
+    yield made
+    made.hush()
+
+
+def tool(host: HiveHost, agent: str, *words: str) -> tuple[int, str, str]:
+    """Exit status, output and complaint of `hive-agent tool` in a container."""
+    done = host.run("hive", "shell", agent, "--", "hive-agent", "tool", *words, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def last(host: HiveHost, **wanted: object) -> dict[str, Any]:
+    """The newest event with these fields."""
+    return next(
+        each for each in reversed(host.events(last=200))
+        if all(each[key] == value for key, value in wanted.items())
+    )  # fmt: skip
+
+
+def test_a_worker_executes_and_a_manager_does_not(host: HiveHost) -> None:
+    """T1: a manager's `command` gives NotAllowed and an event."""
+    assert tool(host, "wim", "command", "--", "echo", "done") == (0, "done\n", "")
+    assert last(host, operation="use_tool", caller="wim")["fields"]["argument"] == "echo done"
+    assert last(host, operation="end_tool", caller="wim")["fields"]["status"] == "ok"
+    for manager in ("lead", "root"):
+        status, out, err = tool(host, manager, "command", "--", "echo", "done")
+        assert (status, out) == (5, "")
+        assert "cannot use bash: you plan and delegate" in err
+        event = last(host, operation="use_tool", caller=manager)
+        assert (event["allowed"], event["rule"]) == (False, "tools")
+    assert tool(host, "ada", "bash", "--", "true")[0] == 5
+
+
+def test_files_stay_below_the_workspace_and_programs_end_in_time(host: HiveHost) -> None:
+    """K37: 50 KB, and the whole group is killed."""
+    host.run(
+        "hive", "shell", "wim", "--", "sh", "-c",
+        "printf 'one two' | hive-agent tool write_file docs/a.txt",
+    )  # fmt: skip
+    assert tool(host, "wim", "edit", "docs/a.txt", "--old", "two", "--new", "three")[0] == 0
+    assert tool(host, "wim", "file_reader", "docs/a.txt")[1] == "one three"
+    for path in ("../../etc/passwd", "/etc/passwd"):
+        assert tool(host, "wim", "read", path)[0] == 2
+    tool(host, "wim", "bash", "--", "sh", "-c", "head -c 60000 /dev/zero | tr '\\0' x >big")
+    assert len(tool(host, "wim", "read", "big")[1]) == 50 * 1024
+    spawns = "sleep 4321 & setsid sleep 4321 & sleep 4321"
+    status, _, err = tool(host, "wim", "bash", "--timeout", "1", "--", "sh", "-c", spawns)
+    assert status == 124, err
+    assert host.inside("wim", "pgrep", "-f", "sleep 4321", check=False) == ""
+    assert last(host, operation="end_tool", caller="wim")["fields"]["status"] == "timeout"
+
+
+def test_nothing_is_executed_before_the_plan_is_approved(host: HiveHost) -> None:
+    """T7: the lock is the daemon's."""
+    task = host.ask("lead", "AssignTask", agent="wim", description="paint it", plan_required=True)[
+        "task"
+    ]
+    status, _, err = tool(host, "wim", "bash", "--", "true")
+    assert (status, task in err) == (5, True)
+    plan = host.ask("wim", "CreatePlan", task=task, steps=[{"title": "one"}])
+    assert not plan.error, plan
+    assert tool(host, "wim", "bash", "--", "true")[0] == 5
+    host.ask("lead", "Send", to="wim", body="approved, go on")
+    assert tool(host, "wim", "bash", "--", "true")[0] == 5
+    assert not host.ask("lead", "ApprovePlan", task=task, plan=plan["plan"]).error
+    assert tool(host, "wim", "bash", "--task", task, "--", "true")[0] == 0
+    assert not host.ask("wim", "FinishTask", task=task, status="success", summary="red").error
+
+
+def test_a_role_bounds_what_it_creates_does_and_reaches(host: HiveHost) -> None:
+    """K1, K2, K26: asked on every call, refused with an event."""
+    spawn = {"name": "new", "role": "task"}
+    for caller, method, given, error in (
+        ("ada", "Spawn", spawn, "NotAllowed"),
+        ("tim", "Spawn", spawn, "NotAllowed"),
+        ("wim", "Spawn", {"name": "new", "role": "worker"}, "NotAllowed"),
+        ("wim", "Spawn", {**spawn, "tier": "strategic"}, "InvalidArgument"),
+        ("lead", "Spawn", {"name": "new", "tier": "strategic"}, "NotAllowed"),
+        ("lead", "Spawn", {"name": "new", "role": "kernel"}, "InvalidParameter"),
+        ("tim", "Send", {"to": "wim", "body": "x"}, "NotAllowed"),
+        ("tim", "Stop", {"agent": "wim"}, "NotAllowed"),
+    ):  # fmt: skip
+        assert host.ask(caller, method, **given).error == error, (caller, method, given)
+    assert last(host, caller="tim", operation="stop")["allowed"] is False
+    host.hive("cap", "grant", "ada", "spawn")
+    refused = host.ask("ada", "Spawn", **spawn)
+    assert refused.reason == "cannot spawn under ada: your role may not create agents"
+    host.hive("cap", "revoke", "lead", "spawn")
+    assert host.ask("lead", "Spawn", name="new", role="task").error == "NotAllowed"
+    host.hive("cap", "grant", "lead", "spawn")
+    shown = host.json("role", "list")
+    assert {row["role"] for row in shown} == {
+        "daemon", "agent", "architect", "lead", "worker", "task",
+    }  # fmt: skip
+
+
+def test_an_agent_is_made_from_a_definition(host: HiveHost) -> None:
+    """What the operator wrote in Markdown is what an agent gets, and its first message."""
+    host.run(
+        "sh", "-c", "mkdir -p /etc/hive/agents; cat >/etc/hive/agents/reviewer.md", text=REVIEWER
+    )
+    assert host.hive("definition", "lint") == ""
+    host.hive("definition", "load")
+    host.hive("agent", "create", "rita", "--parent", "lead", "--definition", "reviewer")
+    me = host.ask("rita", "Whoami").parameters
+    assert (me["role"], me["title"], me["tier"]) == ("worker", "Reviewer", "tactical")
+    (letter,) = host.mail("rita")
+    assert (letter["kind"], letter["body"]) == ("definition", "You review what others wrote.")
+    assert tool(host, "rita", "bash", "--", "git", "--version")[0] == 0
+    assert tool(host, "rita", "bash", "--", "sh", "-c", "git --version; id")[0] == 5
+    assert host.ask("rita", "SetDefinition", name="mine").error == "NotAllowed"
+
+
+def crash(host: HiveHost) -> None:
+    """The daemon is killed, and is there again; who was connected is not any more."""
+    host.hush()
+    host.run("systemctl", "kill", "-s", "KILL", "hived")
+    host.hive("status")
+
+
+def seen(host: HiveHost, agent: str, after: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = host.ask(agent, "Subscribe", after=str(after))["events"]
+    return found
+
+
+def test_an_agent_follows_its_subtree_and_resumes_after_a_crash_of_the_daemon(
+    host: HiveHost,
+) -> None:
+    """K29, Q39: resume from any number; nobody else shows."""
+    start = int(host.ask("lead", "Subscribe")["next"])
+    host.ask("wim", "NoteEvent", kind="step", text="one")
+    host.ask("rival", "NoteEvent", kind="step", text="not for lead")
+    crash(host)
+    host.ask("wim", "NoteEvent", kind="step", text="two")
+    found = [each for each in seen(host, "lead", start) if each["kind"] == "own.step"]
+    assert [each["fields"]["text"] for each in found] == ["one", "two"]
+    assert {each["caller"] for each in found} == {"wim"}
+    assert not [each for each in seen(host, "tim", start) if each["kind"] == "own.step"]
+    assert host.ask("lead", "Subscribe", agents=["rival"]).error == "NotFound"
+    forged = host.ask("wim", "NoteEvent", kind="crash", fields={"caller": "daemon"})
+    assert forged["kind"] == "own.crash"
+    assert last(host, kind="own.crash")["caller"] == "wim"
+
+
+def on_disk(host: HiveHost) -> list[int]:
+    text = host.run("sh", "-c", "cat /var/lib/hive/events/*.jsonl").stdout
+    return sorted(json.loads(line)["seq"] for line in text.splitlines())
+
+
+def test_the_files_have_every_event_once_over_crashes_of_the_daemon(host: HiveHost) -> None:
+    """K29: JSON lines on disk, nothing lost and nothing doubled."""
+    for number in range(3):
+        host.ask("wim", "NoteEvent", kind="step", text=str(number))
+        crash(host)
+    newest = host.events(last=1)[-1]["seq"]
+    host.until(lambda: on_disk(host)[-1] >= newest, "the copy has caught up")
+    found = on_disk(host)
+    assert found == list(range(1, len(found) + 1))
+    modes = host.run("stat", "-c", "%a %G", "/var/lib/hive/events/events.jsonl").stdout.split()
+    assert modes == ["640", "hive-operator"]
+
+
+def journal(host: HiveHost, *words: str) -> list[dict[str, Any]]:
+    text = host.run("journalctl", "-o", "json", "--no-pager", *words).stdout
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_the_journal_has_fields_to_search_by(host: HiveHost) -> None:
+    """K29, K30: message ids, and the trace of a task."""
+    task = host.ask("lead", "AssignTask", agent="wim", description="trace me")["task"]
+    host.ask("wim", "NoteEvent", kind="step", task=task)
+    host.ask("wim", "FinishTask", task=task, status="success", summary="done")
+    host.until(
+        lambda: len(journal(host, f"HIVE_TASK={task}", "HIVE_KIND=own.step")) == 1, "it is there"
+    )
+    found = journal(host, f"HIVE_TASK={task}")
+    assert {row["_SYSTEMD_UNIT"] for row in found} == {"hived.service"}
+    assert len({row["HIVE_TRACE_ID"] for row in found}) == 1
+    by_kind = {row["HIVE_KIND"]: row["MESSAGE_ID"] for row in found}
+    assert len(set(by_kind.values())) == len(by_kind) > 1
+    step = next(row for row in found if row["HIVE_KIND"] == "own.step")
+    assert (step["HIVE_AGENT"], step["HIVE_PARENT"], step["HIVE_OP"]) == (
+        "wim", "lead", "note_event",
+    )  # fmt: skip
+
+
+def test_a_registered_secret_is_written_down_nowhere_else(host: HiveHost) -> None:
+    """K29: proved by search, over everything that hived keeps and the whole journal."""
+    host.hive("secret", "set", "wim", "token", text=SECRET)
+    coded = b64encode(f"user:{SECRET}".encode()).decode()
+    for text in (SECRET, coded):
+        host.ask("wim", "NoteEvent", kind="leak", text=f"it is {text}", fields={"x": text})
+        host.ask("wim", "UseTool", tool="bash", argument=["curl", "-u", text])
+        host.ask("wim", "Stop", agent=text[:60])
+    newest = host.events(last=1)[-1]["seq"]
+    host.until(lambda: on_disk(host)[-1] >= newest, "the copy has caught up")
+    for text in (SECRET, coded[8:-4]):
+        hits = host.run("grep", "-rlF", "--exclude-dir=secrets", text, "/var/lib/hive", check=False)
+        assert hits.stdout == ""
+        logged = host.run("sh", "-c", f"journalctl --no-pager -o export | grep -aF '{text}'",
+                          check=False).stdout  # fmt: skip
+        assert "hived" not in logged
+        assert "HIVE_EVENT" not in logged
+    assert "***" in last(host, kind="own.leak")["fields"]["text"]
+
+
+def test_prometheus_gets_its_page(host: HiveHost) -> None:
+    host.ask("lead", "Send", to="wim", body="x")
+    text = host.hive("metrics")
+    assert 'hive_agents{state="running"}' in text
+    assert "hive_messages_total{" in text
+    host.hive("metrics", "--write", "/tmp/hive.prom")
+    assert "# TYPE hive_queue_depth gauge" in host.run("cat", "/tmp/hive.prom").stdout
