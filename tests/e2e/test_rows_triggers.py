@@ -1,0 +1,312 @@
+"""Triggers and artifacts from inside containers: K21, K31, Q32-Q34; attacks 46 and 47."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost, Reply
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+SETTINGS = "[triggers]\nwebhooks = true\n[tasks]\ndeadline = 600\n"
+SECRET = "a secret of the sender's"  # noqa: S105 - of this test
+SAY = {"kind": "message", "text": "look at the queue"}
+DO = {"kind": "task", "text": "count the lines"}
+PROXY = """[Socket]
+ListenStream=127.0.0.1:8787
+[Install]
+WantedBy=sockets.target
+"""
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.settings(SETTINGS)
+    made.setup()
+    made.grow(lead={"role": "lead"}, other={"role": "lead"})
+    made.grow(ann={"parent": "lead", "role": "worker"}, bea={"parent": "lead", "role": "worker"})
+    yield made
+    made.hush()
+
+
+def put(host: HiveHost, caller: str, name: str, when: dict[str, object], **more: object) -> Reply:
+    words = {"name": name, "when": when, "action": SAY, **more}
+    reply = host.call("SetTrigger", **words) if caller == "operator" else host.ask(
+        caller, "SetTrigger", **words
+    )  # fmt: skip
+    assert not reply.error, reply
+    return reply
+
+
+def fires(host: HiveHost, id_: str) -> list[dict[str, Any]]:
+    """The oldest first."""
+    found: list[dict[str, Any]] = host.call("ListFires", trigger=id_)["fires"]
+    return found[::-1]
+
+
+def state(host: HiveHost, name: str) -> str:
+    rows = {each["name"]: each["state"] for each in host.call("ListAgents")["agents"]}
+    return str(rows[name])
+
+
+def crash(host: HiveHost) -> None:
+    before = host.call("Status")["hived"]["since"]
+    host.hush()
+    host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "hived.service")
+    host.until(lambda: host.call("Status")["hived"]["since"] > before, "no other hived")
+
+
+def test_cron_fires_for_the_agent_and_each_fire_is_an_event(host: HiveHost) -> None:
+    """K31, Q32, Q34: what fires at once is one message with the ids of the fires."""
+    ids = {
+        put(host, "lead", name, {"cron": "* * * * * *", "zone": "Europe/Berlin"})["id"]
+        for name in ("one", "two")
+    }
+    host.until(lambda: all(fires(host, each) for each in ids), "no fire")
+    (listed, *_) = host.ask("lead", "ListTriggers")["triggers"]
+    assert listed["next"] is not None
+    assert listed["explained"] == "Every second (Europe/Berlin)"
+    for each in ids:
+        assert host.ask("lead", "RemoveTrigger", trigger=each)["name"]
+    letters = [each for each in host.mail("lead") if each["kind"] == "trigger"]
+    heads = [json.loads(each["body"].partition("\n")[0])["fires"] for each in letters]
+    assert {each["trigger"] for head in heads for each in head} == ids
+    assert any(len(head) == 2 for head in heads)
+    events = {each["fields"]["fire"] for each in host.events(last=200) if each["kind"] == "trigger"}
+    assert {each["fire"] for head in heads for each in head} <= events
+
+
+@pytest.mark.parametrize(
+    ("when", "says"),
+    [
+        ({"cron": "61 * * * *"}, "bad minute"),
+        ({"cron": "0 0 31 2 *"}, "bad day-of-month"),
+        ({"cron": "0 0 * * *", "zone": "Mars/Olympus"}, "no time zone"),
+        ({"at": "2020-01-01"}, "not in the next ten years"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused(
+    host: HiveHost, when: dict[str, object], says: str
+) -> None:
+    """Q32: an invalid cron is refused, with what is wrong in it."""
+    refused = host.ask("lead", "SetTrigger", name="x", when=when, action=SAY)
+    assert refused.error == "InvalidArgument"
+    assert says in refused.reason
+
+
+def test_who_may(host: HiveHost) -> None:
+    """K31: the own subtree, with the capability; others do not exist."""
+    words = {"name": "x", "when": {"every": 60.0}, "action": SAY}
+    assert host.ask("ann", "SetTrigger", **words).error == "NotAllowed"
+    assert host.ask("other", "SetTrigger", agent="ann", **words).error == "NotFound"
+    id_ = host.ask("lead", "SetTrigger", agent="ann", **words)["id"]
+    assert host.ask("ann", "RemoveTrigger", trigger=id_).error == "NotAllowed"
+    assert [each["id"] for each in host.ask("ann", "ListTriggers")["triggers"]] == [id_]
+    assert not host.ask("lead", "RemoveTrigger", trigger=id_).error
+
+
+def test_it_fires_while_the_agent_is_stopped_and_wakes_one_that_sleeps(host: HiveHost) -> None:
+    """Q33: durable; a message waits, a wake brings back a sleeper and undoes no stop."""
+    id_ = put(host, "lead", "up", {"every": 1.0}, agent="bea",
+              action={"kind": "wake", "text": "good morning"})["id"]  # fmt: skip
+    host.hush("bea")
+    assert not host.ask("lead", "Sleep", agent="bea").error
+    host.until(lambda: state(host, "bea") == "running"
+               and fires(host, id_), "not woken", 30)  # fmt: skip
+    host.ask("lead", "RemoveTrigger", trigger=id_)
+    own = put(host, "operator", "own", {"every": 1.0}, agent="bea")["id"]
+    host.call("Stop", agent="bea", wait=20)
+    before = len(fires(host, own))
+    host.until(lambda: len(fires(host, own)) > before + 1, "no fire while it is stopped")
+    assert state(host, "bea") == "stopped"
+    host.call("RemoveTrigger", trigger=own)
+    host.call("Start", agent="bea", wait=20)
+    host.wait("running", "bea")
+    assert len([each for each in host.mail("bea") if each["kind"] == "trigger"]) >= before + 2
+
+
+def test_a_task_at_a_time_and_what_came_of_it(host: HiveHost) -> None:
+    """K31: no overlap; the last status, output and duration are kept; all of it over a kill."""
+    id_ = put(host, "lead", "count", {"every": 1.0}, agent="ann", action=DO)["id"]
+    host.until(lambda: len(fires(host, id_)) > 1, "no fire")
+    crash(host)
+    first, second, *rest = fires(host, id_)
+    assert (first["state"], second["state"], rest) == ("open", "waits", [])
+    host.mail("ann")
+    done = host.ask("ann", "FinishTask", task=first["ref"], status="success", summary="4 lines")
+    assert not done.error, done
+    host.until(lambda: len(fires(host, id_)) > 2, "the next one did not come")
+    first, _, third, *_ = fires(host, id_)
+    assert (first["state"], first["status"], first["output"]) == ("done", "success", "4 lines")
+    assert first["duration"] > 0
+    assert (third["state"], third["count"] >= 1) == ("open", True)
+    host.ask("lead", "RemoveTrigger", trigger=id_)
+    host.ask("lead", "CancelTask", task=third["ref"])
+
+
+def test_an_agent_is_made_with_the_rights_of_who_set_the_trigger(host: HiveHost) -> None:
+    """K31: action spawn, which was broken in HiveKernel."""
+    action = {"kind": "spawn", "text": "sweep", "agent": {"name": "sweeper", "role": "task"}}
+    at = str(time.time() + 2)
+    id_ = put(host, "lead", "sweep", {"at": at}, action=action)["id"]
+    host.until(lambda: fires(host, id_), "no fire")
+    (fire,) = fires(host, id_)
+    assert (fire["state"], fire["agent"]) == ("open", "sweeper-1")
+    assert host.tree()["sweeper-1"] == "lead"
+    host.wait("running", "sweeper-1")
+    host.mail("sweeper-1")
+    reply = host.ask("sweeper-1", "FinishTask", task=fire["ref"], status="success", summary="clean")
+    assert not reply.error, reply
+    (fire,) = fires(host, id_)
+    assert (fire["state"], fire["output"]) == ("done", "clean")
+    host.hush("sweeper-1")
+    host.call("Destroy", agent="sweeper-1", wait=20)
+
+
+def test_what_was_missed_while_no_daemon_ran_comes_once(host: HiveHost) -> None:
+    """Q33: missed policy `latest`; nothing is doubled."""
+    id_ = put(host, "lead", "missed", {"cron": "* * * * * *"})["id"]
+    host.until(lambda: fires(host, id_), "no fire")
+    host.hush()
+    host.run("systemctl", "stop", "hived.service")
+    time.sleep(4)
+    host.run("systemctl", "start", "hived.service")
+    host.until(lambda: any(each["count"] >= 4 for each in fires(host, id_)), "nothing was made up")
+    host.call("RemoveTrigger", trigger=id_)
+    dues = [each["due"] for each in fires_of_events(host, id_)]
+    assert len(dues) == len(set(dues))
+
+
+def fires_of_events(host: HiveHost, id_: str) -> list[dict[str, Any]]:
+    found = [each["fields"] for each in host.events(last=500) if each["kind"] == "trigger"]
+    return [each for each in found if each["trigger"] == id_]
+
+
+def curl(host: HiveHost, path: str, body: str, *words: str, to: str = "") -> tuple[int, str]:
+    """Status and body of a call from outside."""
+    where = [to] if to else ["--unix-socket", "/run/hive/hooks.sock", f"http://hive{path}"]
+    done = host.run(
+        "curl", "-sS", "-o", "/tmp/answer", "-w", "%{http_code}", "--data-binary", "@-", *words,
+        *where, text=body,
+    )  # fmt: skip
+    return int(done.stdout), host.run("cat", "/tmp/answer").stdout
+
+
+def sign(body: str) -> str:
+    return (
+        "Hive-Signature: sha256=" + hmac.new(SECRET.encode(), body.encode(), "sha256").hexdigest()
+    )
+
+
+def test_a_webhook_takes_what_is_signed_and_once(host: HiveHost) -> None:
+    """Q32: mandatory secret, idempotency; the body reaches the agent as data."""
+    reply = put(host, "lead", "hook", {"webhook": {"secret": SECRET}})
+    path, body = reply["path"], '{"push": 1}'
+    assert host.run("stat", "-c", "%a %G", "/run/hive/hooks.sock").stdout == "660 hive-operator\n"
+    assert curl(host, path, body)[0] == 404
+    assert curl(host, path, body + "x", "-H", sign(body))[0] == 404
+    first = curl(host, path, body, "-H", sign(body), "-H", "Idempotency-Key: k1")
+    again = curl(host, path, body, "-H", sign(body), "-H", "Idempotency-Key: k1")
+    assert (first[0], again[0], first[1]) == (202, 200, again[1])
+    crash(host)
+    assert curl(host, path, body, "-H", sign(body), "-H", "Idempotency-Key: k1")[0] == 200
+    (letter,) = [each for each in host.mail("lead") if "delivery" in each["body"]]
+    assert letter["from"] == "daemon"
+    assert letter["body"].endswith("\n" + body)
+    log = host.run("journalctl", "-u", "hived", "-o", "cat").stdout
+    assert '"push"' not in log
+    assert SECRET not in log
+
+
+def test_no_port_is_open_and_a_proxy_of_systemd_s_can_be_put_before_it(host: HiveHost) -> None:
+    """K27: as docs/guide/triggers.md has it."""
+    path, body = put(host, "lead", "hook", {"webhook": {"secret": SECRET}})["path"], "{}"
+    assert ":8787" not in host.run("ss", "-ltn").stdout
+    service = ("[Unit]\nRequires=hive-hooks.socket\n[Service]\nUser=root\n"
+               "ExecStart=/lib/systemd/systemd-socket-proxyd /run/hive/hooks.sock\n")  # fmt: skip
+    for name, text in (("socket", PROXY), ("service", service)):
+        host.run("sh", "-c", f"cat >/etc/systemd/system/hive-hooks.{name}", text=text)
+    host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "start", "hive-hooks.socket")
+    status, _ = curl(host, path, body, "-H", sign(body), to=f"http://127.0.0.1:8787{path}")
+    host.run("systemctl", "stop", "hive-hooks.socket", "hive-hooks.service")
+    assert status == 202
+
+
+def store(host: HiveHost, caller: str, name: str, text: str, **more: object) -> Reply:
+    return host.ask(caller, "StoreArtifact", name=name, text=text, **more)
+
+
+def read(host: HiveHost, caller: str, **which: object) -> str:
+    """Text of an artifact of one part, or the error."""
+    reply = host.ask(caller, "GetArtifact", **which)
+    return reply.error or base64.b64decode(reply["data"]).decode()
+
+
+def test_artifacts_are_seen_along_the_tree_as_it_was(host: HiveHost) -> None:
+    """K21: private, subtree, user; forged by nobody; on disk, over a kill of the daemon."""
+    for visibility in ("private", "subtree", "user"):
+        assert not store(host, "ann", visibility, "mine", visibility=visibility).error
+    crash(host)
+    expected = {"ann": "mine mine mine", "lead": "NotFound mine mine",
+                "bea": "NotFound NotFound mine", "other": "NotFound NotFound mine"}  # fmt: skip
+    for caller, found in expected.items():
+        names = ("private", "subtree", "user")
+        assert " ".join(read(host, caller, name=each, owner="ann") for each in names) == found
+    assert store(host, "bea", "user", "forged", owner="ann").error == "NotAllowed"
+    assert store(host, "other", "user", "forged", owner="ann").error == "NotFound"
+    assert store(host, "lead", "user", "newer", owner="ann", visibility="user")["version"] == 2
+    assert read(host, "other", name="user", owner="ann", version=1) == "mine"
+    assert store(host, "ann", "x", "x", visibility="global").error == "NotAllowed"
+
+
+def test_a_large_file_goes_in_and_out_by_the_client(host: HiveHost) -> None:
+    """K21: streamed; a file is written whole, and over no other."""
+    inside = "cd /tmp && head -c 3000000 /dev/urandom >big && hive-agent artifact put big"
+    id_ = host.inside("ann", "sh", "-c", f"{inside} --visibility subtree").strip()
+    host.inside("lead", "hive-agent", "artifact", "get", id_, "/tmp/copy")
+    digests = {
+        host.inside(agent, "sha256sum", file).split()[0]
+        for agent, file in (("ann", "/tmp/big"), ("lead", "/tmp/copy"))
+    }
+    (row,) = [each for each in host.json("artifact", "list", "big") if each["id"] == id_]
+    assert digests == {row["digest"]}
+    host.run("hive", "artifact", "get", id_, "--to", "/tmp/operators")
+    assert host.run("sha256sum", "/tmp/operators").stdout.split()[0] == row["digest"]
+    host.fails(1, "artifact", "get", id_, "--to", "/tmp/operators")
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../b", ".ssh", "a\nb", "x\u202egnp"])
+def test_names_that_could_mislead_are_refused(host: HiveHost, name: str) -> None:
+    """Attack 47."""
+    assert store(host, "ann", name, "x").error == "InvalidArgument"
+
+
+def test_it_can_be_read_when_its_author_is_gone(host: HiveHost) -> None:
+    """K21: what HiveKernel lost with the author."""
+    host.grow(gone={"parent": "lead", "role": "worker"})
+    id_ = store(host, "gone", "result", "kept", visibility="subtree")["id"]
+    uuid = host.uuid("gone")
+    host.hush("gone")
+    host.call("Destroy", agent="gone", wait=20)
+    assert read(host, "lead", id=id_) == read(host, "lead", name="result", owner=uuid) == "kept"
+    assert read(host, "other", id=id_) == "NotFound"
+    assert host.ask("other", "DeleteArtifact", id=id_).error == "NotFound"
+    assert host.ask("lead", "DeleteArtifact", id=id_)["versions"] == [1]
+
+
+def test_damage_is_found_and_told(host: HiveHost) -> None:
+    """K21: bytes that are not what was stored are given to nobody, and the operator knows."""
+    digest = store(host, "ann", "fragile", "x" * 1000)["digest"]
+    path = f"/var/lib/hive/artifacts/{digest[:2]}/{digest[2:4]}/{digest}"
+    assert host.run("stat", "-c", "%a %U", path).stdout == "600 hive\n"
+    host.run("sh", "-c", f"printf y >>{path}")
+    assert read(host, "ann", name="fragile") == "Internal"
+    assert any(digest in each for each in host.call("Status")["alarms"])
