@@ -1,0 +1,258 @@
+"""Tasks through real sockets in real containers: T2, T3, T5, T8, T9, T11-T13, K14-K16, K32, Q22-Q24.
+
+The workers are shell commands under `hive-agent serve`; the lead is asked through its own socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+TREE: dict[str, str | None] = {
+    "root": None, "lead": "root", "one": "lead", "two": "lead", "three": "lead", "held": "lead",
+}  # fmt: skip
+GRACE = 2
+# The text of a task is the script that does it.
+DOES = ["hive-agent", "serve", "--parallel", "2", "--", "sh"]
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.settings(f"[tasks]\ngrace = {GRACE}\n")
+    made.setup()
+    made.grow(lead={"role": "lead"})
+    worker: dict[str, object] = {"parent": "lead", "role": "worker", "command": DOES}
+    made.grow(one=worker, two=worker, three=worker, held={"parent": "lead", "role": "worker"})
+    yield made
+    made.hush()
+
+
+@pytest.fixture(autouse=True)
+def tidy(host: HiveHost) -> Iterator[None]:
+    yield
+    host.prune(TREE)
+    host.mail("lead")
+    host.hush()
+
+
+def give(host: HiveHost, agent: str, text: str, **wish: object) -> str:
+    """A task of the lead's, over its socket."""
+    return str(host.ask("lead", "AssignTask", agent=agent, description=text, **wish)["task"])
+
+
+def row(host: HiveHost, task: str) -> dict[str, Any]:
+    found = host.call("GetTask", task=task)["task"]
+    assert isinstance(found, dict)
+    return found
+
+
+def ended(host: HiveHost, *tasks: str, wait: float = 30) -> list[dict[str, Any]]:
+    """The results, in this order."""
+    reply = host.ask("lead", "WaitTasks", tasks=list(tasks), wait=wait)
+    assert reply["done"], [row(host, each) for each in tasks]
+    return [dict(row(host, each)["result"]) for each in tasks]
+
+
+def killed(host: HiveHost) -> None:
+    """The daemon is ended in the middle of whatever it does, and systemd starts it again."""
+    host.run("sh", "-c", "kill -KILL $(systemctl show --value -p MainPID hived.service)")
+    host.until(lambda: host.run("hive", "status", check=False).returncode == 0, "not back", 20)
+    host.hush()
+
+
+def reaches(host: HiveHost, task: str, state: str) -> None:
+    host.until(lambda: row(host, task)["state"] == state, f"not {state}: {row(host, task)}")
+
+
+@pytest.mark.alone
+def test_three_tasks_of_one_second_take_little_more_than_one(host: HiveHost) -> None:
+    """K15: in parallel, from the first assignment to the last result."""
+    give(host, "one", "true")
+    best = 9.0
+    for _ in range(3):
+        tasks = [give(host, each, "sleep 1") for each in ("one", "two", "three")]
+        assert [each["status"] for each in ended(host, *tasks)] == ["success"] * 3
+        rows = [row(host, each) for each in tasks]
+        best = min(best, max(r["ended"] for r in rows) - min(r["created"] for r in rows))
+        if best < 1.2:
+            return
+    raise AssertionError(f"{best:.3f} s")
+
+
+def test_an_agent_is_made_with_its_task_and_the_result_comes_back(host: HiveHost) -> None:
+    """T3, T8, Q20, Q22: ids and a name by the daemon, text with data, one record, told by mail."""
+    host.mail("lead")
+    made = host.ask(
+        "lead", "SpawnAgentAndAssignTask", agent_role="Adding Machine", agent_type="worker",
+        task_description='echo "{\\"sum\\": $(($(echo $HIVE_TASK_DATA | tr -dc "0-9 " )))}"; exit',
+        data={"n": 42}, command=DOES,
+    )  # fmt: skip
+    assert made["agent_role"] == "Adding Machine"
+    assert host.uuid(made["name"]) == made["agent_id"]
+    (result,) = ended(host, made["task_id"])
+    assert (result["status"], result["data"]) == ("success", {"sum": 42})
+    assert (result["worker_id"], result["attempts"]) == (made["agent_id"], 1)
+    host.until(lambda: any(
+        made["task_id"] in each["body"] and "done, success" in each["body"]
+        for each in host.mail("lead") if each["kind"] == "tasks"
+    ), "the lead is not told")  # fmt: skip
+
+
+def test_an_agent_that_cannot_start_ends_its_task_with_the_reason(host: HiveHost) -> None:
+    """T3, K3: and with another try asked for it is tried again first."""
+    made = host.ask(
+        "lead", "SpawnAgentAndAssignTask", agent_role="ghost", agent_type="worker",
+        task_description="x", command=["/no/such/program"], requeue=1,
+    )  # fmt: skip
+    (result,) = ended(host, made["task_id"])
+    assert result["status"] == "failed"
+    assert made["name"] in result["error"]
+
+
+def test_a_new_manager_delegates_before_it_works(host: HiveHost) -> None:
+    """T5, T2: pending_delegation ends with its first sub-task; managers go several levels down."""
+    made = host.ask(
+        "lead", "SpawnAgentAndAssignTask", agent_role="Sub Lead", agent_type="manager",
+        task_description="Have it done",
+    )  # fmt: skip
+    name, task = made["name"], made["task_id"]
+    assert made["state"] == "pending_delegation"
+    host.wait("running", name)
+    below = host.ask(
+        name, "SpawnAgentAndAssignTask", agent_role="hand", agent_type="worker",
+        task_description="echo done", command=DOES,
+    )  # fmt: skip
+    assert row(host, task)["state"] == "in_progress"
+    assert row(host, below["task_id"])["part_of"] == task
+    reaches(host, below["task_id"], "done")
+    assert host.ask(name, "FinishTask", task=task, status="success", summary="it is")["open"] == 0
+    assert ended(host, task)[0]["summary"] == "it is"
+
+
+def test_a_cancel_ends_the_work_and_not_the_agent(host: HiveHost) -> None:
+    """K14: the processes of the task are gone, the container and its other task go on."""
+    pid = host.main_pid("one")
+    task = give(host, "one", "sleep 4242 & exec sleep 4243")
+    other = give(host, "one", "sleep 1.5; echo mine", part_of="-")
+    host.until(lambda: "4243" in host.inside("one", "ps", "-eo", "args"), "it does not begin")
+    host.mail("lead")
+    hit = host.ask("lead", "CancelTask", task=task, reason="no need")["hit"]
+    assert [(each["agent"], each["state"]) for each in hit] == [("one", "stopping")]
+    assert ended(host, task)[0]["status"] == "stopped"
+    running = host.inside("one", "ps", "-eo", "args")
+    assert "4242" not in running
+    assert "4243" not in running
+    assert row(host, task)["state"] == "cancelled"
+    assert ended(host, other)[0]["summary"] == "mine"
+    assert host.main_pid("one") == pid
+
+
+def test_who_does_not_stop_has_its_container_ended(host: HiveHost) -> None:
+    """K14: after the grace; the agent comes back."""
+    task = give(host, "held", "never mind")
+    assert [each["kind"] for each in host.mail("held")] == ["task"]
+    host.hush("held")
+    pid = host.main_pid("held")
+    host.ask("lead", "CancelTask", task=task)
+    assert row(host, task)["state"] == "stopping"
+    assert ended(host, task)[0]["status"] == "stopped"
+    host.until(lambda: host.main_pid("held") not in (0, pid), "it does not come back")
+
+
+def test_time_runs_out_softly_and_then_hard(host: HiveHost) -> None:
+    """Q23: a report is asked for, then the work is stopped; what there was is kept."""
+    task = give(host, "held", "slow", soft=0.5, deadline=1.5)
+    host.until(lambda: "task_report" in [each["kind"] for each in host.mail("held")], "not asked")
+    seen = host.follow("held", "WatchTask", 3, task=task)
+    assert [each["state"] for each in seen][-1] in ("stopping", "done")
+    host.ask("held", "FinishTask", task=task, status="partial", summary="a half", data={"n": 1})
+    (result,) = ended(host, task)
+    assert (result["status"], result["summary"], result["data"]) == ("timeout", "a half", {"n": 1})
+
+
+def test_a_crash_ends_the_task_with_the_reason(host: HiveHost) -> None:
+    """T13: once, and who waited for it hears of it."""
+    task = give(host, "two", "sleep 100")
+    after = give(host, "three", "echo after", needs=[task])
+    reaches(host, task, "in_progress")
+    host.until(lambda: "sleep 100" in host.inside("two", "ps", "-eo", "args"), "not begun")
+    host.run("sh", "-c", f"kill -KILL {host.main_pid('two')}")
+    one, other = ended(host, task, after)
+    assert (one["status"], other["status"]) == ("failed", "failed")
+    assert one["error"].startswith("two ended: ")
+    assert task in other["error"]
+
+
+def test_a_crashed_worker_does_its_task_again_if_that_was_asked_for(host: HiveHost) -> None:
+    """T13: on the same agent, started again on the assigner's behalf; what it kept is there."""
+    text = "test -e /agents/two/state/once || { touch /agents/two/state/once; sleep 100; }; echo ok"
+    task = give(host, "two", text, requeue=1)
+    host.until(lambda: "sleep 100" in host.inside("two", "ps", "-eo", "args"), "not begun")
+    host.run("sh", "-c", f"kill -KILL $(pgrep -P $(pgrep -P {host.main_pid('two')}))")
+    (result,) = ended(host, task)
+    assert (result["status"], result["summary"], result["attempts"]) == ("success", "ok", 2)
+
+
+def test_work_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
+    """K32: running, queued and waiting ones; each ends once."""
+    long = give(host, "one", "sleep 2; echo long")
+    waits = give(host, "two", "echo then", needs=[long])
+    killed(host)
+    assert row(host, waits)["state"] == "waiting"
+    first, then = ended(host, long, waits)
+    assert (first["summary"], then["summary"]) == ("long", "then")
+    finishes = [
+        each["fields"]["task"] for each in host.events(last=200)
+        if each["kind"] == "task" and each["operation"] == "finish"
+    ]  # fmt: skip
+    assert (finishes.count(long), finishes.count(waits)) == (1, 1)
+
+
+def test_what_has_no_room_waits_and_is_begun_by_the_daemon(host: HiveHost) -> None:
+    """K14: `parallel` of the agent; by priority, then by age."""
+    host.grow(narrow={"parent": "lead", "role": "worker", "parallel": 1, "command": DOES})
+    hold = give(host, "narrow", "sleep 1")
+    late, soon = give(host, "narrow", "true"), give(host, "narrow", "true", priority=0)
+    assert row(host, soon)["state"] == "queued"
+    ended(host, hold, late, soon)
+    assert row(host, soon)["started"] < row(host, late)["started"]
+
+
+def test_only_those_above_give_and_only_the_assignee_reports(host: HiveHost) -> None:
+    """T9, K14, Q24: and a late report meets the first one."""
+    task = give(host, "held", "x")
+    assert host.ask("one", "AssignTask", agent="held", description="x").error == "NotAllowed"
+    assert host.ask("one", "CancelTask", task=task).error == "NotAllowed"
+    assert host.ask("held", "AssignTask", agent="lead", description="x").error == "NotAllowed"
+    report = {"task": task, "status": "success", "summary": "mine"}
+    assert host.ask("lead", "FinishTask", **report).error == "NotAllowed"
+    host.ask("held", "ReportProgress", task=task, text="half", percent=50)
+    assert row(host, task)["percent"] == 50
+    assert not host.ask("held", "FinishTask", **report).error
+    late = host.ask("held", "FinishTask", **{**report, "summary": "other"})
+    assert (late.error, late.parameters["result"]["summary"]) == ("Conflict", "mine")
+
+
+def test_the_same_key_gives_one_task(host: HiveHost) -> None:
+    """Q42."""
+    given = {"agent": "held", "description": "x", "idempotency_key": "once"}
+    first, again = (host.ask("lead", "AssignTask", **given) for _ in range(2))
+    assert first["task"] == again["task"]
+    host.ask("lead", "CancelTask", task=first["task"])
+
+
+def test_the_board_of_the_operator_and_of_a_lead(host: HiveHost) -> None:
+    """T11: list, board and history on the command line, and in the container."""
+    task = host.hive("task", "assign", "held", "Look around", "--title", "Look").strip()
+    assert f"{task}  held  Look" in host.hive("task", "board")
+    assert task in host.inside("lead", "hive-agent", "list-tasks", "--open")
+    assert "assign -> queued  by operator" in host.hive("task", "show", task)
+    host.hive("task", "cancel", task)
+    assert row(host, task)["state"] in ("cancelled", "stopping")
