@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Never
 
 from hive_core.agent.link import Link
 from hive_core.agent.serve import until_stopped
-from hive_core.errors import HiveError, MethodNotFound, NotFound
+from hive_core.errors import HiveError
 
 REPORT: Final = "maid/health-report"
 KIND: Final = "health"
@@ -187,7 +187,7 @@ class Maid:
         say(text)
         try:
             self.link.change("store_artifact", **artifact(text))
-        except (MethodNotFound, NotFound) as error:
+        except HiveError as error:  # its parent is told in any case
             say(f"cannot store the report: {error.reason}")
         parent = self.link.ask("whoami").get("parent")
         if parent is not None and not quietly:
@@ -196,7 +196,7 @@ class Maid:
 
 def artifact(text: str) -> dict[str, object]:
     """The report as it is stored: the same name each time, a version each."""
-    return {"name": REPORT, "text": text, "visibility": "subtree"}
+    return {"name": REPORT, "text": text, "visibility": "subtree", "type": "text/plain"}
 
 
 def text_of(found: list[Finding], cleared: list[str]) -> str:

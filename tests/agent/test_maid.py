@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from operations.lives import ends, runs
-from operations.world import World, world
+from operations.world import World, rows, world
 from typing_extensions import override
 
 from hive_core.agent.link import Link
@@ -97,6 +97,17 @@ def test_a_zombie_is_told_and_cleared_away(house: House) -> None:
     assert "- cleared away: once" in told
     maid.look()
     assert house.told() == ["all is well"]
+
+
+def test_the_report_is_an_artifact_that_those_above_read(house: House) -> None:
+    """K36: `maid/health-report`, a version for each time that something changed."""
+    maid = house.maid()
+    maid.look()
+    house.world.seen.states[house.world.uuid("lead")] = State.PARKED
+    for _ in range(2):
+        maid.look()
+    found = rows(house.world.call("queen", "list_artifacts")["artifacts"])
+    assert [(each["name"], each["version"]) for each in found] == [("maid/health-report", 2)]
 
 
 def test_the_same_trouble_is_told_once(house: House) -> None:
