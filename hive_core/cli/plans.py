@@ -1,0 +1,101 @@
+"""`hive plan`: how agents mean to do their tasks; yes or no to one of them, by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from hive_core.cli.approval_page import quoted
+from hive_core.cli.output import Column, Listing, moment, one, output_option, say, words
+from hive_core.cli.session import Session, entries
+from hive_core.errors import NotFound
+from hive_core.varlink import Message
+
+PLANS: Final = Listing(
+    "plan",
+    (
+        Column("plan"), Column("state"), Column("agent"), Column("created", words=moment),
+        Column("decided_by", "by"), Column("reason"),
+    ),
+    "no plans",
+)  # fmt: skip
+
+
+@click.group()
+def plan() -> None:
+    """How agents mean to do their tasks: list, show, approve, reject."""
+
+
+@plan.command("list")
+@click.argument("task", metavar="TASK")
+@output_option
+@click.pass_obj
+def listed(session: Session, task: str, style: str) -> None:
+    """List the plans of a task, the newest first; only that one can be approved."""
+    PLANS.show(entries(session.ask("list_plans", task=task), "plans"), style)
+
+
+@plan.command
+@click.argument("id_", metavar="TASK|PLAN")
+@output_option
+@click.pass_obj
+def show(session: Session, id_: str, style: str) -> None:
+    """Show a plan with its steps, or the newest plan of a task.
+
+    What agents wrote stands behind a bar, odd characters spelled out.
+    """
+    found = _found(session, id_)
+    one(found, style, "plan", lambda: _page(found))
+
+
+@plan.command
+@click.argument("task", metavar="TASK")
+@click.argument("id_", metavar="PLAN")
+@click.pass_obj
+def approve(session: Session, task: str, id_: str) -> None:
+    """Let an agent do its task in exactly the way of this plan, its newest one."""
+    reply = session.change("approve_plan", task=task, plan=id_)
+    say(f"approved: plan {id_} of {words(reply.get('agent'))}")
+
+
+@plan.command
+@click.argument("task", metavar="TASK")
+@click.argument("id_", metavar="PLAN")
+@click.argument("why")
+@click.pass_obj
+def reject(session: Session, task: str, id_: str, why: str) -> None:
+    """Refuse a plan; its agent is told WHY, and has to plan anew."""
+    reply = session.change("reject_plan", task=task, plan=id_, reason=why)
+    say(f"rejected: plan {id_} of {words(reply.get('agent'))}")
+
+
+def _found(session: Session, id_: str) -> Message:
+    """A plan by its own id, or the newest of a task."""
+    try:
+        return session.ask("get_plan", plan=id_)
+    except NotFound:
+        plans = entries(session.ask("list_plans", task=id_), "plans")
+    if not plans:
+        raise NotFound(f"no plan of task {id_}")
+    return plans[0]
+
+
+def _page(row: Message) -> Iterator[str]:
+    yield f"plan       {words(row.get('plan'))}"
+    yield f"state      {words(row.get('state'))}"
+    for label, field in (("task", "task"), ("agent", "agent"), ("decided by", "decided_by"),
+                         ("why", "reason")):  # fmt: skip
+        if row.get(field):
+            yield f"{label:<10} {words(row.get(field))}"
+    yield f"{'created':<10} {moment(row.get('created'))}"
+    if row.get("note"):
+        yield "note"
+        yield from quoted(str(row.get("note")))
+    for step in entries(row, "steps"):
+        tools = f"  [{words(step.get('tools'))}]" if step.get("tools") else ""
+        yield f"{step.get('step')}. {words(step.get('status'))}{tools}"
+        yield from quoted("\n".join(filter(None, (str(step.get("title") or ""),
+                                                  str(step.get("detail") or ""),
+                                                  str(step.get("note") or "")))))  # fmt: skip
