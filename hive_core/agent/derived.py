@@ -53,9 +53,7 @@ def _add(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
     elif flag.kind == "array" and flag.positional:
         parser.add_argument(flag.name, nargs="+", type=_entry(flag), help=text)
     elif flag.kind == "array":
-        parser.add_argument(
-            option, dest=flag.name, action="append", type=_entry(flag), help=text
-        )
+        parser.add_argument(option, dest=flag.name, action="append", type=_entry(flag), help=text)
     elif flag.positional:
         count = None if flag.required else "?"
         parser.add_argument(flag.name, nargs=count, type=_value(flag), help=text)

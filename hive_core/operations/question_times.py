@@ -42,7 +42,7 @@ def question_times(call: Call) -> Record[Result]:
     for each in rows.owed(call.now, _MOST):
         topics |= deliver(call, each)
     rows.forget(call.now, _MOST)
-    return Record(Nothing(), frozenset(topics))
+    return Record(Nothing(), frozenset(topics), told=True)
 
 
 @due(at=_changed, topics=frozenset({"tree"}))
@@ -55,7 +55,7 @@ def questions_in_the_tree(call: Call) -> Record[Result]:
         if call.hive.name(owner) is None:
             call.ledger.reminders.drop_of(owner)
     call.ledger.questions.see(call.ledger.head)
-    return Record(Nothing(), frozenset(topics))
+    return Record(Nothing(), frozenset(topics), told=True)
 
 
 @when(Gone)

@@ -140,7 +140,7 @@ def reminders(call: Call) -> Record[Result]:
     topics = set[str]()
     for each in call.ledger.reminders.due(call.now, _MOST):
         topics |= _come(call, each)
-    return Record(Result(), frozenset(topics))
+    return Record(Result(), frozenset(topics), told=True)
 
 
 def topic(reminder: str) -> str:

@@ -26,6 +26,7 @@ KINDS: Final = (
 )  # fmt: skip
 _DOWN: Final = {State.PARKED: "parked", State.FAILED: "failed"}
 _MOST: Final = 200  # of one kind
+_LISTED: Final = frozenset({"question", "escalation"})  # kinds of mail that have rows themselves
 _SEVERITIES: Final = ("critical", "error", "warning", "info")
 
 
@@ -115,9 +116,10 @@ def _agents(call: Call) -> Iterator[Todo]:
 def _mail(call: Call) -> Iterator[Todo]:
     """What nobody has read, and what could not be delivered to living agents."""
     mail = call.ledger.messages
-    if count := mail.size(THE_OPERATOR)[0]:
-        first = mail.inbox(THE_OPERATOR, dead=False, limit=1)
-        since = first[0].sent_at if first else None
+    first = mail.inbox(THE_OPERATOR, dead=False, limit=_MOST)
+    others = [each for each in first if each.kind not in _LISTED]
+    if count := mail.size(THE_OPERATOR)[0] - len(first) + len(others):
+        since = others[0].sent_at if others else None
         yield _row("mail", THE_OPERATOR, "", f"{count} in your inbox", since)
     for name in (THE_OPERATOR, *call.hive.topology.order):
         uuid = THE_OPERATOR if name == THE_OPERATOR else call.hive.spec(name).id

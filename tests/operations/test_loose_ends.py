@@ -147,11 +147,22 @@ def test_everything_that_waits_for_the_operator_is_one_list(world: World) -> Non
     world.seen.states[world.uuid("a2")] = State.FAILED
     world.seen.warnings.append("the disk is nearly full")
     world.seen.parked.append(("ab" * 20, "no tree"))
+    world.call("root", "send", to="operator", body="done")
     assert todo(world) == [
         ("alarm", ""), ("escalation", burns), ("escalation", warn), ("question", question),
         ("plan", task["task"]), ("approval", approval), ("parked", "b"), ("failed", "a2"),
         ("refused_commit", "ab" * 20), ("mail", "operator"),
     ]  # fmt: skip
+
+
+def test_mail_about_what_is_on_the_list_is_not_on_it_once_more(world: World) -> None:
+    ask(world, "root")
+    escalate(world, "root")
+    assert {kind for kind, _ in todo(world)} == {"question", "escalation"}
+    world.call("root", "send", to="operator", body="done")
+    (row,) = [each for each in rows(world.call("operator", "todo")["todo"])
+              if each["kind"] == "mail"]  # fmt: skip
+    assert row["text"] == "1 in your inbox"
 
 
 def test_what_is_settled_is_no_more_on_the_list(world: World) -> None:
