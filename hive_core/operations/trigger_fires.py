@@ -134,7 +134,7 @@ def fire_triggers(call: Call) -> Record[Fired]:
         fires, looked = fires + done.fires, looked + len(found)
         if looked >= AT_ONCE:
             break
-    return Record(Fired(fires=fires), frozenset(topics), {"fires": fires})
+    return Record(Fired(fires=fires), frozenset(topics), told=True)
 
 
 def _agent(call: Call, agent: str, found: list[Trigger]) -> Round:
@@ -166,7 +166,7 @@ def settle(call: Call, trigger: Trigger, name: str | None) -> None:
 @due(at=lambda ledger: ledger.triggers.next(spawns=True), topics=frozenset({"trigger"}))
 def fire_spawns(call: Call) -> Record[Fired] | Change[Fired]:
     """One new agent: each is a commit."""
-    nothing = Record(Fired(fires=0))
+    nothing = Record(Fired(fires=0), told=True)
     trigger = call.ledger.triggers.spawn_due(call.now)
     if trigger is None:
         return nothing
@@ -177,7 +177,7 @@ def fire_spawns(call: Call) -> Record[Fired] | Change[Fired]:
     done = Round(call, trigger.agent, name)
     found = done.look(trigger).fires
     if not found:
-        return Record(Fired(fires=0), frozenset(done.topics))
+        return Record(Fired(fires=0), frozenset(done.topics), told=True)
     fire = call.ledger.triggers.fires.begin(trigger, call.now, *found[0])
     return spawned(done, trigger, fire)
 
@@ -192,7 +192,7 @@ def spawned(
     )  # fmt: skip
     if change is None:
         done.end(trigger, fire, "refuse", why)
-        return Record(Fired(fires=1), frozenset(done.topics), {"fires": 1})
+        return Record(Fired(fires=1), frozenset(done.topics), told=True)
     done.call.ledger.triggers.fires.began(fire, task, uuid)
     done.written(trigger, fire)
     wakes = change.wakes | done.topics

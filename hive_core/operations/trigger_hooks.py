@@ -41,7 +41,7 @@ def deliver(call: Call, delivery: Delivery) -> Record[Delivered] | Change[Delive
     if trigger is None or name is None:
         raise NotFound(f"no trigger {delivery.trigger}")
     if delivery.key and (known := triggers.fires.delivered(trigger.hook, delivery.key)):
-        return Record(Delivered(fire=known, new=False))
+        return Record(Delivered(fire=known, new=False), told=True)
     done = Round(call, trigger.agent, name)
     room, more = done.room()
     if room < 1 or (trigger.single and trigger.open is not None):
@@ -70,14 +70,14 @@ def _fired(
         wakes = made.wakes | {"trigger"}
         if isinstance(made, Change):
             return Change(result, made.hive, made.message, wakes, made.fields)
-        return Record(result, wakes, made.fields)
+        return Record(result, wakes, told=True)
     if trigger.act is Act.TASK:
         done.task(trigger, fire, whole)
     else:
         done.told.append(Told(trigger, fire, about, delivery.text))
         done.deliver()
     _check(done.call, trigger, fire)
-    return Record(result, frozenset(done.topics | {"trigger"}), {"fires": 1})
+    return Record(result, frozenset(done.topics | {"trigger"}), told=True)
 
 
 def _check(call: Call, trigger: Trigger, fire: Fire) -> None:
