@@ -135,7 +135,7 @@ def grants_expire(call: Call) -> Record[Result]:
     for grant in call.ledger.tools.expired(call.now, _A_TURN):
         call.ledger.tools.take(grant.id)
         call.ledger.events.append(_expired(call, grant))
-    return Record(Result(), frozenset({"events"}))
+    return Record(Result(), frozenset({"events"}), told=True)
 
 
 def allowed(spec: AgentSpec, wanted: Tool) -> tuple[tuple[Entry, ...], str]:

@@ -17,6 +17,7 @@ class Identity(TypedDict):
     role: str
     title: str
     tier: str
+    model: str
     capabilities: list[str]
     children: list[str]
     limits: dict[str, int]
