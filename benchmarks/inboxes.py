@@ -1,7 +1,9 @@
 """What a message costs when its box holds 10, 1,000 or 100,000 others: sent, given out, acked.
 
 The ledger alone, on memory: the disk costs the same whatever the box holds. A part of what waits is
-given out and a part is acked, as in a box that is in use.
+given out and a part is acked, as in a box that is in use. Then the same with mail of all four
+priorities from fifty senders in a box that is more than half full, where a send asks who fills it;
+and a page of a listing.
 """
 
 import time
@@ -19,20 +21,25 @@ LENGTHS = (10, 1_000, 100_000)
 BATCH, ROUNDS = 10, 60
 BODY = "How is the build? " * 6
 WIDE = Bounds(inbox_count=10**7, inbox_bytes=10**12)
+SENDERS, PAGE = 50, 10
 
 
 def run() -> list[Row]:
-    spent = {length: _measure(length) for length in LENGTHS}
-    return [
-        _row(name, length, spent[length][name], spent[LENGTHS[0]][name])
-        for name in spent[LENGTHS[0]]
-        for length in LENGTHS
-    ]
+    rows: list[Row] = []
+    for crowded in (False, True):
+        spent = {length: _measure(length, crowded=crowded) for length in LENGTHS}
+        rows += [
+            _row(name, length, spent[length][name], spent[LENGTHS[0]][name])
+            for name in spent[LENGTHS[0]]
+            for length in LENGTHS
+        ]
+    return rows
 
 
 def _row(name: str, length: int, value: float, shortest: float) -> Row:
     row: Row = {
-        "name": f"{name} at {length:,} in the box", "value": value, "unit": "us a message",
+        "name": f"{name} at {length:,} in the box", "value": value,
+        "unit": "us a page" if name.startswith("a page") else "us a message",
         "plot": "inbox", "line": name, "x": length, "x_unit": "messages in the box",
     }  # fmt: skip
     if length == LENGTHS[0]:
@@ -41,15 +48,16 @@ def _row(name: str, length: int, value: float, shortest: float) -> Row:
     return aimed({**row, **beside}, "flat: at most twice", ratio_at_most=2)
 
 
-def _measure(length: int) -> dict[str, float]:
+def _measure(length: int, *, crowded: bool) -> dict[str, float]:
     """Microseconds a message; the box is as long after each round as before it."""
+    full = Bounds(inbox_count=length + length // 2 + BATCH, inbox_bytes=10**12)
     with TemporaryDirectory(dir="/dev/shm") as folder:
-        ledger = Ledger.open(Path(folder) / "hive.db", limits=WIDE)
-        _fill(ledger, length)
+        ledger = Ledger.open(Path(folder) / "hive.db", limits=full if crowded else WIDE)
+        _fill(ledger, length, crowded=crowded)
         spent: dict[str, list[float]] = {}
         given: list[Message] = []
         for _ in range(ROUNDS):
-            for name, work in _steps(ledger, given):
+            for name, work in _crowded(ledger, given) if crowded else _steps(ledger, given):
                 start = time.process_time()
                 with ledger.transaction():
                     work()
@@ -57,12 +65,16 @@ def _measure(length: int) -> dict[str, float]:
         ledger.close()
     # The best third: what disturbs a round can only slow it.
     return {
-        name: sum(sorted(each)[: ROUNDS // 3]) / (ROUNDS // 3) / BATCH * 1e6
+        name: sum(sorted(each)[: ROUNDS // 3]) / (ROUNDS // 3) * 1e6
+        / (1 if name.startswith("a page") else BATCH)
         for name, each in spent.items()
-    }
+    }  # fmt: skip
 
 
-def _steps(ledger: Ledger, given: list[Message]) -> list[tuple[str, Callable[[], object]]]:
+Steps = list[tuple[str, Callable[[], object]]]
+
+
+def _steps(ledger: Ledger, given: list[Message]) -> Steps:
     now, mail = time.time(), ledger.messages
 
     def lease() -> None:
@@ -75,17 +87,39 @@ def _steps(ledger: Ledger, given: list[Message]) -> list[tuple[str, Callable[[],
     ]
 
 
-def _send(ledger: Ledger, count: int) -> None:
+def _crowded(ledger: Ledger, given: list[Message]) -> Steps:
+    """The same where it is looked at who fills the box, as a `send` of an agent does."""
+    mail = ledger.messages
+
+    def send() -> None:
+        for _ in range(BATCH):
+            mail.crowd("bob")
+            _send(ledger, 1, crowded=True)
+
+    steps = [(name, work) for name, work in _steps(ledger, given) if name != "send"]
+    words = "four priorities, half full: "
+    page = lambda: mail.inbox("bob", dead=False, limit=PAGE)  # noqa: E731
+    return [
+        (f"{words}send", send),
+        *((words + name, work) for name, work in steps),
+        (f"a page of {PAGE}", page),
+    ]
+
+
+def _send(ledger: Ledger, count: int, *, crowded: bool = False) -> None:
     now = time.time()
-    for _ in range(count):
-        ledger.messages.send(NewMessage("anna", "anna", "bob", "bob", Relation.CHILD, BODY), now)
+    for number in range(count):
+        who = f"s{int(now * 1e6) % SENDERS}" if crowded else "anna"
+        rank = (int(now * 1e6) + number) % 4 if crowded else 2
+        new = NewMessage(who, who, "bob", "bob", Relation.CHILD, BODY, priority=rank)
+        ledger.messages.send(new, now)
 
 
-def _fill(ledger: Ledger, length: int) -> None:
+def _fill(ledger: Ledger, length: int, *, crowded: bool) -> None:
     """So many that wait, a fifth of them given out."""
     for _ in range(0, length, BATCH):
         with ledger.transaction():
-            _send(ledger, BATCH)
+            _send(ledger, BATCH, crowded=crowded)
     left = length // 5
     while left > 0:
         with ledger.transaction():

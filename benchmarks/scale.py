@@ -99,13 +99,17 @@ def _machine(place: Place) -> Machine:
 
 def _changes() -> Iterator[Row]:
     for count in COUNTS:
-        with (
-            TemporaryDirectory(dir="/var/tmp") as disk,
-            TemporaryDirectory(dir="/dev/shm") as memory,
-        ):
-            spent = list(_committed(Path(memory) / "meta", Path(disk) / "meta", count))
-        row = _row(f"commit of a change, p50, {count:,} agents", median(spent) * 1e3)
+        row = _row(f"commit of a change, p50, {count:,} agents", median(changes(count)) * 1e3)
         yield row | {"plot": "agents", "line": "commit of a change", "x": count, "x_unit": "agents"}
+
+
+def changes(count: int) -> list[float]:
+    """Seconds of each of some changes in a tree of so many."""
+    with (
+        TemporaryDirectory(dir="/var/tmp") as disk,
+        TemporaryDirectory(dir="/dev/shm") as memory,
+    ):
+        return list(_committed(Path(memory) / "meta", Path(disk) / "meta", count))
 
 
 def _committed(memory: Path, disk: Path, count: int) -> Iterator[float]:
