@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import replace
+from typing import Final, TypedDict, Unpack
 from uuid import uuid4
 
 from hive_core.ledger.connection import Connection
 from hive_core.model.trigger import FIRE, OUTPUT, Fire, Trigger
 
 _MINUTE: Final = 60.0
-_KEPT: Final = 20  # fires of a trigger that can be listed
+_KEPT: Final = 20  # fires of a trigger that can be listed, and some more
+_THIN: Final = 16
 _AT_ONCE: Final = 1000
 _FIRE: Final = (
     'number, id, "trigger", agent, at, due, count, state, detail, ref, spawned, ended, status,'
     " code, output"
 )
+
+
+class Kept(TypedDict, total=False):
+    """What is kept of an end."""
+
+    detail: str
+    ref: str
+    status: str
+    code: int | None
+    output: str
 
 
 class Fires:
@@ -32,44 +44,50 @@ class Fires:
         return count, now if first is None else first
 
     def begin(self, trigger: Trigger, at: float, due: float, count: int) -> Fire:
-        """One more."""
+        """One more. Now and then the oldest go."""
         id_ = uuid4().hex[:12]
-        self._db.run(
+        number = self._db.value(
             'INSERT INTO fires (id, "trigger", agent, at, due, count, state)'
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING number",
             (id_, trigger.number, trigger.agent, at, due, count, FIRE.start),
         )
         self._db.run("UPDATE triggers SET fired = fired + 1 WHERE number = ?", (trigger.number,))
+        if number % _THIN == 0:
+            self._thin(trigger.number, at)
+        return Fire(number, id_, trigger.number, trigger.agent, at, due, count, FIRE.start)
+
+    def _thin(self, trigger: int, at: float) -> None:
         self._db.run(
             "DELETE FROM fires WHERE \"trigger\" = ?1 AND at < ?3 AND state <> 'open' AND number"
             ' <= (SELECT number FROM fires WHERE "trigger" = ?1 ORDER BY number DESC'
             " LIMIT 1 OFFSET ?2)",
-            (trigger.number, _KEPT, at - _MINUTE),
+            (trigger, _KEPT, at - _MINUTE),
         )
-        return self.known(id_)
 
-    def known(self, id_: str) -> Fire:
-        found = self._fires("id = ?", id_)
-        return found[0]
-
-    def began(self, fire: Fire, ref: str, spawned: str = "") -> None:
+    def began(self, fire: Fire, ref: str, spawned: str = "") -> Fire:
         """Its work goes on: the next one of this trigger waits for its end."""
         self._db.run(
             "UPDATE fires SET ref = ?, spawned = ? WHERE number = ?", (ref, spawned, fire.number)
         )
         self._db.run("UPDATE triggers SET open = ? WHERE number = ?", (fire.number, fire.trigger))
+        return replace(fire, ref=ref, spawned=spawned)
 
-    def end(self, fire: Fire, event: str, now: float, *, output: str = "", **more: object) -> None:
-        """`more`: detail, ref, status, code."""
-        words = "".join(f", {key} = ?" for key in more)  # our own names
+    def end(self, fire: Fire, event: str, now: float, **more: Unpack[Kept]) -> Fire:
+        """As it came out; if others waited for it, they do not any more."""
+        more["output"] = more.get("output", "")[-OUTPUT:]
+        found = replace(fire, state=FIRE.next(fire.state, event), ended=now, **more)
         self._db.run(
-            f"UPDATE fires SET state = ?, ended = ?, output = ?{words} WHERE number = ?",  # noqa: S608
-            (FIRE.next(fire.state, event), now, output[-OUTPUT:], *more.values(), fire.number),
-        )
-        self._db.run(
-            "UPDATE triggers SET open = NULL WHERE number = ? AND open = ?",
-            (fire.trigger, fire.number),
-        )
+            "UPDATE fires SET state = ?, detail = ?, ref = ?, ended = ?, status = ?, code = ?,"
+            " output = ? WHERE number = ?",
+            (found.state, found.detail, found.ref, now, found.status, found.code, found.output,
+             fire.number),
+        )  # fmt: skip
+        if fire.ref:
+            self._db.run(
+                "UPDATE triggers SET open = NULL WHERE number = ? AND open = ?",
+                (fire.trigger, fire.number),
+            )
+        return found
 
     def exited(self, fire: Fire, code: int | None) -> None:
         self._db.run("UPDATE fires SET code = ? WHERE number = ?", (code, fire.number))

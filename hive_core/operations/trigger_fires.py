@@ -7,6 +7,7 @@ minute; what is more waits, and is then one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from pydantic import Field
@@ -39,10 +40,14 @@ class Round:
     topics: set[str] = field(default_factory=set)
     fires: int = 0
 
+    @cached_property
+    def _used(self) -> tuple[int, float]:
+        return self.call.ledger.triggers.fires.used(self.agent, self.call.now)
+
     def room(self) -> tuple[int, float]:
         """How many fires it has left in this minute, and when it has more."""
-        used, first = self.call.ledger.triggers.fires.used(self.agent, self.call.now)
-        return self.call.settings.triggers.fires - used, first + MINUTE + 0.001
+        used, first = self._used
+        return self.call.settings.triggers.fires - used - self.fires, first + MINUTE + 0.001
 
     def look(self, trigger: Trigger) -> Verdict:
         """Look at one, and write down when to look again."""
@@ -71,15 +76,14 @@ class Round:
 
     def end(self, trigger: Trigger, fire: Fire, event: str, why: str, ref: str = "") -> Fire:
         fires = self.call.ledger.triggers.fires
-        fires.end(fire, event, self.call.now, detail=why, ref=ref)
-        return self.written(trigger, fire)
+        found = fires.end(fire, event, self.call.now, detail=why, ref=ref)
+        return self.written(trigger, found)
 
     def written(self, trigger: Trigger, fire: Fire) -> Fire:
         """Each fire is an event with its id."""
-        found = self.call.ledger.triggers.fires.known(fire.id)
-        record(self.call, trigger, found)
+        record(self.call, trigger, fire)
         self.topics |= {"events", f"trigger:{trigger.id}"}
-        return found
+        return fire
 
     def fire(self, trigger: Trigger, at: float, count: int) -> None:
         """One fire of a message, a wake or a task."""
@@ -98,8 +102,7 @@ class Round:
         if why:
             self.end(trigger, fire, "refuse", why)
         else:
-            self.call.ledger.triggers.fires.began(fire, task)
-            self.written(trigger, fire)
+            self.written(trigger, self.call.ledger.triggers.fires.began(fire, task))
 
     def deliver(self) -> None:
         """All that is to be said, in one message."""
@@ -193,8 +196,7 @@ def spawned(
     if change is None:
         done.end(trigger, fire, "refuse", why)
         return Record(Fired(fires=1), frozenset(done.topics), told=True)
-    done.call.ledger.triggers.fires.began(fire, task, uuid)
-    done.written(trigger, fire)
+    done.written(trigger, done.call.ledger.triggers.fires.began(fire, task, uuid))
     wakes = change.wakes | done.topics
     fields = {**change.fields, "fires": 1}
     message = f"{change.message} by trigger {trigger.id}"

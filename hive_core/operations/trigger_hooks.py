@@ -66,7 +66,7 @@ def _fired(
     whole: dict[str, object] = {"delivery": {**about, "body": delivery.text}}
     if trigger.act is Act.SPAWN:
         made = spawned(done, trigger, fire, whole)
-        _check(done.call, trigger, fire)
+        _check(done, trigger, fire)
         wakes = made.wakes | {"trigger"}
         if isinstance(made, Change):
             return Change(result, made.hive, made.message, wakes, made.fields)
@@ -76,12 +76,12 @@ def _fired(
     else:
         done.told.append(Told(trigger, fire, about, delivery.text))
         done.deliver()
-    _check(done.call, trigger, fire)
+    _check(done, trigger, fire)
     return Record(result, frozenset(done.topics | {"trigger"}), told=True)
 
 
-def _check(call: Call, trigger: Trigger, fire: Fire) -> None:
+def _check(done: Round, trigger: Trigger, fire: Fire) -> None:
     """What could not be done leaves nothing behind, and its sender is told to come again."""
-    found = call.ledger.triggers.fires.known(fire.id)
+    (found,) = done.call.ledger.triggers.fires.of(trigger.number, fire.number + 1, 1)
     if found.state == "refused":
         raise LimitReached(f"cannot fire {trigger.name}: {found.detail}", retry_after=BUSY)

@@ -48,11 +48,11 @@ def _finish(call: Call, fire: Fire, *, output: str, status: str, code: int) -> N
     """Keep how it came out; what waited for this is looked at anew."""
     triggers = call.ledger.triggers
     kept = fire.code if fire.code is not None else None if not fire.spawned else code
-    triggers.fires.end(fire, "finish", call.now, output=output, status=status, code=kept)
+    found = triggers.fires.end(fire, "finish", call.now, output=output, status=status, code=kept)
     trigger = triggers.by_number(fire.trigger)
     if trigger is None:
         return
-    record(call, trigger, triggers.fires.known(fire.id))
+    record(call, trigger, found)
     if trigger.enabled and not trigger.parked and trigger.due is None:
         triggers.put_off(trigger.number, following(trigger.rule, trigger.since))
 

@@ -1,0 +1,135 @@
+"""Ten thousand triggers in a hived of its own: how late they fire, and what a look costs.
+
+    python -m benchmarks.triggers [count] [seconds]
+
+The daemon's own parts, in one process and on the real clock: agenda, broker, a ledger on disk that
+syncs each COMMIT. Lateness is from the time of the rule to the time of the fire that stands in the
+ledger, which is read before its COMMIT; the COMMIT is in the figure beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from statistics import median
+from uuid import uuid4
+
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.core import Broker
+from hive_core.broker.due import DUES
+from hive_core.broker.operation import Result
+from hive_core.broker.turn import World
+from hive_core.host.clock import SystemClock
+from hive_core.host.stores import Stores
+from hive_core.ledger.triggers import New
+from hive_core.model.agent import AgentSpec
+from hive_core.model.hive import Hive
+from hive_core.model.settings import Settings
+from hive_core.model.trigger import Act, Kind, Missed, Rule, following
+from hive_core.operations import load
+from hive_core.reconcile.agenda import Agenda
+from hive_core.reconcile.look import Look
+
+AGENTS = 100
+Row = dict[str, float]
+Act_ = Callable[[Call], Record[Result] | Change[Result]]
+
+
+def share(values: list[float], part: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
+
+
+def crowd(broker: Broker) -> list[str]:
+    """Agents without machines: triggers ask the tree for them, and mail waits."""
+    hive = Hive()
+    found = []
+    for number in range(AGENTS):
+        spec = AgentSpec(uuid=uuid4(), capabilities=("trigger",))
+        hive = hive.with_agent(f"a{number}", None, spec)
+        found.append(spec.id)
+    broker.hive = hive
+    return found
+
+
+def rules(number: int, now: float, *, at_once: bool) -> Rule:
+    """Half of them crons of each minute, half intervals; or all at the same second."""
+    if at_once:
+        return Rule(Kind.AT, at=now)
+    if number % 2:
+        return Rule(Kind.CRON, cron=f"{number % 60} * * * * *", zone="Europe/Berlin")
+    return Rule(Kind.EVERY, every=60.0)
+
+
+def fill(stores: Stores, agents: list[str], count: int, rule: Callable[[int], Rule]) -> None:
+    now = time.time()
+    with stores.ledger.transaction():
+        for number in range(count):
+            made = rule(number)
+            since = now - 60 + 60 * number / count if made.kind is Kind.EVERY else now
+            new = New("operator", agents[number % len(agents)], f"t{number}", made, Act.MESSAGE,
+                      {"kind": "message", "text": "look"}, Missed.LATEST, enabled=True)  # fmt: skip
+            stores.ledger.triggers.put(new, since, following(made, since))
+
+
+def settings(folder: str) -> Settings:
+    """Without the bounds that keep one agent from having so many."""
+    tables = {
+        "triggers": {"fires": 1_000_000, "each": 1_000_000},
+        "limits": {"inbox_count": 1_000_000, "inbox_bytes": 1 << 40},
+        "paths": {"state": folder, "runtime": f"{folder}/run"},
+        "root": {"autostart": False},
+    }
+    return Settings.model_validate(tables)
+
+
+async def fire(broker: Broker, seconds: float) -> float:
+    """Let them fire for a while; seconds spent on it."""
+    spent = [0.0]
+
+    def perform(name: str, act: Act_) -> Result:
+        before = time.perf_counter()
+        try:
+            return broker.perform(name, act)
+        finally:
+            spent[0] += time.perf_counter() - before
+
+    agenda = Agenda(broker.world.clock, broker.world.ledger, perform, DUES)  # type: ignore[arg-type]
+    broker.listeners.append(agenda.heard)
+    agenda.start()
+    await asyncio.sleep(seconds)
+    return spent[0]
+
+
+async def lateness(folder: str, count: int, seconds: float, *, at_once: bool) -> Row:
+    wanted = settings(folder)
+    stores, clock = Stores.open(wanted), SystemClock()
+    look = Look.build(stores.ledger, wanted, stores.hive, clock)
+    broker = Broker(World(stores.ledger, stores.repo, wanted, look, clock), stores.hive, load(), {})
+    start = time.time() + 3.0
+    fill(stores, crowd(broker), count, lambda number: rules(number, start, at_once=at_once))
+    spent = await fire(broker, seconds + 3.0)
+    rows = stores.ledger.connection.rows("SELECT at - due FROM fires WHERE state = 'done'")
+    late = [1000 * value for (value,) in rows]
+    return {
+        "triggers": count, "fires": len(late), "median_ms": round(median(late), 2),
+        "p99_ms": round(share(late, 0.99), 2), "most_ms": round(max(late), 2),
+        "us_a_fire": round(1e6 * spent / len(late)),
+    }  # fmt: skip
+
+
+def main() -> None:
+    load()
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 30.0
+    for name, at_once in (("spread over a minute", False), ("all at one second", True)):
+        with tempfile.TemporaryDirectory(prefix="hive-triggers-") as folder:
+            found = asyncio.run(lateness(folder, count, seconds, at_once=at_once))
+        print(json.dumps({"name": name, **found}))
+
+
+if __name__ == "__main__":
+    main()
