@@ -66,7 +66,7 @@ SAMPLE: dict[str, object] = {
     "operation": "stop", "name": "new", "body": "x", "ids": ["x"], "id": "x", "agents": ["b1"],
     "states": ["running"], "capability": "spawn", "commit": "ab" * 20, "message": "x", "why": "x",
     "source": "import-0123456789abcdef", "data": "x", "key": "x", "value": "x",
-    "question": "x", "reminder": "x", "answers": ["x"],
+    "question": "x", "issue": "x", "severity": "error", "items": ["x"], "reminder": "x", "answers": ["x"],
     "queue": "x", "pipe": "x", "topic": "x",
     "grant": "x", "tool": "bash", "argument": ["x"],
     "task": "x", "plan": "x", "wait": "x", "batch": "x", "worker": "b1", "reason": "x",
