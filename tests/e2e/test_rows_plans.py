@@ -124,17 +124,20 @@ def test_waits_outlive_the_daemon_and_hold_nothing_open(host: HiveHost) -> None:
     assert next(row for row in rows if row["name"] == "boss")["activity"] == "blocked"
     kill_hived(host)
     host.ask("hand", "Send", to="boss", body="how?")
-    (letter,) = [each for each in host.mail("boss") if each["kind"] == "message"]
+    letters: list[dict[str, Any]] = []
+
+    def came(kind: str) -> list[dict[str, Any]]:
+        letters.extend(host.mail("boss"))
+        return [each for each in letters if each["kind"] == kind]
+
+    host.until(lambda: came("message"), "no word comes")
+    (letter,) = came("message")
     assert letter["wait_id"] == for_word
     host.ask("boss", "Send", to="hand", body="so", reply_to=letter["id"])
     host.ask("hand", "FinishTask", task=id_, status="success", summary="done")
-    ended: dict[str, str] = {}
-
-    def over() -> bool:
-        ended.update({each["wait_id"]: each["reason"] for each in heads(host, "boss", "wait_over")})
-        return len(ended) == 2
-
-    host.until(over, "the waits do not end")
+    host.until(lambda: len(came("wait_over")) == 2, "the waits do not end")
+    told = (json.loads(each["body"].partition("\n")[0]) for each in came("wait_over"))
+    ended = {each["wait_id"]: each["reason"] for each in told}
     assert ended == {for_task: "tasks", for_time: "deadline"}
     assert host.ask("boss", "ListWaits")["waits"] == []
 
