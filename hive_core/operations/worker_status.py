@@ -157,8 +157,11 @@ def _tools(seen: Seen, n: int) -> Iterator[str]:
     used = [each for each in seen.events if each.operation in _TOOLS]
     for each in used[:n]:
         fields = each.fields
-        status = fields.get("status") or ("refused" if each.allowed is False else "begun")
-        yield f"{each.time:.0f} {fields.get('tool', '')} {fields.get('argument', '')}: {status}"
+        if each.allowed is False:
+            yield f"{each.time:.0f} refused: {each.reason}"
+        else:
+            words = f"{fields.get('tool', '')} {fields.get('argument', '')}"
+            yield f"{each.time:.0f} {words}: {fields.get('status') or 'begun'}"
 
 
 def _issues(seen: Seen, n: int) -> Iterator[str]:

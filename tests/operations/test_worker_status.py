@@ -58,6 +58,11 @@ def test_tools_are_those_in_use_and_the_last_ones(world: World) -> None:
     world.call("w", "use_tool", tool="command", argument=["ls", "-l"])
     said = lines(look(world, "tools"), "w")
     assert "uses bash: ls -l" in said
+    assert "bash ls -l: begun" in said
+    world.fault("a1", "use_tool", tool="command", argument=["ls"])
+    assert "refused: cannot use bash: you plan and delegate" in lines(
+        look(world, "tools", caller="root")
+    )
 
 
 def test_memory_is_what_lies_there_for_it(world: World) -> None:
