@@ -25,6 +25,7 @@ from hive_core.ledger.letters import text_id
 from hive_core.model.record import OPERATOR
 from hive_core.model.settings import Paths, RootAgent, Settings
 from hive_core.operations import load
+from hive_core.operations.trigger_fires import fire_triggers
 from hive_core.reconcile.given import Broker as Given
 from hive_core.reconcile.given import Ports
 from hive_core.reconcile.look import Look
@@ -33,6 +34,7 @@ from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMach
 
 Reply = dict[str, Any]
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_ID = re.compile(r"\b[0-9a-f]{12}\b")  # of fires and tasks: another one in each life
 
 
 class Stage:
@@ -47,7 +49,8 @@ class Stage:
         ledger, repo = self.stores.ledger, self.stores.repo
         self.look = Look.build(ledger, self.settings, self.stores.hive, self.clock)
         self.look.damage = self.stores.damage
-        world = World(ledger, repo, self.settings, self.look, self.clock)
+        kept = self.stores.vault, self.stores.contents
+        world = World(ledger, repo, self.settings, self.look, self.clock, *kept)
         registry = self.stores.answerable(load())
         self.broker = Broker(world, self.stores.hive, registry, {})
         self.ballast = Ballast(paths.ballast, ballast)
@@ -113,6 +116,9 @@ TABLES = {
     "ranges": "SELECT base, agent FROM ranges ORDER BY base",
     "archives": "SELECT uuid, name, parent FROM archives ORDER BY uuid",
     "tombstones": "SELECT uuid FROM tombstones ORDER BY uuid",
+    "triggers": "SELECT name, act, due, fired FROM triggers ORDER BY number",
+    "fires": "SELECT state, count, detail FROM fires ORDER BY number",
+    "artifacts": "SELECT name, version, size, digest, latest FROM artifacts ORDER BY number",
     "events": "SELECT body FROM events ORDER BY seq",
 }
 
@@ -128,7 +134,8 @@ def seen(stage: Stage) -> Reply:
     found["refused"] = len(repo.refused())
     names = {**hive.names, **{each[0]: each[1] for each in found["archives"]}}
     text = json.dumps(found, sort_keys=True)
-    found = json.loads(_UUID.sub(lambda uuid: names.get(uuid[0], "somebody"), text))
+    text = _UUID.sub(lambda uuid: names.get(uuid[0], "somebody"), text)
+    found = json.loads(_ID.sub("an id", text))
     for name in _BY_UUID:
         found[name].sort()
     return found
@@ -197,6 +204,20 @@ def _ack(stage: Stage) -> None:
     stage.call("ack", "lead", ids=[text_id(first)], idempotency_key="k")
 
 
+def _set_triggers(stage: Stage) -> None:
+    for kind, agent in (("message", "lead"), ("task", "writer")):
+        action = {"kind": kind, "text": "look"}
+        stage.call("set_trigger", name=kind, agent=agent, when={"every": 60.0}, action=action)
+
+
+def _fire(stage: Stage) -> None:
+    """What the agenda does when the time has come."""
+    stage.clock.advance(60)
+    at = stage.stores.ledger.triggers.next(spawns=False)
+    if at is not None and at <= stage.clock.now():
+        stage.broker.perform("fire_triggers", fire_triggers)
+
+
 def by_hand(text: str) -> Callable[[Stage], None]:
     """A commit that an operator makes while nobody looks."""
 
@@ -232,6 +253,8 @@ VERBS: Mapping[str, Verb] = {
     "restore": Verb(_restore),
     "send": asks("send", to="lead", body="three"),
     "ack": Verb(_ack),
+    "fire": Verb(_fire, _set_triggers),
+    "store": asks("store_artifact", owner="lead", name="notes", text="x" * 1000),
     "hand commit": Verb(look, ready=by_hand(MOVED)),
     "hand commit at start": Verb(nothing, by_hand(MOVED), opens=True),
     "refused commit": Verb(look, ready=by_hand(CYCLE)),

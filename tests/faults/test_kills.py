@@ -13,7 +13,8 @@ from long import figure, seed
 # Where the disk changes for good, and not only in a file that nobody knows yet.
 DECISIVE = ("fsync", "fdatasync", "rename", "link", "unlink")
 # Between them they come by every such place.
-SHORT = ("setup", "open", "spawn", "destroy", "restore", "hand commit", "refused commit", "pack")
+SHORT = ("setup", "open", "spawn", "destroy", "restore", "hand commit", "refused commit", "pack",
+         "fire", "store")  # fmt: skip
 
 
 def test_a_kill_at_any_point_leaves_exactly_old_or_new(lives: Lives) -> None:
