@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from hive_core.cli.output import Column, Listing, Row, echo, moment, one, output_option, say, words
 from hive_core.cli.session import Session
 from hive_core.errors import HiveError, InvalidArgument
-from hive_core.model.definition import Reading, read
+
+if TYPE_CHECKING:
+    from hive_core.model.definition import Reading
 
 FOLDER: Final = Path("/etc/hive/agents")
 # What others call our tools.
@@ -154,8 +156,10 @@ def _files(paths: Iterable[Path]) -> list[Path]:
 
 
 def _read(file: Path) -> tuple[Reading, str]:
-    import frontmatter  # noqa: PLC0415 - YAML is slow to load
+    import frontmatter  # noqa: PLC0415 - these are slow to load
     import yaml  # noqa: PLC0415
+
+    from hive_core.model.definition import read  # noqa: PLC0415
 
     try:
         post = frontmatter.loads(file.read_text(encoding="utf-8"))

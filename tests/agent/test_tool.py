@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from agent.peer import Peer, peer
@@ -23,7 +24,7 @@ from hive_core.errors import (
 )
 from hive_core.varlink import Message
 
-GRANT = "feed" * 8
+GRANT = uuid4().hex  # its own, where several run these tests beside each other
 
 
 @pytest.fixture
