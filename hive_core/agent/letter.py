@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
 BODY_LIMIT: Final = 64 * 1024
+ANSWER_LIMIT: Final = 8 * 1024
 _CUT: Final = "\n[cut]"
 
 
@@ -40,6 +43,17 @@ class Letter:
         return addressed and not self.reply_to
 
     @property
+    def question(self) -> tuple[str, int]:
+        """The question that the daemon brings with it, and how many items it has; none: empty."""
+        if self.relation != "daemon" or self.kind not in ("question", "escalation"):
+            return "", 0
+        with suppress(ValueError):
+            head = json.loads(self.body.partition("\n")[0])
+            if isinstance(head, dict) and isinstance(head.get("items"), int):
+                return str(head.get("question") or ""), head["items"]
+        return "", 0
+
+    @property
     def environment(self) -> dict[str, str]:
         """What the command sees beside the body on its standard input."""
         found = {
@@ -49,9 +63,16 @@ class Letter:
             "HIVE_THREAD": self.thread,
             "HIVE_KIND": self.kind,
             "HIVE_REPLY_TO": self.reply_to,
+            "HIVE_QUESTION": self.question[0],
         }
         # execve takes no NUL, and a kind or thread is the sender's text.
         return {key: value.replace("\0", "") for key, value in found.items()}
+
+
+def answers(text: str, items: int) -> list[str]:
+    """What was printed as one answer for each item: all of it, or a line for each."""
+    found = [text] if items == 1 else text.split("\n")
+    return [each.encode()[:ANSWER_LIMIT].decode(errors="ignore") for each in found]
 
 
 def reply_body(output: bytes) -> str:

@@ -19,7 +19,7 @@ from tempfile import NamedTemporaryFile
 from typing import Final, Never
 
 from hive_core.agent.attend import beside
-from hive_core.agent.letter import Letter, reply_body
+from hive_core.agent.letter import Letter, answers, reply_body
 from hive_core.agent.link import Link
 from hive_core.agent.tasks import Tasks
 from hive_core.errors import Conflict, HiveError, TimedOut, Unreachable
@@ -134,15 +134,23 @@ class Loop:
             raise
         if output is None:
             return
-        if letter.answerable and (body := reply_body(output)):
+        if self._said(letter, output):
+            self._quietly("ack", ids=[letter.id])
+
+    def _said(self, letter: Letter, output: bytes) -> bool:
+        """Hand on what was printed. False: there is no room for it yet."""
+        body = reply_body(output)
+        if letter.answerable and body:
             if not self._reply(letter, body):
                 self._owe(letter, output)
-                return
+                return False
+        elif letter.question[0] and body:
+            self._answer(letter, body)
         elif output:
-            _say(f"not sent ({letter.relation or 'no'} sender): {reply_body(output)!r}")
+            _say(f"not sent ({letter.relation or 'no'} sender): {body!r}")
         else:
             _say(f"message {letter.id} of {letter.sender}: done")
-        self._quietly("ack", ids=[letter.id])
+        return True
 
     def _is_of_a_task(self, letter: Letter) -> bool:
         """The task is on record at the daemon: the letter is done with once the work is begun."""
@@ -196,6 +204,19 @@ class Loop:
         else:
             _say(f"message {letter.id} of {letter.sender}: answered")
         return True
+
+    def _answer(self, letter: Letter, text: str) -> None:
+        """What the command printed is the answer to a question; silence leaves it open."""
+        question, items = letter.question
+        try:
+            self._patiently(
+                "answer", question=question, answers=answers(text, items),
+                idempotency_key=f"answer:{letter.id}",
+            )  # fmt: skip
+        except HiveError as error:
+            _say(f"cannot answer question {question}: {error.reason}")
+        else:
+            _say(f"question {question}: answered")
 
     def _quietly(self, operation: str, **params: object) -> None:
         """A refusal is noted and no more: the message then comes again by itself."""

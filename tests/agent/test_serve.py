@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -253,3 +254,57 @@ def test_without_anything_kept_there_is_no_file(broker: Peer, kept: Message | Hi
     broker.answers["GetSnapshot"] = answer
     recalled(broker, 'echo "${HIVE_SNAPSHOT-none}"')
     assert broker.asked("Send")[0]["body"] == "none"
+
+
+def refused(error: HiveError) -> Message:
+    raise error
+
+
+def question(items: int, **more: object) -> Message:
+    head = json.dumps({"question": "q1", "items": items})
+    body = f"{head}\nlead asks:\n> Red?"
+    return {**LETTER, "relation": "daemon", "from": "daemon", "kind": "question", "body": body,
+            **more}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("items", "printed", "given"),
+    [(1, "rather\nblue", ["rather\nblue"]), (2, "yes\nno", ["yes", "no"])],
+)
+def test_what_the_command_prints_is_the_answer_to_a_question(
+    broker: Peer, items: int, printed: str, given: list[str]
+) -> None:
+    broker.answers["Recv"] = lambda _: {"messages": [question(items)]}
+    broker.answers["Answer"] = lambda _: {"question": "q1", "state": "answered", "asker": "lead"}
+    assert step(broker, "printf", printed)
+    assert broker.asked("Answer") == [
+        {"question": "q1", "answers": given, "idempotency_key": "answer:m1"}
+    ]
+    assert broker.asked("Send") == []
+    assert broker.asked("Ack") == [{"ids": ["m1"]}]
+
+
+def test_a_question_on_which_the_command_says_nothing_stays_open(broker: Peer) -> None:
+    broker.answers["Recv"] = lambda _: {"messages": [question(1)]}
+    assert step(broker, "sh", "-c", 'test "$HIVE_QUESTION" = q1')
+    assert broker.asked("Answer") == []
+    assert broker.asked("Ack") == [{"ids": ["m1"]}]
+
+
+def test_an_answer_that_comes_too_late_is_noted_and_no_more(
+    broker: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker.answers["Recv"] = lambda _: {"messages": [question(1)]}
+    broker.answers["Answer"] = lambda _: refused(Conflict("it was answered by bob"))
+    assert step(broker, *SHOUT)
+    assert "cannot answer question q1" in capsys.readouterr().err
+    assert broker.asked("Ack") == [{"ids": ["m1"]}]
+
+
+@pytest.mark.parametrize(
+    "more", [{"relation": "child"}, {"body": "no JSON"}, {"body": "[]"}, {"kind": "message"}]
+)
+def test_nobody_but_the_daemon_brings_a_question(broker: Peer, more: Message) -> None:
+    broker.answers["Recv"] = lambda _: {"messages": [question(1, **more)]}
+    assert step(broker, *SHOUT)
+    assert broker.asked("Answer") == []
