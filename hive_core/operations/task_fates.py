@@ -7,6 +7,8 @@ again; it ends with one that crashed and stays down.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hive_core.broker.behalf import on_behalf
 from hive_core.broker.call import Call, Record
 from hive_core.broker.happening import Ended, Gone, Started, when
@@ -32,11 +34,11 @@ def ended_with_machine(call: Call, what: Ended) -> frozenset[str]:
     down = not (what.asked or what.returns)
     lost = [each for each in tasks if down or begun(call, each)]
     refused, started = _started(call, what.name, lost) if down else ("", frozenset[str]())
-    topics = set(started)
-    for task in tasks:
+    topics, gone = set(started), {each.id for each in lost}
+    for task in _still_open(call, tasks):
         if task.state is TaskState.STOPPING:
             topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
-        elif task in lost:
+        elif task.id in gone:
             topics |= _lost(call, task, why, refused)
         elif task.active and not (what.returns or takes(call, what.name)):
             call.ledger.messages.ack(task.assignee, [task.message])
@@ -50,7 +52,7 @@ def ended_with_agent(call: Call, what: Gone) -> frozenset[str]:
     """What a destroyed agent had to do ends; what it gave to others belongs to who is above it."""
     topics = set[str]()
     why = f"{what.name} was destroyed"
-    for task in _last_first(call.ledger.tasks.open_of(what.uuid)):
+    for task in _still_open(call, _last_first(call.ledger.tasks.open_of(what.uuid))):
         if task.state is TaskState.STOPPING:
             topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
         else:
@@ -71,6 +73,14 @@ def confirmed(call: Call, task: Task, partial: TaskResult) -> tuple[Task, frozen
 def _last_first(tasks: list[Task]) -> list[Task]:
     """What was not given yet comes first, or it would be given when another one ends."""
     return sorted(tasks, key=lambda task: task.state not in UNSTARTED)
+
+
+def _still_open(call: Call, tasks: list[Task]) -> Iterator[Task]:
+    """Each as it is when its turn has come: the end of one may be that of another."""
+    for each in tasks:
+        now = call.ledger.tasks.known(each.id)
+        if now.open:
+            yield now
 
 
 def _again(task: Task) -> bool:

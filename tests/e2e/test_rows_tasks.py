@@ -1,4 +1,4 @@
-"""Tasks through real sockets in real containers: T2, T3, T5, T8, T9, T11-T13, K14-K16, K32, Q22-Q24.
+"""Tasks in real containers: T2, T3, T5, T8, T9, T11-T13, K14-K16, K32, Q20, Q22-Q24, Q42.
 
 The workers are shell commands under `hive-agent serve`; the lead is asked through its own socket.
 """

@@ -287,6 +287,23 @@ def test_a_destroyed_agent_leaves_no_open_task(world: World) -> None:
     assert found["agent"] == "a1"
 
 
+def test_of_a_destroyed_agent_one_end_may_be_that_of_another(world: World) -> None:
+    """Both would be ended: by the destroy itself, and by the failure of the first."""
+    first = give(world, "a", "a1")
+    chain = [first, give(world, "a", "a1", needs=[first])]
+    chain.append(give(world, "a1", "a11", part_of=first))
+    world.call("a", "destroy", agent="a1", recursive=True)
+    assert {state(world, each) for each in chain} == {"done"}
+
+
+def test_of_a_crashed_agent_one_end_may_be_that_of_another(world: World) -> None:
+    runs(world, "a1")
+    first = give(world, "a", "a1")
+    second = give(world, "a", "a1", needs=[first])
+    ends(world, "a1", 1)
+    assert {state(world, each) for each in (first, second)} == {"done"}
+
+
 def test_the_tasks_of_a_destroyed_assigner_go_to_who_is_above_it(world: World) -> None:
     task = give(world, "a", "a1")
     world.call("root", "destroy", agent="a")
