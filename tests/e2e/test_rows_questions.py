@@ -234,6 +234,21 @@ def test_an_agent_asks_by_its_command_and_the_operator_waits_for_the_answer(
     host.fails(124, "wait", "--for", f"question.answered={again}", "--timeout", "0.3")
 
 
+def test_any_program_answers_by_what_it_prints(host: HiveHost) -> None:
+    """A lead that is a shell script: what it prints is the answer, silence passes it on."""
+    brain = (
+        'if grep -q Red; then echo blue; else hive-agent relay-question "$HIVE_QUESTION" >&2; fi'
+    )
+    command = ["hive-agent", "serve", "--", "sh", "-c", brain]
+    host.grow(brain={"parent": "lead", "role": "lead", "command": command})
+    host.grow(kid={"parent": "brain", "role": "worker"})
+    red, other = ask(host, "kid", "Red?"), ask(host, "kid", "Which?")
+    host.until(lambda: row(host, red)["state"] == "answered", "answered")
+    host.until(lambda: row(host, other)["to"] == "lead", "passed on")
+    (got,) = letters(host, "kid", "answer")
+    assert (got["by"], got["answers"]) == ("brain", ["blue"])
+
+
 def test_an_event_can_be_waited_for(host: HiveHost) -> None:
     command = ["hive", "wait", "--for", "event.question", "--timeout", "30"]
     waiting = host.lab.popen(command, stdout=subprocess.PIPE)
