@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 _FULL: Final = (28, 122)  # ENOSPC, EDQUOT
 NEW: Final = ".new"
 IDLE: Final = 600.0
+SYNCED: Final = 4 << 20
 UPLOADS_MOST: Final = 256
 EMPTY: Final = sha256().digest()
 _WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -166,11 +167,12 @@ class Contents:
         file = os.open(path, _WRITE)
         try:
             os.ftruncate(file, offset)
-            view = memoryview(data)
+            view, at = memoryview(data), offset
             while view:
-                written = os.pwrite(file, view, offset)
-                view, offset = view[written:], offset + written
-            os.fdatasync(file)
+                written = os.pwrite(file, view, at)
+                view, at = view[written:], at + written
+            if at // SYNCED != offset // SYNCED:  # so that little is left to do at the end
+                os.fdatasync(file)
         finally:
             os.close(file)
         self.step("written")

@@ -89,6 +89,14 @@ class Fires:
             )
         return found
 
+    def skipped_more(self, trigger: int, count: int, now: float) -> bool:
+        """Count with the last fire, if that was skipped within this minute."""
+        return bool(self._db.run(
+            "UPDATE fires SET count = count + ?2 WHERE state = 'skipped' AND at > ?3 AND number ="
+            ' (SELECT MAX(number) FROM fires WHERE "trigger" = ?1)',
+            (trigger, count, now - _MINUTE),
+        ))  # fmt: skip
+
     def exited(self, fire: Fire, code: int | None) -> None:
         self._db.run("UPDATE fires SET code = ? WHERE number = ?", (code, fire.number))
 

@@ -8,6 +8,7 @@ is set to: its times move along with it (ledger/triggers.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -218,8 +219,10 @@ def times(rule: Rule, since: float) -> Iterator[float]:
 
 
 def following(rule: Rule, since: float) -> float | None:
-    """The first time after `since`."""
-    return next(times(rule, since), None)
+    """The first time after `since`; none when the machine does not know the zone any more."""
+    with suppress(InvalidArgument):
+        return next(times(rule, since), None)
+    return None
 
 
 def _passed(rule: Rule, since: float, now: float) -> tuple[list[float], bool]:
@@ -238,7 +241,7 @@ def _latest(rule: Rule, since: float, now: float) -> float:
         return since + rule.every * ((now - since) // rule.every)
     start = datetime.fromtimestamp(now + 1, UTC).astimezone(zone_of(rule.zone))
     before = (each.timestamp() for each in CronSim(rule.cron, start, reverse=True))
-    return next(each for each in before if each <= now)
+    return next((each for each in before if each <= now), now)
 
 
 def look(rule: Rule, asked: Asked) -> Verdict:
@@ -284,7 +287,9 @@ def words(rule: Rule) -> str:
         case Kind.EVERY:
             return f"Every {rule.every:g} seconds"
         case Kind.AT:
-            moment = datetime.fromtimestamp(rule.at, UTC).astimezone(zone_of(rule.zone))
-            return f"Once, at {moment:%Y-%m-%d %H:%M:%S} ({rule.zone})"
+            moment = datetime.fromtimestamp(rule.at, UTC)
+            with suppress(InvalidArgument):
+                moment = moment.astimezone(zone_of(rule.zone))
+            return f"Once, at {moment:%Y-%m-%d %H:%M:%S} ({moment.tzinfo})"
         case Kind.WEBHOOK:
             return f"When {' or '.join(rule.methods)} comes to its address"

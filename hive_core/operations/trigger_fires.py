@@ -15,6 +15,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.due import due
 from hive_core.broker.operation import Result
+from hive_core.errors import InvalidArgument
 from hive_core.ledger.events import Entry
 from hive_core.model.record import DAEMON
 from hive_core.model.trigger import Act, Asked, Fire, Trigger, Verdict, following, look
@@ -50,19 +51,30 @@ class Round:
         return self.call.settings.triggers.fires - used - self.fires, first + MINUTE + 0.001
 
     def look(self, trigger: Trigger) -> Verdict:
-        """Look at one, and write down when to look again."""
+        """Look at one, and write down when to look again. One that is broken stops no other."""
+        try:
+            return self._look(trigger)
+        except InvalidArgument as error:  # the machine does not know its zone any more
+            self.call.ledger.triggers.switch(trigger.number, enabled=False, due=None)
+            self.note(trigger, "refuse", self.call.now, 1, f"switched off: {error}")
+            return Verdict()
+
+    def _look(self, trigger: Trigger) -> Verdict:
         room, more = self.room()
+        open_ = trigger.single and trigger.open is not None
         found = look(trigger.rule, Asked(
             trigger.missed, trigger.since, self.call.now, single=trigger.single,
-            open=trigger.open is not None, room=room,
+            open=open_, room=room,
         ))  # fmt: skip
         triggers = self.call.ledger.triggers
         if room < 1 and found.due is not None and found.due <= self.call.now:
             triggers.put_off(trigger.number, more)
             return Verdict()
         triggers.looked(trigger.number, found)
-        if found.skipped:
-            why = "the last fire is still open" if trigger.open is not None else "it came too late"
+        if found.skipped and not triggers.fires.skipped_more(
+            trigger.number, found.skipped, self.call.now
+        ):
+            why = "the last fire is still open" if open_ else "it came too late"
             self.note(trigger, "skip", found.since, found.skipped, why)
         if found.waits:
             self.note(trigger, "wait", self.call.now, 1, "until the last fire has ended")

@@ -288,6 +288,38 @@ def started(hive: World, name: str) -> None:
     hive.run()
 
 
+def test_a_zone_that_is_gone_from_the_machine_stops_one_trigger_and_no_other(hive: World) -> None:
+    broken = put(hive, name="broken", when={"cron": "* * * * *"})["id"]
+    good = put(hive, name="good", when={"cron": "* * * * *"})["id"]
+    with hive.ledger.transaction():
+        hive.ledger.connection.run(
+            "UPDATE triggers SET rule = replace(rule, 'UTC', 'Europe/Atlantis') WHERE id = ?",
+            (broken,),
+        )
+    hive.advance(60)
+    (fire,) = fires(hive, broken)
+    assert fire["state"] == "refused"
+    assert "no time zone" in str(fire["detail"])
+    assert [each["state"] for each in fires(hive, good)] == ["done"]
+    assert [each["enabled"] for each in listed(hive, "a")] == [False, True]
+
+
+def test_what_replaces_a_trigger_does_not_wait_for_what_that_began(hive: World) -> None:
+    id_ = put(hive, action=DO)["id"]
+    hive.advance(60)
+    assert put(hive)["id"] == id_
+    hive.advance(60)
+    assert [each["state"] for each in fires(hive, id_)] == ["open", "done"]
+
+
+def test_many_times_that_are_skipped_are_one_line_a_minute(hive: World) -> None:
+    id_ = put(hive, when={"every": 1.0}, missed="skip", action={**DO, "deadline": 900.0})["id"]
+    hive.advance(181)
+    found = fires(hive, id_)
+    assert [each["state"] for each in found] == ["open", *["skipped"] * 3]
+    assert sum(int(str(each["count"])) for each in found) == 181
+
+
 def test_pages_of_triggers_come_one_after_the_other(hive: World) -> None:
     for number in range(7):
         put(hive, name=f"t{number}")
