@@ -37,7 +37,7 @@ OPERATIONS: Final[Mapping[Action, tuple[str, ...]]] = MappingProxyType({
     ),
     Action.ASSIGN: (
         "allocate_budget", "approve_plan", "assign_task", "cancel_task", "reject_plan",
-        "run_parallel_workers",
+        "resume_task", "run_parallel_workers",
     ),
     Action.SEND: ("inject_message", "open_pipe", "publish", "put", "send", "write_pipe"),
     Action.READ: ("get_logs", "history", "list_agents", "list_messages"),

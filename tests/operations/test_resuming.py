@@ -1,0 +1,74 @@
+"""Q23: work that was ended goes on by the same agent, with guidance, as a task of its own."""
+
+from __future__ import annotations
+
+import pytest
+from operations.given import end, give, state, take
+from operations.world import World
+
+from hive_core.errors import Conflict
+from hive_core.model.machine import Wanted
+
+
+def resume(world: World, task: str, caller: str = "a", **more: object) -> dict[str, object]:
+    return world.call(caller, "resume_task", task=task, guidance="use tin", **more)
+
+
+@pytest.mark.parametrize("status", ["failed", "partial", "timeout", "stopped"])
+def test_it_has_the_text_what_there_was_and_the_guidance(world: World, status: str) -> None:
+    task = give(world, "a", "a1", description="mend the roof", data={"x": 7})
+    end(world, task, status, summary="half of it", artifacts=["art1"])
+    found = resume(world, task)
+    assert (found["agent"], found["resumes"]) == ("a1", task)
+    assert found["task"] != task
+    (letter,) = [each for each in take(world, "a1") if each["kind"] == "task"]
+    body = str(letter["body"])
+    for part in ("mend the roof", "half of it", "Guidance: use tin", '"x": 7', "art1"):
+        assert part in body
+    assert state(world, str(found["task"])) == "in_progress"
+
+
+def test_a_stopped_machine_is_started_for_it(world: World) -> None:
+    task = give(world, "a", "a1")
+    world.call("a", "stop_work", reason="rain")
+    end(world, task)
+    world.call("a", "stop", agent="a1")
+    resume(world, task)
+    run = world.ledger.runs.get(world.uuid("a1"))
+    assert run is not None
+    assert run.wanted is Wanted.RUNNING
+
+
+def test_a_sleeper_is_woken_for_it(world: World) -> None:
+    task = give(world, "a", "a1")
+    end(world, task, "failed")
+    world.call("a", "sleep", agent="a1")
+    resume(world, task)
+    run = world.ledger.runs.get(world.uuid("a1"))
+    assert run is not None
+    assert run.wanted is Wanted.RUNNING
+
+
+def test_what_is_open_went_well_or_has_nobody_is_not_resumed(world: World) -> None:
+    task = give(world, "a", "a1")
+    with pytest.raises(Conflict, match="has not ended"):
+        resume(world, task)
+    end(world, task)
+    with pytest.raises(Conflict, match="ended as success"):
+        resume(world, task)
+    other = give(world, "a", "a2")
+    end(world, other, "failed")
+    world.call("a", "destroy", agent="a2")
+    with pytest.raises(Conflict, match="a2 is gone"):
+        resume(world, other)
+
+
+@pytest.mark.parametrize(
+    ("caller", "error"),
+    {"a": "", "root": "", "operator": "", "a1": "NotAllowed", "a2": "NotAllowed",
+     "b1": "NotFound"}.items(),
+)  # fmt: skip
+def test_who_may(world: World, caller: str, error: str) -> None:
+    task = give(world, "a", "a1")
+    end(world, task, "failed")
+    assert world.fault(caller, "resume_task", task=task, guidance="x") == error
