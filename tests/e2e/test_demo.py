@@ -12,7 +12,8 @@ from e2e.test_lab import no_new_traces
 pytestmark = pytest.mark.lab
 
 SHOWN = ("HELLO FROM OUTSIDE", "not your descendant", "container_crash", "refused",
-         "live      nothing is restarted", "└── tester", "All of this was so.")  # fmt: skip
+         "live      nothing is restarted", "└── tester", "awaiting plan approval",
+         "From 1 to 1000 it is 500500.", "owl running", "All of this was so.")  # fmt: skip
 
 
 def test_the_demo_shows_every_scene_in_time_and_leaves_nothing_behind() -> None:
