@@ -22,8 +22,10 @@ CREATE TABLE questions (
     owed REAL,
     gone REAL
 ) STRICT;
-CREATE INDEX questions_asked ON questions (asker, number) WHERE ended IS NULL;
-CREATE INDEX questions_held ON questions (holder, number) WHERE ended IS NULL;
+CREATE INDEX questions_asked ON questions (asker, number);
+CREATE INDEX questions_held ON questions (holder, number);
+CREATE INDEX questions_open_asked ON questions (asker, number) WHERE ended IS NULL;
+CREATE INDEX questions_open_held ON questions (holder, number) WHERE ended IS NULL;
 CREATE INDEX questions_open ON questions (number) WHERE ended IS NULL;
 CREATE INDEX questions_task ON questions (task) WHERE task <> '';
 CREATE INDEX questions_deadline ON questions (deadline) WHERE ended IS NULL AND deadline NOT NULL;

@@ -162,15 +162,23 @@ class Questions:
         """Open ones that a task waits for."""
         return self._all("WHERE ended IS NULL AND task <> '' AND task = ? ORDER BY number", task)
 
-    def parties(self, after: str | None, *, open_: bool) -> list[tuple[str, str, str]]:
-        """Id, asker and holder of each behind that one, the newest first: for who sees which."""
-        where = "ended IS NULL" if open_ else "1"
-        values: list[object] = []
+    def page(
+        self, of: tuple[str, Sequence[str]] | None, after: str | None, limit: int, *, open_: bool
+    ) -> list[Question]:
+        """The newest first, behind that one; `of` says `asker` or `holder`, and which of them."""
+        where, values = ["ended IS NULL" if open_ else "1"], list[object]()
+        if of is not None:
+            column, parties = of
+            if column not in ("asker", "holder"):
+                raise ValueError(column)
+            where.append(f"{column} IN (SELECT value FROM json_each(?))")  # noqa: S608
+            values.append(_text(parties))
         if after is not None:
-            where += " AND number < (SELECT number FROM questions WHERE id = ?)"
+            where.append("number < (SELECT number FROM questions WHERE id = ?)")
             values.append(after)
-        sql = f"SELECT id, asker, holder FROM questions WHERE {where} ORDER BY number DESC"  # noqa: S608
-        return [(id_, asker, holder) for id_, asker, holder in self._db.rows(sql, values)]
+        return self._all(
+            f"WHERE {' AND '.join(where)} ORDER BY number DESC LIMIT ?", *values, limit
+        )
 
     def next_due(self) -> float | None:
         """When the first deadline, climb, mail that is owed or row to forget comes."""

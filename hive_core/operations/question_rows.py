@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Literal
 
 from pydantic import Field
@@ -12,7 +10,6 @@ from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import NotFound
 from hive_core.model.question import Question
-from hive_core.operations.approval_rows import above
 from hive_core.operations.ending import called
 from hive_core.operations.fields import WAIT_MOST
 from hive_core.operations.pages import Page, Paged, fitting, written
@@ -99,30 +96,23 @@ def get_question(call: Call, params: GetQuestionParams) -> ShownQuestion | Wait[
 @operation(allow=SELF, aliases=("list_worker_questions",))
 def list_questions(call: Call, params: ListQuestionsParams) -> QuestionRows:
     """List the questions and escalations that wait on the caller, or that it or others asked."""
-    rows = list(islice(_listed(call, params), params.limit + 1))
+    questions, after = call.ledger.questions, params.after
+    if after is not None and questions.get(after) is None:
+        raise NotFound(f"no question {after[:64]}")
+    rows = questions.page(_of(call, params.which), after, params.limit + 1, open_=params.open)
     shown = [_row(call, each) for each in rows[: params.limit]]
     fit = list(fitting(shown, lambda row: written(row.prompt, row.reason)))
     return QuestionRows(questions=fit, next=fit[-1].id if len(fit) < len(rows) else None)
 
 
-def _listed(call: Call, params: ListQuestionsParams) -> Iterator[Question]:
-    """What the caller may see and asked for; the others are as if they were not."""
-    questions = call.ledger.questions
-    if params.after is not None and questions.get(params.after) is None:
-        raise NotFound(f"no question {params.after[:64]}")
-    concerns = _concerns(call, params.which)
-    for id_, asker, holder in questions.parties(params.after, open_=params.open):
-        if concerns(id_, asker, holder):
-            yield questions.known(id_)
-
-
-def _concerns(call: Call, which: Which) -> Callable[[str, str, str], bool]:
-    me = call.uuid
-    if which == "mine":
-        return lambda _id, asker, _holder: asker == me
+def _of(call: Call, which: Which) -> tuple[str, list[str]] | None:
+    """Whose questions; None: everybody's, for the operator."""
     if which == "to_me":
-        return lambda _id, _asker, holder: holder == me
-    return lambda _id, asker, _holder: call.by_operator or asker == me or above(call, asker)
+        return "holder", [call.uuid]
+    if which == "mine" or not call.by_operator:
+        names = call.hive.topology.subtree(call.caller) if which == "subtree" else ()
+        return "asker", [call.uuid, *(call.hive.spec(name).id for name in names)]
+    return None
 
 
 def _row(call: Call, found: Question) -> QuestionRow:

@@ -117,7 +117,8 @@ class Story:
         self.world.fault(OPERATOR, "move", agent="asker", parent=parent)  # it may be gone
 
     def _restart(self, number: int) -> None:
-        self.world.restart(float(number))
+        """In good order, or killed."""
+        (self.world.kill if number % 2 else self.world.restart)(float(number))
 
     def _pass(self, number: int) -> None:
         """Time: enough for a level, or for several."""
