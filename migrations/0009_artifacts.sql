@@ -24,7 +24,7 @@ CREATE INDEX artifacts_digest ON artifacts (digest);
 CREATE INDEX artifacts_latest ON artifacts (number) WHERE latest;
 CREATE INDEX artifacts_owner ON artifacts (owner, number) WHERE latest;
 
--- The highest version that a name ever had: a number is not given twice.
+-- The highest version that a name had since it is there: a number is not given twice.
 CREATE TABLE artifact_names (
     owner TEXT NOT NULL,
     name TEXT NOT NULL,

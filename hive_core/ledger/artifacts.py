@@ -93,6 +93,10 @@ class Artifacts:
                 " WHERE owner = ? AND name = ? ORDER BY version DESC LIMIT 1)",
                 (each.owner, each.name),
             )
+        if not self.versions(each.owner, each.name):
+            self._db.run(
+                "DELETE FROM artifact_names WHERE owner = ? AND name = ?", (each.owner, each.name)
+            )
         self._count(each.owner, each.root, -each.size, -1)
         used = "SELECT EXISTS (SELECT 1 FROM artifacts WHERE digest = ?)"
         if not self._db.value(used, (each.digest,)):

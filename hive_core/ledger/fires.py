@@ -11,7 +11,7 @@ from hive_core.model.trigger import FIRE, OUTPUT, Fire, Trigger
 
 _MINUTE: Final = 60.0
 _KEPT: Final = 20  # fires of a trigger that can be listed, and some more
-_THIN: Final = 16
+_THIN: Final = 8
 _AT_ONCE: Final = 1000
 _FIRE: Final = (
     'number, id, "trigger", agent, at, due, count, state, detail, ref, spawned, ended, status,'
@@ -52,7 +52,7 @@ class Fires:
             (id_, trigger.number, trigger.agent, at, due, count, FIRE.start),
         )
         self._db.run("UPDATE triggers SET fired = fired + 1 WHERE number = ?", (trigger.number,))
-        if number % _THIN == 0:
+        if trigger.fired % _THIN == 0:
             self._thin(trigger.number, at)
         return Fire(number, id_, trigger.number, trigger.agent, at, due, count, FIRE.start)
 

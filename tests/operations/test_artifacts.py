@@ -94,6 +94,17 @@ def test_a_version_is_not_given_twice(hive: World) -> None:
     assert store(hive, "a", "three")["version"] == 3
 
 
+def test_nothing_is_left_of_a_name_that_is_deleted(hive: World) -> None:
+    """Else an agent could fill the ledger with names."""
+    for number in range(5):
+        id_ = store(hive, "a", "x", name=f"n{number}")["id"]
+        hive.call("a", "delete_artifact", id=id_)
+    hive.advance(1)
+    for table in ("artifacts", "artifact_names", "contents", "old_contents"):
+        count = hive.ledger.connection.value(f"SELECT COUNT(*) FROM {table}")  # noqa: S608
+        assert count == 0, table
+
+
 def test_large_ones_are_sent_and_read_in_parts(hive: World) -> None:
     data = bytes(range(256)) * 4096 + b"end"
     upload = send(hive, "a", data)

@@ -320,6 +320,13 @@ def test_many_times_that_are_skipped_are_one_line_a_minute(hive: World) -> None:
     assert sum(int(str(each["count"])) for each in found) == 181
 
 
+def test_few_fires_are_kept_of_each_however_many_triggers_take_turns(hive: World) -> None:
+    ids = [put(hive, name=f"t{number}", when={"every": 90.0})["id"] for number in range(16)]
+    hive.advance(90 * 60)
+    for each in ids:
+        assert 20 <= len(rows(hive.call("a", "list_fires", trigger=each, limit=100)["fires"])) <= 30
+
+
 def test_pages_of_triggers_come_one_after_the_other(hive: World) -> None:
     for number in range(7):
         put(hive, name=f"t{number}")
