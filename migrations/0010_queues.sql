@@ -1,5 +1,9 @@
 -- Who waits for an answer; named queues, topics and pipes.
 
+-- Why a box is being emptied, a part at a time: its owner is gone. Empty for all others.
+ALTER TABLE parties ADD COLUMN gone TEXT NOT NULL DEFAULT '';
+CREATE INDEX parties_gone ON parties (id) WHERE gone <> '';
+
 -- Letters whose sender waits for an answer until then.
 CREATE TABLE requests (
     message INTEGER PRIMARY KEY,

@@ -145,6 +145,11 @@ class Boxes:
         self._undo.note(setattr, box, "closed", box.closed)
         box.closed = int(closed)
 
+    def empty(self, box: Box, why: str) -> None:
+        """The rest of it is buried by and by, or nothing is left to be."""
+        sql = "UPDATE parties SET gone = ?1 WHERE id = ?2 AND gone <> ?1"
+        self._db.run(sql, (why, box.number))
+
     def size(self, party: str) -> tuple[int, int]:
         """Messages and bytes that wait in the box or are given out."""
         box = self.find(party)

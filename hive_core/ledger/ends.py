@@ -12,6 +12,7 @@ from hive_core.model.settings import Bounds
 
 # Mail that is over is kept for a while: answers refer to it, and people look for it.
 DONE_KEPT, DONE_BYTES = 1000, 4 << 20
+_A_FEW = 64
 
 
 class Ends:
@@ -30,9 +31,9 @@ class Ends:
         if box.done.count > 2 * DONE_KEPT or box.done.bytes > 2 * DONE_BYTES:
             self._trim(box, Stands.DONE, (DONE_KEPT, DONE_BYTES))
 
-    def dead(self, box: Box, place: Place, why: str) -> None:
-        """A dead letter of this box. A box keeps as many of them as it takes messages."""
-        self._end(box, [place], Stands.DEAD, why)
+    def dead(self, box: Box, places: Sequence[Place], why: str) -> None:
+        """Dead letters of this box. A box keeps as many of them as it takes messages."""
+        self._end(box, places, Stands.DEAD, why)
         most = (self._limits.inbox_count, self._limits.inbox_bytes)
         if box.dead.count > most[0] or box.dead.bytes > most[1]:
             self._trim(box, Stands.DEAD, most)
@@ -63,17 +64,21 @@ class Ends:
         self._crowds.went(box, places)
 
     def _trim(self, box: Box, state: Stands, most: tuple[int, int]) -> None:
-        """Keep the newest within bounds."""
-        rows = self._db.rows(
-            "SELECT id, size FROM queue WHERE inbox = ? AND state = ? ORDER BY id DESC",
-            (box.number, int(state)),
-        )
-        left = most[1]
-        for kept, (_, size) in enumerate(rows):
-            left -= size
-            if kept >= most[0] or left < 0:
-                self._delete(box.number, state, [(row[0], row[1]) for row in rows[kept:]])
-                return
+        """Keep the newest within bounds; looked at are no more than go."""
+        over = box.tally(state)
+        while over.count > most[0] or over.bytes > most[1]:
+            rows = self._db.rows(
+                "SELECT id, size FROM queue WHERE inbox = ? AND state = ? AND rank = 0"
+                " ORDER BY id LIMIT ?",
+                (box.number, int(state), max(over.count - most[0], _A_FEW)),
+            )
+            count, size, gone = over.count, over.bytes, []
+            for row in rows:
+                if count <= most[0] and size <= most[1]:
+                    break
+                gone.append((row[0], row[1]))
+                count, size = count - 1, size - row[1]
+            self._delete(box.number, state, gone)
 
     def _delete(self, inbox: int, state: Stands, pairs: Sequence[tuple[int, int]]) -> None:
         # Ids of deleted mail are never given again, whatever the clock does.

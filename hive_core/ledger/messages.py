@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
+from operator import itemgetter
 
 from hive_core.ledger.box import Box, Place, Stands
 from hive_core.ledger.boxes import Boxes
@@ -128,22 +129,23 @@ class Messages:
                 ended.append((place, f"not acked after {place.attempt} attempts"))
             else:
                 self._boxes.back(place)
-        return self._bury(ended, now)
+        dead = self._bury(ended, now)
+        row = self._db.row("SELECT party, gone FROM parties WHERE gone <> '' LIMIT 1")
+        box = self._boxes.find(row[0]) if row is not None and len(rows) < _AT_ONCE else None
+        return dead if box is None or row is None else dead + self._empty(box, row[1], now)
 
     def bury(self, recipient: str, why: str, now: float) -> list[Message]:
-        """The recipient is gone: close its box; everything in it is dead."""
+        """The recipient is gone: close its box; everything in it is dead.
+
+        Of a very full one a part is dead at once, and the rest by and by (`expire`).
+        """
         box = self._boxes.find(recipient)
         if box is None:
             return []
         self._boxes.place(box)
         self._boxes.close(box, closed=True)
         self._requests.forget(box)
-        rows = self._db.rows(
-            "SELECT inbox, state, rank, id, size, attempt FROM queue"
-            " WHERE inbox = ? AND state IN (0, 1, 2) ORDER BY id",
-            (box.number,),
-        )
-        return self._bury([(Place(*row), why) for row in rows], now)
+        return self._empty(box, why, now)
 
     def untaken(self, recipient: str, message_id: str) -> bool:
         """Whether it waits in this box and was never given out."""
@@ -158,6 +160,7 @@ class Messages:
         """The recipient is back."""
         if (box := self._boxes.find(recipient)) is not None:
             self._boxes.close(box, closed=False)
+            self._boxes.empty(box, "")
 
     def inbox(self, recipient: str, *, dead: bool, limit: int, after: str = "") -> list[Message]:
         """A look without a lease: what waits or is given out, or the dead letters; by age."""
@@ -191,7 +194,10 @@ class Messages:
     def next_due(self, recipient: str | None = None) -> float | None:
         """When the next lease or life ends, in any box or in one: there not before this."""
         if recipient is None:
-            found: float | None = self._db.value("SELECT MIN(due) FROM queue WHERE due IS NOT NULL")
+            found: float | None = self._db.value(
+                "SELECT CASE WHEN EXISTS (SELECT 1 FROM parties WHERE gone <> '') THEN 0.0"
+                " ELSE (SELECT MIN(due) FROM queue WHERE due IS NOT NULL) END"
+            )
             return found
         box = self._boxes.find(recipient)
         return None if box is None or box.due == inf else box.due
@@ -222,15 +228,29 @@ class Messages:
             self._boxes.back(Place(*row))
         self._boxes.look(box)
 
+    def _empty(self, box: Box, why: str, now: float) -> list[Message]:
+        """Bury a part of what is in a box whose owner is gone, the oldest of each state first."""
+        rows = self._db.rows(
+            "SELECT inbox, state, rank, id, size, attempt FROM queue"
+            " WHERE inbox = ? AND state IN (0, 1, 2) LIMIT ?",
+            (box.number, _AT_ONCE),
+        )
+        dead = self._bury([(Place(*row), why) for row in sorted(rows, key=itemgetter(3))], now)
+        self._boxes.empty(box, why if box.live.count else "")
+        return dead
+
     def _bury(self, ended: list[tuple[Place, str]], now: float) -> list[Message]:
-        dead = []
+        dead: list[Message] = []
+        ends: dict[tuple[Box, str], list[Place]] = {}
         for place, why in ended:
             # Looked at before: a box full of dead letters may let go of this one at once.
             found = self.get(text_id(place.id))
             box = self._boxes.find(found.recipient) if found else None
             if found is not None and box is not None:
                 dead.append(found._replace(dead_why=why))
-                self._ends.dead(box, place, why)
+                ends.setdefault((box, why), []).append(place)
+        for (box, why), places in ends.items():
+            self._ends.dead(box, places, why)
         senders: dict[str, list[Message]] = {}
         for each in dead:
             if each.kind == COPY:  # its sender does not know of it

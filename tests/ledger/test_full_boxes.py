@@ -1,0 +1,107 @@
+"""Boxes that hold very much: what ends at once does not hold up everybody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ledger.letters import ids, letter
+
+from hive_core.errors import NotFound
+from hive_core.ledger.store import Ledger
+from hive_core.model.record import DAEMON
+from hive_core.model.settings import Bounds
+
+MANY = 2500
+WIDE = Bounds(inbox_count=10_000, inbox_bytes=10**9)
+
+
+def full(folder: Path) -> Ledger:
+    ledger = Ledger.open(folder / "hive.db", limits=WIDE, primed=0)
+    with ledger.transaction():
+        for number in range(MANY):
+            ledger.messages.send(letter(f"s{number % 2}", "bob", str(number)), 10.0)
+        ledger.messages.lease("bob", 100, 60, 11.0)
+    return ledger
+
+
+def emptied(ledger: Ledger) -> int:
+    """Bury what is left as the daemon does, a transaction a part; how many of them died."""
+    dead = 0
+    for _ in range(10):
+        if ledger.messages.next_due() != 0.0:
+            break
+        with ledger.transaction():
+            found = ledger.messages.expire(12.0)
+        assert len(found) <= 1000
+        dead += len(found)
+    return dead
+
+
+def test_a_very_full_box_is_buried_a_part_at_a_time(folder: Path) -> None:
+    ledger = full(folder)
+    with ledger.transaction():
+        first = ledger.messages.bury("bob", "bob was destroyed", 12.0)
+    assert len(first) == 1000
+    with ledger.transaction(), pytest.raises(NotFound):
+        ledger.messages.send(letter("anna", "bob"), 12.0)
+    assert emptied(ledger) == MANY - 1000
+    assert ledger.messages.size("bob") == (0, 0)
+    assert ledger.messages.next_due() is None
+    dead = ledger.messages.inbox("bob", dead=True, limit=9999)
+    assert [each.body for each in dead] == [str(number) for number in range(MANY)]
+    assert {each.dead_why for each in dead} == {"bob was destroyed"}
+    for sender in ("s0", "s1"):
+        told = ledger.messages.inbox(sender, dead=False, limit=9)
+        assert [each.sender for each in told] == [DAEMON] * 3
+    ledger.close()
+
+
+def test_a_daemon_that_ends_in_between_goes_on_with_it(folder: Path) -> None:
+    ledger = full(folder)
+    with ledger.transaction():
+        ledger.messages.bury("bob", "bob was destroyed", 12.0)
+    ledger.close()
+    ledger = Ledger.open(folder / "hive.db", limits=WIDE, primed=0)
+    assert emptied(ledger) == MANY - 1000
+    ledger.close()
+
+
+def test_who_is_restored_in_between_has_the_rest(folder: Path) -> None:
+    ledger = full(folder)
+    with ledger.transaction():
+        ledger.messages.bury("bob", "bob was destroyed", 12.0)
+        ledger.messages.reopen("bob")
+    assert emptied(ledger) == 0
+    assert ledger.messages.size("bob")[0] == MANY - 1000
+    ledger.close()
+
+
+def test_one_dead_letter_too_many_lets_go_of_one(folder: Path) -> None:
+    """And looks at no more than that, however many are kept."""
+    ledger = Ledger.open(
+        folder / "hive.db", limits=Bounds(inbox_count=1000, inbox_bytes=10**9), primed=0
+    )
+    mail, steps = ledger.messages, [0]
+
+    def step() -> int:
+        steps[0] += 1
+        return 0
+
+    def die() -> int:
+        """Steps of the database's machine that one more takes."""
+        steps[0] = 0
+        with ledger.transaction():
+            mail.send(letter(DAEMON, "bob"), 10.0)
+            mail.nack("bob", ids(mail.lease("bob", 1, 60, 10.0)), "", 10.0, dead=True)
+        return steps[0]
+
+    ledger.connection._raw.set_progress_handler(step, 1)
+    few = [die() for _ in range(10)]
+    for _ in range(1000):
+        die()
+    many = [die() for _ in range(10)]
+    ledger.connection._raw.set_progress_handler(None, 0)
+    assert len(mail.inbox("bob", dead=True, limit=9999)) == 1000
+    assert sum(many) < 6 * sum(few)
+    ledger.close()
