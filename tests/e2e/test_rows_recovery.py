@@ -1,0 +1,145 @@
+"""K32 in real containers: hived is killed again and again while agents work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from random import Random
+
+import pytest
+from e2e.hivehost import HiveHost, Reply
+from e2e.labhost import Lab
+from long import figure, seed, times
+
+pytestmark = pytest.mark.lab
+WORKERS = ("one", "two", "three")
+DOES = ["hive-agent", "serve", "--parallel", "2", "--", "sh", "-e"]
+GIVEN, EACH = 1_000_000, 7
+# The text of a task is the script that does it; what is done twice has the same key.
+SCRIPT = """
+hive-agent call ReportUsage '{{"tokens_in": {each}, "idempotency_key": "report-{n}"}}' >&2
+hive-agent call StoreArtifact '{{"name": "made/{n}", "text": "made {n}", "visibility": "subtree",
+ "idempotency_key": "store-{n}"}}' >&2
+hive-agent call Remind '{{"body": "mind {n}", "in": 1, "idempotency_key": "remind-{n}"}}' >&2
+hive-agent call Ask '{{"items": ["what {n}?"], "idempotency_key": "ask-{n}"}}' >&2
+echo did {n}
+"""
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.settings("[talk]\nopen = 1000\nasked = 1000\n")
+    made.setup()
+    made.grow(lead={"role": "lead"}, bell={"parent": "root"})
+    worker: dict[str, object] = {"parent": "lead", "role": "worker", "command": DOES}
+    made.grow(**dict.fromkeys(WORKERS, worker))
+    yield made
+    made.hush()
+
+
+def persist(host: HiveHost, method: str, **words: object) -> Reply:
+    """The same call until it is answered; with its key it is done once."""
+    answers: list[Reply] = []
+
+    def answered() -> bool:
+        with suppress(OSError, EOFError, ValueError):
+            answers.append(host.call(method, **words))
+        return bool(answers)
+
+    host.until(answered, f"{method} is not answered", 30)
+    return answers[0]
+
+
+def kill(host: HiveHost) -> None:
+    words = ("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "hived.service")
+    host.run(*words, check=False)
+
+
+def state_of(host: HiveHost) -> dict[str, object]:
+    """What must not change over another kill."""
+    lead = persist(host, "ListTasks", agent="lead", limit=1000)["tasks"]
+    questions = persist(host, "ListQuestions", which="subtree", limit=1000)["questions"]
+    budgets = persist(host, "GetUsage", agent="lead")["budgets"]
+    artifacts = persist(host, "ListArtifacts", limit=1000)["artifacts"]
+    return {
+        "tasks": sorted((row["id"], row["state"]) for row in lead),
+        "questions": sorted((row["id"], row["state"]) for row in questions),
+        "budgets": [row for row in budgets if row["kind"] == "tokens"],
+        "artifacts": sorted((row["id"], row["name"]) for row in artifacts),
+    }
+
+
+@pytest.mark.sized
+def test_all_work_is_there_once_after_kills_of_the_daemon(host: HiveHost) -> None:
+    """K32: tasks end once, questions, reminders, artifacts, budgets and triggers are kept."""
+    number, kills, tasks = seed(), times(5, 100), times(6, 300)
+    chance = Random(number)  # noqa: S311 - a schedule, no secret
+    pids = {name: host.main_pid(name) for name in WORKERS}
+    persist(host, "AllocateBudget", agent="root", kind="tokens", amount=GIVEN, idempotency_key="b")
+    bell = persist(
+        host, "SetTrigger", agent="bell", name="bell", when={"every": 1.0}, missed="all",
+        action={"kind": "message", "text": "ding"}, idempotency_key="bell",
+    )["id"]  # fmt: skip
+    at = sorted(chance.sample(range(tasks), min(kills, tasks)))
+    given = []
+    for n in range(tasks):
+        given.append(persist(
+            host, "AssignTask", agent=chance.choice(WORKERS), title=f"job {n}", deadline=120.0,
+            description=SCRIPT.format(n=n, each=EACH), idempotency_key=f"job-{n}",
+        )["task"])  # fmt: skip
+        for _ in range(at.count(n)):
+            kill(host)
+    host.until(lambda: not _open(host, given), "some work does not end", 90)
+    kill(host)
+    _once(host, given)
+    host.until(lambda: _minded(host) >= tasks, "a reminder is missing", 30)
+    assert _minded(host) == tasks
+    before = state_of(host)
+    kill(host)
+    assert state_of(host) == before
+    dues = [each["fields"]["due"] for each in _events(host) if each["fields"].get("trigger") == bell
+            and each["operation"] == "fire"]  # fmt: skip
+    assert len(dues) == len(set(dues)) >= 1
+    assert {name: host.main_pid(name) for name in WORKERS} == pids, "no container noticed"
+    figure("K32 in containers", kills=len(at) + 2, tasks=tasks, seed=number)
+
+
+def _open(host: HiveHost, given: list[str]) -> list[str]:
+    rows = persist(host, "ListTasks", agent="lead", limit=1000, open=True)["tasks"]
+    return [row["id"] for row in rows if row["id"] in given]
+
+
+def _once(host: HiveHost, given: list[str]) -> None:
+    """Every task with its one end, and every effect of its script once."""
+    assert len(set(given)) == len(given)
+    for n, task in enumerate(given):
+        found = persist(host, "GetTask", task=task)["task"]
+        assert (found["result"]["status"], found["result"]["summary"]) == ("success", f"did {n}")
+    ends = Counter(
+        each["fields"]["task"] for each in _events(host)
+        if each["kind"] == "task" and each["fields"]["state"] == "done"
+    )  # fmt: skip
+    assert ends == Counter(given)
+    asked = persist(host, "ListQuestions", which="subtree", limit=1000)["questions"]
+    assert len(asked) == len(given)
+    made = persist(host, "ListArtifacts", limit=1000)["artifacts"]
+    assert sorted(row["name"] for row in made) == sorted(f"made/{n}" for n in range(len(given)))
+    (purse,) = persist(host, "GetUsage", agent="lead")["budgets"]
+    assert (purse["spent"], purse["left"]) == (EACH * len(given), GIVEN - EACH * len(given))
+
+
+def _minded(host: HiveHost) -> int:
+    """Reminders that came, each under an id of its own."""
+    return sum(
+        each["kind"] == "reminder" and each["operation"] == "come" for each in _events(host)
+    )  # fmt: skip
+
+
+def _events(host: HiveHost) -> list[dict[str, object]]:
+    found, after = [], ""
+    while page := persist(host, "ListEvents", limit=1000, after=after or None)["events"]:
+        found += page
+        after = str(page[-1]["seq"])
+    return found
