@@ -82,19 +82,25 @@ def test_a_parent_waits_for_its_child_and_learns_how_it_ended(host: HiveHost) ->
     assert host.ask("lead", "WaitChild", agent="root").error == "NotAllowed"
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "clean"),
-    [("exit 0", 0, True), ("exit 7", 7, False), ("kill -SEGV $$", 255, False),
-     ("exec /no/such/program", 127, False)],
-)  # fmt: skip
-def test_what_can_be_known_of_an_end(host: HiveHost, text: str, code: int, *, clean: bool) -> None:
-    """K7: the status of the payload; a signal shows as 255."""
-    spawn(host, "one", f"sleep 0.3; {text}", role="worker")
-    end = host.ask("lead", "WaitChild", wait=30)["child"]
-    assert (end["name"], end["code"], end["clean"], end["reaped"]) == ("one", code, clean, False)
-    kind = "child_exit" if clean else "container_crash"
-    assert [each["kind"] for each in host.mail("lead")] == [kind]
-    assert host.tree()["one"] == "lead"
+HOW = {
+    "good": ("exit 0", 0), "bad": ("exit 7", 7), "hurt": ("kill -SEGV $$", 255),
+    "lost": ("exec /no/such/program", 127),
+}  # fmt: skip
+
+
+def test_what_can_be_known_of_an_end(host: HiveHost) -> None:
+    """K7, K10: the status of the payload, a signal shows as 255; each is told to the parent."""
+    for name, (text, _) in HOW.items():
+        spawn(host, name, f"sleep 0.3; {text}", role="worker")
+    ends = [host.ask("lead", "WaitChild", wait=30)["child"] for _ in HOW]
+    assert {each["name"]: each["code"] for each in ends} == {
+        name: code for name, (_, code) in HOW.items()
+    }
+    assert {each["name"] for each in ends if each["clean"]} == {"good"}
+    assert not any(each["reaped"] for each in ends)
+    kinds = sorted(each["kind"] for each in host.mail("lead"))
+    assert kinds == ["child_exit", *["container_crash"] * 3]
+    assert host.tree().keys() == {*TREE, *HOW}
 
 
 def test_a_wait_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:

@@ -239,7 +239,7 @@ ACTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(ACTS, NAMES, st.booleans()), max_size=12))
 def test_every_machine_that_ran_ended_once(acts: list[tuple[str, str, bool]]) -> None:
     """Whatever happens, in whatever order, with a daemon that looks or with none."""
