@@ -110,6 +110,7 @@ def test_names_that_do_not_exist_are_4_and_one_is_suggested(host: HiveHost) -> N
 
 
 def test_the_operator_talks_with_an_agent(host: HiveHost) -> None:
+    """T14: what is typed is sent, what comes back is printed, and nothing is left in the inbox."""
     assert host.hive("chat", "lead", text="good morning\n\nhow are you\n").splitlines() == [
         "GOOD MORNING", "HOW ARE YOU",
     ]  # fmt: skip

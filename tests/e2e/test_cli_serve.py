@@ -49,6 +49,26 @@ def test_the_command_sees_who_wrote_and_where_it_runs(host: HiveHost) -> None:
     assert said == "curious/root: operator (operator)\n"
 
 
+def test_a_session_agent_keeps_its_conversation_until_its_user_ends_it(host: HiveHost) -> None:
+    """K42: kept across tasks and stops; what its user prefers is an artifact; a stop ends it."""
+    store = '{"name": "preferences", "text": "tea", "visibility": "user"}'
+    serving(
+        host, "butler",
+        f"{{ cat; echo; }} >>/tree/state/said; hive-agent call StoreArtifact '{store}' >&2;"
+        " grep -o 'I am [a-z]*' /tree/state/said | tail -n 1",
+    )  # fmt: skip
+    assert host.hive("chat", "butler", text="I am ada\n") == "I am ada\n"
+    task = host.call("AssignTask", agent="butler", description="count the spoons")["task"]
+    soon(lambda: host.call("GetTask", task=task)["task"]["result"])
+    host.hive("stop", "butler")
+    host.hive("start", "butler")
+    assert host.hive("chat", "butler", text="who am i?\n") == "I am ada\n"
+    host.hive("stop", "butler")
+    (kept,) = host.call("ListArtifacts")["artifacts"]
+    assert (kept["name"], kept["visibility"]) == ("preferences", "user")
+    assert host.hive("wait", "butler", "--for", "stopped", "--timeout", "10") == "butler stopped\n"
+
+
 def test_a_command_that_fails_three_times_makes_a_dead_letter_and_tells_the_sender(
     host: HiveHost,
 ) -> None:

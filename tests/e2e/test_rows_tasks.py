@@ -201,7 +201,7 @@ def test_a_crashed_worker_does_its_task_again_if_that_was_asked_for(host: HiveHo
 
 
 def test_work_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
-    """K32: running, queued and waiting ones; each ends once."""
+    """K32, T12: running, queued and waiting ones; each ends once, and unblocks who waited."""
     long = give(host, "one", "sleep 2; echo long")
     waits = give(host, "two", "echo then", needs=[long])
     killed(host)

@@ -1,0 +1,65 @@
+"""K41: every row of the specification of work in the tree has a test in real containers.
+
+The test names its rows in its docstring, so `grep -rn K14 tests/e2e` leads there.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+# A row that asks for a page: which, and the word that has to stand there.
+PAGES = {"T15": ("docs/guide/tasks.md", "A2A")}
+ROWS = tuple(
+    f"{letter}{number}"
+    for letter, numbers in {
+        "T": (*range(1, 10), *range(11, 16)),
+        "K": (*range(1, 23), *range(24, 34), 36, 42),
+        "H": (11, 21),
+        "Q": (*range(20, 25), *range(26, 30), *range(31, 35), 39, 40, 42, 43),
+    }.items()
+    for number in numbers
+)
+_NAMED = re.compile(r"\b([TKHQ])(\d+)(?:-\1?(\d+))?\b")
+
+
+def named(text: str) -> Iterator[str]:
+    """Rows in a text; `K22-K24` is three of them."""
+    for letter, first, last in _NAMED.findall(text):
+        yield from (f"{letter}{number}" for number in range(int(first), int(last or first) + 1))
+
+
+def said_of(path: Path) -> Iterator[tuple[str, str]]:
+    """Each test of a file, and what its docstring says."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node.name, ast.get_docstring(node) or ""
+
+
+def shown() -> dict[str, list[str]]:
+    """Tests with real containers by the rows that they name."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((TESTS / "e2e").glob("test_*.py")):
+        for name, said in said_of(path):
+            for row in named(said):
+                found.setdefault(row, []).append(f"{path.stem}::{name}")
+    return found
+
+
+SHOWN = shown()
+
+
+@pytest.mark.parametrize("row", [each for each in ROWS if each not in PAGES])
+def test_a_row_is_shown_in_real_containers(row: str) -> None:
+    assert SHOWN.get(row), f"no test in tests/e2e says that it shows {row}"
+
+
+@pytest.mark.parametrize("row", PAGES)
+def test_a_row_that_asks_for_a_page_has_it(row: str) -> None:
+    page, word = PAGES[row]
+    assert word in (TESTS.parent / page).read_text()
