@@ -12,6 +12,7 @@ from hive_core.agent.link import Link, new_key
 from hive_core.varlink import Message
 
 _HIDDEN: Final = ("idempotency_key", "after")
+_RESUMED: Final = ("subscribe",)  # where people say from which number on
 
 
 def parser_of(name: str, summary: str) -> argparse.ArgumentParser:
@@ -75,7 +76,8 @@ def _parameters(
 ) -> tuple[argparse.Namespace, Message]:
     """Arguments of a derived command; `-- COMMAND...` fills a parameter called `command`."""
     parser = parser_of(operation.name.replace("_", "-"), operation.summary)
-    flags = [flag for flag in operation.flags if flag.name not in _HIDDEN]
+    hidden = _HIDDEN[:1] if operation.name in _RESUMED else _HIDDEN
+    flags = [flag for flag in operation.flags if flag.name not in hidden]
     for flag in flags:
         if flag.name != "command":
             _add(parser, flag)
