@@ -21,6 +21,7 @@ CREATE TABLE artifacts (
     UNIQUE (owner, name, version)
 ) STRICT;
 CREATE INDEX artifacts_digest ON artifacts (digest);
+CREATE INDEX artifacts_called ON artifacts (owner_name, owner);
 CREATE INDEX artifacts_latest ON artifacts (number) WHERE latest;
 CREATE INDEX artifacts_owner ON artifacts (owner, number) WHERE latest;
 

@@ -18,7 +18,6 @@ _COLUMNS: Final = (
     " lineage, latest"
 )
 _AT_ONCE: Final = 64
-_LAST: Final = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +128,12 @@ class Artifacts:
         """The newest first."""
         return self._many("owner = ? AND name = ? ORDER BY version DESC", owner, name)
 
-    def page(self, owner: str | None, prefix: str, after: int, limit: int) -> list[Artifact]:
-        """The latest versions behind a number, by age."""
-        where, values = "latest AND number > ?", [after, prefix, prefix + _LAST, limit]
-        if owner is not None:
-            where, values = f"owner = ? AND {where}", [owner, *values]
-        return self._many(f"{where} AND name >= ? AND name < ? ORDER BY number LIMIT ?", *values)
+    def page(self, owner: str | None, after: int, limit: int) -> list[Artifact]:
+        """The latest versions behind a number, by age: so many rows are looked at, and no more."""
+        if owner is None:
+            return self._many("latest AND number > ? ORDER BY number LIMIT ?", after, limit)
+        where = "owner = ? AND latest AND number > ? ORDER BY number LIMIT ?"
+        return self._many(where, owner, after, limit)
 
     def content(self, digest: str) -> Content | None:
         row = self._db.row("SELECT digest, size, blocks FROM contents WHERE digest = ?", (digest,))

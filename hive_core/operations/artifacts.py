@@ -25,7 +25,7 @@ from hive_core.operations.artifact_rows import (
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.rules import SELF
 
-_SCAN: Final = 500
+_SCAN: Final = 250
 _SCANS: Final = 4
 
 
@@ -103,10 +103,10 @@ def list_artifacts(call: Call, params: ListArtifactsParams) -> ArtifactRows:
     who, at, found = reader(call), int(params.after or 0) if _number(params.after) else 0, []
     whole = False
     for _ in range(_SCANS):
-        page = call.ledger.artifacts.page(owner, params.prefix, at, _SCAN)
+        page = call.ledger.artifacts.page(owner, at, _SCAN)
         for each in page:
             at = each.number
-            if may_read(each, who):
+            if each.name.startswith(params.prefix) and may_read(each, who):
                 found.append(each)
             if len(found) >= params.limit:
                 break
