@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import give, take
+from operations.given import end, give, take
 from operations.world import World
 
 from hive_core.errors import InvalidArgument, NotAllowed
@@ -38,6 +38,14 @@ def test_when_nobody_works_nothing_is_sent(world: World) -> None:
     found = world.call("a", "inject_message", body="x")
     assert (found["result"], found["message"]) == ("not_active", "")
     assert world.call("a", "inject_message", body="x", worker="a1")["result"] == "not_active"
+    assert take(world, "a1") == []
+
+
+def test_of_a_task_that_has_ended_nobody_is_told_anything(world: World) -> None:
+    task = give(world, "a", "a1")
+    end(world, task)
+    found = world.call("a", "inject_message", body="x", task=task)
+    assert (found["result"], found["worker"], found["message"]) == ("not_active", "a1", "")
     assert take(world, "a1") == []
 
 

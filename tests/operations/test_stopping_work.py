@@ -32,6 +32,15 @@ def test_the_waiting_answer_says_what_really_stopped(world: World) -> None:
     assert found["stopping"] == 0
 
 
+def test_the_answer_waits_for_the_last_of_them(world: World) -> None:
+    first, last = give(world, "a", "a1"), give(world, "a", "a2")
+    asked = world.ask("a", "stop_work", reason="enough", wait=20)
+    end(world, first)
+    assert asked.pending
+    end(world, last)
+    assert asked.result()["stopping"] == 0
+
+
 def test_what_does_not_stop_in_time_is_told_as_it_is(world: World) -> None:
     task = give(world, "a", "a1")
     asked = world.ask("a", "stop_work", reason="enough", grace=1, wait=50)
