@@ -95,7 +95,7 @@ class Vault(Protocol):
 class Contents(Protocol):
     """The contents of artifacts, by what they are. On the disk when a method returns."""
 
-    def begin(self, party: str, most: int, now: float) -> str:
+    def begin(self, party: str, most: int) -> str:
         """Somebody will send one in parts; the id of the upload."""
         ...
 

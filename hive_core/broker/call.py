@@ -90,8 +90,8 @@ NOWHERE: Final[Vault] = _Nowhere()
 class _Nothing:
     """No store: a broker that was made without one keeps no artifacts."""
 
-    def begin(self, party: str, most: int, now: float) -> str:
-        del party, most, now
+    def begin(self, party: str, most: int) -> str:
+        del party, most
         raise Internal(_NO_STORE)
 
     def append(self, party: str, id_: str, offset: int, data: bytes) -> int:

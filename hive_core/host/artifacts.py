@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -82,18 +83,19 @@ class Upload:
 
 @dataclass
 class Contents:
-    """`alarm` is told what is damaged."""
+    """`alarm` is told what is damaged; `clock` has seconds that never jump."""
 
     folder: Path
     alarm: Callable[[str], None] = field(default=lambda _: None)
     step: Callable[[str], None] = nothing
+    clock: Callable[[], float] = time.monotonic
     _uploads: dict[str, Upload] = field(default_factory=dict)
 
     # Coming in.
 
-    def begin(self, party: str, most: int, now: float) -> str:
+    def begin(self, party: str, most: int) -> str:
         """Somebody will send a content in parts; the id under which it does."""
-        self._drop_idle(now)
+        self._drop_idle()
         open_ = [each for each in self._uploads.values() if each.stored is None]
         mine = sum(each.party == party for each in open_)
         if mine >= most or len(open_) >= UPLOADS_MOST:
@@ -103,7 +105,7 @@ class Contents:
         with _told("begin an upload"):
             self._make(path.parent)
             os.close(os.open(path, _WRITE | os.O_CREAT | os.O_EXCL, 0o600))
-        self._uploads[id_] = Upload(party, path, now)
+        self._uploads[id_] = Upload(party, path, self.clock())
         return id_
 
     def append(self, party: str, id_: str, offset: int, data: bytes) -> int:
@@ -117,6 +119,7 @@ class Contents:
             self._write(upload.path, offset, data)
         upload.before = upload.sum.copy()
         upload.sum.add(data)
+        upload.at = self.clock()
         return upload.sum.size
 
     def size(self, party: str, id_: str) -> int:
@@ -201,8 +204,9 @@ class Contents:
         folder.mkdir(mode=0o700, exist_ok=True)
         _kept(folder.parent)
 
-    def _drop_idle(self, now: float) -> None:
-        for id_ in [each for each, upload in self._uploads.items() if abs(now - upload.at) > IDLE]:
+    def _drop_idle(self) -> None:
+        first = self.clock() - IDLE
+        for id_ in [each for each, upload in self._uploads.items() if upload.at < first]:
             self._forget(id_)
 
     def _forget(self, id_: str) -> None:

@@ -91,7 +91,7 @@ def begin_artifact(call: Call, _params: BeginArtifactParams) -> Begun:
     """
     _check_holds(call, "send an artifact", "artifact.write")
     most = call.settings.artifacts.uploads
-    return Begun(upload=call.contents.begin(call.uuid, most, call.now))
+    return Begun(upload=call.contents.begin(call.uuid, most))
 
 
 @operation(allow=SELF)

@@ -34,7 +34,7 @@ def store(contents: Contents, how: str) -> None:
     if how == "keep":
         contents.keep(DATA)
         return
-    id_ = contents.begin("p", 1, 0.0)
+    id_ = contents.begin("p", 1)
     contents.append("p", id_, 0, DATA)
     contents.take("p", id_)
 
@@ -143,7 +143,7 @@ def _tiny(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_is_said_and_leaves_nothing_half(tiny: Path) -> None:
     contents = Contents(tiny / "a")
     contents.keep(b"small")
-    id_ = contents.begin("p", 4, 0.0)
+    id_ = contents.begin("p", 4)
     contents.append("p", id_, 0, b"x" * 600_000)
     with pytest.raises(StorageFull):
         contents.append("p", id_, 600_000, b"x" * 600_000)

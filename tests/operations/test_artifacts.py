@@ -154,6 +154,16 @@ def test_what_is_not_stored_is_gone_with_the_daemon_and_after_a_while(hive: Worl
         hive.call("a", "store_artifact", name="x", upload=upload)
 
 
+def test_an_upload_that_goes_on_is_not_forgotten(hive: World) -> None:
+    upload = send(hive, "a", b"12345")
+    for at in range(5, 9):
+        hive.advance(500)
+        hive.call("b", "begin_artifact")
+        hive.call("a", "append_artifact", upload=upload, offset=at, data=coded(b"x"))
+    hive.call("a", "store_artifact", name="slow", upload=upload)
+    assert read(hive, name="slow") == b"12345xxxx"
+
+
 NAMES = (
     "", ".", "..", "../x", "/etc/passwd", "a//b", "a/../b", "a/", "a\0b", "a\nb", ".hidden", "-rf",
     "a/.git/config", "ä", "a b", "a" * 65, "/".join("abcdefghi"), "a\\b", "C:", "x\u202egnp",

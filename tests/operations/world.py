@@ -128,7 +128,7 @@ class World:
         self._tasks: set[asyncio.Task[None]] = set()
         self.vault = Vault(folder / "secrets")
         self.ledger.events.masks = self.vault.masks
-        self.contents = Contents(folder / "artifacts")
+        self.contents = Contents(folder / "artifacts", clock=self.clock.monotonic)
         stores = self.vault, self.contents
         parts = Parts(self.ledger, self.repo, settings, self.seen, self.clock, *stores)
         head, empty = self.ledger.head, Hive(depth_limit=settings.limits.depth)
