@@ -111,7 +111,7 @@ def test_shapes_that_an_agent_reads(host: HiveHost) -> None:
     )
     assert got.keys() == {
         "id", "from", "from_uuid", "relation", "to", "body", "kind", "thread", "reply_to",
-        "priority", "sent_at", "attempt",
+        "priority", "sent_at", "attempt", "wait_id",
     }  # fmt: skip
     assert (got["id"], got["from"], got["relation"]) == (sent["id"], "kid", "child")
     assert (got["body"], got["priority"], got["attempt"]) == ("ünï ☃", 2, 1)
@@ -209,7 +209,7 @@ def test_what_does_not_fit_the_schema(host: HiveHost, name: str) -> None:
 
     schema = entry["params"]
     properties, required = schema.get("properties", {}), schema.get("required", [])
-    fitting = {key: _sample(properties[key]) for key in required}
+    fitting = {key: _sample(properties[key], schema) for key in required}
     refused({**fitting, "nonsense": 1}, "nonsense")
     for key in required:
         reply = host.call(method, **{k: v for k, v in fitting.items() if k != key})
@@ -224,12 +224,20 @@ def test_what_does_not_fit_the_schema(host: HiveHost, name: str) -> None:
         assert "idempotency_key" in properties
 
 
-def _sample(schema: dict[str, Any]) -> object:
-    kinds: dict[str, object] = {
-        "string": "zzz", "integer": 1, "number": 1.0, "boolean": True, "array": ["zzz"],
-        "object": {},
-    }  # fmt: skip
-    return kinds[schema.get("type", "string")]
+def _sample(schema: dict[str, Any], whole: dict[str, Any]) -> object:
+    """Something that fits, and means nothing."""
+    while "$ref" in schema or "anyOf" in schema:
+        named = schema.get("$ref", "").rpartition("/")[2]
+        schema = whole["$defs"][named] if named else schema["anyOf"][0]
+    if "enum" in schema or "const" in schema:
+        return schema.get("const") or schema["enum"][0]
+    kind = schema.get("type", "string")
+    if kind == "object":
+        needed = schema.get("required", [])
+        return {name: _sample(schema["properties"][name], whole) for name in needed}
+    if kind == "array":
+        return [_sample(schema.get("items", {}), whole)]
+    return {"string": "zzz", "integer": 1, "number": 1.0, "boolean": True}[kind]
 
 
 def test_values_that_fit_and_make_no_sense(host: HiveHost) -> None:
