@@ -157,7 +157,8 @@ FREE = {"data"}
 FOR_EVERYONE = {
     "whoami", "recv", "ack", "nack", "wake", "get_job", "wait_job", "list_jobs",
     "list_approvals", "get_approval", "hello", "watch_config", "list_roles", "use_tool", "end_tool",
-    "list_definitions", "get_definition", "subscribe", "note_event", "follow_topic", "unfollow_topic", "list_topics",
+    "list_definitions", "get_definition", "subscribe", "note_event",
+    "follow_topic", "unfollow_topic", "list_topics",
     "list_pipes", "list_queues", "open_queue", "wait_reply", "create_plan", "wait_for",
     "wait_tasks", "run_parallel_workers", "report_usage", "ask", "list_questions", "wait_child",
     "survey", "reap_zombies",

@@ -23,6 +23,14 @@ class Identity(TypedDict):
     limits: dict[str, int]
 
 
+class Sent(TypedDict):
+    """What `Send` answers."""
+
+    id: str
+    thread: str
+    priority: int
+
+
 class TheirBroker(asyncvarlink.VarlinkInterface, name="org.hive.Broker"):
     """Two methods."""
 
@@ -30,6 +38,6 @@ class TheirBroker(asyncvarlink.VarlinkInterface, name="org.hive.Broker"):
     def Whoami(self) -> Identity:  # noqa: N802 - the name on the wire
         raise AssertionError
 
-    @asyncvarlink.varlinkmethod(return_parameter="id")
-    def Send(self, *, to: str, body: str) -> str:  # noqa: N802
+    @asyncvarlink.varlinkmethod
+    def Send(self, *, to: str, body: str) -> Sent:  # noqa: N802
         raise AssertionError((to, body))
