@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any, Final, TypedDict, Unpack
 from uuid import uuid4
 
@@ -120,16 +120,14 @@ class Tasks:
         state = TaskState(COURSE.next(found.state, event))
         if state in FINALS:
             kept = {**kept, "soft_at": None, "hard_at": None, "stop_at": None, "left": None}
-        self._write(found, state, now if state in FINALS else None, kept)
-        return self.known(id_)
+        return self._write(found, state, now if state in FINALS else None, kept)
 
     def note(self, id_: str, **kept: Unpack[Kept]) -> Task:
         """Write something down of one that stays where it is."""
         found = self.known(id_)
-        self._write(found, found.state, found.ended, kept)
-        return self.known(id_)
+        return self._write(found, found.state, found.ended, kept)
 
-    def _write(self, found: Task, state: TaskState, ended: float | None, kept: Kept) -> None:
+    def _write(self, found: Task, state: TaskState, ended: float | None, kept: Kept) -> Task:
         values: dict[str, object] = {**kept}
         if "result" in kept:
             result = kept["result"]
@@ -142,6 +140,7 @@ class Tasks:
             " WHERE id = ?",
             (state.value, ended, *values.values(), found.id),
         )
+        return replace(found, state=state, ended=ended, version=found.version + 1, **kept)
 
     def open_of(self, assignee: str, most: int = -1) -> list[Task]:
         """What an agent has to do, in the order in which it gets it."""

@@ -1,0 +1,54 @@
+"""A whole daemon but for machines: FOLDER AGENTS. `root.sock` is the lead of all others."""
+
+import asyncio
+import os
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from broker.house import Asleep, SlowReads
+from road.served import BOUNDS as USUAL
+from road.served import family
+
+from hive_core.broker.core import Broker
+from hive_core.broker.due import DUES
+from hive_core.broker.turn import World
+from hive_core.host.clock import SystemClock
+from hive_core.host.git import MetaRepo
+from hive_core.host.sockets import Sockets
+from hive_core.ledger.store import Ledger
+from hive_core.model.hive import Hive
+from hive_core.model.machine import Wanted
+from hive_core.model.settings import Settings
+from hive_core.operations import load
+from hive_core.reconcile.agenda import Agenda
+from hive_core.surfaces.service import fixed
+
+BOUNDS = USUAL.model_copy(update={"connections": 10_000})  # of the one lead
+
+
+async def serve(folder: Path, agents: int) -> None:
+    settings, registry, hive = Settings(limits=BOUNDS), load(), family(agents)
+    with closing(Ledger.open(folder / "hive.db", limits=BOUNDS)) as ledger:
+        repo, clock = MetaRepo.open(folder / "meta"), SystemClock()
+        oid = repo.write(hive, Hive(), "family", {})
+        with repo.hold("") as move, ledger.transaction():
+            ledger.head = oid
+            for spec in hive.specs.values():
+                ledger.runs.want(spec.id, Wanted.RUNNING, clock.now())
+            move(oid)
+        world = World(ledger, repo, settings, Asleep(), clock)
+        broker = Broker(world, hive.at(oid), registry, fixed(registry, "1"))
+        agenda = Agenda(clock, ledger, broker.perform, DUES)
+        broker.listeners.append(agenda.heard)
+        agenda.start()
+        sockets = Sockets(broker, SlowReads(), lambda _: os._exit(1))
+        for name, spec in hive.specs.items():
+            await sockets.listen(spec.id, folder / f"{name}.sock", 0)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]), int(sys.argv[2])))
