@@ -41,6 +41,7 @@ CREATE TABLE hops (
     at REAL NOT NULL,
     by TEXT NOT NULL,
     why TEXT NOT NULL,
+    letter TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (question, step)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX hops_holder ON hops (holder);

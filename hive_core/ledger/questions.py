@@ -122,9 +122,17 @@ class Questions:
     def hops(self, id_: str) -> list[Hop]:
         """On whom it has waited, the first first."""
         rows = self._db.rows(
-            "SELECT holder, at, by, why FROM hops WHERE question = ? ORDER BY step", (id_,)
+            "SELECT holder, at, by, why, letter FROM hops WHERE question = ? ORDER BY step", (id_,)
         )
-        return [Hop(holder, at, by, Why(why)) for holder, at, by, why in rows]
+        return [Hop(holder, at, by, Why(why), letter) for holder, at, by, why, letter in rows]
+
+    def brought(self, id_: str, letter: str) -> None:
+        """By this letter whoever has it now was told."""
+        self._db.run(
+            "UPDATE hops SET letter = ?2 WHERE question = ?1 AND step ="
+            " (SELECT MAX(step) FROM hops WHERE question = ?1)",
+            (id_, letter),
+        )
 
     def has_held(self, id_: str, party: str) -> bool:
         """Whether it waits, or has waited, on this party."""
@@ -223,7 +231,8 @@ class Questions:
 
     def _hop(self, id_: str, hop: Hop) -> None:
         self._db.run(
-            "INSERT INTO hops SELECT ?1, COUNT(*), ?2, ?3, ?4, ?5 FROM hops WHERE question = ?1",
+            "INSERT INTO hops (question, step, holder, at, by, why)"
+            " SELECT ?1, COUNT(*), ?2, ?3, ?4, ?5 FROM hops WHERE question = ?1",
             (id_, hop.holder, hop.at, hop.by, hop.why.value),
         )
 

@@ -78,12 +78,16 @@ class Item(NamedTuple):
 
 
 class Hop(NamedTuple):
-    """Whom it came to wait on, when, from whom (who asked, or who had it before) and why."""
+    """Whom it came to wait on, when, from whom (who asked, or who had it before) and why.
+
+    `letter`: the mail that told so.
+    """
 
     holder: str
     at: float
     by: str
     why: Why
+    letter: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from hive_core.errors import NotAllowed
 from hive_core.model.question import Ask, Item
 from hive_core.operations.ending import called
 from hive_core.operations.fields import bounded_text
-from hive_core.operations.question_moves import PARENT, Wish, put_question
+from hive_core.operations.question_moves import Wish, put_question
+from hive_core.operations.question_whom import PARENT
 from hive_core.operations.questions import TEXT_MOST, YEAR, Id, Text, check_wish, park
 from hive_core.policy.rules import SELF, holds
 

@@ -13,34 +13,24 @@ from typing import Final
 
 from hive_core.broker.call import Call
 from hive_core.broker.happening import Settled, happened
-from hive_core.errors import (
-    Conflict,
-    InboxFull,
-    InvalidArgument,
-    LimitReached,
-    NotAllowed,
-    NotFound,
-)
+from hive_core.errors import Conflict, InboxFull, InvalidArgument, LimitReached, NotFound
 from hive_core.ledger.events import Entry
 from hive_core.ledger.letters import NewMessage
 from hive_core.ledger.questions import End, NewQuestion
-from hive_core.model.agent import Role
-from hive_core.model.hive import Hive
 from hive_core.model.question import URGENCY, Ask, Hop, Item, Question, QuestionState, Severity, Why
 from hive_core.model.record import DAEMON, OPERATOR, Relation
 from hive_core.operations import question_words
 from hive_core.operations.activity import shown
 from hive_core.operations.ending import called
-from hive_core.operations.notices import PRIORITY, post
-from hive_core.policy.decide import decide, visible_names
-from hive_core.policy.rules import ROUTE
-from hive_core.policy.standing import ABOVE, stand
+from hive_core.operations.notices import PRIORITY, inbox, post
+from hive_core.operations.question_whom import party, whom
 
-PARENT: Final = "parent"
 ANSWER, ENDED = "answer", "question_ended"
 AGAIN: Final = 60.0  # seconds until mail is tried again that did not fit into the inbox
 BYTES_MOST: Final = 16 * 1024
 _LOW: Final = 3
+# How full the inbox of whom is asked may be.
+_SHARES: Final = {Ask.QUESTION: 0.5, Ask.ESCALATION: 0.75}
 # Of what somebody else has done the operator sees that it is no more on the list.
 _MISSED: Final = frozenset({QuestionState.DEFAULTED, QuestionState.EXPIRED})
 
@@ -92,10 +82,11 @@ def hand_on(call: Call, question: Question, holder: str, why: Why) -> frozenset[
     climbs = None if question.climbs is None else _climbs(call, question.severity, holder)
     found = call.ledger.questions.hand(question.id, hop, climbs)
     topics = log(call, found, why, to=holder) | deliver(call, found)
-    before = living(call, question.holder)
-    if before is None or call.uuid == question.holder:
-        return topics  # who passed it on knows, and who is gone hears nothing
-    return topics | _say(call, before, question_words.passed_by(call, found, hop))
+    had = call.ledger.questions.hops(question.id)[-2]
+    if call.uuid == had.holder:  # who passed it on knows
+        return topics
+    body = question_words.passed_by(call, found, hop)
+    return topics | _over(call, had, body, stays=why is Why.CLIMBED)
 
 
 def end_question(call: Call, question: Question, end: End) -> frozenset[str]:
@@ -105,10 +96,10 @@ def end_question(call: Call, question: Question, end: End) -> frozenset[str]:
     found = call.ledger.questions.end(question.id, end, call.now)
     topics = log(call, found, end.event, by=end.by)
     topics |= deliver(call, found) | happened(call, Settled(found)) | shown(call, found.asker)
-    for uuid in dict.fromkeys(hop.holder for hop in call.ledger.questions.hops(found.id)):
-        name = living(call, uuid)
-        if name not in (None, call.caller) and (name != OPERATOR or found.state in _MISSED):
-            topics |= _say(call, str(name), question_words.closed(call, found))
+    had = {hop.holder: hop for hop in call.ledger.questions.hops(found.id)}
+    body, missed = question_words.closed(call, found), found.state in _MISSED
+    for uuid, hop in had.items():
+        topics |= _over(call, hop, "" if uuid == call.uuid else body, always=missed)
     return topics
 
 
@@ -141,6 +132,28 @@ def deliver(call: Call, question: Question) -> frozenset[str]:
     return topics | {topic(question.id)}
 
 
+def _over(
+    call: Call, hop: Hop, body: str, *, always: bool = False, stays: bool = False
+) -> frozenset[str]:
+    """Tell who had it that it is over, or waits on somebody else.
+
+    Who has not read the letter that brought it need not know; it is taken back, unless it may
+    still be answered (`stays`). What nobody answered in time is told `always`. The operator looks
+    at its list.
+    """
+    name, mail = living(call, hop.holder), call.ledger.messages
+    if name is None:
+        return frozenset()
+    unread = bool(hop.letter) and mail.untaken(hop.holder, hop.letter)
+    if unread and not stays:
+        mail.ack(hop.holder, [hop.letter])
+    if not body or (not always and (unread or name == OPERATOR)):
+        return frozenset({inbox(hop.holder)})
+    with suppress(InboxFull, NotFound):  # good to know and no more: not worth another try
+        return _mail(call, name, ENDED, body, _LOW)[1]
+    return frozenset({inbox(hop.holder)})
+
+
 def living(call: Call, uuid: str) -> str | None:
     """The name of a party; None for an agent that is destroyed, be it by this very call."""
     if uuid == OPERATOR:
@@ -166,52 +179,6 @@ def log(call: Call, question: Question, what: str, **more: object) -> frozenset[
     return frozenset({topic(question.id), "events"})
 
 
-def whom(hive: Hive, asker: str, to: str, kind: Ask) -> str:
-    """Who is meant: the name of an ancestor of the asker, or `operator`."""
-    cannot = f"cannot {'ask' if kind is Ask.QUESTION else 'escalate to'} {to[:64]}"
-    above = hive.topology.parent(asker)
-    if to in (PARENT, above, OPERATOR):
-        return _nearest(hive, asker, to, kind)
-    if to not in visible_names(hive, asker):
-        raise NotFound(f"{cannot}: no such agent")
-    if stand(hive, to, asker) not in ABOVE:
-        raise NotAllowed(f"{cannot}: not your ancestor", rule="ancestor")
-    if hive.spec(asker).role is Role.TASK:
-        raise NotAllowed(f"{cannot}: a task asks its parent only", rule="route")
-    return to
-
-
-def _nearest(hive: Hive, asker: str, to: str, kind: Ask) -> str:
-    """The parent, or the operator if that is meant and the asker may write to the operator.
-
-    Who may not asks its parent, who may pass it on. An escalation of a root is the operator's.
-    """
-    above = hive.topology.parent(asker)
-    direct = decide(ROUTE, hive, asker, OPERATOR).allowed
-    if to == OPERATOR and direct:
-        return OPERATOR
-    if above is not None:
-        return above
-    if direct or kind is Ask.ESCALATION:
-        return OPERATOR
-    raise NotAllowed(
-        "cannot ask operator: you have no parent, and not the capability message.operator",
-        rule="route",
-    )
-
-
-def party(hive: Hive, name: str) -> str:
-    """UUID of an agent; the operator is called by its name."""
-    return OPERATOR if name == OPERATOR else hive.spec(name).id
-
-
-def above(hive: Hive, uuid: str) -> str:
-    """UUID of the parent of an agent; `operator` above a root, and above who is not there."""
-    name = hive.name(uuid)
-    parent = None if name is None else hive.topology.parent(name)
-    return OPERATOR if parent is None else hive.spec(parent).id
-
-
 def check_size(*texts: str) -> None:
     """All of it together has to fit into one message."""
     if sum(len(text.encode()) for text in texts) > BYTES_MOST:
@@ -232,9 +199,10 @@ def _check_room(call: Call, asker: str, holder: str, kind: Ask) -> None:
             f"cannot ask {holder}: {bounds.open} of your questions are open",
             rule="talk.open", most=bounds.open,
         )  # fmt: skip
+    uuid = party(call.hive, holder)
+    _check_box(call, uuid, holder, kind)
     if kind is Ask.ESCALATION:  # what is urgent finds room; the bound above holds for it too
         return
-    uuid = party(call.hive, holder)
     there = rows.count_held(uuid)
     full = there >= bounds.asked
     if full or (2 * there >= bounds.asked and rows.count_held(uuid, asker)):
@@ -243,6 +211,14 @@ def _check_room(call: Call, asker: str, holder: str, kind: Ask) -> None:
             f"cannot ask {holder}: {whose} {there} open questions to answer",
             rule="talk.asked", most=bounds.asked,
         )  # fmt: skip
+
+
+def _check_box(call: Call, uuid: str, holder: str, kind: Ask) -> None:
+    """Asking, again and again, fills no box: the rest of it is for the mail of others."""
+    count, size = call.ledger.messages.size(uuid)
+    share, limits = _SHARES[kind], call.settings.limits
+    if count >= share * limits.inbox_count or size >= share * limits.inbox_bytes:
+        raise InboxFull(f"cannot ask {holder}: its inbox is nearly full; it has to read first")
 
 
 def _climbs(call: Call, severity: str, holder: str) -> float | None:
@@ -256,20 +232,17 @@ def _post(call: Call, question: Question, name: str) -> frozenset[str]:
     urgent = URGENCY[Severity(question.severity)] if question.severity else PRIORITY
     if question.state is QuestionState.OPEN:
         hop = call.ledger.questions.hops(question.id)[-1]
-        return _mail(call, name, question.kind, question_words.put(call, question, hop), urgent)
-    return _mail(call, name, ANSWER, question_words.ended(call, question), min(urgent, PRIORITY))
+        body = question_words.put(call, question, hop)
+        letter, topics = _mail(call, name, question.kind, body, urgent)
+        call.ledger.questions.brought(question.id, letter)
+        return topics
+    return _mail(call, name, ANSWER, question_words.ended(call, question), min(urgent, PRIORITY))[1]
 
 
-def _say(call: Call, name: str, body: str) -> frozenset[str]:
-    """What is good to know and no more: not worth another try."""
-    with suppress(InboxFull, NotFound):
-        return _mail(call, name, ENDED, body, _LOW)
-    return frozenset()
-
-
-def _mail(call: Call, name: str, kind: str, body: str, priority: int) -> frozenset[str]:
+def _mail(call: Call, name: str, kind: str, body: str, priority: int) -> tuple[str, frozenset[str]]:
     letter = NewMessage(
         sender=DAEMON, sender_name=DAEMON, recipient=party(call.hive, name), recipient_name=name,
         relation=Relation.DAEMON, body=body, kind=kind, priority=priority,
     )  # fmt: skip
-    return post(call, letter)[1]
+    message, topics = post(call, letter)
+    return message.id, topics

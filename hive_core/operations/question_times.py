@@ -13,7 +13,8 @@ from hive_core.ledger.questions import End
 from hive_core.ledger.store import Ledger
 from hive_core.model.question import Question, Why
 from hive_core.model.record import DAEMON, OPERATOR
-from hive_core.operations.question_moves import above, deliver, end_question, finish, hand_on
+from hive_core.operations.question_moves import deliver, end_question, finish, hand_on
+from hive_core.operations.question_whom import above
 from hive_core.policy.standing import ABOVE, stand
 
 # So much at a time: others get their turn in between.

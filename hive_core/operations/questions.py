@@ -22,17 +22,15 @@ from hive_core.operations import question_words
 from hive_core.operations.ending import called
 from hive_core.operations.fields import Reason, bounded_text
 from hive_core.operations.question_moves import (
-    PARENT,
     Wish,
     check_size,
     end_question,
     finish,
     first_end,
     hand_on,
-    party,
     put_question,
-    whom,
 )
+from hive_core.operations.question_whom import PARENT, party, whom
 from hive_core.operations.task_moves import move
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, known
 from hive_core.policy.standing import ABOVE, stand

@@ -69,6 +69,7 @@ def test_each_level_has_its_own_time_and_an_answer_ends_the_climb(world: World) 
 def test_who_had_it_first_may_still_answer_after_it_has_climbed(world: World) -> None:
     id_ = escalate(world, "t", "critical")
     world.advance(121)
+    world.call("root", "recv")
     answer(world, "a1", id_, "sorry, late")
     assert letters(world, "t", "answer")[0]["by"] == "a1"
     assert [each["state"] for each in letters(world, "root", "question_ended")] == ["answered"]

@@ -156,6 +156,7 @@ def test_who_has_passed_it_on_may_still_answer_and_nobody_else_hears_of_it_twice
 ) -> None:
     id_ = ask(world, "a11")
     world.call("a1", "relay_question", question=id_)
+    world.call("a", "recv")
     answer(world, "a1", id_, "found it")
     (told,) = letters(world, "a", "question_ended")
     assert (told["question"], told["state"]) == (id_, "answered")
@@ -203,14 +204,41 @@ def test_who_may_take_a_question_back(world: World, caller: str, fault: str) -> 
 
 def test_who_was_asked_hears_that_there_is_nothing_to_answer_any_more(world: World) -> None:
     id_ = ask(world, "a11")
+    world.call("a1", "recv")
     world.call("a11", "cancel_question", question=id_)
     assert [each["state"] for each in letters(world, "a1", "question_ended")] == ["cancelled"]
+
+
+def test_a_letter_that_nobody_has_read_goes_with_its_question(world: World) -> None:
+    """The mail of the operator, who only looks, is what is open."""
+    for to in ("a1", "operator"):
+        id_ = ask(world, "a11", to=to)
+        assert len(letters(world, to, "question")) == 1
+        answer(world, to, id_, "x")
+        assert world.mail(to) == []
+
+
+def test_asking_again_and_again_fills_no_inbox() -> None:
+    settings = Settings.model_validate({"limits": {"inbox_count": 20}})
+    with world(settings, "root/a", "a/a1", "a/a2") as made:
+        for _ in range(50):
+            made.fault("a1", "cancel_question", question=ask(made, "a1"))
+        assert made.mail("a") == []
+        faults = set()
+        for _ in range(50):  # what nobody answers in time is told, and stays
+            faults.add(made.fault("a1", "ask", items=["x"], deadline=0.001))
+            made.fault("a1", "escalate", issue="x", severity="info", deadline=0.001)
+            made.advance(1)
+        assert faults == {"", "InboxFull"}
+        assert len(made.mail("a")) == 15
+        made.call("a2", "send", to="a", body="there is room")
 
 
 def test_an_agent_that_goes_takes_its_questions_along_and_leaves_those_of_others(
     world: World,
 ) -> None:
     mine, others = ask(world, "a1"), ask(world, "a11")
+    world.call("a", "recv")
     world.call("operator", "destroy", agent="a1")
     held = rows(world.call("a", "list_questions")["questions"])
     assert names(held, "id") == [others]
@@ -230,6 +258,7 @@ def test_a_whole_branch_that_goes_leaves_no_open_question_behind(world: World) -
 
 def test_after_a_move_a_question_waits_on_the_new_parent(world: World) -> None:
     id_ = ask(world, "a11")
+    world.call("a1", "recv")
     world.call("operator", "move", agent="a11", parent="b")
     world.advance(0)
     assert row(world, id_)["to"] == "b"
