@@ -218,6 +218,14 @@ def test_a_letter_that_nobody_has_read_goes_with_its_question(world: World) -> N
         assert world.mail(to) == []
 
 
+def test_the_operator_is_not_told_of_what_others_have_settled(world: World) -> None:
+    id_ = ask(world, "a11", to="operator")
+    world.call("operator", "recv")
+    world.call("operator", "relay_question", question=id_, to="a1")
+    answer(world, "a1", id_, "x")
+    assert letters(world, "operator", "question_ended") == []
+
+
 def test_asking_again_and_again_fills_no_inbox() -> None:
     settings = Settings.model_validate({"limits": {"inbox_count": 20}})
     with world(settings, "root/a", "a/a1", "a/a2") as made:
@@ -268,6 +276,25 @@ def test_after_a_move_a_question_waits_on_the_new_parent(world: World) -> None:
     assert letters(world, "a11", "answer")[0]["by"] == "b"
 
 
+def test_who_is_not_above_any_more_may_not_answer_though_it_sees_who_asked(world: World) -> None:
+    id_ = ask(world, "a11")
+    world.call("operator", "move", agent="a11", parent="a")  # beside a1, who was asked
+    world.advance(0)
+    assert world.fault("a1", "answer", question=id_, answers=["x"]) == "NotAllowed"
+    assert row(world, id_)["to"] == "a"
+
+
+def test_who_is_gone_gets_no_mail_about_questions(world: World) -> None:
+    ask(world, "a1")
+    ask(world, "a11")
+    uuid = world.uuid("a1")
+    world.call("a1", "recv")
+    found = names(world.mail("a1"), "id")
+    world.call("a1", "ack", ids=found)
+    world.call("operator", "destroy", agent="a1")
+    assert world.ledger.messages.dead(uuid) == 0
+
+
 def test_a_move_that_leaves_who_was_asked_above_changes_nothing(world: World) -> None:
     id_ = ask(world, "a11", to="a")
     world.call("operator", "move", agent="a11", parent="a2")
@@ -310,6 +337,24 @@ def test_texts_have_to_fit_into_one_message(world: World) -> None:
     assert world.fault("a11", "ask", items=[item, item], context="x") == "InvalidArgument"
     assert world.fault("a11", "ask", items=[{"prompt": "x" * 8193}]) == "InvalidArgument"
     assert world.fault("a11", "ask", items=[{"prompt": ""}]) == "InvalidArgument"
+
+
+def test_all_answers_together_have_to_fit_too(world: World) -> None:
+    id_ = ask(world, "a11", "1", "2", "3")
+    too_much = ["x" * 8000] * 3
+    assert world.fault("a1", "answer", question=id_, answers=too_much) == "InvalidArgument"
+    assert row(world, id_)["state"] == "open"
+
+
+def test_who_asked_is_blocked_until_its_last_question_has_ended(world: World) -> None:
+    """K5."""
+    first, second = ask(world, "a11"), ask(world, "a11")
+    uuid = world.uuid("a11")
+    assert world.ledger.lives.activity(uuid) == "blocked"
+    answer(world, "a1", first, "x")
+    assert world.ledger.lives.activity(uuid) == "blocked"
+    answer(world, "a1", second, "x")
+    assert world.ledger.lives.activity(uuid) == "idle"
 
 
 def test_words_of_agents_cannot_pass_for_words_of_the_daemon(world: World) -> None:
