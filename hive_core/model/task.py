@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 from hive_core.model.states import Course, Move
@@ -85,6 +86,27 @@ COURSE: Final = Course(
              "out of time, and its work is over"),
     ),
 )  # fmt: skip
+
+# What A2A calls these states (row T15; https://a2a-protocol.org): many to one. Of a task that is
+# done A2A asks how: `failed` where its result is neither success nor partial.
+A2A: Final[Mapping[TaskState, str]] = MappingProxyType({
+    _S.QUEUED: "submitted",
+    _S.WAITING: "submitted",
+    _S.PENDING_DELEGATION: "working",
+    _S.IN_PROGRESS: "working",
+    _S.AWAITING_PLAN_APPROVAL: "input-required",
+    _S.AWAITING_MORE_INFORMATION: "input-required",
+    _S.STOPPING: "working",
+    _S.DONE: "completed",
+    _S.CANCELLED: "canceled",
+})  # fmt: skip
+
+
+def a2a(task: Task) -> str:
+    """The state of this task as A2A has it."""
+    if task.state is TaskState.DONE and task.result is not None and task.result.status not in WELL:
+        return "failed"
+    return A2A[task.state]
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,7 +226,7 @@ def test_what_has_no_room_waits_and_is_begun_by_the_daemon(host: HiveHost) -> No
 
 
 def test_only_those_above_give_and_only_the_assignee_reports(host: HiveHost) -> None:
-    """T9, K14, Q24: and a late report meets the first one."""
+    """T9, K14, K16, Q22, Q24: progress is seen, and a late report meets the first one."""
     task = give(host, "held", "x")
     assert host.ask("one", "AssignTask", agent="held", description="x").error == "NotAllowed"
     assert host.ask("one", "CancelTask", task=task).error == "NotAllowed"

@@ -1,0 +1,82 @@
+"""The states of tasks: what the page says of them is what holds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hive_core.model.states import IllegalMove
+from hive_core.model.task import (
+    A2A,
+    ACTIVE,
+    COURSE,
+    FINALS,
+    UNSTARTED,
+    ResultStatus,
+    Task,
+    TaskResult,
+    TaskState,
+    TaskWish,
+    a2a,
+)
+
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "tasks.md").read_text()
+TASK = Task(1, "0" * 12, "u", "operator", TaskWish("x"), TaskState.QUEUED, 1.0)
+
+
+def cells(header: str) -> list[list[str]]:
+    table = PAGE.split(f"| {header} |", 1)[1].split("\n\n", 1)[0]
+    return [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+
+
+def test_the_page_names_every_state_and_what_a2a_calls_it() -> None:
+    """Row T15."""
+    shown = {row[0]: row[-1] for row in cells("state")}
+    assert set(shown) == set(TaskState)
+    for state, name in A2A.items():
+        assert re.split(r"[` ,]+", shown[state])[0] == name
+
+
+def test_the_page_names_every_move() -> None:
+    shown = {(row[0], row[1], row[2]) for row in cells("from")}
+    moves = set[tuple[str, str, str]]()
+    for sources, event, to in shown:
+        moves |= {(each, event, to) for each in re.split(r"[`, ]+", sources)}
+    assert moves == {(move.source, move.event, move.to) for move in COURSE.moves}
+
+
+def test_every_state_is_of_one_sort() -> None:
+    assert frozenset(TaskState) == UNSTARTED | ACTIVE | FINALS
+    assert len(TaskState) == len(UNSTARTED) + len(ACTIVE) + len(FINALS)
+
+
+def test_there_is_no_way_out_of_an_end() -> None:
+    for state in FINALS:
+        for event in {move.event for move in COURSE.moves}:
+            with pytest.raises(IllegalMove):
+                COURSE.next(state, event)
+
+
+HOW = {"success": "completed", "partial": "completed", "failed": "failed", "timeout": "failed"}
+
+
+@pytest.mark.parametrize(("status", "name"), HOW.items())
+def test_a2a_asks_how_it_was_done(status: str, name: str) -> None:
+    done = replace(TASK, state=TaskState.DONE, result=TaskResult(ResultStatus(status)))
+    assert a2a(done) == name
+    assert a2a(TASK) == "submitted"
+
+
+def test_what_needs_a_plan_is_locked_until_one_is_approved() -> None:
+    """Row T7."""
+    needs = replace(TASK, wish=TaskWish("x", plan_required=True), state=TaskState.IN_PROGRESS)
+    assert "needs an approved plan" in needs.locked
+    assert not replace(needs, plan="p").locked
+    assert (
+        "is not approved yet"
+        in replace(needs, plan="p", state=TaskState.AWAITING_PLAN_APPROVAL).locked
+    )
+    assert not TASK.locked
