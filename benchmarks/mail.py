@@ -50,12 +50,13 @@ def _sockets() -> Iterator[Row]:
     for agents in AGENTS:
         with serving(agents) as folder:
             value = max(_rate(folder, agents) for _ in range(ROUNDS))
-        row: Row = {
-            "name": f"messages sent by {agents:,} agents, one at a time each", "value": value,
-            "unit": "messages/s", "plot": "senders", "line": "messages", "x": agents,
-            "x_unit": "agents",
-        }  # fmt: skip
+        name = f"messages sent by {_many(agents, 'agent')}, one at a time each"
+        row: Row = {"name": name, "value": value, "unit": "messages/s"}
         yield aimed(row, "at least 5,000/s", at_least=5_000) if agents > 1 else row
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count > 1 else ''}"
 
 
 @contextmanager
@@ -176,7 +177,7 @@ def _containers() -> Iterator[Row]:
             value = _inside(lab, [[*program, _next(names, each), names[each], ""]
                                   for each in range(count)], names)  # fmt: skip
             yield {
-                "name": f"messages sent out of {count} container{'s' if count > 1 else ''}",
+                "name": f"messages sent out of {_many(count, 'container')}",
                 "value": value, "unit": "messages/s",
             }  # fmt: skip
 
