@@ -12,6 +12,7 @@ from hive_core.operations.fields import Agent, Waiting
 from hive_core.operations.jobs import begun
 from hive_core.operations.notices import MOVED, tell
 from hive_core.operations.run_time import moved
+from hive_core.operations.task_fates import given_on
 from hive_core.plan.moving import Consequences, consequences
 from hive_core.policy.grants import check_move
 from hive_core.policy.rules import MOVE
@@ -63,11 +64,12 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
     if params.dry_run or parent == before:
         return _result(call, params, what, None)
     job = begun(call, "move", {uuid: "moved"})
+    told = _tell(call, hive, params.agent, parent) | given_on(call, hive, params.agent)
     return Change(
         _result(call, params, what, job),
         hive,
         f"move {params.agent} from {before or 'the roots'} to {parent or 'the roots'}",
-        wakes=_tell(call, hive, params.agent, parent) | moved(call, hive, params.agent),
+        wakes=told | moved(call, hive, params.agent),
         fields={"from": before, "to": parent},
     )
 

@@ -13,6 +13,7 @@ from hive_core.broker.behalf import on_behalf
 from hive_core.broker.call import Call, Record
 from hive_core.broker.happening import Ended, Gone, Started, when
 from hive_core.errors import HiveError
+from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
 from hive_core.model.task import UNSTARTED, ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.task_moves import begun, end, move, start_next, takes
@@ -58,6 +59,26 @@ def ended_with_agent(call: Call, what: Gone) -> frozenset[str]:
         else:
             topics |= end(call, task, "fail", TaskResult(ResultStatus.FAILED, error=why))[1]
     return frozenset(topics) | _inherited(call, what)
+
+
+def given_on(call: Call, hive: Hive, agent: str) -> frozenset[str]:
+    """An agent was moved: what it has from one who is not above it any more has another giver."""
+    after = call._replace(hive=hive)
+    topics = set[str]()
+    for name in hive.topology.subtree(agent):
+        for task in call.ledger.tasks.open_of(hive.spec(name).id):
+            holder = held_by(after, task)
+            if holder != task.assigner:
+                topics |= _handed_on(
+                    after, task, holder, f"{agent} was moved: its task is yours now"
+                )
+    return frozenset(topics)
+
+
+def _handed_on(call: Call, task: Task, holder: str, why: str) -> frozenset[str]:
+    found = call.ledger.tasks.note(task.id, assigner=holder, why=why)
+    log(call, found, "inherit", why)
+    return news(call, found) | {topic(task.id), "events"}
 
 
 def confirmed(call: Call, task: Task, partial: TaskResult) -> tuple[Task, frozenset[str]]:
@@ -117,7 +138,5 @@ def _inherited(call: Call, what: Gone) -> frozenset[str]:
     topics = set[str]()
     why = f"{what.name} was destroyed: its task is yours now"
     for task in call.ledger.tasks.hand_over(what.uuid, heir):
-        found = call.ledger.tasks.note(task.id, why=why)
-        log(call, found, "inherit", why)
-        topics |= news(call, found) | {topic(task.id)}
+        topics |= _handed_on(call, task, heir, why)
     return frozenset(topics)

@@ -236,6 +236,7 @@ def test_who_may_not_start_it_any_more_has_no_other_try(world: World) -> None:
     runs(world, "hand")
     task = give(world, "boss", "hand", requeue=1)
     world.call("operator", "move", agent="hand", parent="b")
+    assert row(world, task).assigner == world.uuid("root")
     ends(world, "hand", 1)
     assert state(world, task) == "queued"  # it is root's now, who may
     assert row(world, task).assigner == world.uuid("root")
@@ -318,6 +319,9 @@ def test_who_lost_the_agent_loses_its_task_too(world: World) -> None:
     """Whoever does not see an agent any more does not decide about what it does."""
     task = give(world, "a", "a1")
     world.call("operator", "move", agent="a1", parent="b")
+    assert row(world, task).assigner == world.uuid("root")
+    assert "a1 was moved: its task is yours now" in told(world, "root", "tasks")[0]
+    world.advance(1)
     assert world.fault("a", "get_task", task=task) == "NotFound"
     assert world.fault("a", "cancel_task", task=task) == "NotFound"
     finish(world, "a1", task, summary="secret of b")

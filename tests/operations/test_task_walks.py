@@ -246,13 +246,14 @@ class Walks(RuleBasedStateMachine):
 
     @invariant()
     def whoever_has_given_a_task_stands_above_it(self) -> None:
-        """Checked when something happens to it: then who does not has handed it on."""
-        tree = self.world.hive.topology
-        for task in self.tasks:
-            row = self.row(task)
+        """Also after moves, and when who gave it at first is gone."""
+        tree, named = self.world.hive.topology, self.world.hive.name
+        for row in map(self.row, self.tasks):
             if row.open and row.assigner != "operator":
-                assert self.world.hive.name(row.assigner) is not None, row
-        assert tree.depth >= 1
+                giver, agent = named(row.assigner), named(row.assignee)
+                assert giver is not None, row
+                assert agent is not None, row
+                assert tree.is_ancestor(giver, agent), row
 
 
 def _reached(state: str) -> set[str]:
