@@ -182,7 +182,7 @@ def test_fan_out_queues_above_the_cap_and_reports_in_order(host: HiveHost) -> No
 
 def test_a_timeout_ends_the_rest_of_a_batch(host: HiveHost) -> None:
     """Q23: what had ended stays, what runs and what is queued ends as timeout."""
-    begun = fan(host, ["sum 1 2", "sleep 600", "sum 3 4"], concurrency=2, timeout=9)
+    begun = fan(host, ["sum 1 2", "sleep 600", "sum 3 4"], concurrency=2, timeout=7)
     host.until(lambda: host.call("GetBatch", batch=begun["batch"])["open"] < 3, "nothing ends", 30)
     found = batch(host, begun, "timeout", 40)
     statuses = [each["status"] for each in found["reports"]]
@@ -200,7 +200,7 @@ def test_a_worker_that_crashes_has_its_task_again(host: HiveHost) -> None:
 
 
 def test_one_stop_ends_running_and_queued_work(host: HiveHost) -> None:
-    """Q40: the answer says what really stopped, within seconds; the operator uses the same."""
+    """Q40, Q23: what really stopped is said within seconds; it goes on with guidance."""
     begun = fan(host, ["sleep 600"] * 4, concurrency=2)
     queued = host.ask("boss", "AssignTask", agent="hand", description="x")["task"]
     running = [each for each in begun["tasks"] if each]
@@ -214,6 +214,17 @@ def test_one_stop_ends_running_and_queued_work(host: HiveHost) -> None:
     assert found["batches"] == [begun["batch"]]
     reports = batch(host, begun, "stopped")["reports"]
     assert [each["status"] for each in reports] == ["stopped"] * 4
+    host.mail("hand")
+    again = host.ask("boss", "ResumeTask", task=queued, guidance="slower")
+    assert again["resumes"] == queued
+    bodies: list[str] = []
+
+    def came() -> bool:
+        bodies.extend(each["body"] for each in host.mail("hand"))
+        return bool(bodies)
+
+    host.until(came, "nothing comes")
+    assert "Guidance: slower" in bodies[-1]
 
 
 def test_a_word_into_the_work_and_six_views_of_it(host: HiveHost) -> None:
