@@ -90,9 +90,7 @@ def _shown(parts: Iterator[bytes]) -> None:
 @click.option("--type", "type_", help="Its media type.")
 @click.option("--visibility", type=click.Choice(["private", "subtree", "user", "global"]))
 @click.pass_obj
-def put(
-    session: Session, /, owner: str, file: BinaryIO, name: str | None, **given: object
-) -> None:
+def put(session: Session, /, owner: str, file: BinaryIO, name: str | None, **given: object) -> None:
     """Store FILE (- reads standard input) as an artifact of OWNER; prints its id."""
     called = name or Path(str(file.name)).name
     upload = session.change("begin_artifact")["upload"]
