@@ -18,7 +18,6 @@ from hive_core.ledger.events import Entry, form
 from hive_core.ledger.store import Ledger
 from hive_core.model.figures import Log
 from hive_core.model.masks import Masks
-from hive_core.operations.events import line
 from hive_core.operations.following import Filter, read
 
 COUNT, BATCH, PAGE = 1_000_000, 500, 1000
@@ -138,5 +137,5 @@ def _copies(ledger: Ledger, folder: Path) -> list[Row]:
 
 
 def _copy(ledger: Ledger, lines: Lines) -> None:
-    while page := ledger.events.page(lines.at, PAGE):
-        lines.append([(each.seq, each.time, line(each)) for each in page])
+    while rows := ledger.events.raw(lines.at, PAGE):
+        lines.append(rows)

@@ -11,17 +11,17 @@ from typing import Final
 from hive_core.errors import HiveError
 from hive_core.host import notify
 from hive_core.host.lines import Lines
-from hive_core.ledger.events import Events
+from hive_core.ledger.events import Events, parsed
 from hive_core.model.hive import Hive
 from hive_core.model.record import DAEMON, OPERATOR, Event
-from hive_core.operations.events import line
 
 log = logging.getLogger(__name__)
 PAGE: Final = 500
 AGAIN: Final = 2.0
 TROUBLE: Final = "event files"
-# What the journal gets beside everything else of its host: not each recorded call.
-_QUIET: Final = "record"
+# What the journal gets beside everything else of its host: not each recorded call. No text can
+# hold this, because quotes in texts are escaped, and no fields of a note, which are flat.
+_QUIET: Final = '},"kind":"record","operation":'
 
 
 @dataclass
@@ -75,33 +75,33 @@ class EventLog:
                 await asyncio.to_thread(self.lines.rotate)
         if self.lines.at < self.events.base:
             await asyncio.to_thread(self.lines.skip, self.events.base)
-        while page := self.events.page(self.lines.at, PAGE):
-            rows = [(each.seq, each.time, line(each)) for each in page]
-            await asyncio.to_thread(self._write, rows, [self._entry(each) for each in page])
+        while rows := self.events.raw(self.lines.at, PAGE):
+            await asyncio.to_thread(self._write, rows, self.hive())
 
-    def _write(self, rows: list[tuple[int, float, str]], entries: list[dict[str, str]]) -> None:
+    def _write(self, rows: list[tuple[int, bytes, str]], hive: Hive) -> None:
         """Files first: what the journal misses by a crash is in them."""
         self.lines.append(rows)
-        for entry in entries:
-            if entry:
-                notify.event(entry)
+        if self.journal == "none":
+            return
+        for row in rows:
+            if self.journal == "all" or _QUIET not in row[2]:
+                notify.event(_entry(parsed(*row), hive))
 
-    def _entry(self, event: Event) -> dict[str, str]:
-        """An event as fields of the journal; none when it does not go there."""
-        if self.journal == "none" or (self.journal == "most" and event.kind == _QUIET):
-            return {}
-        hive, fields = self.hive(), event.fields
-        uuid = event.target or event.caller
-        name = hive.name(uuid) or str(fields.get("target_name") or fields.get("caller_name") or "")
-        parent = hive.topology.parent(name) if name in hive.topology else None
-        found = {
-            "HIVE_EVENT": str(event.seq), "HIVE_KIND": event.kind, "HIVE_OP": event.operation,
-            "HIVE_CALLER": event.caller, "HIVE_AGENT": name, "HIVE_UUID": uuid,
-            "HIVE_PARENT": parent or "", "HIVE_TASK": str(fields.get("task") or ""),
-            "HIVE_TRACE_ID": str(fields.get("trace") or ""), "MESSAGE": _sentence(event, name),
-            "PRIORITY": str(_priority(event)),
-        }  # fmt: skip
-        return {key: value for key, value in found.items() if value}
+
+def _entry(event: Event, hive: Hive) -> dict[str, str]:
+    """An event as fields of the journal."""
+    fields = event.fields
+    uuid = event.target or event.caller
+    name = hive.name(uuid) or str(fields.get("target_name") or fields.get("caller_name") or "")
+    parent = hive.topology.parent(name) if name in hive.topology else None
+    found = {
+        "HIVE_EVENT": str(event.seq), "HIVE_KIND": event.kind, "HIVE_OP": event.operation,
+        "HIVE_CALLER": event.caller, "HIVE_AGENT": name, "HIVE_UUID": uuid,
+        "HIVE_PARENT": parent or "", "HIVE_TASK": str(fields.get("task") or ""),
+        "HIVE_TRACE_ID": str(fields.get("trace") or ""), "MESSAGE": _sentence(event, name),
+        "PRIORITY": str(_priority(event)),
+    }  # fmt: skip
+    return {key: value for key, value in found.items() if value}
 
 
 def _sentence(event: Event, name: str) -> str:

@@ -24,7 +24,8 @@ from hive_core.model.figures import Log
 
 NAME: Final = "events.jsonl"
 _OLD: Final = "events-*.jsonl"
-_SEQ: Final = re.compile(rb'\{"seq":([0-9]+),"time":([0-9.e+]+),')
+_SEQ: Final = re.compile(rb'\{"seq":([0-9]+),')
+_TIME: Final = re.compile(rb'"time":([0-9.e+-]+)\}\n\Z')
 _GAP: Final = re.compile(rb'\{"gap":\{"from":([0-9]+),"to":([0-9]+)\}\}')
 _BEGIN: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -52,15 +53,16 @@ class Lines:
         self.at = self._mend() or self._last_of_old()
         return self.at
 
-    def append(self, lines: Sequence[tuple[int, float, str]]) -> None:
-        """Add events (number, time, JSON) that follow each other; whole, or cut off again."""
+    def append(self, rows: Sequence[tuple[int, bytes, str]]) -> None:
+        """Add events (number, digest, JSON) that follow each other; whole, or cut off again."""
         with self._lock:
-            for number, at, text in lines:
-                if self._full(at):
+            for number, digest, body in rows:
+                data = line(number, digest, body)
+                if self._size and self._full(data):
                     self.rotate()
                 if not self._size:
-                    self._number, self._first = number, at
-                self._write(text.encode() + b"\n")
+                    self._number, self._first = number, _time(data)
+                self._write(data)
                 self.at = number
 
     def skip(self, to: int) -> None:
@@ -98,10 +100,10 @@ class Lines:
                 os.close(self._file)
                 self._file = -1
 
-    def _full(self, now: float) -> bool:
-        if not self._size:
-            return False
-        return self._size >= self.figures.rotate or now - self._first >= self.figures.age
+    def _full(self, data: bytes) -> bool:
+        if self._size >= self.figures.rotate:
+            return True
+        return _time(data) - self._first >= self.figures.age
 
     def _write(self, data: bytes) -> None:
         done = 0
@@ -132,13 +134,13 @@ class Lines:
         """Cut off what does not follow; the number of the last event, 0 when none is left."""
         last, end = 0, 0
         with (self.folder / NAME).open("rb") as file:
-            for line in file:
-                found = _numbers(line)
+            for data in file:
+                found = _numbers(data)
                 if found is None or (last and found[0] != last + 1):
                     break
                 if not last:
                     self._number, self._first = found[0], found[2]
-                last, end = found[1], end + len(line)
+                last, end = found[1], end + len(data)
         if end != self._size:
             os.ftruncate(self._file, end)
             self._size = end
@@ -152,19 +154,33 @@ class Lines:
         return 0
 
 
+def line(number: int, digest: bytes, body: str) -> bytes:
+    """One event: its number and its digest, and then what the digest covers, to the letter.
+
+    digest = SHA-256(digest of the event before + "{" and all behind the digest of this line)
+    """
+    head = f'{{"seq":{number},"digest":"{digest.hex()}",'
+    return head.encode() + body[1:].encode("utf-8", "surrogatepass") + b"\n"
+
+
+def _time(data: bytes) -> float:
+    found = _TIME.search(data)
+    return float(found[1]) if found else 0.0
+
+
 def _found(place: Path) -> Iterator[tuple[int, int, float]]:
     with place.open("rb") as file:
-        for line in file:
-            if (found := _numbers(line)) is not None:
+        for data in file:
+            if (found := _numbers(data)) is not None:
                 yield found
 
 
-def _numbers(line: bytes) -> tuple[int, int, float] | None:
+def _numbers(data: bytes) -> tuple[int, int, float] | None:
     """First and last number of a whole line, and its time; None for what is no line of ours."""
-    if not line.endswith(b"}\n") or b"\0" in line:
+    if not data.endswith(b"}\n") or b"\0" in data:
         return None
-    if found := _SEQ.match(line):
-        return int(found[1]), int(found[1]), float(found[2])
-    if found := _GAP.match(line):
+    if found := _SEQ.match(data):
+        return int(found[1]), int(found[1]), _time(data)
+    if found := _GAP.match(data):
         return int(found[1]), int(found[2]), 0.0
     return None

@@ -89,7 +89,7 @@ def _link(before: bytes, body: str) -> bytes:
     return sha256(before + body.encode("utf-8", "surrogatepass")).digest()
 
 
-def _event(seq: int, digest: bytes, body: str) -> Event:
+def parsed(seq: int, digest: bytes, body: str) -> Event:
     what: dict[str, Any] = json.loads(body)
     fields = MappingProxyType(what.pop("fields"))
     return Event(seq=seq, **what, fields=fields, digest=digest.hex())
@@ -136,11 +136,14 @@ class Events:
 
     def page(self, after: int, limit: int) -> list[Event]:
         """The events behind number `after`, oldest first."""
-        rows = self._db.rows(
+        return [parsed(*row) for row in self.raw(after, limit)]
+
+    def raw(self, after: int, limit: int) -> list[tuple[int, bytes, str]]:
+        """Number, digest and canonical JSON of the next events, taken apart by nobody."""
+        return self._db.rows(
             "SELECT seq, digest, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
             (after, limit),
         )
-        return [_event(*row) for row in rows]
 
     def heads(self, after: int, limit: int) -> list[Head]:
         """The same of the next `limit` events behind number `after`, mostly from memory."""
@@ -159,7 +162,7 @@ class Events:
             " ORDER BY seq",
             (json.dumps(list(numbers)),),
         )
-        return [_event(*row) for row in rows]
+        return [parsed(*row) for row in rows]
 
     @property
     def base(self) -> int:
@@ -191,7 +194,7 @@ class Events:
     def walk(self) -> Generator[None, None, int | None]:
         """The same, with a pause after each page: events may be added or pruned meanwhile."""
         seq, digest = self._mark("events_base")
-        while rows := self._page(seq):
+        while rows := self.raw(seq, _PAGE):
             for found, stored, body in rows:
                 seq, digest = seq + 1, _link(digest, body)
                 if (found, stored) != (seq, digest):
@@ -260,12 +263,6 @@ class Events:
             sealed = self._mark("events_tail")
             self._tail = sealed if sealed[0] >= last[0] else last
         return self._tail
-
-    def _page(self, after: int) -> list[tuple[int, bytes, str]]:
-        return self._db.rows(
-            "SELECT seq, digest, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
-            (after, _PAGE),
-        )
 
     def _mark(self, key: str) -> End:
         text = self._db.value("SELECT value FROM meta WHERE key = ?", (key,))

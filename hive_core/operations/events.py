@@ -101,11 +101,6 @@ def count_reads(call: Call, params: CountReadsParams) -> Counts:
     return Counts(caller_uuid=caller, reads=rows)
 
 
-def line(event: Event) -> str:
-    """An event as JSON on one line, as it stands in the files."""
-    return _row(event).model_dump_json()
-
-
 def _row(event: Event) -> EventRow:
     return EventRow(
         seq=event.seq, time=event.time, kind=event.kind,

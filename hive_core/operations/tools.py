@@ -94,7 +94,7 @@ def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     if len(held) >= OPEN_MOST:
         raise LimitReached(f"cannot use {wanted.name}: {OPEN_MOST} grants are open")
     expires = call.now + params.seconds + SPARE
-    shown = tuple(map(call.ledger.events.masks.hide, words))
+    shown = (call.ledger.events.masks.hide(" ".join(words))[:SHOWN],)
     grant = Grant(uuid4().hex, call.uuid, wanted.name, shown, params.task, call.now, expires)
     call.ledger.tools.give(grant)
     topics = used_tool(call, call.uuid, params.task)

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from hive_core.host import notify
+from hive_core.model.masks import Masks
 
 
 @pytest.fixture
@@ -88,3 +90,28 @@ def test_each_kind_of_line_has_an_id_of_its_own() -> None:
     assert told("%s is up", "ann") == told("%s is up", "bob") != told("%s is down", "ann")
     assert len(told("%s is up", "ann")) == 32
     assert told("%s is up", "ann", MESSAGE_ID="its own") == "its own"
+
+
+def test_no_registered_secret_is_logged() -> None:
+    """K29: neither in a line, nor in what it was filled with, nor in a traceback."""
+    masks, kept = Masks(), list[logging.LogRecord]()
+    masks.add(b"hunter22")
+
+    class Kept(logging.Handler):
+        @override
+        def emit(self, record: logging.LogRecord) -> None:
+            kept.append(record)
+
+    handler, log = Kept(), logging.getLogger("hive.hidden")
+    handler.addFilter(notify.Hidden(masks))
+    log.addHandler(handler)
+    log.warning("it is %s", "hunter22")
+    try:
+        dict[str, int]()["no hunter22"]
+    except LookupError:
+        log.exception("failed with %r", b"hunter22")
+    log.removeHandler(handler)
+    text = str([vars(record) for record in kept])
+    assert "hunter22" not in text
+    assert kept[0].getMessage() == "it is ***"
+    assert "KeyError: 'no ***'" in kept[1].getMessage()
