@@ -147,7 +147,9 @@ def _mail(end: Working, past: Past) -> Iterator[str]:
     for _, result in past.did("wait_for"):
         sql = "SELECT state, message FROM waits WHERE id = ?"
         state, message = end.ledger.connection.row(sql, (result["wait_id"],)) or ("gone", "")
-        if state == "waiting" or message not in ids:
+        # What was answered before it was read is taken out of the inbox by the daemon.
+        known = message in ids or end.ledger.messages.get(message) is not None
+        if state == "waiting" or not known:
             yield f"wait {result['wait_id']} is {state} by {message}"
     acked = {each for row, _ in past.did("ack") for each in row["params"]["ids"]}
     yield from (f"{row['id']} came back after its ack" for row in there if row["id"] in acked)
