@@ -61,8 +61,8 @@ CHANGES = {
 }  # fmt: skip
 # Jobs write into a throw-away container, and hived takes nothing from it that is not whole.
 DOORS = (
-    "agent/artifacts.py", "agent/duty.py", "agent/workspace.py", "host/", "privd/", "jobs/", "ledger/ballast.py",
-    "ledger/copying.py", "cli/", "surfaces/__main__",
+    "agent/artifacts.py", "agent/duty.py", "agent/workspace.py", "host/", "privd/", "jobs/",
+    "ledger/ballast.py", "ledger/copying.py", "cli/", "surfaces/__main__",
 )  # fmt: skip
 
 
