@@ -15,7 +15,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.due import due
 from hive_core.broker.happening import Arrived, Gone, TaskEnded, when
 from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
-from hive_core.errors import InboxFull, InvalidArgument, LimitReached
+from hive_core.errors import InboxFull, InvalidArgument, LimitReached, NotFound
 from hive_core.ledger.letters import NewMessage
 from hive_core.model.planning import Waiting, Wish
 from hive_core.model.record import DAEMON, Message, Relation
@@ -27,6 +27,7 @@ from hive_core.operations.notices import inbox, post
 from hive_core.operations.task_ends import MOST, end_of
 from hive_core.operations.task_news import TASKS
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
+from hive_core.policy.standing import visible
 
 WAIT_OVER: Final = "wait_over"
 INJECTED: Final = "inject"
@@ -94,7 +95,7 @@ def wait_for(call: Call, params: WaitForParams) -> Record[WaitBegun]:
     its `wait_id`. A word of the operator or of an ancestor, and whatever needs an answer, ends
     every wait. The wait outlives restarts of the caller and of the daemon.
     """
-    agents = tuple(_party(call, each) for each in params.agents)
+    agents = tuple(_seen(call, each) for each in params.agents)
     wish = Wish(tuple(params.tasks), agents, params.until == "all")
     found, topics = begin(call, wish, params.deadline)
     over = found.ended is not None
@@ -251,6 +252,13 @@ def _words(call: Call, wait: Waiting, why: str) -> str:
 def called_or_none(call: Call, party: str) -> str | None:
     """Name of a living agent, or `operator`."""
     return THE_OPERATOR if party == THE_OPERATOR else call.hive.name(party)
+
+
+def _seen(call: Call, name: str) -> str:
+    """A party that the caller may know of; of others it does not learn that they exist."""
+    if name != THE_OPERATOR and not visible(call.hive, call.caller, name):
+        raise NotFound(f"no agent {name}", agent=name)
+    return _party(call, name)
 
 
 def _party(call: Call, name: str) -> str:

@@ -159,6 +159,7 @@ def test_only_what_one_may_see_is_waited_for(world: World) -> None:
     assert world.fault("b", "wait_for", tasks=[task]) == "NotFound"
     assert world.fault("a", "wait_for", tasks=["0" * 12]) == "NotFound"
     assert world.fault("a", "wait_for", agents=["nobody"]) == "NotFound"
+    assert world.fault("a1", "wait_for", agents=["b1"]) == "NotFound"
     assert world.fault("root", "wait_for", tasks=[task]) == ""
 
 
