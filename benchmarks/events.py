@@ -41,10 +41,10 @@ def run() -> list[Row]:
 
 
 def _spent(work: Callable[[], object], count: int) -> float:
-    """Microseconds each."""
-    start = time.perf_counter()
+    """Microseconds of CPU each: on memory nothing else is waited for but who runs beside it."""
+    start = time.process_time()
     work()
-    return (time.perf_counter() - start) / count * 1e6
+    return (time.process_time() - start) / count * 1e6
 
 
 def _row(name: str, value: float, unit: str = "us an event") -> Row:
