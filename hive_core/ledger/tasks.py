@@ -279,14 +279,17 @@ class Tasks:
         self.news.drop(assigner)
         return found
 
-    def prune(self, before: float, limit: int) -> int:
-        """Forget what ended before this and is neither waited for nor part of what is open."""
-        return self._db.run(
-            "DELETE FROM tasks WHERE number IN (SELECT number FROM tasks t WHERE t.ended < ?"
-            " AND NOT EXISTS (SELECT 1 FROM tasks p WHERE p.part_of = t.id AND p.part_of <> ''"
-            "  AND p.ended IS NULL) ORDER BY t.ended LIMIT ?)",
+    def prune(self, before: float, limit: int = 1000) -> int:
+        """Forget what ended before this and is no part of what is open; how many at most."""
+        rows = self._db.rows(
+            "SELECT id FROM tasks t WHERE t.ended < ? AND NOT EXISTS (SELECT 1 FROM tasks p"
+            "  WHERE p.part_of = t.id AND p.part_of <> '' AND p.ended IS NULL)"
+            " ORDER BY t.ended LIMIT ?",
             (before, limit),
         )
+        self._db.run_each("DELETE FROM task_events WHERE task = ?", rows)
+        self._db.run_each("DELETE FROM tasks WHERE id = ?", rows)
+        return len(rows)
 
 
 def _parts(wish: TaskWish) -> Mapping[str, object]:

@@ -33,6 +33,9 @@ class Tasks(Value):
     open: int = Field(1000, ge=1, description="Open tasks of one agent.")
     given: int = Field(10_000, ge=1, description="Open tasks that one agent gave to others.")
     attempts: int = Field(5, ge=0, le=100, description="How often a task is done again at most.")
+    kept: float = Field(
+        30 * 86_400.0, ge=3600, description="Seconds for which an ended task can be read."
+    )
 
 
 class Waits(Value):

@@ -120,6 +120,7 @@ class Upkeep:
                     ledger.messages.prune(then, dead=kept.dead_letters)
                     + ledger.keys.prune(now, kept.keys)
                     + ledger.jobs.prune(now, kept.jobs)
+                    + ledger.tasks.prune(now - self.ports.settings.tasks.kept)
                 )
         except HiveError as error:
             log.warning("Cannot forget what is old: %s", error)

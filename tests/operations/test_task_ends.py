@@ -336,6 +336,21 @@ def test_the_parts_of_what_failed_are_stopped(world: World) -> None:
     assert state(world, part) == "stopping"
 
 
+def test_what_ended_long_ago_is_forgotten_and_nothing_else(world: World) -> None:
+    whole, old = give(world, "root", "a"), give(world, "a", "a2", part_of="-")
+    part = give(world, "a", "a1")
+    finish(world, "a2", old)
+    finish(world, "a", whole)
+    world.advance(100)
+    new = give(world, "a", "a2", part_of="-")
+    finish(world, "a2", new)
+    with world.ledger.transaction():
+        assert world.ledger.tasks.prune(world.clock.now() - 50) == 1
+    assert world.ledger.tasks.get(old) is None
+    assert world.ledger.tasks.events_of(old) == []
+    assert all(world.ledger.tasks.get(each) for each in (whole, part, new))
+
+
 def test_a_clock_that_is_set_takes_deadlines_along(world: World) -> None:
     task = give(world, "a", "a1", deadline=100)
     with world.ledger.transaction():
