@@ -244,8 +244,9 @@ def shown(unit: str, *names: str) -> dict[str, str]:
     try:
         done = subprocess.run(
             ["systemctl", "show", *wanted, unit], capture_output=True, text=True, check=False,
+            timeout=10,
         )  # fmt: skip
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return {}
     lines = (line.partition("=") for line in done.stdout.splitlines())
     return {name: value for name, _, value in lines}

@@ -42,7 +42,7 @@ def age(since: object) -> str:
     return span(max(0.0, time.time() - since)) if isinstance(since, int | float) else "-"
 
 
-TODO: Final = Listing(
+WAITING: Final = Listing(
     "id",
     (Column("kind"), Column("id"), Column("agent"), Column("since", "age", age),
      Column("settle", "settled by"), Column("text")),
@@ -66,6 +66,6 @@ def todo(session: Session, style: str) -> None:
     mail and dead letters. The exit status is 0 whether there is something or not.
     """
     found = session.ask("todo")
-    TODO.show(map(settled, entries(found, "todo")), style)
+    WAITING.show(map(settled, entries(found, "todo")), style)
     if more := found.get("more"):
         say(f"and {more} more")

@@ -106,7 +106,9 @@ class Savepoint:
 class Ledger:
     """Open it with `Ledger.open`; every change happens inside `transaction()`."""
 
-    def __init__(self, connection: Connection, limits: Bounds, step: Callable[[str], None]) -> None:
+    def __init__(  # noqa: PLR0915 - a line for each noun
+        self, connection: Connection, limits: Bounds, step: Callable[[str], None]
+    ) -> None:
         self.connection = connection
         self._step = step
         self._transaction = Transaction(self)

@@ -15,9 +15,11 @@ from hive_core.operations.task_moves import stop
 AT_ONCE = 16
 # What of the accounts counts towards which bound.
 _COUNTS = {
-    "tokens": ("tokens", "tokens_in", "tokens_out"), "cost": ("money",), "tool_calls": ("tool_calls",),
+    "tokens": ("tokens", "tokens_in", "tokens_out"),
+    "cost": ("money",),
+    "tool_calls": ("tool_calls",),
     "iterations": ("iterations",),
-}  # fmt: skip
+}
 
 
 def capped(call: Call, task: str) -> str:

@@ -45,10 +45,12 @@ def sample(schema: dict[str, Any], defs: dict[str, Any]) -> object:
         name = schema.get("$ref", "").rpartition("/")[2]
         schema = defs[name] if name else schema["anyOf"][0]
     kind = schema.get("type")
-    if "examples" in schema:
-        return schema["examples"][0]
-    if "enum" in schema or "const" in schema:
-        return schema.get("const", schema.get("enum", [None])[0])
+    if (
+        named := [schema["const"]]
+        if "const" in schema
+        else schema.get("examples") or schema.get("enum")
+    ):
+        return named[0]
     if kind == "object":
         required = schema.get("required", ())
         return {name: sample(schema["properties"][name], defs) for name in required}
