@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost, Reply
@@ -137,8 +138,8 @@ def _minded(host: HiveHost) -> int:
     )  # fmt: skip
 
 
-def _events(host: HiveHost) -> list[dict[str, object]]:
-    found, after = [], ""
+def _events(host: HiveHost) -> list[dict[str, Any]]:
+    found, after = list[dict[str, Any]](), ""
     while page := persist(host, "ListEvents", limit=1000, after=after or None)["events"]:
         found += page
         after = str(page[-1]["seq"])
