@@ -41,7 +41,7 @@ OPERATIONS: Final[Mapping[Action, tuple[str, ...]]] = MappingProxyType({
     ),
     Action.SEND: ("inject_message", "open_pipe", "publish", "put", "send", "write_pipe"),
     Action.READ: ("get_logs", "history", "list_agents", "list_messages"),
-    Action.READ_ARTIFACT: ("get_artifact", "list_artifacts", "read_artifact"),
+    Action.READ_ARTIFACT: ("get_artifact", "list_artifacts"),
     Action.WRITE_ARTIFACT: (
         "append_artifact", "begin_artifact", "delete_artifact", "store_artifact",
     ),

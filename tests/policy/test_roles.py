@@ -65,6 +65,10 @@ def test_each_role_may_what_its_row_says(name: str) -> None:
         assert may(found, role) == expected(found, role), role
 
 
+def test_the_table_names_operations_that_there_are() -> None:
+    assert ACTION_OF.keys() <= OPERATIONS.keys()
+
+
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_what_is_done_to_others_and_never_to_oneself_is_an_action(name: str) -> None:
     found, hive = OPERATIONS[name], hive_with(Role.DAEMON)
