@@ -27,6 +27,7 @@ PROGRAMS = {
     "agent/running.py": "a program of the agent's own, killed with all that it started in time",
     "agent/serve.py": "",
     "agent/task_run.py": "the command of a task, killed with all it started when that is stopped",
+    "cli/budgets.py": "",
     "cli/doctor.py": "the operator waits, and can interrupt",
     "cli/enter.py": "the operator's own shell, and its terminal",
     "cli/install/machine.py": "an installation, before the operator's eyes",
