@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Mutation, Params, Result
@@ -28,13 +28,18 @@ class StepParams(Params):
     )
 
 
+def _whole(step: object) -> object:
+    return {"title": step} if isinstance(step, str) else step
+
+
 class CreatePlanParams(Mutation):
     task: Id | None = Field(
         None, description="The task that it is for; absent: a main manager's plan of its own."
     )
-    steps: list[StepParams] = Field(
-        min_length=1, max_length=STEPS_MOST, description="In the order in which they are done."
-    )
+    steps: list[Annotated[StepParams, BeforeValidator(_whole)]] = Field(
+        min_length=1, max_length=STEPS_MOST,
+        description="In the order in which they are done; a bare text is a title.",
+    )  # fmt: skip
     note: Text = Field("", description="What who decides should know.")
 
 

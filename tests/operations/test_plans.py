@@ -35,6 +35,13 @@ def test_a_plan_waits_for_who_gave_the_task_and_execution_is_locked(world: World
     assert "careful" in text
 
 
+def test_a_step_may_be_said_as_its_title_alone(world: World) -> None:
+    task = give(world, "a", "a1", plan_required=True)
+    made = world.call("a1", "create_plan", task=task, steps=["look", {"title": "mend"}])
+    steps = world.call("a1", "get_plan", plan=made["plan"])["steps"]
+    assert [each["title"] for each in rows(steps)] == ["look", "mend"]
+
+
 def test_execution_is_locked_before_there_is_a_plan(world: World) -> None:
     give(world, "a", "a1", plan_required=True)
     assert "needs an approved plan" in world.ledger.tasks.locked(world.uuid("a1"))
