@@ -26,7 +26,7 @@ _ALIASES: Final = {
 
 def tool(path: str, arguments: Sequence[str]) -> int:
     """The command; the exit status of `bash` is that of its program, 124 when its time was over."""
-    before, words = split(arguments)
+    before, words = split(_marked(arguments))
     options = _parser().parse_args(before)
     given = _ALIASES.get(options.tool, options.tool)
     if given == "bash" and not words:
@@ -44,8 +44,29 @@ def tool(path: str, arguments: Sequence[str]) -> int:
         return _used(link, grant, lambda: _use(given, options, argument, (grant, content)))
 
 
+def _marked(arguments: Sequence[str]) -> list[str]:
+    """`bash ls -l` as `bash -- ls -l`: behind its own options all is the program's."""
+    given, tool, at = list(arguments), "", 0
+    while at < len(given) and given[at] != "--":
+        word = given[at]
+        if word.startswith("-"):
+            # Each option but that for help has a value.
+            at += 1 if "=" in word or word in ("-h", "--help") else 2
+        elif tool:
+            return [*given[:at], "--", *given[at:]]
+        elif _ALIASES.get(word, word) != "bash":
+            return given
+        else:
+            tool, at = word, at + 1
+    return given
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("hive-agent tool", description=ABOUT)
+    parser = argparse.ArgumentParser(
+        "hive-agent tool", description=ABOUT,
+        usage="hive-agent tool [options] read|edit PATH\n"
+              "       hive-agent tool [options] bash [--] PROGRAM...",
+    )  # fmt: skip
     names = ["bash", "edit", "read", *_ALIASES]
     parser.add_argument("tool", choices=names, metavar="TOOL", help="read, edit, bash, or an alias")
     parser.add_argument("path", nargs="?", help="of read and edit: below the workspace")

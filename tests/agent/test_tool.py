@@ -204,3 +204,20 @@ def test_a_daemon_that_is_gone_when_it_ends_does_not_spoil_the_use(
 
     broker.answers["EndTool"] = gone
     assert tool(broker.path, ["bash", "--", "true"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        (["bash", "echo", "-n", "hi"], ["echo", "-n", "hi"]),
+        (["--timeout=9", "run_command", "--task", "3f", "echo", "a"], ["echo", "a"]),
+        (["bash", "echo", "--", "--task", "b"], ["echo", "--", "--task", "b"]),
+        (["bash", "--", "echo", "c"], ["echo", "c"]),
+    ],
+)
+def test_a_program_may_stand_without_the_two_dashes_in_front(
+    broker: Peer, place: Path, given: list[str], asked: list[str]
+) -> None:
+    assert place.is_dir()
+    assert tool(broker.path, given) == 0
+    assert [each["argument"] for each in broker.asked("UseTool")] == [asked]
