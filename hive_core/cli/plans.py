@@ -73,13 +73,21 @@ def reject(session: Session, task: str, id_: str, why: str) -> None:
 
 def _found(session: Session, id_: str) -> Message:
     """A plan by its own id, or the newest of a task."""
+    # The task first, as `hive todo` names it: asking for what is not there is an event.
     try:
-        return session.ask("get_plan", plan=id_)
-    except NotFound:
         plans = entries(session.ask("list_plans", task=id_), "plans")
+    except NotFound:
+        return _known(session, id_)
     if not plans:
         raise NotFound(f"no plan of task {id_}")
     return plans[0]
+
+
+def _known(session: Session, id_: str) -> Message:
+    try:
+        return session.ask("get_plan", plan=id_)
+    except NotFound:
+        raise NotFound(f"no task or plan {id_}") from None
 
 
 def _page(row: Message) -> Iterator[str]:

@@ -34,8 +34,13 @@ def test_a_plan_is_shown_by_its_id_or_by_its_task(hive: Hive) -> None:
             raise NotFound("no plan")
         return PLAN
 
+    def by_task(given: Message) -> Message:
+        if given["task"] != PLAN["task"]:
+            raise NotFound("no task")
+        return {"plans": [PLAN, {**PLAN, "plan": "old"}]}
+
     hive.peer.answers["GetPlan"] = by_id
-    hive.peer.answers["ListPlans"] = lambda _: {"plans": [PLAN, {**PLAN, "plan": "old"}]}
+    hive.peer.answers["ListPlans"] = by_task
     for id_ in (PLAN["plan"], PLAN["task"]):
         done = hive("plan", "show", str(id_))
         assert done.status == 0
@@ -45,8 +50,22 @@ def test_a_plan_is_shown_by_its_id_or_by_its_task(hive: Hive) -> None:
     assert json.loads(hive("plan", "show", str(PLAN["task"]), "-o", "json").out) == PLAN
 
 
-def test_a_task_without_a_plan_is_said_to_have_none(hive: Hive) -> None:
+def test_the_plan_of_a_task_is_found_without_asking_for_what_is_not_there(hive: Hive) -> None:
+    """A refusal would stand in the log."""
+    hive.peer.answers["ListPlans"] = lambda _: {"plans": [PLAN]}
+    assert hive("plan", "show", str(PLAN["task"])).status == 0
+    assert not hive.peer.asked("GetPlan")
+
+
+def test_what_is_neither_a_task_nor_a_plan_is_said_to_be_neither(hive: Hive) -> None:
     hive.peer.answers["GetPlan"] = refusing(NotFound("no plan x"))
+    hive.peer.answers["ListPlans"] = refusing(NotFound("no task x"))
+    done = hive("plan", "show", "x")
+    assert done.status == 4
+    assert "no task or plan x" in done.err
+
+
+def test_a_task_without_a_plan_is_said_to_have_none(hive: Hive) -> None:
     hive.peer.answers["ListPlans"] = lambda _: {"plans": []}
     done = hive("plan", "show", "x")
     assert done.status == 4
