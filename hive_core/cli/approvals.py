@@ -12,6 +12,7 @@ import click
 from hive_core.agent.catalog import camel
 from hive_core.agent.show import as_json
 from hive_core.cli.approval_page import page
+from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, echo, moment, output_option, say, words
 from hive_core.cli.session import Session, entries
 from hive_core.errors import HiveError
@@ -34,12 +35,9 @@ def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
     return []
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def approvals(ctx: click.Context) -> None:
+@click.group(cls=ListGroup, invoke_without_command=True)
+def approvals() -> None:
     """What agents want to become: list, show, approve, deny."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(listed, style="table", all_=False)
 
 
 @approvals.command("list")

@@ -12,6 +12,7 @@ import click
 
 from hive_core.agent import artifacts
 from hive_core.agent.show import plain
+from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, moment, output_option, say
 from hive_core.cli.session import Session, complete_agent
 from hive_core.errors import InvalidArgument
@@ -25,7 +26,7 @@ ARTIFACTS: Final = Listing(
 PART: Final = 500_000
 
 
-@click.group
+@click.group(cls=ListGroup, invoke_without_command=True)
 def artifact() -> None:
     """What agents keep for later and for each other."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, Row, echo, moment, one, output_option, say, words
 from hive_core.cli.session import Session
 from hive_core.errors import HiveError, InvalidArgument
@@ -29,7 +30,7 @@ paths_argument: Final = click.argument(
 )
 
 
-@click.group
+@click.group(cls=ListGroup, invoke_without_command=True)
 def definition() -> None:
     """What agents of one kind are, in Markdown with front matter."""
 

@@ -1,4 +1,4 @@
-"""A click group whose commands are imported only when they are used, and that suggests names."""
+"""Click groups: commands that are imported when they are used; a list where no command is named."""
 
 from __future__ import annotations
 
@@ -46,6 +46,17 @@ class LazyGroup(click.Group):
         if args and args[0] not in self.table and not args[0].startswith("-"):
             ctx.fail(f"no command {args[0]!r}{meant(args[0], self.table)}")
         return super().resolve_command(ctx, args)
+
+
+class ListGroup(click.Group):
+    """Without a command it is `list`, whose options it takes then."""
+
+    @override
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # While a shell completes a word, no word is none yet.
+        alone = not ctx.resilient_parsing and (not args or args[0].startswith("-"))
+        wanted = ["list", *args] if alone and not {"-h", "--help"} & set(args) else args
+        return super().parse_args(ctx, wanted)
 
 
 def meant(word: str, known: Iterable[str]) -> str:

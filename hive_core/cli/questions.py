@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from hive_core.cli.approval_page import quoted
+from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, Row, moment, one, output_option, say, words
 from hive_core.cli.session import Session, complete_agent, entries
 from hive_core.cli.todo import age
@@ -39,12 +40,9 @@ everyone: Final = click.option(
 ended_too: Final = click.option("--ended", is_flag=True, help="Those that have ended too.")
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def question(ctx: click.Context) -> None:
+@click.group(cls=ListGroup, invoke_without_command=True)
+def question() -> None:
     """What agents ask you: list, show, answer, pass on, cancel."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(listed, style="table", everyone=False, ended=False)
 
 
 @question.command("list")

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, echo, moment, output_option, say
 from hive_core.cli.session import Session, entries
 
@@ -28,7 +29,7 @@ THINGS: Final = Listing(
 )  # fmt: skip
 
 
-@click.group
+@click.group(cls=ListGroup, invoke_without_command=True)
 def queue() -> None:
     """Look at the queues of agents, put things in and take them out."""
 

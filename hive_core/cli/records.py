@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -99,7 +100,11 @@ def events(
               for key, value in given.items() if value not in ((), None)}  # fmt: skip
     after = wanted.pop("after", None)
     start = None if after is None else str(after)
-    rows: Iterator[Row] = session.rows("list_events", "events", last=lines, after=start, **wanted)
+    # The daemon's `last` counts all events; of those that are asked for it has to be found out.
+    last, most = (None, lines) if wanted else (lines, None)
+    rows: Iterator[Row] = session.rows("list_events", "events", last=last, after=start, **wanted)
+    if most is not None:
+        rows = iter(deque(rows, most))
     if not follow:
         EVENTS.show(rows, style)
         return

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, Row, one, output_option, words
 from hive_core.cli.session import Session, complete_agent, entries
 
@@ -19,7 +20,7 @@ TOOLS: Final = Listing(
 )
 
 
-@click.group
+@click.group(cls=ListGroup, invoke_without_command=True)
 def role() -> None:
     """What each role may do, and how it ends."""
 

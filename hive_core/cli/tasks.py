@@ -12,6 +12,7 @@ import click
 from hive_core.agent.catalog import camel
 from hive_core.agent.show import as_json
 from hive_core.cli.approval_page import quoted
+from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, Row, echo, moment, one, output_option, say, words
 from hive_core.cli.progress import working
 from hive_core.cli.session import Session, complete_agent, entries
@@ -50,12 +51,9 @@ TASKS: Final = Listing(
 )  # fmt: skip
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def task(ctx: click.Context) -> None:
+@click.group(cls=ListGroup, invoke_without_command=True)
+def task() -> None:
     """What agents have to do: list, board, show, assign, cancel."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(listed, style="table", name=None, state=None, everything=False)
 
 
 @task.command("list")

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, Row, echo, moment, output_option, say, words
 from hive_core.cli.session import Session, complete_agent, entries
 
@@ -35,7 +36,7 @@ FIRES: Final = Listing(
 )  # fmt: skip
 
 
-@click.group
+@click.group(cls=ListGroup, invoke_without_command=True)
 def trigger() -> None:
     """What happens by itself: by the clock, once, or when a webhook is called."""
 
@@ -107,7 +108,7 @@ def set_(session: Session, /, name: str, called: str, text: str, **said: object)
     )  # fmt: skip
     say(f"{found.get('explained')}; next: {moment(found.get('next'))}")
     if found.get("path"):
-        say(f"address: {found['path']} on hooks.sock")
+        say(f"address: {found['path']} on hooks.sock, where [triggers] webhooks = true")
     if found.get("secret"):
         say(f"secret, shown once: {found['secret']}")
     echo(words(found.get("id")))

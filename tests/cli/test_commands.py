@@ -245,6 +245,30 @@ def test_listings_follow_pages(hive: Hive) -> None:
     assert [json.loads(line)["seq"] for line in lines] == [1, 2]
 
 
+def test_the_newest_of_a_kind_are_the_newest_of_that_kind(hive: Hive) -> None:
+    """The daemon's `last` counts events of all kinds."""
+    hive.peer.answers["ListEvents"] = lambda _: {"events": [{"seq": n} for n in (1, 5, 9)]}
+    lines = hive("events", "--kind", "refusal", "-n", "2", "-o", "jsonl").out.splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == [5, 9]
+    assert "last" not in hive.peer.asked("ListEvents")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "method"),
+    [
+        ("task", "ListTasks"), ("approvals", "ListApprovals"), ("question", "ListQuestions"),
+        ("trigger", "ListTriggers"), ("artifact", "ListArtifacts"), ("queue", "ListQueues"),
+        ("role", "ListRoles"), ("definition", "ListDefinitions"),
+    ],
+)  # fmt: skip
+def test_a_noun_alone_lists(hive: Hive, words: str, method: str) -> None:
+    hive.peer.answers[method] = lambda _: {}
+    for more in ((), ("-o", "jsonl")):
+        assert hive(words, *more).status == 0
+    assert len(hive.peer.asked(method)) == 2
+    assert "Commands:" in hive(words, "--help").out
+
+
 def test_followed_logs_are_printed_as_they_come(hive: Hive) -> None:
     line = {"time": 0.0, "unit": "hive-agent@bob.service", "text": "hello\x1b[2J"}
     hive.peer.answers["GetLogs"] = lambda _: [{"lines": [line]}, {"lines": [line]}]
