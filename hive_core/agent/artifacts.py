@@ -70,7 +70,7 @@ def put(link: Link, options: argparse.Namespace) -> str:
 
 
 def _sent(link: Link, file: BinaryIO) -> str:
-    upload = str(link.change("begin_artifact")["upload"])
+    upload = str(link.ask("begin_artifact")["upload"])
     size: Any = 0
     while part := file.read(PART):
         data = base64.b64encode(part).decode()

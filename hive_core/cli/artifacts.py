@@ -94,11 +94,11 @@ def _shown(parts: Iterator[bytes]) -> None:
 def put(session: Session, /, owner: str, file: BinaryIO, name: str | None, **given: object) -> None:
     """Store FILE (- reads standard input) as an artifact of OWNER; prints its id."""
     called = name or Path(str(file.name)).name
-    upload = session.change("begin_artifact")["upload"]
+    upload = session.ask("begin_artifact")["upload"]
     size: object = 0
     while part := file.read(PART):
         data = base64.b64encode(part).decode()
-        size = session.change("append_artifact", upload=upload, offset=size, data=data)["size"]
+        size = session.ask("append_artifact", upload=upload, offset=size, data=data)["size"]
     stored = session.change("store_artifact", owner=owner, name=called, upload=upload,
                             type=given["type_"], visibility=given["visibility"])  # fmt: skip
     click.echo(str(stored["id"]))

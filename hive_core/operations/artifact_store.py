@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.operation import Mutation, Result, operation
+from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.ledger.artifacts import New
 from hive_core.model.artifact import Artifact, Content, Visibility, name_fault
@@ -32,15 +32,20 @@ def _named(name: str) -> str:
 Data = Annotated[str, Field(max_length=_BASE64, description="Bytes in base64.")]
 
 
-class BeginArtifactParams(Mutation):
-    """Nothing."""
+class BeginArtifactParams(Params):
+    """Nothing.
+
+    No mutation: nothing of an upload outlives the daemon, so a repeat has no first result.
+    """
 
 
 class Begun(Result):
     upload: str = Field(description="The upload; it is forgotten when nothing comes for long.")
 
 
-class AppendArtifactParams(Mutation):
+class AppendArtifactParams(Params):
+    """The offset says whether a part is a new one or comes again."""
+
     upload: Id = Field(description="The upload.")
     offset: int = Field(ge=0, description="How many bytes came before.")
     data: Data = Field(description="The next bytes in base64, at most 512 KiB of them.")
