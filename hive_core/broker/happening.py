@@ -98,7 +98,8 @@ def when(kind: type[H]) -> Callable[[Follow[H]], Follow[H]]:
 
 def happened(call: Call, what: Happening) -> frozenset[str]:
     """Let everything follow that has to; the topics to touch."""
-    follows = _FOLLOWS.get(type(what))
-    if not follows:
-        return frozenset()
-    return frozenset().union(*(follow(call, what) for follow in follows))
+    topics = frozenset[str]()
+    for follow in _FOLLOWS.get(type(what), ()):  # for each message, so nothing is built for nothing
+        if found := follow(call, what):
+            topics |= found
+    return topics
