@@ -16,10 +16,11 @@ from hive_core.broker.happening import Gone, TaskEnded, when
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.ledger.store import Ledger
-from hive_core.model.machine import State, Wanted
+from hive_core.model.machine import Wanted
 from hive_core.model.planning import Batch, BatchState, Item, ItemState
 from hive_core.model.task import ResultStatus, TaskWish
 from hive_core.operations.assigning import assign
+from hive_core.operations.batch_workers import DOWN, free, lost, moved_away, room
 from hive_core.operations.ending import called
 from hive_core.operations.notices import tell
 from hive_core.operations.task_moves import stop
@@ -30,7 +31,6 @@ KEPT: Final = 7 * 86_400.0
 TIMEOUT: Final = "timeout"
 SOFT: Final = 0.8  # of the time: then a report is asked for
 _AGAIN: Final = 2.0  # seconds until something that had no room is tried again
-_DOWN: Final = frozenset({State.FAILED, State.PARKED})
 _SAID: Final = 200
 _LINES: Final = 64
 
@@ -45,8 +45,8 @@ def give_out(call: Call, batch: Batch) -> frozenset[str]:
     batches = call.ledger.plans.batches
     queued = batches.items(batch.id, ItemState.QUEUED)
     topics = frozenset[str]()
-    free = _free(call, batch)[: _room(call, batch)]
-    for uuid, item in zip(free, queued, strict=False):
+    workers = free(call, batch)[: room(call, batch)]
+    for uuid, item in zip(workers, queued, strict=False):
         topics |= _up(call, batch, uuid)
         task, more = assign(call, batch.owner, called(call, uuid), _wish(call, batch, item))
         batches.give(item, task.id, uuid)
@@ -79,7 +79,9 @@ def wind_up(
     batches.look_at(batch.id, call.now)
     for item in batches.items(batch.id, ItemState.GIVEN):
         task = call.ledger.tasks.get(item.task)
-        if task is not None and task.open:
+        if moved_away(call, batch, item.worker):  # what it does is another's to end
+            batches.ended(item, f"{status.value}: {why}")
+        elif task is not None and task.open:
             topics |= stop(call, task, status, why, grace)[1]
     return topics
 
@@ -178,7 +180,7 @@ def _staffed(call: Call, batch: Batch) -> tuple[Call, frozenset[str]]:
     topics = frozenset[str]()
     busy = {each.worker for each in batches.items(batch.id, ItemState.GIVEN)}
     for uuid, own in batches.workers(batch.id):
-        if uuid in busy or not _lost(call, uuid, own=own):
+        if uuid in busy or not lost(call, batch, uuid, own=own):
             continue
         batches.leave(batch.id, uuid)
         if own:
@@ -186,33 +188,10 @@ def _staffed(call: Call, batch: Batch) -> tuple[Call, frozenset[str]]:
             topics |= more
     if not batches.template(batch.id):
         return call, topics
-    for _ in range(_room(call, batch) - len(_free(call, batch))):
+    for _ in range(room(call, batch) - len(free(call, batch))):
         change = made(call, batch)
         call, topics = call._replace(hive=change.hive), topics | change.wakes
     return call, topics
-
-
-def _lost(call: Call, uuid: str, *, own: bool) -> bool:
-    """Gone, or made for one batch and not running any more."""
-    if call.hive.name(uuid) is None:
-        return True
-    run = call.ledger.runs.get(uuid)
-    down = run is None or run.wanted is not Wanted.RUNNING or call.states.state(uuid) in _DOWN
-    return own and down
-
-
-def _room(call: Call, batch: Batch) -> int:
-    """How many more can be given out now."""
-    batches = call.ledger.plans.batches
-    given = len(batches.items(batch.id, ItemState.GIVEN))
-    return min(batch.concurrency - given, batches.left(batch.id) - given)
-
-
-def _free(call: Call, batch: Batch) -> list[str]:
-    batches = call.ledger.plans.batches
-    busy = {each.worker for each in batches.items(batch.id, ItemState.GIVEN)}
-    workers = (uuid for uuid, _ in batches.workers(batch.id))
-    return [uuid for uuid in workers if uuid not in busy and call.hive.name(uuid)]
 
 
 def _nobody(call: Call, batch: Batch) -> frozenset[str]:
@@ -226,7 +205,7 @@ def _nobody(call: Call, batch: Batch) -> frozenset[str]:
 def _up(call: Call, batch: Batch, uuid: str) -> frozenset[str]:
     """A named worker that is down is started, as its owner could do it."""
     run = call.ledger.runs.get(uuid)
-    if run is not None and run.wanted is Wanted.RUNNING and call.states.state(uuid) not in _DOWN:
+    if run is not None and run.wanted is Wanted.RUNNING and call.states.state(uuid) not in DOWN:
         return frozenset()
     started = on_behalf(call, batch.owner, "start", {"agent": called(call, uuid)})
     return started.wakes if isinstance(started, Record) else frozenset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from operations.given import end, take
+from operations.given import end, state, take
 from operations.world import Reply, World, names, rows, texts, world
 
 from hive_core.model.agent import AgentSpec
@@ -199,6 +199,25 @@ def test_a_batch_whose_named_workers_are_gone_ends(world: World) -> None:
     world.advance(0)
     assert batch(world, begun)["state"] == "done"
     assert {each["status"] for each in reports(world, begun)} == {"failed"}
+
+
+def test_a_worker_that_was_moved_away_gets_nothing_more_and_its_task_is_not_ended(
+    world: World,
+) -> None:
+    begun = run(world, 4, agents=["a2", "a1"])
+    kept, other = texts(begun["tasks"])[:2]
+    world.call("operator", "move", agent="a1", parent="b")
+    world.call("operator", "move", agent="a2", parent="b")
+    given = [each["worker"] for each in reports(world, begun)]
+    for name in given[:2]:
+        take(world, str(name))
+    end(world, kept)
+    world.advance(0)
+    assert [each["worker"] for each in reports(world, begun)] == [*given[:2], "", ""]
+    world.call("a", "stop_work", reason="enough", grace=0)
+    world.advance(60)
+    assert state(world, other) == "in_progress"
+    assert batch(world, begun)["state"] == "stopped"
 
 
 def test_a_batch_ends_with_its_owner(world: World) -> None:
