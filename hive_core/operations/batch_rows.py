@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Mutation, Params, Result
@@ -38,6 +38,10 @@ class FanTask(Params):
     title: str = Field("", max_length=200, description="A few words for listings.")
 
 
+def _whole(task: object) -> object:
+    return {"task": task} if isinstance(task, str) else task
+
+
 class Template(Params):
     """Workers that are made for a batch. Absent values: as `spawn` has them."""
 
@@ -54,9 +58,10 @@ class Template(Params):
 
 
 class RunParams(Mutation):
-    tasks: list[FanTask] = Field(
-        min_length=1, max_length=TASKS_MOST, description="What is to be done, at most 64."
-    )
+    tasks: list[Annotated[FanTask, BeforeValidator(_whole)]] = Field(
+        min_length=1, max_length=TASKS_MOST,
+        description="What is to be done, at most 64; a bare text is a `task`.",
+    )  # fmt: skip
     timeout: float | None = Field(
         None, gt=0, le=TIMEOUT_MOST,
         description="Seconds after which the rest ends as `timeout`; a setting (600) when absent.",

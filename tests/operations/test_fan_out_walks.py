@@ -122,3 +122,8 @@ def test_a_deadline_that_passed_while_no_daemon_ran_ends_the_wait_at_its_start(
     world.restart(off=100.0)
     world.advance(0)
     assert [each["wait_id"] for each in take(world, "a") if each["kind"] == "wait_over"] == [wait]
+
+
+def test_a_task_of_a_batch_may_be_said_as_its_text_alone(world: World) -> None:
+    begun = world.call("a", "run_parallel_workers", tasks=["sum 1 2", {"task": "sum 3"}])
+    assert begun["worker_count"] == 2
