@@ -32,12 +32,14 @@ def artifact(path: str, arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hive-agent artifact", description=ABOUT)
-    doing = parser.add_subparsers(dest="doing", required=True)
+    doing = parser.add_subparsers(dest="doing", required=True, metavar="put|get")
     putting = doing.add_parser("put", help="store a file, and print the id of the version")
     putting.add_argument("file", help="what to store; - reads standard input")
     putting.add_argument("--name", help="what it is called; the name of the file when absent")
     putting.add_argument("--type", help="its media type")
-    putting.add_argument("--visibility", choices=("private", "subtree", "user", "global"))
+    putting.add_argument("--visibility", choices=("private", "subtree", "user", "global"),
+                         help="who else reads it: nobody (when absent), those above and below, "
+                              "all under the same root, everybody")  # fmt: skip
     putting.add_argument("--owner", help="whose it is: an agent below you; yours when absent")
     getting = doing.add_parser("get", help="fetch an artifact")
     getting.add_argument("which", help="its id, or its name with --owner or --name")

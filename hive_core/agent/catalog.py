@@ -53,6 +53,13 @@ class Flag:
     def kind(self) -> str:
         return str(self.schema.get("type", "object"))
 
+    @property
+    def choices(self) -> list[str] | None:
+        """Of a word, or of the words of a list, all that there are; None when it is free."""
+        items = _schema(self.schema.get("items")) if self.kind == "array" else self.schema
+        found = items.get("enum")
+        return [str(each) for each in found] if isinstance(found, list) else None
+
     def parse(self, text: str) -> object:
         """The value that `text` stands for; ValueError when it is none of this type."""
         match self.kind:
@@ -110,9 +117,11 @@ class Operation:
         defs, properties = _schema(params.get("$defs")), _schema(params.get("properties"))
         required = params.get("required")
         needed = required if isinstance(required, list) else []
-        order = [*needed, *(name for name in properties if name not in needed)]
-        # `logs [AGENT]`: whom it is about needs no flag when nothing else is required.
-        lone = None if needed else self.entry.get("target")
+        # `logs [AGENT]`: whom it is about needs no flag when nothing else is required;
+        # `finish-task [TASK] STATUS SUMMARY`: what it is about never does.
+        thing = self.entry.get("thing")
+        lone = thing or (None if needed else self.entry.get("target"))
+        order = sorted(properties, key=lambda name: (name != thing, name not in needed))
         return [
             Flag(
                 name, _resolve(_schema(properties[name]), defs),

@@ -46,20 +46,25 @@ def _entry(flag: catalog.Flag) -> Callable[[str], object]:
 
 
 def _add(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
-    text = flag.help.replace("%", "%%")
+    words = flag.choices
+    text = flag.help.replace("%", "%%") + (f" One of {', '.join(words)}." if words else "")
     option = f"--{flag.name.replace('_', '-')}"
     if flag.kind == "boolean":
         action = argparse.BooleanOptionalAction
         parser.add_argument(option, dest=flag.name, action=action, default=None, help=text)
     elif flag.kind == "array" and flag.positional:
-        parser.add_argument(flag.name, nargs="+", type=_entry(flag), help=text)
+        parser.add_argument(flag.name, nargs="+", type=_entry(flag), choices=words,
+                            metavar=flag.name, help=text)  # fmt: skip
     elif flag.kind == "array":
-        parser.add_argument(option, dest=flag.name, action="append", type=_entry(flag), help=text)
+        parser.add_argument(option, dest=flag.name, action="append", type=_entry(flag),
+                            choices=words, metavar=flag.name.upper(), help=text)  # fmt: skip
     elif flag.positional:
         count = None if flag.required else "?"
-        parser.add_argument(flag.name, nargs=count, type=_value(flag), help=text)
+        parser.add_argument(flag.name, nargs=count, type=_value(flag), choices=words,
+                            metavar=flag.name, help=text)  # fmt: skip
     else:
-        parser.add_argument(option, dest=flag.name, type=_value(flag), help=text)
+        parser.add_argument(option, dest=flag.name, type=_value(flag), choices=words,
+                            metavar=flag.name.upper(), help=text)  # fmt: skip
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:

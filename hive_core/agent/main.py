@@ -188,6 +188,11 @@ def main() -> None:
         # The reader went away; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
+    except OSError as error:
+        # A file that is not there, or that it may not write.
+        place = "" if error.filename is None else f"{error.filename}: "
+        show.complaint(f"{place}{error.strerror or error}")
+        status = 1
     except KeyboardInterrupt:
         status = 130
     sys.exit(status)

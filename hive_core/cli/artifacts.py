@@ -89,7 +89,9 @@ def _shown(parts: Iterator[bytes]) -> None:
 @click.argument("file", type=click.File("rb"))
 @click.option("--name", help="What it is called; the name of the file when absent.")
 @click.option("--type", "type_", help="Its media type.")
-@click.option("--visibility", type=click.Choice(["private", "subtree", "user", "global"]))
+@click.option("--visibility", type=click.Choice(["private", "subtree", "user", "global"]),
+              help="Who else reads it: nobody (when absent), those above and below the owner, all"
+                   " under the same root, everybody.")  # fmt: skip
 @click.pass_obj
 def put(session: Session, /, owner: str, file: BinaryIO, name: str | None, **given: object) -> None:
     """Store FILE (- reads standard input) as an artifact of OWNER; prints its id."""

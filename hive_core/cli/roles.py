@@ -10,6 +10,7 @@ from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, Row, one, output_option, words
 from hive_core.cli.session import Session, complete_agent, entries
 
+NAMES: Final = ("daemon", "agent", "architect", "lead", "worker", "task")
 ROLES: Final = Listing(
     "role",
     (Column("role"), Column("lifetime"), Column("behaviour"), Column("creates"),
@@ -33,15 +34,8 @@ def list_(session: Session, style: str) -> None:
     ROLES.show(entries(session.ask("list_roles"), "roles"), style)
 
 
-def complete_role(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of roles for the shell's completion."""
-    del ctx
-    names = ("daemon", "agent", "architect", "lead", "worker", "task")
-    return [name for name in names if name.startswith(incomplete)]
-
-
 @role.command
-@click.argument("name", shell_complete=complete_role)
+@click.argument("name", type=click.Choice(NAMES), metavar="ROLE")
 @output_option
 @click.pass_obj
 def show(session: Session, name: str, style: str) -> None:

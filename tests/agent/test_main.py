@@ -67,6 +67,25 @@ def test_a_request_is_one_line_with_the_words_in_their_order(broker: Peer) -> No
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("words", [["escalate", "full", "awful"], ["get-task", "1", "--x", "y"]])
+def test_wrong_words_are_said_here_and_nothing_is_sent(broker: Peer, words: list[str]) -> None:
+    done = hive_agent(broker.path, *words)
+    assert done.returncode == 2
+    assert words[-1] in done.stderr
+    assert not broker.calls
+
+
+def test_of_a_word_that_is_one_of_few_all_are_named(broker: Peer) -> None:
+    assert "'critical'" in hive_agent(broker.path, "escalate", "full", "awful").stderr
+    assert "critical" in hive_agent(broker.path, "escalate", "--help").stdout
+
+
+def test_a_file_that_is_not_there_is_one_line(broker: Peer) -> None:
+    done = hive_agent(broker.path, "artifact", "put", "/no/such/file")
+    assert done.returncode == 1
+    assert done.stderr == "hive-agent: /no/such/file: No such file or directory\n"
+
+
 def test_a_command_stands_after_two_dashes(broker: Peer) -> None:
     broker.answers["Spawn"] = lambda _: {"name": "kid", "uuid": "u", "job": "j"}
     words = ["spawn", "kid", "--role", "worker", "--no-boot", "--capabilities", "kill",
