@@ -121,7 +121,7 @@ class Operation:
         # `finish-task [TASK] STATUS SUMMARY`: what it is about never does.
         thing = self.entry.get("thing")
         lone = thing or (None if needed else self.entry.get("target"))
-        order = sorted(properties, key=lambda name: (name != thing, name not in needed))
+        order = dict.fromkeys((*(each for each in (thing,) if each), *needed, *properties))
         return [
             Flag(
                 name, _resolve(_schema(properties[name]), defs),
