@@ -67,7 +67,7 @@ def test_a_request_is_one_line_with_the_words_in_their_order(broker: Peer) -> No
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["escalate", "full", "awful"], ["get-task", "1", "--x", "y"]])
+@pytest.mark.parametrize("words", [["allocate-budget", "bob", "gold"], ["get-task", "1", "--x", "y"]])
 def test_wrong_words_are_said_here_and_nothing_is_sent(broker: Peer, words: list[str]) -> None:
     done = hive_agent(broker.path, *words)
     assert done.returncode == 2
@@ -76,8 +76,8 @@ def test_wrong_words_are_said_here_and_nothing_is_sent(broker: Peer, words: list
 
 
 def test_of_a_word_that_is_one_of_few_all_are_named(broker: Peer) -> None:
-    assert "'critical'" in hive_agent(broker.path, "escalate", "full", "awful").stderr
-    assert "critical" in hive_agent(broker.path, "escalate", "--help").stdout
+    assert "'tokens'" in hive_agent(broker.path, "allocate-budget", "bob", "gold").stderr
+    assert "children" in hive_agent(broker.path, "allocate-budget", "--help").stdout
 
 
 def test_a_file_that_is_not_there_is_one_line(broker: Peer) -> None:
