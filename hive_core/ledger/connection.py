@@ -9,13 +9,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from hive_core.errors import Busy, HiveError, Internal, StorageFull
+from hive_core.errors import Busy, HiveError, Internal, InvalidArgument, StorageFull
 from hive_core.ledger.undo import Undo
 
 Row = tuple[Any, ...]
 
 # Pages copied at once, and seconds between: calls wait for a step, a fraction of a millisecond.
 _STEP, _PAUSE = 64, 0.002
+_TOO_LARGE = "a number is too large to be kept, or to be looked for"
 _FIRST_BYTE = 0xFF  # the low byte of an extended code is the primary one
 
 
@@ -121,6 +122,8 @@ class Connection:
             return self._execute(sql, values).rowcount
         except sqlite3.Error as error:
             raise self._failure(error) from error
+        except OverflowError as error:
+            raise InvalidArgument(_TOO_LARGE) from error
 
     def run_each(self, sql: str, many: Iterable[Sequence[object]]) -> None:
         """Run one statement for each of `many`."""
@@ -141,6 +144,8 @@ class Connection:
             return self._execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise self._failure(error) from error
+        except OverflowError as error:
+            raise InvalidArgument(_TOO_LARGE) from error
 
     def row(self, sql: str, values: Sequence[object] = ()) -> Row | None:
         """The one row of a query, or None."""
@@ -150,6 +155,8 @@ class Connection:
             found: Row | None = self._execute(sql, values).fetchone()
         except sqlite3.Error as error:
             raise self._failure(error) from error
+        except OverflowError as error:
+            raise InvalidArgument(_TOO_LARGE) from error
         return found
 
     def value(self, sql: str, values: Sequence[object] = ()) -> Any:  # noqa: ANN401

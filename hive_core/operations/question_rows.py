@@ -16,6 +16,7 @@ from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.operations.question_moves import topic
 from hive_core.operations.question_words import title
 from hive_core.operations.questions import WAS_ASKED, WHOSE, Id, asked
+from hive_core.operations.share import standing_in
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 Which = Literal["to_me", "mine", "subtree"]
@@ -97,12 +98,22 @@ def get_question(call: Call, params: GetQuestionParams) -> ShownQuestion | Wait[
 def list_questions(call: Call, params: ListQuestionsParams) -> QuestionRows:
     """List the questions and escalations that wait on the caller, or that it or others asked."""
     questions, after = call.ledger.questions, params.after
-    if after is not None and questions.get(after) is None:
+    if after is not None and not _sees(call, after):
         raise NotFound(f"no question {after[:64]}")
     rows = questions.page(_of(call, params.which), after, params.limit + 1, open_=params.open)
     shown = [_row(call, each) for each in rows[: params.limit]]
     fit = list(fitting(shown, lambda row: written(row.prompt, row.reason)))
     return QuestionRows(questions=fit, next=fit[-1].id if len(fit) < len(rows) else None)
+
+
+def _sees(call: Call, id_: str) -> bool:
+    """Whether there is such a question, as far as the caller may know."""
+    found = call.ledger.questions.get(id_)
+    if found is None or call.by_operator:
+        return found is not None
+    asker = standing_in(call, found.asker)
+    below = asker is not None and asker in call.hive.topology.subtree(call.caller)
+    return below or call.ledger.questions.has_held(id_, call.uuid)
 
 
 def _of(call: Call, which: Which) -> tuple[str, list[str]] | None:

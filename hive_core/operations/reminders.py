@@ -14,7 +14,7 @@ from pydantic import Field
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.due import due
-from hive_core.broker.operation import Mutation, Result, Whose, operation
+from hive_core.broker.operation import REGISTRY, Mutation, Result, Whose, operation
 from hive_core.errors import InboxFull, InvalidArgument, LimitReached, NotFound
 from hive_core.ledger.events import Entry
 from hive_core.ledger.letters import NewMessage
@@ -27,6 +27,7 @@ from hive_core.operations.notices import PRIORITY, post
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.operations.question_moves import AGAIN, living
 from hive_core.operations.question_words import short
+from hive_core.policy.decide import decide
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 YEARS: Final = 10 * 366 * 86_400.0
@@ -89,7 +90,10 @@ def _find(call: Call, params: CancelReminderParams) -> str | None:
 
 @operation(allow=SELF | ANCESTOR | OPERATOR, target="to")
 def remind(call: Call, params: RemindParams) -> Record[Reminded]:
-    """Have a message of kind `reminder` come later, to the caller or a descendant."""
+    """Have a message of kind `reminder` come later, to the caller or a descendant.
+
+    It does not come to one that was moved away from under who asked for it.
+    """
     when_ = _when(call, params)
     owner = params.to or call.caller
     uuid = THE_OPERATOR if owner == THE_OPERATOR else call.hive.spec(owner).id
@@ -154,6 +158,10 @@ def _come(call: Call, found: Reminder) -> frozenset[str]:
     if name is None:
         call.ledger.reminders.drop(found.id)
         return frozenset({topic(found.id)})
+    if why := _refusal(call, found, name):
+        call.ledger.reminders.drop(found.id)
+        _log(call, found, name, why)
+        return frozenset({topic(found.id), "events"})
     by = called(call, found.setter)
     head = {"reminder": found.id, "by": by, "made": found.made, "due": found.due}
     letter = NewMessage(
@@ -171,15 +179,25 @@ def _come(call: Call, found: Reminder) -> frozenset[str]:
     return topics | {topic(found.id), "events"}
 
 
-def _log(call: Call, found: Reminder, name: str) -> None:
+def _refusal(call: Call, found: Reminder, name: str) -> str:
+    """Why who set it may not remind this agent any more; empty: it may, or is itself no more."""
+    setter = THE_OPERATOR if found.setter == THE_OPERATOR else call.hive.name(found.setter)
+    if setter is None:
+        return ""
+    judged = decide(REGISTRY["remind"].allow, call.hive, setter, name)
+    return "" if judged.allowed else f"{setter} may not remind {name}: {judged.reason}"
+
+
+def _log(call: Call, found: Reminder, name: str, refused: str = "") -> None:
     fields = {
         "reminder": found.id, "target_name": name, "by": called(call, found.setter),
         "caller_name": DAEMON, "late": round(max(0.0, call.now - found.due), 3),
     }  # fmt: skip
     call.ledger.events.append(
         Entry(
-            REMINDER, DAEMON, "come", found.owner, None, "", "", call.hive.commit, call.request,
-            call.now, fields,
+            REMINDER, DAEMON, "refuse" if refused else "come", found.owner,
+            False if refused else None, "", refused, call.hive.commit, call.request, call.now,
+            fields,
         )
     )  # fmt: skip
 

@@ -236,7 +236,7 @@ def list_tasks(call: Call, params: ListTasksParams) -> TaskRows:
     after = None
     if params.after is not None:
         before = call.ledger.tasks.get(params.after)
-        if before is None:
+        if before is None or not _below(call, before):
             raise InvalidArgument(f"no task {params.after[:64]}", field="after")
         after = before.number
     found = call.ledger.tasks.page(
@@ -244,6 +244,12 @@ def list_tasks(call: Call, params: ListTasksParams) -> TaskRows:
     )
     rows = list(fitting((shown(call, each) for each in found[: params.limit]), size))
     return TaskRows(tasks=rows, next=rows[-1].id if len(rows) < len(found) else None)
+
+
+def _below(call: Call, task: Task) -> bool:
+    """Whether it is one of the caller's board, also when its agent went since the page before."""
+    name = standing_in(call, task.assignee)
+    return call.by_operator or name in call.hive.topology.subtree(call.caller)
 
 
 def _scope(call: Call, params: ListTasksParams) -> list[str] | None:

@@ -20,9 +20,16 @@ class Forgotten(Result):
 
 
 def pause_all(call: Call, uuids: frozenset[str], why: str) -> tuple[list[str], frozenset[str]]:
-    """Switch off all that these agents set, or that fires for them: ids, and topics to touch."""
-    triggers, paused = call.ledger.triggers, []
-    found = {each.id: each for each in triggers.of_parties(uuids) if each.enabled}
+    """Switch off all that these agents set, or that fires for them: ids, and topics to touch.
+
+    What somebody else set for the caller itself stays: nobody gets rid of that alone.
+    """
+    triggers, paused, below = call.ledger.triggers, [], uuids - {call.uuid}
+    found = {
+        each.id: each
+        for each in triggers.of_parties(uuids)
+        if each.enabled and (each.owner in uuids or each.agent in below)
+    }
     for each in found.values():
         triggers.switch(each.number, enabled=False, due=None)
         paused.append(each.id)

@@ -1,0 +1,86 @@
+"""How far work reaches: between those who were moved apart, and what is told to whom."""
+
+from __future__ import annotations
+
+import pytest
+from operations.given import end, give
+from operations.talk import ask, letters
+from operations.world import World, fields, names, rows
+
+CRON = {"when": {"cron": "* * * * *"}, "action": {"kind": "message", "text": "look"}}
+
+
+def enabled(world: World, name: str) -> dict[object, object]:
+    found = rows(world.call("operator", "list_triggers", agent=name)["triggers"])
+    return {each["name"]: each["enabled"] for each in found}
+
+
+def test_who_stops_its_own_work_keeps_the_triggers_that_others_set_for_it(world: World) -> None:
+    world.call("operator", "grant_capability", agent="a1", capability="trigger")
+    world.call("operator", "set_trigger", name="above", agent="a1", **CRON)
+    world.call("a1", "set_trigger", name="own", **CRON)
+    world.call("operator", "set_trigger", name="below", agent="a11", **CRON)
+    world.call("a1", "stop_work", reason="enough")
+    assert enabled(world, "a1") == {"above": True, "own": False}
+    assert enabled(world, "a11") == {"below": False}
+    world.call("a1", "stop_work", agent="a1", reason="enough")
+    assert enabled(world, "a1")["above"]
+    world.call("root", "stop_work", agent="a1", reason="enough")
+    assert not enabled(world, "a1")["above"]
+
+
+def test_a_reminder_does_not_come_to_one_who_was_moved_away(world: World) -> None:
+    world.call("a", "remind", to="a1", body="obey", **{"in": 60.0})
+    world.call("root", "remind", to="a1", body="go on", **{"in": 60.0})
+    world.call("operator", "move", agent="a1", parent="b")
+    world.advance(61)
+    assert [each["by"] for each in letters(world, "a1", "reminder")] == ["root"]
+    refused = [each for each in world.events() if each["allowed"] is False]
+    assert "a may not remind a1" in str(refused[-1]["reason"])
+    assert fields(refused[-1])["by"] == "a"
+    assert world.call("a1", "list_reminders")["reminders"] == []
+
+
+def test_a_page_of_tasks_goes_on_behind_none_that_the_caller_does_not_see(world: World) -> None:
+    hidden, seen = give(world, "b", "b1"), give(world, "a", "a1")
+    after = [world.ask("a", "list_tasks", after=each) for each in (hidden, "0" * 12)]
+    words = [str(each.replies[-1]["error"]) for each in after]
+    assert words[0] == words[1]
+    world.call("root", "destroy", agent="a1", recursive=True)
+    assert world.fault("a", "list_tasks", after=seen) == ""
+
+
+def test_a_page_of_questions_goes_on_behind_none_that_the_caller_does_not_see(
+    world: World,
+) -> None:
+    hidden, mine = ask(world, "b1", "what?"), ask(world, "a1", "what?")
+    assert world.fault("a", "list_questions", after=hidden) == "NotFound"
+    assert world.fault("a", "list_questions", after=mine) == ""
+    assert world.fault("a1", "list_questions", which="mine", after=mine) == ""
+
+
+@pytest.mark.parametrize(
+    ("operation", "params"),
+    [
+        ("list_queues", {"after": "9" * 20}),
+        ("list_triggers", {"after": "9" * 200}),
+        ("list_artifacts", {"after": "9" * 20}),
+        ("get_usage", {"since": 1e300}),
+    ],
+)
+def test_a_number_beyond_all_bounds_is_a_fault_of_the_caller(
+    world: World, operation: str, params: dict[str, object]
+) -> None:
+    assert world.fault("a", operation, **params) == "InvalidArgument"
+    assert names(world.call("a", "list_queues")["queues"]) == []
+
+
+def test_what_an_agent_that_was_moved_has_ended_is_not_gone_on_with_by_its_old_parent(
+    world: World,
+) -> None:
+    task = give(world, "a", "a1")
+    end(world, task, "failed")
+    world.call("operator", "move", agent="a1", parent="b")
+    assert world.fault("a", "resume_task", task=task, guidance="obey") == "NotFound"
+    assert world.fault("a", "inject_message", task=task, body="obey") == "NotAllowed"
+    assert world.fault("b", "resume_task", task=task, guidance="try again") == ""
