@@ -27,8 +27,9 @@ class Params(BaseModel):
     # 1e999 is a number in JSON and infinity in Python. What is not used is not built: hived starts
     # sooner.
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
-    )
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True,
+        populate_by_name=True,
+    )  # fmt: skip
 
 
 class Mutation(Params):

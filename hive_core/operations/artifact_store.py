@@ -16,7 +16,7 @@ from hive_core.model.artifact import Artifact, Content, Visibility, name_fault
 from hive_core.model.capability import covers
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.artifact_rows import Id, Name, Seen, lineage
-from hive_core.operations.fields import Agent, bounded_text
+from hive_core.operations.fields import Agent, also, bounded_text
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, holds
 
 INLINE: Final = 512 * 1024
@@ -57,8 +57,9 @@ class Appended(Result):
 
 class StoreArtifactParams(Mutation):
     name: Annotated[Name, AfterValidator(_named)] = Field(
+        validation_alias=also("name", "key"),
         description="What it is called, such as reports/today.md. A name that is there gets a new"
-        " version."
+        " version. Also `key`.",
     )
     owner: Agent | None = Field(None, description="Whose it is; yours when absent.")
     type: str = Field(

@@ -22,6 +22,7 @@ from hive_core.operations.artifact_rows import (
     reader,
     shown,
 )
+from hive_core.operations.fields import also
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.rules import SELF
 
@@ -31,7 +32,9 @@ _SCANS: Final = 4
 
 class GetArtifactParams(Params):
     id: Id | None = Field(None, description="The version; or else a name.")
-    name: Name | None = Field(None, description="Its name.")
+    name: Name | None = Field(
+        None, validation_alias=also("name", "key"), description="Its name. Also `key`."
+    )
     owner: Whom | None = Field(
         None, description="Whose: name or UUID; yours when absent. The UUID finds who is gone."
     )

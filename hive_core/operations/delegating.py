@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Final, Literal, cast
+from typing import Annotated, Final, Literal, cast
 from uuid import uuid4
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result, operation
@@ -27,12 +27,16 @@ _STEM: Final = 24
 _FALLBACK: Final = "agent"
 
 
+def _lower(word: object) -> object:
+    return word.lower() if isinstance(word, str) else word
+
+
 class SpawnAndAssignParams(Traits, WishParams):
     agent_role: str = Field(
         min_length=1, max_length=200, description="Its title, such as Software Engineer."
     )
     task_description: Text = Field(description="What is to be done; at most 32 KiB.")
-    agent_type: Literal["worker", "manager"] = Field(
+    agent_type: Annotated[Literal["worker", "manager"], BeforeValidator(_lower)] = Field(
         description="Whether it does the work itself, or plans and delegates."
     )
     wait: bool = Field(

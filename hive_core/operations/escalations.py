@@ -11,7 +11,7 @@ from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import NotAllowed
 from hive_core.model.question import Ask, Item
 from hive_core.operations.ending import called
-from hive_core.operations.fields import bounded_text
+from hive_core.operations.fields import also, bounded_text
 from hive_core.operations.question_moves import Wish, put_question
 from hive_core.operations.question_whom import PARENT
 from hive_core.operations.questions import TEXT_MOST, YEAR, Id, Text, check_wish, park
@@ -19,7 +19,10 @@ from hive_core.policy.rules import SELF, holds
 
 
 class EscalateParams(Mutation):
-    issue: Text = Field(description="What is wrong, or what has to be decided.")
+    issue: Text = Field(
+        validation_alias=also("issue", "reason"),
+        description="What is wrong, or what has to be decided. Also `reason`.",
+    )
     severity: Literal["info", "warning", "error", "critical"] = Field(
         description="How bad it is; how soon it climbs, and how urgent its mail is."
     )

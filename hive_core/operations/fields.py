@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, AliasChoices, Field
 
 from hive_core.broker.operation import Mutation
 
@@ -22,6 +22,11 @@ class Waiting(Mutation):
         0.0, ge=0, le=WAIT_MOST,
         description="Seconds to wait for the effect before the answer; without, at once.",
     )  # fmt: skip
+
+
+def also(name: str, *others: str) -> AliasChoices:
+    """A parameter that is taken under other names too: those of who called it otherwise first."""
+    return AliasChoices(name, *others)
 
 
 def bounded_text(limit: int) -> AfterValidator:

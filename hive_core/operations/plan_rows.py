@@ -10,7 +10,7 @@ from hive_core.broker.call import Call
 from hive_core.broker.operation import Mutation, Params, Result
 from hive_core.model.planning import Plan, Step
 from hive_core.operations.ending import called
-from hive_core.operations.fields import bounded_text
+from hive_core.operations.fields import also, bounded_text
 
 STEPS_MOST: Final = 100
 # In a message, which people and models read; `get_plan` shows all of it.
@@ -85,8 +85,12 @@ class PlanRows(Result):
 
 
 class ApprovePlanParams(Mutation):
-    task: Id = Field(description="The task.")
-    plan: Id = Field(description="Its newest plan.")
+    task: Id = Field(
+        validation_alias=also("task", "task_id"), description="The task. Also `task_id`."
+    )
+    plan: Id = Field(
+        validation_alias=also("plan", "plan_id"), description="Its newest plan. Also `plan_id`."
+    )
 
 
 class RejectPlanParams(ApprovePlanParams):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from hive_core.broker.call import Call, Record, Wait
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, NotFound
 from hive_core.model.record import DAEMON, OPERATOR, Event
-from hive_core.operations.fields import Agent, bounded_text
+from hive_core.operations.fields import Agent, also, bounded_text
 from hive_core.operations.following import SCAN, Filter, Gap, Kinds, gap, read
 from hive_core.operations.pages import Page, fitting, written
 from hive_core.policy.decide import visible_names
@@ -32,10 +32,16 @@ _ABOUT_WORK: Final = (
 _NOBODY: Final = ""
 
 
+def _number(after: object) -> object:
+    """A cursor is text as everywhere; the `seq` of an event is one too."""
+    return str(after) if type(after) is int else after
+
+
 class SubscribeParams(Params):
-    after: str | None = Field(
-        None, max_length=18, pattern=r"^[0-9]+$",
-        description="Only events behind this number; 0 or absent: only what comes from now on.",
+    after: Annotated[str | None, BeforeValidator(_number)] = Field(
+        None, max_length=18, pattern=r"^[0-9]+$", validation_alias=also("after", "since"),
+        description="Only events behind this number; 0 or absent: only what comes from now on."
+        " Also a number, and also `since`.",
     )  # fmt: skip
     kinds: Kinds = Field([])
     agents: list[Agent] = Field(

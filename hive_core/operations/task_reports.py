@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record, Wait
-from hive_core.broker.operation import Mutation, Params, Result, operation
-from hive_core.errors import Conflict, LimitReached
+from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
+from hive_core.errors import Conflict, InvalidArgument, LimitReached
 from hive_core.model.task import UNSTARTED, WELL, ResultStatus, Task, TaskResult, TaskState
-from hive_core.operations.fields import WAIT_MOST, bounded_text
+from hive_core.operations.fields import WAIT_MOST, also, bounded_text
 from hive_core.operations.spending import report_of
 from hive_core.operations.task_fates import confirmed
 from hive_core.operations.task_moves import end, move
 from hive_core.operations.task_rows import ResultRow, result
 from hive_core.operations.task_steps import log, topic
-from hive_core.operations.tasks import TASK, Data, TaskId
+from hive_core.operations.tasks import TASK, Data, TaskId, of_task
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 SUMMARY_MOST = 16 * 1024
 _TOKENS = 10**12
 
 
-class ReportProgressParams(Mutation):
-    task: TaskId = Field(description="The task of the caller's.")
+class ReportParams(Mutation):
+    task: TaskId | None = Field(
+        None, validation_alias=also("task", "task_id"),
+        description="The task of the caller's; absent: the only one that it works on."
+        " Also `task_id`.",
+    )  # fmt: skip
+
+
+class ReportProgressParams(ReportParams):
     text: str = Field(max_length=1000, description="What it is at.")
     percent: int | None = Field(None, ge=0, le=100, description="How far it is.")
 
@@ -34,8 +41,7 @@ class Reported(Result):
     state: str = Field(description="How far it is; stopping: end the work now.")
 
 
-class FinishTaskParams(Mutation):
-    task: TaskId = Field(description="The task of the caller's.")
+class FinishTaskParams(ReportParams):
     status: Literal["success", "partial", "failed", "timeout", "stopped"] = Field(
         description="How it came out."
     )
@@ -81,7 +87,15 @@ class Watched(Result):
     next: str | None = Field(description="`after` for news; null when it has ended.")
 
 
-@operation(allow=SELF, whose=TASK)
+def _of_reported(call: Call, params: ReportParams) -> str | None:
+    """Whose the task is; without one it can only be the caller's own."""
+    return call.caller if params.task is None else of_task(call, params)
+
+
+_REPORTED: Final = Whose("task", "task", _of_reported)
+
+
+@operation(allow=SELF, whose=_REPORTED)
 def report_progress(call: Call, params: ReportProgressParams) -> Record[Reported]:
     """Say how far a task is. Its assigner finds it in the task; nobody gets a message of it."""
     task = _mine(call, params.task, "report of")
@@ -98,7 +112,7 @@ def report_progress(call: Call, params: ReportProgressParams) -> Record[Reported
     )  # fmt: skip
 
 
-@operation(allow=SELF, whose=TASK, aliases=("report_to_parent",), urgent=True)
+@operation(allow=SELF, whose=_REPORTED, aliases=("report_to_parent",), urgent=True)
 def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
     """Give the one report of a task, which ends it. Its assigner is told.
 
@@ -150,16 +164,26 @@ def watch_task(call: Call, params: WatchTaskParams) -> Watched | Wait[Watched]:
     return Wait(frozenset({topic(task.id)}), deadline, found)
 
 
-def _mine(call: Call, id_: str, verb: str) -> Task:
+def _only(call: Call, verb: str) -> Task:
+    """The one task that the caller works on, when it does not say which."""
+    found = call.ledger.tasks.active_of(call.uuid)
+    if not found:
+        raise Conflict(f"cannot {verb} a task: you work on none")
+    if len(found) > 1:
+        raise InvalidArgument(f"say which task: you work on {len(found)}", field="task")
+    return found[0]
+
+
+def _mine(call: Call, id_: str | None, verb: str) -> Task:
     """A task that the caller works on: Conflict with the first result when it has ended."""
-    task = call.ledger.tasks.known(id_)
+    task = _only(call, verb) if id_ is None else call.ledger.tasks.known(id_)
     if not task.open:
         first = result(call, task)
         status = first.status if first else task.state.value
-        reason = f"cannot {verb} task {id_}: it has ended as {status}"
+        reason = f"cannot {verb} task {task.id}: it has ended as {status}"
         raise Conflict(reason, result=first.model_dump() if first else None)
     if task.state in UNSTARTED:
-        raise Conflict(f"cannot {verb} task {id_}: it is {task.state.value}, not begun")
+        raise Conflict(f"cannot {verb} task {task.id}: it is {task.state.value}, not begun")
     return task
 
 

@@ -13,7 +13,7 @@ from hive_core.errors import InvalidArgument
 from hive_core.model.agent import AgentName
 from hive_core.model.record import OPERATOR
 from hive_core.model.trigger import Fire, Kind, Rule, Trigger, check_cron, words, zone_of
-from hive_core.operations.fields import bounded_text
+from hive_core.operations.fields import also, bounded_text
 
 TEXT_MOST: Final = 16 * 1024
 SECRET_LEAST, SECRET_MOST = 16, 256
@@ -46,9 +46,14 @@ class When(Params):
     )  # fmt: skip
     zone: str | None = Field(
         None, max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_+/-]*$",
-        description="Time zone of `cron` or `at`, such as Europe/Berlin; UTC when absent.",
+        validation_alias=also("zone", "timezone"),
+        description="Time zone of `cron` or `at`, such as Europe/Berlin; UTC when absent."
+        " Also `timezone`.",
     )  # fmt: skip
-    every: float | None = Field(None, ge=1, le=_LONGEST, description="Seconds between two fires.")
+    every: float | None = Field(
+        None, ge=1, le=_LONGEST, validation_alias=also("every", "interval"),
+        description="Seconds between two fires. Also `interval`.",
+    )  # fmt: skip
     at: str | None = Field(
         None, max_length=40, description="Once: ISO 8601, or seconds since 1970."
     )

@@ -23,6 +23,8 @@ def operations_json(registry: Mapping[str, Operation]) -> str:
 
 
 def _entry(operation: Operation) -> dict[str, Any]:
+    params = params_schema(operation)
+    thing = operation.whose.param if operation.whose is not None else None
     return {
         "method": operation.method,
         "doc": operation.doc,
@@ -32,6 +34,8 @@ def _entry(operation: Operation) -> dict[str, Any]:
         "target": operation.target,
         "second": operation.second,
         "aliases": sorted(operation.aliases),
-        "params": params_schema(operation),
+        "params": params,
+        # What it is about, where that may be left out.
+        "thing": None if thing in params.get("required", ()) else thing,
         "result": result_schema(operation),
     }

@@ -106,6 +106,19 @@ def test_whom_it_is_about_needs_no_flag(broker: Peer) -> None:
     assert broker.asked("GetLogs") == [{"agent": "kid", "lines": 3}, {}]
 
 
+@pytest.mark.parametrize(
+    ("words", "task"), [(["3f2a"], {"task": "3f2a"}), ([], {})], ids=["said", "left out"]
+)
+def test_what_it_is_about_comes_first_and_may_be_left_out(
+    broker: Peer, words: list[str], task: dict[str, str]
+) -> None:
+    broker.answers["FinishTask"] = lambda _: {"state": "done"}
+    assert run(["finish-task", *words, "success", "all mended"], broker.path) == 0
+    (asked,) = broker.asked("FinishTask")
+    asked.pop("idempotency_key")
+    assert asked == {**task, "status": "success", "summary": "all mended"}
+
+
 def test_lists_of_ids_are_words(broker: Peer) -> None:
     broker.answers["Ack"] = lambda _: {"acked": 2}
     assert run(["ack", "m1", "m2"], broker.path) == 0

@@ -67,6 +67,8 @@ def fitting(operation: Operation, target: str | None = None) -> dict[str, Any]:
     assert isinstance(parameters, dict)
     if "commit" in parameters:
         parameters["commit"] = "ab" * 20
+    if operation.whose is not None:
+        parameters.setdefault(operation.whose.param, "none")
     return parameters | ({operation.target: target} if target and operation.target else {})
 
 
