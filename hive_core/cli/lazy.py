@@ -58,6 +58,11 @@ class ListGroup(click.Group):
         wanted = ["list", *args] if alone and not {"-h", "--help"} & set(args) else args
         return super().parse_args(ctx, wanted)
 
+    @override
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        formatter.write("\nWithout a command it is list.\n")
+
 
 def meant(word: str, known: Iterable[str]) -> str:
     """`; did you mean alice?`, or nothing when nothing is near."""
