@@ -32,6 +32,14 @@ class Stops:
         sql = "SELECT task FROM stopped_tasks WHERE job = ? ORDER BY number"
         return [task for (task,) in self._db.rows(sql, (job,))]
 
+    def left(self, job: str) -> bool:
+        """Whether something of it has not stopped. It is asked at each end, so nothing is read."""
+        sql = (
+            "SELECT 1 FROM stopped_tasks s JOIN tasks t ON t.id = s.task"
+            " WHERE s.job = ? AND t.ended IS NULL LIMIT 1"
+        )
+        return self._db.row(sql, (job,)) is not None
+
     def close(self, job: str) -> None:
         """All that there is to tell was told."""
         self._db.run("DELETE FROM stops WHERE job = ?", (job,))

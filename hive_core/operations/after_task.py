@@ -36,7 +36,7 @@ class Left(Result):
 @when(TaskEnded)
 def _last_task(call: Call, what: TaskEnded) -> frozenset[str]:
     name = call.hive.name(what.assignee)
-    if name is None or call.ledger.tasks.open_of(what.assignee):
+    if name is None or call.ledger.tasks.open_of(what.assignee, 1):
         return frozenset()
     then = after_task(call.hive.spec(name))
     if then is AfterTask.STAYS:
@@ -58,7 +58,7 @@ def _leave(call: Call, life: Life) -> frozenset[str]:
     run = call.ledger.runs.get(uuid)
     wanted = run is not None and run.wanted is Wanted.RUNNING
     failed = call.states.state(uuid) in _FAILED
-    if not wanted or failed or call.hive.name(uuid) is None or call.ledger.tasks.open_of(uuid):
+    if not wanted or failed or call.hive.name(uuid) is None or call.ledger.tasks.open_of(uuid, 1):
         lives.leaves(uuid, "", None)
         return frozenset()
     if not life.up:

@@ -145,7 +145,7 @@ def _existing(call: Call, params: RunParams, wanted: int) -> list[str]:
         for spec in children
         if (spec.role, list(spec.command)) == (params.spawn.role, params.spawn.command)
         and call.states.activity(spec.id) == _IDLE
-        and not call.ledger.tasks.open_of(spec.id)
+        and not call.ledger.tasks.open_of(spec.id, 1)
         and not call.ledger.plans.batches.busy_with(spec.id)
     ]
     return idle[:wanted]

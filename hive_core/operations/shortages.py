@@ -153,7 +153,7 @@ def _notice(call: Call, purse: Purse, text: str) -> frozenset[str]:
     """The soft end: those who work on it, and whose it is, hear that they have to report now."""
     at_work = [
         uuid for uuid in drawing(call, purse)
-        if purse.kind in FUEL and call.ledger.tasks.open_of(uuid)
+        if purse.kind in FUEL and call.ledger.tasks.open_of(uuid, 1)
     ]  # fmt: skip
     names = (call.hive.name(uuid) for uuid in dict.fromkeys((purse.agent, *at_work)))
     now = "report now what you have" if purse.kind in FUEL else "more of it is refused"

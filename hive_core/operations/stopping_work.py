@@ -86,8 +86,7 @@ def one_less(call: Call, what: TaskEnded) -> frozenset[str]:
     """One of what had to stop has; the last one ends the job."""
     topics = frozenset[str]()
     for job in call.ledger.plans.stops.of_task(what.id):
-        tasks = call.ledger.plans.stops.tasks(job)
-        if not any(_open(call, each) for each in tasks):
+        if not call.ledger.plans.stops.left(job):
             topics |= _told(call, job)
     return topics
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 from operations.given import end, give, state
 from operations.world import Reply, World, names, rows, texts
@@ -103,3 +105,15 @@ def test_nothing_to_stop_is_an_answer_too(world: World) -> None:
 )
 def test_who_may_not(world: World, caller: str, error: str) -> None:
     assert world.fault(caller, "stop_work", agent="a", reason="x") == error
+
+
+def test_a_very_long_queue_stops_without_reading_all_of_it_again_for_each_end(
+    world: World,
+) -> None:
+    """With it read again it took ten times as long, in which nobody else was answered."""
+    for _ in range(400):
+        world.call("a", "assign_task", agent="a1", description="x" * 32_000)
+    before = process_time()
+    found = world.call("a", "stop_work", reason="enough")
+    assert process_time() - before < 3
+    assert len(rows(found["tasks"])) == 400
