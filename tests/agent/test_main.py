@@ -67,7 +67,9 @@ def test_a_request_is_one_line_with_the_words_in_their_order(broker: Peer) -> No
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["allocate-budget", "bob", "gold"], ["get-task", "1", "--x", "y"]])
+@pytest.mark.parametrize(
+    "words", [["allocate-budget", "bob", "gold"], ["get-task", "1", "--x", "y"]]
+)
 def test_wrong_words_are_said_here_and_nothing_is_sent(broker: Peer, words: list[str]) -> None:
     done = hive_agent(broker.path, *words)
     assert done.returncode == 2
