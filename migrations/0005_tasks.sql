@@ -37,6 +37,7 @@ CREATE INDEX tasks_batch ON tasks (batch, number) WHERE batch <> '';
 CREATE INDEX tasks_due ON tasks (due) WHERE due IS NOT NULL;
 CREATE INDEX tasks_ended ON tasks (ended) WHERE ended IS NOT NULL;
 CREATE INDEX tasks_of ON tasks (assignee, number);
+CREATE INDEX tasks_from ON tasks (assigner, number);
 
 -- What a task waits for; a row goes when that has ended well.
 CREATE TABLE task_needs (

@@ -195,15 +195,17 @@ class Tasks:
         """Why the agent may not execute anything; empty when it may."""
         return next((why for each in self.active_of(assignee) if (why := each.locked)), "")
 
-    def page(
+    def page(  # noqa: PLR0913 - a filter, by keyword
         self, parties: Iterable[str] | None, after: int | None, limit: int,
-        *, state: str | None = None, open_: bool = False,
+        *, state: str | None = None, open_: bool = False, given: bool = False,
     ) -> list[Task]:  # fmt: skip
-        """The newest first, of these assignees or of all, behind the one with this number."""
+        """The newest first behind this number: of these assignees, or also `given` by them."""
         where, values = ["1"], list[object]()
         if parties is not None:
-            where.append("assignee IN (SELECT value FROM json_each(?))")
-            values.append(json.dumps(list(parties)))
+            among = "IN (SELECT value FROM json_each(?))"
+            columns = ("assignee", "assigner") if given else ("assignee",)
+            where.append(f"({' OR '.join(f'{each} {among}' for each in columns)})")
+            values += [json.dumps(list(parties))] * len(columns)
         if after is not None:
             where.append("number < ?")
             values.append(after)

@@ -230,8 +230,7 @@ def _history(call: Call, task: Task) -> list[StepRow]:
 def list_tasks(call: Call, params: ListTasksParams) -> TaskRows:
     """List the tasks of an agent and of all below it, the newest first.
 
-    Without `agent` it is the board of the caller: its own tasks and those of its subtree; for the
-    operator all there are.
+    Also what they gave to agents that are gone. Without `agent`: of the caller; the operator's all.
     """
     after = None
     if params.after is not None:
@@ -240,16 +239,17 @@ def list_tasks(call: Call, params: ListTasksParams) -> TaskRows:
             raise InvalidArgument(f"no task {params.after[:64]}", field="after")
         after = before.number
     found = call.ledger.tasks.page(
-        _scope(call, params), after, params.limit + 1, state=params.state, open_=params.open
-    )
+        _scope(call, params), after, params.limit + 1,
+        state=params.state, open_=params.open, given=not params.only,
+    )  # fmt: skip
     rows = list(fitting((shown(call, each) for each in found[: params.limit]), size))
     return TaskRows(tasks=rows, next=rows[-1].id if len(rows) < len(found) else None)
 
 
 def _below(call: Call, task: Task) -> bool:
     """Whether it is one of the caller's board, also when its agent went since the page before."""
-    name = standing_in(call, task.assignee)
-    return call.by_operator or name in call.hive.topology.subtree(call.caller)
+    near = {standing_in(call, each) for each in (task.assignee, task.assigner)}
+    return call.by_operator or not near.isdisjoint(call.hive.topology.subtree(call.caller))
 
 
 def _scope(call: Call, params: ListTasksParams) -> list[str] | None:

@@ -108,6 +108,18 @@ def test_a_board_shows_a_subtree_and_nobody_else(world: World) -> None:
     assert world.fault("a11", "list_tasks", agent="a1") == "NotAllowed"
 
 
+def test_a_board_keeps_what_was_given_to_agents_that_are_gone(world: World) -> None:
+    world.grow("root/lead:lead", "lead/kid:worker", "root/other:lead")
+    tasks = [give(world, "lead", "kid") for _ in range(3)]
+    world.call("lead", "destroy", agent="kid")
+    for reader in ("lead", "root"):
+        assert names(world.call(reader, "list_tasks")["tasks"], "id") == tasks[::-1]
+        page = world.call(reader, "list_tasks", limit=1, after=tasks[1])["tasks"]
+        assert names(page, "id") == tasks[:1]
+    assert world.call("other", "list_tasks")["tasks"] == []
+    assert world.call("lead", "list_tasks", only=True)["tasks"] == []
+
+
 def test_a_board_comes_in_pages(world: World) -> None:
     ids = [give(world, "a", "a1", title=str(each)) for each in range(5)]
     found = list[object]()
