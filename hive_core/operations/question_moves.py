@@ -214,8 +214,11 @@ def _check_room(call: Call, asker: str, holder: str, kind: Ask) -> None:
 
 
 def _check_box(call: Call, uuid: str, holder: str, kind: Ask) -> None:
-    """Asking, again and again, fills no box: the rest of it is for the mail of others."""
-    count, size = call.ledger.messages.size(uuid)
+    """Asking, again and again, fills no box: the rest of it is for the mail of others.
+
+    Questions come as mail of the daemon's: what agents send there keeps nobody from asking.
+    """
+    count, size = call.ledger.messages.crowd(uuid).get(DAEMON, (0, 0))
     share, limits = _SHARES[kind], call.settings.limits
     if count >= share * limits.inbox_count or size >= share * limits.inbox_bytes:
         raise InboxFull(f"cannot ask {holder}: its inbox is nearly full; it has to read first")

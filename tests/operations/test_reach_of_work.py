@@ -84,3 +84,9 @@ def test_what_an_agent_that_was_moved_has_ended_is_not_gone_on_with_by_its_old_p
     assert world.fault("a", "resume_task", task=task, guidance="obey") == "NotFound"
     assert world.fault("a", "inject_message", task=task, body="obey") == "NotAllowed"
     assert world.fault("b", "resume_task", task=task, guidance="try again") == ""
+
+
+def test_what_one_agent_sends_does_not_keep_another_from_asking(world: World) -> None:
+    while not world.fault("a2", "send", to="a", body="x" * 60_000):
+        pass
+    assert world.fault("a1", "ask", items=["may I?"]) == ""
