@@ -90,10 +90,7 @@ def _find(call: Call, params: CancelReminderParams) -> str | None:
 
 @operation(allow=SELF | ANCESTOR | OPERATOR, target="to")
 def remind(call: Call, params: RemindParams) -> Record[Reminded]:
-    """Have a message of kind `reminder` come later, to the caller or a descendant.
-
-    It does not come to one that was moved away from under who asked for it.
-    """
+    """Have a message of kind `reminder` come later, to the caller or a descendant."""
     when_ = _when(call, params)
     owner = params.to or call.caller
     uuid = THE_OPERATOR if owner == THE_OPERATOR else call.hive.spec(owner).id
