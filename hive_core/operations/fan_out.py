@@ -12,6 +12,7 @@ from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotAllowed, NotFound
 from hive_core.ledger.batches import NewBatch
+from hive_core.model.agent import Role
 from hive_core.model.hive import Hive
 from hive_core.model.planning import Batch
 from hive_core.model.record import OPERATOR as THE_OPERATOR
@@ -104,6 +105,9 @@ def list_batches(call: Call, params: ListBatchesParams) -> BatchRows:
 
 
 def _check(call: Call, params: RunParams) -> None:
+    spec = call.hive.specs.get(call.caller)
+    if spec is not None and spec.role is Role.WORKER:
+        raise NotAllowed(f"cannot run workers: {call.caller} is a worker itself", rule="role")
     most = call.settings.waits.batches
     if len(call.ledger.plans.batches.running(call.uuid)) >= most:
         raise LimitReached(f"cannot run workers: {most} of your batches have not ended yet")

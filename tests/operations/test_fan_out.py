@@ -8,6 +8,7 @@ import pytest
 from operations.given import end, state, take
 from operations.world import Reply, World, names, rows, texts, world
 
+from hive_core.errors import NotAllowed
 from hive_core.model.agent import AgentSpec
 from hive_core.model.machine import Wanted
 
@@ -250,6 +251,14 @@ def test_the_same_key_runs_one_batch(world: World) -> None:
     one, two = (run(world, 2, idempotency_key="k") for _ in range(2))
     assert one == two
     assert len(rows(world.call("a", "list_batches")["batches"])) == 1
+
+
+def test_a_worker_runs_no_workers_not_even_tasks(world: World) -> None:
+    """Row Q24: it may create a `task` all the same."""
+    world.grow("root/hand:worker")
+    with pytest.raises(NotAllowed, match="cannot run workers: hand is a worker itself"):
+        run(world, 1, caller="hand", spawn={"role": "task"})
+    world.call("hand", "spawn", name="once", role="task")
 
 
 def test_a_long_batch_is_shown_in_pages(world: World) -> None:
