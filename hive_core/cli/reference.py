@@ -74,7 +74,6 @@ OUTPUTS: Final = {
     "gc": ("gc", "items"),
     "move": ("move", None),
     "survey": ("survey", "agents"),
-    "todo": ("todo", "todo"),
     "question list": ("list_questions", "questions"),
     "question show": ("get_question", None),
     "escalations": ("list_questions", "questions"),
@@ -87,7 +86,8 @@ OUTPUTS: Final = {
 TREE: Final = """
 `hive tree` nests the rows of `list_agents`: a list of roots, each `{name, uuid, parent, role,
 title, state, activity, children: [...]}`. With `jsonl` and `name` the rows are flat, each agent
-before what is below it. `hive doctor` prints `{check, verdict: ok|warn|fail, detail}`.
+before what is below it. `hive doctor` prints `{check, verdict: ok|warn|fail, detail}`. `hive todo`
+prints the rows of the operation of that name, each with `settle`: the command for it.
 """
 
 

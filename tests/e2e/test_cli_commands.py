@@ -19,6 +19,14 @@ from hive_core.agent import catalog
 from hive_core.cli.reference import OUTPUTS
 
 pytestmark = pytest.mark.lab
+DEFINITION = """---
+name: reviewer
+description: Reads what others wrote.
+hive:
+  role: worker
+---
+You read what others wrote.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +78,30 @@ def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
     commit = host.inside("worker", *git, "rev-parse", "HEAD").strip()
     words = {"agent": "worker", "commit": commit, "message": "as it is"}
     asked = str(host.ask("lead", "RequestApplyCommit", **words)["approval"])
+    task = str(host.call("AssignTask", agent="worker", description="read the log")["task"])
+    plan = str(host.ask("worker", "CreatePlan", task=task, steps=[{"title": "read it"}])["plan"])
+    host.ask("lead", "OpenQueue", name="jobs", may_put=["children"], may_take=["children"])
+    host.ask("lead", "Put", queue="lead/jobs", body="one")
+    items = [{"prompt": "Which port?", "options": ["80", "443"]}]
+    question = str(host.ask("lead", "Ask", to="operator", items=items)["question"])
+    host.ask("lead", "StoreArtifact", name="notes", text="something")
+    host.ask("lead", "ReportUsage", tokens_in=7)
     host.hush()
+    host.hive("trigger", "set", "lead", "dawn", "wake up", "--at", "2030-01-01")
+    (trigger,) = host.json("trigger", "list")
+    host.hive("remind", "lead", "look again", "--in", "3600")
+    host.run("tee", "/root/reviewer.md", text=DEFINITION)
+    host.hive("definition", "load", "/root/reviewer.md")
     questions = {
         "status": [], "why": ["lead", "stop", "worker"], "inbox": ["lead"], "logs": ["worker"],
         "events": [], "restore": [], "converge": ["--dry-run"], "gc": ["--dry-run"],
         "move": ["worker", "--parent", "other", "--dry-run"], "approvals list": [],
-        "approvals show": [asked], "history": [],
+        "approvals show": [asked], "history": [], "cost": [], "budget show": [], "queue list": [],
+        "queue take": ["lead/jobs"], "task list": [], "task show": [task], "plan list": [task],
+        "plan show": [plan], "trigger list": [], "trigger fires": [str(trigger["id"])],
+        "artifact list": [], "survey": [], "question list": [],
+        "question show": [question], "escalations": [], "reminders": ["lead"], "role list": [],
+        "tools": ["worker"], "definition list": [], "definition show": ["reviewer"],
     }  # fmt: skip
     assert questions.keys() == OUTPUTS.keys()
     operations = catalog.load()

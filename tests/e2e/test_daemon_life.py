@@ -52,7 +52,7 @@ def test_systemd_hears_that_it_is_well(host: HiveHost) -> None:
     uuid = host.uuid("bob")
     started = [each for each in entries if each.get("HIVE_UUID") == uuid]
     assert any(each["MESSAGE"] == "bob: StartUnit (it should run)" for each in started)
-    assert {each["SYSLOG_IDENTIFIER"] for each in started} == {"hived"}
+    assert {each["SYSLOG_IDENTIFIER"] for each in started} == {"hived", "hive-events"}
 
 
 def test_a_restart_adopts_everyone_and_starts_nobody_twice(host: HiveHost) -> None:
