@@ -72,7 +72,8 @@ def test_the_tree_as_json_and_in_lines(host: HiveHost) -> None:
     assert max(map(len, drawn)) <= 80
 
 
-def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
+def _things(host: HiveHost) -> dict[str, list[str]]:
+    """One of each thing; by command, the words that show it."""
     git = ("git", "-C", "/agents/worker/config")
     host.inside("worker", *git, "commit", "--quiet", "--allow-empty", "--message", "as it is")
     commit = host.inside("worker", *git, "rev-parse", "HEAD").strip()
@@ -92,17 +93,25 @@ def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
     host.hive("remind", "lead", "look again", "--in", "3600")
     host.run("tee", "/root/reviewer.md", text=DEFINITION)
     host.hive("definition", "load", "/root/reviewer.md")
-    questions = {
-        "status": [], "why": ["lead", "stop", "worker"], "inbox": ["lead"], "logs": ["worker"],
-        "events": [], "restore": [], "converge": ["--dry-run"], "gc": ["--dry-run"],
-        "move": ["worker", "--parent", "other", "--dry-run"], "approvals list": [],
-        "approvals show": [asked], "history": [], "cost": [], "budget show": [], "queue list": [],
-        "queue take": ["lead/jobs"], "task list": [], "task show": [task], "plan list": [task],
-        "plan show": [plan], "trigger list": [], "trigger fires": [str(trigger["id"])],
-        "artifact list": [], "survey": [], "question list": [],
-        "question show": [question], "escalations": [], "reminders": ["lead"], "role list": [],
-        "tools": ["worker"], "definition list": [], "definition show": ["reviewer"],
+    return {
+        "approvals show": [asked], "task show": [task], "plan list": [task], "plan show": [plan],
+        "trigger fires": [str(trigger["id"])], "question show": [question],
     }  # fmt: skip
+
+
+SHOWN = {
+    "status": [], "why": ["lead", "stop", "worker"], "inbox": ["lead"], "logs": ["worker"],
+    "events": [], "restore": [], "converge": ["--dry-run"], "gc": ["--dry-run"],
+    "move": ["worker", "--parent", "other", "--dry-run"], "approvals list": [], "history": [],
+    "cost": [], "budget show": [], "queue list": [], "queue take": ["lead/jobs"], "task list": [],
+    "trigger list": [], "artifact list": [], "survey": [], "question list": [], "escalations": [],
+    "reminders": ["lead"], "role list": [], "tools": ["worker"], "definition list": [],
+    "definition show": ["reviewer"],
+}  # fmt: skip
+
+
+def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
+    questions = {**SHOWN, **_things(host)}
     assert questions.keys() == OUTPUTS.keys()
     operations = catalog.load()
     for command, (name, field) in OUTPUTS.items():
@@ -113,6 +122,9 @@ def test_json_outputs_have_their_published_schemas(host: HiveHost) -> None:
         assert isinstance(schema, dict)
         part = schema["properties"][field] if field else schema
         assert faults(printed, part, schema) == [], command
+    host.hive("task", "cancel", *questions["task show"])
+    for letter in host.json("inbox"):
+        host.hive("inbox", "--done", letter["id"])
 
 
 def test_status_counts_the_agents(host: HiveHost) -> None:

@@ -74,7 +74,7 @@ def test_a_command_that_fails_three_times_makes_a_dead_letter_and_tells_the_send
 ) -> None:
     serving(host, "clumsy", "echo tried >>/tree/state/tries; exit 7")
     host.hive("send", "clumsy", "please")
-    (note,) = soon(lambda: [each for each in host.json("inbox") if each["relation"] == "daemon"])
+    (note,) = soon(lambda: [each for each in host.json("inbox") if each["kind"] == "dead_letter"])
     assert "the command ended with 7" in note["body"]
     (dead,) = host.json("inbox", "clumsy", "--dead")
     assert dead["body"] == "please"

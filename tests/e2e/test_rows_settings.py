@@ -191,7 +191,7 @@ def test_a_good_end_and_a_wish_bring_nobody_back(queen: HiveHost) -> None:
         assert {"d", "e"}.isdisjoint(each["agent"] for each in steps)
         queen.call("Start", agent="e", wait=20)
     assert starts(queen, "d") == 1
-    assert queen.mail("boss") == []
+    assert [each["kind"] for each in queen.mail("boss")] == ["child_exit"], "of d, which ended well"
 
 
 def test_archives_past_their_time_are_swept_up(queen: HiveHost) -> None:

@@ -193,7 +193,7 @@ def test_exit_codes(host: HiveHost) -> None:
     assert over.returncode == 75
 
 
-WRONG: dict[str, object] = {"string": 5, "integer": "x", "number": "x", "boolean": "x", "array": 5,
+WRONG: dict[str, object] = {"string": [5], "integer": "x", "number": "x", "boolean": "x", "array": 5,
                             "object": 5}  # fmt: skip
 
 
