@@ -193,8 +193,9 @@ def test_exit_codes(host: HiveHost) -> None:
     assert over.returncode == 75
 
 
-WRONG: dict[str, object] = {"string": [5], "integer": "x", "number": "x", "boolean": "x", "array": 5,
-                            "object": 5}  # fmt: skip
+WRONG: dict[str, object] = {
+    "string": [5], "integer": "x", "number": "x", "boolean": "x", "array": 5, "object": 5,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
