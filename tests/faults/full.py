@@ -19,9 +19,9 @@ from faults.stage import Reply, Stage, faults, seen
 from hive_core.errors import HiveError, StorageFull
 
 PAGE = 4096
-BALLAST = 512 << 10
+BALLAST = 1 << 20
 FILLER = "filler"
-MIB = 8
+MIB = 12
 # What sixty trials leave behind has to fit too, and a checkpoint of it into what is held back.
 MIB_LONG, BALLAST_LONG = 64, 8 << 20
 ROOM = (0, 1, 2, 4, 8, 64)
