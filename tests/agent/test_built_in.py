@@ -185,7 +185,7 @@ def test_a_worker_that_ends_has_its_task_again(stage: Stage) -> None:
 CALLS = 60  # that the job takes at least, when nobody is killed
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", range(12))
 def test_whoever_is_killed_before_whichever_call_the_result_is_right(
     stage: Stage, number: int
 ) -> None:

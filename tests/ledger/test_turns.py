@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger.letters import bodies, ids, letter
 
@@ -27,6 +27,7 @@ def test_a_low_message_overtakes_a_critical_one_after_half_a_minute(ledger: Ledg
         ]  # fmt: skip
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 90)), min_size=1, max_size=12))
 def test_the_turn_is_fixed_whenever_it_is_asked_for(sent: list[tuple[int, float]]) -> None:
     """Aging changes nobody's place: the order is that of sending time and priority alone."""

@@ -30,7 +30,7 @@ def folder() -> Iterator[Path]:
 @pytest.mark.sized
 def test_nothing_is_lost_and_nothing_is_done_twice_over_kills(folder: Path) -> None:
     """Each life ends by SIGKILL in the middle; the next one goes on and asks again what is open."""
-    number, lives = seed(), times(12, 1500)
+    number, lives = seed(), times(6, 1500)
     chance, past = Random(number), Past()  # noqa: S311 - a schedule, no secret
     bell = begin(folder, past)
     born = past.time
@@ -58,8 +58,8 @@ def settle(end: Working, past: Past) -> None:
             end.call(OPERATOR, "cancel_task", task=task.id)
         for task in end.ledger.tasks.open_of(end.uuid(name)):
             end.call(name, "finish_task", task=task.id, status="stopped", summary="ended")
-    for _ in range(30):
-        end.advance(10.0)
+    for _ in range(times(12, 30)):
+        end.advance(25.0)
 
 
 def verdict(end: Working, past: Past, bell: str, born: float) -> Iterator[str]:
@@ -221,7 +221,7 @@ def test_the_verdict_sees_what_is_lost_or_doubled(folder: Path) -> None:
     """Else it would say nothing of a campaign that it finds well."""
     past, chance = Past(), Random(7)  # noqa: S311 - a schedule, no secret
     bell = begin(folder, past)
-    for _ in range(5):
+    for _ in range(3):
         live(folder, past, Random(chance.getrandbits(64)))  # noqa: S311 - the same
     for name, sql in TAMPERED.items():
         copy = folder.with_name(f"{folder.name}-tampered")
