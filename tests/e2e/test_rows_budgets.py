@@ -138,6 +138,10 @@ def test_a_group_is_one_slice_and_one_purse_that_new_children_join(host: HiveHos
     assert host.ask("new", "ReportUsage", tokens_in=10)["budgets"][0]["agent"] == "boss"
 
 
+def _hears(host: HiveHost, agent: str) -> bool:
+    return agent in host.inside(agent, "hive-agent", "whoami", check=False)
+
+
 def test_accounts_survive_kills_and_the_agents_themselves(host: HiveHost) -> None:
     """K25: by user, node, agent, tier and branch; exact over kill -9, kept after a destroy."""
     host.grow(max={"parent": "boss", "role": "worker"})
@@ -150,7 +154,7 @@ def test_accounts_survive_kills_and_the_agents_themselves(host: HiveHost) -> Non
             )
             if number == 1:
                 crash(host)
-                host.hush("max")  # its connection ended with the daemon
+                host.until(lambda: _hears(host, "max"), "its socket is not served")
     uuid = host.uuid("max")
     host.hush("max")
     host.call("Destroy", agent="max", wait=20)
