@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -72,7 +73,7 @@ def serving(agents: int) -> Iterator[Path]:
 
 
 @dataclass
-class Cycle:
+class Cycle(ABC):
     """One thing after the other between the lead and one agent; each step is a call."""
 
     folder: Path
@@ -92,9 +93,9 @@ class Cycle:
     def lines(self) -> list[socket.socket]:
         return self._lines
 
+    @abstractmethod
     def steps(self) -> list[Callable[[Answer], tuple[int, str, Answer]]]:
         """By the answer before: which line, which method, with what."""
-        raise NotImplementedError
 
     def ask(self, before: Answer) -> None:
         line, method, parameters = self.steps()[self._step](before)

@@ -11,18 +11,18 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from hive_core.errors import Conflict, HiveError, Internal, LimitReached, NotFound, StorageFull
+from hive_core.errors import Conflict, Internal, LimitReached, NotFound
+from hive_core.host.disk import kept, told
 from hive_core.model.artifact import BLOCK, Content, is_digest
 
 log = logging.getLogger(__name__)
-_FULL: Final = (28, 122)  # ENOSPC, EDQUOT
 NEW: Final = ".new"
 IDLE: Final = 600.0
 SYNCED: Final = 4 << 20
@@ -102,7 +102,7 @@ class Contents:
             raise LimitReached(f"cannot begin an upload: {mine} of yours are open", retry_after=60)
         id_ = uuid4().hex
         path = self.folder / NEW / id_
-        with _told("begin an upload"):
+        with told("begin an upload"):
             self._make(path.parent)
             os.close(os.open(path, _WRITE | os.O_CREAT | os.O_EXCL, 0o600))
         self._uploads[id_] = Upload(party, path, self.clock())
@@ -115,7 +115,7 @@ class Contents:
             upload.sum = upload.before.copy()  # it may never have been answered
         if upload.stored is not None or offset != upload.sum.size:
             raise Conflict(f"cannot append at {offset}: the upload has {upload.sum.size} bytes")
-        with _told("take a part of an upload"):
+        with told("take a part of an upload"):
             self._write(upload.path, offset, data)
         upload.before = upload.sum.copy()
         upload.sum.add(data)
@@ -137,7 +137,7 @@ class Contents:
             self._forget(id_)
         upload = self._upload(party, id_)
         if upload.stored is None:
-            with _told("store an upload"):
+            with told("store an upload"):
                 upload.stored = self._place(upload.path, upload.sum.content)
         return upload.stored
 
@@ -146,7 +146,7 @@ class Contents:
         found = Sum()
         found.add(data)
         path = self.folder / NEW / uuid4().hex
-        with _told("store a content"):
+        with told("store a content"):
             self._make(path.parent)
             try:
                 os.close(os.open(path, _WRITE | os.O_CREAT | os.O_EXCL, 0o600))
@@ -192,7 +192,7 @@ class Contents:
         self.step("synced")
         path.rename(place)
         self.step("renamed")
-        _kept(place.parent)
+        kept(place.parent)
         self.step("kept")
         return content
 
@@ -202,7 +202,7 @@ class Contents:
             return
         self._make(folder.parent) if folder != self.folder else None
         folder.mkdir(mode=0o700, exist_ok=True)
-        _kept(folder.parent)
+        kept(folder.parent)
 
     def _drop_idle(self) -> None:
         first = self.clock() - IDLE
@@ -241,7 +241,7 @@ class Contents:
     # Going away.
 
     def remove(self, digest: str) -> None:
-        with _told("remove a content"):
+        with told("remove a content"):
             self.place(digest).unlink(missing_ok=True)
 
     def place(self, digest: str) -> Path:
@@ -264,22 +264,3 @@ class Contents:
         with suppress(OSError):
             return sorted(folder.iterdir())
         return []
-
-
-def _kept(folder: Path) -> None:
-    """What was renamed or made in it is on the disk."""
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(place)
-    finally:
-        os.close(place)
-
-
-@contextmanager
-def _told(what: str) -> Iterator[None]:
-    """A failure of the disk as one of ours."""
-    try:
-        yield
-    except OSError as error:
-        kind: type[HiveError] = StorageFull if error.errno in _FULL else Internal
-        raise kind(f"cannot {what}: {error.strerror}") from None

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hive_core.errors import HiveError, Internal, StorageFull
+from hive_core.errors import HiveError, Internal
+from hive_core.host.disk import kept, told
 from hive_core.model.capability import fault
 from hive_core.model.masks import Masks
 from hive_core.model.names import is_uuid
 
-_FULL: Final = (28, 122)  # ENOSPC, EDQUOT
 _NEW: Final = ".new"  # no key begins with a dot
 
 
@@ -41,7 +40,7 @@ class Vault:
         """Keep a secret, in place of an older one of that key."""
         place = self._place(uuid, key)
         self.masks.add(value)
-        with _told(f"keep the secret {key}"):
+        with told(f"keep the secret {key}"):
             for folder in (self.folder, place.parent):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             spare = place.with_name(_NEW)
@@ -52,17 +51,17 @@ class Vault:
                 os.fsync(file.fileno())
             spare.rename(place)
             for folder in (place.parent, self.folder):
-                _kept(folder)
+                kept(folder)
 
     def remove(self, uuid: str, key: str) -> bool:
         """Forget a secret; False when there was none."""
         place = self._place(uuid, key)
-        with _told(f"remove the secret {key}"):
+        with told(f"remove the secret {key}"):
             try:
                 place.unlink()
             except FileNotFoundError:
                 return False
-            _kept(place.parent)
+            kept(place.parent)
         return True
 
     def keys(self, uuid: str) -> tuple[str, ...]:
@@ -72,7 +71,7 @@ class Vault:
         return ()
 
     def read(self, uuid: str, key: str) -> bytes:
-        with _told(f"read the secret {key}"):
+        with told(f"read the secret {key}"):
             return self._place(uuid, key).read_bytes()
 
     def holders(self) -> list[str]:
@@ -84,29 +83,10 @@ class Vault:
     def drop(self, uuid: str) -> None:
         """Forget all of somebody who will never come back."""
         if is_uuid(uuid):
-            with _told("remove secrets"), suppress(FileNotFoundError):
+            with told("remove secrets"), suppress(FileNotFoundError):
                 shutil.rmtree(self.folder / uuid)
 
     def _place(self, uuid: str, key: str) -> Path:
         if not is_uuid(uuid) or fault(f"secret:{key}"):
             raise Internal("that is no place for a secret")
         return self.folder / uuid / key
-
-
-def _kept(folder: Path) -> None:
-    """What was renamed or removed in it is on the disk."""
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(place)
-    finally:
-        os.close(place)
-
-
-@contextmanager
-def _told(what: str) -> Iterator[None]:
-    """A failure of the disk as one of ours; nothing of a secret is in it."""
-    try:
-        yield
-    except OSError as error:
-        kind: type[HiveError] = StorageFull if error.errno in _FULL else Internal
-        raise kind(f"cannot {what}: {error.strerror}") from None

@@ -1,0 +1,32 @@
+"""The disk of the host: what is on it for good, and its failures as ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import HiveError, Internal, StorageFull
+
+_FULL: Final = (28, 122)  # ENOSPC, EDQUOT
+
+
+def kept(folder: Path) -> None:
+    """What was renamed, made or removed in it is on the disk when this returns."""
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """A failure of the disk as one of ours; no path and nothing that was written is in it."""
+    try:
+        yield
+    except OSError as error:
+        kind: type[HiveError] = StorageFull if error.errno in _FULL else Internal
+        raise kind(f"cannot {what}: {error.strerror}") from None
