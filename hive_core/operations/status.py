@@ -11,12 +11,13 @@ from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import NotFound
 from hive_core.model.approval import ApprovalState
-from hive_core.model.machine import State
+from hive_core.model.machine import Machine, State
 from hive_core.model.names import agent_unit
 from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.policy.rules import OPERATOR
 
 SHOWN = 100  # of a kind: the answer must fit into a message, whatever went wrong
+LOOK_MOST = 5.0  # seconds that the first look of a daemon may take, for who asks where an agent is
 
 
 class StatusParams(Params):
@@ -93,21 +94,29 @@ def status(call: Call, _params: StatusParams) -> Status:
 
 
 @operation(allow=OPERATOR, target="agent")
-def locate(call: Call, params: LocateParams) -> Located:
+def locate(call: Call, params: LocateParams) -> Located | Wait[Located]:
     """Tell where an agent runs on this host: unit, process, uid range.
 
-    For root's `hive shell`; the daemon itself never enters a container.
+    For root's `hive shell`; the daemon itself never enters a container. A daemon that has just
+    been started looks first: the answer may take a few seconds then.
     """
     spec = call.hive.spec(params.agent)
     machine = call.states.machine(spec.id)
+    found = _located(call, params, spec.id, machine)
+    if machine is None:
+        return Wait(frozenset({f"state:{spec.id}"}), call.now + LOOK_MOST, found)
+    return found
+
+
+def _located(call: Call, params: LocateParams, uuid: str, machine: Machine | None) -> Located:
     return Located(
         agent=params.agent,
-        uuid=spec.id,
-        state=call.states.state(spec.id).value,
+        uuid=uuid,
+        state=call.states.state(uuid).value,
         unit=agent_unit(params.agent),
         main_pid=machine.main_pid if machine else 0,
         leader=machine.leader if machine else 0,
-        uid_base=call.ledger.ranges.base(spec.id) or 0,
+        uid_base=call.ledger.ranges.base(uuid) or 0,
     )
 
 

@@ -202,10 +202,12 @@ def test_a_crashed_worker_does_its_task_again_if_that_was_asked_for(host: HiveHo
 
 def test_work_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
     """K32, T12: running, queued and waiting ones; each ends once, and unblocks who waited."""
-    long = give(host, "one", "sleep 2; echo long")
+    until_told = "until test -e /agents/one/state/told; do sleep 0.1; done; echo long"
+    long = give(host, "one", until_told)
     waits = give(host, "two", "echo then", needs=[long])
     killed(host)
     assert row(host, waits)["state"] == "waiting"
+    host.inside("one", "touch", "/agents/one/state/told")
     first, then = ended(host, long, waits)
     assert (first["summary"], then["summary"]) == ("long", "then")
     finishes = [

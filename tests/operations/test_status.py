@@ -58,9 +58,24 @@ def test_locate_says_where_an_agent_runs(world: World) -> None:
     assert found["uid_base"] == world.ledger.ranges.base(uuid)
 
 
-def test_locate_of_what_never_ran_names_no_process(world: World) -> None:
+def test_locate_of_what_does_not_run_names_no_process(world: World) -> None:
+    uuid = world.uuid("a1")
+    world.seen.machines[uuid] = Machine(uuid)
     assert world.call("operator", "locate", agent="a1")["leader"] == 0
     assert world.fault("operator", "locate", agent="nobody") == "NotFound"
+
+
+def test_locate_right_after_a_start_waits_for_the_first_look(world: World) -> None:
+    uuid = world.uuid("a1")
+    asked = world.ask_as("operator", "locate", {"agent": "a1"})
+    late = world.ask_as("operator", "locate", {"agent": "a2"})
+    assert asked.pending
+    world.seen.machines[uuid] = Machine(uuid, main_pid=41, leader=42)
+    world.broker.touch({f"state:{uuid}"})
+    world.run()
+    assert asked.result()["leader"] == 42
+    world.advance(5.1)
+    assert late.result()["leader"] == 0
 
 
 def waiting(world: World, *agents: str, state: str = "running") -> Exchange:
