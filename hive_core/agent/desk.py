@@ -7,10 +7,11 @@ it was and goes on. What is done twice is done under the same key.
 from __future__ import annotations
 
 import base64
+import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hive_core.agent.link import Link, new_key
@@ -24,35 +25,48 @@ _TRY_AGAIN: Final = 75
 _TRIES: Final = 8
 _BACK: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 _PAGE: Final = 200
+# What the daemon takes of one report.
+SUMMARY_MOST, DATA_MOST = 16 * 1024, 24 * 1024
+_CUT: Final = "\n[cut]"
+# As data: the rest of it is an artifact with this id.
+_WHOLE: Final = "whole"
+_REMEMBERED: Final = 7
 _DOWN: Final = frozenset({"stopped", "failed", "parked"})
 _ENDED: Final = frozenset({"done", "cancelled"})
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One task. `status` is empty while it has not ended."""
+    """One task. `status` is empty while it has not ended; `tokens` and `cost`: what was said."""
 
     id: str
     agent: str
+    assigner: str
     title: str
     state: str
     attempt: int
     part_of: str
     created: float
     plan: str
+    plan_required: bool
+    context: str
     status: str
     summary: str
     error: str
     data: Message
     artifacts: tuple[str, ...] = ()
+    tokens: int = 0
+    cost: int = 0
 
     @classmethod
     def of(cls, row: Any) -> Row:  # noqa: ANN401 - JSON is anything
         result = row["result"] or {}
         return cls(
-            row["id"], row["agent"], row["title"], row["state"], row["attempt"], row["part_of"],
-            row["created"], row["plan"], result.get("status", ""), result.get("summary", ""),
-            result.get("error", ""), result.get("data") or {}, tuple(result.get("artifacts", ())),
+            row["id"], row["agent"], row["assigner"], row["title"], row["state"], row["attempt"],
+            row["part_of"], row["created"], row["plan"], row["plan_required"], row["context"],
+            result.get("status", ""), result.get("summary", ""), result.get("error", ""),
+            result.get("data") or {}, tuple(result.get("artifacts", ())),
+            result.get("tokens") or 0, result.get("cost") or 0,
         )  # fmt: skip
 
     @property
@@ -88,6 +102,7 @@ class Desk:
         self.name = name
         self._link = link
         self._sleep = sleep
+        self._read: dict[str, str] = {}
 
     def ask(self, operation: str, /, **params: object) -> Message:
         """Call until there is an answer; raises what the daemon refuses for good."""
@@ -139,7 +154,16 @@ class Desk:
         for row in self._rows(since=task.created):
             if row.part_of == task.id:
                 found.setdefault(row.title, row)
-        return found
+        return {title: self._whole(row) for title, row in found.items()}
+
+    def _whole(self, row: Row) -> Row:
+        """With all that was reported, also what was too much for a report."""
+        id_ = str(row.data.get(_WHOLE, ""))
+        if not id_:
+            return row
+        if id_ not in self._read:
+            self._read = {**dict(list(self._read.items())[-_REMEMBERED:]), id_: self.read(id_)}
+        return replace(row, data=json.loads(self._read[id_]))
 
     def text(self, task: Row) -> tuple[str, Message]:
         """What a task says, and the data that came with it."""
@@ -151,17 +175,26 @@ class Desk:
         """A part of a task to somebody below; once, however often it is asked for."""
         self.change(
             "assign_task", agent=agent, description=text, title=title, part_of=task.id,
-            **{"requeue": 3, "idempotency_key": f"{task.id}:{title}", **more},
+            **{"requeue": 3, "idempotency_key": f"{task.id}:{title}", **_said(more)},
         )  # fmt: skip
 
     def finish(self, task: Row, status: str, summary: str, **more: object) -> None:
         """The one report; what has ended meanwhile has ended."""
         key = f"finish:{task.id}:{task.attempt}:{status}"
-        given = {name: value for name, value in more.items() if value is not None}
+        given = _said(more)
+        data = json.dumps(given.get("data"), indent=1)
+        if len(data.encode()) > DATA_MOST:
+            given["data"] = (
+                {_WHOLE: kept[0]} if (kept := self.keep(f"data-{task.id}", data)) else {}
+            )
         self.quietly(
-            "finish_task", task=task.id, status=status, summary=summary, idempotency_key=key,
-            **given,
+            "finish_task", task=task.id, status=status, summary=_short(summary),
+            idempotency_key=key, **given,
         )  # fmt: skip
+
+    def tier(self) -> str:
+        """Its own: the highest that it may give."""
+        return str(self.ask("whoami")["tier"])
 
     def children(self) -> dict[str, Child]:
         """Those right below, by name."""
@@ -196,10 +229,10 @@ class Desk:
         except NotFound:
             say(f"{name} is gone already")
 
-    def keep(self, key: str, text: str) -> list[str]:
+    def keep(self, name: str, text: str, visibility: str = "user", **more: object) -> list[str]:
         """Store a result; the ids of what was stored."""
         found = self.quietly(
-            "store_artifact", name=key, text=text, visibility="user", type="text/plain"
+            "store_artifact", name=name, text=text, visibility=visibility, type="text/plain", **more
         )
         return [str(found["id"])] if "id" in found else []
 
@@ -224,6 +257,17 @@ class Desk:
             after = page.get("next")
             if not after or found[-1].created < since:
                 return found
+
+
+def _said(params: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _short(text: str) -> str:
+    """As much as a report takes."""
+    if len(text.encode()) <= SUMMARY_MOST:
+        return text
+    return text.encode()[: SUMMARY_MOST - len(_CUT)].decode(errors="ignore") + _CUT
 
 
 def say(text: str) -> None:

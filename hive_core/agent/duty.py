@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from hive_core.agent.desk import POLL, Desk, say
+from hive_core.agent.desk import OPEN, POLL, Desk, Row, say
 from hive_core.agent.link import Link
 from hive_core.agent.serve import until_stopped
-from hive_core.errors import HiveError
+from hive_core.errors import HiveError, InvalidArgument, NotAllowed
 
 _FAULTS: Final = 5.0  # seconds after something that the daemon refused
 
@@ -25,6 +26,27 @@ class Mind(Protocol):
     def step(self) -> None:
         """Take everything as far as it goes now."""
         ...
+
+
+def advance(desk: Desk, act: Callable[[Row], None]) -> None:
+    """Each task of the agent as far as it goes now, whatever becomes of the others.
+
+    What the daemon will never allow ends a task; what it may allow later is tried again.
+    """
+    later: HiveError | None = None
+    for row in desk.mine():
+        try:
+            if row.state == "stopping":
+                desk.finish(row, "stopped", "ended before it was done")
+            elif row.state in OPEN:
+                act(row)
+        except (NotAllowed, InvalidArgument) as error:
+            desk.finish(row, "failed", error.reason)
+        except HiveError as error:
+            say(f"task {row.id} cannot go on: {error.reason}")
+            later = error
+    if later is not None:
+        raise later
 
 
 def turn(desk: Desk, mind: Mind, wait: float) -> None:

@@ -12,8 +12,9 @@ from typing import Final
 
 WORKERS, WORKERS_MOST = 3, 5
 _DIRECTIVES: Final = frozenset(
-    {"group", "combine", "workers", "context", "domain", "keep", "architect"}
+    {"group", "combine", "workers", "context", "domain", "keep", "architect", "budget"}
 )
+_CRON: Final = (5, 6)  # fields
 
 
 class Unknown(ValueError):
@@ -26,7 +27,10 @@ class Failed(RuntimeError):
 
 @dataclass(frozen=True)
 class Job:
-    """What a text asks for. `workers` 0: as many as was learned, or three."""
+    """What a text asks for. `workers` 0: as many as was learned, or three.
+
+    `budget`: tokens that each line has for itself; 0: it draws on what there is above.
+    """
 
     groups: tuple[tuple[str, ...], ...]
     combine: str = "lines"
@@ -34,10 +38,16 @@ class Job:
     domain: str = ""
     keeps_context: bool = False
     keeps_workers: bool = False
+    budget: int = 0
 
     @property
     def lines(self) -> tuple[str, ...]:
         return tuple(line for group in self.groups for line in group)
+
+    @property
+    def purse(self) -> dict[str, int] | None:
+        """The budget of each line, as a task is given one."""
+        return {"tokens": self.budget} if self.budget else None
 
     @property
     def signature(self) -> str:
@@ -53,6 +63,7 @@ class Job:
         found += [f"domain {self.domain}"] if self.domain else []
         found += ["context keep"] if self.keeps_context else []
         found += ["keep workers"] if self.keeps_workers else []
+        found += [f"budget fresh {self.budget}"] if self.budget else []
         for group in self.groups:
             found += ["group", *group]
         return "\n".join(found)
@@ -91,7 +102,38 @@ def parse(text: str) -> Job:
         said.get("domain", ""),
         said.get("context", "") == "keep",
         said.get("keep", "") == "workers",
+        _fresh(said.get("budget", "")),
     )
+
+
+def _fresh(said: str) -> int:
+    word, _, amount = said.partition(" ")
+    return int(amount) if word == "fresh" and amount.isdecimal() else 0
+
+
+def recurring(text: str) -> tuple[dict[str, object], str]:
+    """When a job is to be done again and again, as `set_trigger` takes it, and the job.
+
+    Empty: it is to be done once, now.
+    """
+    when: dict[str, object] = {}
+    rest = []
+    for line in text.splitlines():
+        word, _, said = line.strip().partition(" ")
+        if word == "every" and said.isdecimal():
+            when["every"] = int(said)
+        elif word == "cron" and len(said.split()) in _CRON:
+            when["cron"] = said
+        elif word == "zone" and said:
+            when["zone"] = said
+        else:
+            rest.append(line)
+    return (when, "\n".join(rest)) if {"every", "cron"} & when.keys() else ({}, text)
+
+
+def asks_for_plan(text: str) -> bool:
+    """Whether a line says that it is to be planned first."""
+    return any(line.split()[:1] == ["architect"] for line in text.splitlines())
 
 
 def combine(how: str, values: Sequence[str]) -> str:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hive_core.agent import language
-from hive_core.agent.desk import OPEN, Desk, Row
-from hive_core.agent.duty import Memory
+from hive_core.agent.desk import Desk, Row
+from hive_core.agent.duty import Memory, advance
 from hive_core.agent.language import Job
 
 TRIES: Final = 3  # the last one by another worker
 _LEARNED: Final = 50
 _SECONDS: Final = 120
+KEEP, CLEAR = "keep", "clear"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,10 @@ class Line:
 
 
 class Lead:
-    """Up to five workers, three without a word; groups beside each other, a group in its order."""
+    """Up to five workers, three without a word; groups beside each other, a group in its order.
+
+    Where there are more groups than workers, a worker does several, one after the other.
+    """
 
     def __init__(self, desk: Desk, memory: Memory) -> None:
         self._desk = desk
@@ -62,12 +66,7 @@ class Lead:
 
     def step(self) -> None:
         """Each job as far as it goes now."""
-        rows = self._desk.mine()
-        for row in rows:
-            if row.state == "stopping":
-                self._desk.finish(row, "stopped", "ended before it was done")
-            elif row.state in OPEN:
-                self._advance(row)
+        advance(self._desk, self._advance)
 
     def _advance(self, row: Row) -> None:
         text, data = self._desk.text(row)
@@ -88,24 +87,35 @@ class Lead:
         return str(data.get("plan", ""))
 
     def _give_out(self, row: Row, job: Job, lines: list[Line]) -> None:
-        """The next line of each group whose worker is at nothing of it."""
+        """The next line of each worker that is at nothing of this job."""
         workers = self._workers(job)
-        for group in range(len(job.groups)):
-            mine = [line for line in lines if line.group == group]
+        for first in range(workers):
+            mine = [line for line in lines if line.group % workers == first]
             line = next((each for each in mine if each.value is None), None)
             if line is None or line.busy:
                 continue
-            again = len(line.tries) == TRIES - 1
-            worker = f"{self._desk.name}-{(group + again) % (workers + again) + 1}"
+            before = _before(line, lines)
+            usual = f"{self._desk.name}-{first + 1}" if before is None else before.agent
+            last = len(line.tries) == TRIES - 1
+            worker = self._other(usual, first, workers) if last else usual
             self._desk.hire(
                 worker, role="worker", command=["hive-agent", "worker"], parallel=1,
                 title=f"worker of {self._desk.name}",
             )  # fmt: skip
-            fresh = line.number == 0 and len(line.tries) == 0 and not job.keeps_context
+            keeps = job.keeps_context or row.context == KEEP
+            goes_on = before is not None and worker == usual
             self._desk.give(
                 row, worker, line.title, line.text, deadline=_SECONDS,
-                data={"try": len(line.tries) + 1, "clear": fresh},
+                data={"try": len(line.tries) + 1}, budget=job.purse,
+                context=KEEP if keeps or goes_on else CLEAR,
             )  # fmt: skip
+
+    def _other(self, usual: str, first: int, workers: int) -> str:
+        """Somebody else for the last try: one more where there is room, else the next one."""
+        most = language.WORKERS_MOST
+        names = [f"{self._desk.name}-{number + 1}" for number in range(most)]
+        rest = [names[workers]] if workers < most else [*names[first + 1 :], *names[:first]]
+        return next((each for each in rest if each != usual), names[first])
 
     def _finish(self, row: Row, job: Job, lines: list[Line]) -> None:
         values = [str(line.value) for line in lines]
@@ -141,17 +151,33 @@ class Lead:
         return max(1, min(wanted, language.WORKERS_MOST, len(job.groups)))
 
     def _learn(self, job: Job, row: Row, *, well: bool) -> None:
-        """Which split went how well: the quickest that ended well is taken again."""
+        """Which split went how well and what it took: the best one is taken again."""
         kept = self._memory.read()
         splits: dict[str, Any] = kept.get("splits", {})
         seconds = round(max(0.0, time.time() - row.created), 1)
         best = splits.get(job.signature)
-        new = {"workers": self._workers(job), "seconds": seconds, "well": well}
-        if best is None or (well, -seconds) >= (best["well"], -best["seconds"]):
+        parts = self._desk.parts(row).values()
+        new = {
+            "workers": self._workers(job), "seconds": seconds, "well": well,
+            "tokens": sum(part.tokens for part in parts),
+            "cost": sum(part.cost for part in parts),
+        }  # fmt: skip
+        if best is None or _better(new) >= _better(best):
             splits.pop(job.signature, None)
             splits[job.signature] = new
         kept["splits"] = dict(list(splits.items())[-_LEARNED:])
         self._memory.write(kept)
+
+
+def _better(split: Mapping[str, Any]) -> tuple[bool, int, float]:
+    """What ended well, then what cost less, then what was quicker."""
+    return bool(split["well"]), -int(split.get("cost", 0)), -float(split["seconds"])
+
+
+def _before(line: Line, lines: list[Line]) -> Row | None:
+    """What came out of the line before it in its group: who did that goes on."""
+    found = (each for each in lines if (each.group, each.number + 1) == (line.group, line.number))
+    return next((row for each in found for row in each.tries if row.well), None)
 
 
 def _lines(job: Job, parts: Mapping[str, Row]) -> Iterator[Line]:

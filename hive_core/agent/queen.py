@@ -1,18 +1,22 @@
 """The built-in queen: takes a task, chooses a way, has it done, and reports (rows K33, K35).
 
 A short task goes to an agent that is there for this one alone, a longer one to a lead, and one that
-asks for an architect is planned first. A model in place of `strategy` comes later.
+asks for an architect is planned first. What no plan could mend goes to a lead without one. What is
+to be done again and again becomes a trigger of the daemon's. A model in place of `strategy` comes
+later.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from hive_core.agent import language
-from hive_core.agent.desk import OPEN, Child, Desk, Row
-from hive_core.agent.duty import Memory
+from hive_core.agent.desk import Child, Desk, Row
+from hive_core.agent.duty import Memory, advance
+from hive_core.errors import HiveError, NotFound
 
 SIMPLE, COMPLEX, ARCHITECT = "simple", "complex", "architect"
 SHORT, LONG, COMPLEX_WORDS = 80, 200, 2
@@ -38,19 +42,30 @@ def words(text: str) -> set[str]:
     return {each for each in text.lower().split() if each.isalpha()}
 
 
-def strategy(text: str, history: list[dict[str, Any]]) -> str:
-    """As a task that was much alike and went well; else by its words; else complex."""
+def strategy(text: str, history: list[dict[str, Any]]) -> tuple[str, str]:
+    """The way, and why it was chosen.
+
+    As it asks for itself; else as a task that was much alike and went well; else by its words; else
+    complex, without a reason.
+    """
     found = words(text)
-    if found & _ARCHITECT:
-        return ARCHITECT
+    if language.asks_for_plan(text):
+        return ARCHITECT, "asked for"
     for before in reversed(history[-HISTORY:]):
         known = set(before["words"])
         alike = len(found & known) / len(found | known) if found | known else 0.0
         if before["well"] and alike >= ALIKE:
-            return str(before["strategy"])
-    if len(text) < SHORT and found & _SIMPLE and len(found & _COMPLEX) < COMPLEX_WORDS:
-        return SIMPLE
-    return COMPLEX
+            return str(before["strategy"]), "history"
+    return _by_words(text, found)
+
+
+def _by_words(text: str, found: set[str]) -> tuple[str, str]:
+    many = len(found & _COMPLEX) >= COMPLEX_WORDS
+    if found & _ARCHITECT:
+        return ARCHITECT, "words"
+    if len(text) < SHORT and found & _SIMPLE and not many:
+        return SIMPLE, "words"
+    return COMPLEX, "words" if many or len(text) > LONG else "default"
 
 
 class Queen:
@@ -66,28 +81,47 @@ class Queen:
 
     def step(self) -> None:
         """Each task as far as it goes now; then the leads that nobody needs any more go."""
-        for row in self._desk.mine():
-            if row.state == "stopping":
-                self._desk.finish(row, "stopped", "ended before it was done")
-            elif row.state in OPEN:
-                self._advance(row)
+        advance(self._desk, self._advance)
         self._reap()
 
     def _advance(self, row: Row) -> None:
         text, _ = self._desk.text(row)
+        when, job = language.recurring(text)
+        if when:
+            self._again_and_again(row, when, job)
+            return
         parts = self._desk.parts(row)
-        way = _begun(parts) or strategy(text, self._memory.read().get("history", []))
+        way = _begun(parts) or self._chosen(row, text)
         last = _last(parts, way)
         if last is not None and last.open:
             return
         if last is not None and last.well:
-            self._collected(row, text, way, last)
+            self._collected(row, text, parts, last)
         elif way == ARCHITECT:
             self._planned(row, text, parts)
         elif last is None or _count(parts, way) < TRIES:
             self._delegate(row, way, text, _count(parts, way) + 1)
         else:
-            self._failed(row, text, way, last)
+            self._failed(row, text, parts, last)
+
+    def _chosen(self, row: Row, text: str) -> str:
+        way, why = strategy(text, self._memory.read().get("history", []))
+        self._desk.quietly("report_progress", task=row.id, text=f"{way} ({why})")
+        return way
+
+    def _again_and_again(self, row: Row, when: dict[str, object], job: str) -> None:
+        """She holds no list of her own: the daemon gives her the job each time.
+
+        Set once more under its name, a trigger takes the place of itself.
+        """
+        action = {"kind": "task", "text": job}
+        try:
+            made = self._desk.change("set_trigger", name=f"job-{row.id}", when=when, action=action)
+        except HiveError as error:
+            self._desk.finish(row, "failed", f"cannot set a trigger: {error.reason}")
+            return
+        data = {"strategy": "recurring", "trigger": made["id"], "next": made["next"]}
+        self._desk.finish(row, "success", f"by a trigger, {made['explained']}", data=data)
 
     def _delegate(self, row: Row, way: str, text: str, number: int, **more: object) -> None:
         title = f"{'lead' if way == ARCHITECT else way}.{number}"
@@ -95,45 +129,58 @@ class Queen:
         if way == SIMPLE:
             name = f"task-{row.id[:8]}-{number}"
             self._desk.hire(name, role="task", command=["hive-agent", "worker"], title="task")
+            more = {**more, "budget": language.parse(text).purse}
             seconds = SIMPLE_SECONDS
         else:
             name, seconds = self._lead(row, text), LEAD_SECONDS
-        self._desk.give(row, name, title, text, deadline=seconds, **more)
+        self._desk.give(
+            row, name, title, text, deadline=seconds, context=row.context or None, **more
+        )
 
     def _planned(self, row: Row, text: str, parts: Mapping[str, Row]) -> None:
-        """The architect plans; the lead carries out; what fails goes back to be revised."""
+        """The architect plans; the lead carries out; what fails goes back to be revised.
+
+        When there is no plan, or none is left to be tried, a lead does it without one.
+        """
         plans, runs = _count(parts, "plan"), _count(parts, "lead")
         plan = parts.get(f"plan.{plans}")
         if plan is not None and plan.open:
             return
-        if plan is not None and not plan.well:
-            self._failed(row, text, ARCHITECT, plan)
-        elif plan is not None and runs < plans:
-            data = {"plan": plan.data.get("result", plan.summary)}
-            if plan.artifacts:
-                data = {"plan_artifact": plan.artifacts[0]}
-            self._delegate(
-                row, ARCHITECT, text, plans, data=data, artifacts=list(plan.artifacts) or None
-            )
-        elif plans < REVISIONS:
+        if plan is not None and plan.well and runs < plans:
+            self._delegate(row, ARCHITECT, text, plans, **self._handed_on(row, plan, plans))
+        elif plans < REVISIONS and (plan is None or plan.well):
             self._draw(row, text, parts, plans)
         else:
-            self._failed(row, text, ARCHITECT, parts[f"lead.{runs}"])
+            self._delegate(row, COMPLEX, text, 1)
+
+    def _handed_on(self, row: Row, plan: Row, number: int) -> dict[str, object]:
+        """The architect's plan as her own, which everybody below her reads."""
+        data, kept = {"plan": plan.data.get("result", plan.summary)}, list[str]()
+        with suppress(NotFound):
+            for each in plan.artifacts[:1]:
+                text, key = self._desk.read(each), f"{row.id}:kept-plan.{number}"
+                kept = self._desk.keep(f"plan-{row.id}", text, "subtree", idempotency_key=key)
+        if not kept:
+            return {"data": data}
+        return {"data": {"plan_artifact": kept[0]}, "artifacts": kept}
 
     def _draw(self, row: Row, text: str, parts: Mapping[str, Row], number: int) -> None:
-        """A task for the architect, who sleeps when it has none; the mail wakes it."""
+        """A task for the architect, who sleeps when it has none; the mail wakes it.
+
+        It is of the highest tier that she may give. To revise a plan it reads its own last one.
+        """
         name = f"architect-{row.id[:8]}"
         if not number:
             self._desk.hire(
                 name, role="architect", command=["hive-agent", "worker"], wakes=True,
-                title="architect",
+                title="architect", tier=self._desk.tier(),
             )  # fmt: skip
-        data: dict[str, object] = {"plan_of": text}
+        data: dict[str, object] = {"make": "plan"}
         if number:
             before, run = parts[f"plan.{number}"], parts[f"lead.{number}"]
-            data = {"plan_of": before.data.get("result", ""), "faults": run.data.get("faults", [])}
-        what = "revise the plan" if number else "plan this job"
-        self._desk.give(row, name, f"plan.{number + 1}", what, data=data, deadline=LEAD_SECONDS)
+            data["faults"] = run.data.get("faults", [])
+            data |= {"revise": before.artifacts[0]} if before.artifacts else {}
+        self._desk.give(row, name, f"plan.{number + 1}", text, data=data, deadline=LEAD_SECONDS)
 
     def _lead(self, row: Row, text: str) -> str:
         """An idle lead of the same domain; one of another domain makes room for a new one."""
@@ -149,22 +196,26 @@ class Queen:
         self._desk.hire(name, role="lead", command=["hive-agent", "lead"], title=title, parallel=1)
         return name
 
-    def _collected(self, row: Row, text: str, way: str, last: Row) -> None:
+    def _collected(self, row: Row, text: str, parts: Mapping[str, Row], last: Row) -> None:
         result = str(last.data.get("result", last.summary))
-        self._remember(row, text, way, well=True)
+        self._remember(row, text, parts, well=True)
         stored = self._desk.keep(f"result-{row.id}", result)
-        data = {"result": result, "strategy": way, "by": last.agent}
+        data = {"result": result, **_told(parts), "by": last.agent}
         self._desk.finish(row, last.status, result, data=data, artifacts=stored or None)
-        self._clear(row)
+        self._over(row, last.status, result)
 
-    def _failed(self, row: Row, text: str, way: str, last: Row) -> None:
-        self._remember(row, text, way, well=False)
-        data = {"strategy": way, "by": last.agent, "faults": last.data.get("faults", [])}
+    def _failed(self, row: Row, text: str, parts: Mapping[str, Row], last: Row) -> None:
+        self._remember(row, text, parts, well=False)
+        data = {**_told(parts), "by": last.agent, "faults": last.data.get("faults", [])}
         self._desk.finish(row, "failed", last.why, data=data)
-        self._clear(row)
+        self._over(row, "failed", last.why)
 
-    def _clear(self, row: Row) -> None:
-        """An architect whose job is over is needed no more."""
+    def _over(self, row: Row, status: str, said: str) -> None:
+        """What a trigger began is told to who is above; an architect is needed no more."""
+        if row.assigner == self._desk.name and (above := self._desk.ask("whoami")["parent"]):
+            body = f"task: {row.id}\nstatus: {status}\n\n{said[:_TOLD]}"
+            key = f"{row.id}:told"
+            self._desk.quietly("send", to=above, body=body, kind="result", idempotency_key=key)
         name = f"architect-{row.id[:8]}"
         if name in self._desk.children():
             self._desk.dismiss(name)
@@ -182,21 +233,42 @@ class Queen:
             if now - since >= POOL_SECONDS:
                 self._desk.dismiss(name)
 
-    def _remember(self, row: Row, text: str, way: str, *, well: bool) -> None:
-        """Which way a task went, how well, and how long it took: for the next one like it."""
+    def _remember(self, row: Row, text: str, parts: Mapping[str, Row], *, well: bool) -> None:
+        """Which way a task went, how well, and what it took: for the next one like it.
+
+        A plan that came to nothing is remembered too, and nothing twice.
+        """
         kept = self._memory.read()
-        seconds = round(max(0.0, time.time() - row.created), 1)
-        new = {"words": sorted(words(text)), "strategy": way, "well": well, "seconds": seconds}
-        kept["history"] = [*kept.get("history", []), new][-HISTORY:]
+        took: dict[str, Any] = {
+            "task": row.id, "words": sorted(words(text)),
+            "seconds": round(max(0.0, time.time() - row.created), 1),
+            "tokens": sum(each.tokens for each in parts.values()),
+            "cost": sum(each.cost for each in parts.values()),
+        }  # fmt: skip
+        told = _told(parts)
+        new = [{**took, "strategy": told["strategy"], "well": well}]
+        if "instead_of" in told:
+            new.insert(0, {**took, "strategy": told["instead_of"], "well": False})
+        before = [each for each in kept.get("history", []) if each.get("task") != row.id]
+        kept["history"] = [*before, *new][-HISTORY:]
         self._memory.write(kept)
 
 
+_TOLD: Final = 4000
+
+
 def _begun(parts: Mapping[str, Row]) -> str:
-    """The way on which a task is already."""
+    """The way on which a task is; without a plan, when there was one and it came to nothing."""
     kinds = {title.partition(".")[0] for title in parts}
-    if "plan" in kinds:
-        return ARCHITECT
-    return next((way for way in (SIMPLE, COMPLEX) if way in kinds), "")
+    found = next((way for way in (SIMPLE, COMPLEX) if way in kinds), "")
+    return found or (ARCHITECT if "plan" in kinds else "")
+
+
+def _told(parts: Mapping[str, Row]) -> dict[str, str]:
+    """Which way it went, and which one came to nothing before."""
+    way = _begun(parts)
+    planned = any(title.startswith("plan.") for title in parts)
+    return {"strategy": way, **({"instead_of": ARCHITECT} if planned and way == COMPLEX else {})}
 
 
 def _count(parts: Mapping[str, Row], kind: str) -> int:

@@ -48,6 +48,7 @@ class Given:
             "HIVE_TASK_ATTEMPT": str(row.get("attempt") or 0),
             "HIVE_TASK_TITLE": str(row.get("title") or ""),
             "HIVE_TASK_DATA": said if len(said) < _ENV_MOST else "",
+            "HIVE_TASK_CONTEXT": str(row.get("context") or ""),
         }  # fmt: skip
         id_, attempt = str(row.get("id") or ""), row.get("attempt")
         return cls(id_, attempt if isinstance(attempt, int) else 0, "\n\n".join(parts), {

@@ -9,17 +9,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from hive_core.agent import language
 from hive_core.agent.desk import OPEN, Desk, Row, say
-from hive_core.agent.duty import Memory
+from hive_core.agent.duty import Memory, advance
 from hive_core.agent.language import Failed, Unknown
 
 CRASHED: Final = 70
 _WATCH: Final = 5.0  # seconds that one look at a task waits
 _PLANS: Final = 3
 _KEPT: Final = 500  # characters of each earlier result
+_REMEMBERED: Final = 100
 
 
 class Stopped(Exception):
@@ -27,40 +29,36 @@ class Stopped(Exception):
 
 
 class Worker:
-    """What it remembers of earlier tasks is lost with its machine."""
+    """What it remembers of earlier tasks is lost with its machine.
+
+    Who gives a task says whether it begins with that or with nothing, which it does by itself.
+    """
 
     def __init__(self, desk: Desk, memory: Memory, end: Callable[[int], object] = os._exit) -> None:
         del memory
         self._desk = desk
         self._end = end
-        self._planned: set[str] = set()
         self._results: list[str] = []
 
     def heard(self, letter: dict[str, Any]) -> None:
-        """The letter of a task says whether a plan is asked for."""
-        if letter.get("kind") != "task":
-            return
-        head = str(letter.get("body", "")).partition("\n\n")[0]
-        said = dict(line.partition(": ")[::2] for line in head.splitlines())
-        if said.get("plan") == "required":
-            self._planned.add(said.get("task", ""))
+        """What came is seen in the tasks."""
 
     def step(self) -> None:
         """Each task that may be worked on, one after the other."""
-        for row in self._desk.mine():
-            if row.state == "stopping":
-                self._desk.finish(row, "stopped", "ended before it was done")
-            elif row.state in OPEN and not self._wants_plan(row):
-                self._work(row)
+        advance(self._desk, self._may)
+
+    def _may(self, row: Row) -> None:
+        if not self._wants_plan(row):
+            self._work(row)
 
     def _work(self, row: Row) -> None:
         text, data = self._desk.text(row)
-        if data.get("clear", True):
+        if row.context != "keep":
             self._results.clear()
         done: list[str] = []
         try:
-            if "plan_of" in data:
-                self._finish(row, [self._plan(data)], data)
+            if data.get("make") == "plan":
+                self._planned(row, text, data)
                 return
             for line in language.parse(text).lines:
                 done.append(self._do(row, line, data))
@@ -70,13 +68,21 @@ class Worker:
         except (Failed, Unknown) as error:
             self._desk.finish(row, "failed", f"{error}", data={"done": done, "line": text})
         else:
-            self._finish(row, done, data)
+            self._finish(row, done)
 
-    def _finish(self, row: Row, done: list[str], data: dict[str, Any]) -> None:
+    def _finish(self, row: Row, done: list[str]) -> None:
         result = "\n".join(done)
-        self._results.append(result[:_KEPT])
-        kept = self._desk.keep(f"plan-{row.id}", result) if "plan_of" in data else []
-        self._desk.finish(row, "success", result, data={"result": result}, artifacts=kept or None)
+        self._results = [*self._results, result[:_KEPT]][-_REMEMBERED:]
+        self._desk.finish(row, "success", result, data={"result": result})
+
+    def _planned(self, row: Row, text: str, data: dict[str, Any]) -> None:
+        """A plan is an artifact, and so it is known to its maker when that wakes up again."""
+        before = self._desk.read(str(data["revise"])) if "revise" in data else text
+        plan = self._plan(before, data.get("faults") or [])
+        kept = self._desk.keep(f"plan-{row.id}", plan, "subtree")
+        self._desk.finish(
+            row, "success", plan, artifacts=kept or None, data=None if kept else {"result": plan}
+        )
 
     def _do(self, row: Row, line: str, data: dict[str, Any]) -> str:
         word, _, rest = line.partition(" ")
@@ -106,22 +112,19 @@ class Worker:
             raise Stopped
         self._desk.quietly("report_progress", task=row.id, text=text)
 
-    def _plan(self, data: dict[str, Any]) -> str:
+    def _plan(self, text: str, faults: list[object]) -> str:
         """How a job is done: its groups. What went wrong with an earlier plan is mended."""
-        job = language.parse(str(data["plan_of"]))
-        faults = data.get("faults") or []
+        job = language.parse(text)
         bad = {str(each) for each in faults}
         groups = tuple(
             tuple(language.mended(line) if line in bad else line for line in group)
             for group in job.groups
         )
-        return language.Job(
-            groups, job.combine, job.workers, job.domain, job.keeps_context, job.keeps_workers
-        ).text
+        return replace(job, groups=groups).text
 
     def _wants_plan(self, row: Row) -> bool:
         """Whether the task has to wait for a plan; makes one when there is none to be decided."""
-        if row.id not in self._planned or row.plan:
+        if not row.plan_required or row.plan:
             return False
         plans = self._desk.ask("list_plans", task=row.id)["plans"]
         made = plans if isinstance(plans, list) else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -115,7 +115,9 @@ class TaskWish:
 
     `requeue`: how often it is done again when its agent ends. `soft` and `deadline` are seconds
     of work: 0 is none, and None what the settings say. `manager`: a new manager, who first has to
-    delegate. `batch`: one fan-out has one.
+    delegate. `batch`: one fan-out has one. `context`: keep or clear what its agent remembers of
+    earlier tasks; empty: as the agent does by itself. `budget`: what it has of its own (tokens,
+    cost); without one it is paid for as all that its agent does.
     """
 
     description: str
@@ -132,6 +134,8 @@ class TaskWish:
     part_of: str = ""
     manager: bool = False
     batch: str = ""
+    context: str = ""
+    budget: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,8 @@ def _wish(call: Call, task: Task, params: ResumeTaskParams) -> TaskWish:
     return replace(
         task.wish, description=text, deadline=deadline, after=(), batch="",
         soft=None if deadline != task.wish.deadline else task.wish.soft,
-        part_of=task.wish.part_of if mine else NOTHING,
+        part_of=task.wish.part_of if mine else NOTHING, budget={},
+        context="keep" if task.wish.context else "",  # what it knows of it is what is gone on with
         artifacts=() if before is None else before.artifacts,
     )  # fmt: skip
 

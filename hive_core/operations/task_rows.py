@@ -47,6 +47,10 @@ class TaskRow(Result):
     )
     ended: float | None = Field(description="When it came to its end; null before.")
     plan: str = Field(description="The approved plan; empty: none.")
+    plan_required: bool = Field(description="Whether nothing is executed before one is approved.")
+    context: str = Field(
+        description="keep or clear what the agent remembers of earlier tasks; empty: as it does."
+    )
     result: ResultRow | None = Field(description="How it came out; null before its end.")
     open: int = Field(description="Its sub-tasks that have not ended.")
 
@@ -60,7 +64,9 @@ def shown(call: Call, task: Task) -> TaskRow:
         state=task.state.value, why=task.why, priority=task.wish.priority, attempt=task.attempt,
         part_of=task.wish.part_of, waits_for=tasks.needs(task.id) if task.open else [],
         percent=task.percent, progress=task.progress, created=task.created, started=task.started,
-        deadline=task.hard_at, ended=task.ended, plan=task.plan, result=result(call, task),
+        deadline=task.hard_at, ended=task.ended, plan=task.plan,
+        plan_required=task.wish.plan_required, context=task.wish.context,
+        result=result(call, task),
         open=tasks.count("part_of", task.id),
     )  # fmt: skip
 

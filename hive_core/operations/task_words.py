@@ -30,6 +30,8 @@ def letter(call: Call, task: Task) -> str:
         head.append(f"artifacts: {' '.join(wish.artifacts)}")
     if wish.plan_required:
         head.append("plan: required" if not task.plan else f"plan: {task.plan} is approved")
+    if wish.context:
+        head.append(f"context: {wish.context}")
     parts = ["\n".join(head), wish.description]
     if wish.data is not None:
         parts.append(f"data:\n{json.dumps(dict(wish.data), indent=1, ensure_ascii=False)}")

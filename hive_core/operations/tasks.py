@@ -18,6 +18,7 @@ from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.pages import Page, Paged, fitting
 from hive_core.operations.share import standing_in
 from hive_core.operations.spending import TaskCaps, cap
+from hive_core.operations.task_funds import FundRow, TaskBudget, rows_of, words_of
 from hive_core.operations.task_moves import stop
 from hive_core.operations.task_rows import TaskRow, shown, size
 from hive_core.operations.task_words import who
@@ -74,6 +75,16 @@ class WishParams(Mutation):
         "",
         description="The task of the caller's that it is a part of; absent: its only one; -: none.",
     )
+    context: Literal["keep", "clear"] | None = Field(
+        None,
+        description="Whether its agent keeps what it remembers of earlier tasks for this one, or"
+        " begins it with nothing; absent: as the agent does by itself.",
+    )
+    budget: TaskBudget | None = Field(
+        None,
+        description="What it has of its own, out of the caller's budget; what is left goes back at"
+        " its end. Absent: it is paid for as all that its agent does.",
+    )
     caps: TaskCaps | None = Field(
         None, description="What it may use at most; its time is bounded by its deadlines."
     )
@@ -109,6 +120,9 @@ class WholeTask(Result):
     description: str = Field(description="What is to be done.")
     data: dict[str, object] | None = Field(description="What came with the text.")
     artifacts: list[str] = Field(description="What it needs from the store.")
+    budget: list[FundRow] = Field(
+        description="What it has of its own; empty where it has nothing, and after its end."
+    )
     history: list[StepRow] = Field(description="Its events, the oldest first.")
 
 
@@ -190,6 +204,8 @@ def wish_of(call: Call, params: WishParams, description: str) -> TaskWish:
         raise InvalidArgument("soft has to come before the deadline", field="soft")
     given = params.model_dump(include=_SHARED)
     given.update(after=tuple(params.needs), artifacts=tuple(params.artifacts))
+    given["context"] = params.context or ""
+    given["budget"] = words_of(params.budget)
     return TaskWish(description=description, title=getattr(params, "title", ""), **given)
 
 
@@ -206,7 +222,7 @@ def get_task(call: Call, params: GetTaskParams) -> WholeTask:
     return WholeTask(
         task=shown(call, task), description=wish.description,
         data=None if wish.data is None else dict(wish.data), artifacts=list(wish.artifacts),
-        history=list(_history(call, task)),
+        budget=rows_of(call, task.id), history=list(_history(call, task)),
     )  # fmt: skip
 
 

@@ -4,50 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agent.troupe import Killed, Troupe
-from operations.world import World, fields, rows, world
+from agent.stage import Stage
+from agent.troupe import Killed
+from operations.world import fields, rows
 
 from hive_core.agent.duty import Memory
 from hive_core.agent.language import parse
-
-QUEEN = {"role": "daemon", "command": ["hive-agent", "queen"], "parent": "root"}
-
-
-@dataclass
-class Stage:
-    world: World
-    troupe: Troupe
-
-    def give(self, text: str, agent: str = "queen", **more: object) -> str:
-        wish = {"requeue": 5, "deadline": 0.0, **more}
-        return str(
-            self.world.call("operator", "assign_task", agent=agent, description=text, **wish)[
-                "task"
-            ]
-        )
-
-    def done(self, text: str, agent: str = "queen", **more: object) -> Any:  # noqa: ANN401
-        """Play until a task has ended; its row."""
-        task = self.give(text, agent, **more)
-        self.troupe.play(lambda: self.troupe.task(task)["result"] is not None)
-        return self.troupe.task(task)
-
-    def agents(self, role: str) -> list[str]:
-        return [name for name, spec in self.world.hive.specs.items() if spec.role == role]
-
-
-@pytest.fixture(name="stage")
-def _stage(tmp_path: Path) -> Iterator[Stage]:
-    with world() as made:
-        made.call("operator", "spawn", name="queen", **QUEEN)
-        yield Stage(made, Troupe(made, tmp_path))
-
 
 JOB = """domain sums
 group
@@ -87,10 +53,20 @@ def test_a_job_for_an_architect_is_planned_carried_out_and_revised_when_it_fails
     assert stage.agents("architect") == []
 
 
-def test_a_job_that_no_plan_can_mend_is_reported_as_failed(stage: Stage) -> None:
+def test_a_job_that_no_plan_can_mend_is_tried_without_one_and_reported_as_failed(
+    stage: Stage,
+) -> None:
+    """K35, K43: each way that was tried is remembered once, with what it took."""
     row = stage.done("architect\ngroup\nfail 99 x")
     assert row["result"]["status"] == "failed"
     assert row["result"]["data"]["faults"] == ["fail 99 x"]
+    assert row["result"]["data"]["instead_of"] == "architect"
+    history = stage.memory("queen")["history"]
+    assert [(each["strategy"], each["well"]) for each in history] == [
+        ("architect", False), ("complex", False),
+    ]  # fmt: skip
+    assert {each["task"] for each in history} == {row["id"]}
+    assert {"seconds", "tokens", "cost"} <= history[0].keys()
 
 
 def test_what_fails_is_tried_again_and_then_by_another_worker(stage: Stage) -> None:

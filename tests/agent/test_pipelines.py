@@ -1,0 +1,170 @@
+"""K33-K35: how jobs go through queen, architect, lead and workers, step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from agent.stage import Stage
+from agent.troupe import Killed
+from operations.world import Reply, fields, rows
+
+from hive_core.agent.queen import ARCHITECT, COMPLEX, SIMPLE, strategy
+
+LONG = "sum 1 2\n" + "echo x y z\n" * 20
+KNOWN: list[dict[str, Any]] = [
+    {"words": ["sum", "lists", "of", "numbers"], "strategy": COMPLEX, "well": True},
+    {"words": ["draw", "house"], "strategy": SIMPLE, "well": False},
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [
+        ("sum 1 2", (SIMPLE, "words")),
+        ("sum lists of 4", (COMPLEX, "history")),
+        ("blueprint of a house", (ARCHITECT, "words")),
+        ("draw house", (COMPLEX, "default")),
+        ("architect\nsum lists", (ARCHITECT, "asked for")),
+        ("group\nsum 1 2\ncombine sum", (COMPLEX, "words")),
+        (LONG, (COMPLEX, "words")),
+        ("do something", (COMPLEX, "default")),
+    ],
+)
+def test_a_way_is_chosen_as_before_then_by_words(text: str, way: tuple[str, str]) -> None:
+    """K33: history of what went well (half of all words), then the words, then complex."""
+    assert strategy(text, KNOWN) == way
+
+
+def test_what_no_architect_plans_is_done_by_a_lead_alone(stage: Stage) -> None:
+    """K35: fallback to complex, before anything is reported as failed."""
+
+    def before(uuid: str, operation: str) -> None:
+        name = str(stage.world.hive.name(uuid))
+        if name.startswith("architect-") and operation == "store_artifact":
+            raise Killed
+
+    stage.troupe.before = before
+    row = stage.done("architect\ngroup\nsum 1 2\ngroup\nwc a b c\ncombine lines")
+    data = row["result"]["data"]
+    assert (row["result"]["status"], row["result"]["summary"]) == ("success", "3\n1 3 5")
+    assert (data["strategy"], data["instead_of"]) == (COMPLEX, ARCHITECT)
+    assert stage.agents("architect") == []
+
+
+def test_a_plan_is_an_artifact_of_the_subtree_from_the_highest_tier(stage: Stage) -> None:
+    """K35: the architect's own, and the queen's copy, which her lead reads."""
+    tiers = set[str]()
+
+    def before(uuid: str, _operation: str) -> None:
+        name = str(stage.world.hive.name(uuid))
+        if name.startswith("architect-"):
+            tiers.add(stage.world.hive.spec(name).tier.value)
+
+    stage.troupe.before = before
+    row = stage.done("architect\ngroup\nplease sum 1 2\ncombine lines")
+    assert row["result"]["summary"] == "3"
+    assert tiers == {"strategic"}
+    found = rows(stage.world.call("operator", "list_artifacts", limit=100)["artifacts"])
+    plans = {(each["owner"], each["visibility"]) for each in found if "plan-" in str(each["name"])}
+    assert plans == {(f"architect-{row['id'][:8]}", "subtree"), ("queen", "subtree")}
+    mine = {each["name"]: each["version"] for each in found if each["owner"] == "queen"}
+    assert mine[f"plan-{row['id']}"] == 2
+
+
+def worker(stage: Stage) -> str:
+    stage.world.call(
+        "operator", "spawn", name="w", parent="root", role="worker",
+        command=["hive-agent", "worker"],
+    )  # fmt: skip
+    return "w"
+
+
+def test_who_gives_a_task_says_whether_its_agent_begins_with_what_it_remembers(
+    stage: Stage,
+) -> None:
+    """K34: keep or clear, for each task; it stands in the letter and in the row."""
+    name = worker(stage)
+
+    def said(text: str, **more: object) -> str:
+        return str(stage.done(text, name, **more)["result"]["summary"])
+
+    assert said("sum 1 2") == "3"
+    assert said("recall sum", context="keep") == "3"
+    assert said("recall sum", context="clear") == "0"
+    assert said("sum 4 5", context="keep") == "9"
+    assert said("recall sum") == "0"
+    task = stage.give("sum 1 1", name, context="keep")
+    letter = next(each for each in stage.world.mail(name) if task in str(each["body"]))
+    assert "\ncontext: keep\n" in str(letter["body"])
+    assert stage.troupe.task(task)["context"] == "keep"
+
+
+def test_the_context_of_a_job_is_handed_on_to_those_who_do_it(stage: Stage) -> None:
+    text = "workers 1\ngroup\nsum 1 2\ngroup\nrecall sum\ncombine lines"
+    assert stage.done(text, context="keep")["result"]["summary"] == "3\n3"
+
+
+def test_more_groups_than_workers_are_done_one_after_the_other(stage: Stage) -> None:
+    """K34: what one group remembers is not mixed with another of the same worker."""
+    groups = [f"group\nsum {each} {each}\nrecall sum" for each in range(1, 6)]
+    row = stage.done("\n".join([*groups, "workers 2", "combine lines"]))
+    doubled = [str(2 * each) for each in range(1, 6) for _ in range(2)]
+    assert row["result"]["summary"].split() == doubled
+
+
+def test_who_takes_over_a_line_does_the_rest_of_its_group(stage: Stage) -> None:
+    row = stage.done("group\nfail 2 7\nrecall sum\ngroup\nsum 1 2\nrecall sum\ncombine lines")
+    assert row["result"]["summary"].split() == ["7", "7", "3", "3"]
+
+
+def test_what_is_to_be_done_again_and_again_becomes_a_trigger(stage: Stage) -> None:
+    """K33: she holds no list of her own; what comes of each is told to who is above her."""
+    row = stage.done("every 3600\nsum 20 22")
+    (trigger,) = rows(stage.world.call("operator", "list_triggers", agent="queen")["triggers"])
+    assert row["result"]["data"]["trigger"] == trigger["id"]
+    assert row["result"]["data"]["strategy"] == "recurring"
+    for _ in range(2):
+        stage.world.advance(3600)
+        stage.troupe.play(
+            lambda: not stage.world.ledger.tasks.open_of(stage.world.uuid("queen"), 1)
+        )
+    assert [str(each["body"]).rpartition("\n")[2] for each in told(stage)] == ["42", "42"]
+
+
+def told(stage: Stage) -> list[Reply]:
+    return [each for each in stage.world.mail("root") if each["kind"] == "result"]
+
+
+def test_a_time_that_is_none_is_said(stage: Stage) -> None:
+    row = stage.done("cron 99 99 * * *\nsum 1 2")
+    assert row["result"]["status"] == "failed"
+    assert "cannot set a trigger" in row["result"]["error"] + row["result"]["summary"]
+
+
+def test_a_result_that_is_too_much_for_a_report_is_read_from_the_store(stage: Stage) -> None:
+    text = "x" * 9000
+    job = f"group\necho {text}\ngroup\necho {text}\ngroup\necho {text}\ncombine lines"
+    row = stage.done(job)
+    assert row["result"]["status"] == "success"
+    assert row["result"]["summary"].endswith("[cut]")
+    (stored,) = row["result"]["artifacts"]
+    found = stage.world.call("operator", "get_artifact", id=stored)
+    assert rows([found["artifact"]])[0]["size"] == 3 * 9000 + 2
+
+
+def test_what_is_refused_for_good_ends_that_task_and_no_other(stage: Stage) -> None:
+    stage.world.call("operator", "revoke_capability", agent="queen", capability="spawn")
+    task = stage.give("sum 1 2")
+    stage.troupe.play(lambda: stage.troupe.task(task)["result"] is not None)
+    assert stage.troupe.task(task)["result"]["status"] == "failed"
+    stage.world.call("operator", "grant_capability", agent="queen", capability="spawn")
+    assert stage.done("sum 1 2")["result"]["summary"] == "3"
+
+
+def test_groups_beside_each_other_begin_before_the_first_one_ends(stage: Stage) -> None:
+    stage.done("group\nsum 1 2\nsum 1 1\ngroup\nsum 3 4\nsum 2 2\ncombine sum")
+    told = [fields(each) for each in stage.world.events() if each["kind"] == "task"]
+    lines = [(each.get("title"), each["target_name"]) for each in told if each.get("title")]
+    order = [str(title) for title, _ in lines if str(title)[:1].isdigit()]
+    assert order.index("1.0.1") < order.index("0.1.1")
