@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from hive_core.cli.install.images import enter
+from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, Row, moment, one, output_option, say, words
 from hive_core.cli.progress import working
 from hive_core.cli.session import WAIT, Session, complete_agent
@@ -24,9 +25,26 @@ ARCHIVES: Final = Listing(
 no_wait: Final = click.option("--no-wait", is_flag=True, help="Return once it is recorded.")
 
 
-@click.group
+AGENTS: Final = Listing(
+    "name",
+    (Column("name"), Column("parent"), Column("role"), Column("state"), Column("activity"),
+     Column("title")),
+    "no agents; `hive agent create NAME` makes one",
+)  # fmt: skip
+
+
+@click.group(cls=ListGroup)
 def agent() -> None:
-    """Make agents."""
+    """Make agents, and list them (`hive tree` draws them)."""
+
+
+@agent.command("list")
+@click.argument("name", required=False, shell_complete=complete_agent)
+@output_option
+@click.pass_obj
+def listed(session: Session, name: str | None, style: str) -> None:
+    """List all agents, or NAME and those below it."""
+    AGENTS.show(session.rows("list_agents", "agents", root=name), style)
 
 
 @agent.command("create", context_settings={"ignore_unknown_options": False})

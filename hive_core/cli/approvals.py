@@ -35,7 +35,7 @@ def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
     return []
 
 
-@click.group(cls=ListGroup, invoke_without_command=True)
+@click.group(cls=ListGroup)
 def approvals() -> None:
     """What agents want to become: list, show, approve, deny."""
 

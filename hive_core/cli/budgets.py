@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, Row, echo, output_option, say
 from hive_core.cli.session import Session, complete_agent
 
@@ -97,7 +98,7 @@ _SUMS: Final = Listing(
 )
 
 
-@click.group
+@click.group(cls=ListGroup)
 def budget() -> None:
     """Give agents budgets, and look at what is left."""
 
@@ -122,6 +123,9 @@ def show(session: Session, name: str | None, style: str) -> None:
     """Show what pays for NAME: its own budgets, or those of ancestors. Without NAME, all."""
     rows = _rows(session.ask("get_usage", agent=name).get("budgets"))
     _BALANCES.show(map(_cells, rows) if style == "table" else rows, style)
+
+
+budget.add_command(show, "list")
 
 
 _WRITTEN: Final = {

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from hive_core.cli.lazy import Group
 from hive_core.cli.output import Column, Listing, echo, output_option
 from hive_core.errors import NotFound
 
@@ -18,7 +19,7 @@ _TEMPLATE: Final = {
 _LISTING: Final = Listing("place", (Column("place"), Column("fault")), "no fault was found")
 
 
-@click.group
+@click.group(cls=Group)
 def config() -> None:
     """Check the configuration of an agent, and show what it may say."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,9 +18,25 @@ else:  # importing typing_extensions would cost a tenth of the start
 
 
 _ROOM: Final = "hive_core.cli"
+_FEW: Final = 12
 
 
-class LazyGroup(click.Group):
+class Group(click.Group):
+    """Says which command may have been meant, and without one what there is."""
+
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known, word = self.list_commands(ctx), args[0]
+        if word == "ls" and "list" in known:
+            args = ["list", *args[1:]]
+        elif word not in known and not word.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"no command {word!r}{meant(word, known) or _all(known)}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(Group):
     """`table` maps a command to the module of this package that has it under the same name."""
 
     table: Mapping[str, str] = MappingProxyType({})
@@ -39,17 +55,12 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(module, cmd_name)
         return command
 
-    @override
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.table and not args[0].startswith("-"):
-            ctx.fail(f"no command {args[0]!r}{meant(args[0], self.table)}")
-        return super().resolve_command(ctx, args)
 
+class ListGroup(Group):
+    """Things that can be listed: without a command it is `list`, whose options it takes then."""
 
-class ListGroup(click.Group):
-    """Without a command it is `list`, whose options it takes then."""
+    def __init__(self, *words: Any, **said: Any) -> None:  # noqa: ANN401 - what click takes
+        super().__init__(*words, **{"invoke_without_command": True, **said})
 
     @override
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -70,3 +81,8 @@ def meant(word: str, known: Iterable[str]) -> str:
     near: Callable[..., list[str]] = importlib.import_module("difflib").get_close_matches
     found = near(word, list(known), 3, 0.6)
     return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def _all(known: Sequence[str]) -> str:
+    """What there is instead, where that is soon said."""
+    return f"; there are {', '.join(known)}" if len(known) <= _FEW else ""

@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from hive_core.cli.lazy import Group
 from hive_core.errors import NotAllowed, NotFound
 
 REPOSITORY: Final = "/var/lib/hive/meta"
@@ -22,7 +23,7 @@ _KEPT: Final = (
 )  # fmt: skip
 
 
-@click.group
+@click.group(cls=Group)
 def meta() -> None:
     """Look into the meta repository, or change it by hand."""
 

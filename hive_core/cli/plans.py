@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from hive_core.cli.approval_page import quoted
+from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, moment, one, output_option, say, words
 from hive_core.cli.session import Session, entries
 from hive_core.errors import NotFound
@@ -16,25 +17,40 @@ from hive_core.varlink import Message
 PLANS: Final = Listing(
     "plan",
     (
-        Column("plan"), Column("state"), Column("agent"), Column("created", words=moment),
+        Column("plan"), Column("task"), Column("state"), Column("agent"),
+        Column("created", words=moment),
         Column("decided_by", "by"), Column("reason"),
     ),
     "no plans",
 )  # fmt: skip
+_WAITING: Final = Listing("plan", PLANS.columns[:-2], "no plan waits for a decision")
 
 
-@click.group()
+@click.group(cls=ListGroup)
 def plan() -> None:
     """How agents mean to do their tasks: list, show, approve, reject."""
 
 
 @plan.command("list")
-@click.argument("task", metavar="TASK")
+@click.argument("task", metavar="[TASK]", required=False)
 @output_option
 @click.pass_obj
-def listed(session: Session, task: str, style: str) -> None:
-    """List the plans of a task, the newest first; only that one can be approved."""
-    PLANS.show(entries(session.ask("list_plans", task=task), "plans"), style)
+def listed(session: Session, task: str | None, style: str) -> None:
+    """List the plans of a task, the newest first; without TASK those that wait for a decision.
+
+    Only the newest of a task can be approved.
+    """
+    if task is None:
+        _WAITING.show(_waiting(session), style)
+    else:
+        PLANS.show(entries(session.ask("list_plans", task=task), "plans"), style)
+
+
+def _waiting(session: Session) -> Iterator[Message]:
+    """The newest plan of each task that can go on once somebody has decided."""
+    waits = "awaiting_plan_approval"
+    for task in session.rows("list_tasks", "tasks", state=waits, open=True):
+        yield from entries(session.ask("list_plans", task=task.get("id")), "plans")[:1]
 
 
 @plan.command

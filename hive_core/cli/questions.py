@@ -40,7 +40,7 @@ everyone: Final = click.option(
 ended_too: Final = click.option("--ended", is_flag=True, help="Those that have ended too.")
 
 
-@click.group(cls=ListGroup, invoke_without_command=True)
+@click.group(cls=ListGroup)
 def question() -> None:
     """What agents ask you: list, show, answer, pass on, cancel."""
 

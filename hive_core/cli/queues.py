@@ -29,7 +29,7 @@ THINGS: Final = Listing(
 )  # fmt: skip
 
 
-@click.group(cls=ListGroup, invoke_without_command=True)
+@click.group(cls=ListGroup)
 def queue() -> None:
     """Look at the queues of agents, put things in and take them out."""
 

@@ -24,6 +24,8 @@ Generated from the commands by `python -m hive_core.cli.reference`; a test keeps
   error. Colours only on a terminal, and never with `NO_COLOR` set.
 - Text that agents wrote is printed with control and direction characters spelled out, as
   `⟨U+001B⟩`; in JSON they are escaped.
+- A noun alone lists: `hive task` is `hive task list`, and takes its options. What has no list
+  (`cap`, `config`, `meta`) says which commands it has, with status 2.
 - `source <(hive completion bash)` completes commands, options and the names of agents.
 
 | exit status | meaning |
@@ -51,7 +53,9 @@ in it.
 # Command -> operation, and the field of the result that is printed (None: the whole result).
 OUTPUTS: Final = {
     "cost": ("get_usage", "sums"),
+    "budget list": ("get_usage", "budgets"),
     "budget show": ("get_usage", "budgets"),
+    "agent list": ("list_agents", "agents"),
     "status": ("status", None),
     "why": ("why", None),
     "inbox": ("list_messages", "messages"),
@@ -63,6 +67,7 @@ OUTPUTS: Final = {
     "task list": ("list_tasks", "tasks"),
     "task show": ("get_task", None),
     "plan list": ("list_plans", "plans"),
+    "secret list": ("list_secrets", "secrets"),
     "plan show": ("get_plan", None),
     "approvals list": ("list_approvals", "approvals"),
     "approvals show": ("get_approval", None),

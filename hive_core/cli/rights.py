@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import click
 
+from hive_core.cli.lazy import Group
 from hive_core.cli.output import Row, coloured, one, output_option, say, words
 from hive_core.cli.session import Session, complete_agent
 from hive_core.errors import NotAllowed
 
 
-@click.group
+@click.group(cls=Group)
 def cap() -> None:
     """Grant and revoke capabilities."""
 

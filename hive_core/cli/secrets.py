@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 
+from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, output_option, say
 from hive_core.cli.session import Session, complete_agent, entries
 from hive_core.errors import InvalidArgument
+from hive_core.varlink import Message
 
-KEYS = Listing("key", (Column("key"), Column("readable")), "it has no secrets")
+KEYS: Final = Listing("key", (Column("agent"), Column("key"), Column("readable")), "no secrets")
 
 
-@click.group
+@click.group(cls=ListGroup)
 def secret() -> None:
     """Give agents secrets, and take them back. Values are never printed."""
 
@@ -60,9 +64,15 @@ def rm(session: Session, name: str, key: str) -> None:
 
 
 @secret.command("list")
-@click.argument("name", shell_complete=complete_agent)
+@click.argument("name", required=False, shell_complete=complete_agent)
 @output_option
 @click.pass_obj
-def list_(session: Session, name: str, style: str) -> None:
-    """List the keys of NAME's secrets, and whether NAME may read each."""
-    KEYS.show(entries(session.ask("list_secrets", agent=name), "secrets"), style)
+def list_(session: Session, name: str | None, style: str) -> None:
+    """List the keys of NAME's secrets, or of everybody's, and whether each may be read."""
+    KEYS.show(_keys(session, name), style)
+
+
+def _keys(session: Session, name: str | None) -> Iterator[Message]:
+    names = [name] if name else [each["name"] for each in session.rows("list_agents", "agents")]
+    for each in names:
+        yield from entries(session.ask("list_secrets", agent=each), "secrets")

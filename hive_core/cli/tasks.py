@@ -51,7 +51,7 @@ TASKS: Final = Listing(
 )  # fmt: skip
 
 
-@click.group(cls=ListGroup, invoke_without_command=True)
+@click.group(cls=ListGroup)
 def task() -> None:
     """What agents have to do: list, board, show, assign, cancel."""
 

@@ -130,6 +130,8 @@ def test_a_job_fails_with_the_error_that_it_names(hive: Hive) -> None:
     (InvalidArgument("must be at least 16", field="memory_max"), "memory_max: must be at least 16"),
     (InvalidArgument("no image called x", field="image"), "no image called x"),
     (InvalidParameter("agent"), "parameter 'agent' does not fit"),
+    (InvalidParameter("steps.2.title", "expected text, not 5"),
+     "parameter 'steps.2.title' does not fit: expected text, not 5"),
     (MethodNotFound("org.hive.Broker.Fly"), "no method org.hive.Broker.Fly"),
 ])  # fmt: skip
 def test_errors_are_sentences(hive: Hive, error: HiveError, line: str) -> None:
@@ -251,22 +253,6 @@ def test_the_newest_of_a_kind_are_the_newest_of_that_kind(hive: Hive) -> None:
     lines = hive("events", "--kind", "refusal", "-n", "2", "-o", "jsonl").out.splitlines()
     assert [json.loads(line)["seq"] for line in lines] == [5, 9]
     assert "last" not in hive.peer.asked("ListEvents")[0]
-
-
-@pytest.mark.parametrize(
-    ("words", "method"),
-    [
-        ("task", "ListTasks"), ("approvals", "ListApprovals"), ("question", "ListQuestions"),
-        ("trigger", "ListTriggers"), ("artifact", "ListArtifacts"), ("queue", "ListQueues"),
-        ("role", "ListRoles"), ("definition", "ListDefinitions"),
-    ],
-)  # fmt: skip
-def test_a_noun_alone_lists(hive: Hive, words: str, method: str) -> None:
-    hive.peer.answers[method] = lambda _: {}
-    for more in ((), ("-o", "jsonl")):
-        assert hive(words, *more).status == 0
-    assert len(hive.peer.asked(method)) == 2
-    assert "Without a command it is list." in hive(words, "--help").out
 
 
 def test_followed_logs_are_printed_as_they_come(hive: Hive) -> None:

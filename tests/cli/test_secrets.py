@@ -59,7 +59,7 @@ def test_a_value_is_no_argument(hive: Hive) -> None:
 def test_keys_are_listed_and_removed(hive: Hive) -> None:
     hive.peer.answers["ListSecrets"] = lambda _: {"secrets": [dict(ANSWER)]}
     hive.peer.answers["RemoveSecret"] = lambda _: dict(ANSWER)
-    assert hive("secret", "list", "alice").out == "KEY    READABLE\ntoken  yes\n"
+    assert hive("secret", "list", "alice").out == "AGENT  KEY    READABLE\nalice  token  yes\n"
     assert hive("secret", "list", "alice", "-o", "name").out == "token\n"
     assert hive("secret", "rm", "alice", "token").status == 0
     (asked,) = hive.peer.asked("RemoveSecret")

@@ -1,0 +1,94 @@
+"""A noun alone lists what there is, or says in short what can be done; all groups do the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import click
+import pytest
+from cli.run import Hive
+
+from hive_core.cli.lazy import Group, ListGroup
+from hive_core.cli.main import hive as the_command
+from hive_core.varlink import Message
+
+
+def groups(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], click.Group]]:
+    """Each group below, with the words that lead to it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield (*before, name), command
+            yield from groups(command, *before, name)
+
+
+GROUPS = dict(groups(the_command))
+LISTS = sorted(words for words, group in GROUPS.items() if isinstance(group, ListGroup))
+OTHERS = sorted(GROUPS.keys() - set(LISTS))
+
+
+def test_there_is_no_other_kind_of_group() -> None:
+    assert len(LISTS) > 9
+    assert all(isinstance(each, Group) for each in GROUPS.values())
+    assert OTHERS == [("cap",), ("config",), ("meta",)], "what can be listed is a ListGroup"
+
+
+@pytest.mark.parametrize("words", LISTS, ids=" ".join)
+def test_a_noun_alone_lists(hive: Hive, words: tuple[str, ...]) -> None:
+    hive.peer.answers = defaultdict(lambda: lambda _: Message())
+    for more in ((), ("-o", "jsonl"), ("ls",), ("list",)):
+        assert (hive(*words, *more).status, more) == (0, more)
+    asked = [method for method, _ in hive.peer.calls]
+    assert len(asked) == 4
+    assert len(set(asked)) == 1
+    assert "Without a command it is list." in hive(*words, "--help").out
+
+
+@pytest.mark.parametrize("words", OTHERS, ids=" ".join)
+def test_what_has_no_list_says_what_can_be_done(hive: Hive, words: tuple[str, ...]) -> None:
+    done = hive(*words)
+    assert (done.status, done.out) == (2, "")
+    for name in GROUPS[words].commands:
+        assert f"  {name} " in done.err
+    assert not hive.peer.calls
+
+
+@pytest.mark.parametrize("words", GROUPS, ids=" ".join)
+def test_a_word_that_is_nearly_a_command_is_told_which_one(
+    hive: Hive, words: tuple[str, ...]
+) -> None:
+    for name in GROUPS[words].commands:
+        done = hive(*words, name[:1] + name)
+        assert done.status == 2
+        assert f"did you mean {name}" in done.err
+
+
+@pytest.mark.parametrize("words", GROUPS, ids=" ".join)
+def test_a_word_that_is_like_none_is_told_all(hive: Hive, words: tuple[str, ...]) -> None:
+    done = hive(*words, "zzzz")
+    assert done.status == 2
+    assert f"no command 'zzzz'; there are {', '.join(sorted(GROUPS[words].commands))}" in done.err
+    assert not hive.peer.calls
+
+
+def test_plans_alone_are_those_that_wait(hive: Hive) -> None:
+    waits: Message = {"tasks": [{"id": "t1"}, {"id": "t2"}]}
+    hive.peer.answers["ListTasks"] = lambda _: dict(waits)
+    hive.peer.answers["ListPlans"] = lambda asked: {
+        "plans": [{"plan": f"new-{asked['task']}"}, {"plan": f"old-{asked['task']}"}]
+    }
+    assert hive("plan", "-o", "name").out == "new-t1\nnew-t2\n"
+    assert hive.peer.asked("ListTasks") == [{"state": "awaiting_plan_approval", "open": True}]
+    assert hive("plan", "list", "t1", "-o", "name").out == "new-t1\nold-t1\n"
+
+
+def test_secrets_alone_are_those_of_everybody(hive: Hive) -> None:
+    hive.peer.answers["ListSecrets"] = lambda asked: {
+        "secrets": [{"agent": asked["agent"], "key": "KEY", "readable": True}]
+    }
+    lines = hive("secret").out.splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        [name, "KEY", "yes"] for name in ("root", "alice", "bob")
+    ]
