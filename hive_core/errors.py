@@ -132,19 +132,27 @@ class TimedOut(HiveError):
 
 
 class InvalidParameter(HiveError):
-    """A call that does not fit the schema; names the `parameter`."""
+    """A call that does not fit the schema; names the `parameter`, and says why it does not."""
 
-    # The specification gives this error one field; strict clients refuse others.
+    # The specification gives this error one field. Ours stands beside it, as `reason` does in all
+    # others: clients pass over what they do not know.
     wire = VARLINK + "InvalidParameter"
     exit_code = 2
     key = "parameter"
+
+    def __init__(self, parameter: str = "", reason: str = "", **fields: object) -> None:
+        super().__init__(parameter, **fields)
+        self.why = reason
+        if reason:
+            self.fields["reason"] = reason
 
     @property
     def parameter(self) -> str:
         return self.reason
 
     def __str__(self) -> str:
-        return f"parameter {self.parameter!r} does not fit"
+        why = f": {self.why}" if self.why else ""
+        return f"parameter {self.parameter!r} does not fit{why}"
 
 
 class InterfaceNotFound(HiveError):

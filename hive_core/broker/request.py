@@ -6,23 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from hive_core import errors, varlink
 from hive_core.broker.line import Ask, Line
+from hive_core.broker.misfit import NAMED, came, misfit
 from hive_core.broker.operation import Operation, camel
-from hive_core.errors import BadFrame, HiveError, InvalidArgument, InvalidParameter
+from hive_core.errors import BadFrame, HiveError, InvalidParameter
 
 INTERFACE: Final = "org.hive.Broker"
 FLAGS: Final = ("oneway", "more", "upgrade")
 _ENVELOPE: Final = frozenset({"method", "parameters", *FLAGS})
-_NAMED: Final = 200
-# Everything else that pydantic reports is a value of the wrong shape.
-_SENSELESS: Final = frozenset({
-    "value_error", "assertion_error", "greater_than", "greater_than_equal", "less_than",
-    "less_than_equal", "multiple_of", "finite_number", "string_too_short", "string_too_long",
-    "string_pattern_mismatch", "too_short", "too_long",
-})  # fmt: skip
 
 Fixed = Callable[[Mapping[str, object]], bytes]
 
@@ -62,11 +55,11 @@ class Reader:
         if len(message) > (method is not None) + (parameters is not None):
             _check_envelope(ask, message)
         if not isinstance(method, str):
-            raise InvalidParameter("method")
+            raise InvalidParameter("method", _expected("text", method))
         if parameters is None:
             parameters = {}
         elif not isinstance(parameters, dict):
-            raise InvalidParameter("parameters")
+            raise InvalidParameter("parameters", _expected("an object", parameters))
         found = self._methods.get(method)
         if found is None:
             ask.reply = self._fixed_reply(method, parameters)
@@ -74,7 +67,7 @@ class Reader:
         try:
             params = found.params.__pydantic_validator__.validate_python(parameters)
         except ValidationError as error:
-            raise misfit(error) from None
+            raise misfit(error, parameters, found.params) from None
         ask.request = (found, params)
 
     def _fixed_reply(self, method: str, parameters: Mapping[str, object]) -> bytes:
@@ -82,8 +75,8 @@ class Reader:
             return self._fixed[method](parameters)
         interface = method.rpartition(".")[0]
         if interface in self._interfaces:
-            raise errors.MethodNotFound(method[:_NAMED])
-        raise errors.InterfaceNotFound(interface[:_NAMED])
+            raise errors.MethodNotFound(method[:NAMED])
+        raise errors.InterfaceNotFound(interface[:NAMED])
 
 
 def size_of(frame: bytes | BadFrame) -> int:
@@ -93,25 +86,15 @@ def size_of(frame: bytes | BadFrame) -> int:
 def _check_envelope(ask: Ask, message: varlink.Message) -> None:
     for name, value in message.items():
         if name not in _ENVELOPE:
-            raise InvalidParameter(name[:_NAMED])
+            raise InvalidParameter(name[:NAMED], "a call has no such field")
         if name in FLAGS and not isinstance(value, bool | None):
-            raise InvalidParameter(name)
+            raise InvalidParameter(name, _expected("true or false", value))
     # The flag decides whether a fault is answered, so it is set before anything else can fail.
     ask.oneway = message.get("oneway") is True
     ask.more = message.get("more") is True
     if message.get("upgrade") is True:
-        raise errors.MethodNotImplemented(str(message.get("method"))[:_NAMED])
+        raise errors.MethodNotImplemented(str(message.get("method"))[:NAMED])
 
 
-def misfit(error: ValidationError) -> HiveError:
-    """A wrong shape names its parameter; only values that fit can make no sense."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    shape = next((each for each in found if each["type"] not in _SENSELESS), None)
-    if shape is not None:
-        return InvalidParameter(_place(shape))
-    reason = found[0]["msg"].removeprefix("Value error, ")
-    return InvalidArgument(reason, field=_place(found[0]))
-
-
-def _place(detail: ErrorDetails) -> str:
-    return ".".join(str(part) for part in detail["loc"])[:_NAMED]
+def _expected(what: str, value: object) -> str:
+    return f"expected {what}, not {came(value)}"

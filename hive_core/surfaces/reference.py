@@ -16,8 +16,9 @@ Generated from the registry by `python -m hive_core.surfaces`; do not edit.
 
 Every operation is a method of the Varlink interface `{INTERFACE}`, on the socket of each agent and
 on the operator's. Types are written as in its interface description: `?` may be absent, `[]` is a
-list, `[string]` a map. What does not fit is answered with `org.varlink.service.InvalidParameter`,
-a value that fits and makes no sense with `InvalidArgument`. An agent that the caller cannot see
+list, `[string]` a map. What does not fit is answered with `org.varlink.service.InvalidParameter`
+(`parameter` says where, as `steps.2.title`; `reason` what was expected and what came), a value that
+fits and makes no sense with `InvalidArgument`. An agent that the caller cannot see
 is answered like one that does not exist: `NotFound`. That a name is taken is the one thing that a
 caller can learn about an agent that it cannot see.
 """

@@ -40,7 +40,7 @@ def fixed(registry: Mapping[str, Operation], version: str) -> dict[str, Fixed]:
         _only(parameters, ("interface",))
         name = parameters.get("interface")
         if not isinstance(name, str):
-            raise InvalidParameter("interface")
+            raise InvalidParameter("interface", "expected the name of an interface")
         if name not in descriptions:
             raise InterfaceNotFound(name[:_NAMED])
         return descriptions[name]()
@@ -58,4 +58,4 @@ def _reply(parameters: varlink.Message) -> bytes:
 def _only(parameters: Mapping[str, object], known: tuple[str, ...]) -> None:
     for name in parameters:
         if name not in known:
-            raise InvalidParameter(name[:_NAMED])
+            raise InvalidParameter(name[:_NAMED], "there is none of this name")

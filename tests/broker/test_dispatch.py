@@ -67,7 +67,9 @@ def test_what_does_not_fit_the_schema_names_the_parameter(
 ) -> None:
     found = house.phone("ann").error("Note", parameters)
     assert isinstance(found, InvalidParameter)
-    assert found.parameters == {"parameter": name}
+    assert found.parameter == name
+    assert found.parameters == {"parameter": name, "reason": found.why}
+    assert found.why
 
 
 def test_a_word_outside_of_an_enum_does_not_fit(house: House) -> None:
@@ -81,7 +83,7 @@ def test_a_value_that_fits_and_makes_no_sense_names_the_field(house: House) -> N
     assert isinstance(found, InvalidArgument)
     assert found.parameters == {
         "field": "times",
-        "reason": "Input should be less than or equal to 9",
+        "reason": "should be less than or equal to 9, not 99",
     }
 
 

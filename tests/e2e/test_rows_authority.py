@@ -113,7 +113,7 @@ def test_whom_an_agent_may_create(host: HiveHost) -> None:
     assert host.ask("lead", "Destroy", agent="pet", wait=20)["agents"] == ["pet"]
     assert host.ask("tom", "Spawn", name="pet", role="task").error == "NotAllowed"
     kernel = host.ask("lead", "Spawn", name="pet", role="kernel")
-    assert (kernel.error, kernel.parameters) == ("InvalidParameter", {"parameter": "role"})
+    assert (kernel.error, kernel.parameters["parameter"]) == ("InvalidParameter", "role")
     for parent, error in (
         ("root", "NotAllowed"), ("rival", "NotFound"), ("island", "NotFound"),
         ("", "NotAllowed"), ("nobody", "NotFound"), ("ben", "NotAllowed"),
@@ -298,7 +298,7 @@ def test_the_operator_writes_and_is_written_to(host: HiveHost) -> None:
     assert task["priority"] == 0
     assert host.ask("tom", "Send", to="operator", body="done", reply_to=task["id"])["id"]
     forged = host.ask("cid", "Send", **{"to": "ann", "body": "x", "from": "operator"})
-    assert (forged.error, forged.parameters) == ("InvalidParameter", {"parameter": "from"})
+    assert (forged.error, forged.parameters["parameter"]) == ("InvalidParameter", "from")
     for letter in host.json("inbox"):
         host.hive("inbox", "--done", letter["id"])
 
@@ -371,7 +371,7 @@ def test_an_agent_wakes_itself(host: HiveHost) -> None:
         ("cid", "self", "timer"), ("cid", "self", "beside"),
     ]  # fmt: skip
     other = host.ask("cid", "Wake", body="x", agent="ann")
-    assert (other.error, other.parameters) == ("InvalidParameter", {"parameter": "agent"})
+    assert (other.error, other.parameters["parameter"]) == ("InvalidParameter", "agent")
 
 
 def test_every_change_and_refusal_is_an_event(host: HiveHost) -> None:

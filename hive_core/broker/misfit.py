@@ -1,0 +1,124 @@
+"""Why parameters do not fit: where, what was expected, what came; in words for the caller."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from hive_core.broker.operation import Confidential, Params
+from hive_core.errors import HiveError, InvalidArgument, InvalidParameter
+
+NAMED: Final = 200
+_OWN_WORDS: Final = frozenset({"value_error", "assertion_error"})
+# What a value of the right shape can be; everything else that pydantic reports is a wrong shape.
+_SENSELESS: Final = _OWN_WORDS | {
+    "greater_than", "greater_than_equal", "less_than", "less_than_equal", "multiple_of",
+    "finite_number", "string_too_short", "string_too_long", "string_pattern_mismatch",
+    "too_short", "too_long",
+}  # fmt: skip
+_EXPECTED: Final[Mapping[str, str]] = {
+    "string_type": "text", "bool_type": "true or false", "float_type": "a number",
+    "int_type": "a whole number", "int_from_float": "a whole number", "none_required": "null",
+    "list_type": "a list", "tuple_type": "a list", "dict_type": "an object",
+    "model_type": "an object", "model_attributes_type": "an object",
+}  # fmt: skip
+_SHOWN: Final = 40
+_WAYS: Final = 3  # in which a value could fit, of one that may be several things
+_LISTED: Final = 24  # names of parameters
+_READ: Final = 64  # faults of one call; the first is told
+
+
+def misfit(error: ValidationError, given: Mapping[str, object], model: type[Params]) -> HiveError:
+    """A wrong shape names its parameter; only values that fit can make no sense."""
+    found = [(_path(each, given), each) for each in error.errors(include_url=False)[:_READ]]
+    senseless = [(path, each) for path, each in found if each["type"] in _SENSELESS]
+    # Of several shapes the one was meant that fits best: what fits and makes no sense is no misfit
+    # of the others, nor is what fits but for a part of it.
+    meant = {path for path, _ in senseless}
+    meant |= {path[:at] for path, _ in found for at in range(len(path))}
+    shapes = [(path, each) for path, each in found if path not in meant]
+    path, first = (shapes or senseless)[0]
+    place = ".".join(path)[:NAMED]
+    quiet = issubclass(model, Confidential) or "secret" in place
+    value = _kind(first["input"]) if quiet else came(first["input"])
+    if not shapes:
+        return InvalidArgument(_sense(first, value), field=place)
+    if first["type"] == "missing":
+        return InvalidParameter(place, "it is missing")
+    if first["type"] == "extra_forbidden":
+        return InvalidParameter(place, f"there is none of this name{_known(first, model)}")
+    ways = dict.fromkeys(_ways([each for its, each in shapes if its == path]))
+    expected = " or ".join(list(ways)[:_WAYS])
+    return InvalidParameter(place, f"expected {expected}, not {value}")
+
+
+def _path(detail: ErrorDetails, given: object) -> tuple[str, ...]:
+    """The way to what is wrong, as the caller wrote it.
+
+    Marks of pydantic's own lead nowhere in what was given, and are left out.
+    """
+    path, here = list[str](), given
+    for part in detail["loc"]:
+        try:
+            here = here[part]  # type: ignore[index]
+        except (TypeError, LookupError):
+            continue
+        path.append(str(part))
+    if detail["type"] == "missing":
+        path.append(str(detail["loc"][-1]))
+    return tuple(path)
+
+
+def _sense(detail: ErrorDetails, value: str) -> str:
+    if detail["type"] in _OWN_WORDS:
+        return detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return f"{detail['msg'].removeprefix('Input ')}, not {value}"
+
+
+def _known(detail: ErrorDetails, model: type[Params]) -> str:
+    """The names that there are, in place of one that is not."""
+    names = [
+        str(each.alias or name)
+        for name, each in model.model_fields.items()
+        if name != "idempotency_key"
+    ]
+    if len(detail["loc"]) != 1 or not names:
+        return ""
+    return f", only {', '.join(names[:_LISTED])}{', ...' if len(names) > _LISTED else ''}"
+
+
+def _ways(details: Sequence[ErrorDetails]) -> Iterator[str]:
+    """What would have done, in one of the shapes."""
+    for each in details:
+        if each["type"] == "literal_error":
+            yield str(each.get("ctx", {}).get("expected", ""))
+        else:
+            message = each["msg"].removeprefix("Input should be ").partition(", ")[0]
+            yield _EXPECTED.get(each["type"], message)
+
+
+def came(value: object) -> str:
+    """A value in a few characters, none of which acts on a terminal."""
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if isinstance(value, str) and len(value) <= _SHOWN:
+        return json.dumps(value)
+    if isinstance(value, str):
+        return f"{json.dumps(value[:_SHOWN])}... ({len(value)} characters)"
+    return _kind(value)
+
+
+def _kind(value: object) -> str:
+    match value:
+        case str():
+            return f"a text of {len(value)} characters"
+        case list():
+            return f"a list of {len(value)}"
+        case dict():
+            return "an object"
+        case _:
+            return "this"

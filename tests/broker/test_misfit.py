@@ -1,0 +1,103 @@
+"""What does not fit says where, what was expected and what came."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field, SecretStr, ValidationError
+
+from hive_core.broker.misfit import misfit
+from hive_core.broker.operation import Confidential, Params
+from hive_core.errors import HiveError, InvalidArgument, InvalidParameter, from_wire
+
+
+class Step(Params):
+    title: Annotated[str, Field(max_length=9)]
+    tools: list[str] = Field([])
+
+
+class Given(Params):
+    agent: str
+    times: int = Field(1, ge=1, le=9)
+    wait: float = 0.0
+    wide: bool = False
+    role: Literal["lead", "worker"] | None = None
+    steps: list[Annotated[str, Field(max_length=9)] | Step] = Field([])
+    data: dict[str, int] | None = None
+    where: str | None = Field(None, alias="in")
+
+
+class Kept(Confidential):
+    value: Annotated[SecretStr, Field(max_length=9)]
+    key: int = 0
+
+
+def fault(given: dict[str, object], model: type[Params] = Given) -> HiveError:
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(given)
+    return misfit(caught.value, given, model)
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "why"),
+    [
+        ({}, "agent", "it is missing"),
+        ({"agent": 5}, "agent", "expected text, not 5"),
+        ({"times": "x"}, "times", 'expected a whole number, not "x"'),
+        ({"times": 1.5}, "times", "expected a whole number, not 1.5"),
+        ({"wait": True}, "wait", "expected a number, not true"),
+        ({"wide": None}, "wide", "expected true or false, not null"),
+        ({"role": "boss"}, "role", "expected 'lead' or 'worker', not \"boss\""),
+        ({"steps": {"a": 1}}, "steps", "expected a list, not an object"),
+        ({"steps": ["x", 7]}, "steps.1", "expected text or an object, not 7"),
+        ({"steps": ["x", {}]}, "steps.1.title", "it is missing"),
+        ({"steps": [{"title": "x", "tools": ["y", [1, 2]]}]}, "steps.0.tools.1",
+         "expected text, not a list of 2"),
+        ({"data": {"a": "b"}}, "data.a", 'expected a whole number, not "b"'),
+        ({"steps": [{"title": "x", "tool": 1}]}, "steps.0.tool", "there is none of this name"),
+        ({"colour": 1}, "colour", "there is none of this name, only agent, times, wait, wide,"
+         " role, steps, data, in"),
+    ],
+)  # fmt: skip
+def test_a_wrong_shape_says_what_was_expected(
+    given: dict[str, object], place: str, why: str
+) -> None:
+    found = fault(given if "agent" in given or not given else {"agent": "a", **given})
+    assert isinstance(found, InvalidParameter)
+    assert (found.parameter, found.why) == (place, why)
+    again = from_wire(found.wire, found.parameters)
+    assert str(again) == f"parameter {place!r} does not fit: {why}"
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "why"),
+    [
+        ({"times": 10}, "times", "should be less than or equal to 9, not 10"),
+        ({"steps": ["ten letters"]}, "steps.0",
+         'String should have at most 9 characters, not "ten letters"'),
+        ({"steps": [{"title": "t" * 99}]}, "steps.0.title",
+         f'String should have at most 9 characters, not "{"t" * 40}"... (99 characters)'),
+    ],
+)  # fmt: skip
+def test_a_value_out_of_bounds_says_the_bound_and_what_came(
+    given: dict[str, object], place: str, why: str
+) -> None:
+    found = fault({"agent": "a", **given})
+    assert isinstance(found, InvalidArgument)
+    assert (found.field, found.reason) == (place, why)
+
+
+def test_nothing_in_it_acts_on_a_terminal() -> None:
+    found = fault({"agent": "a", "times": "\x1b[2J\u202e" + "x" * 1000})
+    assert isinstance(found, InvalidParameter)
+    assert found.why.isprintable()
+    assert "\\u001b[2J\\u202e" in found.why
+    assert len(found.why) < 120
+
+
+def test_what_may_be_a_secret_is_not_repeated() -> None:
+    for given in ({"value": "hunter2-hunter2"}, {"value": "x", "key": "hunter2"}):
+        found = fault({**given}, Kept)
+        assert "hunter2" not in str(found.parameters)
+        assert "a text of" in str(found.parameters)
