@@ -200,13 +200,14 @@ WRONG: dict[str, object] = {
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_what_does_not_fit_the_schema(host: HiveHost, name: str) -> None:
-    """CONTRACT: missing, unknown and wrongly typed parameters are InvalidParameter {parameter}."""
+    """CONTRACT: what is missing, unknown or wrongly typed is InvalidParameter, and says why."""
     entry: Any = OPERATIONS[name]
     method = entry["method"]
 
     def refused(parameters: dict[str, object], parameter: str) -> None:
         reply = host.call(method, **parameters)
-        assert (reply.error, reply.parameters) == ("InvalidParameter", {"parameter": parameter})
+        assert (reply.error, reply.parameters["parameter"]) == ("InvalidParameter", parameter)
+        assert reply.reason
 
     schema = entry["params"]
     properties, required = schema.get("properties", {}), schema.get("required", [])
@@ -215,7 +216,7 @@ def test_what_does_not_fit_the_schema(host: HiveHost, name: str) -> None:
     for key in required:
         reply = host.call(method, **{k: v for k, v in fitting.items() if k != key})
         assert reply.error == "InvalidParameter"
-        assert reply.parameters == {"parameter": key}
+        assert reply.parameters == {"parameter": key, "reason": "it is missing"}
     for key, each in properties.items():
         kinds = [each, *each.get("anyOf", [])]
         kind = next((one["type"] for one in kinds if "type" in one), None)
