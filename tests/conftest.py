@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import alone
 import long
 import pytest
 from hypothesis import settings
@@ -30,8 +29,6 @@ def pytest_configure(config: pytest.Config) -> None:
     long.asked.seed = config.getoption("--seed")
     long.asked.minutes = config.getoption("--minutes")
     long.asked.file = config.getoption("--figures")
-    if hasattr(config, "workerinput"):  # one of several that run the tests
-        config.pluginmanager.register(alone.Beside(Path(__file__).parent))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

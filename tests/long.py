@@ -37,6 +37,15 @@ def seconds(short: float, minutes: float) -> float:
     return (asked.minutes or minutes) * 60 if asked.chosen else short
 
 
+def bound(seconds: float, slack: float = 15) -> float:
+    """How long something may take: as said under `--long`, where nothing else goes on.
+
+    The default suite runs on slow machines beside whatever else they do: there only what hangs, or
+    takes another order of time, is a finding. Processor time needs no slack.
+    """
+    return seconds if asked.chosen else 4 * seconds + slack
+
+
 def seed() -> int:
     """A new one each time, or the one of `--seed`: the same seed makes the same schedule."""
     return secrets.randbelow(1 << 32) if asked.seed is None else asked.seed

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from long import bound
 
 from hive_core import errors, varlink
 from hive_core.errors import BadFrame, HiveError, InvalidArgument, TimedOut, Unreachable
@@ -121,7 +122,7 @@ def test_attack_36_no_frame_takes_longer_to_refuse_than_its_size_allows(frame: b
     began = time.process_time()
     with pytest.raises(BadFrame):
         decode(frame)
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < bound(1, slack=0)
 
 
 def test_the_deepest_frame_that_is_taken_has_the_limit() -> None:

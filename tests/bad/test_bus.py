@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from e2e.hivehost import HiveHost
-from long import figure, times
+from long import bound, figure, times
 
 from hive_core.errors import HiveError
 from hive_core.host.bus import Bus
@@ -113,7 +113,6 @@ def notices(host: HiveHost) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.alone
 @pytest.mark.lab
 @pytest.mark.sized
 @pytest.mark.parametrize("act", ACTS)
@@ -124,14 +123,13 @@ def test_no_operation_is_lost_and_no_crash_is_told(host: HiveHost, act: str) -> 
         for _ in range(ROUNDS):
             host.run("sh", "-c", ACTS[act], timeout=60)
             seen.append(notices(host))
-            assert seen[-1] < RECONNECT + 2 * usual
+            assert seen[-1] < bound(RECONNECT + 2 * usual)
             # Wanted anew: its ends are forgotten, else it would be parked after five.
             host.call("Restart", agent="probe", wait=40)
             host.wait("running", "probe")
     figure(f"row R6: {act}", rounds=ROUNDS, usual_seconds=usual, noticed_after_seconds=max(seen))
 
 
-@pytest.mark.alone
 def test_a_bus_that_accepts_and_never_answers_costs_a_call_its_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +145,7 @@ def test_a_bus_that_accepts_and_never_answers_costs_a_call_its_deadline(
             began = time.monotonic()
             with pytest.raises(HiveError):
                 await call
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < bound(2)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -88,8 +88,9 @@ def refusal(host: HiveHost, commit: str) -> str:
 
 def sprung(host: HiveHost) -> str:
     """Where the traps left their mark, on the whole host."""
-    places = "/var/lib/hive /run/hive /tmp /var/tmp /root"
-    return host.run("sh", "-c", f"find {places} -name sprung 2>/dev/null", check=False).stdout
+    ours = "find /var/lib/hive /run/hive -name sprung 2>/dev/null"
+    everybodys = "find /tmp /var/tmp /root -maxdepth 2 -name sprung 2>/dev/null"
+    return host.run("sh", "-c", f"{ours}; {everybodys}", check=False).stdout
 
 
 def test_attack_15_and_16_traps_of_a_repository_are_stepped_into_by_nobody(host: HiveHost) -> None:

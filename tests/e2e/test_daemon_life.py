@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
+from long import bound
 
 pytestmark = pytest.mark.lab
 HOLD = ["sleep", "1000"]
@@ -174,7 +175,6 @@ def test_a_kill_under_load_loses_nothing_that_was_acknowledged(host: HiveHost) -
     assert pids(host) == before
 
 
-@pytest.mark.alone
 def test_a_hand_commit_is_in_force_within_a_second(host: HiveHost) -> None:
     """Row H2."""
     script = (
@@ -182,7 +182,7 @@ def test_a_hand_commit_is_in_force_within_a_second(host: HiveHost) -> None:
         "git -c user.name=op -c user.email=op@example commit -qam 'a title'"
     )
     host.run("sh", "-c", f"cd {META} && {script}")
-    host.until(lambda: host.ask("ann", "Whoami")["title"] == "Chief", "in force", seconds=1.5)
+    host.until(lambda: host.ask("ann", "Whoami")["title"] == "Chief", "in force", bound(1.5))
     identity = json.loads(host.inside("ann", "cat", "/run/hive/identity.json"))
     assert identity["title"] == "Chief"
 

@@ -8,6 +8,7 @@ import pytest
 from e2e.attackers import KINDS, attack, both
 from e2e.labhost import Lab
 from e2e.privdhost import Agent, Host
+from long import bound
 
 from hive_core.errors import Conflict, Internal, NotFound
 from hive_core.plan.actions import EndHolders, KillUnit, Limits, MakeNode, MoveNode
@@ -184,7 +185,7 @@ print(len(open("cgroup.procs").read().split()) > 1)
     begin = time.monotonic()
     host.do(KillUnit(agent.uuid, agent.name))
     assert host.ended(agent)["result"] == "signal"
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < bound(5)
     assert not host.lab.path(f"/proc/{leader}").exists()
     groups = ["find", "/sys/fs/cgroup", "-maxdepth", "5", "-name", "00xxx*"]
     assert host.lab.run(groups).stdout == ""
@@ -233,7 +234,7 @@ for _ in range(600):
     begin = time.monotonic()
     with pytest.raises((Internal, Conflict)):
         host.do(EndHolders(agent.uuid, agent.name))
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < bound(20)
     assert host.runs(agent)  # and thawed
     host.do(KillUnit(agent.uuid, agent.name))
     host.ended(agent)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from e2e.labhost import Lab
 from e2e.privdhost import Host
+from long import bound
 
 from hive_core.plan.actions import KillUnit
 
@@ -18,7 +19,6 @@ def host(lab: Lab) -> Iterator[Host]:
         yield made
 
 
-@pytest.mark.alone
 def test_a_stop_is_graceful(host: Host) -> None:
     """With TERM comes HUP, which would end what takes its time to end."""
     end = "echo begun; sleep 0.5; echo caught; exit 7"
@@ -27,18 +27,17 @@ def test_a_stop_is_graceful(host: Host) -> None:
     host.until(lambda: "up" in host.log("-u", agent.unit), "does not come up")
     begin = time.monotonic()
     record = host.stop(agent)
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < bound(3)
     assert "caught" in " ".join(host.log("-u", agent.unit))
     assert (record["result"], record["status"]) == ("success", "0")  # it was asked to
     assert record["nonce"] == agent.nonce
 
 
-@pytest.mark.alone
 def test_a_payload_without_a_trap_ends_at_once(host: Host) -> None:
     agent = host.running(command=("sleep", "1000"))
     begin = time.monotonic()
     host.stop(agent)
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < bound(3)
 
 
 def test_an_agent_without_a_command_holds(host: Host) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
+from long import bound
 
 pytestmark = pytest.mark.lab
 
@@ -143,7 +144,6 @@ def test_one_whose_root_is_a_roots_child_has_nobody_to_tell(host: HiveHost) -> N
     assert "ended with 9" in event["reason"]
 
 
-@pytest.mark.alone
 def test_a_stop_is_recursive_leaves_first_siblings_together(host: HiveHost) -> None:
     """K11: the answer lists whom it hit; the log tells when each was asked and had ended."""
     host.grow(mid=script(SLOW))
@@ -164,13 +164,12 @@ def test_a_stop_is_recursive_leaves_first_siblings_together(host: HiveHost) -> N
     leaves = [times[name] for name in ("one", "two", "three")]
     assert times["mid"]["asked"] >= max(leaf["ended"] for leaf in leaves)
     assert max(leaf["asked"] for leaf in leaves) < min(leaf["ended"] for leaf in leaves)
-    assert took < 4
+    assert took < bound(4)
     for name in hit["agents"]:
         assert host.show(name, "ActiveState") == "inactive"
         assert unit_processes(host, name).strip() in {"", "Unit not found"}
 
 
-@pytest.mark.alone
 def test_grace_is_what_was_asked_for(host: HiveHost) -> None:
     """K11: 5 s unless told, 0-30; then the whole container is killed."""
     host.grow(ox=script(STUBBORN))
@@ -181,15 +180,14 @@ def test_grace_is_what_was_asked_for(host: HiveHost) -> None:
         more = {} if given is None else {"grace": given}
         stopped = host.call("Stop", agent="ox", wait=40, **more)
         assert stopped["agents"] == ["ox"]
-        assert least <= time.monotonic() - began <= most, given
+        assert least <= time.monotonic() - began <= bound(most), given
         assert host.call("Locate", agent="ox")["state"] == "stopped"
     host.call("Start", agent="ox", wait=20)
     began = time.monotonic()
     host.hive("kill", "ox")
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < bound(3)
 
 
-@pytest.mark.alone
 def test_a_kill_overtakes_a_stop(host: HiveHost) -> None:
     """K11: nobody has to wait for the grace that somebody else gave."""
     host.grow(ox=script(STUBBORN))
@@ -197,7 +195,7 @@ def test_a_kill_overtakes_a_stop(host: HiveHost) -> None:
     host.call("Stop", agent="ox", grace=30)
     began = time.monotonic()
     host.call("Kill", agent="ox", reason="enough", wait=20)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < bound(3)
     assert host.show("ox", "ActiveState") in {"inactive", "failed"}
     event = [each for each in host.events(last=5) if each["operation"] == "kill"][-1]
     assert (event["target"], event["fields"]["reason"]) == ("ox", "enough")

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
+from long import bound, figure, times
 
 pytestmark = pytest.mark.lab
 
 TREE: dict[str, str | None] = {
     "root": None, "lead": "root", "one": "lead", "two": "lead", "three": "lead", "held": "lead",
 }  # fmt: skip
+WORKERS = ("one", "two", "three")
 GRACE = 2
 # The text of a task is the script that does it.
 DOES = ["hive-agent", "serve", "--parallel", "2", "--", "sh"]
@@ -71,19 +73,31 @@ def reaches(host: HiveHost, task: str, state: str) -> None:
     host.until(lambda: row(host, task)["state"] == state, f"not {state}: {row(host, task)}")
 
 
-@pytest.mark.alone
+@pytest.mark.sized
 def test_three_tasks_of_one_second_take_little_more_than_one(host: HiveHost) -> None:
     """K15: in parallel, from the first assignment to the last result."""
     give(host, "one", "true")
-    best = 9.0
-    for _ in range(3):
-        tasks = [give(host, each, "sleep 1") for each in ("one", "two", "three")]
+    took = []
+    for _ in range(times(1, 5)):
+        tasks = [give(host, each, "sleep 1") for each in WORKERS]
         assert [each["status"] for each in ended(host, *tasks)] == ["success"] * 3
         rows = [row(host, each) for each in tasks]
-        best = min(best, max(r["ended"] for r in rows) - min(r["created"] for r in rows))
-        if best < 1.2:
-            return
-    raise AssertionError(f"{best:.3f} s")
+        took.append(max(r["ended"] for r in rows) - min(r["created"] for r in rows))
+    figure("three tasks of one second, each in a container", seconds=took)
+    assert min(took) < bound(1.2)
+
+
+def test_tasks_of_several_agents_run_at_once(host: HiveHost) -> None:
+    """K15: none of the three may end before all have begun."""
+    script = "cd /agents/{}/state; touch at; until test -e go; do sleep 0.1; done; rm at go"
+    tasks = [give(host, each, script.format(each)) for each in WORKERS]
+    count = (
+        "ls /agents/one/state/at /agents/two/state/at /agents/three/state/at 2>/dev/null | wc -l"
+    )
+    host.until(lambda: host.inside("lead", "sh", "-c", count).strip() == "3", "one is idle")
+    for each in WORKERS:
+        host.inside(each, "touch", f"/agents/{each}/state/go")
+    assert [each["status"] for each in ended(host, *tasks)] == ["success"] * 3
 
 
 def test_an_agent_is_made_with_its_task_and_the_result_comes_back(host: HiveHost) -> None:

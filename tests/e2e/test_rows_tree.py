@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
+from long import bound
 
 pytestmark = pytest.mark.lab
 
@@ -164,16 +164,14 @@ def test_a_dirty_work_tree_changes_nothing_and_is_shown(host: HiveHost) -> None:
     host.until(lambda: not host.json("status")["alarms"], "still shown", 8)
 
 
-@pytest.mark.alone
 def test_new_ones_land_under_their_creator_and_overrides_survive(host: HiveHost) -> None:
     """H3: an operator's hand commit is adopted within a second and kept by all that follows."""
     assert host.ask("ann", "Spawn", name="new-a", wait=20)["name"] == "new-a"
     host.hive("agent", "create", "new-o", "--no-wait")
     assert topology(host) == {**TREE, "new-a": "ann", "new-o": "root"}
-    began = time.monotonic()
     oid = by_hand(host, edit("t['new-a']='island'"))
-    host.until(lambda: host.json("status")["commit"] == oid, "not adopted", 5)
-    assert time.monotonic() - began < 2  # a second, and the two commands that look
+    # A second, and the command that looks.
+    host.until(lambda: host.json("status")["commit"] == oid, "not adopted", bound(2))
     host.until(lambda: host.inside("island", "ls", "/agents") == "island\nnew-a\n", "no view")
     assert identity(host, "new-a")["parent"] == "island"
     host.hive("destroy", "new-o", "--yes")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from long import figure, times
+from long import bound, figure, times
 from road.neighbour import Neighbour
 from road.served import Served, served
 
@@ -80,7 +80,6 @@ def all_end(here: Served, connections: list[socket.socket]) -> End:
     return End(time.monotonic() - start, memory, files)
 
 
-@pytest.mark.alone
 @pytest.mark.sized
 def test_row_r11_a_crowd_that_says_nothing_is_gone_in_time_and_no_neighbour_waits(
     tmp_path: Path,
@@ -104,7 +103,7 @@ def test_row_r11_a_crowd_that_says_nothing_is_gone_in_time_and_no_neighbour_wait
             memory_mib=memory, files=files,
         )  # fmt: skip
         assert max(end.files for end in ends) > CROWD / 2, "they were not there together"
-        assert p99 < 100
+        assert p99 < 1000 * bound(0.1)
         assert files == [files[0]] * 3
         peak = max(end.memory for end in ends)
         held = peak - memory[0]

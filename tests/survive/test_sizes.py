@@ -26,7 +26,7 @@ def test_long():
 def ran(folder: Path, *words: str) -> tuple[str, list[dict[str, object]]]:
     """A suite of two tests below the same conftest: what pytest says, and the figures."""
     (folder / "tests").mkdir()
-    for name in ("alone.py", "conftest.py", "long.py"):
+    for name in ("conftest.py", "long.py"):
         (folder / "tests" / name).write_text((TESTS / name).read_text())
     (folder / "tests" / "test_case.py").write_text(CASE)
     (folder / "pyproject.toml").write_text((TESTS.parent / "pyproject.toml").read_text())
