@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hive_core.ledger.bounds import MOVED as BOUNDS_MOVED
+from hive_core.ledger.bounds import Bounds
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.events import Events
+from hive_core.ledger.funds import Funds
 from hive_core.ledger.usage import MOVED as USAGE_MOVED
 from hive_core.ledger.usage import Usage
 from hive_core.model.budget import Kind, Purse
@@ -19,6 +22,7 @@ MOVED: Final[tuple[str, ...]] = (
     " dry_at = dry_at + CAST(round(?1 * 1000) AS INTEGER)",
     "UPDATE shortages SET since = since + ?1, stop_at = stop_at + ?1",
     "UPDATE running SET since = since + CAST(round(?1 * 1000) AS INTEGER)",
+    *BOUNDS_MOVED,
     *USAGE_MOVED,
 )
 _COLUMNS: Final = "agent, kind, tier, free, spent, over, warned, runners, as_of"
@@ -50,11 +54,16 @@ def _shortage(row: tuple[Any, ...]) -> Shortage:
 
 
 class Budgets:
-    """Purses by agent, kind and tier; `usage` has what was used, whoever paid."""
+    """Purses by agent, kind and tier; `usage` has what was used, whoever paid.
+
+    `funds` are those of single tasks, `bounds` what agents say of themselves.
+    """
 
     def __init__(self, connection: Connection, events: Events) -> None:
         self._db = connection
         self.usage = Usage(connection, events)
+        self.funds = Funds(connection)
+        self.bounds = Bounds(connection)
         # Kinds that anybody has a purse of, and the bounds of calls a minute by agent: read once
         # and again after each change, because most calls of most hives have to do with neither.
         self._kinds: frozenset[str] | None = None
@@ -132,6 +141,12 @@ class Budgets:
         self._db.run(f"DELETE FROM purses {where}", values)  # noqa: S608
         self._db.run(f"DELETE FROM shortages {where}", values)  # noqa: S608
         self._forget()
+
+    def leave(self, agent: str) -> None:
+        """It is no more: nothing that it said counts, and it is short of nothing."""
+        self.bounds.forget_hour(agent)
+        self.bounds.forget_context(agent)
+        self._db.run("DELETE FROM shortages WHERE agent = ?", (agent,))
 
     # Machines and their time.
 

@@ -8,17 +8,35 @@ from collections.abc import Mapping
 from hive_core.ledger.connection import Connection
 
 
+class Turns:
+    """How long turns took, by role: how many by the bucket that they fall in, and their sum."""
+
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.counts: Counter[float] = Counter()
+        self.seconds = 0.0
+
+
 class Tally:
     """Counted in memory: a count must cost no fsync. A rollback takes back what it counted."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
         self._counts: Counter[tuple[str, str]] = Counter()
+        self.turns: dict[str, Turns] = {}
 
     def count(self, name: str, label: str) -> None:
         """One more, inside a transaction."""
         self._counts[name, label] += 1
         self._db.undo.note(self._uncount, name, label)
+
+    def turn(self, role: str, bucket: float, seconds: float) -> None:
+        """One turn of an agent of this role, which fell into this bucket."""
+        found = self.turns.setdefault(role, Turns())
+        found.counts[bucket] += 1
+        found.seconds += seconds
+        self._db.undo.note(self._unturn, found, bucket, seconds)
 
     def counted(self, name: str) -> Mapping[str, int]:
         """By label."""
@@ -40,6 +58,10 @@ class Tally:
     def questions(self) -> int:
         """Questions and escalations that nobody answered yet."""
         return int(self._db.value("SELECT COUNT(*) FROM questions WHERE ended IS NULL"))
+
+    def _unturn(self, found: Turns, bucket: float, seconds: float) -> None:
+        found.counts[bucket] -= 1
+        found.seconds -= seconds
 
     def _uncount(self, name: str, label: str) -> None:
         self._counts[name, label] -= 1

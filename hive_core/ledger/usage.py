@@ -154,6 +154,11 @@ class Usage:
         known = {model for (model,) in self._db.rows(sql, (figure.agent, figure.day))}
         return figure.model if figure.model in known or len(known) < MODELS else OTHER
 
+    def on(self, day: int, agent: str, kind: str) -> int:
+        """What an agent has used of one kind on one day, whatever the tier and the model."""
+        sql = "SELECT COALESCE(SUM(amount), 0) FROM usage WHERE agent = ? AND day = ? AND kind = ?"
+        return int(self._db.value(sql, (agent, day, kind)))
+
     def since(self, day: int, agents: Iterable[str] | None = None) -> list[Figure]:
         """All sums from this day on, of these agents or of everybody."""
         if agents is None:

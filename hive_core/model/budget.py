@@ -27,6 +27,8 @@ class Kind(StrEnum):
     TASKS = "tasks"
     CHILDREN = "children"
     CALLS = "calls"
+    TOKENS_PER_HOUR = "tokens_per_hour"
+    CONTEXT = "context"
 
 
 class Source(StrEnum):
@@ -38,14 +40,24 @@ class Source(StrEnum):
 
 # What an agent works with: out of one of them, it gets no new task and no tool.
 FUEL: Final = (Kind.TOKENS, Kind.MONEY, Kind.TIME)
+# Bounds: nothing of them is used up, and none is above the next one up the tree.
+BOUNDS: Final = frozenset({Kind.CALLS, Kind.TOKENS_PER_HOUR, Kind.CONTEXT})
+# What agents say of themselves, and no one else can see.
+SAID: Final = frozenset({Kind.TOKENS, Kind.MONEY, Kind.TOKENS_PER_HOUR, Kind.CONTEXT})
 # Only these can be given for one tier.
 TIERED: Final = frozenset({Kind.TOKENS, Kind.MONEY})
 # What one of it is for people. Time is kept in milliseconds, money in millionths.
 UNITS: Final = {
     Kind.TOKENS: "tokens", Kind.MONEY: "millionths", Kind.TIME: "seconds",
     Kind.MESSAGES: "messages sent", Kind.TASKS: "tasks given", Kind.CHILDREN: "agents created",
-    Kind.CALLS: "calls a minute",
+    Kind.CALLS: "calls a minute", Kind.TOKENS_PER_HOUR: "tokens an hour",
+    Kind.CONTEXT: "tokens of context",
 }  # fmt: skip
+
+
+def source_of(kind: Kind) -> Source:
+    """Who says how much of it was used."""
+    return Source.REPORTED if kind in SAID else Source.MEASURED
 
 
 def kept(kind: Kind, amount: int) -> int:
@@ -74,6 +86,11 @@ class Purse:
     warned: bool = False
     runners: int = 0
     as_of: int = 0
+
+    @property
+    def total(self) -> int:
+        """All that was ever in it or owed by it, as far as it is still known."""
+        return self.free + self.spent + self.over
 
     @property
     def empty(self) -> bool:
@@ -113,3 +130,15 @@ class Purse:
         if not self.runners or not self.free:
             return None
         return self.as_of + -(-self.free // self.runners)
+
+
+@dataclass(frozen=True, slots=True)
+class Fund:
+    """What one task was given of its own; `purse.agent` is who does the task.
+
+    It came out of `source`: the purse of an agent, the fund of another task, or nobody's.
+    """
+
+    task: str
+    source: str
+    purse: Purse

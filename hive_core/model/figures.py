@@ -128,6 +128,15 @@ class Budgets(Value):
     kept: float = Field(
         400 * 86_400.0, ge=86_400, description="Seconds that sums of what was used are kept."
     )
+    tokens_per_hour: int = Field(
+        0, ge=0, le=1 << 43,
+        description="Tokens that one agent may report in an hour, where no budget says so; 0: any.",
+    )  # fmt: skip
+    context: int = Field(
+        0, ge=0, le=1 << 43,
+        description="Tokens that the context of one agent may have, where no budget says so;"
+        " 0: any.",
+    )  # fmt: skip
 
 
 class Models(Value):

@@ -1,10 +1,15 @@
-"""How many in the last minute: a sliding window of seconds. In memory; a restart forgives."""
+"""How many in the last minute or hour: sliding windows of bounded size.
+
+That of a minute is in memory, and a restart forgives; that of an hour is a value that is kept.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Final
 
 SPAN: Final = 60
+MINUTES: Final = 60
 
 
 class Window:
@@ -50,3 +55,42 @@ class Window:
             if left < bound:
                 return float(passed)
         return float(SPAN + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """So many in each minute, the newest first; `at` is when that one began.
+
+    The newest minute and the 60 before it are in the sum, so that no hour has more than the bound.
+    """
+
+    at: float
+    counts: tuple[int, ...] = (0,)
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts)
+
+    def rolled(self, now: float) -> Hour:
+        """Without what is older; a clock that was set back forgets nothing."""
+        gone = int((now - self.at) // SPAN)
+        if gone <= 0:
+            return self
+        if gone > MINUTES:
+            return Hour(now)
+        counts = ((0,) * gone + self.counts)[: MINUTES + 1]
+        return Hour(self.at + gone * SPAN, counts)
+
+    def plus(self, amount: int) -> Hour:
+        """More in the newest minute."""
+        return replace(self, counts=(self.counts[0] + amount, *self.counts[1:]))
+
+    def below(self, bound: float) -> float:
+        """When, in seconds since 1970, there will be less than this in it if nothing is added."""
+        left, age = self.total, len(self.counts)
+        if left < bound:
+            return self.at
+        while age and left >= bound:
+            age -= 1
+            left -= self.counts[age]
+        return self.at + (MINUTES + 1 - age) * SPAN

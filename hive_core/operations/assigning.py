@@ -10,6 +10,7 @@ from hive_core.model.budget import Kind
 from hive_core.model.record import OPERATOR
 from hive_core.model.task import WELL, Task, TaskState, TaskWish
 from hive_core.operations.spending import check_funds, take
+from hive_core.operations.task_funds import fund, own_kinds
 from hive_core.operations.task_moves import move, start_next, topic
 from hive_core.operations.task_steps import log
 from hive_core.policy.standing import ABOVE, ITSELF, stand
@@ -24,16 +25,17 @@ def assign(call: Call, assigner: str, assignee: str, wish: TaskWish) -> tuple[Ta
     """
     spec = call.hive.spec(assignee)
     _check_room(call, assigner, assignee)
-    check_funds(call, spec.id)
-    paid = take(call, assigner, Kind.TASKS)
     whole = replace(
         wish,
         after=_checked(call, assigner, wish.after),
         part_of=_part_of(call, assigner, wish),
         deadline=call.settings.tasks.deadline if wish.deadline is None else wish.deadline,
     )
+    check_funds(call, spec.id, own_kinds(call, whole, spec.id))
+    paid = take(call, assigner, Kind.TASKS)
     first = [each for each in whole.after if call.ledger.tasks.known(each).open]
     task = call.ledger.tasks.create(assigner, spec.id, whole, call.now)
+    paid |= fund(call, task)
     call.ledger.tasks.needed(task.id, first)
     log(call, task, "assign", title=task.called)
     topics = frozenset({topic(task.id), f"tasks:{assigner}", f"tasks:{spec.id}", "events"})

@@ -14,6 +14,7 @@ from hive_core.model.task import ResultStatus
 from hive_core.operations.ending import called
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.pages import Page, Paged
+from hive_core.operations.task_funds import TaskBudget
 
 TASKS_MOST: Final = 64
 TIMEOUT_MOST: Final = 86_400.0
@@ -36,6 +37,11 @@ class FanTask(Params):
         None, description="Given together with the text."
     )
     title: str = Field("", max_length=200, description="A few words for listings.")
+    budget: TaskBudget | None = Field(
+        None,
+        description="What it has of its own, out of the caller's budget from when it is given out"
+        " to its end.",
+    )
 
 
 def _whole(task: object) -> object:

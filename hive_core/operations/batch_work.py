@@ -6,7 +6,6 @@ All of it is done on behalf of who asked for the batch, with its rights as they 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, Final
 
 from hive_core.broker.behalf import on_behalf
@@ -20,9 +19,11 @@ from hive_core.model.machine import Wanted
 from hive_core.model.planning import Batch, BatchState, Item, ItemState
 from hive_core.model.task import ResultStatus, TaskWish
 from hive_core.operations.assigning import assign
+from hive_core.operations.batch_rows import FanTask
 from hive_core.operations.batch_workers import DOWN, free, lost, moved_away, room
 from hive_core.operations.ending import called
 from hive_core.operations.notices import tell
+from hive_core.operations.task_funds import words_of
 from hive_core.operations.task_moves import stop
 from hive_core.operations.waiting_for import called_or_none
 
@@ -35,9 +36,9 @@ _SAID: Final = 200
 _LINES: Final = 64
 
 
-def text_of(task: str, data: Mapping[str, object] | None) -> str:
-    """What is kept of one task: its text always, its data beside it."""
-    return json.dumps({"task": task, "data": data})
+def text_of(task: FanTask) -> str:
+    """What is kept of one task: its text always, its data and its budget beside it."""
+    return json.dumps({"task": task.task, "data": task.data, "budget": words_of(task.budget)})
 
 
 def give_out(call: Call, batch: Batch) -> frozenset[str]:
@@ -216,7 +217,7 @@ def _wish(call: Call, batch: Batch, item: Item) -> TaskWish:
     left = max(1.0, batch.deadline - call.now)
     return TaskWish(
         description=kept["task"], data=kept["data"], title=item.title, requeue=batch.requeue,
-        soft=left * SOFT, deadline=left, batch=batch.id,
+        soft=left * SOFT, deadline=left, batch=batch.id, budget=kept.get("budget", {}),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
 from hive_core.model.budget import (
     AMOUNT_MOST,
+    BOUNDS,
     MILLI,
     TIERED,
     UNITS,
@@ -22,12 +23,16 @@ from hive_core.model.budget import (
 )
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.fields import Agent
-from hive_core.operations.purses import above, millis, title, upward
+from hive_core.operations.purses import above, millis, seen, title, upward
 from hive_core.operations.run_time import given_back, recount
-from hive_core.operations.shortages import filled, paid
+from hive_core.operations.shortages import filled, lifted, paid
+from hive_core.operations.task_funds import from_nobody
 from hive_core.policy.rules import ANCESTOR, OPERATOR, holds
 
-Kinds = Literal["tokens", "money", "time", "messages", "tasks", "children", "calls"]
+Kinds = Literal[
+    "tokens", "money", "time", "messages", "tasks", "children", "calls", "tokens_per_hour",
+    "context",
+]  # fmt: skip
 Tiers = Literal["strategic", "tactical", "operational"]
 
 
@@ -36,7 +41,7 @@ class AllocateParams(Mutation):
     kind: Kinds = Field(
         description="What of: tokens, money (millionths of the host's currency), time (seconds"
         " that machines run), messages (sent), tasks (given), children (agents created), calls"
-        " (a minute)."
+        " (a minute), tokens_per_hour (reported), context (tokens of it, reported)."
     )
     amount: int = Field(
         0, ge=-AMOUNT_MOST // MILLI, le=AMOUNT_MOST // MILLI,
@@ -70,8 +75,8 @@ def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocated]:
 
     It comes out of what the caller has itself, or draws on; so nobody can give what it has not.
     The operator gives to whoever has no budget above it, such as the root of a tree. More is
-    always added to what is there; what was spent stays spent. Calls a minute are a bound, which
-    is not used up, and never above the next one up the tree.
+    always added to what is there; what was spent stays spent. Calls a minute, tokens an hour and
+    tokens of context are bounds, which are not used up, and never above the next one up the tree.
     """
     kind, tier = Kind(params.kind), params.tier or ""
     if tier and kind not in TIERED:
@@ -90,7 +95,9 @@ def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocated]:
 
 
 def _give(call: Call, params: AllocateParams, held: Purse, amount: int) -> Record[Allocated]:
-    if held.kind is Kind.CALLS:
+    if held.total + amount > AMOUNT_MOST:
+        raise InvalidArgument(f"no budget is above {AMOUNT_MOST}", field="amount")
+    if held.kind in BOUNDS:
         return _bound(call, params, held, held.free + amount)
     source = _source(call, held)
     if source is not None:
@@ -131,27 +138,42 @@ def _below(call: Call, params: AllocateParams, held: Purse, amount: int) -> int:
     inside = {call.hive.spec(name).id for name in call.hive.topology.subtree(params.agent)}
     every = call.ledger.budgets.every(held.kind, held.tier)
     found = sum(each.free for each in every if each.agent in inside)
+    names = call.hive.topology.subtree(params.agent)
+    funds = [] if held.tier else from_nobody(call, call.hive, names, held.kind)
+    found += sum(each.purse.free for each in funds)
     if found > amount:
         raise InvalidArgument(
             f"those below {params.agent} have {shown(held.kind, found)} {UNITS[held.kind]} already;"
             " give at least so much",
             field="amount",
         )
+    for each in funds:
+        call.ledger.budgets.funds.keep(replace(each, source=held.agent))
     return found
 
 
 def _bound(call: Call, params: AllocateParams, held: Purse, most: int) -> Record[Allocated]:
-    """Calls a minute: no more than the next one up the tree has."""
-    over = call.ledger.budgets.nearest(above(call.hive, held.agent), Kind.CALLS)
-    if over is not None and most > over.free:
-        raise LimitReached(
-            f"cannot give {params.agent} {most} calls a minute: {_name(call, over.agent)} has"
-            f" {over.free}",
-            rule="budget", budget=_name(call, over.agent), of="calls",
-        )  # fmt: skip
-    call.ledger.budgets.keep(replace(held, free=most))
+    """Bounds: no more than the next one up the tree has, or the host where there is none."""
+    over = call.ledger.budgets.nearest(above(call.hive, held.agent), held.kind)
     source = _name(call, over.agent if over else "")
-    return _done(call, params, held, Flow(most - held.free, source), frozenset())
+    limit = over.free if over else 0 if call.by_operator else _host_s(call, held.kind)
+    if (over or limit) and most > limit:
+        raise LimitReached(
+            f"cannot give {params.agent} {most} {UNITS[held.kind]}:"
+            f" {source if over else 'an agent of this host'} has {limit}",
+            rule="budget", budget=source, of=held.kind.value,
+        )  # fmt: skip
+    raised = replace(held, free=most)
+    call.ledger.budgets.keep(raised)
+    now = seen(call, raised)
+    topics = frozenset[str]() if now.empty else lifted(call, now)
+    return _done(call, params, held, Flow(most - held.free, source), topics)
+
+
+def _host_s(call: Call, kind: Kind) -> int:
+    """What the host's settings say for each agent; 0: nothing."""
+    found: int = getattr(call.settings.budgets, kind.value, 0)
+    return found
 
 
 def _take_back(call: Call, params: AllocateParams, held: Purse) -> Record[Allocated]:
@@ -163,7 +185,7 @@ def _take_back(call: Call, params: AllocateParams, held: Purse) -> Record[Alloca
     left, taken = held.emptied(kept(held.kind, -params.amount))
     call.ledger.budgets.keep(left)
     topics = frozenset[str]()
-    if home is not None and held.kind is not Kind.CALLS and taken:
+    if home is not None and held.kind not in BOUNDS and taken:
         home = home.settled(millis(call.now)) if home.kind is Kind.TIME else home
         topics |= filled(call, home, taken)
     if left.empty and left.runners:

@@ -133,7 +133,7 @@ def _create(call: Call, params: RunParams) -> Batch:
         keeps=params.keep, deadline=call.now + (params.timeout or waits.batch),
         template={} if params.agents else params.spawn.model_dump(exclude_none=True),
     )  # fmt: skip
-    texts = [(each.title, text_of(each.task, each.data)) for each in params.tasks]
+    texts = [(each.title, text_of(each)) for each in params.tasks]
     return call.ledger.plans.batches.create(new, texts, call.now)
 
 

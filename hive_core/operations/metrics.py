@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate, islice
+from math import inf
 from typing import Final
 
 from pydantic import Field
@@ -18,6 +20,8 @@ from hive_core.policy.rules import OPERATOR as THE_OPERATOR
 # Series of one family; agents come and go, and a page has an end.
 SERIES_MOST: Final = 5000
 _MILLIONTHS: Final = 1e6
+# Seconds that a turn of a model takes, at most, in each bucket.
+BUCKETS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, inf)
 _MESSAGES, _RESTARTS, _TASKS = "messages", "restarts", "tasks"
 # Kinds that agents make up do not become labels.
 _KINDS: Final = frozenset({"message", "request", "reply", "topic", "copy"})
@@ -30,12 +34,12 @@ class MetricsParams(Params):
 class Sample(Result):
     labels: dict[str, str] = Field(description="By name.")
     value: float = Field(description="The figure.")
-    suffix: str = Field("", description="Of a summary: _count or _sum.")
+    suffix: str = Field("", description="Of a summary or a histogram: _count, _sum, _bucket.")
 
 
 class Family(Result):
     name: str = Field(description="As Prometheus has it, without a suffix.")
-    type: str = Field(description="counter, gauge or summary.")
+    type: str = Field(description="counter, gauge, summary or histogram.")
     help: str = Field(description="What it says.")
     samples: list[Sample] = Field(description="One a series.")
 
@@ -75,6 +79,14 @@ def restart_counted(call: Call, what: Ended) -> frozenset[str]:
 def task_counted(call: Call, what: TaskEnded) -> frozenset[str]:
     call.ledger.events.tally.count(_TASKS, what.status)
     return frozenset()
+
+
+def turns_counted(call: Call, seconds: Iterable[float]) -> None:
+    """Turns that the caller took, by its role."""
+    spec = call.hive.specs.get(call.caller)
+    role = "" if spec is None else spec.role.value
+    for each in seconds:
+        call.ledger.events.tally.turn(role, BUCKETS[bisect_left(BUCKETS, each)], each)
 
 
 Samples = Iterator[tuple[dict[str, str], float, str]]
@@ -126,6 +138,16 @@ def _waits(call: Call) -> Samples:
     yield {}, seconds, "_sum"
 
 
+def _turns(call: Call) -> Samples:
+    for role, turns in sorted(call.ledger.events.tally.turns.items()):
+        sums = accumulate(turns.counts[each] for each in BUCKETS)
+        for bucket, count in zip(BUCKETS, sums, strict=True):
+            most = "+Inf" if bucket == inf else f"{bucket}"
+            yield {"role": role, "le": most}, count, "_bucket"
+        yield {"role": role}, turns.counts.total(), "_count"
+        yield {"role": role}, turns.seconds, "_sum"
+
+
 def _usage(kind: str, unit: float) -> Callable[[Call], Samples]:
     def samples(call: Call) -> Samples:
         sums: Counter[tuple[str, str, str, str]] = Counter()
@@ -162,6 +184,10 @@ _FAMILIES: Final[tuple[tuple[str, str, str, Callable[[Call], Samples]], ...]] = 
      _usage("token", 1)),
     ("hive_cost", "counter", "Cost by agent and model, in the host's currency, likewise.",
      _usage("money", _MILLIONTHS)),
+    ("hive_turn_duration_seconds", "histogram",
+     "Turns of models as agents report them, by role, since the daemon started.", _turns),
+    ("hive_start_time_seconds", "gauge", "When the daemon started, in seconds since 1970.",
+     lambda call: _one(call.states.since())),
     ("hive_events", "counter", "Number of the last event of the log.",
      lambda call: _one(call.ledger.events.last)),
     ("hive_alarms", "gauge", "What the operator has to know, by number.",

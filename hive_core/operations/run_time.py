@@ -13,10 +13,11 @@ from hive_core.broker.due import due
 from hive_core.broker.happening import Ended, Gone, Started, when
 from hive_core.broker.operation import Result
 from hive_core.ledger.usage import Departed, Figure, day_of
-from hive_core.model.budget import Kind, Purse, Source
+from hive_core.model.budget import BOUNDS, Kind, Purse, Source
 from hive_core.model.hive import Hive
 from hive_core.operations.purses import BUDGET, above, drawn, millis, note, upward
-from hive_core.operations.shortages import filled, paid
+from hive_core.operations.shortages import filled, lifted, paid
+from hive_core.operations.task_funds import closed, from_nobody, inherited
 
 AT_ONCE = 64
 
@@ -88,6 +89,7 @@ def _gone(call: Call, what: Gone) -> frozenset[str]:
     topics = _ended(call, what.uuid)
     for purse in call.ledger.budgets.of(what.uuid):
         topics |= given_back(call, call.hive, purse)
+    call.ledger.budgets.leave(what.uuid)
     parent = next(above(call.hive, what.uuid), "")
     call.ledger.budgets.usage.depart(Departed(what.uuid, what.name, parent), call.now)
     return topics
@@ -101,15 +103,17 @@ def given_back(call: Call, hive: Hive, purse: Purse) -> frozenset[str]:
     home = budgets.nearest(above(hive, purse.agent), purse.kind, purse.tier)
     if purse.over:
         note(call, purse, "owed", f"{purse.over} were used beyond it, and nobody pays for them")
+    topics = lifted(call, purse) if purse.kind in BOUNDS else frozenset[str]()
     budgets.drop(purse)
-    if home is None or purse.kind is Kind.CALLS:
-        return frozenset()
+    inherited(call, purse, home.agent if home else "")
+    if home is None or purse.kind in BOUNDS:
+        return topics
     if home.kind is Kind.TIME:
         home = home.settled(millis(call.now))
     home = replace(home, runners=home.runners + purse.runners)
     if purse.free:
-        return filled(call, home, purse.free)
-    return paid(call, home) if purse.runners else frozenset()
+        return topics | filled(call, home, purse.free)
+    return paid(call, home) if purse.runners else topics
 
 
 def moved(call: Call, hive: Hive, agent: str) -> frozenset[str]:
@@ -130,4 +134,16 @@ def moved(call: Call, hive: Hive, agent: str) -> frozenset[str]:
             new = budgets.nearest(above(hive, uuid), purse.kind, purse.tier)
             if (old and old.agent) != (new and new.agent):
                 topics |= given_back(call, call.hive, purse)
-    return topics | recount(call, hive)
+    return topics | _left_outside(call, hive, agent) | recount(call, hive)
+
+
+def _left_outside(call: Call, hive: Hive, agent: str) -> frozenset[str]:
+    """Tasks with something from outside, in a subtree that comes below a purse: they draw on it."""
+    budgets, topics = call.ledger.budgets, frozenset[str]()
+    uuid, inside = call.hive.spec(agent).id, call.hive.topology.subtree(agent)
+    for kind in (Kind.TOKENS, Kind.MONEY) if budgets.funds.any else ():
+        if budgets.nearest(above(hive, uuid), kind) is not None:
+            while found := from_nobody(call, call.hive, inside, kind):
+                for each in found:
+                    topics |= closed(call, each)
+    return topics

@@ -18,7 +18,7 @@ from hive_core.broker.happening import Settled, when
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError, InboxFull, LimitReached, NotAllowed, NotFound
 from hive_core.ledger.budgets import Shortage
-from hive_core.model.budget import FUEL, UNITS, Kind, Purse, shown
+from hive_core.model.budget import BOUNDS, FUEL, UNITS, Kind, Purse, shown
 from hive_core.model.machine import Wanted
 from hive_core.model.question import Item
 from hive_core.model.record import DAEMON, OPERATOR
@@ -26,9 +26,13 @@ from hive_core.model.task import ResultStatus
 from hive_core.operations.notices import tell
 from hive_core.operations.purses import (
     BUDGET,
+    SLIDING,
     amounts,
+    bounds,
+    covered,
     note,
     owner,
+    seen,
     tier_of,
     title,
     topic,
@@ -47,10 +51,10 @@ def paid(call: Call, purse: Purse) -> frozenset[str]:
     touched = frozenset({topic(purse.agent)})
     if purse.empty and budgets.shortage(purse) is None:
         budgets.keep(replace(purse, warned=True))
-        return touched | _short(call, purse)
+        return touched | short(call, purse)
     if purse.near(call.settings.budgets.warn) and not purse.warned:
         budgets.keep(replace(purse, warned=True))
-        return touched | _warn(call, purse)
+        return touched | warn(call, purse)
     budgets.keep(purse)
     return touched
 
@@ -61,17 +65,30 @@ def filled(call: Call, purse: Purse, amount: int) -> frozenset[str]:
     found = purse.filled(amount)
     low = found.near(call.settings.budgets.warn)
     budgets.keep(replace(found, warned=found.warned and low))
-    short = budgets.shortage(found)
-    if short is None or found.empty:
-        return frozenset({topic(purse.agent)})
-    budgets.relieved(found)
-    return frozenset({topic(purse.agent)}) | _resume(call, found, short)
+    return frozenset({topic(purse.agent)}) | (frozenset() if found.empty else lifted(call, found))
+
+
+def lifted(call: Call, purse: Purse) -> frozenset[str]:
+    """There is something in it, or below the bound: whoever was short of it goes on."""
+    budgets = call.ledger.budgets
+    missed = budgets.shortage(purse)
+    if missed is None:
+        return frozenset()
+    budgets.relieved(purse)
+    return _resume(call, purse, missed)
 
 
 def drawing(call: Call, purse: Purse) -> Iterator[str]:
-    """Who draws on it: the agent and those below it that have none of their own."""
+    """Who draws on it: the agent and those below it that have none of their own.
+
+    A bound of tokens an hour holds for all below, one of a context for the agent alone.
+    """
+    if purse.kind is Kind.CONTEXT:
+        yield purse.agent
+        return
     name = call.hive.name(purse.agent)
-    own = {each.agent for each in call.ledger.budgets.every(purse.kind, purse.tier)}
+    every = call.ledger.budgets.every(purse.kind, purse.tier)
+    own = set() if purse.kind in BOUNDS else {each.agent for each in every}
     waiting = [] if name is None else [name]
     while waiting:
         name = waiting.pop()
@@ -83,20 +100,23 @@ def drawing(call: Call, purse: Purse) -> Iterator[str]:
             yield uuid
 
 
-def _warn(call: Call, purse: Purse) -> frozenset[str]:
-    text = f"the {title(purse)} of {owner(call.hive, purse)} runs low: {amounts(call, purse)}"
+def warn(call: Call, purse: Purse) -> frozenset[str]:
+    """It runs low: the agent and who can give more are told."""
+    how = "is nearly reached" if purse.kind in BOUNDS else "runs low"
+    text = f"the {title(purse)} of {owner(call.hive, purse)} {how}: {amounts(call, purse)}"
     note(call, purse, "low", text)
     return _tell(call, (call.hive.name(purse.agent), who_gives(call, purse)), text)
 
 
-def _short(call: Call, purse: Purse) -> frozenset[str]:
-    """It is empty: who can give more is asked, and the time of what works on it is running."""
-    whose, giver, stop_ = (
-        owner(call.hive, purse),
-        who_gives(call, purse),
-        call.settings.budgets.stop,
-    )
-    text = f"the {title(purse)} of {whose} is used up: {amounts(call, purse)}"
+def short(call: Call, purse: Purse) -> frozenset[str]:
+    """It is empty: who can give more is asked, and the time of what works on it is running.
+
+    Work on a bound is not stopped.
+    """
+    whose, giver = owner(call.hive, purse), who_gives(call, purse)
+    stop_ = call.settings.budgets.stop
+    how = "is reached" if purse.kind in BOUNDS else "is used up"
+    text = f"the {title(purse)} of {whose} {how}: {amounts(call, purse)}"
     note(call, purse, "used_up", text)
     ends = call.now + stop_ if purse.kind in FUEL and stop_ else None
     question, topics = _ask(call, purse, giver, text)
@@ -125,18 +145,27 @@ def _ask(call: Call, purse: Purse, giver: str, text: str) -> tuple[str, frozense
 def _answered(call: Call, what: Settled) -> frozenset[str]:
     """A number is an allocation by who answered, with its rights as they are now."""
     question = what.question
-    short = call.ledger.budgets.asked(question.id)
+    missed = call.ledger.budgets.asked(question.id)
     amount = _number(question.answers[0]) if question.answers else 0
-    name = None if short is None else call.hive.name(short.agent)
-    if short is None or name is None or not amount:
+    name = None if missed is None else call.hive.name(missed.agent)
+    if missed is None or name is None or not amount:
         return frozenset()
-    wish = {"agent": name, "kind": short.kind.value, "amount": amount, "tier": short.tier or None}
+    amount += _without(call, missed)
+    wish = {"agent": name, "kind": missed.kind.value, "amount": amount, "tier": missed.tier or None}
     try:
         with call.ledger.savepoint():
             found = on_behalf(call, question.answered_by, "allocate_budget", wish)
     except HiveError as error:
         return _tell(call, (_party(call, question.answered_by),), error.reason)
     return found.wakes if isinstance(found, Record) else frozenset()
+
+
+def _without(call: Call, missed: Shortage) -> int:
+    """What holds for an agent that has no bound of its own: more of it is more than that."""
+    own = call.ledger.budgets.get(missed.agent, missed.kind) is not None
+    if missed.kind not in SLIDING or own:
+        return 0
+    return sum(each.free for each in bounds(call, missed.agent, missed.kind)[:1])
 
 
 def _number(answer: str | None) -> int:
@@ -153,21 +182,25 @@ def _notice(call: Call, purse: Purse, text: str) -> frozenset[str]:
     """The soft end: those who work on it, and whose it is, hear that they have to report now."""
     at_work = [
         uuid for uuid in drawing(call, purse)
-        if purse.kind in FUEL and call.ledger.tasks.open_of(uuid, 1)
+        if purse.kind in (*FUEL, *SLIDING) and call.ledger.tasks.open_of(uuid, 1)
     ]  # fmt: skip
     names = (call.hive.name(uuid) for uuid in dict.fromkeys((purse.agent, *at_work)))
     now = "report now what you have" if purse.kind in FUEL else "more of it is refused"
+    if purse.kind in SLIDING:
+        now = "until it is less, new tasks wait and tools are refused"
     return _tell(call, names, f"{text}\n{now}; you are told when there is more")
 
 
-def _resume(call: Call, purse: Purse, short: Shortage) -> frozenset[str]:
-    left = f"{shown(purse.kind, purse.free)} {UNITS[purse.kind]}"
-    text = f"the {title(purse)} of {owner(call.hive, purse)} has {left} again: go on"
+def _resume(call: Call, purse: Purse, missed: Shortage) -> frozenset[str]:
+    left = f"has {shown(purse.kind, purse.free)} {UNITS[purse.kind]} again"
+    if purse.kind in SLIDING:
+        left = f"is kept again, {amounts(call, purse)}"
+    text = f"the {title(purse)} of {owner(call.hive, purse)} {left}: go on"
     note(call, purse, "filled", text)
-    topics = _tell(call, (call.hive.name(purse.agent),), text) | _close(call, short.question)
+    topics = _tell(call, (call.hive.name(purse.agent),), text) | _close(call, missed.question)
     for uuid in drawing(call, purse):
         topics |= start_next(call, uuid)
-    for uuid in short.stopped:
+    for uuid in missed.stopped:
         run = call.ledger.runs.get(uuid)
         # Who was started or stopped by somebody since is theirs.
         if call.hive.name(uuid) and run and (run.wanted, run.reason) == (Wanted.STOPPED, BUDGET):
@@ -189,14 +222,36 @@ def _close(call: Call, id_: str) -> frozenset[str]:
 def stop_at_empty_budgets(call: Call) -> Record[Result]:
     """Whatever works on an empty purse is stopped when its time is over."""
     topics = frozenset[str]()
-    for short in call.ledger.budgets.overdue(call.now, AT_ONCE):
-        purse = call.ledger.budgets.get(short.agent, short.kind, short.tier)
+    for missed in call.ledger.budgets.overdue(call.now, AT_ONCE):
+        if missed.kind in SLIDING:
+            topics |= looked_again(call, missed)
+            continue
+        purse = call.ledger.budgets.get(missed.agent, missed.kind, missed.tier)
         stopped: tuple[str, ...] = ()
         if purse is not None and purse.empty:
             stopped, touched = _stop(call, purse)
             topics |= touched
-        call.ledger.budgets.short(replace(short, stop_at=None, stopped=stopped))
+        call.ledger.budgets.short(replace(missed, stop_at=None, stopped=stopped))
     return Record(Result(), wakes=topics)
+
+
+def looked_again(call: Call, missed: Shortage) -> frozenset[str]:
+    """Of a bound: whether it is kept now, with some room; else when to look again."""
+    budgets = call.ledger.budgets
+    found = [
+        seen(call, each) for each in bounds(call, missed.agent, missed.kind)
+        if each.agent == missed.agent
+    ]  # fmt: skip
+    bound = found[0] if found else Purse(missed.agent, missed.kind)
+    share = call.settings.budgets.warn
+    if not bound.over and not bound.near(share):
+        return lifted(call, bound)
+    again = None
+    if bound.kind is Kind.TOKENS_PER_HOUR:
+        hour = budgets.bounds.hour(bound.agent, call.now)[0]
+        again = max(call.now + 1, hour.below(share * (bound.spent + bound.free)))
+    budgets.short(replace(missed, stop_at=again))
+    return frozenset({topic(bound.agent)})
 
 
 def _stop(call: Call, purse: Purse) -> tuple[tuple[str, ...], frozenset[str]]:
@@ -209,7 +264,8 @@ def _stop(call: Call, purse: Purse) -> tuple[tuple[str, ...], frozenset[str]]:
     topics, number = frozenset[str](), 0
     for uuid in drawing(call, purse):
         for task in call.ledger.tasks.open_of(uuid):
-            if task.active:
+            own = not purse.tier and purse.kind in covered(call, task.id, uuid)
+            if task.active and not own:
                 topics |= stop(call, task, ResultStatus.STOPPED, why)[1]
                 number += 1
     note(call, purse, "stopped", f"{why}; {number} tasks are stopped")

@@ -7,22 +7,35 @@ owed by that purse alone, so that no report of a child empties the purses of oth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Params
-from hive_core.errors import LimitReached
+from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.ledger.usage import Figure, day_of
-from hive_core.model.budget import Kind, Source
+from hive_core.model.budget import AMOUNT_MOST, Kind, Purse, Source
 from hive_core.model.caps import Caps
 from hive_core.model.record import DAEMON, OPERATOR
-from hive_core.operations.purses import BUDGET, drawn, exhausted, refused, tier_of
+from hive_core.operations.purses import (
+    BUDGET,
+    covered,
+    drawn,
+    exhausted,
+    fund_for,
+    refused,
+    tier_of,
+)
+from hive_core.operations.said import said_tokens
 from hive_core.operations.shortages import paid
 from hive_core.operations.task_caps import capped, note_caps
+from hive_core.operations.task_funds import spend
 
 _NOBODY: Final = frozenset({OPERATOR, DAEMON})
 TOOLS: Final = "tool_calls"
+# What one agent may report of one kind on one day: sums of years and of many agents stay exact.
+DAY_MOST: Final = 1 << 40
+_FIELDS: Final = {"money": "cost"}
 
 
 class TaskCaps(Caps, Params):
@@ -33,7 +46,7 @@ class TaskCaps(Caps, Params):
 class Spent:
     """What was used at once. `cost` is in millionths of the host's currency.
 
-    `tokens`: those of which nobody says whether they went in or out.
+    `tokens`: those of which nobody says whether they went in or out. `last`: the task ends by it.
     """
 
     tokens: int = 0
@@ -44,6 +57,7 @@ class Spent:
     model: str = ""
     tier: str = ""
     task: str = ""
+    last: bool = False
 
     @property
     def figures(self) -> dict[str, int]:
@@ -55,9 +69,12 @@ class Spent:
         return {kind: amount for kind, amount in found.items() if amount}
 
 
-def check_funds(call: Call, uuid: str) -> None:
-    """LimitReached when the agent, or whoever pays for it, has nothing left to work with."""
-    if uuid not in _NOBODY and (purse := exhausted(call, uuid)) is not None:
+def check_funds(call: Call, uuid: str, own: frozenset[Kind] = frozenset()) -> None:
+    """LimitReached when the agent, or whoever pays for it, has nothing left to work with.
+
+    `own`: of what the work has something of its own.
+    """
+    if uuid not in _NOBODY and (purse := exhausted(call, uuid, own)) is not None:
         raise refused(call, f"no new work for {call.hive.name(uuid) or uuid}", purse)
 
 
@@ -83,17 +100,42 @@ def report(call: Call, uuid: str, spent: Spent, source: Source = Source.REPORTED
     tier = spent.tier or tier_of(call.hive, uuid)
     usage, day = call.ledger.budgets.usage, day_of(call.now)
     for kind, amount in spent.figures.items():
+        if usage.on(day, uuid, kind) + amount > DAY_MOST:
+            raise _uncountable(kind, amount, f"more than {DAY_MOST} in a day")
         figure = Figure(day, uuid, kind, source.value, tier, spent.model, amount)
         usage.add(figure)
         if spent.task:
             usage.add_task(spent.task, figure, call.now)
-    topics = frozenset[str]()
     tokens = spent.tokens + spent.tokens_in + spent.tokens_out
-    bill = {Kind.TOKENS: tokens, Kind.MONEY: spent.cost}
-    for what, amount in bill.items():
-        for purse in drawn(call, uuid, what, tier) if amount else ():
-            topics |= paid(call, purse.charged(amount))
+    topics = said_tokens(call, uuid, tokens)
+    for what, amount in ((Kind.TOKENS, tokens), (Kind.MONEY, spent.cost)):
+        if amount:
+            topics |= _charged(call, uuid, replace(spent, tier=tier), (what, amount))
     return topics | (note_caps(call, spent.task) if spent.task else frozenset())
+
+
+def _charged(call: Call, uuid: str, spent: Spent, bill: tuple[Kind, int]) -> frozenset[str]:
+    """Who pays: the fund of the task instead of a purse for all tiers; one of a tier besides."""
+    kind, amount = bill
+    fund = fund_for(call, spent.task, uuid, kind)
+    purses = [each for each in drawn(call, uuid, kind, spent.tier) if each.tier or fund is None]
+    for each in (*purses, *([fund.purse] if fund else [])):
+        _check_total(each, amount)
+    topics = frozenset[str]()
+    for purse in purses:
+        topics |= paid(call, purse.charged(amount))
+    return topics | (spend(call, fund, amount, last=spent.last) if fund else frozenset())
+
+
+def _check_total(purse: Purse, amount: int) -> None:
+    if purse.total + amount > AMOUNT_MOST:
+        raise _uncountable(purse.kind, amount, f"more than {AMOUNT_MOST} in the budget for it")
+
+
+def _uncountable(kind: str, amount: int, why: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"cannot report {amount} {kind}: it would make {why}", field=_FIELDS.get(kind, kind)
+    )
 
 
 def report_of(call: Call, uuid: str, task: str, tokens: int, cost: int) -> frozenset[str]:
@@ -101,7 +143,12 @@ def report_of(call: Call, uuid: str, task: str, tokens: int, cost: int) -> froze
     call.ledger.budgets.usage.uncap(task)
     if not tokens and not cost:
         return frozenset()
-    return report(call, uuid, Spent(tokens=tokens, cost=cost, task=task))
+    return report(call, uuid, Spent(tokens=tokens, cost=cost, task=task, last=True))
+
+
+def check_tool(call: Call, uuid: str, task: str) -> None:
+    """LimitReached when there is nothing left to pay for one tool more of this task."""
+    check_funds(call, uuid, covered(call, task, uuid))
 
 
 def used_tool(call: Call, uuid: str, task: str = "") -> frozenset[str]:

@@ -25,7 +25,7 @@ _COUNTS = {
 def capped(call: Call, task: str) -> str:
     """Which bound a task has reached, in words; empty: none."""
     found = call.ledger.budgets.usage.capped(task)
-    return "" if found is None else _reached(call, found)
+    return "" if found is None else found.reached or _reached(call, found)
 
 
 def _reached(call: Call, found: Capped) -> str:
@@ -39,15 +39,20 @@ def _reached(call: Call, found: Capped) -> str:
 
 def note_caps(call: Call, task: str) -> frozenset[str]:
     """After something was used for it: at its first bound its agent is told to report."""
-    usage, stop = call.ledger.budgets.usage, call.settings.budgets.stop
-    found = usage.capped(task)
+    found = call.ledger.budgets.usage.capped(task)
     if found is None or found.reached or not (bound := _reached(call, found)):
         return frozenset()
-    usage.reached(task, bound, call.now + stop if stop else None)
+    return at_bound(call, found, bound)
+
+
+def at_bound(call: Call, found: Capped, bound: str) -> frozenset[str]:
+    """Its agent is told to report, and has some seconds to do it."""
+    stop_ = call.settings.budgets.stop
+    call.ledger.budgets.usage.reached(found.task, bound, call.now + stop_ if stop_ else None)
     name = call.hive.name(found.agent)
     if name is None:
         return frozenset()
-    text = f"task {task} has used {bound}: report now what you have"
+    text = f"task {found.task} has used {bound}: report now what you have"
     return tell(call, call.hive, name, BUDGET, text) | {f"{BUDGET}:{found.agent}"}
 
 

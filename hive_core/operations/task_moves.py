@@ -16,7 +16,7 @@ from hive_core.ledger.tasks import Kept
 from hive_core.model.machine import State, Wanted
 from hive_core.model.task import UNSTARTED, WELL, ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.notices import More, post
-from hive_core.operations.purses import exhausted
+from hive_core.operations.purses import covered, exhausted
 from hive_core.operations.task_news import daemon_mail, from_daemon
 from hive_core.operations.task_steps import soft, step, topic
 from hive_core.operations.task_words import letter
@@ -84,10 +84,10 @@ def start_next(call: Call, assignee: str) -> frozenset[str]:
     """Give an agent what it has room for: the most urgent first, then the oldest."""
     topics = set[str]()
     name = call.hive.name(assignee)
-    if name is None or not takes(call, name) or exhausted(call, assignee):
+    if name is None or not takes(call, name):
         return frozenset()
     room = call.hive.spec(name).parallel - call.ledger.tasks.active(assignee)
-    while room > 0 and (task := call.ledger.tasks.next_queued(assignee)) is not None:
+    while room > 0 and (task := _next(call, assignee)) is not None:
         try:
             topics |= given(call, task, name)[1]
         except InboxFull:
@@ -95,6 +95,22 @@ def start_next(call: Call, assignee: str) -> frozenset[str]:
             break
         room -= 1
     return frozenset(topics)
+
+
+def _next(call: Call, assignee: str) -> Task | None:
+    """The first that somebody pays for: where its agent has nothing left, one with its own."""
+    first = call.ledger.tasks.next_queued(assignee)
+    if first is None or exhausted(call, assignee) is None:
+        return first
+    queued = call.ledger.tasks.open_of(assignee) if call.ledger.budgets.funds.any else []
+    return next(
+        (
+            each for each in queued
+            if each.state is TaskState.QUEUED
+            and exhausted(call, assignee, covered(call, each.id, assignee)) is None
+        ),
+        None,
+    )  # fmt: skip
 
 
 def given(call: Call, task: Task, name: str) -> tuple[Task, frozenset[str]]:

@@ -22,7 +22,7 @@ from hive_core.model.record import DAEMON
 from hive_core.model.roles import HABITS, Behaviour
 from hive_core.model.tools import TOOLS, WORDS_MOST, Entry, Tool, argument, entry, tool
 from hive_core.operations.fields import Agent, bounded_text
-from hive_core.operations.spending import check_funds, used_tool
+from hive_core.operations.spending import check_tool, used_tool
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 OPEN_MOST: Final = 16
@@ -89,7 +89,7 @@ def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     words = argument(wanted, params.argument)
     _check(call, wanted, words)
     _check_task(call, params)
-    check_funds(call, call.uuid)
+    check_tool(call, call.uuid, params.task)
     held = call.ledger.tools.open_of(call.uuid)
     if len(held) >= OPEN_MOST:
         raise LimitReached(f"cannot use {wanted.name}: {OPEN_MOST} grants are open")

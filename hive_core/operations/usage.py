@@ -9,24 +9,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument
 from hive_core.ledger.usage import Departed, Figure, day_of
-from hive_core.model.budget import AMOUNT_MOST, UNITS, Kind, Purse, Source, shown
+from hive_core.model.budget import AMOUNT_MOST, SAID, UNITS, Kind, Purse, Source, shown, source_of
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.budgets import Tiers
 from hive_core.operations.fields import Agent
+from hive_core.operations.metrics import turns_counted
 from hive_core.operations.pages import fitting, written
-from hive_core.operations.purses import drawn, millis, owner, settled
+from hive_core.operations.purses import SLIDING, bounds, drawn, millis, owner, seen, settled
+from hive_core.operations.said import said_context
 from hive_core.operations.spending import Spent, report
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 ROWS: Final = 2000
 DAY: Final = 86_400
 Amount = Annotated[int, Field(ge=0, le=AMOUNT_MOST // 1000)]
+TURNS: Final = 64
+Turns = Annotated[
+    list[Annotated[float, Field(ge=0, le=DAY)]],
+    BeforeValidator(lambda said: [said] if isinstance(said, int | float) else said),
+]
 Model = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")]
 
 
@@ -40,6 +47,12 @@ class ReportParams(Mutation):
     tokens_out: Amount = Field(0, description="Tokens that the model wrote.")
     cost: Amount = Field(0, description="Money, in millionths of the host's currency.")
     iterations: Amount = Field(0, description="Turns that were taken.")
+    context: Amount | None = Field(
+        None, description="How many tokens the context of the caller has now."
+    )
+    turn_seconds: Turns = Field(
+        [], max_length=TURNS, description="How long turns took, one by one; or one number."
+    )
 
 
 class Balance(Result):
@@ -47,9 +60,17 @@ class Balance(Result):
     tier: str = Field(description="For which tier; empty: for all.")
     unit: str = Field(description="What the amounts are.")
     agent: str = Field(description="Whose budget it is: its own, or that of an ancestor.")
-    left: int = Field(description="What is neither spent nor given on; of calls, the bound.")
-    spent: int = Field(description="What was spent out of it, by all who draw on it.")
+    left: int = Field(
+        description="What is neither spent nor given on, or what is left to a bound; of calls, the"
+        " bound."
+    )
+    spent: int = Field(
+        description="What was spent out of it, by all who draw on it; of tokens an hour those of"
+        " the last hour, of context what there is now."
+    )
     owed: int = Field(description="What was used beyond it and is not paid yet.")
+    source: str = Field(description="Who says so: `measured` by the daemon, `reported` by agents.")
+    task: str = Field(description="The task that has it as its own; empty: the agent has it.")
 
 
 class Reported(Result):
@@ -60,7 +81,7 @@ class Sum(Result):
     key: str = Field(description="Whose: a name, a day, a model, a task.")
     kind: str = Field(
         description="What of: tokens_in, tokens_out, money, iterations, tool_calls, time, messages,"
-        " tasks, children, calls."
+        " tasks, children, calls; by agent also context, as it is now."
     )
     source: str = Field(description="`measured` by the daemon, or `reported` by the agent.")
     amount: int = Field(description="How much; of time the whole seconds.")
@@ -99,14 +120,17 @@ def report_usage(call: Call, params: ReportParams) -> Record[Reported]:
         iterations=params.iterations, model=params.model or "", tier=params.tier or "",
         task=params.task or "",
     )  # fmt: skip
-    if not spent.figures:
+    if not spent.figures and params.context is None and not params.turn_seconds:
         raise InvalidArgument("say what was used", field="tokens_in")
     if params.task is not None:
         _check_task(call, params.task)
     topics = report(call, call.uuid, spent)
+    if params.context is not None:
+        topics |= said_context(call, call.uuid, params.context)
+    turns_counted(call, params.turn_seconds)
     fields = {key: value for key, value in params.model_dump(exclude={"idempotency_key"}).items()
               if value}  # fmt: skip
-    result = Reported(budgets=list(_balances(call, call.uuid, (Kind.TOKENS, Kind.MONEY))))
+    result = Reported(budgets=list(_balances(call, call.uuid, tuple(SAID))))
     return Record(result, wakes=topics, fields=fields)
 
 
@@ -125,7 +149,7 @@ def get_usage(call: Call, params: UsageParams) -> UsageResult:
     """
     name = params.agent or ("" if call.by_operator else call.caller)
     uuid = call.hive.spec(name).id if name else ""
-    sums = list(_sums(call, params, uuid))
+    sums = [*_sums(call, params, uuid), *(_contexts(call, uuid) if params.by == "agent" else ())]
     shown_ = list(fitting(sums[:ROWS], lambda each: written(each.key)))
     return UsageResult(
         budgets=list(_balances(call, uuid, tuple(Kind)) if uuid else _all(call)),
@@ -135,19 +159,26 @@ def get_usage(call: Call, params: UsageParams) -> UsageResult:
 
 def _balances(call: Call, uuid: str, kinds: Iterable[Kind]) -> Iterator[Balance]:
     for kind in kinds:
-        yield from (_balance(call, purse) for purse in drawn(call, uuid, kind))
+        found = bounds(call, uuid, kind) if kind in SLIDING else drawn(call, uuid, kind)
+        yield from (_balance(call, purse) for purse in found)
+    for fund in call.ledger.budgets.funds.by(uuid):
+        if fund.purse.kind in kinds:
+            yield _balance(call, fund.purse, fund.task)
 
 
 def _all(call: Call) -> Iterator[Balance]:
     purses = (purse for kind in Kind for purse in call.ledger.budgets.every(kind))
     yield from (_balance(call, settled(call, purse)) for purse in islice(purses, ROWS))
+    for fund in islice(call.ledger.budgets.funds.every(), ROWS):
+        yield _balance(call, fund.purse, fund.task)
 
 
-def _balance(call: Call, purse: Purse) -> Balance:
-    kind = purse.kind
+def _balance(call: Call, purse: Purse, task: str = "") -> Balance:
+    kind, purse = purse.kind, seen(call, purse)
     return Balance(
         kind=kind.value, tier=purse.tier, unit=UNITS[kind], agent=owner(call.hive, purse),
         left=shown(kind, purse.free), spent=shown(kind, purse.spent), owed=shown(kind, purse.over),
+        source=source_of(kind).value, task=task,
     )  # fmt: skip
 
 
@@ -198,6 +229,17 @@ def _sums(call: Call, params: UsageParams, uuid: str) -> Iterator[Sum]:
                     found[key, each.kind, each.source] += each.amount
     for (key, kind, source), amount in sorted(found.items()):
         yield Sum(key=key, kind=kind, source=source, amount=shown(kind, amount))
+
+
+def _contexts(call: Call, uuid: str) -> Iterator[Sum]:
+    """As they are now: no sums."""
+    places = Places(call)
+    for agent, tokens in call.ledger.budgets.bounds.contexts().items():
+        if not uuid or uuid in places.chain(agent):
+            yield Sum(
+                key=places.name(agent), kind=Kind.CONTEXT.value, source=Source.REPORTED.value,
+                amount=tokens,
+            )  # fmt: skip
 
 
 def _keys(places: Places, by: str, figure: Figure, top: str) -> Iterable[str]:

@@ -1,0 +1,80 @@
+"""What single tasks were given of their own, and where it came from."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hive_core.ledger.connection import Connection
+from hive_core.model.budget import Fund, Kind, Purse
+
+_COLUMNS: Final = "task, source, agent, kind, free, spent, over, warned"
+_SELECT: Final = f"SELECT {_COLUMNS} FROM task_purses "  # noqa: S608 - our own words
+
+
+def _fund(row: tuple[Any, ...]) -> Fund:
+    task, source, agent, kind, free, spent, over, warned = row
+    return Fund(task, source, Purse(agent, Kind(kind), "", free, spent, over, bool(warned)))
+
+
+class Funds:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+        # Whether there are any: most hives have none, and each report asks.
+        self._any: bool | None = None
+        connection.undo.always(self._forget)
+
+    def _forget(self) -> None:
+        self._any = None
+
+    @property
+    def any(self) -> bool:
+        if self._any is None:
+            self._any = bool(self._db.value("SELECT EXISTS (SELECT 1 FROM task_purses)"))
+        return self._any
+
+    def get(self, task: str, kind: Kind) -> Fund | None:
+        row = self._db.row(f"{_SELECT} WHERE task = ? AND kind = ?", (task, kind))
+        return _fund(row) if row else None
+
+    def of(self, task: str) -> list[Fund]:
+        rows = self._db.rows(f"{_SELECT} WHERE task = ? ORDER BY kind", (task,))
+        return [_fund(row) for row in rows]
+
+    def by(self, agent: str) -> list[Fund]:
+        """Those of the tasks that an agent does."""
+        rows = self._db.rows(f"{_SELECT} WHERE agent = ? ORDER BY task, kind", (agent,))
+        return [_fund(row) for row in rows] if self.any else []
+
+    def every(self) -> list[Fund]:
+        return [_fund(row) for row in self._db.rows(f"{_SELECT} ORDER BY task, kind")]
+
+    def out_of(self, source: str, kind: Kind) -> list[Fund]:
+        """Those that came from there; from nobody where it is empty."""
+        where = "WHERE source = ? AND kind = ? ORDER BY task"
+        return [_fund(row) for row in self._db.rows(f"{_SELECT} {where}", (source, kind))]
+
+    def keep(self, fund: Fund) -> None:
+        """As it is now."""
+        purse = fund.purse
+        self._db.run(
+            f"INSERT OR REPLACE INTO task_purses ({_COLUMNS})"  # noqa: S608
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                fund.task, fund.source, purse.agent, purse.kind, purse.free, purse.spent,
+                purse.over, int(purse.warned),
+            ),
+        )  # fmt: skip
+        self._any = True
+
+    def drop(self, fund: Fund) -> None:
+        """It is over; what came out of it goes back to where it came from itself."""
+        key = (fund.task, fund.purse.kind)
+        self._db.run("DELETE FROM task_purses WHERE task = ? AND kind = ?", key)
+        self.pass_on(fund.task, fund.purse.kind, fund.source)
+        self._forget()
+
+    def pass_on(self, source: str, kind: Kind, heir: str) -> None:
+        """What came from there goes back to another one."""
+        self._db.run(
+            "UPDATE task_purses SET source = ? WHERE source = ? AND kind = ?", (heir, source, kind)
+        )

@@ -1,0 +1,63 @@
+"""Bounds of what agents say of themselves: tokens in an hour, and the size of a context (row K23).
+
+They are no purses: nothing is used up, and no work is stopped. Who comes near is warned. Who is
+at one gets no new task and no tool until it is less, and somebody is asked whether it may be more.
+"""
+
+from __future__ import annotations
+
+from hive_core.broker.call import Call
+from hive_core.broker.happening import Started, when
+from hive_core.model.budget import Kind, Purse
+from hive_core.operations.purses import bounds, seen, topic
+from hive_core.operations.shortages import lifted, looked_again, short, warn
+
+
+def said_tokens(call: Call, uuid: str, tokens: int) -> frozenset[str]:
+    """So many tokens more, for the agent and all above it that are bounded."""
+    topics, said = frozenset[str](), call.ledger.budgets.bounds
+    for bound in bounds(call, uuid, Kind.TOKENS_PER_HOUR) if tokens else ():
+        hour, warned = said.hour(bound.agent, call.now)
+        hour = hour.plus(tokens)
+        said.keep_hour(bound.agent, hour, warned=warned)
+        found, touched = _watched(call, seen(call, bound), warned=warned)
+        if found != warned:
+            said.keep_hour(bound.agent, hour, warned=found)
+        topics |= touched
+    return topics
+
+
+def said_context(call: Call, uuid: str, tokens: int) -> frozenset[str]:
+    """How big the context of the agent is now."""
+    said = call.ledger.budgets.bounds
+    warned = said.context(uuid)[1]
+    said.keep_context(uuid, tokens, warned=warned)
+    topics = frozenset[str]()
+    for bound in bounds(call, uuid, Kind.CONTEXT):
+        warned, touched = _watched(call, seen(call, bound), warned=warned)
+        topics |= touched
+    said.keep_context(uuid, tokens, warned=warned)
+    return topics
+
+
+def _watched(call: Call, bound: Purse, *, warned: bool) -> tuple[bool, frozenset[str]]:
+    """Whether it is warned now, and what follows."""
+    near = bound.near(call.settings.budgets.warn)
+    missed = call.ledger.budgets.shortage(bound)
+    if missed is not None:
+        again = bound.kind is Kind.CONTEXT and not bound.empty
+        return near, lifted(call, bound) if again else frozenset()
+    if bound.empty:
+        topics = short(call, bound)
+        asked = call.ledger.budgets.shortage(bound)
+        return True, topics | (looked_again(call, asked) if asked else frozenset())
+    if near and not warned:
+        return True, warn(call, bound) | {topic(bound.agent)}
+    return near, frozenset()
+
+
+@when(Started)
+def _fresh(call: Call, what: Started) -> frozenset[str]:
+    """What starts anew has an empty context, until it says otherwise."""
+    known = call.ledger.budgets.bounds.context(what.uuid)[0]
+    return said_context(call, what.uuid, 0) if known else frozenset()

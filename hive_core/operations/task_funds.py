@@ -1,0 +1,216 @@
+"""What one task is given of its own (row K34): moved out of the purse of who gives the task.
+
+It pays for what is reported for the task and its parts. What is left goes back to where it came
+from, in the transaction of the task's one end, so whatever dies: once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from pydantic import Field
+
+from hive_core.broker.call import Call
+from hive_core.broker.happening import TaskEnded, when
+from hive_core.broker.operation import Params, Result
+from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
+from hive_core.ledger.usage import Capped
+from hive_core.model.budget import AMOUNT_MOST, UNITS, Fund, Kind, Purse
+from hive_core.model.capability import covers
+from hive_core.model.hive import Hive
+from hive_core.model.record import OPERATOR
+from hive_core.model.task import Task, TaskWish
+from hive_core.operations.notices import tell
+from hive_core.operations.purses import (
+    BUDGET,
+    above,
+    amounts,
+    covered,
+    fund_for,
+    note,
+    title,
+    topic,
+    upward,
+)
+from hive_core.operations.shortages import filled
+from hive_core.operations.task_caps import at_bound
+
+WORDS: Final = {"tokens": Kind.TOKENS, "cost": Kind.MONEY}
+
+
+class TaskBudget(Params):
+    """What one task has of its own; at least one of them."""
+
+    tokens: int | None = Field(None, ge=1, le=AMOUNT_MOST, description="Tokens, in and out.")
+    cost: int | None = Field(
+        None, ge=1, le=AMOUNT_MOST, description="Money, in millionths of the host's currency."
+    )
+
+
+class FundRow(Result):
+    kind: str = Field(description="tokens, or money (in millionths of the host's currency).")
+    left: int = Field(description="What is not spent.")
+    spent: int = Field(description="What was spent of it, as reported.")
+    owed: int = Field(description="What was used beyond it.")
+
+
+def words_of(budget: TaskBudget | None) -> dict[str, int]:
+    """As it stands in the wish."""
+    found = {} if budget is None else budget.model_dump(exclude_none=True)
+    if budget is not None and not found:
+        raise InvalidArgument("say tokens, or cost, or both", field="budget")
+    return found
+
+
+def rows_of(call: Call, task: str) -> list[FundRow]:
+    """What a task has of its own, as readers see it."""
+    purses = (each.purse for each in call.ledger.budgets.funds.of(task))
+    return [
+        FundRow(kind=each.kind.value, left=each.free, spent=each.spent, owed=each.over)
+        for each in purses
+    ]
+
+
+def own_kinds(call: Call, wish: TaskWish, uuid: str) -> frozenset[Kind]:
+    """Of what a task to be has something of its own, or of that of the whole that it is part of."""
+    own = frozenset(WORDS[word] for word in wish.budget)
+    whole = covered(call, wish.part_of, uuid)
+    return own | {kind for kind in whole if call.ledger.budgets.get(uuid, kind) is None}
+
+
+def fund(call: Call, task: Task) -> frozenset[str]:
+    """Give a new task what its wish says, out of what its assigner has."""
+    topics = frozenset[str]()
+    if not task.wish.budget:
+        return topics
+    _check_may(call, task)
+    for word, amount in sorted(task.wish.budget.items()):
+        kind = WORDS[word]
+        source = _taken(call, task, kind, amount)
+        topics |= {topic(source or task.assignee)}
+        purse = Purse(task.assignee, kind, free=amount)
+        call.ledger.budgets.funds.keep(Fund(task.id, source, purse))
+        note(call, purse, "reserved", f"task {task.id} has {amount} {UNITS[kind]} of its own")
+    return topics
+
+
+def _check_may(call: Call, task: Task) -> None:
+    name = call.hive.name(task.assigner)
+    if task.assigner == OPERATOR or (name and covers(call.hive.spec(name).capabilities, BUDGET)):
+        return
+    raise NotAllowed(
+        "cannot give a task a budget of its own: you do not hold the capability budget",
+        rule=f"holds({BUDGET})",
+    )
+
+
+def _taken(call: Call, task: Task, kind: Kind, amount: int) -> str:
+    """Out of what its assigner works with; where nobody has a purse, from outside."""
+    source = _source(call, task, kind)
+    if source is None:
+        return ""
+    held = source.purse if isinstance(source, Fund) else source
+    if held.free < amount:
+        whose = f"task {source.task}" if isinstance(source, Fund) else call.hive.name(held.agent)
+        raise LimitReached(
+            f"cannot give a task {amount} {UNITS[kind]} of its own: of the {title(held)} of {whose}"
+            f" are {held.free} left",
+            rule=BUDGET, budget=whose, of=kind.value,
+        )  # fmt: skip
+    left = held.emptied(amount)[0]
+    if isinstance(source, Fund):
+        call.ledger.budgets.funds.keep(replace(source, purse=left))
+        return source.task
+    call.ledger.budgets.keep(left)
+    return held.agent
+
+
+def _source(call: Call, task: Task, kind: Kind) -> Fund | Purse | None:
+    budgets, found = call.ledger.budgets, None
+    if task.assigner != OPERATOR:
+        whole = fund_for(call, task.wish.part_of, task.assigner, kind)
+        if whole is not None:
+            return whole
+        found = budgets.nearest(upward(call.hive, task.assigner), kind)
+    return found or budgets.nearest(above(call.hive, task.assignee), kind)
+
+
+def spend(call: Call, held: Fund, amount: int, *, last: bool = False) -> frozenset[str]:
+    """So much was used for it. When nothing is left the task has to come to its end."""
+    held = replace(held, purse=held.purse.charged(amount))
+    call.ledger.budgets.funds.keep(held)
+    return frozenset() if last else _low(call, held)
+
+
+def _low(call: Call, held: Fund) -> frozenset[str]:
+    """Its agent and its assigner are told once when it runs low, and when it is empty."""
+    purse, usage = held.purse, call.ledger.budgets.usage
+    what = f"the {title(purse)} of task {held.task} of {call.hive.name(purse.agent)}"
+    if purse.empty:
+        known = usage.capped(held.task)
+        if known is not None and known.reached:
+            return frozenset()
+        if known is None:
+            usage.cap(held.task, purse.agent, {})
+        found = known or Capped(held.task, purse.agent, {}, "", None)
+        note(call, purse, "used_up", f"{what} is used up: {amounts(call, purse)}")
+        topics = at_bound(call, found, f"its {title(purse)}, {amounts(call, purse)}")
+        return topics | _tell_assigner(call, held, f"{what} is used up: {amounts(call, purse)}")
+    if purse.warned or not purse.near(call.settings.budgets.warn):
+        return frozenset()
+    call.ledger.budgets.funds.keep(replace(held, purse=replace(purse, warned=True)))
+    text = f"{what} runs low: {amounts(call, purse)}"
+    note(call, purse, "low", text)
+    name = call.hive.name(purse.agent)
+    told = tell(call, call.hive, name, BUDGET, text) if name else frozenset[str]()
+    return told | _tell_assigner(call, held, text)
+
+
+def _tell_assigner(call: Call, held: Fund, text: str) -> frozenset[str]:
+    task = call.ledger.tasks.get(held.task)
+    giver = task.assigner if task is not None else OPERATOR
+    name = OPERATOR if giver == OPERATOR else call.hive.name(giver)
+    if name is None or giver == held.purse.agent:
+        return frozenset()
+    return tell(call, call.hive, name, BUDGET, text)
+
+
+@when(TaskEnded)
+def _over(call: Call, what: TaskEnded) -> frozenset[str]:
+    topics = frozenset[str]()
+    for each in call.ledger.budgets.funds.of(what.id) if call.ledger.budgets.funds.any else ():
+        topics |= closed(call, each)
+    return topics
+
+
+def closed(call: Call, held: Fund) -> frozenset[str]:
+    """It pays no more; what is left goes back to where it came from."""
+    budgets, purse = call.ledger.budgets, held.purse
+    budgets.funds.drop(held)
+    if purse.over:
+        note(call, purse, "owed", f"{purse.over} were used beyond it, and nobody pays for them")
+    touched = frozenset({topic(purse.agent)})
+    if not purse.free:
+        return touched
+    note(call, purse, "returned", f"task {held.task} did not use {purse.free} {UNITS[purse.kind]}")
+    whole = budgets.funds.get(held.source, purse.kind)
+    if whole is not None:
+        budgets.funds.keep(replace(whole, purse=whole.purse.filled(purse.free)))
+        return touched
+    home = budgets.get(held.source, purse.kind)
+    return touched | (filled(call, home, purse.free) if home else frozenset())
+
+
+def inherited(call: Call, purse: Purse, heir: str) -> None:
+    """A purse is closed: what tasks got out of it goes to another one."""
+    if not purse.tier:
+        call.ledger.budgets.funds.pass_on(purse.agent, purse.kind, heir)
+
+
+def from_nobody(call: Call, hive: Hive, names: Iterable[str], kind: Kind) -> list[Fund]:
+    """Funds that came from outside, of tasks of these agents."""
+    inside = {hive.spec(name).id for name in names}
+    found = call.ledger.budgets.funds.out_of("", kind)
+    return [each for each in found if each.purse.agent in inside]

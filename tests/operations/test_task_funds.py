@@ -1,0 +1,201 @@
+"""K34: what a task is given of its own: who may, what it pays for, and what becomes of the rest."""
+
+from __future__ import annotations
+
+import pytest
+from operations.given import end, finish, give, state
+from operations.world import World, rows
+
+from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
+from hive_core.model.budget import Kind
+
+
+@pytest.fixture(autouse=True)
+def _budgets(world: World) -> None:
+    world.call("operator", "allocate_budget", agent="root", kind="tokens", amount=1000)
+    world.call("root", "allocate_budget", agent="a", kind="tokens", amount=500)
+
+
+def left(world: World, agent: str) -> tuple[int, int, int]:
+    """Of the agent's own purse: left, spent, owed."""
+    purse = world.ledger.budgets.get(world.uuid(agent), Kind.TOKENS)
+    assert purse is not None
+    return purse.free, purse.spent, purse.over
+
+
+def fund(world: World, task: str) -> tuple[int, int, int] | None:
+    found = world.ledger.budgets.funds.get(task, Kind.TOKENS)
+    return None if found is None else (found.purse.free, found.purse.spent, found.purse.over)
+
+
+def use(world: World, agent: str, tokens: int, task: str | None = None) -> None:
+    world.call(agent, "report_usage", tokens_in=tokens, task=task)
+
+
+def given(world: World, assigner: str, agent: str, tokens: int, **wish: object) -> str:
+    return give(world, assigner, agent, budget={"tokens": tokens}, **wish)
+
+
+def told(world: World, agent: str) -> list[str]:
+    mail = [each for each in world.mail(agent) if each["kind"] == "budget"]
+    return [str(each["body"]).splitlines()[0] for each in mail]
+
+
+def test_it_comes_out_of_who_gives_the_task_and_the_rest_goes_back(world: World) -> None:
+    task = given(world, "a", "a1", 100)
+    assert left(world, "a") == (400, 0, 0)
+    use(world, "a1", 30, task)
+    assert (left(world, "a"), fund(world, task)) == ((400, 0, 0), (70, 30, 0))
+    finish(world, "a1", task, tokens=10)
+    assert (left(world, "a"), fund(world, task)) == ((460, 0, 0), None)
+
+
+def test_without_one_a_task_is_paid_as_all_that_its_agent_does(world: World) -> None:
+    task = give(world, "a", "a1")
+    use(world, "a1", 30, task)
+    assert left(world, "a") == (470, 30, 0)
+
+
+def test_what_is_used_for_no_task_is_not_paid_by_the_task(world: World) -> None:
+    task = given(world, "a", "a1", 100)
+    use(world, "a1", 5)
+    assert (left(world, "a"), fund(world, task)) == ((395, 5, 0), (100, 0, 0))
+
+
+def test_nobody_gives_what_it_has_not(world: World) -> None:
+    with pytest.raises(LimitReached, match="of the token budget of a are 500 left"):
+        given(world, "a", "a1", 501)
+    assert left(world, "a") == (500, 0, 0)
+    assert world.call("a", "list_tasks", agent="a1")["tasks"] == []
+
+
+def test_who_may_not_give_budgets_gives_none_with_a_task(world: World) -> None:
+    world.call("operator", "revoke_capability", agent="a", capability="budget")
+    with pytest.raises(NotAllowed, match="you do not hold the capability budget"):
+        given(world, "a", "a1", 1)
+    assert world.fault("a", "assign_task", agent="a1", description="x") == ""
+
+
+def test_it_has_to_be_of_something(world: World) -> None:
+    with pytest.raises(InvalidArgument, match="say tokens, or cost, or both"):
+        give(world, "a", "a1", budget={})
+
+
+def test_parts_of_a_task_are_paid_by_the_whole_and_get_theirs_out_of_it(world: World) -> None:
+    whole = given(world, "root", "a1", 100)
+    carried = give(world, "a1", "a11")
+    use(world, "a11", 10, carried)
+    assert fund(world, whole) == (90, 10, 0)
+    fresh = given(world, "a1", "a11", 40)
+    assert fund(world, whole) == (50, 10, 0)
+    use(world, "a11", 15, fresh)
+    end(world, fresh)
+    assert fund(world, whole) == (75, 10, 0)
+    assert left(world, "root") == (400, 0, 0)
+
+
+def test_a_part_that_outlives_its_whole_gives_back_to_where_that_came_from(world: World) -> None:
+    whole = given(world, "root", "a1", 100)
+    part = given(world, "a1", "a11", 40)
+    end(world, whole)
+    assert left(world, "root") == (460, 0, 0)
+    end(world, part)
+    assert left(world, "root") == (500, 0, 0)
+
+
+def test_when_it_is_used_up_the_agent_reports_and_the_task_is_stopped(world: World) -> None:
+    task = given(world, "a", "a1", 100, deadline=0.0)
+    use(world, "a1", 85, task)
+    low = f"the token budget of task {task} of a1 runs low: 85 of 100 tokens spent"
+    assert told(world, "a1") == told(world, "a") == [low]
+    use(world, "a1", 30, task)
+    assert told(world, "a1")[-1].endswith("report now what you have")
+    assert told(world, "a")[-1].endswith("is used up: 100 of 100 tokens spent, and 15 beyond it")
+    world.advance(61)
+    assert state(world, task) == "stopping"
+    world.advance(11)
+    assert (state(world, task), fund(world, task)) == ("stopping", (0, 100, 15))
+    end(world, task, "stopped")
+    assert left(world, "a") == (400, 0, 0), "what was used beyond it is nobody else's"
+
+
+def test_a_task_with_its_own_goes_on_where_its_agent_has_nothing_left(world: World) -> None:
+    world.call("root", "allocate_budget", agent="a1", kind="tokens", amount=10)
+    running = given(world, "a", "a1", 100, deadline=0.0)
+    use(world, "a1", 10)
+    assert world.fault("a", "assign_task", agent="a1", description="x") == "LimitReached"
+    other = given(world, "a", "a1", 20, deadline=0.0)
+    assert state(world, other) == "in_progress"
+    world.advance(61)
+    assert {state(world, each) for each in (running, other)} == {"in_progress"}
+
+
+@pytest.mark.parametrize("who", ["a1", "a"])
+def test_it_goes_back_once_whoever_dies(world: World, who: str) -> None:
+    given(world, "a", "a1", 100)
+    task = given(world, "a", "a2", 50)
+    use(world, "a2", 5, task)
+    world.call("operator", "destroy", agent=who, recursive=True)
+    world.kill()
+    budgets = world.ledger.budgets
+    there = sum(each.free + each.spent for each in budgets.every(Kind.TOKENS))
+    there += sum(each.purse.free + each.purse.spent for each in budgets.funds.every())
+    assert there == (1000 if who == "a1" else 995), "what was spent of what is gone is spent"
+    if who == "a":
+        assert (left(world, "root"), budgets.funds.every()) == ((995, 0, 0), [])
+
+
+def test_a_budget_that_is_closed_has_its_tasks_give_back_further_up(world: World) -> None:
+    task = given(world, "a", "a1", 100)
+    world.call("root", "allocate_budget", agent="a", kind="tokens", close=True)
+    assert left(world, "root") == (900, 0, 0)
+    end(world, task)
+    assert left(world, "root") == (1000, 0, 0)
+
+
+def test_what_came_from_nobody_is_part_of_the_first_budget_above_it(world: World) -> None:
+    wish = {"description": "x", "budget": {"cost": 70}}
+    task = str(world.call("operator", "assign_task", agent="b1", **wish)["task"])
+    words = {"agent": "root", "kind": "money"}
+    with pytest.raises(InvalidArgument, match="have 70 millionths already"):
+        world.call("operator", "allocate_budget", amount=60, **words)
+    assert world.call("operator", "allocate_budget", amount=100, **words)["left"] == 30
+    end(world, task)
+    assert world.call("operator", "allocate_budget", amount=1, **words)["left"] == 101
+
+
+def test_what_came_from_nobody_ends_when_its_agent_comes_below_a_budget(world: World) -> None:
+    world.call("operator", "spawn", name="other", parent="")
+    world.call("operator", "spawn", name="o1", parent="other")
+    task = given(world, "operator", "o1", 70)
+    world.call("operator", "move", agent="o1", parent="a")
+    assert fund(world, task) is None
+    use(world, "o1", 5, task)
+    assert left(world, "a") == (495, 5, 0)
+
+
+def test_each_task_of_a_batch_can_have_its_own(world: World) -> None:
+    tasks = [{"task": "x", "budget": {"tokens": 60}}, "y"]
+    batch = world.call("a", "run_parallel_workers", tasks=tasks, agents=["a1", "a2"])
+    first, second = (str(each) for each in batch["tasks"])  # type: ignore[attr-defined]
+    assert (fund(world, first), fund(world, second)) == ((60, 0, 0), None)
+    assert left(world, "a") == (440, 0, 0)
+
+
+def test_it_is_seen_in_the_task_and_among_the_budgets(world: World) -> None:
+    task = given(world, "a", "a1", 100)
+    use(world, "a1", 30, task)
+    assert world.call("a", "get_task", task=task)["budget"] == [
+        {"kind": "tokens", "left": 70, "spent": 30, "owed": 0}
+    ]
+    (row,) = (each for each in rows(world.call("a1", "get_usage")["budgets"]) if each["task"])
+    assert (row["task"], row["left"], row["source"]) == (task, 70, "reported")
+    done = [each["operation"] for each in world.events() if each["kind"] == "budget"]
+    assert done == ["reserved"]
+
+
+def test_a_task_that_is_resumed_is_given_nothing_of_its_own_again(world: World) -> None:
+    task = given(world, "a", "a1", 100)
+    end(world, task, "failed")
+    again = str(world.call("a", "resume_task", task=task, guidance="once more")["task"])
+    assert (fund(world, again), left(world, "a")) == (None, (500, 0, 0))
