@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from hive_core.agent.show import plain
-from hive_core.cli.output import echo, say
+from hive_core.cli.output import block, echo, say
 from hive_core.cli.session import Session, complete_agent
 from hive_core.errors import HiveError, TimedOut, Unreachable
 from hive_core.varlink import Message
@@ -57,8 +57,8 @@ class Conversation:
         raise Unreachable("the daemon ended the conversation")
 
     def _received(self, session: Session, row: Message) -> None:
-        lead = f"{self.name}> " if sys.stdout.isatty() else ""
-        echo(lead + plain(str(row.get("body"))))
+        body = str(row.get("body"))
+        echo(f"{self.name}> {block(body)}" if sys.stdout.isatty() else plain(body))
         session.ask("ack", ids=[row.get("id")])
         with self.changed:
             self.answered.add(str(row.get("reply_to")))

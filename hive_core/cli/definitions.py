@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -124,7 +125,9 @@ def export(session: Session, name: str, kind: str) -> None:
         front["hive"] = agent
     post = frontmatter.Post(str(row.get("body") or ""))
     post.metadata = front
-    echo(frontmatter.dumps(post, sort_keys=False))
+    text = frontmatter.dumps(post, sort_keys=False)
+    # A file is what it is; a terminal gets it spelled out.
+    (echo if sys.stdout.isatty() else click.echo)(text)
 
 
 def _theirs(text: str) -> str:
@@ -142,7 +145,7 @@ def _lines(row: Row) -> Iterator[str]:
         yield f"{key:<14}{words(row.get(key))}"
     for key, value in sorted(_table(row.get("agent")).items()):
         if key != "role":
-            yield f"{key:<14}{words(value)}"
+            yield f"{words(key):<14}{words(value)}"
     yield ""
     yield from (words(line) if line else "" for line in str(row.get("body") or "").splitlines())
 

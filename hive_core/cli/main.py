@@ -10,8 +10,9 @@ from typing import Final
 import click
 
 from hive_core import VERSION
-from hive_core.agent.show import plain, sentence
+from hive_core.agent.show import sentence
 from hive_core.cli.lazy import LazyGroup, meant
+from hive_core.cli.output import block
 from hive_core.cli.session import Session
 from hive_core.errors import HiveError, NotFound, Unreachable
 
@@ -87,7 +88,7 @@ def _invoke(context: click.Context) -> int:
 
 
 def complain(text: str) -> None:
-    click.echo(f"hive: {plain(text)}", err=True)
+    click.echo(f"hive: {block(text)}", err=True)
 
 
 def run(arguments: list[str]) -> int:

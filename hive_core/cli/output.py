@@ -6,6 +6,7 @@ daemon said.
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import time
@@ -27,6 +28,7 @@ COLOURS: Final = {
     "degraded": "magenta", "failed": "red", "parked": "red", "sleeping": "cyan",
     "stopped": "bright_black", "absent": "bright_black", "allowed": "green", "refused": "red",
 }  # fmt: skip
+_COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 
 output_option: Final = click.option(
     "-o", "--output", "style", type=click.Choice(FORMATS), default="table", show_default=True,
@@ -70,17 +72,26 @@ def moment(value: object) -> str:
     """Seconds since 1970 as local time."""
     if not isinstance(value, int | float):
         return "-"
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+    except (OverflowError, ValueError, OSError):  # in a year that the machine does not know
+        return f"{value:g}"
+
+
+def block(text: str) -> str:
+    """A text of others as it is, its further lines indented: none stands where ours begin."""
+    return plain(text).replace("\n", "\n    ")
 
 
 def echo(text: str) -> None:
-    """A line of data."""
-    click.echo(text)
+    """A line of data. Of what acts on a terminal colours alone get through."""
+    parts = _COLOUR.split(text)
+    click.echo("".join(part if at % 2 else plain(part) for at, part in enumerate(parts)))
 
 
 def say(text: str) -> None:
     """A line of talk."""
-    click.echo(plain(text), err=True)
+    click.echo(block(text), err=True)
 
 
 def coloured(word: str, shown: str = "") -> str:

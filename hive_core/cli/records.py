@@ -11,11 +11,11 @@ from typing import Final
 import click
 
 from hive_core.agent.catalog import camel
-from hive_core.agent.show import plain
 from hive_core.cli.output import (
     Column,
     Listing,
     Row,
+    block,
     coloured,
     echo,
     moment,
@@ -75,7 +75,7 @@ def logs(session: Session, /, name: str, style: str, *, follow: bool, **given: o
         Listing("text", ()).show(rows, style)
         return
     for row in rows:
-        echo(f"{moment(row.get('time'))} {words(row.get('unit'))}: {plain(str(row.get('text')))}")
+        echo(f"{moment(row.get('time'))} {words(row.get('unit'))}: {block(str(row.get('text')))}")
 
 
 @click.command

@@ -13,7 +13,9 @@ from hive_core.cli.session import Session, entries
 def _counts(row: Row) -> str:
     found = row.get("agents")
     counts = found if isinstance(found, dict) else {}
-    parts = [f"{number} {coloured(state)}" for state, number in sorted(counts.items()) if number]
+    parts = [
+        f"{number} {coloured(words(state))}" for state, number in sorted(counts.items()) if number
+    ]
     return ", ".join(parts) or "none"
 
 

@@ -10,7 +10,7 @@ from typing import Final, cast
 import click
 
 from hive_core.agent.catalog import camel
-from hive_core.agent.show import as_json
+from hive_core.agent.show import as_json, plain
 from hive_core.cli.approval_page import quoted
 from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, Row, echo, moment, one, output_option, say, words
@@ -220,7 +220,7 @@ def _finished(session: Session, id_: str) -> int:
     found = result if isinstance(result, dict) else {}
     say(f"task {id_}: {words(found.get('status'))}")
     if found.get("summary") or found.get("error"):
-        echo(str(found.get("summary") or found.get("error")))
+        echo(plain(str(found.get("summary") or found.get("error"))))
     return 0 if found.get("status") in _WELL else NOT_WELL
 
 

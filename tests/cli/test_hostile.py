@@ -1,0 +1,124 @@
+"""Every command against a daemon in whose answers all words of agents are hostile (attack 45).
+
+What the daemon chooses itself (ids, names, states) is plain; every other text acts on a terminal,
+turns the direction, hides, or begins lines. Whatever a command makes of that, the operator sees
+no line that another wrote from its beginning, and nothing gets through to the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pytest
+from agent.peer import Answer
+from cli.run import Hive
+
+from hive_core import cli
+from hive_core.cli.main import COMMANDS, hive
+from hive_core.cli.output import block, moment
+from hive_core.varlink import Message
+
+OPERATIONS: Final = Path(cli.__file__).with_name("operations.json")
+EVIL: Final = "A\x1b]52;c;ZXZpbA==\x07\x9b2J\u202e\u2066\nEVIL\rEVIL\x1b[8m\u2028EVIL\x85EVIL\u200b"
+ACTS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f]")
+OURS: Final = frozenset({
+    "id", "name", "agent", "task", "plan", "question", "upload", "commit", "job", "kind", "type",
+    "state", "status", "tier", "wanted",
+})  # fmt: skip
+# They wait, enter a container, change the machine, or read what the test would have to make.
+ELSEWHERE: Final = frozenset({
+    "setup", "teardown", "migrate", "shell", "completion", "doctor", "reap", "wait", "declare",
+    "lint", "load", "template", "metrics", "group", "call", "schema", "chat", "export", "get",
+    "set",
+})  # fmt: skip
+STYLES: Final = ((), ("-o", "json"), ("-o", "name"))
+
+
+def answer(schema: Mapping[str, Any], defs: Mapping[str, Any], field: str = "") -> Any:  # noqa: ANN401
+    """Something that fits the schema, hostile where it is not the daemon's own."""
+    if "$ref" in schema or "anyOf" in schema:
+        inner = defs[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema["anyOf"][0]
+        return None if field == "next" else answer(inner, defs, field)
+    kind = schema.get("type")
+    if kind == "array":
+        return [answer(schema.get("items", {}), defs, field)]
+    if "properties" in schema:
+        return {key: answer(each, defs, key) for key, each in schema["properties"].items()}
+    plain = {"integer": 3, "number": 3, "boolean": True, "object": {EVIL: [EVIL, {EVIL: 1}]}}
+    return plain.get(str(kind), "x" if field in OURS else EVIL)
+
+
+def commands() -> Iterator[tuple[list[str], click.Command]]:
+    """All that `hive` has."""
+    for name in sorted(set(COMMANDS) - ELSEWHERE):
+        found = hive.get_command(click.Context(hive), name)
+        assert found is not None
+        below = found.commands if isinstance(found, click.Group) else {"": found}
+        for word, each in below.items():
+            if word not in ELSEWHERE:
+                yield [name, *filter(None, (word,))], each
+
+
+def words(command: click.Command) -> Iterator[str]:
+    """The least that a command has to be given."""
+    for each in command.params:
+        choice = each.type.choices[0] if isinstance(each.type, click.Choice) else "1"
+        if isinstance(each, click.Argument):
+            yield from (
+                __file__ if isinstance(each.type, click.File) else str(choice),
+            ) * each.nargs
+        elif each.required:
+            yield from (each.opts[-1], str(choice))
+
+
+def _always(reply: Message, _: Message) -> Message:
+    return reply
+
+
+@pytest.fixture(scope="module", name="answers")
+def _answers() -> dict[str, Answer]:
+    found: dict[str, Answer] = {}
+    for each in json.loads(OPERATIONS.read_text(encoding="utf-8"))["operations"].values():
+        reply = answer(each["result"], each["result"].get("$defs", {}))
+        found[each["method"]] = partial(_always, reply)
+    return {**found, "WaitJob": lambda _: {"state": "done", "error": ""}}
+
+
+# What they print, or print last, is one text as it is: an answer, a result, what was defined.
+LETTERS: Final = (["send"], ["task", "assign"], ["definition", "show"])
+MORE: Final = {
+    ("task", "assign"): ("--wait",), ("send",): ("--wait", "1"), ("remind",): ("--in", "5m"),
+    ("destroy",): ("--yes",), ("approvals", "approve"): ("--yes",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words_", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in commands()]
+)
+def test_nothing_that_an_agent_says_acts_on_the_terminal_or_begins_a_line(
+    hive: Hive, answers: dict[str, Answer], words_: list[str], command: click.Command
+) -> None:
+    hive.peer.answers = answers
+    styles = STYLES if any(each.name == "style" for each in command.params) else STYLES[:1]
+    for style in styles:
+        done = hive(*words_, *words(command), *MORE.get(tuple(words_), ()), *style)
+        for text in (done.out, done.err):
+            assert not ACTS.search(text), (style, text)
+            assert words_ in LETTERS or not re.search("(?m)^EVIL", text), (style, text)
+
+
+def test_further_lines_of_others_stand_behind_ours() -> None:
+    assert block("one\ntwo\rthree\n\x1b[2Jfour").splitlines() == [
+        "one", "    two⟨U+000D⟩three", "    ⟨U+001B⟩[2Jfour",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", [1e300, -1e300, 1e17, float(2**63)])
+def test_a_moment_in_no_year_is_its_number(at: float) -> None:
+    assert moment(at) == f"{at:g}"
