@@ -15,7 +15,7 @@ from hive_core.broker.line import Ask, Door, Line, Step
 from hive_core.broker.operation import Operation, Result
 from hive_core.broker.outcome import EVENTS, TREE
 from hive_core.broker.request import Fixed, Reader, size_of
-from hive_core.broker.row import Row
+from hive_core.broker.row import Row, parted
 from hive_core.broker.turn import Redo, Turn, World
 from hive_core.broker.waiting import Waiting
 from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
@@ -109,17 +109,8 @@ class Broker:
         if strangers:
             self._keep(strangers)
             self._tell(frozenset((EVENTS,)))
-        batch = self._row.collect()
-        try:
-            turn = self._attempt(batch)
-        except HiveError:
-            # Rolled back as a whole. One by one, only the call that does not fit fails.
-            for ask in batch:
-                line = ask.line
-                if line.willing and line.asks and line.asks[0] is ask:
-                    self._settle(self._alone(ask))
-        else:
-            self._settle(turn)
+        for batch in parted(self._row.collect()):
+            self._serve(batch)
         if self._row:
             self._wake()
 
@@ -157,6 +148,18 @@ class Broker:
         return kept[0]
 
     # Batches.
+
+    def _serve(self, batch: Sequence[Ask]) -> None:
+        try:
+            turn = self._attempt(batch)
+        except HiveError:
+            # Rolled back as a whole. One by one, only the call that does not fit fails.
+            for ask in batch:
+                line = ask.line
+                if line.willing and line.asks and line.asks[0] is ask:
+                    self._settle(self._alone(ask))
+        else:
+            self._settle(turn)
 
     def _attempt(self, batch: Sequence[Ask], *, urgent: bool = False) -> Turn:
         if any(ask.writes for ask in batch):

@@ -66,6 +66,25 @@ class Row:
         return batch
 
 
+def parted(batch: list[Ask]) -> tuple[list[Ask], ...]:
+    """What only reads, then the rest: who has nothing recorded does not wait for the disk.
+
+    Of a line that begins with reads, what is behind them comes in the next batch.
+    """
+    if not any(ask.writes for ask in batch):
+        return (batch,)
+    first, rest = list[Ask](), list[Ask]()
+    reads, held = dict[Line, bool](), set[Line]()
+    for ask in batch:
+        if not reads.setdefault(ask.line, not ask.writes):
+            rest.append(ask)
+        elif ask.writes or ask.line in held:
+            held.add(ask.line)
+        else:
+            first.append(ask)
+    return (first, rest) if first else (rest,)
+
+
 def _fits(spent: Counter[str], ask: Ask) -> bool:
     """Whether the batch has room for what the call may record; counted when it has."""
     if not ask.writes:

@@ -5,6 +5,7 @@ Counting looks at each message of the box, so it must not follow from every ack 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -23,7 +24,11 @@ _COUNT: Final = (
     " CROSS JOIN parties p ON p.id = m.sender WHERE q.inbox = ? AND q.state IN (0, 1, 2)"
     " GROUP BY m.sender"
 )
-
+# Of mail that has no place in the queue yet.
+_FRESH: Final = (
+    "SELECT m.id, p.party FROM messages m CROSS JOIN parties p ON p.id = m.sender"
+    " WHERE m.id IN (SELECT value FROM json_each(?))"
+)
 _SENDER: Final = (
     "SELECT p.party FROM messages m CROSS JOIN parties p ON p.id = m.sender WHERE m.id = ?"
 )
@@ -64,15 +69,13 @@ class Crowds:
             return NOBODY
         known = self._known.get(box.number)
         if known is None or not known.fits(box):
-            self._boxes.place(box)
-            rows = self._db.rows(_COUNT, (box.number,))
-            known = _Count(box, {sender: (count, size) for sender, count, size in rows})
+            known = self._counted(box)
             self._known.pop(box.number, None)
             if len(self._known) >= _KEPT:
                 del self._known[next(iter(self._known))]
             self._known[box.number] = known
             if self._db.inside:  # what was counted may be taken back
-                self._undo.note(self._known.pop, box.number, None)
+                self._undo.note_outside(self._known.pop, box.number, None)
         return known.held
 
     def came(self, box: Box, sender: str, size: int) -> None:
@@ -90,6 +93,16 @@ class Crowds:
         for place in places:
             sender = self._db.value(_SENDER, (place.id,))
             self._follow(known, sender, -1, -place.size)
+
+    def _counted(self, box: Box) -> _Count:
+        """Nothing is changed by it: the call that asks is mostly refused, and then taken back."""
+        rows = self._db.rows(_COUNT, (box.number,))
+        found = _Count(box, {sender: (count, size) for sender, count, size in rows})
+        sizes = {message: size for _, message, size in box.fresh}
+        for message, sender in self._db.rows(_FRESH, (json.dumps(list(sizes)),)):
+            count, held = found.held.get(sender, (0, 0))
+            found.held[sender] = (count + 1, held + sizes[message])
+        return found
 
     def _follow(self, known: _Count, sender: str, count: int, size: int) -> None:
         known.add(sender, count, size)

@@ -26,6 +26,13 @@ class Undo:
         """`back(*values)` takes back what is being changed."""
         self.steps.append((back, values))
 
+    def note_outside(self, back: Callable[..., object], *values: object) -> None:
+        """The same for what was found out, and stays right when a savepoint is taken back in which
+        nothing was changed before: it is only taken back with what was."""
+        at = len(self.steps)
+        self.note(back, *values)
+        self._marks = [mark + (mark == at) for mark in self._marks]
+
     def always(self, forget: Callable[[], object]) -> None:
         """Called at every rollback: for what can be read again."""
         self._always.append(forget)

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from broker.house import House, open_house, spec
+from broker.house import House, Phone, open_house, spec
 from broker.small import Grown, Noted
 
 from hive_core.broker.call import Call, Change, Record
@@ -51,6 +51,28 @@ def test_a_batch_that_only_reads_has_no_transaction(folder: Path) -> None:
         steps.seen.clear()
         house.phone("ann").call("Look")
         assert steps.seen == []
+
+
+def test_who_only_reads_is_answered_before_the_disk_has_what_others_record(folder: Path) -> None:
+    """Attack 37: an agent that floods fills each batch, and a disk takes its time."""
+    told, readers = list[int](), list[Phone]()
+    with open_house(folder, step=lambda _: told.extend(len(r.replies) for r in readers)) as house:
+        writer, reader = house.phone("ann"), house.phone("dan")
+        readers.append(reader)
+        writer.ask("Note", {"agent": "bob"})
+        reader.ask("Look")
+        house.turn()
+        assert told == [1, 1]
+        assert writer.result() == {"nonce": 1}
+
+
+def test_a_line_is_answered_in_order_whatever_it_mixes(house: House) -> None:
+    ann = house.phone("ann")
+    for method in ("Look", "Grow", "Look", "Note", "Look"):
+        ann.ask(method, {"name": "eve"} if method == "Grow" else {"agent": "bob"})
+    house.run()
+    found = ann.results()
+    assert [each.get("agents") for each in found] == [6, None, 7, None, 7]
 
 
 def test_a_call_that_fails_after_its_effect_takes_back_its_own_only(house: House) -> None:

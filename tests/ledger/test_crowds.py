@@ -20,7 +20,7 @@ RAM = Path("/dev/shm")
 BOUNDS = Bounds(inbox_count=12, inbox_bytes=4096)
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["send", "send", "send", "undo", "ack", "dead", "expire"]),
+        st.sampled_from(["send", "send", "send", "undo", "look", "lost", "ack", "dead", "expire"]),
         st.sampled_from(["anna", "bob", "carol"]),
         st.integers(1, 900),
     ),
@@ -36,7 +36,7 @@ def test_it_is_followed_whatever_happens_to_a_box(
     with TemporaryDirectory(dir=RAM if RAM.is_dir() else None) as folder:
         ledger = Ledger.open(Path(folder, "hive.db"), limits=BOUNDS, primed=0)
         for number, (step, sender, size) in enumerate(steps):
-            with ledger.transaction(), suppress(InboxFull):
+            with suppress(Mind), ledger.transaction(), suppress(InboxFull):
                 _step(ledger, step, letter(sender, "dora", "x" * size), float(number))
             with ledger.transaction():
                 _compare(ledger)
@@ -67,6 +67,31 @@ def test_a_full_box_is_counted_once_whatever_is_acked(folder: Path) -> None:
     ledger.close()
 
 
+def test_who_is_refused_again_and_again_has_the_box_counted_once(folder: Path) -> None:
+    """A count must change nothing, and outlive the refusal: else a flood makes each batch of calls
+    run twice, and each of its calls look at the whole box."""
+    ledger = Ledger.open(folder / "hive.db", limits=Bounds(inbox_count=100), primed=0)
+    mail, seen = ledger.messages, list[str]()
+    with ledger.transaction():
+        for number in range(80):
+            mail.send(letter(f"s{number % 7}", "dora"), 1.0)
+    ledger.connection._raw.set_trace_callback(seen.append)
+    with ledger.transaction():
+        before = ledger.connection.changes
+        for _ in range(5):
+            with suppress(Mind), ledger.savepoint():
+                mail.crowd("dora")
+                assert ledger.connection.changes == before
+                change_mind()
+    with suppress(Mind), ledger.transaction():
+        mail.crowd("dora")
+        change_mind()
+    ledger.connection._raw.set_trace_callback(None)
+    assert sum("GROUP BY m.sender" in sql for sql in seen) == 1
+    assert sum(count for count, _ in mail.crowd("dora").values()) == 80
+    ledger.close()
+
+
 def _step(ledger: Ledger, step: str, new: NewMessage, now: float) -> None:
     mail = ledger.messages
     match step:
@@ -76,6 +101,14 @@ def _step(ledger: Ledger, step: str, new: NewMessage, now: float) -> None:
             with suppress(Mind), ledger.savepoint():
                 mail.send(new, now)
                 mail.crowd("dora")
+                change_mind()
+        case "look" | "lost":
+            mail.send(new, now)
+            with suppress(Mind), ledger.savepoint():
+                mail.crowd("dora")
+                mail.send(new, now)
+                change_mind()
+            if step == "lost":
                 change_mind()
         case "ack":
             mail.ack("dora", [each.id for each in mail.lease("dora", 2, 60, now)])
