@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 from hive_core.broker.call import Call, Record
@@ -16,7 +17,9 @@ from hive_core.operations.task_steps import log, topic
 
 REPORT: Final = "task_report"
 _AT_ONCE: Final = 20
-_AGAIN: Final = 30.0  # seconds until an end that did not come is asked for once more
+_FORCED: Final = "forced"
+_AGAIN: Final = 30.0  # seconds until an end that did not come is asked for once more; then longer
+_AGAIN_MOST: Final = 3600.0
 _DOWN: Final = frozenset({State.STOPPED, State.SLEEPING, State.FAILED, State.PARKED, State.ABSENT})
 
 
@@ -33,7 +36,7 @@ def task_deadlines(call: Call) -> Record[Looked]:
     topics = frozenset[str]()
     for task in found:
         topics |= _come(call, call.ledger.tasks.known(task.id))
-    return Record(Looked(tasks=len(found)), topics)
+    return Record(Looked(tasks=len(found)), topics, told=True)
 
 
 def _come(call: Call, task: Task) -> frozenset[str]:
@@ -78,10 +81,22 @@ def _forced(call: Call, task: Task) -> frozenset[str]:
     down = run is None or run.wanted is not Wanted.RUNNING
     if call.hive.name(uuid) is None or (down and call.states.state(uuid) in _DOWN):
         return confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
-    call.ledger.tasks.note(task.id, stop_at=call.now + _AGAIN)
+    asked = _asked_before(call, task)
+    pause = _AGAIN if asked is None else min(max(call.now - asked, _AGAIN), _AGAIN_MOST)
+    call.ledger.tasks.note(task.id, stop_at=call.now + pause)
     if down:  # it is on its way down already
         return frozenset({topic(task.id)})
     reason = f"task {task.id} did not stop"
     call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, grace=0.0, reason=reason, fresh=True)
-    log(call, task, "forced", reason)
+    if asked is None:
+        log(call, task, _FORCED, reason)
     return frozenset({topic(task.id), f"run:{uuid}", "events"})
+
+
+def _asked_before(call: Call, task: Task) -> float | None:
+    """When its end was asked for first, if nothing has happened to it since."""
+    for seq in call.ledger.tasks.events_of(task.id)[-1:]:
+        for event in islice(call.ledger.events.page(seq - 1, 1), 1):
+            if event.seq == seq and event.operation == _FORCED:
+                return event.time
+    return None

@@ -9,11 +9,13 @@ from pydantic import Field
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import NotFound
+from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.model.task import Task
-from hive_core.operations.approval_rows import above
 from hive_core.operations.fields import WAIT_MOST
+from hive_core.operations.share import standing_in
 from hive_core.operations.task_steps import topic
 from hive_core.policy.rules import SELF
+from hive_core.policy.standing import ABOVE, ITSELF, stand, visible
 
 MOST: Final = 64
 Id = Annotated[str, Field(max_length=64)]
@@ -41,7 +43,7 @@ class TaskEnds(Result):
 def wait_tasks(call: Call, params: WaitTasksParams) -> TaskEnds | Wait[TaskEnds]:
     """Answer when tasks have ended, or when `wait` has passed: for scripts that hold a call open.
 
-    The tasks are the caller's own, given by it, or of a descendant.
+    The tasks are the caller's own, of a descendant, or given by it to an agent that it sees.
     """
     ends = [end_of(call, each) for each in params.tasks]
     ended = [bool(each.status) for each in ends]
@@ -53,16 +55,24 @@ def wait_tasks(call: Call, params: WaitTasksParams) -> TaskEnds | Wait[TaskEnds]
 
 
 def seen_task(call: Call, id_: str) -> Task:
-    """A task that is the caller's, given by it, or of a descendant; for others there is none."""
+    """A task of the caller's or of a descendant, or given by it to an agent that it sees."""
     task = call.ledger.tasks.get(id_)
-    near = task is not None and (
-        call.by_operator
-        or call.uuid in (task.assignee, task.assigner)
-        or above(call, task.assignee)
-    )
-    if task is None or not near:
+    if task is None or not sees_task(call, task):
         raise NotFound(f"no task {id_}")
     return task
+
+
+def sees_task(call: Call, task: Task) -> bool:
+    """As every operation on a task judges it: by its agent, or the nearest above one that is gone.
+
+    Who gave it and was parted from its agent since does not see what became of it.
+    """
+    if call.by_operator or call.uuid == task.assignee:
+        return True
+    holder = standing_in(call, task.assignee) or THE_OPERATOR
+    if call.uuid == task.assigner:
+        return visible(call.hive, call.caller, holder)
+    return stand(call.hive, call.caller, holder) in (ITSELF, *ABOVE)
 
 
 def end_of(call: Call, id_: str) -> TaskEnd:

@@ -82,7 +82,7 @@ def test_what_an_agent_that_was_moved_has_ended_is_not_gone_on_with_by_its_old_p
     end(world, task, "failed")
     world.call("operator", "move", agent="a1", parent="b")
     assert world.fault("a", "resume_task", task=task, guidance="obey") == "NotFound"
-    assert world.fault("a", "inject_message", task=task, body="obey") == "NotAllowed"
+    assert world.fault("a", "inject_message", task=task, body="obey") == "NotFound"
     assert world.fault("b", "resume_task", task=task, guidance="try again") == ""
 
 
@@ -90,3 +90,46 @@ def test_what_one_agent_sends_does_not_keep_another_from_asking(world: World) ->
     while not world.fault("a2", "send", to="a", body="x" * 60_000):
         pass
     assert world.fault("a1", "ask", items=["may I?"]) == ""
+
+
+@pytest.mark.parametrize("ends", [["success"], []])
+def test_what_became_of_an_agent_that_was_moved_away_is_not_told_to_who_gave_it_work(
+    world: World, ends: list[str]
+) -> None:
+    task = give(world, "a", "a1")
+    for status in ends:
+        end(world, task, status)
+        assert world.call("a", "wait_tasks", tasks=[task])["done"] is True
+    world.call("operator", "move", agent="a1", parent="b")
+    for operation, how in (("wait_tasks", {"wait": 0}), ("wait_for", {})):
+        assert world.fault("a", operation, tasks=[task], **how) == "NotFound"
+    assert world.fault("b", "wait_tasks", tasks=[task], wait=0) == ""
+    assert world.fault("a1", "wait_tasks", tasks=[task], wait=0) == ""
+
+
+def test_who_gave_work_to_one_that_is_its_sibling_now_may_still_ask_for_its_end(
+    world: World,
+) -> None:
+    task = give(world, "a1", "a11")
+    end(world, task)
+    world.call("operator", "move", agent="a11", parent="a")
+    assert world.call("a1", "wait_tasks", tasks=[task])["done"] is True
+
+
+def test_the_end_of_what_a_destroyed_agent_had_to_do_is_told_to_those_above(world: World) -> None:
+    task = give(world, "a1", "a11")
+    world.call("operator", "destroy", agent="a11")
+    for name in ("a1", "a", "root"):
+        (found,) = rows(world.call(name, "wait_tasks", tasks=[task])["tasks"])
+        assert found["status"] == "failed"
+    assert world.fault("b", "wait_tasks", tasks=[task]) == "NotFound"
+
+
+def test_a_call_that_waits_for_a_task_ends_when_its_agent_is_moved_out_of_sight(
+    world: World,
+) -> None:
+    task = give(world, "a", "a1")
+    held = world.ask("a", "wait_tasks", tasks=[task], wait=50)
+    world.call("operator", "move", agent="a1", parent="b")
+    end(world, task)
+    assert str(held.replies[-1]["error"]).endswith("NotFound")

@@ -8,7 +8,7 @@ from itertools import count as counting
 
 import pytest
 from operations.given import end, give, state
-from operations.world import Reply, World, names, rows, texts
+from operations.world import Reply, World, fields, names, rows, texts
 
 
 def ended(found: Reply) -> dict[object, tuple[object, object]]:
@@ -55,6 +55,26 @@ def test_what_does_not_stop_in_time_is_told_as_it_is(world: World) -> None:
     run = world.ledger.runs.get(world.uuid("a1"))
     assert run is not None
     assert "did not stop" in run.reason
+
+
+def test_an_end_that_does_not_come_is_told_once_and_asked_for_ever_more_rarely(
+    world: World,
+) -> None:
+    task, other = give(world, "a", "a1"), give(world, "a", "a1")
+    world.call("a", "stop_work", reason="enough", grace=1)
+    asked = list[float]()
+    for _ in range(240):  # two hours
+        world.advance(30)
+        run = world.ledger.runs.get(world.uuid("a1"))
+        assert run is not None
+        if run.since not in asked:
+            asked.append(run.since)
+    assert len(asked) < 12
+    assert asked[-1] - asked[-2] >= 1800
+    told = [each for each in world.events() if each["operation"] == "forced"]
+    assert sorted(str(fields(each)["task"]) for each in told) == sorted([task, other])
+    assert not [each for each in world.events() if each["operation"] == "task_deadlines"]
+    assert (state(world, task), state(world, other)) == ("stopping", "stopping")
 
 
 def test_batches_of_the_whole_subtree_stop_with_what_they_queued(world: World) -> None:
