@@ -45,6 +45,15 @@ class Archives:
         rows = self._db.rows(f"SELECT {_COLUMNS} FROM archives ORDER BY at, uuid")  # noqa: S608
         return [Archive(*row) for row in rows]
 
+    def page(self, now: float, limit: int, after: tuple[float, str] | None = None) -> list[Archive]:
+        """Those within their retention, the oldest first, behind this moment and UUID."""
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM archives WHERE expires > ? AND (at, uuid) > (?, ?)"  # noqa: S608
+            " ORDER BY at, uuid LIMIT ?",
+            (now, *(after or (-1.0, "")), limit),
+        )
+        return [Archive(*row) for row in rows]
+
     def expired(self, now: float) -> list[Archive]:
         """Those past their retention: purge the storage, then `drop`."""
         return [archive for archive in self.all() if archive.expires <= now]

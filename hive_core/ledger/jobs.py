@@ -67,12 +67,18 @@ class Jobs:
         sql = "SELECT COUNT(*) FROM jobs WHERE ended IS NULL AND caller = ?"
         return int(self._db.value(sql, (caller,)))
 
-    def page(self, caller: str | None, limit: int) -> list[Job]:
-        """The newest, of one caller or of all."""
-        where, values = ("WHERE caller = ?", (caller, limit)) if caller else ("", (limit,))
+    def page(self, caller: str | None, limit: int, before: str | None = None) -> list[Job]:
+        """The newest, of one caller or of all; those that are older than `before`."""
+        where, values = ["1"], list[object]()
+        if caller is not None:
+            where.append("caller = ?")
+            values.append(caller)
+        if before is not None:
+            where.append("id < (SELECT id FROM jobs WHERE job = ?)")
+            values.append(before)
         rows = self._db.rows(
-            f"SELECT {_COLUMNS} FROM jobs {where} ORDER BY id DESC LIMIT ?",  # noqa: S608
-            values,
+            f"SELECT {_COLUMNS} FROM jobs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",  # noqa: S608
+            (*values, limit),
         )
         return [_job(row) for row in rows]
 

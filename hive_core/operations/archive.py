@@ -8,7 +8,7 @@ from pydantic import Field
 
 from hive_core.broker.call import Call, Change
 from hive_core.broker.happening import Gone, happened
-from hive_core.broker.operation import Params, Result, operation
+from hive_core.broker.operation import Result, operation
 from hive_core.errors import Expired, NotAllowed, NotFound
 from hive_core.ledger.archives import Archive
 from hive_core.model.agent import AgentSpec
@@ -19,7 +19,7 @@ from hive_core.operations.fields import Waiting
 from hive_core.operations.jobs import begun
 from hive_core.operations.lifecycle import ScopeParams, in_scope
 from hive_core.operations.notices import ADOPTED, RESTORED, inbox, senders, tell
-from hive_core.operations.pages import fitting, written
+from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.coming_back import afresh
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
@@ -48,8 +48,11 @@ class Restored(Result):
     job: str = Field(description="Ends when the agent runs.")
 
 
-class ListArchivesParams(Params):
-    """Nothing."""
+class ListArchivesParams(Paged):
+    after: str | None = Field(
+        None, pattern=r"^[0-9]{1,12}(\.[0-9]{1,20})?:[0-9a-f-]{36}$",
+        description="`next` of the page before; absent for the first page.",
+    )  # fmt: skip
 
 
 class ArchiveRow(Result):
@@ -60,7 +63,7 @@ class ArchiveRow(Result):
     expires_at: float = Field(description="Its storage is deleted after this.")
 
 
-class Archives(Result):
+class Archives(Page):
     archives: list[ArchiveRow] = Field(description="The oldest first.")
 
 
@@ -138,17 +141,22 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
 
 
 @operation(allow=OPERATOR)
-def list_archives(call: Call, _params: ListArchivesParams) -> Archives:
-    """List the destroyed agents that can still be restored."""
-    rows = [
-        ArchiveRow(
-            id=each.uuid, name=each.name, parent=call.hive.name(each.parent or "") or each.parent,
-            destroyed_at=each.at, expires_at=each.expires,
-        )
-        for each in call.ledger.archives.all()
-        if each.expires > call.now
-    ]  # fmt: skip
-    return Archives(archives=list(fitting(rows, lambda row: written(row.name))))
+def list_archives(call: Call, params: ListArchivesParams) -> Archives:
+    """List the destroyed agents that can still be restored, the oldest first."""
+    at, _, uuid = (params.after or "").partition(":")
+    after = (float(at), uuid) if at else None
+    found = call.ledger.archives.page(call.now, params.limit + 1, after)
+    shown = (_archive_row(call, each) for each in found[: params.limit])
+    rows = list(fitting(shown, lambda row: written(row.name)))
+    last = rows[-1] if len(rows) < len(found) else None
+    return Archives(archives=rows, next=f"{last.destroyed_at!r}:{last.id}" if last else None)
+
+
+def _archive_row(call: Call, each: Archive) -> ArchiveRow:
+    return ArchiveRow(
+        id=each.uuid, name=each.name, parent=call.hive.name(each.parent or "") or each.parent,
+        destroyed_at=each.at, expires_at=each.expires,
+    )  # fmt: skip
 
 
 def _check_not_the_root_agent(call: Call, name: str) -> None:

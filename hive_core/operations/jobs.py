@@ -10,10 +10,10 @@ from pydantic import Field
 
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
-from hive_core.errors import LimitReached, NotFound
+from hive_core.errors import InvalidArgument, LimitReached, NotFound
 from hive_core.model.record import Job
 from hive_core.operations.fields import WAIT_MOST
-from hive_core.operations.pages import fitting, written
+from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.rules import SELF
 
 
@@ -40,11 +40,11 @@ class JobResult(Result):
     next: str | None = Field(description="`after` for news; null once the job has ended.")
 
 
-class ListJobsParams(Params):
-    limit: int = Field(100, ge=1, le=1000, description="Jobs at most.")
+class ListJobsParams(Paged):
+    limit: int = Field(100, ge=1, le=1000, description="Jobs in a page at most.")
 
 
-class Jobs(Result):
+class Jobs(Page):
     jobs: list[JobResult] = Field(description="The newest first.")
 
 
@@ -72,9 +72,14 @@ def wait_job(call: Call, params: WaitJobParams) -> JobResult | Wait[JobResult]:
 @operation(allow=SELF)
 def list_jobs(call: Call, params: ListJobsParams) -> Jobs:
     """List the caller's jobs, the newest first; the operator sees those of all."""
-    jobs = call.ledger.jobs.page(None if call.by_operator else call.uuid, params.limit)
-    shown = (_shown(call, job) for job in jobs)
-    return Jobs(jobs=list(fitting(shown, lambda job: written(job.model_dump_json()))))
+    after = params.after
+    if after is not None and not _owns(call, call.ledger.jobs.get(after)):
+        raise InvalidArgument(f"no job {after[:64]}", field="after")
+    mine = None if call.by_operator else call.uuid
+    found = call.ledger.jobs.page(mine, params.limit + 1, after)
+    page = (_shown(call, job) for job in found[: params.limit])
+    rows = list(fitting(page, lambda job: written(job.model_dump_json())))
+    return Jobs(jobs=rows, next=rows[-1].id if len(rows) < len(found) else None)
 
 
 def begun(call: Call, operation: str, goals: Mapping[str, str]) -> str:
@@ -90,9 +95,13 @@ def begun(call: Call, operation: str, goals: Mapping[str, str]) -> str:
 
 def _seen(call: Call, id_: str) -> JobResult:
     job = call.ledger.jobs.get(id_)
-    if job is None or (job.caller != call.uuid and not call.by_operator):
+    if job is None or not _owns(call, job):
         raise NotFound(f"no job {id_}")
     return _shown(call, job)
+
+
+def _owns(call: Call, job: Job | None) -> bool:
+    return job is not None and (job.caller == call.uuid or call.by_operator)
 
 
 def _shown(call: Call, job: Job) -> JobResult:

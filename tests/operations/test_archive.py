@@ -130,6 +130,21 @@ def test_a_restored_agent_is_the_same_one(world: World) -> None:
     assert world.fault("root", "send", to="a11", body="welcome back") == ""
 
 
+def test_archives_come_in_pages_also_when_one_that_was_listed_is_gone(world: World) -> None:
+    gone = ["a11", "a1", "a2", "b1"]
+    for name in gone:
+        world.call("operator", "destroy", agent=name)
+        world.advance(1)
+    page = world.call("operator", "list_archives", limit=2)
+    assert names(page["archives"]) == gone[:2]
+    world.call("operator", "restore", id=rows(page["archives"])[1]["id"])
+    rest = world.call("operator", "list_archives", after=page["next"])
+    assert (names(rest["archives"]), rest["next"]) == (gone[2:], None)
+    pages = world.ask("operator", "list_archives", limit=1, more=True).pages
+    assert [names(each["archives"]) for each in pages] == [["a11"], ["a2"], ["b1"]]
+    assert world.fault("operator", "list_archives", after="yesterday") == "InvalidArgument"
+
+
 def test_what_was_taken_from_its_family_meanwhile_does_not_come_back(world: World) -> None:
     """No more than its parent could give it now; the reply and a message say what was cut."""
     world.call("operator", "allow", agent="a11", other="b1")

@@ -77,3 +77,21 @@ def test_the_operator_lists_the_newest_jobs_of_all(world: World, job: str) -> No
     newest = world.call("b", "stop", agent="b1")["job"]
     jobs = world.call("operator", "list_jobs", limit=2)["jobs"]
     assert names(jobs, "id") == [newest, job]
+
+
+def test_jobs_come_in_pages(world: World, job: str) -> None:
+    theirs = str(world.call("b", "stop", agent="b1")["job"])
+    mine = [job, *(str(world.call("a", "stop", agent=name)["job"]) for name in ("a2", "a1", "a2"))]
+    found, after = [], None
+    while True:
+        page = world.call("a", "list_jobs", limit=3, **({"after": after} if after else {}))
+        found += names(page["jobs"], "id")
+        after = page["next"]
+        if after is None:
+            break
+    assert found == mine[::-1]
+    for hidden in (theirs, "unknown"):
+        assert world.fault("a", "list_jobs", after=hidden) == "InvalidArgument"
+    older = names(world.call("operator", "list_jobs", after=theirs)["jobs"], "id")
+    assert job in older
+    assert not {theirs, *mine[1:]} & set(older)
