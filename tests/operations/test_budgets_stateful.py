@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from operations.model import OPERATOR
+from operations.pots import Made, Pot, Pots, Tree, chain
 from operations.world import World, world
 from typing_extensions import override
 
@@ -18,88 +18,6 @@ from hive_core.model.budget import Kind
 NAMES = tuple("abcdef")
 DATA = st.data()
 AMOUNT = st.integers(1, 1000)
-Tree = dict[str, str | None]
-
-
-@dataclass
-class Pot:
-    free: int = 0
-    spent: int = 0
-    over: int = 0
-
-    def fill(self, amount: int) -> None:
-        owed = min(self.over, amount)
-        self.over, self.spent = self.over - owed, self.spent + owed
-        self.free += amount - owed
-
-
-@dataclass
-class Pots:
-    """The simplest thing that could be budgets of one kind. `came`: from outside, on balance."""
-
-    pots: dict[str, Pot] = field(default_factory=dict)
-    came: int = 0
-    paid_by_the_gone: int = 0
-
-    def above(self, tree: Tree, name: str) -> str | None:
-        at = tree[name]
-        while at is not None and at not in self.pots:
-            at = tree[at]
-        return at
-
-    def nearest(self, tree: Tree, name: str) -> str | None:
-        return name if name in self.pots else self.above(tree, name)
-
-    def spend(self, tree: Tree, name: str, amount: int) -> None:
-        pays = self.nearest(tree, name)
-        if pays is not None:
-            pot = self.pots[pays]
-            paid = min(pot.free, amount)
-            pot.free, pot.spent, pot.over = (
-                pot.free - paid,
-                pot.spent + paid,
-                pot.over + amount - paid,
-            )
-
-    def close(self, tree: Tree, name: str) -> None:
-        home = self.above(tree, name)
-        pot = self.pots.pop(name)
-        self.paid_by_the_gone += pot.spent
-        if home is None:
-            self.came -= pot.free
-        else:
-            self.pots[home].fill(pot.free)
-
-    def give(self, tree: Tree, caller: str, name: str, amount: int) -> None:
-        source = None if caller == OPERATOR else self.nearest(tree, caller)
-        source = source or self.above(tree, name)
-        if source is not None:
-            self.pots[source].free -= amount
-            assert self.pots[source].free >= 0, "given what was not there"
-        else:
-            if name not in self.pots:
-                below = [each for each in self.pots if name in list(_chain(tree, each))]
-                amount -= sum(self.pots[each].free for each in below)
-                assert amount >= 0, "less than those below have"
-            self.came += amount
-        self.pots.setdefault(name, Pot()).fill(amount)
-
-    def take(self, tree: Tree, name: str, amount: int) -> None:
-        home, pot = self.above(tree, name), self.pots[name]
-        taken = min(pot.free, amount)
-        pot.free -= taken
-        if home is None:
-            self.came -= taken
-        elif taken:
-            self.pots[home].fill(taken)
-
-
-def _chain(tree: Tree, name: str) -> list[str]:
-    found, at = list[str](), tree[name]
-    while at is not None:
-        found.append(at)
-        at = tree[at]
-    return found
 
 
 class Budgets(RuleBasedStateMachine):
@@ -153,7 +71,12 @@ class Budgets(RuleBasedStateMachine):
 
     def held(self) -> dict[tuple[str, Kind], tuple[int, int, int]]:
         names = self.world.hive.names
-        return {
+        funds = (each for each in self.world.ledger.budgets.funds.every())
+        of_tasks = {
+            (each.task, each.purse.kind): (each.purse.free, each.purse.spent, each.purse.over)
+            for each in funds
+        }
+        return of_tasks | {
             (names[each.agent], kind): (each.free, each.spent, each.over)
             for kind in (Kind.TOKENS, Kind.MESSAGES)
             for each in self.world.ledger.budgets.every(kind)
@@ -201,15 +124,9 @@ class Budgets(RuleBasedStateMachine):
     @rule(data=DATA)
     def move(self, data: st.DataObject) -> None:
         name, parent, tree = self.child(data), self.agent(data, "parent"), self.tree
-        inside = [*(each for each in tree if name in _chain(tree, each)), name]
-        if not self.done_moving(name, parent):
-            return
-        for pots in (self.tokens, self.messages):
-            if pots.above(tree, name) == pots.above(self.tree, name):
-                continue
-            for each in sorted(inside, key=lambda each: -len(_chain(tree, each))):
-                if each in pots.pots:
-                    pots.close(tree, each)
+        if self.done_moving(name, parent):
+            for pots in (self.tokens, self.messages):
+                pots.moved(tree, self.tree, name)
 
     def done_moving(self, name: str, parent: str) -> bool:
         return self.done(OPERATOR, "move", agent=name, parent=parent)
@@ -221,10 +138,73 @@ class Budgets(RuleBasedStateMachine):
         if not self.done(caller, "destroy", agent=name, recursive=recursive):
             return
         gone = tree.keys() - self.tree.keys()
-        for pots in (self.tokens, self.messages):
-            for each in sorted(gone, key=lambda each: -len(_chain(tree, each))):
+        for each in sorted(gone, key=lambda each: -len(chain(tree, each))):
+            for pots in (self.tokens, self.messages):
                 if each in pots.pots:
                     pots.close(tree, each)
+            for task in [key for key, pot in self.tokens.tasks.items() if pot.agent == each]:
+                self.tokens.over(task)
+        self.settle()
+
+    @rule(data=DATA, amount=st.integers(0, 300))
+    def assign(self, data: st.DataObject, amount: int) -> None:
+        caller, name = self.caller(data), self.agent(data, "agent")
+        own = self.world.ledger.tasks.active_of(self.world.uuid(caller))
+        whole = data.draw(st.sampled_from(["-", *(each.id for each in own)]), "whole")
+        wish = {"agent": name, "description": "x", "part_of": whole}
+        if amount:
+            wish["budget"] = {"tokens": amount}  # type: ignore[assignment]
+        if self.done(caller, "assign_task", **wish):
+            (task,) = self.world.ledger.tasks.page(None, None, 1)
+            made = Made(task.id, name, "" if whole == "-" else whole, amount)
+            self.tokens.fund(self.tree, caller, made)
+
+    def task(self, data: st.DataObject) -> tuple[str, str] | None:
+        """One that is open, and whose it is."""
+        found = self.world.ledger.tasks.page(None, None, 100, open_=True)
+        if not found:
+            return None
+        task = data.draw(st.sampled_from(found), "task")
+        return task.id, self.world.hive.names[task.assignee]
+
+    @rule(data=DATA, amount=AMOUNT)
+    def work(self, data: st.DataObject, amount: int) -> None:
+        """Never more than the task has of its own: whose debts they are depends on who ends first."""
+        if (found := self.task(data)) is None:
+            return
+        task, name = found
+        payer = self.tokens.payer(name, task)
+        pot = self.tokens.tasks.get(payer, Pot(amount))
+        amount = min(amount, pot.free)
+        if not amount:
+            return
+        assert self.done(name, "report_usage", tokens_in=amount, task=task)
+        if payer:
+            pot.free, pot.spent = pot.free - amount, pot.spent + amount
+        else:
+            self.tokens.spend(self.tree, name, amount)
+
+    @rule(data=DATA, status=st.sampled_from(("success", "failed")))
+    def finish(self, data: st.DataObject, status: str) -> None:
+        if (found := self.task(data)) is not None:
+            self.done(found[1], "finish_task", task=found[0], status=status, summary="x")
+            self.settle()
+
+    @rule(data=DATA)
+    def cancel(self, data: st.DataObject) -> None:
+        if (found := self.task(data)) is not None:
+            self.done(OPERATOR, "cancel_task", task=found[0])
+            self.settle()
+
+    @rule()
+    def crash(self) -> None:
+        self.world.kill()
+
+    def settle(self) -> None:
+        """Tasks that have ended have nothing of their own any more."""
+        for task in list(self.tokens.tasks):
+            if not self.world.ledger.tasks.known(task).open:
+                self.tokens.over(task)
 
     @rule(data=DATA)
     def restore(self, data: st.DataObject) -> None:
@@ -238,15 +218,16 @@ class Budgets(RuleBasedStateMachine):
         expected = {
             (name, kind): (pot.free, pot.spent, pot.over)
             for kind in (Kind.TOKENS, Kind.MESSAGES)
-            for name, pot in self.pots(kind).pots.items()
+            for name, pot in (self.pots(kind).pots | self.pots(kind).tasks).items()
         }
         assert self.held() == expected
 
     @invariant()
     def what_came_in_is_there_or_paid(self) -> None:
         for pots in (self.tokens, self.messages):
-            there = sum(pot.free for pot in pots.pots.values())
-            paid = sum(pot.spent for pot in pots.pots.values()) + pots.paid_by_the_gone
+            every = (*pots.pots.values(), *pots.tasks.values())
+            there = sum(pot.free for pot in every)
+            paid = sum(pot.spent for pot in every) + pots.paid_by_the_gone
             assert there + paid == pots.came
             assert paid <= pots.came
 
