@@ -165,7 +165,7 @@ def test_a_bad_agent_is_bounded_and_its_neighbours_hardly_notice(
         assert host.call("Locate", agent=bad.name)["state"] in bad.ends
         began = time.monotonic()
         host.call("Stop", agent=bad.name, grace=1, wait=0)
-        host.wait("stopped", bad.name, seconds=60)
+        host.wait("stopped", bad.name, seconds=50)
         ended = time.monotonic() - began
     figure(f"bad agent {bad.name}", quiet_p99_ms=p99(quiet) * 1e3, loud_p99_ms=p99(loud) * 1e3,
            quiet_p50_ms=quiet[CALLS // 2] * 1e3, loud_p50_ms=loud[CALLS // 2] * 1e3,
