@@ -119,8 +119,9 @@ def export(session: Session, name: str, kind: str) -> None:
     tools = agent.pop("tools", None)
     if isinstance(tools, list):
         front["tools"] = [_theirs(str(each)) for each in tools] if kind == "claude" else tools
-    if model := agent.pop("model", None):
-        front["model"] = model
+    for key, word in (("model", "model"), ("max_turns", "maxTurns")):
+        if value := agent.pop(key, None):
+            front[word] = value
     if agent and kind == "hive":
         front["hive"] = agent
     post = frontmatter.Post(str(row.get("body") or ""))

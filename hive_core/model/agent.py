@@ -133,6 +133,13 @@ class AgentSpec(Value):
     tools: tuple[str, ...] | None = Field(
         None, max_length=256, description="Tools that it may use; absent: as its role may."
     )
+    require_plan: bool = Field(
+        default=False, description="Nothing of its tasks is executed before a plan is approved."
+    )
+    max_turns: int | None = Field(
+        None, ge=1, le=1_000_000, description="Turns of each of its tasks at most."
+    )
+    max_depth: int | None = Field(None, ge=0, le=64, description="Levels below it at most.")
     profile: Profile | None = None
     model: str | None = Field(
         None, min_length=1, max_length=200, description="Its model; absent: that of its tier."

@@ -14,25 +14,31 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.agent import Role
+from hive_core.model.agent import Limits, Role, SubtreeLimits
 from hive_core.model.roles import HABITS
 from hive_core.model.tools import TOOLS, Entry, entries, entry
 
 NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,62}[a-z0-9])?", re.ASCII)
-SHARED: Final = ("name", "description", "tools", "disallowedTools", "model", "hive")
+SHARED: Final = ("name", "description", "tools", "disallowedTools", "model", "maxTurns", "hive")
 # Read by other programs, or by those that run models; kept in the file, not by the daemon.
-LATER: Final = (
-    "maxTurns", "skills", "color", "permissionMode", "mcpServers", "hooks", "temperature",
-)  # fmt: skip
+LATER: Final = ("skills", "color", "permissionMode", "mcpServers", "hooks", "temperature")
 OURS: Final = (
     "role", "tier", "title", "image", "boot", "command", "capabilities", "limits", "subtree",
-    "max_children", "revoke", "after_task", "wakes", "parallel",
+    "max_children", "max_depth", "revoke", "after_task", "wakes", "parallel", "require_plan",
+    "network", "funds",
 )  # fmt: skip
-LATER_OURS: Final = ("brain", "requirePlan", "network")
+# Other words for ours.
+ALSO: Final = {"requirePlan": "require_plan"}
+LATER_OURS: Final = ("brain",)
+NETWORKS: Final = ("none", "egress-allowlist", "host")
 # Of bytes, as people write them: 2G.
 _SIZE: Final = re.compile(r"([0-9]+)([KMGT])i?B?", re.ASCII | re.IGNORECASE)
 _POWERS: Final = {"K": 10, "M": 20, "G": 30, "T": 40}
 _BYTES: Final = ("memory_max", "memory_high", "disk")
+_PERCENT: Final = re.compile(r"([0-9]+)%", re.ASCII)
+# Short words among `limits`: a bound of the machine, or something else of the agent.
+_SHORT: Final = {"memory": "memory_max", "cpu": "cpu_quota", "tasks": "tasks_max"}
+_BUDGET, _DEPTH = "budgetUsd", "depth"
 # Claude's own spelling of a prefix: Bash(git:*).
 _COLON: Final = re.compile(r"\((.*?):\*\)\Z")
 _PREFIX: Final = "hive_"
@@ -56,11 +62,15 @@ def read(front: Mapping[str, object], name: str = "") -> Reading:
     ours = front.get("hive") or {}
     if not isinstance(ours, Mapping):
         raise InvalidArgument("hive: is no table", field="hive")
-    agent = {key: ours[key] for key in OURS if ours.get(key) is not None}
-    for key in ("limits", "subtree"):
-        if key in agent:
-            agent[key] = _bounds(agent[key], key)
-    warnings = [*_unknown(front, SHARED, LATER, ""), *_unknown(ours, OURS, LATER_OURS, "hive.")]
+    known = {ALSO.get(str(key), str(key)): value for key, value in ours.items()}
+    agent = {key: known[key] for key in OURS if known.get(key) is not None}
+    _limited(agent)
+    if front.get("maxTurns") is not None:
+        agent["max_turns"] = front["maxTurns"]
+    warnings = [
+        *_unknown(front, SHARED, LATER, ""), *_unknown(ours, (*OURS, *ALSO), LATER_OURS, "hive."),
+        *_later(front, ours), *_network(agent),
+    ]  # fmt: skip
     _check_role(agent)
     tools, more = _tools(front, Role(str(agent.get("role", Role.AGENT))))
     if tools is not None:
@@ -76,10 +86,7 @@ def _unknown(
 ) -> Iterator[str]:
     words = (*known, *later)
     for key in map(str, front):
-        if key in known:
-            continue
-        if key in later:
-            yield f"{place}{key}: kept in the file; the daemon does not use it"
+        if key in words:
             continue
         near = difflib.get_close_matches(key, words, 1, 0.5) or difflib.get_close_matches(
             key.lower().replace("-", "_"), words, 1, 0.5
@@ -88,6 +95,26 @@ def _unknown(
         if not place and key in OURS:
             hint = f"; did you mean hive.{key}?"
         yield f"{place}{key}: unknown field{hint}"
+
+
+def _later(front: Mapping[str, object], ours: Mapping[str, object]) -> Iterator[str]:
+    """One sentence about all that does nothing yet."""
+    found = [f"hive.{key}" for key in LATER_OURS if key in ours]
+    found += [key for key in LATER if key in front]
+    if found:
+        yield f"{', '.join(found)}: only kept in the file; for what runs models, which comes later"
+
+
+def _network(agent: Mapping[str, object]) -> Iterator[str]:
+    """Which profile it has; a word that is none is refused."""
+    if (found := agent.get("network")) is None:
+        return
+    if found not in NETWORKS:
+        near = difflib.get_close_matches(str(found), NETWORKS, 1)
+        told = f"did you mean {near[0]}?" if near else f"there are {', '.join(NETWORKS)}"
+        raise InvalidArgument(f"hive.network: no profile {found!r}; {told}", field="network")
+    if found != NETWORKS[0]:
+        yield f"hive.network: {found} is a right to be held; no agent has a network yet"
 
 
 def _check_role(agent: Mapping[str, object]) -> None:
@@ -100,15 +127,68 @@ def _check_role(agent: Mapping[str, object]) -> None:
         raise InvalidArgument(f"hive.role: no role {role!r}; {told}", field="role")
 
 
-def _bounds(found: object, key: str) -> Mapping[str, object]:
+def _limited(agent: dict[str, object]) -> None:
+    """Bounds in the words of `spawn`: of the machine, of the tree below it, and of what it spends.
+
+    Said twice, in a short word and in ours, is refused: nobody knows which was meant.
+    """
+    for key in ("limits", "subtree"):
+        if key in agent:
+            agent[key] = _bounds(agent[key], key)
+    limits = agent.get("limits")
+    if not isinstance(limits, dict):
+        return
+    funds = agent.get("funds") or {}
+    if not isinstance(funds, Mapping):
+        raise InvalidArgument("hive.funds: is no table", field="funds")
+    if (budget := limits.pop(_BUDGET, None)) is not None:
+        _once(funds, "usd", f"limits.{_BUDGET}")
+        agent["funds"] = {**funds, "usd": budget}
+    if (depth := limits.pop(_DEPTH, None)) is not None:
+        _once(agent, "max_depth", f"limits.{_DEPTH}")
+        agent["max_depth"] = depth
+    if not limits:
+        del agent["limits"]
+
+
+def _bounds(found: object, key: str) -> dict[str, object]:
     if not isinstance(found, Mapping):
         raise InvalidArgument(f"hive.{key}: is no table", field=key)
-    return {str(name): _size(value) if name in _BYTES else value for name, value in found.items()}
+    bounds: dict[str, object] = {}
+    for word, value in found.items():
+        name = _SHORT.get(str(word), str(word))
+        _check_bound(str(word), name, key)
+        _once(bounds, name, f"{key}.{word}")
+        bounds[name] = _percent(value) if name == "cpu_quota" else value
+        if name in _BYTES:
+            bounds[name] = _size(value)
+    return bounds
+
+
+def _check_bound(word: str, name: str, key: str) -> None:
+    fields = Limits.model_fields if key == "limits" else SubtreeLimits.model_fields
+    known = (*fields, *((_BUDGET, _DEPTH) if key == "limits" else ()))
+    if name in known:
+        return
+    words = (*known, *(short for short, long in _SHORT.items() if long in fields))
+    near = difflib.get_close_matches(word, words, 1, 0.5)
+    told = f"did you mean {near[0]}?" if near else f"there are {', '.join(words)}"
+    raise InvalidArgument(f"hive.{key}.{word}: no such bound; {told}", field=key)
+
+
+def _once(found: Mapping[str, object], name: str, said: str) -> None:
+    if name in found:
+        raise InvalidArgument(f"hive.{said}: is said as {name} too", field=name)
 
 
 def _size(value: object) -> object:
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     return int(match[1]) << _POWERS[match[2].upper()] if match else value
+
+
+def _percent(value: object) -> object:
+    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    return int(match[1]) if match else value
 
 
 def _tools(front: Mapping[str, object], role: Role) -> tuple[tuple[str, ...] | None, list[str]]:

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 from hive_core.broker.call import Call
 from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotFound
+from hive_core.model.agent import AgentSpec
 from hive_core.model.budget import Kind
+from hive_core.model.caps import Caps
 from hive_core.model.record import OPERATOR
 from hive_core.model.task import WELL, Task, TaskState, TaskWish
-from hive_core.operations.spending import check_funds, take
+from hive_core.operations.spending import cap, check_funds, take
 from hive_core.operations.task_funds import fund, own_kinds
 from hive_core.operations.task_moves import move, start_next, topic
 from hive_core.operations.task_steps import log
@@ -18,10 +20,13 @@ from hive_core.policy.standing import ABOVE, ITSELF, stand
 NOTHING = "-"  # as `part_of`: a task by itself, whatever its assigner works on
 
 
-def assign(call: Call, assigner: str, assignee: str, wish: TaskWish) -> tuple[Task, frozenset[str]]:
+def assign(
+    call: Call, assigner: str, assignee: str, wish: TaskWish, caps: Caps | None = None
+) -> tuple[Task, frozenset[str]]:
     """Give `assignee` (a name) a task of `assigner` (a UUID or `operator`); the topics to touch.
 
     It is given to the agent at once when that has room and runs, and nothing has to come first.
+    Where the agent is one that always needs a plan, or takes so many turns at most, so does this.
     """
     spec = call.hive.spec(assignee)
     _check_room(call, assigner, assignee)
@@ -30,6 +35,7 @@ def assign(call: Call, assigner: str, assignee: str, wish: TaskWish) -> tuple[Ta
         after=_checked(call, assigner, wish.after),
         part_of=_part_of(call, assigner, wish),
         deadline=call.settings.tasks.deadline if wish.deadline is None else wish.deadline,
+        plan_required=wish.plan_required or spec.require_plan,
     )
     check_funds(call, spec.id, own_kinds(call, whole, spec.id))
     paid = take(call, assigner, Kind.TASKS)
@@ -37,6 +43,7 @@ def assign(call: Call, assigner: str, assignee: str, wish: TaskWish) -> tuple[Ta
     task = call.ledger.tasks.create(assigner, spec.id, whole, call.now)
     paid |= fund(call, task)
     call.ledger.tasks.needed(task.id, first)
+    cap(call, task.id, spec.id, _within(caps, spec))
     log(call, task, "assign", title=task.called)
     topics = frozenset({topic(task.id), f"tasks:{assigner}", f"tasks:{spec.id}", "events"})
     topics |= _begun(call, whole.part_of) | paid
@@ -45,6 +52,15 @@ def assign(call: Call, assigner: str, assignee: str, wish: TaskWish) -> tuple[Ta
     else:
         more = start_next(call, spec.id)
     return call.ledger.tasks.known(task.id), topics | more
+
+
+def _within(caps: Caps | None, spec: AgentSpec) -> Caps | None:
+    """What was asked for, and no more turns than the agent may take."""
+    if spec.max_turns is None:
+        return caps
+    found = caps or Caps()
+    turns = min(found.iterations or spec.max_turns, spec.max_turns)
+    return found.model_copy(update={"iterations": turns})
 
 
 def _begun(call: Call, part_of: str) -> frozenset[str]:

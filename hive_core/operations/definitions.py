@@ -19,6 +19,7 @@ from hive_core.model.capability import checked
 from hive_core.model.roles import HABITS, RANK
 from hive_core.model.tools import entries
 from hive_core.operations.fields import bounded_text
+from hive_core.operations.funding import amounts
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.operations.traits import Traits
 from hive_core.policy.rules import OPERATOR, SELF
@@ -77,7 +78,7 @@ def set_definition(call: Call, params: SetDefinitionParams) -> Record[Definition
     known = call.ledger.tools.definitions
     if known.get(params.name) is None and known.count() >= MOST:
         raise LimitReached(f"cannot keep {params.name}: there are {MOST} definitions")
-    said = _checked(params.agent)
+    said = _checked(call, params.agent)
     kept = Kept(params.name, params.description, said, params.body, call.now)
     known.put(kept)
     return Record(_row(kept), fields={"definition": params.name})
@@ -109,11 +110,12 @@ def get_definition(call: Call, params: GetDefinitionParams) -> Definition:
     return Definition(**_row(kept).model_dump(), agent=dict(kept.fields), body=kept.body)
 
 
-def _checked(said: Traits) -> dict[str, object]:
+def _checked(call: Call, said: Traits) -> dict[str, object]:
     """What no agent could be is refused when it is written, not when it is used."""
     role, tier = Role(said.role), Tier(said.tier)
     if RANK[tier] > RANK[HABITS[role].most]:
         raise InvalidArgument(f"a {role} is never {tier}", field="agent.tier")
+    list(amounts(call, said.funds))
     found = said.model_dump(exclude_unset=True)
     if said.capabilities is not None:
         found["capabilities"] = list(checked(said.capabilities))

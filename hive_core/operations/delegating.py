@@ -17,8 +17,7 @@ from hive_core.model.roles import HABITS
 from hive_core.operations.assigning import assign
 from hive_core.operations.fields import Agent
 from hive_core.operations.spawn import SpawnParams, SpawnResult, spawn
-from hive_core.operations.spending import cap
-from hive_core.operations.tasks import Text, WishParams, wish_of
+from hive_core.operations.task_wishes import Text, WishParams, wish_of
 from hive_core.operations.traits import Traits
 from hive_core.operations.waiting_for import begin
 from hive_core.policy.rules import SPAWN
@@ -81,8 +80,7 @@ def spawn_agent_and_assign_task(call: Call, params: SpawnAndAssignParams) -> Cha
         wish_of(below, params, params.task_description),
         title=params.agent_role, manager=params.agent_type == "manager",
     )  # fmt: skip
-    task, topics = assign(below, call.uuid, made.result.name, wish)
-    cap(call, task.id, task.assignee, params.caps)
+    task, topics = assign(below, call.uuid, made.result.name, wish, params.caps)
     wait_id = None
     if params.wait:
         wanted = Wish(agents=(made.result.uuid,), tasks=(task.id,))

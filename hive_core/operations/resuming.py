@@ -21,7 +21,8 @@ from hive_core.operations.assigning import NOTHING, assign
 from hive_core.operations.ending import called
 from hive_core.operations.fields import bounded_text
 from hive_core.operations.sleeping import resumed
-from hive_core.operations.tasks import ASSIGNER, TASK, TaskId, given_by_caller
+from hive_core.operations.task_wishes import TaskId
+from hive_core.operations.tasks import ASSIGNER, TASK, given_by_caller
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
 _TEXT: Final = 8 * 1024

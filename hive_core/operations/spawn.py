@@ -24,6 +24,7 @@ from hive_core.model.machine import Wanted
 from hive_core.model.names import short
 from hive_core.model.seed import seed_of
 from hive_core.operations.fields import Agent, Waiting
+from hive_core.operations.funding import funded
 from hive_core.operations.jobs import begun
 from hive_core.operations.notices import tell
 from hive_core.operations.spending import take
@@ -82,6 +83,7 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     ledger = call.ledger
     ledger.ranges.allocate(spec.id, call.settings.uid_start)
     ledger.runs.want(spec.id, Wanted.RUNNING, call.now)
+    paid |= funded(call._replace(hive=hive), params.name, params.funds)
     job = begun(call, "spawn", {spec.id: "running"})
     told = tell(call, hive, params.name, DEFINITION, text) if text else frozenset[str]()
     under = f" under {parent}" if parent else " as a root"
@@ -141,7 +143,10 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         role=role,
         tier=Tier(params.tier),
         title=params.title,
-        capabilities=grants.capabilities(call.hive, call.caller, parent, role, params.capabilities),
+        capabilities=grants.with_network(
+            grants.capabilities(call.hive, call.caller, parent, role, params.capabilities),
+            params.network,
+        ),
         image=image,
         config=config,
         nar=nar,
@@ -154,6 +159,9 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         after_task=AfterTask(params.after_task) if params.after_task else None,
         wakes=params.wakes,
         parallel=params.parallel,
+        require_plan=params.require_plan,
+        max_turns=params.max_turns,
+        max_depth=params.max_depth,
         tools=grants.tools(call.hive, call.caller, params.tools),
         model=params.model,
     )

@@ -16,7 +16,8 @@ from hive_core.operations.task_fates import confirmed
 from hive_core.operations.task_moves import end, move
 from hive_core.operations.task_rows import ResultRow, result
 from hive_core.operations.task_steps import log, topic
-from hive_core.operations.tasks import TASK, Data, TaskId, of_task
+from hive_core.operations.task_wishes import Data, TaskId
+from hive_core.operations.tasks import TASK, of_task
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 SUMMARY_MOST = 16 * 1024

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from hive_core.broker.operation import Params
 from hive_core.model.agent import Limits, SubtreeLimits
+from hive_core.model.budget import AMOUNT_MOST, MILLI
 
 # As JSON, with which a spec stays within what the meta repo reads back (64 KiB).
 ARGV_MOST = 32 * 1024
@@ -30,6 +31,20 @@ class SpawnLimits(Limits, Params):
 
 class SpawnSubtree(SubtreeLimits, Params):
     """Bounds of an agent with all its descendants together."""
+
+
+class Funds(Params):
+    """Budgets that an agent begins with, out of what its creator has or draws on."""
+
+    tokens: int | None = Field(None, ge=1, le=AMOUNT_MOST // MILLI, description="Tokens.")
+    money: int | None = Field(
+        None, ge=1, le=AMOUNT_MOST // MILLI,
+        description="Money, in millionths of the host's currency.",
+    )  # fmt: skip
+    usd: float | None = Field(
+        None, ge=0.000001, le=1_000_000_000,
+        description="Money in dollars, where that is the host's currency.",
+    )  # fmt: skip
 
 
 class Traits(Params):
@@ -61,6 +76,7 @@ class Traits(Params):
         None, description="Bounds of the agent with all its descendants together."
     )
     max_children: int | None = Field(None, ge=0, le=10_000, description="Children at most.")
+    max_depth: int | None = Field(None, ge=0, le=64, description="Levels below it at most.")
     revoke: Literal["scan", "restart"] = Field(
         "scan",
         description="How it loses what it had open in a subtree that moves away from it.",
@@ -70,6 +86,23 @@ class Traits(Params):
     )
     wakes: bool = Field(default=False, description="Whether mail wakes it when it sleeps.")
     parallel: int = Field(5, ge=1, le=1000, description="Tasks that it has at once.")
+    require_plan: bool = Field(
+        default=False,
+        description="Nothing of its tasks is executed before a plan is approved, whoever gives one"
+        " and whatever is asked for.",
+    )
+    max_turns: int | None = Field(
+        None, ge=1, le=1_000_000,
+        description="Turns of each of its tasks at most, as it reports them (`iterations`).",
+    )  # fmt: skip
+    network: Literal["none", "egress-allowlist", "host"] | None = Field(
+        None,
+        description="Network profile: the capability `network:PROFILE`, and no other of them;"
+        " `none` for none. Absent: as `capabilities` says.",
+    )
+    funds: Funds | None = Field(
+        None, description="Budgets of its own from the beginning; absent: it draws on its creator."
+    )
     tools: list[str] | None = Field(
         None, max_length=256,
         description="Its tools, each `tool` or `tool(argument)`, within what the creator hands on;"

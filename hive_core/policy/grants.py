@@ -81,6 +81,14 @@ def capabilities(
     return tuple(each for each in usual if each not in lacking)
 
 
+def with_network(held: tuple[str, ...], profile: str | None) -> tuple[str, ...]:
+    """The same with this network profile and no other; None: as it is."""
+    if profile is None:
+        return held
+    rest = (each for each in held if not each.startswith("network:"))
+    return checked((*rest, *(() if profile == "none" else (f"network:{profile}",))))
+
+
 def seats(hive: Hive, creator: str, asked: int | None, usual: int) -> int:
     """How many children a new agent may have: as asked, or the usual as far as the creator's go."""
     if asked is not None or creator == OPERATOR:
@@ -172,6 +180,20 @@ def check_seat(
         free = sum(tree.is_ancestor(name, each) for each in besides)
         if tree.size(name) - 1 - free + coming > bound:
             raise LimitReached(f"{name} has at most {bound} descendants")
+    _check_depth(hive, parent, moved)
+
+
+def _check_depth(hive: Hive, parent: str, moved: str | None) -> None:
+    """Refuse what would hang deeper below somebody than it may."""
+    tree = hive.topology
+    below = 0
+    if moved is not None:
+        below = max(map(tree.level, tree.subtree(moved))) - tree.level(moved)
+    lowest = tree.level(parent) + 1 + below
+    for name in (parent, *tree.lineage(parent)):
+        bound = hive.spec(name).max_depth
+        if bound is not None and lowest - tree.level(name) > bound:
+            raise LimitReached(f"{name} has at most {bound} levels below it")
 
 
 def _check_limits(

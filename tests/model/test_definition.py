@@ -41,9 +41,12 @@ def test_a_definition_in_the_words_of_others_becomes_parameters_of_spawn() -> No
         ({"hive": {"afterTask": "exits"}}, "hive.afterTask: unknown field; did you mean"
          " hive.after_task?"),
         ({"hive": {"requireplan": True}}, "hive.requireplan: unknown field; did you mean"
-         " hive.requirePlan?"),
+         " hive.require_plan?"),
         ({"xyzzy": 1}, "xyzzy: unknown field"),
-        ({"skills": ["a"]}, "skills: kept in the file; the daemon does not use it"),
+        ({"skills": ["a"], "color": "red", "hive": {"brain": "builtin"}}, "hive.brain, skills,"
+         " color: only kept in the file; for what runs models, which comes later"),
+        ({"hive": {"network": "host"}}, "hive.network: host is a right to be held; no agent has a"
+         " network yet"),
     ],
 )  # fmt: skip
 def test_an_unknown_field_is_told_with_a_suggestion(front: dict[str, object], warning: str) -> None:
@@ -62,6 +65,14 @@ def test_an_unknown_field_is_told_with_a_suggestion(front: dict[str, object], wa
         ({"hive": {"role": "manager"}}, "a daemon, an agent or a lead"),
         ({"hive": {"role": "wroker"}}, "did you mean worker"),
         ({"hive": {"limits": 5}}, "no table"),
+        ({"hive": {"limits": {"memry": "2G"}}}, "did you mean memory"),
+        ({"hive": {"subtree": {"disk": "2G"}}}, "there are memory_max"),
+        ({"hive": {"limits": {"cpu": "200%", "cpu_quota": 100}}}, "said as cpu_quota too"),
+        ({"hive": {"limits": {"budgetUsd": 5}, "funds": {"usd": 4}}}, "said as usd too"),
+        ({"hive": {"limits": {"depth": 5}, "max_depth": 4}}, "said as max_depth too"),
+        ({"hive": {"funds": 4, "limits": {}}}, "no table"),
+        ({"hive": {"network": "hots"}}, "no profile 'hots'; did you mean host"),
+        ({"hive": {"network": "lan"}}, "there are none, egress-allowlist, host"),
     ],
 )
 def test_what_cannot_be_is_refused(front: dict[str, object], reason: str) -> None:
@@ -88,7 +99,24 @@ def test_lists_of_tools_are_read_as_others_write_them(
 
 
 def test_our_words_are_those_of_spawn() -> None:
-    assert set(OURS) == Traits.model_fields.keys() - {"tools", "model"}
+    assert set(OURS) == Traits.model_fields.keys() - {"tools", "model", "max_turns"}
+
+
+def test_a_definition_as_the_guide_has_it_counts_in_every_word() -> None:
+    found = read({
+        "name": "reviewer", "tools": ["read", "bash"], "model": "inherit", "maxTurns": 40,
+        "hive": {
+            "role": "worker", "requirePlan": True, "network": "none",
+            "limits": {"memory": "2G", "cpu": "200%", "budgetUsd": 5, "depth": 2},
+        },
+    })  # fmt: skip
+    assert found.warnings == ()
+    assert found.agent == {
+        "role": "worker", "tools": ["bash", "read"], "max_turns": 40, "require_plan": True,
+        "network": "none", "limits": {"memory_max": 2 << 30, "cpu_quota": 200}, "max_depth": 2,
+        "funds": {"usd": 5},
+    }  # fmt: skip
+    Traits.model_validate(found.agent)
 
 
 LEAF = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
