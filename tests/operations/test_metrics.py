@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pytest
 from operations.world import World, rows
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -73,3 +74,49 @@ def test_an_approval_is_counted_until_and_after_its_decision(world: World) -> No
 
 def test_no_agent_reads_them(world: World) -> None:
     assert world.fault("root", "get_metrics") == "NotAllowed"
+
+
+def test_turns_are_a_histogram_by_role_and_by_nothing_that_grows(world: World) -> None:
+    """hive_turn_duration_seconds of ECOSYSTEM 4."""
+    world.call("a1", "report_usage", turn_seconds=[0.2, 0.5, 7, 4000])
+    world.call("a2", "report_usage", turn_seconds=7.5, tokens_in=1)
+    name, agent = "hive_turn_duration_seconds", ("role", "agent")
+    found = scraped(world)
+    buckets = {
+        dict(labels)["le"]: value for (key, labels), value in found.items()
+        if key == f"{name}_bucket"
+    }  # fmt: skip
+    assert buckets == {
+        "0.5": 2, "1.0": 2, "2.5": 2, "5.0": 2, "10.0": 4, "30.0": 4, "60.0": 4, "120.0": 4,
+        "300.0": 4, "600.0": 4, "+Inf": 5,
+    }  # fmt: skip
+    assert found[f"{name}_count", (agent,)] == 5
+    assert found[f"{name}_sum", (agent,)] == 4015.2
+    assert {dict(labels)["role"] for key, labels in found if key.startswith(name)} == {"agent"}
+
+
+@pytest.mark.parametrize("turns", [[-1], [86_401], [1] * 65])
+def test_a_turn_has_bounds_and_so_has_how_many_are_said_at_once(
+    world: World, turns: list[int]
+) -> None:
+    assert world.fault("a1", "report_usage", turn_seconds=turns) == "InvalidArgument"
+
+
+@pytest.mark.parametrize("turns", ["1", [None], [True], {}])
+def test_what_is_no_time_of_a_turn_is_refused(world: World, turns: object) -> None:
+    assert world.fault("a1", "report_usage", turn_seconds=turns) == "InvalidParameter"
+
+
+def test_the_whole_page_is_read_by_prometheus_s_own_parser(world: World) -> None:
+    world.call("a1", "report_usage", turn_seconds=1, tokens_in=1, cost=1, model="m")
+    families = {
+        each["name"]: each for each in rows(world.call("operator", "get_metrics")["families"])
+    }
+    found = {
+        each.name: each for each in text_string_to_metric_families(page(list(families.values())))
+    }
+    assert found.keys() == families.keys()
+    assert {name: each.type for name, each in found.items()} == {
+        name: each["type"] for name, each in families.items()
+    }
+    assert found["hive_start_time_seconds"].samples[0].value == world.seen.since()

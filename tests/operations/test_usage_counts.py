@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+from operations.given import give
 from operations.world import World, rows
+
+from hive_core.errors import InvalidArgument
+from hive_core.model.budget import AMOUNT_MOST, Kind, Purse
+from hive_core.operations.spending import DAY_MOST
 
 
 def counted(world: World, agent: str, kind: str) -> int:
@@ -64,3 +70,56 @@ def test_sums_are_forgotten_when_they_were_kept_long_enough(world: World) -> Non
                 usage.prune(world.clock.now() + later, kept)
         assert sum(each.amount for each in usage.since(0) if each.kind == "tokens_in") == left
     assert usage.departed() == {}
+
+
+# What cannot be counted.
+
+
+def report(world: World, **words: object) -> str:
+    """The field that is refused; empty: it is counted."""
+    try:
+        world.call("a", "report_usage", **words)
+    except InvalidArgument as error:
+        return error.field
+    return ""
+
+
+def test_what_would_make_sums_inexact_is_refused_by_the_name_of_its_field(world: World) -> None:
+    assert report(world, tokens_in=DAY_MOST - 5) == ""
+    assert report(world, tokens_in=5) == ""
+    assert report(world, tokens_in=1) == "tokens_in"
+    assert report(world, tokens_out=1, cost=DAY_MOST + 1) == "cost"
+    assert counted(world, "a", "tokens_in") == DAY_MOST
+    assert counted(world, "a", "tokens_out") == 0, "all of a report counts, or nothing"
+    world.advance(86_400)
+    assert report(world, tokens_in=1) == ""
+
+
+def test_a_task_s_last_report_is_refused_likewise(world: World) -> None:
+    task = give(world, "root", "a")
+    words = {"task": task, "status": "success", "summary": "x"}
+    world.call("a", "report_usage", cost=DAY_MOST)
+    with pytest.raises(InvalidArgument, match="cannot report 1 money") as caught:
+        world.call("a", "finish_task", cost=1, tokens=1, **words)
+    assert caught.value.field == "cost"
+    world.call("a", "finish_task", tokens=1, **words)
+
+
+def test_a_purse_holds_no_more_than_every_reader_keeps_exact(world: World) -> None:
+    words = {"agent": "a", "kind": "tokens"}
+    with world.ledger.transaction():
+        full = Purse(world.uuid("a"), Kind.TOKENS, free=AMOUNT_MOST - 10)
+        world.ledger.budgets.keep(full)
+    with pytest.raises(InvalidArgument, match="no budget is above") as caught:
+        world.call("operator", "allocate_budget", amount=11, **words)
+    assert caught.value.field == "amount"
+    assert world.call("operator", "allocate_budget", amount=10, **words)["left"] == AMOUNT_MOST
+
+
+def test_what_is_owed_by_a_purse_stays_exact_too(world: World) -> None:
+    with world.ledger.transaction():
+        owing = Purse(world.uuid("a"), Kind.TOKENS, over=AMOUNT_MOST - 1)
+        world.ledger.budgets.keep(owing)
+    assert report(world, tokens_in=1) == ""
+    assert report(world, tokens_out=1) == "tokens"
+    assert counted(world, "a", "tokens_out") == 0
