@@ -14,6 +14,7 @@ from hive_core.broker.due import due
 from hive_core.broker.happening import Gone, TaskEnded, when
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
+from hive_core.ledger.posting import one_line
 from hive_core.ledger.store import Ledger
 from hive_core.model.machine import Wanted
 from hive_core.model.planning import Batch, BatchState, Item, ItemState
@@ -256,7 +257,7 @@ def _tell_owner(call: Call, batch: Batch) -> frozenset[str]:
     counts = {status: [each for each, _ in ends].count(status) for status, _ in ends}
     head = json.dumps({"batch": batch.id, "state": batch.state, "counts": counts})
     lines = [f"{at}. {status}: {said}" for at, (status, said) in enumerate(ends)][:_LINES]
-    title = f" ({batch.title})" if batch.title else ""
+    title = f" ({one_line(batch.title)})" if batch.title else ""
     text = f"Batch {batch.id}{title} is over; get_batch shows all of it."
     return tell(call, call.hive, name, BATCH_DONE, "\n".join([head, text, *lines]))
 
@@ -266,5 +267,5 @@ def _ended_as(call: Call, item: Item) -> tuple[str, str]:
     if task is None or task.result is None:
         status, _, why = item.reason.partition(": ")
         return status or ResultStatus.FAILED.value, why
-    said = " ".join((task.result.summary or task.result.error).split())
+    said = one_line(task.result.summary or task.result.error)
     return task.result.status.value, said[:_SAID]

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Mutation, Params, Result
+from hive_core.ledger.posting import one_line
 from hive_core.model.planning import Plan, Step
 from hive_core.operations.ending import called
 from hive_core.operations.fields import also, bounded_text
@@ -114,7 +115,7 @@ class UpdateStepParams(Mutation):
 
 
 def steps_text(plan: Plan) -> list[str]:
-    """The steps as lines, as many as a message has room for."""
+    """The steps, a line each whatever stands in them, as many as a message has room for."""
     lines: list[str] = []
     left = _SHOWN
     for number, each in enumerate(plan.steps, 1):
@@ -129,7 +130,7 @@ def steps_text(plan: Plan) -> list[str]:
 def step_text(number: int, step: Step) -> str:
     tools = f" [{', '.join(step.tools)}]" if step.tools else ""
     detail = f": {step.detail}" if step.detail else ""
-    return f"{number}. {step.title}{detail}{tools}"
+    return one_line(f"{number}. {step.title}{detail}{tools}")
 
 
 def made(plan: Plan, voids: list[str], decides: str) -> PlanMade:

@@ -12,6 +12,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.happening import Gone, TaskEnded, when
 from hive_core.broker.operation import Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, NotAllowed, NotFound
+from hive_core.ledger.posting import one_line
 from hive_core.model.planning import Plan, PlanState, Step
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.model.task import Task
@@ -36,6 +37,7 @@ from hive_core.operations.plan_rows import (
     row,
     steps_text,
 )
+from hive_core.operations.question_words import quoted, short
 from hive_core.operations.task_ends import seen_task
 from hive_core.operations.task_moves import move
 from hive_core.operations.waiting_for import called_or_none
@@ -140,7 +142,7 @@ def reject_plan(call: Call, params: RejectPlanParams) -> Record[PlanDecided]:
     task, plan = _undecided(call, params, "reject")
     plan = call.ledger.plans.move(plan.id, "reject", call.now, by=call.uuid, reason=params.reason)
     topics = move(call, task, "reject", why=f"plan {plan.id} is rejected: {params.reason}")[1]
-    text = f"Your plan is rejected: {params.reason}\nMake another one with create_plan."
+    text = f"Your plan is rejected: {one_line(params.reason)}\nMake another one with create_plan."
     topics |= _answer(call, task, plan, REJECTED, text)
     return Record(decided(call, plan), topics, audited(call, plan))
 
@@ -215,9 +217,9 @@ def _prompt(call: Call, task: Task, plan: Plan, voids: list[str]) -> frozenset[s
     head = {"task": task.id, "plan": plan.id, "agent": call.caller, "voids": voids}
     lines = [
         json.dumps(head),
-        f"{call.caller} asks for approval of its plan for task {task.id} ({task.called}):",
+        f"{call.caller} asks for approval of its plan for task {task.id} ({short(task.called)}):",
         *steps_text(plan),
-        *([f"Note: {plan.note}"] if plan.note else []),
+        *(["Note:", *quoted(plan.note)] if plan.note else []),
         f"Answer with approve_plan {task.id} {plan.id}, or reject_plan {task.id} {plan.id} REASON."
         " A message is no answer.",
     ]

@@ -48,7 +48,7 @@ def put(call: Call, question: Question, hop: Hop) -> str:
         head["task"] = question.task
     lines = [_json(head), _opening(question, asker, head["by"], hop.why), *_items(question)]
     if question.context:
-        lines += ["Context:", *_quoted(question.context)]
+        lines += ["Context:", *quoted(question.context)]
     if question.deadline is not None:
         lines.append(f"Until {_moment(question.deadline)}, {_otherwise(question)}.")
     given = " ".join("TEXT" for _ in question.items)
@@ -69,7 +69,7 @@ def ended(call: Call, question: Question) -> str:
     answers = question.answers or (None,) * len(question.items)
     for number, (item, answer) in enumerate(zip(question.items, answers, strict=True), 1):
         lines.append(f"{number}. {short(item.prompt)}")
-        lines += ["   (no answer)"] if answer is None else _quoted(answer)
+        lines += ["   (no answer)"] if answer is None else quoted(answer)
     return "\n".join(lines)
 
 
@@ -116,7 +116,7 @@ def _items(question: Question) -> Iterator[str]:
     for number, item in enumerate(question.items, 1):
         if len(question.items) > 1:
             yield f"{number}."
-        yield from _quoted(item.prompt)
+        yield from quoted(item.prompt)
         for letter, option in zip("abcd", item.options, strict=False):
             yield f"   {letter}) {one_line(option)}"
         if item.options:
@@ -125,7 +125,8 @@ def _items(question: Question) -> Iterator[str]:
             yield f"   default: {one_line(item.default)}"
 
 
-def _quoted(text: str) -> list[str]:
+def quoted(text: str) -> list[str]:
+    """What an agent wrote, line by line behind a mark."""
     return [f"> {one_line(line)}" for line in text.splitlines()] or ["> "]
 
 

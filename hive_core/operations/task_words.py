@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hive_core.broker.call import Call
+from hive_core.ledger.posting import one_line
 from hive_core.model.record import OPERATOR
 from hive_core.model.task import Task
 from hive_core.operations.ending import called
@@ -21,13 +22,13 @@ def letter(call: Call, task: Task) -> str:
     wish = task.wish
     head = [f"task: {task.id}", f"attempt: {task.attempt}", f"from: {who(call, task.assigner)}"]
     if wish.title:
-        head.append(f"title: {' '.join(wish.title.split())}")
+        head.append(f"title: {one_line(wish.title)}")
     if wish.deadline:
         head.append(f"deadline: {wish.deadline:g} s")
     if wish.part_of:
         head.append(f"part_of: {wish.part_of}")
     if wish.artifacts:
-        head.append(f"artifacts: {' '.join(wish.artifacts)}")
+        head.append(f"artifacts: {one_line(' '.join(wish.artifacts))}")
     if wish.plan_required:
         head.append("plan: required" if not task.plan else f"plan: {task.plan} is approved")
     if wish.context:
@@ -58,7 +59,8 @@ def line(call: Call, task: Task) -> str:
         state = f"{state}: {_cut(task.why)}"
     elif task.progress:
         state = f"{state}, {'' if task.percent is None else f'{task.percent} % '}{task.progress}"
-    return f"{task.id} {called(call, task.assignee)} [{task.called}] {state}"
+    # One line whatever agents wrote: the next one is about another task.
+    return one_line(f"{task.id} {called(call, task.assignee)} [{task.called}] {state}")
 
 
 def board(call: Call, new: Iterable[Task], some: Sequence[Task], count: int) -> str:

@@ -94,8 +94,8 @@ def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     if len(held) >= OPEN_MOST:
         raise LimitReached(f"cannot use {wanted.name}: {OPEN_MOST} grants are open")
     expires = call.now + params.seconds + SPARE
-    shown = (call.ledger.events.masks.hide(" ".join(words))[:SHOWN],)
-    grant = Grant(uuid4().hex, call.uuid, wanted.name, shown, params.task, call.now, expires)
+    shown = _hidden(call, words)
+    grant = Grant(uuid4().hex, call.uuid, wanted.name, (shown,), params.task, call.now, expires)
     call.ledger.tools.give(grant)
     topics = used_tool(call, call.uuid, params.task)
     return Record(
@@ -165,7 +165,7 @@ def _check(call: Call, wanted: Tool, words: tuple[str, ...]) -> None:
         raise NotAllowed(f"cannot use {wanted.name}: tools are for agents", rule="tools")
     found, why = allowed(call.hive.spec(call.caller), wanted)
     if not why and not any(each.matches(words) for each in found):
-        why = f"{_shown(words)!r} is not on your list"
+        why = f"{_hidden(call, words)!r} is not on your list"
     if not why:
         why = call.ledger.tasks.locked(call.uuid)
     if why:
@@ -184,6 +184,11 @@ def _fields(grant: Grant) -> dict[str, object]:
         "tool": grant.tool, "argument": _shown(grant.argument), "grant": grant.id,
         "task": grant.task,
     }  # fmt: skip
+
+
+def _hidden(call: Call, words: tuple[str, ...]) -> str:
+    """The beginning, without secrets: one that was cut in two would not be found any more."""
+    return call.ledger.events.masks.hide(" ".join(words))[:SHOWN]
 
 
 def _shown(words: tuple[str, ...]) -> str:

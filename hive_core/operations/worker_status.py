@@ -15,6 +15,7 @@ from pydantic import Field
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import LimitReached
+from hive_core.ledger.posting import one_line
 from hive_core.model.planning import StepState
 from hive_core.model.record import Event
 from hive_core.model.task import Task
@@ -109,7 +110,8 @@ def _row(call: Call, params: WorkerStatusParams, name: str, events: list[Event])
     tasks = call.ledger.tasks.open_of(spec.id)
     seen = Seen(call, spec.id, tasks, [each for each in events if spec.id == each.caller])
     views = _VIEWS.values() if params.focus == "full" else (_VIEWS[params.focus],)
-    lines = [text[:_TEXT] for view in views for text in view(seen, params.n)]
+    # What workers wrote makes no lines of its own, which might seem to be about others.
+    lines = [one_line(text[:_TEXT]) for view in views for text in view(seen, params.n)]
     return WorkerRow(
         worker=name, role=spec.role.value, state=call.states.state(spec.id).value,
         activity=call.ledger.lives.activity(spec.id), tasks=len(tasks), lines=lines,
