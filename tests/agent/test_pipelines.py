@@ -105,6 +105,34 @@ def test_the_context_of_a_job_is_handed_on_to_those_who_do_it(stage: Stage) -> N
     assert stage.done(text, context="keep")["result"]["summary"] == "3\n3"
 
 
+def test_a_line_has_a_budget_of_its_own_where_the_job_says_so(stage: Stage) -> None:
+    """K34: fresh for each task, out of the purse of who gives it; what is left goes back."""
+    stage.world.call("operator", "allocate_budget", agent="queen", kind="tokens", amount=900)
+    seen = list[object]()
+
+    def before(uuid: str, operation: str) -> None:
+        if (
+            operation == "finish_task"
+            and stage.world.hive.specs[_name(stage, uuid)].role == "worker"
+        ):
+            (task,) = stage.world.ledger.tasks.active_of(uuid)
+            found = rows(stage.world.call("operator", "get_task", task=task.id)["budget"])
+            seen.extend(each["left"] for each in found)
+
+    stage.troupe.before = before
+    job = "group\nsum 1 2\nsum 3 4\ngroup\nsum 5 6\ncombine sum\nbudget "
+    assert stage.done(job + "carried")["result"]["summary"] == "21"
+    assert seen == []
+    assert stage.done(job + "fresh 300")["result"]["summary"] == "21"
+    assert seen == [300, 300, 300]
+    (purse,) = rows(stage.world.call("operator", "get_usage")["budgets"])
+    assert (purse["agent"], purse["left"]) == ("queen", 900)
+
+
+def _name(stage: Stage, uuid: str) -> str:
+    return str(stage.world.hive.name(uuid))
+
+
 def test_more_groups_than_workers_are_done_one_after_the_other(stage: Stage) -> None:
     """K34: what one group remembers is not mixed with another of the same worker."""
     groups = [f"group\nsum {each} {each}\nrecall sum" for each in range(1, 6)]
