@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import click
@@ -14,7 +14,10 @@ from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, Row, echo, output_option, say
 from hive_core.cli.session import Session, complete_agent
 
-KINDS: Final = ("tokens", "money", "time", "messages", "tasks", "children", "calls")
+KINDS: Final = (
+    "tokens", "money", "time", "messages", "tasks", "children", "calls", "tokens_per_hour",
+    "context",
+)  # fmt: skip
 TIERS: Final = ("strategic", "tactical", "operational")
 BY: Final = ("agent", "subtree", "task", "day", "model", "tier", "user", "node")
 MILLION: Final = 1_000_000
@@ -105,12 +108,14 @@ def budget() -> None:
 
 def _cells(row: Row) -> Row:
     kind = str(row["kind"])
-    return {**row, **{each: amount(kind, row[each]) for each in ("left", "spent", "owed")}}
+    mark = REPORTED if row.get("source") == "reported" else ""
+    spent = {each: f"{mark}{amount(kind, row[each])}" for each in ("spent", "owed")}
+    return {**row, **spent, "left": amount(kind, row["left"]), "task": row.get("task") or "-"}
 
 
 _BALANCES: Final = Listing(
     "agent",
-    tuple(map(Column, ("agent", "kind", "tier", "left", "spent", "owed", "unit"))),
+    tuple(map(Column, ("agent", "kind", "tier", "task", "left", "spent", "owed", "unit"))),
     "no budgets",
 )
 
@@ -120,7 +125,11 @@ _BALANCES: Final = Listing(
 @output_option
 @click.pass_obj
 def show(session: Session, name: str | None, style: str) -> None:
-    """Show what pays for NAME: its own budgets, or those of ancestors. Without NAME, all."""
+    """Show what pays for NAME: its own budgets, or those of ancestors. Without NAME, all.
+
+    A task that was given something of its own has a line by itself. What agents report, and the
+    daemon cannot see, begins with ~.
+    """
     rows = _rows(session.ask("get_usage", agent=name).get("budgets"))
     _BALANCES.show(map(_cells, rows) if style == "table" else rows, style)
 
@@ -165,7 +174,8 @@ def _acting(word: str, text: str, act: Callable[[int, int, int], int]) -> click.
 def _own(session: Session, name: str, kind: str, tier: str | None) -> tuple[int, int]:
     """What is left of the agent's own budget, and what was spent; none is nothing of both."""
     for row in _rows(session.ask("get_usage", agent=name).get("budgets")):
-        if (row["agent"], row["kind"], row["tier"]) == (name, kind, tier or ""):
+        found = (row["agent"], row["kind"], row["tier"], row.get("task", ""))
+        if found == (name, kind, tier or "", ""):
             left, spent = row["left"], row["spent"]
             if isinstance(left, int) and isinstance(spent, int):
                 return left, spent
@@ -184,7 +194,8 @@ _WHOSE: Final[tuple[click.Parameter, ...]] = (
     click.Argument(["kind"], type=click.Choice(KINDS)),
 )
 _MORE: Final = (
-    "\n\nMoney is written 12.50, time in seconds or as 15m or 2h; calls are calls a minute."
+    "\n\nMoney is written 12.50, time in seconds or as 15m or 2h; calls are calls a minute, context"
+    " is tokens."
 )
 budget.add_command(_acting(
     "top-up", f"Add AMOUNT to what NAME has.{_MORE}", lambda given, _, __: given
@@ -219,12 +230,14 @@ def group(session: Session, name: str, style: str) -> None:
     """Show the group that NAME works in: machines with common bounds, and what pays for it.
 
     The bounds are those of `--subtree-...` of NAME, or of the nearest above it that has some; new
-    children join by themselves. What is used now is what systemd reads from the kernel.
+    children join by themselves. What is used now is what systemd reads from the kernel;
+    of CPU all that was used since the group began.
     """
     located = session.ask("locate", agent=name)
     rows = list(_machines(str(located.get("unit")))) if located.get("main_pid") else []
     for row in _rows(session.ask("get_usage", agent=name).get("budgets")):
         kind, tier = str(row["kind"]), f" ({row['tier']})" if row["tier"] else ""
+        tier += f" of task {row['task']}" if row.get("task") else ""
         had = [row[each] for each in ("spent", "left")]
         rows.append({
             "what": f"{kind}{tier}", "used": amount(kind, had[0]),
@@ -236,7 +249,11 @@ def group(session: Session, name: str, style: str) -> None:
 
 _SHOWN: Final = {
     "memory": ("MemoryCurrent", "MemoryMax"), "processes": ("TasksCurrent", "TasksMax"),
+    "cpu": ("CPUUsageNSec", "CPUQuotaPerSecUSec"),
 }  # fmt: skip
+NOT_MEASURED: Final = "not measured"
+_UNKNOWN: Final = str(2**64 - 1)  # what systemd says of what the kernel does not count
+_NANO: Final = 1_000_000_000
 _GROUP: Final = Listing(
     "what", tuple(map(Column, ("what", "used", "most", "group"))), "it does not run, and has none"
 )
@@ -244,27 +261,37 @@ _GROUP: Final = Listing(
 
 def shown(unit: str, *names: str) -> dict[str, str]:
     """Properties of a unit, as systemd tells them to anybody; empty where there is no systemd."""
-    wanted = [f"--property={name}" for name in names]
+    asked = ["systemctl", "show", *(f"--property={name}" for name in names), unit]
     try:
-        done = subprocess.run(
-            ["systemctl", "show", *wanted, unit], capture_output=True, text=True, check=False,
-            timeout=10,
-        )  # fmt: skip
+        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return {}
     lines = (line.partition("=") for line in done.stdout.splitlines())
     return {name: value for name, _, value in lines}
 
 
-def _machines(unit: str) -> Iterator[Row]:
-    """What the machines in the slice of a unit use now, and may use."""
-    group = shown(unit, "Slice").get("Slice", "")
-    found = shown(group, *(name for names in _SHOWN.values() for name in names)) if group else {}
+def machines(group: str, told: Mapping[str, str]) -> Iterator[Row]:
+    """What the machines in a slice use now, and may use, as systemd tells it."""
     for what, (used, most) in _SHOWN.items():
-        now, bound = found.get(used, ""), found.get(most, "")
-        if now.isdecimal():
-            most_ = bound if bound.isdecimal() else "-"
-            yield {"what": what, "used": now, "most": most_, "group": group}
+        bound = told.get(most, "")
+        yield {
+            "what": what, "used": _measured(what, told.get(used, "")), "group": group,
+            "most": "-" if bound in ("", "infinity", _UNKNOWN) else bound,
+        }  # fmt: skip
+
+
+def _machines(unit: str) -> Iterator[Row]:
+    group = shown(unit, "Slice").get("Slice", "")
+    if group:
+        names = (name for names in _SHOWN.values() for name in names)
+        yield from machines(group, shown(group, *names))
+
+
+def _measured(what: str, now: str) -> str:
+    """Never 0 where nobody counts."""
+    if not now.isdecimal() or now == _UNKNOWN:
+        return NOT_MEASURED
+    return f"{int(now) / _NANO:.3f} s" if what == "cpu" else now
 
 
 def _rows(value: object) -> list[Row]:

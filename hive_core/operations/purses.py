@@ -27,6 +27,7 @@ from hive_core.model.record import DAEMON, OPERATOR
 BUDGET: Final = "budget"
 # What agents say of themselves, and what is less again after a while or a word of theirs.
 SLIDING: Final = (Kind.TOKENS_PER_HOUR, Kind.CONTEXT)
+_SETTINGS: Final = "(host)"  # no agent can be called so
 _PARTS: Final = 64  # of parts of tasks that are looked at
 
 
@@ -156,6 +157,14 @@ def title(purse: Purse) -> str:
 
 def owner(hive: Hive, purse: Purse) -> str:
     return hive.name(purse.agent) or purse.agent
+
+
+def whose(call: Call, purse: Purse) -> str:
+    """The name of who has it; of a bound that an agent is under, of who has that."""
+    if purse.kind not in SLIDING:
+        return owner(call.hive, purse)
+    found = call.ledger.budgets.nearest(upward(call.hive, purse.agent), purse.kind)
+    return _SETTINGS if found is None else owner(call.hive, found)
 
 
 def amounts(call: Call, purse: Purse) -> str:

@@ -21,7 +21,7 @@ from hive_core.operations.budgets import Tiers
 from hive_core.operations.fields import Agent
 from hive_core.operations.metrics import turns_counted
 from hive_core.operations.pages import fitting, written
-from hive_core.operations.purses import SLIDING, bounds, drawn, millis, owner, seen, settled
+from hive_core.operations.purses import SLIDING, bounds, drawn, millis, seen, settled, whose
 from hive_core.operations.said import said_context
 from hive_core.operations.spending import Spent, report
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
@@ -59,7 +59,10 @@ class Balance(Result):
     kind: str = Field(description="What of.")
     tier: str = Field(description="For which tier; empty: for all.")
     unit: str = Field(description="What the amounts are.")
-    agent: str = Field(description="Whose budget it is: its own, or that of an ancestor.")
+    agent: str = Field(
+        description="Whose budget it is: its own, or that of an ancestor; `(host)`: a bound of the"
+        " host's settings for each agent."
+    )
     left: int = Field(
         description="What is neither spent nor given on, or what is left to a bound; of calls, the"
         " bound."
@@ -176,7 +179,7 @@ def _all(call: Call) -> Iterator[Balance]:
 def _balance(call: Call, purse: Purse, task: str = "") -> Balance:
     kind, purse = purse.kind, seen(call, purse)
     return Balance(
-        kind=kind.value, tier=purse.tier, unit=UNITS[kind], agent=owner(call.hive, purse),
+        kind=kind.value, tier=purse.tier, unit=UNITS[kind], agent=whose(call, purse),
         left=shown(kind, purse.free), spent=shown(kind, purse.spent), owed=shown(kind, purse.over),
         source=source_of(kind).value, task=task,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import click
 import pytest
 from cli.run import Hive
 
-from hive_core.cli.budgets import clock, money, written
+from hive_core.cli.budgets import NOT_MEASURED, clock, machines, money, written
 from hive_core.varlink import Message
 
 SUMS = [
@@ -21,9 +21,13 @@ SUMS = [
 ]
 BUDGETS = [
     {"agent": "a", "kind": "money", "tier": "", "unit": "millionths", "left": 750_000,
-     "spent": 1_250_000, "owed": 0},
+     "spent": 1_250_000, "owed": 0, "source": "reported", "task": ""},
     {"agent": "root", "kind": "tokens", "tier": "", "unit": "tokens", "left": 10, "spent": 5,
-     "owed": 0},
+     "owed": 0, "source": "reported", "task": ""},
+    {"agent": "a", "kind": "time", "tier": "", "unit": "seconds", "left": 60, "spent": 5,
+     "owed": 0, "source": "measured", "task": ""},
+    {"agent": "a", "kind": "tokens", "tier": "", "unit": "tokens", "left": 7, "spent": 1,
+     "owed": 0, "source": "reported", "task": "3c5fd05d96ef"},
 ]  # fmt: skip
 
 
@@ -62,8 +66,13 @@ def test_programs_get_every_sum_with_its_source(hive: Hive) -> None:
 
 def test_budgets_are_shown_in_the_words_of_people(hive: Hive) -> None:
     done = hive("budget", "show", "a")
-    assert done.out.splitlines()[1].split() == ["a", "money", "-", "0.75", "1.25", "0.00",
-                                                "millionths"]  # fmt: skip
+    assert [line.split() for line in done.out.splitlines()] == [
+        ["AGENT", "KIND", "TIER", "TASK", "LEFT", "SPENT", "OWED", "UNIT"],
+        ["a", "money", "-", "-", "0.75", "~1.25", "~0.00", "millionths"],
+        ["root", "tokens", "-", "-", "10", "~5", "~0", "tokens"],
+        ["a", "time", "-", "-", "0:01:00", "0:00:05", "0:00:00", "seconds"],
+        ["a", "tokens", "-", "3c5fd05d96ef", "7", "~1", "~0", "tokens"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +83,7 @@ def test_budgets_are_shown_in_the_words_of_people(hive: Hive) -> None:
         (("set", "a", "money", "3"), 1_000_000),
         (("set", "a", "money", "1"), -750_000),
         (("set", "a", "tokens", "30"), 30),
+        (("set", "a", "context", "30"), 30),
         (("top-up", "a", "time", "15m"), 900),
     ],
 )
@@ -116,5 +126,23 @@ def test_the_group_of_one_that_does_not_run_is_what_pays_for_it(hive: Hive) -> N
     hive.peer.answers["Locate"] = lambda _: {"main_pid": 0}
     rows = json.loads(hive("budget", "group", "a", "-o", "json").out)
     assert [(row["what"], row["used"], row["most"]) for row in rows] == [
-        ("money", "1.25", "2.00"), ("tokens", "5", "15"),
+        ("money", "1.25", "2.00"), ("tokens", "5", "15"), ("time", "0:00:05", "0:01:05"),
+        ("tokens of task 3c5fd05d96ef", "1", "8"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "used", "most"),
+    [
+        ({"CPUUsageNSec": "12345678901", "CPUQuotaPerSecUSec": "2s"}, "12.346 s", "2s"),
+        ({"CPUUsageNSec": "0", "CPUQuotaPerSecUSec": "infinity"}, "0.000 s", "-"),
+        ({"CPUUsageNSec": str(2**64 - 1)}, NOT_MEASURED, "-"),
+        ({"CPUUsageNSec": "[not set]"}, NOT_MEASURED, "-"),
+        ({}, NOT_MEASURED, "-"),
+    ],
+)
+def test_cpu_of_a_group_is_said_to_be_unknown_where_nobody_counts_it(
+    told: dict[str, str], used: str, most: str
+) -> None:
+    row = next(row for row in machines("hive-x.slice", told) if row["what"] == "cpu")
+    assert (row["used"], row["most"], row["group"]) == (used, most, "hive-x.slice")

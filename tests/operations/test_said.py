@@ -169,8 +169,7 @@ def test_a_context_that_is_too_big_gets_no_work_until_it_is_smaller(world: World
     assert told(world, "a1") == [f"{near}, as reported"]
     context(world, "a1", 1100)
     assert [refused(world, each) for each in ("a1", "a")] == [True, False], "each has its own"
-    world.grow("a1/w:worker")
-    assert row(world, "a1", "context") == ("a1", 0, 1000, 100, "reported")
+    assert row(world, "a1", "context") == ("a", 0, 1000, 100, "reported")
     context(world, "a1", 200)
     assert not refused(world, "a1")
     assert happened(world) == ["low", "used_up", "filled"]
@@ -207,6 +206,7 @@ def test_a_host_bounds_each_agent_of_whom_no_budget_says_so(bounded: World) -> N
     use(bounded, "a1", 100)
     context(bounded, "a", 1000)
     assert [refused(bounded, each) for each in ("a", "a1")] == [True, True]
+    assert row(bounded, "a", "context")[:3] == ("(host)", 0, 1000)
     context(bounded, "a", 10)
     assert [refused(bounded, each) for each in ("a", "a1")] == [False, True]
 
