@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
-from hive_core.model.artifact import Content
+from hive_core.errors import Internal
+from hive_core.model.artifact import Content, Room
 from hive_core.model.machine import Observed
 from hive_core.model.record import LogLine, LogQuery
 from hive_core.plan.actions import Action, RunJob
@@ -93,14 +94,29 @@ class Vault(Protocol):
 
 
 class Contents(Protocol):
-    """The contents of artifacts, by what they are. On the disk when a method returns."""
+    """The contents of artifacts, by what they are.
+
+    What takes as long as there are bytes is awaited, by what a call comes to later.
+    """
 
     def begin(self, party: str, most: int) -> str:
         """Somebody will send one in parts; the id of the upload."""
         ...
 
-    def append(self, party: str, id_: str, offset: int, data: bytes) -> int:
+    async def append(self, party: str, id_: str, offset: int, data: bytes, room: Room) -> int:
         """Take the next part, or the last one again; how many bytes there are."""
+        ...
+
+    async def settle(self, party: str, id_: str) -> str:
+        """All of an upload is on the disk, under no name yet; its id."""
+        ...
+
+    async def keep(self, party: str, data: bytes, room: Room) -> str:
+        """Something small, in one go: the id of an upload that is settled."""
+        ...
+
+    def place(self, party: str, id_: str) -> Content | None:
+        """A settled upload has its name, on the disk, when this returns; None: settle it first."""
         ...
 
     def size(self, party: str, id_: str) -> int:
@@ -111,20 +127,16 @@ class Contents(Protocol):
         """Bytes of uploads that were not stored yet."""
         ...
 
-    def take(self, party: str, id_: str) -> Content:
-        """An upload is complete."""
-        ...
-
-    def keep(self, data: bytes) -> Content:
-        """Something small, at once."""
-        ...
-
     def cancel(self, party: str) -> None:
         """Forget what somebody was sending."""
         ...
 
-    def read(self, content: Content, at: int) -> bytes:
-        """From this byte to the end of its block; Internal when it is not what was stored."""
+    async def read(self, content: Content, at: int) -> bytes | str:
+        """From this byte to the end of its block; a text says why it is not what was stored."""
+        ...
+
+    def damaged(self, digest: str, why: str) -> Internal:
+        """The operator knows; who wanted to read it is told this."""
         ...
 
     def remove(self, digest: str) -> None:

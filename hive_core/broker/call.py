@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from hive_core.broker.operation import Result
 from hive_core.errors import Internal
-from hive_core.model.artifact import Content
+from hive_core.model.artifact import Content, Room
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Machine, State
 from hive_core.model.record import OPERATOR
@@ -94,8 +94,20 @@ class _Nothing:
         del party, most
         raise Internal(_NO_STORE)
 
-    def append(self, party: str, id_: str, offset: int, data: bytes) -> int:
-        del party, id_, offset, data
+    async def append(self, party: str, id_: str, offset: int, data: bytes, room: Room) -> int:
+        del party, id_, offset, data, room
+        raise Internal(_NO_STORE)
+
+    async def settle(self, party: str, id_: str) -> str:
+        del party, id_
+        raise Internal(_NO_STORE)
+
+    async def keep(self, party: str, data: bytes, room: Room) -> str:
+        del party, data, room
+        raise Internal(_NO_STORE)
+
+    def place(self, party: str, id_: str) -> Content | None:
+        del party, id_
         raise Internal(_NO_STORE)
 
     def size(self, party: str, id_: str) -> int:
@@ -106,20 +118,15 @@ class _Nothing:
         del party
         return 0
 
-    def take(self, party: str, id_: str) -> Content:
-        del party, id_
-        raise Internal(_NO_STORE)
-
-    def keep(self, data: bytes) -> Content:
-        del data
-        raise Internal(_NO_STORE)
-
     def cancel(self, party: str) -> None:
         """There is nothing to forget."""
 
-    def read(self, content: Content, at: int) -> bytes:
+    async def read(self, content: Content, at: int) -> bytes | str:
         del content, at
         raise Internal(_NO_STORE)
+
+    def damaged(self, digest: str, why: str) -> Internal:
+        return Internal(f"{_NO_STORE}: {digest}, {why}")
 
     def remove(self, digest: str) -> None:
         """There is nothing to remove."""
@@ -152,6 +159,8 @@ class Call(NamedTuple):
     """A store like the ledger, but no part of the transaction: what it is told is done at once."""
     contents: Contents = NO_CONTENTS
     """The bytes of artifacts; the same."""
+    brought: object = None
+    """What a slow read of this call has brought, when the handler is asked again (`Ready`)."""
 
     @property
     def by_operator(self) -> bool:
@@ -221,13 +230,22 @@ class Wait(Generic[R_co]):
     until: float | None = None
 
 
+class Ready(Result):
+    """No answer yet: something slow is done, and the handler is asked again with this."""
+
+    value: Any
+
+
 @dataclass(frozen=True, slots=True)
 class Later(Generic[R_co]):
-    """A slow read outside the ledger; the call is judged again before its result is delivered."""
+    """Something slow outside the ledger; the call is judged again before its result is delivered.
+
+    It brings that result, or `Ready` for a handler that has to look or to record once more.
+    """
 
     writes: ClassVar[bool] = False
     changes: ClassVar[bool] = False
-    read: Callable[[Reads], Awaitable[R_co]]
+    read: Callable[[Reads], Awaitable[R_co | Ready]]
 
 
 Outcome = Result | Change[Result] | Record[Result] | Wait[Result] | Later[Result]

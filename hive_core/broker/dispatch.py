@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from hive_core.broker import keys, outcome, reply
 from hive_core.broker.audit import REFUSED, Audit, Judged, entry
-from hive_core.broker.call import Call, Outcome
+from hive_core.broker.call import Call, Outcome, Ready
 from hive_core.broker.judge import judge, refusal
 from hive_core.broker.line import Ask, Line, Step
 from hive_core.broker.operation import Operation, unlisted
@@ -96,7 +96,7 @@ class Dispatch:
             except LimitReached as error:
                 self._over_budget(case, error)
                 raise
-        if case.operation.mutates:
+        if case.operation.mutates and ask.ready is None:  # what was slow is the same call
             self._check_rate(call, case.operation)
 
     def _over_budget(self, case: Case, error: LimitReached) -> None:
@@ -117,7 +117,9 @@ class Dispatch:
         ready = case.ask.ready
         if isinstance(ready, HiveError):
             raise ready
-        if ready is not None:
+        if isinstance(ready, Ready):
+            case = case._replace(call=case.call._replace(brought=ready.value))
+        elif ready is not None:
             return outcome.page(case.ask, ready)
         operation, call = case.operation, case.call
         try:
@@ -131,7 +133,8 @@ class Dispatch:
         except LimitReached as error:
             self._over_budget(case, error)
             raise
-        call.ledger.events.count(call.uuid, operation.name)
+        if ready is None:
+            call.ledger.events.count(call.uuid, operation.name)
         return outcome.read(case, found)
 
     def _refused(self, case: Case, judged: Judged) -> None:

@@ -1,159 +1,175 @@
 """The contents of artifacts: files named by their SHA-256, each written whole or not at all.
 
-`artifacts/ab/cd/<digest>`, for the daemon's eyes only. What is being uploaded lies in `.new` until
-it is complete, and is gone with the daemon. A file is on the disk, name and all, before the ledger
-says that it is there; what the ledger never said is removed at the next start.
+What is being uploaded is gone with the daemon. A file is on the disk, name and all, before the
+ledger says that it is there; what the ledger never said is removed at the next start.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar
 from uuid import uuid4
 
 from hive_core.errors import Conflict, Internal, LimitReached, NotFound
-from hive_core.host.disk import kept, told
-from hive_core.model.artifact import BLOCK, Content, is_digest
+from hive_core.host.shelf import Shelf, Sum, nothing
+from hive_core.model.artifact import Content, Room
 
 log = logging.getLogger(__name__)
-NEW: Final = ".new"
+T = TypeVar("T")
 IDLE: Final = 600.0
-SYNCED: Final = 4 << 20
+SOON: Final = 60.0
 UPLOADS_MOST: Final = 256
-EMPTY: Final = sha256().digest()
-_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+LANES: Final = 3  # threads at once: journals and copies have the others
 
 
 class DamagedContent(Internal):
     """The bytes are not what was stored."""
 
 
-class Sum:
-    """The digest of what comes, as a whole and in blocks."""
+class Beside(Protocol):
+    """Runs work beside the loop that takes as long as there are bytes."""
 
-    def __init__(self) -> None:
-        self.size = 0
-        self._whole, self._block, self._blocks = sha256(), sha256(), b""
-
-    def copy(self) -> Sum:
-        found = Sum()
-        found.size, found._blocks = self.size, self._blocks
-        found._whole, found._block = self._whole.copy(), self._block.copy()
-        return found
-
-    def add(self, data: bytes) -> None:
-        self._whole.update(data)
-        view = memoryview(data)
-        while view:
-            room = BLOCK - self.size % BLOCK
-            part, view = view[:room], view[room:]
-            self._block.update(part)
-            self.size += len(part)
-            if self.size % BLOCK == 0:
-                self._blocks, self._block = self._blocks + self._block.digest(), sha256()
-
-    @property
-    def content(self) -> Content:
-        rest = self._block.digest() if self.size % BLOCK else b""
-        return Content(self._whole.hexdigest(), self.size, self._blocks + rest)
+    async def __call__(self, work: Callable[[], T], /) -> T: ...
 
 
-def nothing(step: str) -> None:
-    """Where a test may end the process; here it goes on."""
+async def thread(work: Callable[[], T], /) -> T:
+    return await asyncio.to_thread(work)
 
 
-@dataclass
+@dataclass(eq=False)
 class Upload:
-    """What somebody has sent so far. `before`: without the last part, which may come again."""
+    """What somebody has sent so far. `before`: without the last part, which may come again.
+
+    `coming` bytes are being written. `ready` is what is on the disk but for its name, `stored` what
+    has that too. One that is `small` came with the call that stores it.
+    """
 
     party: str
     path: Path
     at: float
+    small: bool = False
     sum: Sum = field(default_factory=Sum)
     before: Sum = field(default_factory=Sum)
+    coming: int = 0
+    ready: Content | None = None
     stored: Content | None = None
+    alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def size(self) -> int:
+        return 0 if self.stored is not None else self.sum.size + self.coming
 
 
 @dataclass
 class Contents:
-    """`alarm` is told what is damaged; `clock` has seconds that never jump."""
+    """`alarm` is told what is damaged; `clock` has seconds that never jump.
+
+    What is known of an upload changes on the loop alone. Its bytes are hashed, written and synced
+    beside it, for one upload one after the other, also when nobody waits any more: what a file
+    holds must be what was hashed.
+    """
 
     folder: Path
     alarm: Callable[[str], None] = field(default=lambda _: None)
     step: Callable[[str], None] = nothing
     clock: Callable[[], float] = time.monotonic
+    beside: Beside = thread
     _uploads: dict[str, Upload] = field(default_factory=dict)
+    _works: set[asyncio.Task[Any]] = field(default_factory=set)
+    _lanes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LANES))
+
+    def __post_init__(self) -> None:
+        self.shelf = Shelf(self.folder, self.step)
 
     # Coming in.
 
     def begin(self, party: str, most: int) -> str:
         """Somebody will send a content in parts; the id under which it does."""
         self._drop_idle()
-        open_ = [each for each in self._uploads.values() if each.stored is None]
+        open_ = [each for each in self._uploads.values() if each.stored is None and not each.small]
         mine = sum(each.party == party for each in open_)
         if mine >= most or len(open_) >= UPLOADS_MOST:
             raise LimitReached(f"cannot begin an upload: {mine} of yours are open", retry_after=60)
         id_ = uuid4().hex
-        path = self.folder / NEW / id_
-        with told("begin an upload"):
-            self._make(path.parent)
-            os.close(os.open(path, _WRITE | os.O_CREAT | os.O_EXCL, 0o600))
-        self._uploads[id_] = Upload(party, path, self.clock())
+        upload = Upload(party, self.shelf.new(id_), self.clock())
+        self.shelf.create(upload.path)
+        self._uploads[id_] = upload
         return id_
 
-    def append(self, party: str, id_: str, offset: int, data: bytes) -> int:
+    async def append(self, party: str, id_: str, offset: int, data: bytes, room: Room) -> int:
         """Take the next part, or the last one once more; how many bytes there are."""
+
+        async def work(upload: Upload) -> int:
+            before = _before(upload, offset)
+            self._check(party, before.size - upload.sum.size + len(data), room)
+            upload.sum = upload.before = before
+            upload.ready, upload.coming, upload.at = None, len(data), self.clock()
+            try:
+                upload.sum = await self.beside(lambda: self.shelf.write(upload.path, before, data))
+            finally:
+                upload.coming = 0
+            return upload.sum.size
+
+        return await self._alone(self._upload(party, id_), work)
+
+    async def settle(self, party: str, id_: str) -> str:
+        """All of an upload is on the disk, but under no name yet; its id."""
+
+        async def work(upload: Upload) -> str:
+            if upload.stored is None and upload.ready is None:
+                whole = upload.sum
+                upload.ready = await self.beside(lambda: self.shelf.sync(upload.path, whole))
+                upload.at = self.clock()
+            return id_
+
+        return await self._alone(self._upload(party, id_), work)
+
+    async def keep(self, party: str, data: bytes, room: Room) -> str:
+        """Something small, in one go: the id of an upload that is settled."""
+        self._drop_idle()
+        id_ = uuid4().hex
+        path = self.shelf.new(id_)
+
+        def written() -> tuple[Sum, Content]:
+            self.shelf.create(path)
+            whole = self.shelf.write(path, Sum(), data)
+            return whole, self.shelf.sync(path, whole)
+
+        async def work(upload: Upload) -> str:
+            self._check(party, len(data), room)
+            self._uploads[id_], upload.coming = upload, len(data)
+            try:
+                upload.sum, upload.ready = await self.beside(written)
+            except BaseException:
+                self._forget(id_)
+                raise
+            upload.coming, upload.at = 0, self.clock()
+            return id_
+
+        return await self._alone(Upload(party, path, self.clock(), small=True), work)
+
+    def place(self, party: str, id_: str) -> Content | None:
+        """Give a settled upload its name: it has it when this returns. None: settle it first."""
         upload = self._upload(party, id_)
-        if offset == upload.before.size and offset != upload.sum.size:
-            upload.sum = upload.before.copy()  # it may never have been answered
-        if upload.stored is not None or offset != upload.sum.size:
-            raise Conflict(f"cannot append at {offset}: the upload has {upload.sum.size} bytes")
-        with told("take a part of an upload"):
-            self._write(upload.path, offset, data)
-        upload.before = upload.sum.copy()
-        upload.sum.add(data)
-        upload.at = self.clock()
-        return upload.sum.size
+        if upload.stored is not None and not self.shelf.path(upload.stored.digest).exists():
+            self._forget(id_)
+            upload = self._upload(party, id_)
+        if upload.stored is None and upload.ready is not None and not upload.alone.locked():
+            self.shelf.name(upload.path, upload.ready)
+            upload.stored = upload.ready
+        return upload.stored
 
     def size(self, party: str, id_: str) -> int:
         return self._upload(party, id_).sum.size
 
     def held(self, party: str | None = None) -> int:
         """Bytes of uploads that were not stored yet, of one party or of all."""
-        return sum(each.sum.size for each in self._uploads.values()
-                   if each.stored is None and party in (None, each.party))  # fmt: skip
-
-    def take(self, party: str, id_: str) -> Content:
-        """An upload is complete: it is on the disk under its digest."""
-        upload = self._upload(party, id_)
-        if upload.stored is not None and not self.place(upload.stored.digest).exists():
-            self._forget(id_)
-        upload = self._upload(party, id_)
-        if upload.stored is None:
-            with told("store an upload"):
-                upload.stored = self._place(upload.path, upload.sum.content)
-        return upload.stored
-
-    def keep(self, data: bytes) -> Content:
-        """Something small, at once."""
-        found = Sum()
-        found.add(data)
-        path = self.folder / NEW / uuid4().hex
-        with told("store a content"):
-            self._make(path.parent)
-            try:
-                os.close(os.open(path, _WRITE | os.O_CREAT | os.O_EXCL, 0o600))
-                self._write(path, 0, data)
-                return self._place(path, found.content)
-            finally:
-                path.unlink(missing_ok=True)
+        return sum(each.size for each in self._uploads.values() if party in (None, each.party))
 
     def cancel(self, party: str) -> None:
         """Somebody is gone, and what it was sending."""
@@ -166,101 +182,72 @@ class Contents:
             raise NotFound(f"no upload {id_[:64]}: begin another one")
         return found
 
-    def _write(self, path: Path, offset: int, data: bytes) -> None:
-        file = os.open(path, _WRITE)
-        try:
-            os.ftruncate(file, offset)
-            view, at = memoryview(data), offset
-            while view:
-                written = os.pwrite(file, view, at)
-                view, at = view[written:], at + written
-            if at // SYNCED != offset // SYNCED:  # so that little is left to do at the end
-                os.fdatasync(file)
-        finally:
-            os.close(file)
-        self.step("written")
+    def _check(self, party: str, size: int, room: Room) -> None:
+        """Asked when these bytes are counted from then on: many calls may have waited."""
+        if self.held(party) + size > room.party or self.held() + size > room.all:
+            raise LimitReached("cannot take it: too much is being sent at once", retry_after=60)
 
-    def _place(self, path: Path, content: Content) -> Content:
-        """Give it its name. What is there under that name already is put right by this one."""
-        place = self.place(content.digest)
-        self._make(place.parent)
-        file = os.open(path, _WRITE)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
-        self.step("synced")
-        path.rename(place)
-        self.step("renamed")
-        kept(place.parent)
-        self.step("kept")
-        return content
+    async def _alone(self, upload: Upload, work: Callable[[Upload], Awaitable[T]]) -> T:
+        """With nobody else at this upload, and to its end once it is begun.
 
-    def _make(self, folder: Path) -> None:
-        """A folder with those above it, each on the disk."""
-        if folder.is_dir():
-            return
-        self._make(folder.parent) if folder != self.folder else None
-        folder.mkdir(mode=0o700, exist_ok=True)
-        kept(folder.parent)
+        Who waits for its turn holds bytes in memory, and so goes when its connection does.
+        """
+        await upload.alone.acquire()
+        try:
+            await self._lanes.acquire()
+        except BaseException:
+            upload.alone.release()
+            raise
+        task = asyncio.ensure_future(self._run(upload, work))
+        self._works.add(task)
+        task.add_done_callback(self._works.discard)
+        return await asyncio.shield(task)
+
+    async def _run(self, upload: Upload, work: Callable[[Upload], Awaitable[T]]) -> T:
+        try:
+            return await work(upload)
+        finally:
+            self._lanes.release()
+            upload.alone.release()
 
     def _drop_idle(self) -> None:
-        first = self.clock() - IDLE
-        for id_ in [each for each, upload in self._uploads.items() if upload.at < first]:
-            self._forget(id_)
+        """What came with one call is needed for a moment; what is stored is safe."""
+        now = self.clock()
+        for id_, each in list(self._uploads.items()):
+            if each.at < now - (SOON if each.small else IDLE) and not each.alone.locked():
+                self._forget(id_)
 
     def _forget(self, id_: str) -> None:
-        with suppress(OSError):
-            self._uploads.pop(id_).path.unlink(missing_ok=True)
+        self.shelf.drop(self._uploads.pop(id_).path)
 
-    # Going out.
+    # Going out and away.
 
-    def read(self, content: Content, at: int) -> bytes:
-        """From this byte to the end of its block. What is not what was stored is not given."""
-        number = at // BLOCK
-        expected = content.blocks[32 * number : 32 * number + 32]
-        try:
-            file = os.open(self.place(content.digest), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                data = os.pread(file, BLOCK, number * BLOCK)
-                same = os.fstat(file).st_size == content.size
-            finally:
-                os.close(file)
-        except OSError as error:
-            raise self._damaged(content, error.strerror or "it cannot be read") from error
-        if not same or sha256(data).digest() != (expected or EMPTY):
-            raise self._damaged(content, "its bytes are others")
-        return data[at - number * BLOCK :]
+    async def read(self, content: Content, at: int) -> bytes | str:
+        """From this byte to the end of its block; a text says why it is not what was stored."""
+        async with self._lanes:
+            return await self.beside(lambda: self.shelf.read(content, at))
 
-    def _damaged(self, content: Content, why: str) -> DamagedContent:
-        text = f"the content {content.digest} of an artifact is damaged: {why}"
+    def damaged(self, digest: str, why: str) -> DamagedContent:
+        """The operator knows; who wanted to read it is told this."""
+        text = f"the content {digest} of an artifact is damaged: {why}"
         log.error("%s", text)
         self.alarm(text)
         return DamagedContent(text)
 
-    # Going away.
-
     def remove(self, digest: str) -> None:
-        with told("remove a content"):
-            self.place(digest).unlink(missing_ok=True)
-
-    def place(self, digest: str) -> Path:
-        if not is_digest(digest):
-            raise Internal("that is no digest")
-        return self.folder / digest[:2] / digest[2:4] / digest
+        self.shelf.remove(digest)
 
     def left(self) -> Iterator[str]:
         """Clear what an earlier daemon was in the middle of; then every digest that is there."""
-        if not self.folder.is_dir():
-            return
-        for each in (self.folder / NEW).glob("*"):
+        for each in self.shelf.begun():
             if each.name not in self._uploads:
                 each.unlink(missing_ok=True)
-        for first in self._listed(self.folder):
-            for second in self._listed(first) if first.name != NEW else ():
-                yield from (each.name for each in self._listed(second) if is_digest(each.name))
+        yield from self.shelf.digests()
 
-    def _listed(self, folder: Path) -> list[Path]:
-        with suppress(OSError):
-            return sorted(folder.iterdir())
-        return []
+
+def _before(upload: Upload, offset: int) -> Sum:
+    """What comes before the next part; the last one may never have been answered."""
+    for each in (upload.sum, upload.before):
+        if offset == each.size and upload.stored is None:
+            return each
+    raise Conflict(f"cannot append at {offset}: the upload has {upload.sum.size} bytes")

@@ -33,6 +33,14 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """Bytes that may be on their way at once: those of one party, and those of all."""
+
+    party: int
+    all: int
+
+
+@dataclass(frozen=True, slots=True)
 class Artifact:
     """One version. `author` stored it; `owner` is whose it is. Parties are UUIDs.
 

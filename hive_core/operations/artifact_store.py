@@ -8,11 +8,11 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from hive_core.broker.call import Call, Record
+from hive_core.broker.call import Call, Later, Reads, Ready, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.ledger.artifacts import New
-from hive_core.model.artifact import Artifact, Content, Visibility, name_fault
+from hive_core.model.artifact import Artifact, Room, Visibility, name_fault
 from hive_core.model.capability import covers
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.artifact_rows import Id, Name, Seen, lineage
@@ -101,7 +101,7 @@ def begin_artifact(call: Call, _params: BeginArtifactParams) -> Begun:
 
 
 @operation(allow=SELF)
-def append_artifact(call: Call, params: AppendArtifactParams) -> Appended:
+def append_artifact(call: Call, params: AppendArtifactParams) -> Later[Appended]:
     """Send the next part of an upload. The last part may be sent again."""
     _check_holds(call, "send an artifact", "artifact.write")
     data, limits = _decoded(params.data), call.settings.artifacts
@@ -111,13 +111,17 @@ def append_artifact(call: Call, params: AppendArtifactParams) -> Appended:
     _check_agent(call, call.uuid, call.contents.held(call.uuid) + len(data), "append")
     if call.contents.held() + len(data) > limits.tree:
         raise LimitReached("cannot append: too much is being sent at once", retry_after=60)
-    return Appended(
-        size=call.contents.append(call.uuid, params.upload, params.offset, data)
-    )  # fmt: skip
+    room = Room(limits.agent - call.ledger.artifacts.used(call.uuid)[0], limits.tree)
+
+    async def take(_reads: Reads) -> Appended:
+        given = call.uuid, params.upload, params.offset, data, room
+        return Appended(size=await call.contents.append(*given))
+
+    return Later(take)
 
 
 @operation(allow=_WRITER, target="owner", preposition="of")
-def store_artifact(call: Call, params: StoreArtifactParams) -> Record[Stored]:
+def store_artifact(call: Call, params: StoreArtifactParams) -> Record[Stored] | Later[Stored]:
     """Keep a content under a name. It stays when its author is gone.
 
     A name that is there gets a new version; the oldest beyond a number of them go. Only the owner,
@@ -135,7 +139,11 @@ def store_artifact(call: Call, params: StoreArtifactParams) -> Record[Stored]:
         lineage(call, owner),
     )  # fmt: skip
     _check_room(call, new, size)
-    kept = call.ledger.artifacts.store(new, _content(call, params), call.now)
+    upload = params.upload if params.upload is not None else call.brought
+    content = call.contents.place(call.uuid, upload) if isinstance(upload, str) else None
+    if content is None:
+        return _settled(call, params)
+    kept = call.ledger.artifacts.store(new, content, call.now)
     _thin(call, kept)
     result = Stored(
         id=kept.id, name=kept.name, version=kept.version, size=kept.size, digest=kept.digest
@@ -165,10 +173,17 @@ def _given(params: StoreArtifactParams) -> bytes:
     return params.text.encode() if params.text is not None else _decoded(params.data or "")
 
 
-def _content(call: Call, params: StoreArtifactParams) -> Content:
-    if params.upload is not None:
-        return call.contents.take(call.uuid, params.upload)
-    return call.contents.keep(_given(params))
+def _settled(call: Call, params: StoreArtifactParams) -> Later[Stored]:
+    """The bytes come to the disk first, beside the loop; then this is asked again."""
+    limits, store = call.settings.artifacts, call.contents
+    room = Room(limits.agent, limits.tree)
+
+    async def settle(_reads: Reads) -> Ready:
+        if params.upload is not None:
+            return Ready(value=await store.settle(call.uuid, params.upload))
+        return Ready(value=await store.keep(call.uuid, _given(params), room))
+
+    return Later(settle)
 
 
 def _decoded(text: str) -> bytes:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from hive_core.errors import Internal, StorageFull
-from hive_core.host.artifacts import Contents, DamagedContent, Sum
-from hive_core.model.artifact import BLOCK
+from hive_core.errors import Internal, LimitReached, StorageFull
+from hive_core.host.artifacts import LANES, Contents
+from hive_core.host.shelf import Shelf, Sum
+from hive_core.model.artifact import BLOCK, Content, Room
 
 DATA = b"x" * (BLOCK + 5)
 DIGEST = sha256(DATA).hexdigest()
+ROOM = Room(1 << 30, 1 << 30)
 STEPS = ("written", "synced", "renamed", "kept")
 
 
@@ -30,18 +35,25 @@ def killed(at: str) -> Callable[[str], None]:
     return step
 
 
-def store(contents: Contents, how: str) -> None:
-    if how == "keep":
-        contents.keep(DATA)
-        return
-    id_ = contents.begin("p", 1)
-    contents.append("p", id_, 0, DATA)
-    contents.take("p", id_)
+def store(contents: Contents, how: str = "keep", data: bytes = DATA) -> Content:
+    """As a call does it: the bytes beside the loop, then the name."""
+
+    async def work() -> Content | None:
+        if how == "keep":
+            return contents.place("p", await contents.keep("p", data, ROOM))
+        id_ = contents.begin("p", 1)
+        await contents.append("p", id_, 0, data, ROOM)
+        assert contents.place("p", id_) is None
+        return contents.place("p", await contents.settle("p", id_))
+
+    found = asyncio.run(work())
+    assert found is not None
+    return found
 
 
 def whole(contents: Contents) -> dict[str, bytes]:
     """Every file that has a name, with what is in it."""
-    return {each: contents.place(each).read_bytes() for each in contents.left()}
+    return {each: contents.shelf.path(each).read_bytes() for each in contents.left()}
 
 
 @pytest.mark.parametrize("at", STEPS)
@@ -58,7 +70,7 @@ def test_a_kill_at_any_step_leaves_the_whole_content_or_none(
     found = whole(again)
     assert found == ({} if at in ("written", "synced") else {DIGEST: DATA})
     assert list((tmp_path / "a/.new").iterdir()) == []
-    assert again.keep(DATA).digest == DIGEST
+    assert store(again).digest == DIGEST
     assert whole(again) == {DIGEST: DATA}
 
 
@@ -79,17 +91,17 @@ def test_the_name_of_a_content_is_on_the_disk_when_it_is_answered(
 
     monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr(Path, "rename", moved)
-    Contents(tmp_path / "a").keep(DATA)
+    store(Contents(tmp_path / "a"))
     first, second = DIGEST[:2], DIGEST[2:4]
     at = synced.index("rename")
-    assert synced[at - 1].startswith("/a/.new/")
+    assert any(each.startswith("/a/.new/") for each in synced[:at])
     assert synced[at + 1] == f"/a/{first}/{second}"
     assert {"", "/a", f"/a/{first}"} <= set(synced[:at])
 
 
 def test_files_are_nobody_else_s(tmp_path: Path) -> None:
     contents = Contents(tmp_path / "a")
-    contents.keep(DATA)
+    store(contents)
     modes = {each.stat().st_mode & 0o777 for each in (tmp_path / "a").rglob("*") if each.is_file()}
     folders = {each.stat().st_mode & 0o777 for each in (tmp_path / "a").rglob("*") if each.is_dir()}
     assert (modes, folders) == ({0o600}, {0o700})
@@ -98,22 +110,22 @@ def test_files_are_nobody_else_s(tmp_path: Path) -> None:
 @pytest.mark.parametrize("digest", ["", "..", "../../../etc/passwd", "A" * 64, "a" * 63, "g" * 64])
 def test_nothing_but_a_digest_names_a_file(tmp_path: Path, digest: str) -> None:
     with pytest.raises(Internal):
-        Contents(tmp_path).place(digest)
+        Shelf(tmp_path).path(digest)
 
 
 def test_a_part_is_judged_by_itself(tmp_path: Path) -> None:
     contents = Contents(tmp_path / "a")
     data = os.urandom(3 * BLOCK + 7)
-    content = contents.keep(data)
-    place = contents.place(content.digest)
+    content = store(contents, data=data)
+    place = contents.shelf.path(content.digest)
     changed = bytearray(data)
     changed[BLOCK + 1] ^= 1
     place.write_bytes(changed)
-    assert contents.read(content, 0) == data[:BLOCK]
-    assert contents.read(content, 2 * BLOCK + 5) == data[2 * BLOCK + 5 : 3 * BLOCK]
-    with pytest.raises(DamagedContent):
-        contents.read(content, BLOCK)
-    assert contents.read(content, 3 * BLOCK) == data[3 * BLOCK :]
+    read = contents.shelf.read
+    assert read(content, 0) == data[:BLOCK]
+    assert read(content, 2 * BLOCK + 5) == data[2 * BLOCK + 5 : 3 * BLOCK]
+    assert read(content, BLOCK) == "its bytes are others"
+    assert read(content, 3 * BLOCK) == data[3 * BLOCK :]
 
 
 def test_sums_do_not_depend_on_how_the_bytes_come() -> None:
@@ -142,13 +154,122 @@ def _tiny(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_is_said_and_leaves_nothing_half(tiny: Path) -> None:
     contents = Contents(tiny / "a")
-    contents.keep(b"small")
-    id_ = contents.begin("p", 4)
-    contents.append("p", id_, 0, b"x" * 600_000)
-    with pytest.raises(StorageFull):
-        contents.append("p", id_, 600_000, b"x" * 600_000)
-    with pytest.raises(StorageFull):
-        contents.keep(b"y" * 700_000)
-    assert list(whole(contents)) == [sha256(b"small").hexdigest()]
-    contents.append("p", id_, 600_000, b"x" * 100_000)
-    assert contents.take("p", id_).size == 700_000
+    store(contents, data=b"small")
+
+    async def work() -> Content | None:
+        id_ = contents.begin("p", 4)
+        await contents.append("p", id_, 0, b"x" * 600_000, ROOM)
+        with pytest.raises(StorageFull):
+            await contents.append("p", id_, 600_000, b"x" * 600_000, ROOM)
+        with pytest.raises(StorageFull):
+            await contents.keep("p", b"y" * 700_000, ROOM)
+        assert list(whole(contents)) == [sha256(b"small").hexdigest()]
+        return contents.place("p", await contents.settle("p", id_))
+
+    found = asyncio.run(work())
+    assert found is not None
+    assert found.size == 600_000
+    assert contents.shelf.path(found.digest).stat().st_size == 600_000
+
+
+def test_a_part_that_is_given_up_on_is_written_to_its_end_before_the_next(tmp_path: Path) -> None:
+    """Else two threads would write one file, and it would not hold what was hashed."""
+    began, go, order = threading.Event(), threading.Event(), list[str]()
+
+    def step(name: str) -> None:
+        if name == "written" and not order:
+            began.set()
+            assert go.wait(20)
+        order.append(name)
+
+    async def work() -> Content | None:
+        id_ = contents.begin("p", 1)
+        first = asyncio.create_task(contents.append("p", id_, 0, b"a" * 5, ROOM))
+        await asyncio.to_thread(began.wait, 20)
+        first.cancel()
+        second = asyncio.create_task(contents.append("p", id_, 0, b"b" * 3, ROOM))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert (order, second.done(), contents.place("p", id_)) == ([], False, None)
+        go.set()
+        assert await second == 3
+        return contents.place("p", await contents.settle("p", id_))
+
+    contents = Contents(tmp_path / "a", step=step)
+    found = asyncio.run(work())
+    assert found is not None
+    assert contents.shelf.path(found.digest).read_bytes() == b"bbb"
+    assert found.digest == sha256(b"bbb").hexdigest()
+
+
+def test_bytes_are_worked_on_beside_the_loop_and_only_the_name_is_given_on_it(
+    tmp_path: Path,
+) -> None:
+    """The loop goes round a thousand times while a thread is held up at each step."""
+    rounds, goes = Counter[str](), {each: threading.Event() for each in ("written", "synced")}
+
+    def step(name: str) -> None:
+        here = threading.current_thread() is threading.main_thread()
+        assert here == (name in ("renamed", "kept"))
+        if name in goes:
+            assert goes[name].wait(20)
+
+    async def turn() -> None:
+        for each, go in goes.items():
+            for _ in range(1000):
+                await asyncio.sleep(0)
+                rounds[each] += 1
+            go.set()
+
+    async def work() -> Content | None:
+        turning = asyncio.create_task(turn())
+        id_ = contents.begin("p", 1)
+        await contents.append("p", id_, 0, DATA, ROOM)
+        found = contents.place("p", await contents.settle("p", id_))
+        await turning
+        return found
+
+    contents = Contents(tmp_path / "a", step=step)
+    assert asyncio.run(work()) is not None
+    assert rounds == {"written": 1000, "synced": 1000}
+
+
+def test_who_is_gone_while_it_waits_for_its_turn_leaves_nothing(tmp_path: Path) -> None:
+    """What waits is held in memory, and nobody may leave more there than it has connections."""
+    began, go = threading.Event(), threading.Event()
+
+    def step(name: str) -> None:
+        if name == "written":
+            began.set()
+            assert go.wait(20)
+
+    async def work() -> None:
+        busy = [asyncio.create_task(contents.keep("p", DATA, ROOM)) for _ in range(LANES)]
+        await asyncio.to_thread(began.wait, 20)
+        gone = [asyncio.create_task(contents.keep("q", DATA, ROOM)) for _ in range(50)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        for each in gone:
+            each.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+        assert contents.held("q") == 0
+        go.set()
+        for each in busy:
+            assert contents.place("p", await each) is not None
+
+    contents = Contents(tmp_path / "a", step=step)
+    asyncio.run(work())
+    assert contents.shelf.begun() == []
+
+
+def test_what_is_on_its_way_at_once_is_bounded(tmp_path: Path) -> None:
+    async def work() -> None:
+        room = Room(2 * len(DATA), 3 * len(DATA))
+        parties = "ppp" + "qqq"
+        calls = [contents.keep(each, DATA, room) for each in parties]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        assert [isinstance(each, LimitReached) for each in found] == [False, False, True, False,
+                                                                      True, True]  # fmt: skip
+
+    contents = Contents(tmp_path / "a")
+    asyncio.run(work())

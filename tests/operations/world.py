@@ -149,7 +149,7 @@ class World:
         self.ledger.close()
 
     def _let_go(self) -> None:
-        for task in self._tasks:
+        for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()

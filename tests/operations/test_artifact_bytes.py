@@ -1,0 +1,162 @@
+"""Artifacts whose bytes are on their way: others are served, and nothing is seen before its end."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pytest
+from operations.test_artifacts import coded, files, read, store
+from operations.world import Exchange, Reply, World, world
+
+from hive_core.errors import HiveError, NotAllowed, NotFound
+from hive_core.model.settings import Settings
+
+T = TypeVar("T")
+
+
+class Held:
+    """Work beside the loop, held up until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self._go = asyncio.Event()
+
+    async def __call__(self, work: Callable[[], T], /) -> T:
+        self.begun += 1
+        await self._go.wait()
+        return work()
+
+    def let_go(self, hive: World) -> None:
+        self._go.set()
+        hive.run()
+
+
+@pytest.fixture(name="hive")
+def _hive() -> Iterator[World]:
+    with world(None, "root/a", "a/a1:worker", "root/b") as made:
+        yield made
+
+
+def hold(hive: World) -> Held:
+    hive.contents.beside = held = Held()
+    return held
+
+
+def begun(hive: World, **given: object) -> Exchange:
+    said: Reply = {"name": "notes", "text": "hello", **given}
+    return hive.ask_as(hive.uuid("a"), "store_artifact", said)
+
+
+def fault(exchange: Exchange) -> HiveError:
+    with pytest.raises(HiveError) as refused:
+        exchange.result()
+    return refused.value
+
+
+def test_others_are_served_while_a_part_is_written(hive: World) -> None:
+    upload, held = str(hive.call("a", "begin_artifact")["upload"]), hold(hive)
+    part = hive.ask("a", "append_artifact", upload=upload, offset=0, data=coded(b"x" * 500_000))
+    served = [hive.call("b", "list_artifacts") for _ in range(100)]
+    assert (len(served), held.begun, part.pending) == (100, 1, True)
+    held.let_go(hive)
+    assert part.result() == {"size": 500_000}
+
+
+@pytest.mark.parametrize("how", ["text", "upload"])
+def test_nothing_is_seen_of_what_is_not_on_the_disk_yet(hive: World, how: str) -> None:
+    given: dict[str, object] = {}
+    if how == "upload":
+        upload = str(hive.call("a", "begin_artifact")["upload"])
+        hive.call("a", "append_artifact", upload=upload, offset=0, data=coded(b"hello"))
+        given = {"text": None, "upload": upload}
+    held = hold(hive)
+    storing = begun(hive, **given)
+    assert storing.pending
+    assert hive.fault("a", "get_artifact", name="notes") == "NotFound"
+    assert hive.ledger.artifacts.used(hive.uuid("a")) == (0, 0)
+    held.let_go(hive)
+    assert storing.result()["version"] == 1
+    assert read(hive, name="notes") == b"hello"
+
+
+def test_who_may_not_any_more_stores_nothing(hive: World) -> None:
+    held = hold(hive)
+    storing = begun(hive)
+    hive.call("operator", "revoke_capability", agent="a", capability="artifact.write")
+    held.let_go(hive)
+    assert isinstance(fault(storing), NotAllowed)
+    assert hive.ledger.artifacts.used(hive.uuid("a")) == (0, 0)
+
+
+def test_a_call_that_is_repeated_meanwhile_stores_once(hive: World) -> None:
+    held = hold(hive)
+    calls = [begun(hive, idempotency_key="k") for _ in range(2)]
+    held.let_go(hive)
+    first, second = (each.result() for each in calls)
+    assert first == second
+    assert first["version"] == 1
+
+
+def test_who_hangs_up_stores_nothing_and_what_it_sent_goes_after_a_while(hive: World) -> None:
+    held = hold(hive)
+    begun(hive).close()
+    held.let_go(hive)
+    assert hive.fault("a", "get_artifact", name="notes") == "NotFound"
+    assert hive.contents.held(hive.uuid("a")) == 5
+    hive.advance(61)
+    store(hive, "b", "other")
+    assert hive.contents.held() == 0
+    assert len(files(hive)) == 1
+
+
+def test_a_daemon_that_is_killed_meanwhile_leaves_nothing(hive: World) -> None:
+    hold(hive)
+    begun(hive)
+    hive.kill()
+    assert hive.fault("a", "get_artifact", name="notes") == "NotFound"
+    assert list(hive.contents.left()) == []
+    assert files(hive) == []
+    assert store(hive)["version"] == 1
+
+
+def test_one_that_is_deleted_while_it_is_read_is_not_there_and_is_no_damage(hive: World) -> None:
+    id_, alarms = store(hive)["id"], list[str]()
+    hive.contents.alarm = alarms.append
+    held = hold(hive)
+    reading = hive.ask("a", "get_artifact", name="notes")
+    hive.call("a", "delete_artifact", id=id_)
+    hive.advance(1)
+    assert files(hive) == []
+    held.let_go(hive)
+    assert isinstance(fault(reading), NotFound)
+    assert alarms == []
+
+
+def test_a_name_that_got_new_bytes_while_it_was_read_is_read_again(hive: World) -> None:
+    store(hive, "a", "old")
+    held = hold(hive)
+    reading = hive.ask("a", "get_artifact", name="notes")
+    held.let_go(hive)
+    held = hold(hive)
+    again = hive.ask("a", "get_artifact", name="notes")
+    newer = begun(hive, text="new")
+    held.let_go(hive)
+    assert base64.b64decode(str(reading.result()["data"])) == b"old"
+    found = again.result()
+    row = found["artifact"]
+    assert isinstance(row, dict)
+    assert newer.result()["version"] == 2
+    expected = {1: b"old", 2: b"new"}[int(row["version"])]
+    assert base64.b64decode(str(found["data"])) == expected
+
+
+def test_a_store_is_one_call_however_long_it_takes(hive: World) -> None:
+    """Its bytes come to the disk between two askings; it is paced, and counted, once."""
+    settings = Settings.model_validate({"limits": {"change_rate": 0.1, "change_burst": 3}})
+    with world(settings, "root/a") as small:
+        for number in range(3):
+            store(small, "a", str(number))
+        assert small.fault("a", "store_artifact", name="notes", text="x") == "LimitReached"
