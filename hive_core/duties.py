@@ -67,7 +67,9 @@ class Duties:
         from hive_core.host.hooks import Hooks  # noqa: PLC0415
 
         settings = self.ports.settings
-        hooks = Hooks(stores.ledger, self.given.perform, stores.vault)
+        hooks = Hooks(
+            stores.ledger, self.given.perform, stores.vault, self.given.hive, self.ports.clock.now
+        )
         try:
             await hooks.listen(settings.paths.hooks_socket, settings.triggers.webhook_group)
         except HiveError as error:

@@ -68,7 +68,11 @@ def fires(session: Session, id_: str, style: str) -> None:
 @click.option("--every", type=float, help="Seconds between two fires.")
 @click.option("--at", help="Once: ISO 8601, or seconds since 1970.")
 @click.option("--webhook", is_flag=True, help="When its address is called.")
+@click.option("--path", help="Of the webhook: its address is /hook/NAME/PATH; an id when absent.")
 @click.option("--method", "methods", multiple=True, help="Taken by the webhook; POST when absent.")
+@click.option(
+    "--strict", is_flag=True, help="The webhook takes only signatures over all of a request."
+)
 @click.option(
     "--secret-stdin",
     is_flag=True,
@@ -117,6 +121,7 @@ def set_(session: Session, /, name: str, called: str, text: str, **said: object)
 def _webhook(said: Row) -> dict[str, object]:
     found: dict[str, object] = {}
     methods = said["methods"]
+    found |= {key: said[key] for key in ("path", "strict") if said[key]}
     if isinstance(methods, tuple) and methods:
         found["methods"] = list(methods)
     if said["secret_stdin"]:

@@ -117,6 +117,11 @@ class Triggers:
     def by_hook(self, hook: str) -> Trigger | None:
         return self._one("hook = ?", hook)
 
+    def by_path(self, agent: str, path: str) -> Trigger | None:
+        """The webhook of an agent at this path; no agent has so many that an index would help."""
+        where = "agent = ? AND kind = 'webhook' AND json_extract(rule, '$.path') = ?"
+        return self._one(where, agent, path) if path else None
+
     def named(self, owner: str, agent: str, name: str) -> Trigger | None:
         return self._one("owner = ? AND agent = ? AND name = ?", owner, agent, name)
 

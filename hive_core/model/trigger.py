@@ -68,7 +68,11 @@ FIRE: Final = Course(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When. `every` in seconds; `at` in seconds since 1970; `methods` are those of a webhook."""
+    """When. `every` in seconds; `at` in seconds since 1970; what follows is about a webhook.
+
+    `path` is behind the name of the agent in its address; empty: it has the id alone. `strict`:
+    only a signature over all of a request will do.
+    """
 
     kind: Kind
     cron: str = ""
@@ -76,6 +80,8 @@ class Rule:
     every: float = 0.0
     at: float = 0.0
     methods: tuple[str, ...] = ()
+    path: str = ""
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,17 @@ BUSY: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What came, as text; `key` tells a repeat, and is empty when the sender gave none."""
+    """What came, as text; `key` tells a repeat, and is empty when the sender gave none.
+
+    `query`: of the address, where it is signed.
+    """
 
     trigger: str
     key: str
     type: str
     encoding: str
     text: str
+    query: str = ""
 
 
 class Delivered(Result):
@@ -61,6 +65,7 @@ def _fired(
     about: dict[str, object] = {
         "key": delivery.key, "type": delivery.type, "encoding": delivery.encoding,
         "bytes": len(delivery.text.encode()),
+        **({"query": delivery.query} if delivery.query else {}),
     }  # fmt: skip
     result = Delivered(fire=fire.id, new=True)
     whole: dict[str, object] = {"delivery": {**about, "body": delivery.text}}

@@ -20,6 +20,7 @@ SECRET_LEAST, SECRET_MOST = 16, 256
 _LONGEST: Final = 10.0 * 366 * 86_400
 Text = Annotated[str, bounded_text(TEXT_MOST)]
 Method = Literal["POST", "PUT", "PATCH", "GET", "DELETE"]
+_PART: Final = "[a-z0-9][a-z0-9._-]{0,63}"
 
 
 def _secret(value: SecretStr) -> SecretStr:
@@ -31,7 +32,17 @@ def _secret(value: SecretStr) -> SecretStr:
 class Webhook(Params):
     """A webhook; its address is in the answer."""
 
+    path: str = Field(
+        "", max_length=200, pattern=f"^({_PART}(/{_PART}){{0,3}})?$",
+        description="Its address is /hook/AGENT/PATH then: one to four parts joined by `/`, each of"
+        " a-z, 0-9, `.`, `_` and `-`, beginning with a letter or digit. An id when absent.",
+    )  # fmt: skip
     methods: list[Method] = Field(["POST"], min_length=1, max_length=5, description="Taken.")
+    strict: bool = Field(
+        default=False,
+        description="Whether only signatures over method, path, time, key and body will do; all"
+        " methods but POST need one anyway.",
+    )
     secret: Annotated[SecretStr, AfterValidator(_secret)] | None = Field(
         None, description="What deliveries are signed with; made, and told once, when absent."
     )
@@ -142,8 +153,20 @@ def rule_of(when: When, now: float) -> Rule:
         return Rule(Kind.EVERY, every=when.every)
     if when.at is not None:
         return Rule(Kind.AT, at=_moment(when.at, zone, now), zone=zone)
-    methods = when.webhook.methods if when.webhook is not None else []
-    return Rule(Kind.WEBHOOK, methods=tuple(dict.fromkeys(methods)))
+    return _hooked(when.webhook or Webhook())
+
+
+def _hooked(said: Webhook) -> Rule:
+    methods = tuple(dict.fromkeys(said.methods))
+    return Rule(Kind.WEBHOOK, methods=methods, path=said.path, strict=said.strict)
+
+
+def address(call: Call, trigger: Trigger) -> str:
+    """Where a webhook is called; empty: it is none."""
+    if not trigger.hook:
+        return ""
+    name, path = call.hive.name(trigger.agent), trigger.rule.path
+    return f"/hook/{name}/{path}" if name and path else f"/hook/{trigger.hook}"
 
 
 def _moment(text: str, zone: str, now: float) -> float:
@@ -176,7 +199,7 @@ def shown(call: Call, trigger: Trigger) -> TriggerRow:
         action=trigger.act.value, text=str(trigger.action.get("text", "")),
         missed=trigger.missed.value, enabled=trigger.enabled,
         next=None if trigger.parked else trigger.due,
-        path=f"/hook/{trigger.hook}" if trigger.hook else "", fires=trigger.fired,
+        path=address(call, trigger), fires=trigger.fired,
         last=shown_fire(call, last[0]) if last else None,
     )  # fmt: skip
 

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Confidential, Mutation, Params, Result, Whose, operation
-from hive_core.errors import InvalidArgument, LimitReached
+from hive_core.errors import AlreadyExists, InvalidArgument, LimitReached
 from hive_core.ledger.triggers import New
 from hive_core.model.record import OPERATOR as THE_OPERATOR
-from hive_core.model.trigger import Act, Missed, Trigger, following
+from hive_core.model.trigger import Act, Missed, Rule, Trigger, following
 from hive_core.operations.fields import Agent
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.operations.trigger_words import (
@@ -112,6 +112,7 @@ def set_trigger(call: Call, params: SetTriggerParams) -> Record[SetTrigger]:
     old = call.ledger.triggers.named(call.uuid, agent, params.name)
     if old is None:
         _check_room(call, agent, name)
+    _check_path(call, agent, rule, old)
     hook, key, told = _hook(call, params, old)
     new = New(
         call.uuid, agent, params.name, rule, Act(params.action.kind),
@@ -148,6 +149,15 @@ def _check_room(call: Call, agent: str, name: str) -> None:
     if spent is None:
         raise LimitReached(f"cannot set a trigger of {name}: it has {most}")
     triggers.remove(spent)
+
+
+def _check_path(call: Call, agent: str, rule: Rule, old: Trigger | None) -> None:
+    """An address is one trigger's. Who may set one here sees all that are here."""
+    taken = call.ledger.triggers.by_path(agent, rule.path)
+    if taken is not None and (old is None or taken.number != old.number):
+        name = call.hive.name(agent)
+        reason = f"cannot set a trigger of {name}: /hook/{name}/{rule.path} is that of {taken.id}"
+        raise AlreadyExists(reason)
 
 
 def _hook(call: Call, params: SetTriggerParams, old: Trigger | None) -> tuple[str, str, str]:

@@ -1,0 +1,87 @@
+"""A connection of who is not trusted: one request, within a time, a size and a share of the loop.
+
+The parser of HTTP works through all that it is given at once, and who sends a body in chunks of one
+byte gives it much to do. So it gets a little at a time, and others come in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from typing_extensions import override
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+CONNECTIONS: Final = 64
+WIRE_MOST: Final = 96 * 1024  # bytes of a request, with its head and what chunks cost
+_PIECE: Final = 2048
+
+
+class Patient(H11Protocol):
+    """A connection ends after a while, whatever its peer does or leaves undone.
+
+    `crowd`: all of them, the oldest first. When there are too many, the oldest makes room: who is
+    quick is served also while others do nothing but hold connections.
+    """
+
+    life: float = 30.0
+    crowd: dict[Patient, None]
+    _end: asyncio.TimerHandle | None = None
+    _rest: bytes = b""
+    _taken: int = 0
+    _feeding: bool = False
+    _said_all: bool = False
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._end = asyncio.get_running_loop().call_later(self.life, transport.abort)
+        self.crowd[self] = None
+        if len(self.crowd) > CONNECTIONS:
+            oldest = next(iter(self.crowd))
+            del self.crowd[oldest]
+            oldest.transport.abort()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.crowd.pop(self, None)
+        self._rest = b""
+        if self._end is not None:
+            self._end.cancel()
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._rest = (self._rest + data)[: WIRE_MOST + 1 - self._taken]
+        if not self._feeding:
+            self._feed()
+
+    def _feed(self) -> None:
+        """A piece, and the next one after all others had their turn."""
+        piece, self._rest = self._rest[:_PIECE], self._rest[_PIECE:]
+        self._taken += len(piece)
+        self._feeding = False
+        if self.transport.is_closing():
+            return
+        if self._taken > WIRE_MOST:
+            self.transport.abort()
+            return
+        super().data_received(piece)
+        if self._rest:
+            self._feeding = True
+            self.loop.call_soon(self._feed)
+        else:
+            self._end_if_useless()
+
+    @override
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The peer has said all; what is whole is still answered."""
+        self._said_all = True
+        if not self._feeding:
+            self._end_if_useless()
+        return True
+
+    def _end_if_useless(self) -> None:
+        begun = self.scope is not None
+        if self._said_all and not (begun and not self.cycle.more_body):
+            self.transport.abort()
