@@ -10,10 +10,6 @@ import long
 import pytest
 from hypothesis import settings
 
-# How long an example takes says how busy the machine is. What must be quick has a benchmark.
-settings.register_profile("hive", deadline=None)
-settings.load_profile("hive")
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("long", "the long forms")
@@ -29,6 +25,9 @@ def pytest_configure(config: pytest.Config) -> None:
     long.asked.seed = config.getoption("--seed")
     long.asked.minutes = config.getoption("--minutes")
     long.asked.file = config.getoption("--figures")
+    # How long an example takes says how busy the machine is. What must be quick has a benchmark.
+    settings.register_profile("hive", deadline=None, max_examples=long.times(50, 300))
+    settings.load_profile("hive")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

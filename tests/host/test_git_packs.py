@@ -117,7 +117,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, byt
     meta.close()
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_damaged_pack_gives_what_was_packed_or_an_error(
     packed: tuple[Path, bytes, bytes], more: st.DataObject

@@ -79,7 +79,7 @@ def test_r9_damage_is_found_or_nothing_is_missing(folder: Path) -> None:
     before, whole = told(sound), sound.read_bytes()
     chance = random.Random(seed())  # noqa: S311 - no secret
     found = 0
-    for _ in range(times(20, 200)):
+    for _ in range(times(10, 200)):
         pages = bytearray(whole)
         flip: Flip = chance.choice((garbage, zeros, torn))
         at = chance.randrange(len(pages) // PAGE) * PAGE

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ledger.letters import Mind, change_mind, letter
+from long import times
 from typing_extensions import override
 
 from hive_core.ledger.store import Ledger
@@ -239,5 +241,6 @@ class Mailbox(RuleBasedStateMachine):
             self._know(each)
 
 
+pytestmark = pytest.mark.sized
 TestMailbox = Mailbox.TestCase
-TestMailbox.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMailbox.settings = settings(max_examples=times(25, 200), stateful_step_count=40, deadline=None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from long import times
 from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
@@ -171,7 +173,8 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.mark.sized
+@settings(max_examples=times(12, 60), deadline=None)
 @given(STEPS, st.integers(1, 400), st.integers(1, 100))
 def test_what_machines_ran_is_what_purses_paid_and_owe(
     steps: list[tuple[str, int]], most: int, part: int

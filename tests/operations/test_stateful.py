@@ -6,9 +6,11 @@ from contextlib import ExitStack
 from itertools import count
 from typing import cast
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from long import times
 from operations.model import OPERATOR, TAKEN, Letter, Model
 from operations.world import World, names, rows, world
 from typing_extensions import override
@@ -219,8 +221,9 @@ class Hives(RuleBasedStateMachine):
         assert len(set(ranges.values())) == len(ranges)
 
 
+pytestmark = pytest.mark.sized
 TestHives = cast("type[RuleBasedStateMachine]", Hives).TestCase
 TestHives.settings = settings(
-    max_examples=30, stateful_step_count=50, deadline=None,
+    max_examples=times(12, 60), stateful_step_count=50, deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip

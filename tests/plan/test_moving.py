@@ -48,7 +48,7 @@ def test_a_common_ancestor_loses_nothing_even_in_boot_mode() -> None:
 
 
 @given(forests(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_who_crosses_is_who_gets_another_slice(
     parents: dict[str, str | None], data: st.DataObject
 ) -> None:

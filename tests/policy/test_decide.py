@@ -73,7 +73,7 @@ def test_random_hives_get_the_answers_of_the_naive_rules() -> None:
     assert min(seen[each] for each in product(RULES, (Answer.ALLOWED, Answer.DENIED))) > 20
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.randoms(use_true_random=False))
 def test_any_hive_gets_the_answers_of_the_naive_rules(random: Random) -> None:
     hive = random_hive(random)

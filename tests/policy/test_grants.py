@@ -224,7 +224,7 @@ steps: st.SearchStrategy[list[Step]] = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(steps)
 def test_no_sequence_of_spawns_makes_more_out_of_less(wishes: list[Step]) -> None:
     """Whatever agents create: no more in sum than was given, nothing that nobody above holds."""

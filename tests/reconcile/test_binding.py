@@ -15,7 +15,7 @@ from hive_core.model.approval import ApprovalState as S
 from hive_core.model.seed import seed_of
 from hive_core.plan import nar
 
-ROUNDS = times(60, 10_000)
+ROUNDS = times(25, 10_000)
 WHEN = (
     "", "tagged approved", "building", "tagged building", "built", "deploying", "deployed",
     "watching",

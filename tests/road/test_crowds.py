@@ -24,9 +24,9 @@ LONG = (
 # Nothing; a frame begun at once; one begun after a call; calls whose answers nobody reads, of
 # which the kernel takes the first 200 KB.
 MANNERS = (b"", CALL[:20], CALL + CALL[:20], LONG * 9)
-SOCKETS, CROWD = times(50, 200), times(2000, 10_000)
+SOCKETS, CROWD = times(50, 200), times(1000, 10_000)
 WELL_BEHAVED = 4
-PATIENCE = times(15, 2)
+PATIENCE = times(20, 2)
 # Who does not read has the longest: 60 s, and until the next look.
 SECONDS = 75 / PATIENCE + times(10, 60)
 
