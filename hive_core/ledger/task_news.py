@@ -10,6 +10,15 @@ from hive_core.ledger.connection import Connection
 MOVED: Final[tuple[str, ...]] = ("UPDATE task_news SET at = at + ?1, due = due + ?1",)
 
 
+KEPT: Final = 256  # tasks that one message tells of
+# All ids are of one length.
+_ADD: Final = (
+    "UPDATE task_news SET due = at + ?4,"
+    " fresh = substr(ltrim(replace(rtrim(fresh) || ' ', ?2, '')) || ?2, ?5)"
+    " WHERE assigner = ?1 AND ?3 >= at AND ?3 - at < ?4"
+)
+
+
 class News(NamedTuple):
     """What an assigner was told at `at` in `message`, and what it is told at `due`."""
 
@@ -33,13 +42,21 @@ class TaskNews:
             return News(assigner)
         return News(assigner, row[0], tuple(row[1].split()), tuple(row[2].split()), *row[3:])
 
+    def add(self, assigner: str, task: str, now: float, moment: float) -> bool:
+        """Put it last among what is told when the moment is over; False: none has begun.
+
+        Each end of a task comes here, so that nothing is read and taken apart for it.
+        """
+        word = f"{task} "
+        return self._db.run(_ADD, (assigner, word, now, moment, -KEPT * len(word))) > 0
+
     def keep(self, news: News) -> None:
         self._db.run(
             "INSERT OR REPLACE INTO task_news (assigner, message, told, fresh, at, due)"
             " VALUES (?, ?, ?, ?, ?, ?)",
             (
-                news.assigner, news.message, " ".join(news.told), " ".join(news.fresh), news.at,
-                news.due,
+                news.assigner, news.message, " ".join(news.told),
+                "".join(f"{each} " for each in news.fresh), news.at, news.due,
             ),
         )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
+from functools import lru_cache
 from typing import Any, Final, TypedDict, Unpack
 from uuid import uuid4
 
@@ -63,6 +64,7 @@ def _task(row: tuple[Any, ...]) -> Task:
     return Task(*values)
 
 
+@lru_cache(maxsize=64)  # one step of a task reads it some times
 def _wish(text: str) -> TaskWish:
     found = json.loads(text)
     for name in ("after", "artifacts"):
@@ -71,6 +73,7 @@ def _wish(text: str) -> TaskWish:
     return TaskWish(**found)
 
 
+@lru_cache(maxsize=64)
 def _result(text: str) -> TaskResult:
     found = json.loads(text)
     found["status"] = ResultStatus(found["status"])
@@ -131,7 +134,7 @@ class Tasks:
         values: dict[str, object] = {**kept}
         if "result" in kept:
             result = kept["result"]
-            values["result"] = json.dumps(asdict(result)) if result is not None else None
+            values["result"] = json.dumps(_parts(result)) if result is not None else None
         times = (kept.get(key, getattr(found, key)) for key in ("soft_at", "hard_at", "stop_at"))
         values["due"] = min((each for each in times if isinstance(each, float)), default=None)
         names = ", ".join(f"{name} = ?" for name in values)
@@ -144,17 +147,18 @@ class Tasks:
 
     def open_of(self, assignee: str, most: int = -1) -> list[Task]:
         """What an agent has to do, in the order in which it gets it."""
-        order = f"ORDER BY priority, number LIMIT {most}"
-        return self._open(f"assignee = ? AND ended IS NULL {order}", assignee)
+        where = f"assignee = ? AND ended IS NULL ORDER BY priority, number LIMIT {most}"
+        return self._open(where, assignee, "INDEXED BY tasks_assignee")
 
     def active_of(self, assignee: str) -> list[Task]:
         """What it was given and has not ended: at most as many as it may have at once."""
         where = f"assignee = ? AND ended IS NULL AND state IN ({_RUNNING}) ORDER BY number"
-        return self._open(where, assignee)
+        return self._open(where, assignee, "INDEXED BY tasks_open")
 
     def given_by(self, assigner: str, most: int = -1) -> list[Task]:
         """What it gave to others and has not ended, the oldest first."""
-        return self._open(f"assigner = ? AND ended IS NULL ORDER BY number LIMIT {most}", assigner)
+        where = f"assigner = ? AND ended IS NULL ORDER BY number LIMIT {most}"
+        return self._open(where, assigner, "INDEXED BY tasks_assigner")
 
     def parts_of(self, id_: str) -> list[Task]:
         """The sub-tasks of one that have not ended, the oldest first."""
@@ -164,20 +168,24 @@ class Tasks:
         """All of one fan-out, ended or not, in the order in which they were given."""
         return self._open("batch = ? AND batch <> '' ORDER BY number", batch)
 
-    def _open(self, where: str, value: str) -> list[Task]:
-        return [_task(row) for row in self._db.rows(f"{_SELECT} WHERE {where}", (value,))]
+    def _open(self, where: str, value: str, index: str = "") -> list[Task]:
+        # Without a word SQLite takes an index that has all tasks that ever were.
+        rows = self._db.rows(f"{_SELECT} {index} WHERE {where}", (value,))
+        return [_task(row) for row in rows]
 
     def count(self, column: str, party: str) -> int:
         """How many open ones an `assignee` or an `assigner` has."""
         if column not in ("assignee", "assigner", "part_of"):
             raise ValueError(column)
-        sql = f"SELECT COUNT(*) FROM tasks WHERE {column} = ? AND ended IS NULL"  # noqa: S608
+        index = "" if column == "part_of" else f"INDEXED BY tasks_{column}"
+        sql = f"SELECT COUNT(*) FROM tasks {index} WHERE {column} = ? AND ended IS NULL"  # noqa: S608
         return int(self._db.value(f"{sql} AND {column} <> ''", (party,)))
 
     def active(self, assignee: str) -> int:
         """How many an agent has at once."""
         sql = (
-            "SELECT COUNT(*) FROM tasks WHERE assignee = ? AND ended IS NULL"  # noqa: S608
+            "SELECT COUNT(*) FROM tasks INDEXED BY tasks_open"  # noqa: S608
+            " WHERE assignee = ? AND ended IS NULL"
             f" AND state IN ({_RUNNING})"
         )
         return int(self._db.value(sql, (assignee,)))
@@ -185,7 +193,8 @@ class Tasks:
     def next_queued(self, assignee: str) -> Task | None:
         """The most urgent one that waits for room, then the oldest."""
         row = self._db.row(
-            f"{_SELECT} WHERE assignee = ? AND ended IS NULL AND state = 'queued'"
+            f"{_SELECT} INDEXED BY tasks_open WHERE assignee = ? AND ended IS NULL"
+            " AND state = 'queued'"
             " ORDER BY priority, number LIMIT 1",
             (assignee,),
         )
@@ -294,5 +303,5 @@ class Tasks:
         return len(rows)
 
 
-def _parts(wish: TaskWish) -> Mapping[str, object]:
-    return {each.name: getattr(wish, each.name) for each in fields(wish)}
+def _parts(value: TaskWish | TaskResult) -> Mapping[str, object]:
+    return {each.name: getattr(value, each.name) for each in fields(value)}

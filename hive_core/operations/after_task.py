@@ -36,10 +36,8 @@ class Left(Result):
 @when(TaskEnded)
 def _last_task(call: Call, what: TaskEnded) -> frozenset[str]:
     name = call.hive.name(what.assignee)
-    if name is None or call.ledger.tasks.open_of(what.assignee, 1):
-        return frozenset()
-    then = after_task(call.hive.spec(name))
-    if then is AfterTask.STAYS:
+    then = AfterTask.STAYS if name is None else after_task(call.hive.spec(name))
+    if then is AfterTask.STAYS or call.ledger.tasks.open_of(what.assignee, 1):
         return frozenset()
     call.ledger.lives.leaves(what.assignee, then.value, call.now + FLUSH)
     return frozenset({f"life:{what.assignee}"})

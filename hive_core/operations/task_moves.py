@@ -35,8 +35,7 @@ def move(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task
     `why` and whatever else the step leaves behind stand in `kept`.
     """
     found, topics = step(call, task, event, **kept)
-    topics |= _followed(call, found)
-    return call.ledger.tasks.known(task.id), topics
+    return _now(call, found, topics)
 
 
 def end(call: Call, task: Task, event: str, result: TaskResult) -> tuple[Task, frozenset[str]]:
@@ -53,8 +52,13 @@ def stop(
     ended. `status` is what the result says: stopped (cancelled) or timeout.
     """
     found, topics = _stopped(call, task, status, why, grace)
-    topics |= _followed(call, found)
-    return call.ledger.tasks.known(task.id), topics
+    return _now(call, found, topics)
+
+
+def _now(call: Call, task: Task, topics: frozenset[str]) -> tuple[Task, frozenset[str]]:
+    """With all that follows; an end is the last that there is to know of a task."""
+    topics |= _followed(call, task)
+    return call.ledger.tasks.known(task.id) if task.open else task, topics
 
 
 def _stopped(
@@ -157,7 +161,8 @@ def _ended(call: Call, task: Task, work: deque[Task]) -> frozenset[str]:
     tasks = call.ledger.tasks
     status = task.result.status if task.result else ResultStatus.FAILED
     topics = set(_withdrawn(call, task))
-    tasks.unneed(task.id)
+    if task.wish.after:
+        tasks.unneed(task.id)
     if status in WELL:
         for each in tasks.met(task.id):
             found, more = step(call, each, "unblock")
@@ -165,7 +170,8 @@ def _ended(call: Call, task: Task, work: deque[Task]) -> frozenset[str]:
             topics |= more
     else:
         topics |= _failed_with(call, task, status, work)
-    topics |= start_next(call, task.assignee)
+    if task.message:  # it was given: there is room again
+        topics |= start_next(call, task.assignee)
     return frozenset(topics) | happened(
         call, TaskEnded(task.id, task.assignee, task.assigner, status.value)
     )

@@ -14,7 +14,7 @@ from hive_core.broker.due import due
 from hive_core.broker.operation import Result
 from hive_core.errors import InboxFull
 from hive_core.ledger.letters import NewMessage
-from hive_core.ledger.task_news import News
+from hive_core.ledger.task_news import KEPT, News
 from hive_core.model.record import DAEMON, OPERATOR, Relation
 from hive_core.model.task import Task
 from hive_core.operations.notices import PRIORITY, More, post
@@ -22,7 +22,6 @@ from hive_core.operations.task_words import SHOWN, board
 
 TASKS: Final = "tasks"
 MOMENT: Final = 0.1  # seconds between two messages to the same assigner
-_KEPT: Final = 256  # tasks that one message tells of
 _AT_ONCE: Final = 50
 
 
@@ -34,14 +33,12 @@ class Told(Result):
 
 def news(call: Call, task: Task) -> frozenset[str]:
     """Tell who gave the task where it stands, now or within a moment; the topics to touch."""
-    party = task.assigner
-    kept = call.ledger.tasks.news.get(party)
-    fresh = (*(each for each in kept.fresh if each != task.id), task.id)[-_KEPT:]
-    kept = kept._replace(fresh=fresh)
-    if not 0 <= call.now - kept.at < MOMENT:
-        return _tell(call, kept)
-    call.ledger.tasks.news.keep(kept._replace(due=kept.at + MOMENT))
-    return frozenset({f"task_news:{party}"})
+    party, told = task.assigner, call.ledger.tasks.news
+    if told.add(party, task.id, call.now, MOMENT):
+        return frozenset({f"task_news:{party}"})
+    kept = told.get(party)
+    fresh = (*(each for each in kept.fresh if each != task.id), task.id)[-KEPT:]
+    return _tell(call, kept._replace(fresh=fresh))
 
 
 @due(at=lambda ledger: ledger.tasks.news.next_due(), topics=frozenset({"task_news"}))
@@ -65,7 +62,7 @@ def _tell(call: Call, kept: News) -> frozenset[str]:
     if unread:
         mail.ack(party, [kept.message])
     before = (each for each in kept.told if unread and each not in kept.fresh)
-    new = (*before, *kept.fresh)[-_KEPT:]
+    new = (*before, *kept.fresh)[-KEPT:]
     changed = [found for each in new if (found := tasks.get(each)) is not None]
     count = tasks.count("assigner", party)
     body = board(call, changed, tasks.given_by(party, 2 * SHOWN), count)

@@ -7,6 +7,7 @@ from typing import Final, Unpack
 from hive_core.broker.call import Call
 from hive_core.ledger.events import Entry
 from hive_core.ledger.tasks import Kept
+from hive_core.ledger.traces import trace
 from hive_core.model.record import OPERATOR
 from hive_core.model.task import AWAITING, COURSE, Task, TaskState
 from hive_core.operations.activity import shown
@@ -33,7 +34,9 @@ def step(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task
     whole: Kept = {"why": "", "assigner": held_by(call, task), **_clock(call, task, state), **kept}
     found = call.ledger.tasks.move(task.id, event, call.now, **whole)
     log(call, found, event, found.why)
-    topics = {topic(task.id), f"tasks:{found.assigner}", "events", *shown(call, found.assignee)}
+    topics = {topic(task.id), f"tasks:{found.assigner}", "events"}
+    if task.active or found.active:  # else its agent is at the same as before
+        topics |= shown(call, found.assignee)
     if (found.state in _TOLD or event == _AGAIN) and call.uuid != found.assigner:
         topics |= news(call, found)
     return found, frozenset(topics)
@@ -41,6 +44,8 @@ def step(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task
 
 def log(call: Call, task: Task, event: str, why: str = "", **more: object) -> None:
     """The line in the log that is the history of the task."""
+    if not task.wish.part_of:  # else the ledger looks for the outermost one
+        more["trace"] = trace(task.id)
     seq = call.ledger.events.append(Entry(
         kind="task", caller=call.uuid, operation=event, target=task.assignee, allowed=None,
         rule="", reason=why, commit=call.hive.commit, request=call.request, now=call.now,

