@@ -7,11 +7,13 @@ neither move the cursor nor pose as something else.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
 from typing import Final
 
+from hive_core.agent import layout
 from hive_core.errors import HiveError, InvalidArgument, MethodNotFound
 
 # C0 without tab and newline, DEL, C1, and the format characters of Unicode that turn or hide text.
@@ -73,8 +75,15 @@ def _table(rows: list[Mapping[str, object]]) -> list[str]:
     names = list(rows[0])
     cells = [[name.upper() for name in names]]
     cells += [[_cell(row.get(name)) for name in names] for row in rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+    return list(layout.table(cells, _columns()))
+
+
+def _columns() -> int | None:
+    """How wide the terminal is; None where the output is none."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
 
 
 def _text(reply: Mapping[str, object]) -> list[str]:
@@ -82,7 +91,7 @@ def _text(reply: Mapping[str, object]) -> list[str]:
     for key, value in reply.items():
         if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
             lines += _table(value)
-        else:
+        elif key != "next" or value is not None:  # there is no other page
             lines.append(f"{key}: {_cell(value)}")
     return lines
 

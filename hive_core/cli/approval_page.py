@@ -14,8 +14,9 @@ from typing import Final
 
 import click
 
+from hive_core.agent.layout import breadth
 from hive_core.agent.show import plain
-from hive_core.cli.output import Row, breadth, columns_of, moment, words
+from hive_core.cli.output import Row, columns_of, moment, words
 from hive_core.cli.session import entries
 from hive_core.plan.shown import shown
 from hive_core.varlink import Message

@@ -32,14 +32,18 @@ class Group(click.Group):
         if word == "ls" and "list" in known:
             args = ["list", *args[1:]]
         elif word not in known and not word.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"no command {word!r}{meant(word, known) or _all(known)}")
+            ctx.fail(f"no command {word!r}{meant(word, known) or _all(ctx, known)}")
         return super().resolve_command(ctx, args)
 
 
 class LazyGroup(Group):
-    """`table` maps a command to the module of this package that has it under the same name."""
+    """`table` maps a command to the module of this package that has it under the same name.
+
+    `sections` are their names by heading, for the help.
+    """
 
     table: Mapping[str, str] = MappingProxyType({})
+    sections: Mapping[str, str] = MappingProxyType({})
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -54,6 +58,16 @@ class LazyGroup(Group):
         module = importlib.import_module(f"{_ROOM}.{self.table[cmd_name]}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = {name: self.get_command(ctx, name) for name in self.table}
+        room = formatter.width - 6 - max(map(len, found), default=0)
+        for heading, names in self.sections.items():
+            rows = [(name, command.get_short_help_str(room)) for name in names.split()
+                    if (command := found[name]) is not None]  # fmt: skip
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
 
 class ListGroup(Group):
@@ -83,6 +97,8 @@ def meant(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-def _all(known: Sequence[str]) -> str:
-    """What there is instead, where that is soon said."""
-    return f"; there are {', '.join(known)}" if len(known) <= _FEW else ""
+def _all(ctx: click.Context, known: Sequence[str]) -> str:
+    """What there is instead, or where it is said."""
+    if len(known) > _FEW:
+        return f"; `{ctx.command_path} --help` lists them"
+    return f"; there are {', '.join(known)}"

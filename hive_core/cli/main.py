@@ -21,7 +21,7 @@ INTERRUPTED: Final = 130
 # How the daemon says that it knows no such agent; the name is what the operator typed.
 _UNKNOWN: Final = re.compile(r"(\S+): no such agent$|no such agent as (\S+)$")
 
-# Command -> the module of this package that has it; `hive --help` prints them in this order.
+# Command -> the module of this package that has it.
 COMMANDS: Final = {
     "setup": "setup", "teardown": "setup", "migrate": "migrate", "status": "status", "tree": "tree",
     "agent": "agents", "declare": "declare",
@@ -44,8 +44,22 @@ COMMANDS: Final = {
 }  # fmt: skip
 
 
+# As `hive --help` prints them.
+SECTIONS: Final = {
+    "What is going on": "status tree todo events logs survey cost doctor",
+    "Agents": "agent declare start stop restart kill sleep resume update move destroy restore reap"
+    " shell",
+    "Talk": "chat send inbox question escalations remind reminders queue publish",
+    "Work": "task plan trigger artifact budget wait",
+    "What agents are, and may do": "approvals history rollback config definition role tools why cap"
+    " allow disallow secret",
+    "The host": "setup teardown migrate converge gc metrics meta call completion",
+}
+
+
 class Hive(LazyGroup):
     table = COMMANDS
+    sections = SECTIONS
 
 
 @click.group(

@@ -10,13 +10,13 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-from unicodedata import east_asian_width
 
 import click
 
+from hive_core.agent import layout
 from hive_core.agent.show import as_json, plain
 
 Row = Mapping[str, object]
@@ -105,42 +105,11 @@ def columns_of(terminal: bool | None = None) -> int:  # noqa: FBT001 - None asks
     return shutil.get_terminal_size((WIDTH, 24)).columns if on_terminal else WIDTH
 
 
-def breadth(text: str) -> int:
-    """Columns that a text takes on a terminal."""
-    return sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
-
-
-def pad(text: str, width: int) -> str:
-    return text + " " * (width - breadth(text))
-
-
-def cut(text: str, width: int) -> str:
-    """The text in at most `width` columns, the end left out if need be."""
-    # A letter may be of 64 KiB: no character is looked at twice, and few that are not shown.
-    head = text[: width + 1]
-    if len(text) == len(head) and breadth(head) <= width:
-        return text
-    while breadth(head) > max(width - 1, 0):
-        head = head[:-1]
-    return head + "…"
-
-
-def table(rows: Sequence[Row], columns: Sequence[Column], width: int | None) -> list[str]:
-    """Aligned lines below a heading; with a width, the last column is cut to it."""
+def table(rows: Iterable[Row], columns: Sequence[Column], width: int | None) -> Iterator[str]:
+    """Aligned lines below a heading."""
     cells = [[column.title for column in columns]]
     cells += [[column.cell(row) for column in columns] for row in rows]
-    widths = [max(breadth(line[at]) for line in cells) for at in range(len(columns))]
-    before = sum(widths[:-1]) + 2 * (len(columns) - 1)
-    lines = []
-    for number, line in enumerate(cells):
-        last = line[-1] if width is None else cut(line[-1], max(width - before, 8))
-        padded = [pad(text, room) for text, room in zip(line, [*widths[:-1], 0], strict=True)]
-        painted = [
-            coloured(text, shown) if number else shown
-            for text, shown in zip(line[:-1], padded[:-1], strict=True)
-        ]
-        lines.append("  ".join([*painted, coloured(last) if number else last]).rstrip())
-    return lines
+    return layout.table(cells, width, coloured)
 
 
 @dataclass(frozen=True)

@@ -123,3 +123,8 @@ def _page(row: Message) -> Iterator[str]:
         yield from quoted("\n".join(filter(None, (str(step.get("title") or ""),
                                                   str(step.get("detail") or ""),
                                                   str(step.get("note") or "")))))  # fmt: skip
+    if row.get("state") == "submitted" and row.get("task"):
+        both = f"{words(row.get('task'))} {words(row.get('plan'))}"
+        yield ""
+        yield f"yes        hive plan approve {both}"
+        yield f"no         hive plan reject {both} WHY"

@@ -8,17 +8,16 @@ from typing import Final
 
 import click
 
+from hive_core.agent.layout import cut, pad
 from hive_core.agent.show import as_json
 from hive_core.cli.output import (
     FORMATS,
     Row,
     coloured,
     columns_of,
-    cut,
     echo,
     one,
     output_option,
-    pad,
     say,
     words,
 )  # fmt: skip

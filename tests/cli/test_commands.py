@@ -73,6 +73,10 @@ def test_an_unknown_command_suggests_one(hive: Hive) -> None:
     assert "did you mean status" in done.err
 
 
+def test_a_command_that_is_like_none_is_told_where_they_are_listed(hive: Hive) -> None:
+    assert "no command 'zzzz'; `hive --help` lists them" in hive("zzzz").err
+
+
 def test_an_unknown_agent_suggests_one(hive: Hive) -> None:
     hive.peer.answers["Stop"] = refusing(NotFound("cannot stop alise: no such agent"))  # type: ignore[assignment]
     done = hive("stop", "alise")

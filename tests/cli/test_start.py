@@ -34,3 +34,12 @@ def test_every_command_of_the_table_is_there() -> None:
             command = main.hive.get_command(context, name)
             assert command is not None
             assert command.name == name
+
+
+def test_the_help_names_every_command_once() -> None:
+    shown = " ".join(main.SECTIONS.values()).split()
+    assert sorted(shown) == sorted(main.COMMANDS)
+    text = click.Context(main.hive, info_name="hive").get_help().splitlines()
+    assert [line.split()[0] for line in text if line.startswith("  ") and line.split()[0] in shown
+            and line[2] != " "] == shown  # fmt: skip
+    assert all(len(line) <= 80 for line in text)

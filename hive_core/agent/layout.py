@@ -1,0 +1,148 @@
+"""Tables for people: aligned, as wide as their terminal, and nothing lost at its edge.
+
+What does not fit is folded in its column. Where too little is left for the last column it stands
+below its row, and where not even the others fit each row is a list of its values. Nothing that was
+folded goes on at the left edge, where the next row begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+from unicodedata import east_asian_width
+
+Paint = Callable[[str, str], str]
+Cells = Sequence[Sequence[str]]
+
+_GAP: Final = 2
+_LEAST: Final = 20  # columns that are worth folding something in
+_INDENT: Final = 6
+_LINES: Final = 3  # of the last column: it has what others wrote, of any length
+_FOLDED: Final = 6  # lines of other columns
+_NOTHING: Final = frozenset({"", "-"})
+
+
+def breadth(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    return sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
+
+
+def pad(text: str, width: int) -> str:
+    return text + " " * (width - breadth(text))
+
+
+def cut(text: str, width: int) -> str:
+    """The text in at most `width` columns, the end left out if need be."""
+    # A letter may be of 64 KiB: no character is looked at twice, and few that are not shown.
+    head = text[: width + 1]
+    if len(text) == len(head) and breadth(head) <= width:
+        return text
+    while breadth(head) > max(width - 1, 0):
+        head = head[:-1]
+    return head + "…"
+
+
+def fold(text: str, width: int, most: int) -> list[str]:
+    """The text in lines of this width, between words where there are some."""
+    pieces, rest = list[str](), text
+    while len(pieces) < most - 1:
+        head = rest[: width + 1]
+        if len(rest) == len(head) and breadth(head) <= width:
+            break
+        while breadth(head) > width:
+            head = head[:-1]
+        if not head:
+            break
+        space = -1 if rest[len(head)] == " " else head.rfind(" ")
+        head = head[:space] if space > width // 2 else head
+        pieces.append(head)
+        rest = rest[len(head) :].removeprefix(" ")
+    return [*pieces, cut(rest, width)]
+
+
+def _plainly(word: str, shown: str) -> str:
+    del word
+    return shown
+
+
+def table(cells: Cells, width: int | None, paint: Paint = _plainly) -> Iterator[str]:
+    """Lines for rows of which the first has the headings; without a width each is one line.
+
+    `paint` colours what stands for a word, once it has the place that it takes.
+    """
+    most = None if width is None else width + 1
+    natural = [max(breadth(row[at][:most]) for row in cells) for at in range(len(cells[0]))]
+    if width is None or sum(natural) + _GAP * (len(natural) - 1) <= width:
+        natural[-1] = 0
+        yield from _aligned(cells, natural, None, paint)
+        return
+    rooms = _shrunk(cells, natural[:-1], width)
+    before = sum(rooms) + _GAP * len(rooms)
+    room = width - before
+    if room >= max(_LEAST, min(_longest_word(cells, -1), _LEAST * 2)):
+        yield from _aligned(cells, [*rooms, room], _LINES, paint)
+    elif before - _GAP <= width:
+        for number, row in enumerate(cells):
+            yield from _aligned([row[:-1]], rooms, 1, paint if number else _plainly, heading=False)
+            for piece in fold(row[-1], width - _INDENT, _LINES):
+                if row[-1] not in _NOTHING:
+                    yield " " * _INDENT + piece
+    else:
+        yield from _records(cells, width)
+
+
+def _shrunk(cells: Cells, natural: Sequence[int], width: int) -> list[int]:
+    """Wide columns of several words give up room for the last one, the widest first."""
+    rooms = list(natural)
+    least = [
+        room if room <= _LEAST else max(_LEAST // 2, _longest_word(cells, at))
+        for at, room in enumerate(rooms)
+    ]
+    while sum(rooms) + _GAP * len(rooms) + _LEAST > width:
+        wide = [at for at, room in enumerate(rooms) if room > least[at]]
+        if not wide:
+            break
+        rooms[max(wide, key=rooms.__getitem__)] -= 1
+    return rooms
+
+
+def _longest_word(cells: Cells, at: int) -> int:
+    most = 2 * _LEAST
+    return max(breadth(word[:most]) for row in cells for word in row[at][:4000].split(" "))
+
+
+def _aligned(
+    cells: Cells, rooms: Sequence[int], lines: int | None, paint: Paint, *, heading: bool = True
+) -> Iterator[str]:
+    """Rows of as many lines as their longest cell; the last column is as long as it likes where
+    `lines` is None."""
+    for number, row in enumerate(cells):
+        colour = _plainly if heading and not number else paint
+        if lines is None:
+            folded = [[each] for each in row]
+        else:
+            most = [*[_FOLDED] * (len(row) - 1), max(lines, 1)]
+            folded = [fold(*each) for each in zip(row, rooms, most, strict=True)]
+        for at in range(max(map(len, folded))):
+            pieces = [each[at] if at < len(each) else "" for each in folded]
+            shown = [
+                colour(word, pad(piece, room))
+                for word, piece, room in zip(row, pieces, rooms, strict=True)
+            ]
+            yield "  ".join(shown).rstrip()
+
+
+def _records(cells: Cells, width: int) -> Iterator[str]:
+    """Each row as lines of heading and value, an empty line between two."""
+    headings, *rows = cells
+    label = max(map(breadth, headings))
+    for number, row in enumerate(rows):
+        if number:
+            yield ""
+        for heading, text in zip(headings, row, strict=True):
+            if text in _NOTHING:
+                continue
+            head = pad(heading.lower(), label)
+            for piece in fold(text, max(width - label - _GAP, _LEAST), _FOLDED):
+                yield f"{head}  {piece}"
+                head = " " * label
