@@ -153,7 +153,7 @@ class Queen:
         else:
             self._delegate(row, COMPLEX, text, 1)
 
-    def _handed_on(self, row: Row, plan: Row, number: int) -> dict[str, object]:
+    def _handed_on(self, row: Row, plan: Row, number: int) -> dict[str, Any]:
         """The architect's plan as her own, which everybody below her reads."""
         data, kept = {"plan": plan.data.get("result", plan.summary)}, list[str]()
         with suppress(NotFound):
@@ -167,19 +167,19 @@ class Queen:
     def _draw(self, row: Row, text: str, parts: Mapping[str, Row], number: int) -> None:
         """A task for the architect, who sleeps when it has none; the mail wakes it.
 
-        It is of the highest tier that she may give. To revise a plan it reads its own last one.
+        It is of the highest tier that she may give. To revise a plan it reads the last one, as she
+        keeps it: so another architect can go on where the first one is gone.
         """
         name = f"architect-{row.id[:8]}"
-        if not number:
-            self._desk.hire(
-                name, role="architect", command=["hive-agent", "worker"], wakes=True,
-                title="architect", tier=self._desk.tier(),
-            )  # fmt: skip
+        self._desk.hire(
+            name, role="architect", command=["hive-agent", "worker"], wakes=True,
+            title="architect", tier=self._desk.tier(),
+        )  # fmt: skip
         data: dict[str, object] = {"make": "plan"}
         if number:
             before, run = parts[f"plan.{number}"], parts[f"lead.{number}"]
-            data["faults"] = run.data.get("faults", [])
-            data |= {"revise": before.artifacts[0]} if before.artifacts else {}
+            data |= {"faults": run.data.get("faults", [])}
+            data |= self._handed_on(row, before, number)["data"]
         self._desk.give(row, name, f"plan.{number + 1}", text, data=data, deadline=LEAD_SECONDS)
 
     def _lead(self, row: Row, text: str) -> str:

@@ -77,7 +77,9 @@ class Worker:
 
     def _planned(self, row: Row, text: str, data: dict[str, Any]) -> None:
         """A plan is an artifact, and so it is known to its maker when that wakes up again."""
-        before = self._desk.read(str(data["revise"])) if "revise" in data else text
+        before = str(data.get("plan", text))
+        if "plan_artifact" in data:
+            before = self._desk.read(str(data["plan_artifact"]))
         plan = self._plan(before, data.get("faults") or [])
         kept = self._desk.keep(f"plan-{row.id}", plan, "subtree")
         self._desk.finish(

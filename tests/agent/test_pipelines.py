@@ -72,6 +72,22 @@ def test_a_plan_is_an_artifact_of_the_subtree_from_the_highest_tier(stage: Stage
     assert mine[f"plan-{row['id']}"] == 2
 
 
+def test_another_architect_goes_on_with_the_plan_of_one_that_is_gone(stage: Stage) -> None:
+    """K35: who is destroyed in its sleep is missed when its plan has to be revised."""
+    gone = list[str]()
+
+    def before(uuid: str, operation: str) -> None:
+        name = str(stage.world.hive.name(uuid))
+        if name.startswith("lead-") and operation == "spawn" and not gone:
+            gone.extend(stage.agents("architect"))
+            stage.world.call("operator", "destroy", agent=gone[0])
+
+    stage.troupe.before = before
+    row = stage.done("architect\ngroup\nplease sum 1 2\ncombine lines")
+    assert (row["result"]["summary"], row["result"]["data"]["strategy"]) == ("3", ARCHITECT)
+    assert len(gone) == 1
+
+
 def worker(stage: Stage) -> str:
     stage.world.call(
         "operator", "spawn", name="w", parent="root", role="worker",

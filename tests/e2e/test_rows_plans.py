@@ -297,6 +297,18 @@ def test_a_plan_that_fails_is_revised_by_the_architect_who_slept(host: HiveHost)
     found = answered(host, ask_queen(host, text), 150)
     assert (found["status"], found["summary"]) == ("success", "42")
     assert found["data"]["strategy"] == "architect"
+    kept = host.call("ListArtifacts", prefix="plan-")["artifacts"]
+    assert {each["visibility"] for each in kept} == {"subtree"}
+    assert max(each["version"] for each in kept if each["owner"] == "queen") == 2
+
+
+def test_what_no_plan_mends_is_done_without_one_before_it_is_said_to_have_failed(
+    host: HiveHost,
+) -> None:
+    """K35: fallback to complex."""
+    found = answered(host, ask_queen(host, "architect\nkeep workers\ngroup\nfail 99 x"), 150)
+    assert (found["status"], found["data"]["strategy"]) == ("failed", "complex")
+    assert (found["data"]["instead_of"], found["data"]["faults"]) == ("architect", ["fail 99 x"])
 
 
 @pytest.mark.parametrize("victim", ["queen", "lead", "worker", "hived"])
@@ -304,7 +316,7 @@ def test_whoever_is_killed_on_the_way_the_result_is_right(host: HiveHost, victim
     """K32, K33, T13: kill -9 of one participant at a random moment; each task ends once."""
     draw = random.Random(f"{seed()} {victim}")  # noqa: S311 - which moment, not a secret
     text, result = job(draw, f"echo {victim}")
-    text = text.replace("combine sum", "group\nsleep 2\ncombine lines")
+    text = text.replace("combine sum", "group\nsleep 1\ncombine lines")
     before = host.events(last=1)[0]["seq"]
     id_ = ask_queen(host, text)
     strike(host, victim, draw)
@@ -319,13 +331,13 @@ def strike(host: HiveHost, victim: str, draw: random.Random) -> None:
     """Kill it at some moment after it has begun to take part."""
     if victim == "hived":
         host.until(lambda: members(host, "lead"), "there is no lead", 30)
-        time.sleep(draw.uniform(0, 3))
+        time.sleep(draw.uniform(0, 1.5))
         kill_hived(host)
         return
     host.until(lambda: members(host, victim), f"there is no {victim}", 30)
     name = draw.choice(members(host, victim))
     host.until(lambda: host.main_pid(name), f"{name} does not run", 30)
-    time.sleep(draw.uniform(0, 1.5))
+    time.sleep(draw.uniform(0, 1))
     host.run("systemctl", "kill", "--signal=KILL", f"hive-agent@{name}.service", check=False)
 
 

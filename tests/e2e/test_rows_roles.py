@@ -19,7 +19,14 @@ REVIEWER = """---
 name: reviewer
 description: Reviews a branch.
 tools: [Read, 'Bash(git:*)']
-hive: {role: worker, title: Reviewer, tier: tactical}
+maxTurns: 2
+hive:
+  role: worker
+  title: Reviewer
+  tier: tactical
+  requirePlan: true
+  limits: {memory: 256M, budgetUsd: 5}
+  network: none
 ---
 You review what others wrote.
 """
@@ -142,6 +149,23 @@ def test_an_agent_is_made_from_a_definition(host: HiveHost) -> None:
     assert tool(host, "rita", "bash", "--", "git", "--version")[0] == 0
     assert tool(host, "rita", "bash", "--", "sh", "-c", "git --version; id")[0] == 5
     assert host.ask("rita", "SetDefinition", name="mine").error == "NotAllowed"
+    assert me["limits"]["memory_max"] == 256 << 20
+    (purse,) = host.ask("rita", "GetUsage")["budgets"]
+    assert (purse["agent"], purse["left"]) == ("rita", 5_000_000)
+
+
+def test_a_definition_bounds_each_task_whoever_gives_it(host: HiveHost) -> None:
+    """A plan is needed that nobody asked for, and so many turns are all there are."""
+    task = host.ask("lead", "AssignTask", agent="rita", description="review it")["task"]
+    assert host.call("GetTask", task=task)["task"]["plan_required"] is True
+    use = {"tool": "bash", "argument": ["git", "status"], "task": task}
+    assert host.ask("rita", "UseTool", **use).error == "NotAllowed"
+    plan = host.ask("rita", "CreatePlan", task=task, steps=[{"title": "look"}])["plan"]
+    assert not host.ask("lead", "ApprovePlan", task=task, plan=plan).error
+    assert not host.ask("rita", "UseTool", **use).error
+    assert not host.ask("rita", "ReportUsage", task=task, iterations=2).error
+    assert host.ask("rita", "UseTool", **use).error == "LimitReached"
+    assert not host.ask("rita", "FinishTask", task=task, status="partial", summary="so far").error
 
 
 def crash(host: HiveHost) -> None:
