@@ -1,7 +1,8 @@
-"""Budgets from inside containers: spec rows K4, K22-K25, Q24 and Q43."""
+"""Budgets from inside containers: spec rows K4, K22-K25, K34, Q24 and Q43."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -132,10 +133,51 @@ def test_a_group_is_one_slice_and_one_purse_that_new_children_join(host: HiveHos
         assert rows["processes"]["most"] == str(SUBTREE["tasks_max"])
         assert rows["memory"]["most"] == str(SUBTREE["memory_max"])
         assert int(rows["processes"]["used"]) > 0
+        cpu = rows["cpu"]["used"]
+        assert cpu == "not measured" or float(cpu.removesuffix(" s")) > 0
         assert rows["tokens"]["group"] == "budget of boss"
     groups = {host.json("budget", "group", name)[0]["group"] for name in ("boss", "wim", "new")}
     assert len(groups) == 1
     assert host.ask("new", "ReportUsage", tokens_in=10)["budgets"][0]["agent"] == "boss"
+
+
+def test_tokens_of_an_hour_and_a_context_are_bounded_as_reported(host: HiveHost) -> None:
+    """K23: over its bound a branch gets no task and somebody is asked; so it is after kill -9."""
+    give(host, "operator", "root", "tokens", 10_000)
+    host.call("AllocateBudget", agent="ann", kind="tokens", close=True)
+    give(host, "operator", "ann", "tokens_per_hour", 1000)
+    host.ask("wes", "ReportUsage", tokens_out=1200, context=50, turn_seconds=[0.7, 3])
+    crash(host)
+    host.until(lambda: _hears(host, "wes"), "its socket is not served")
+    refused = host.ask("ann", "AssignTask", agent="wes", description="dig")
+    assert "1200 of 1000 tokens an hour, as reported" in refused.reason
+    assert 3500 < refused.parameters["retry_after"] <= 3660
+    asked = host.call("ListQuestions")["questions"]
+    (id_,) = (each["id"] for each in asked if "tokens an hour more?" in str(each))
+    host.call("Answer", question=id_, answers=["500"])
+    assert row(host, "wes", "tokens_per_hour")["left"] == 300
+    give(host, "operator", "wes", "context", 1000)
+    host.ask("wes", "ReportUsage", context=1000)
+    refused = host.ask("ann", "AssignTask", agent="wes", description="dig")
+    assert "tokens of context of wes is reached" in refused.reason
+    host.ask("wes", "ReportUsage", context=10, turn_seconds=4)
+    task = host.ask("ann", "AssignTask", agent="wes", description="dig")["task"]
+    host.ask("wes", "FinishTask", task=task, status="success", summary="dug")
+    assert 'hive_turn_duration_seconds_count{role="worker"} 1.0' in host.hive("metrics")
+
+
+def test_a_task_has_a_budget_of_its_own_and_gives_back_the_rest(host: HiveHost) -> None:
+    """K34: out of the assigner's purse, for this task alone; what is left goes back once."""
+    host.grow(own={"parent": "boss", "role": "worker"})
+    before = row(host, "boss", "tokens")
+    words = ("hive-agent", "assign-task", "own", "dig", "--budget", '{"tokens": 40}')
+    task = json.loads(host.inside("boss", *words, "-o", "json"))["task"]
+    assert row(host, "boss", "tokens")["left"] == before["left"] - 40
+    host.ask("own", "ReportUsage", tokens_in=15, task=task)
+    assert host.call("GetTask", task=task)["budget"][0]["left"] == 25
+    host.ask("own", "FinishTask", task=task, status="success", summary="dug")
+    after = row(host, "boss", "tokens")
+    assert (after["left"], after["spent"]) == (before["left"] - 15, before["spent"])
 
 
 def _hears(host: HiveHost, agent: str) -> bool:
@@ -147,12 +189,12 @@ def test_accounts_survive_kills_and_the_agents_themselves(host: HiveHost) -> Non
     host.grow(max={"parent": "boss", "role": "worker"})
     before = used(host, "boss", "tokens_in", by="subtree")
     for number in range(3):
-        for _ in range(2):
+        for again in range(2):
             key = f"turn-{number}"
             host.ask(
                 "max", "ReportUsage", tokens_in=7, cost=5, tier="tactical", idempotency_key=key
             )
-            if number == 1:
+            if (number, again) == (1, 0):
                 crash(host)
                 host.until(lambda: _hears(host, "max"), "its socket is not served")
     uuid = host.uuid("max")
