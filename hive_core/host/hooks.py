@@ -45,7 +45,7 @@ _BODY_PART: Final = 2 / 3  # of its life, for all of the body to come
 EVEN: Final = 0.02
 _HEAD_MOST: Final = 8 * 1024
 _ACCEPTED: Final = 4  # at once, so that a crowd here lets the others work
-_BACKLOG: Final = 128
+_BACKLOG: Final = 1024
 # To the letter: nothing is decoded, so nothing has two addresses.
 _ADDRESS: Final = re.compile(r"/hook/([a-z0-9-]{1,64})(?:/([a-z0-9._/-]{1,200}))?")
 

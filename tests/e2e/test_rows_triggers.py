@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost, Reply
+from e2e.knocking import crowd, knock, lawless, plain, request, smuggled, status, whole
 from e2e.labhost import Lab
 
 pytestmark = pytest.mark.lab
 SETTINGS = "[triggers]\nwebhooks = true\n[tasks]\ndeadline = 600\n"
+HOOKS = "/run/hive/hooks.sock"
 SECRET = "a secret of the sender's"  # noqa: S105 - of this test
 SAY = {"kind": "message", "text": "look at the queue"}
 DO = {"kind": "task", "text": "count the lines"}
@@ -238,6 +240,41 @@ def test_no_port_is_open_and_a_proxy_of_systemd_s_can_be_put_before_it(host: Hiv
     status, _ = curl(host, path, body, "-H", sign(body), to=f"http://127.0.0.1:8787{path}")
     host.run("systemctl", "stop", "hive-hooks.socket", "hive-hooks.service")
     assert status == 202
+
+
+def test_a_webhook_has_the_address_and_the_methods_that_were_chosen(host: HiveHost) -> None:
+    """Q32: path and methods; a signature over all of a request is good once."""
+    hook = {"secret": SECRET, "path": "ci/push", "methods": ["PUT"], "strict": True}
+    reply = put(host, "lead", "chosen", {"webhook": hook})
+    door, path, now = host.lab.path(HOOKS), reply["path"], int(host.run("date", "+%s").stdout)
+    assert path == "/hook/lead/ci/push"
+    with_all = request(path, whole(SECRET, path, now, "PUT"), method="PUT")
+    assert [status(knock(door, with_all)) for _ in range(2)] == [202, 200]
+    old = request(path, whole(SECRET, path, now - 400, "PUT"), method="PUT")
+    assert status(knock(door, old)) == 404
+    refused = knock(door, request(path, whole(SECRET, path, now)))
+    assert (status(refused), "allow: put" in refused.lower()) == (405, True)
+    assert status(knock(door, request(path, plain(SECRET), method="PUT"))) == 404
+    taken = host.call("SetTrigger", name="x", agent="lead", when={"webhook": {"path": "ci/push"}},
+                      action=SAY)  # fmt: skip
+    assert taken.error == "AlreadyExists"
+    host.ask("lead", "RemoveTrigger", trigger=reply["id"])
+    assert status(knock(door, with_all)) == 404
+
+
+def test_webhooks_hold_out_against_who_keeps_to_no_rules(host: HiveHost) -> None:
+    """Slow ones, long ones, two lengths, other spellings and a flood: others are served."""
+    door = host.lab.path(HOOKS)
+    path = put(host, "other", "in", {"webhook": {"secret": SECRET, "path": "in"}})["path"]
+    good, attacks = request(path, plain(SECRET)), lawless(path, SECRET)
+    with crowd(door, 200):
+        assert status(knock(door, good)) == 202
+        assert {each: status(knock(door, each)) for each in attacks} == attacks
+        assert knock(door, smuggled(path, SECRET)).count("HTTP/1.1 ") == 1
+        assert status(knock(door, request(path, plain("the secret of another")))) == 404
+        flood = [status(knock(door, good)) for _ in range(110)]
+        assert not host.call("Status").error
+    assert (flood.count(202) <= 98, flood[-1]) == (True, 429)
 
 
 def store(host: HiveHost, caller: str, name: str, text: str, **more: object) -> Reply:

@@ -153,7 +153,7 @@ def test_a_name_that_got_new_bytes_while_it_was_read_is_read_again(hive: World) 
     assert base64.b64decode(str(found["data"])) == expected
 
 
-def test_a_store_is_one_call_however_long_it_takes(hive: World) -> None:
+def test_a_store_is_one_call_however_long_it_takes() -> None:
     """Its bytes come to the disk between two askings; it is paced, and counted, once."""
     settings = Settings.model_validate({"limits": {"change_rate": 0.1, "change_burst": 3}})
     with world(settings, "root/a") as small:

@@ -1,0 +1,91 @@
+"""Somebody outside who knows a webhook's socket and keeps to no rules."""
+
+from __future__ import annotations
+
+import hmac
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+WAIT = 30.0
+
+
+def knock(door: Path, data: bytes) -> str:
+    """All that comes back; a door that is slammed has said what it has said."""
+    with socket.socket(socket.AF_UNIX) as talk:
+        talk.settimeout(WAIT)
+        found = b""
+        with suppress(ConnectionError):
+            talk.connect(str(door))
+            talk.sendall(data)
+        with suppress(ConnectionError):
+            while part := talk.recv(65536):
+                found += part
+        return found.decode("latin-1")
+
+
+def status(answer: str) -> int:
+    """Of the first answer; 0 when there is none."""
+    return int(answer.split(" ", 2)[1]) if answer.startswith("HTTP/1.1 ") else 0
+
+
+def request(
+    path: str, headers: Mapping[str, str], body: bytes = b"{}", method: str = "POST"
+) -> bytes:
+    said = {"host": "x", "content-length": str(len(body)), **headers}
+    head = "".join(f"{name}: {value}\r\n" for name, value in said.items())
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+def plain(secret: str, body: bytes = b"{}") -> dict[str, str]:
+    """Signed as GitHub does it."""
+    mark = hmac.new(secret.encode(), body, "sha256").hexdigest()
+    return {"x-hub-signature-256": f"sha256={mark}"}
+
+
+def whole(secret: str, path: str, now: int, method: str = "POST") -> dict[str, str]:
+    """Signed with all that decides what a request without a key does, of body `{}`."""
+    text = f"hive-v1\n{method}\n{path}\n{now}\n\n{{}}".encode()
+    mark = hmac.new(secret.encode(), text, "sha256").hexdigest()
+    return {"hive-timestamp": str(now), "hive-signature": f"v1={mark}"}
+
+
+@contextmanager
+def crowd(door: Path, count: int) -> Iterator[None]:
+    """So many who begin a request and never end it."""
+    with ExitStack() as held:
+        for _ in range(count):
+            talk = held.enter_context(socket.socket(socket.AF_UNIX))
+            talk.settimeout(WAIT)
+            with suppress(OSError):  # the oldest are turned out
+                talk.connect(str(door))
+                talk.sendall(b"POST /hook")
+        yield
+
+
+def lawless(path: str, secret: str) -> dict[bytes, int]:
+    """What keeps to no rules, with the status that it gets; 0: none at all."""
+    begin = f"POST {path} HTTP/1.1\r\nhost: x\r\n"
+    head = begin + "".join(f"{name}: {value}\r\n" for name, value in plain(secret).items())
+    chunked = f"{begin}transfer-encoding: chunked\r\n\r\n"
+    spelt = [path.replace("/", "//", 1), f"{path}/", f"{path}%00", "/hook/x/..%2f..", "/metrics"]
+    spelt += [f"{path[:-1]}%{ord(path[-1]):02x}", path.upper()]
+    found = {
+        f"{begin}a: {'y' * 200_000}": 400,
+        f"{head}idempotency-key: 1\r\nidempotency-key: 2\r\n\r\n": 400,
+        f"{head}content-length: 2\r\ncontent-length: 3\r\n\r\n{{}}": 400,
+        f"{head}content-length: 1\r\n\r\n{{}}": 404,
+        f"{begin}content-length: -1\r\n\r\n": 400,
+        chunked + "1\r\nx\r\n" * 50_000: 0,
+        f"{chunked}z\r\n": 400,
+        **{f"POST {each} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n": 404 for each in spelt},
+    }
+    return {each.encode(): status for each, status in found.items()}
+
+
+def smuggled(path: str, secret: str) -> bytes:
+    """Two requests for who goes by one of the two lengths, one for who goes by the other."""
+    inner = request(path, plain(secret))
+    mixed = {**plain(secret), "content-length": "2", "transfer-encoding": "chunked"}
+    return request(path, mixed, b"2\r\n{}\r\n0\r\n\r\n") + inner
