@@ -76,11 +76,10 @@ def table(cells: Cells, width: int | None, paint: Paint = _plainly) -> Iterator[
         natural[-1] = 0
         yield from _aligned(cells, natural, None, paint)
         return
-    rooms = _shrunk(cells, natural[:-1], width)
+    rooms, need = _shrunk(cells, natural, width)
     before = sum(rooms) + _GAP * len(rooms)
-    room = width - before
-    if room >= max(_LEAST, min(_longest_word(cells, -1), _LEAST * 2)):
-        yield from _aligned(cells, [*rooms, room], _LINES, paint)
+    if width - before >= need:
+        yield from _aligned(cells, [*rooms, width - before], _LINES, paint)
     elif before - _GAP <= width:
         for number, row in enumerate(cells):
             yield from _aligned([row[:-1]], rooms, 1, paint if number else _plainly, heading=False)
@@ -91,24 +90,28 @@ def table(cells: Cells, width: int | None, paint: Paint = _plainly) -> Iterator[
         yield from _records(cells, width)
 
 
-def _shrunk(cells: Cells, natural: Sequence[int], width: int) -> list[int]:
-    """Wide columns of several words give up room for the last one, the widest first."""
-    rooms = list(natural)
-    least = [
-        room if room <= _LEAST else max(_LEAST // 2, _longest_word(cells, at))
-        for at, room in enumerate(rooms)
-    ]
-    while sum(rooms) + _GAP * len(rooms) + _LEAST > width:
+def _shrunk(cells: Cells, natural: Sequence[int], width: int) -> tuple[list[int], int]:
+    """Room for all columns but the last, and how much that one needs.
+
+    Headings and columns of several words give up room, the widest first.
+    """
+    least = [_least(cells, at, room) for at, room in enumerate(natural)]
+    rooms = list(natural[:-1])
+    need = least[-1] if natural[-1] <= _LEAST else max(_LEAST, least[-1])
+    while sum(rooms) + _GAP * len(rooms) + need > width:
         wide = [at for at, room in enumerate(rooms) if room > least[at]]
         if not wide:
             break
         rooms[max(wide, key=rooms.__getitem__)] -= 1
-    return rooms
+    return rooms, need
 
 
-def _longest_word(cells: Cells, at: int) -> int:
-    most = 2 * _LEAST
-    return max(breadth(word[:most]) for row in cells for word in row[at][:4000].split(" "))
+def _least(cells: Cells, at: int, natural: int) -> int:
+    """The longest word of a column; what begins with a digit is a time or an id and stays whole."""
+    heading, *values = (row[at][: 2 * natural] for row in cells)
+    whole = any(each[:1].isdigit() for each in values)
+    words = [word for text in (heading, *([] if whole else values)) for word in text.split(" ")]
+    return min(max(map(breadth, [*words, *(values if whole else [])])), natural, 2 * _LEAST)
 
 
 def _aligned(

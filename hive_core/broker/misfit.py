@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from hive_core.broker.operation import Confidential, Params
 from hive_core.errors import HiveError, InvalidArgument, InvalidParameter
+
+_At = tuple[tuple[str, ...], ErrorDetails]
 
 NAMED: Final = 200
 _OWN_WORDS: Final = frozenset({"value_error", "assertion_error"})
@@ -29,6 +31,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
 _SHOWN: Final = 40
 _WAYS: Final = 3  # in which a value could fit, of one that may be several things
 _LISTED: Final = 24  # names of parameters
+_UNSAID: Final = frozenset({"idempotency_key"})
 _READ: Final = 64  # faults of one call; the first is told
 
 
@@ -41,10 +44,12 @@ def misfit(error: ValidationError, given: Mapping[str, object], model: type[Para
     meant = {path for path, _ in senseless}
     meant |= {path[:at] for path, _ in found for at in range(len(path))}
     shapes = [(path, each) for path, each in found if path not in meant]
-    path, first = (shapes or senseless)[0]
+    path, first = _worst(shapes) if shapes else senseless[0]
     place = ".".join(path)[:NAMED]
     quiet = issubclass(model, Confidential) or "secret" in place
-    value = _kind(first["input"]) if quiet else came(first["input"])
+    value = (
+        _kind(first["input"]) if quiet and isinstance(first["input"], str) else came(first["input"])
+    )
     if not shapes:
         return InvalidArgument(_sense(first, value), field=place)
     if first["type"] == "missing":
@@ -54,6 +59,12 @@ def misfit(error: ValidationError, given: Mapping[str, object], model: type[Para
     ways = dict.fromkeys(_ways([each for its, each in shapes if its == path]))
     expected = " or ".join(list(ways)[:_WAYS])
     return InvalidParameter(place, f"expected {expected}, not {value}")
+
+
+def _worst(shapes: Sequence[_At]) -> _At:
+    """The first; but a name that there is not explains why one is missing."""
+    unknown = (each for each in shapes if each[1]["type"] == "extra_forbidden")
+    return next(unknown, shapes[0])
 
 
 def _path(detail: ErrorDetails, given: object) -> tuple[str, ...]:
@@ -81,14 +92,22 @@ def _sense(detail: ErrorDetails, value: str) -> str:
 
 def _known(detail: ErrorDetails, model: type[Params]) -> str:
     """The names that there are, in place of one that is not."""
-    names = [
-        str(each.alias or name)
-        for name, each in model.model_fields.items()
-        if name != "idempotency_key"
-    ]
-    if len(detail["loc"]) != 1 or not names:
-        return ""
-    return f", only {', '.join(names[:_LISTED])}{', ...' if len(names) > _LISTED else ''}"
+    within: type[BaseModel] | None = model
+    for part in detail["loc"][:-1]:
+        field = within.model_fields.get(str(part)) if within else None
+        within = _only_model(field.annotation) if field else None
+    fields = {} if within is None else within.model_fields
+    names = [str(each.alias or name) for name, each in fields.items() if name not in _UNSAID]
+    more = ", ..." if len(names) > _LISTED else ""
+    return f", only {', '.join(names[:_LISTED])}{more}" if names else ""
+
+
+def _only_model(annotation: object) -> type[BaseModel] | None:
+    """The object that a field takes, if there is one kind of it."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = {each for part in get_args(annotation) if (each := _only_model(part))}
+    return found.pop() if len(found) == 1 else None
 
 
 def _ways(details: Sequence[ErrorDetails]) -> Iterator[str]:

@@ -61,7 +61,7 @@ def inbox(
 ) -> None:
     """List what waits for NAME, or for the operator.
 
-    Looking takes nothing away.
+    Looking takes nothing away. Long texts are cut short on a terminal; -o json has all of them.
     """
     if ids:
         if name is not None:

@@ -191,8 +191,9 @@ def assign(session: Session, /, name: str, text: str, *, wait: bool, **said: obj
     text = sys.stdin.read() if text == "-" else text
     reply = session.change("assign_task", agent=name, description=text, **said)
     id_ = str(reply.get("task"))
-    if not wait:
+    if not wait or reply.get("state") != "in_progress":
         say(f"{words(reply.get('agent'))}: {_state(reply.get('state'))}")
+    if not wait:
         echo(id_)
         return 0
     with working(f"task {id_} of {name}"):
@@ -233,6 +234,8 @@ def cancel(session: Session, id_: str, why: str) -> None:
     reply = session.change("cancel_task", task=id_, reason=why)
     for line in _hit(entries(reply, "hit")):
         say(line)
+    if reply.get("more"):
+        say("and more, one after the other")
 
 
 def _hit(rows: Iterable[Row]) -> Iterator[str]:

@@ -17,6 +17,11 @@ class Step(Params):
     tools: list[str] = Field([])
 
 
+class Bounds(Params):
+    memory_max: int | None = None
+    tasks_max: int | None = None
+
+
 class Given(Params):
     agent: str
     times: int = Field(1, ge=1, le=9)
@@ -25,6 +30,7 @@ class Given(Params):
     role: Literal["lead", "worker"] | None = None
     steps: list[Annotated[str, Field(max_length=9)] | Step] = Field([])
     data: dict[str, int] | None = None
+    limits: Bounds | None = None
     where: str | None = Field(None, alias="in")
 
 
@@ -57,13 +63,15 @@ def fault(given: dict[str, object], model: type[Params] = Given) -> HiveError:
         ({"data": {"a": "b"}}, "data.a", 'expected a whole number, not "b"'),
         ({"steps": [{"title": "x", "tool": 1}]}, "steps.0.tool", "there is none of this name"),
         ({"colour": 1}, "colour", "there is none of this name, only agent, times, wait, wide,"
-         " role, steps, data, in"),
+         " role, steps, data, limits, in"),
+        ({"limits": {"memory": 1}}, "limits.memory",
+         "there is none of this name, only memory_max, tasks_max"),
     ],
 )  # fmt: skip
 def test_a_wrong_shape_says_what_was_expected(
     given: dict[str, object], place: str, why: str
 ) -> None:
-    found = fault(given if "agent" in given or not given else {"agent": "a", **given})
+    found = fault({"agent": "a", **given} if given else given)
     assert isinstance(found, InvalidParameter)
     assert (found.parameter, found.why) == (place, why)
     again = from_wire(found.wire, found.parameters)
@@ -88,6 +96,12 @@ def test_a_value_out_of_bounds_says_the_bound_and_what_came(
     assert (found.field, found.reason) == (place, why)
 
 
+def test_a_name_that_is_wrong_is_told_before_the_one_that_is_missing() -> None:
+    found = fault({"agnet": "bob"})
+    assert isinstance(found, InvalidParameter)
+    assert found.parameter == "agnet"
+
+
 def test_nothing_in_it_acts_on_a_terminal() -> None:
     found = fault({"agent": "a", "times": "\x1b[2J\u202e" + "x" * 1000})
     assert isinstance(found, InvalidParameter)
@@ -101,3 +115,4 @@ def test_what_may_be_a_secret_is_not_repeated() -> None:
         found = fault({**given}, Kept)
         assert "hunter2" not in str(found.parameters)
         assert "a text of" in str(found.parameters)
+    assert "not 1.5" in str(fault({"value": "x", "key": 1.5}, Kept).parameters)
