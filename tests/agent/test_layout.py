@@ -41,11 +41,11 @@ def test_where_little_room_is_left_the_last_column_stands_below() -> None:
 
 
 def test_a_wide_column_of_words_gives_up_room_and_an_id_never_does() -> None:
-    cells = [["ID", "TITLE", "SAID"], [UUID, "a title of quite some length", "done and said"]]
+    cells = [["ID", "TITLE", "SAID"], [UUID, "a title of quite some length", "done and said, as asked"]]
     lines = list(table(cells, 78))
     assert lines[1].startswith(f"{UUID}  a title of")
     assert all(breadth(line) <= 78 for line in lines)
-    assert lines[2].strip() == "length"
+    assert lines[2].split() == ["some", "length", "asked"]
 
 
 def test_what_fits_in_no_way_is_a_list_of_values() -> None:
@@ -88,7 +88,7 @@ def test_folded_lines_are_all_of_the_text(text: str) -> None:
 
 def test_headings_of_two_words_are_folded_before_anything_is_pushed_out() -> None:
     cells = [["NAME", "UNANSWERED FOR", "ORPHAN", "ZOMBIE SINCE"], ["root", "-", "no", "-"]]
-    assert list(table(cells, 34)) == [
+    assert list(table(cells, 32)) == [
         "NAME  UNANSWERED  ORPHAN  ZOMBIE",
         "      FOR                 SINCE",
         "root  -           no      -",
