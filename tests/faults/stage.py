@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -11,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from host.meta import git
+from operations.world import at_once
 
 from hive_core import varlink
 from hive_core.broker.core import Broker
 from hive_core.broker.line import Line, Read
-from hive_core.broker.operation import camel
+from hive_core.broker.operation import Result, camel
 from hive_core.broker.turn import World
-from hive_core.errors import HIVE, from_wire
+from hive_core.errors import HIVE, HiveError, from_wire
+from hive_core.host.diffs import Diffs
 from hive_core.host.hand import HandCommits
+from hive_core.host.reads import Reads
 from hive_core.host.stores import Stores
 from hive_core.ledger.ballast import Ballast
 from hive_core.ledger.letters import text_id
@@ -26,6 +30,7 @@ from hive_core.model.record import OPERATOR
 from hive_core.model.settings import Paths, RootAgent, Settings
 from hive_core.operations import load
 from hive_core.operations.trigger_fires import fire_triggers
+from hive_core.plan.desired import Plan
 from hive_core.reconcile.given import Broker as Given
 from hive_core.reconcile.given import Ports
 from hive_core.reconcile.look import Look
@@ -76,7 +81,13 @@ class Stage:
         self._woken = True
 
     def read(self, line: Line, read: Read) -> None:
-        raise AssertionError(f"nothing here reads slowly: {line.party} {read}")
+        """What is slow is done at once, and in one thread: each life is the same, step by step."""
+        self.stores.contents.beside = at_once
+        reads = Reads(MemoryJournal(), self._nothing, Diffs(self.settings.paths.applied).read)
+        self.broker.brought(line, asyncio.run(_read(read, reads)))
+
+    async def _nothing(self) -> Plan:
+        return Plan()
 
     def call(self, operation: str, by: str = OPERATOR, /, **parameters: object) -> Reply:
         """One call, answered; raises the error that it is answered with."""
@@ -186,6 +197,13 @@ class Verb:
     opens: bool = False
     empty: bool = False
     closes: bool = False
+
+
+async def _read(read: Read, reads: Reads) -> Result | HiveError:
+    try:
+        return await read(reads)
+    except HiveError as error:
+        return error
 
 
 def asks(operation: str, /, **parameters: object) -> Verb:
