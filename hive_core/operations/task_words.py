@@ -20,24 +20,26 @@ SHOWN: Final = 64
 def letter(call: Call, task: Task) -> str:
     """The body with which a task is given: a head of `key: value` lines, then text and data."""
     wish = task.wish
-    head = [f"task: {task.id}", f"attempt: {task.attempt}", f"from: {who(call, task.assigner)}"]
-    if wish.title:
-        head.append(f"title: {one_line(wish.title)}")
-    if wish.deadline:
-        head.append(f"deadline: {wish.deadline:g} s")
-    if wish.part_of:
-        head.append(f"part_of: {wish.part_of}")
-    if wish.artifacts:
-        head.append(f"artifacts: {one_line(' '.join(wish.artifacts))}")
-    if wish.plan_required:
-        head.append("plan: required" if not task.plan else f"plan: {task.plan} is approved")
-    if wish.context:
-        head.append(f"context: {wish.context}")
-    parts = ["\n".join(head), wish.description]
+    parts = ["\n".join(_head(call, task)), wish.description]
     if wish.data is not None:
         parts.append(f"data:\n{json.dumps(dict(wish.data), indent=1, ensure_ascii=False)}")
     parts.extend(_needed(call, wish.after))
     return "\n\n".join(parts)
+
+
+def _head(call: Call, task: Task) -> list[str]:
+    wish, plan = task.wish, ""
+    if wish.plan_required:
+        plan = f"{task.plan} is approved" if task.plan else "required"
+    said = {
+        "task": task.id, "attempt": str(task.attempt), "from": who(call, task.assigner),
+        "title": one_line(wish.title),
+        "deadline": f"{wish.deadline:g} s" if wish.deadline else "",
+        "budget": ", ".join(f"{most} {what}" for what, most in wish.budget.items()),
+        "part_of": wish.part_of, "artifacts": one_line(" ".join(wish.artifacts)), "plan": plan,
+        "context": wish.context,
+    }  # fmt: skip
+    return [f"{key}: {value}" for key, value in said.items() if value or key == "from"]
 
 
 def _needed(call: Call, after: Sequence[str]) -> list[str]:

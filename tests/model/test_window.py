@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive_core.model.window import MINUTES, SPAN, Hour
@@ -11,6 +11,7 @@ HOUR = SPAN * MINUTES
 STEPS = st.lists(st.tuples(st.floats(0, 2000), st.integers(0, 50)), max_size=60)
 
 
+@settings(max_examples=40, deadline=None)
 @given(steps=STEPS, start=st.floats(0, 1e9))
 def test_all_of_the_last_hour_is_in_it_and_nothing_of_two_minutes_before(
     steps: list[tuple[float, int]], start: float
@@ -26,6 +27,7 @@ def test_all_of_the_last_hour_is_in_it_and_nothing_of_two_minutes_before(
         assert len(hour.counts) <= MINUTES + 1
 
 
+@settings(max_examples=40, deadline=None)
 @given(steps=STEPS, bound=st.integers(1, 100))
 def test_when_it_is_below_a_bound_is_known_beforehand(
     steps: list[tuple[float, int]], bound: int

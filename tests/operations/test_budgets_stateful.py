@@ -233,7 +233,7 @@ class Budgets(RuleBasedStateMachine):
 
 
 Budgets.TestCase.settings = settings(
-    max_examples=12, stateful_step_count=25, deadline=None,
+    max_examples=10, stateful_step_count=25, deadline=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 TestBudgets = Budgets.TestCase

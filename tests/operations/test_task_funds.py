@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import end, finish, give, state
+from operations.given import end, finish, give, state, take
 from operations.world import World, rows
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
@@ -48,6 +48,14 @@ def test_it_comes_out_of_who_gives_the_task_and_the_rest_goes_back(world: World)
     assert (left(world, "a"), fund(world, task)) == ((400, 0, 0), (70, 30, 0))
     finish(world, "a1", task, tokens=10)
     assert (left(world, "a"), fund(world, task)) == ((460, 0, 0), None)
+
+
+def test_a_new_agent_s_task_can_have_one_and_the_agent_is_told(world: World) -> None:
+    words = {"agent_role": "Digger", "agent_type": "worker", "task_description": "dig"}
+    made = world.call("a", "spawn_agent_and_assign_task", budget={"tokens": 80}, **words)
+    assert (left(world, "a"), fund(world, str(made["task_id"]))) == ((420, 0, 0), (80, 0, 0))
+    (letter,) = take(world, str(made["name"]))
+    assert "\nbudget: 80 tokens\n" in str(letter["body"])
 
 
 def test_without_one_a_task_is_paid_as_all_that_its_agent_does(world: World) -> None:
