@@ -7,7 +7,7 @@ folded goes on at the left edge, where the next row begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Final
 from unicodedata import east_asian_width
 
@@ -54,7 +54,7 @@ def fold(text: str, width: int, most: int) -> list[str]:
         if not head:
             break
         space = -1 if rest[len(head)] == " " else head.rfind(" ")
-        head = head[:space] if space > width // 2 else head
+        head = head[:space] if space > 0 else head
         pieces.append(head)
         rest = rest[len(head) :].removeprefix(" ")
     return [*pieces, cut(rest, width)]
@@ -65,45 +65,58 @@ def _plainly(word: str, shown: str) -> str:
     return shown
 
 
-def table(cells: Cells, width: int | None, paint: Paint = _plainly) -> Iterator[str]:
+def table(
+    cells: Cells, width: int | None, paint: Paint = _plainly, whole: Container[str] = ()
+) -> Iterator[str]:
     """Lines for rows of which the first has the headings; without a width each is one line.
 
-    `paint` colours what stands for a word, once it has the place that it takes.
+    `paint` colours what stands for a word, once it has the place that it takes. Columns with the
+    headings in `whole` are never folded.
     """
     most = None if width is None else width + 1
     natural = [max(breadth(row[at][:most]) for row in cells) for at in range(len(cells[0]))]
-    if width is None or sum(natural) + _GAP * (len(natural) - 1) <= width:
+    if width is None or _sum(natural) <= width:
         natural[-1] = 0
         yield from _aligned(cells, natural, None, paint)
         return
-    rooms, need = _shrunk(cells, natural, width)
-    before = sum(rooms) + _GAP * len(rooms)
-    if width - before >= need:
-        yield from _aligned(cells, [*rooms, width - before], _LINES, paint)
-    elif before - _GAP <= width:
-        for number, row in enumerate(cells):
-            yield from _aligned([row[:-1]], rooms, 1, paint if number else _plainly, heading=False)
-            for piece in fold(row[-1], width - _INDENT, _LINES):
-                if row[-1] not in _NOTHING:
-                    yield " " * _INDENT + piece
+    least = [
+        room if cells[0][at] in whole else _least(cells, at, room)
+        for at, room in enumerate(natural)
+    ]
+    need = least[-1] if natural[-1] <= _LEAST else max(_LEAST, least[-1])
+    rooms = _shrunk(natural[:-1], least, width - need - _GAP)
+    below = _shrunk(natural[:-1], least, width)
+    if _sum(rooms) + _GAP + need <= width:
+        yield from _aligned(cells, [*rooms, width - _GAP - _sum(rooms)], _LINES, paint)
+    elif _sum(below) <= width:
+        yield from _below(cells, below, width, paint)
     else:
         yield from _records(cells, width)
 
 
-def _shrunk(cells: Cells, natural: Sequence[int], width: int) -> tuple[list[int], int]:
-    """Room for all columns but the last, and how much that one needs.
+def _sum(rooms: Sequence[int]) -> int:
+    """Columns with what is between them; of none less than nothing, since nothing stands before."""
+    return sum(rooms) + _GAP * (len(rooms) - 1)
 
-    Headings and columns of several words give up room, the widest first.
-    """
-    least = [_least(cells, at, room) for at, room in enumerate(natural)]
-    rooms = list(natural[:-1])
-    need = least[-1] if natural[-1] <= _LEAST else max(_LEAST, least[-1])
-    while sum(rooms) + _GAP * len(rooms) + need > width:
+
+def _shrunk(natural: Sequence[int], least: Sequence[int], most: int) -> list[int]:
+    """Headings and columns of several words give up room, the widest first."""
+    rooms = list(natural)
+    while _sum(rooms) > most:
         wide = [at for at, room in enumerate(rooms) if room > least[at]]
         if not wide:
             break
         rooms[max(wide, key=rooms.__getitem__)] -= 1
-    return rooms, need
+    return rooms
+
+
+def _below(cells: Cells, rooms: Sequence[int], width: int, paint: Paint) -> Iterator[str]:
+    for number, row in enumerate(cells):
+        colour = paint if number else _plainly
+        yield from _aligned([row[:-1]], rooms, _FOLDED, colour, heading=False)
+        if row[-1] not in _NOTHING:
+            for piece in fold(row[-1], width - _INDENT, _LINES):
+                yield " " * _INDENT + piece
 
 
 def _least(cells: Cells, at: int, natural: int) -> int:
@@ -124,7 +137,7 @@ def _aligned(
         if lines is None:
             folded = [[each] for each in row]
         else:
-            most = [*[_FOLDED] * (len(row) - 1), max(lines, 1)]
+            most = [*[_FOLDED] * (len(row) - 1), lines]
             folded = [fold(*each) for each in zip(row, rooms, most, strict=True)]
         for at in range(max(map(len, folded))):
             pieces = [each[at] if at < len(each) else "" for each in folded]

@@ -91,7 +91,7 @@ def approve(session: Session, id_: str, commit: str, *, yes: bool, no_wait: bool
     reply = session.change("approve", id=id_, commit=commit)
     about = words(reply.get("agent")) if reply.get("agent") else "the inputs"
     say(f"approved: {about}, commit {reply.get('commit')}, effect {reply.get('effect')}")
-    session.finish(reply, f"deploying {about}", wait=not no_wait)
+    session.finish(reply, f"deploying {about}, and watching it for a while", wait=not no_wait)
     if not no_wait:
         say(f"deployed: {about}")
 

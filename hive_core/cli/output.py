@@ -54,11 +54,15 @@ def words(value: object) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table: the field, its heading and how a value is put in words."""
+    """One column of a table: the field, its heading and how a value is put in words.
+
+    A `whole` one is never folded: it is to be copied.
+    """
 
     field: str
     heading: str = ""
     words: Callable[[object], str] = words
+    whole: bool = False
 
     @property
     def title(self) -> str:
@@ -109,7 +113,8 @@ def table(rows: Iterable[Row], columns: Sequence[Column], width: int | None) -> 
     """Aligned lines below a heading."""
     cells = [[column.title for column in columns]]
     cells += [[column.cell(row) for column in columns] for row in rows]
-    return layout.table(cells, width, coloured)
+    whole = {column.title for column in columns if column.whole}
+    return layout.table(cells, width, coloured, whole)
 
 
 @dataclass(frozen=True)

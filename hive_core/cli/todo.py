@@ -44,8 +44,8 @@ def age(since: object) -> str:
 
 WAITING: Final = Listing(
     "id",
-    (Column("kind"), Column("id"), Column("agent"), Column("since", "age", age),
-     Column("settle", "settled by"), Column("text")),
+    (Column("kind"), Column("id"), Column("agent"), Column("since", "age", age), Column("text"),
+     Column("settle", "settled by", whole=True)),
     "nothing waits for you",
 )  # fmt: skip
 

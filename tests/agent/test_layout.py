@@ -41,7 +41,10 @@ def test_where_little_room_is_left_the_last_column_stands_below() -> None:
 
 
 def test_a_wide_column_of_words_gives_up_room_and_an_id_never_does() -> None:
-    cells = [["ID", "TITLE", "SAID"], [UUID, "a title of quite some length", "done and said, as asked"]]
+    cells = [
+        ["ID", "TITLE", "SAID"],
+        [UUID, "a title of quite some length", "done and said, as asked"],
+    ]
     lines = list(table(cells, 78))
     assert lines[1].startswith(f"{UUID}  a title of")
     assert all(breadth(line) <= 78 for line in lines)
@@ -98,3 +101,11 @@ def test_headings_of_two_words_are_folded_before_anything_is_pushed_out() -> Non
 def test_times_are_never_folded() -> None:
     cells = [["WHEN", "WHY"], ["2026-11-22 11:12:27", "because it was so long ago"]]
     assert list(table(cells, 30))[2] == "2026-11-22 11:12:27"
+
+
+def test_what_is_to_be_copied_stays_in_one_piece() -> None:
+    command = "hive question answer 120747bb9a89 TEXT"
+    cells = [["KIND", "TEXT", "SETTLED BY"], ["question", "which of these ports is it?", command]]
+    for width in (50, 60):
+        lines = list(table(cells, width, whole={"SETTLED BY"}))
+        assert any(command in line for line in lines)
