@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode, urlsafe_b64encode
-from bisect import insort
 from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import quote, quote_plus
@@ -22,12 +21,13 @@ SHOWN: Final = "***"
 class Masks:
     """What is added stays: a value that was taken back may still be going round.
 
-    Forms are found by their first six characters, so that neither a new one nor a text costs more
-    when there are many: agents make secrets too, for their webhooks.
+    Forms are found by their first six characters and their length, so that neither a new one nor a
+    text costs more when there are many: agents make secrets too, for their webhooks.
     """
 
     def __init__(self) -> None:
-        self._forms: dict[str, list[tuple[int, str]]] = {}
+        # Lengths from the longest down: a shorter form may be a part of it.
+        self._forms: dict[str, dict[int, set[str]]] = {}
 
     def add(self, value: bytes) -> None:
         """From now on this is not written down."""
@@ -38,10 +38,12 @@ class Masks:
                     self._keep(form)
 
     def _keep(self, form: str) -> None:
-        """The longest first: a shorter one may be a part of it."""
-        known = self._forms.setdefault(form[:LEAST], [])
-        if (found := (-len(form), form)) not in known:
-            insort(known, found)
+        known = self._forms.setdefault(form[:LEAST], {})
+        if len(form) in known:
+            known[len(form)].add(form)
+        else:
+            known[len(form)] = {form}
+            self._forms[form[:LEAST]] = dict(sorted(known.items(), reverse=True))
 
     def hide(self, text: str) -> str:
         """The text without any of them."""
@@ -56,10 +58,8 @@ class Masks:
 
     def _found(self, text: str, at: int) -> int:
         """How long the form is that begins here; 0: none does."""
-        for negative, form in self._forms[text[at : at + LEAST]]:
-            if text.startswith(form, at):
-                return -negative
-        return 0
+        known = self._forms[text[at : at + LEAST]]
+        return next((size for size in known if text[at : at + size] in known[size]), 0)
 
     def clean(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         """The same for JSON, keys included."""
