@@ -8,11 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from hive_core.agent import language
 from hive_core.agent.desk import OPEN, POLL, Desk, Row, say
 from hive_core.agent.link import Link
 from hive_core.agent.serve import until_stopped
 from hive_core.errors import HiveError, InvalidArgument, NotAllowed
 
+_PLANS: Final = 3  # that may be rejected
+_STEPS, _TITLE = 100, 200  # of a plan at most, and characters of each
 _FAULTS: Final = 5.0  # seconds after something that the daemon refused
 
 
@@ -31,14 +34,15 @@ class Mind(Protocol):
 def advance(desk: Desk, act: Callable[[Row], None]) -> None:
     """Each task of the agent as far as it goes now, whatever becomes of the others.
 
-    What the daemon will never allow ends a task; what it may allow later is tried again.
+    What needs a plan waits for it. What the daemon will never allow ends a task; what it may allow
+    later is tried again.
     """
     later: HiveError | None = None
     for row in desk.mine():
         try:
             if row.state == "stopping":
                 desk.finish(row, "stopped", "ended before it was done")
-            elif row.state in OPEN:
+            elif row.state in OPEN and not _wants_plan(desk, row):
                 act(row)
         except (NotAllowed, InvalidArgument) as error:
             desk.finish(row, "failed", error.reason)
@@ -47,6 +51,32 @@ def advance(desk: Desk, act: Callable[[Row], None]) -> None:
             later = error
     if later is not None:
         raise later
+
+
+def _wants_plan(desk: Desk, row: Row) -> bool:
+    """Whether the task has to wait for a plan; makes one when there is none to be decided."""
+    if not row.plan_required or row.plan:
+        return False
+    plans = desk.ask("list_plans", task=row.id)["plans"]
+    made = plans if isinstance(plans, list) else []
+    if any(each["state"] == "submitted" for each in made):
+        return True
+    if len(made) >= _PLANS:
+        desk.finish(row, "failed", f"{len(made)} plans were rejected: {made[0]['reason']}")
+        return True
+    text, _ = desk.text(row)
+    lines = language.parse(language.recurring(text)[1]).lines or ("-",)
+    steps = [_step(line) for line in lines]
+    if len(steps) > _STEPS:
+        steps[_STEPS - 1 :] = [{"title": f"{len(steps) - _STEPS + 1} more lines of the task"}]
+    note = f"after: {made[0]['reason']}" if made else ""
+    desk.quietly("create_plan", task=row.id, steps=steps, note=note)
+    return True
+
+
+def _step(line: str) -> dict[str, str]:
+    """A step that says all that is done, or that something of it is left out."""
+    return {"title": line if len(line) <= _TITLE else f"{line[: _TITLE - 3]}..."}
 
 
 def turn(desk: Desk, mind: Mind, wait: float) -> None:

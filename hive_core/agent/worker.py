@@ -19,7 +19,6 @@ from hive_core.agent.language import Failed, Unknown
 
 CRASHED: Final = 70
 _WATCH: Final = 5.0  # seconds that one look at a task waits
-_PLANS: Final = 3
 _KEPT: Final = 500  # characters of each earlier result
 _REMEMBERED: Final = 100
 
@@ -45,11 +44,7 @@ class Worker:
 
     def step(self) -> None:
         """Each task that may be worked on, one after the other."""
-        advance(self._desk, self._may)
-
-    def _may(self, row: Row) -> None:
-        if not self._wants_plan(row):
-            self._work(row)
+        advance(self._desk, self._work)
 
     def _work(self, row: Row) -> None:
         text, data = self._desk.text(row)
@@ -123,21 +118,3 @@ class Worker:
             for group in job.groups
         )
         return replace(job, groups=groups).text
-
-    def _wants_plan(self, row: Row) -> bool:
-        """Whether the task has to wait for a plan; makes one when there is none to be decided."""
-        if not row.plan_required or row.plan:
-            return False
-        plans = self._desk.ask("list_plans", task=row.id)["plans"]
-        made = plans if isinstance(plans, list) else []
-        if any(each["state"] == "submitted" for each in made):
-            return True
-        if len(made) >= _PLANS:
-            why = f"{len(made)} plans were rejected: {made[0]['reason']}"
-            self._desk.finish(row, "failed", why)
-            return True
-        text, _ = self._desk.text(row)
-        steps = [{"title": line[:200]} for line in language.parse(text).lines] or [{"title": "-"}]
-        note = f"after: {made[0]['reason']}" if made else ""
-        self._desk.quietly("create_plan", task=row.id, steps=steps, note=note)
-        return True

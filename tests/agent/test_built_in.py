@@ -132,12 +132,12 @@ def test_splits_that_went_well_are_learned_and_used_again(stage: Stage, tmp_path
     assert len(stage.agents("worker")) == 1
 
 
-def test_a_plan_is_asked_for_where_the_task_says_so(stage: Stage) -> None:
+@pytest.mark.parametrize("kind", ["worker", "lead"])
+def test_a_plan_is_asked_for_where_the_task_says_so(stage: Stage, kind: str) -> None:
     stage.world.call(
-        "operator", "spawn", name="w", parent="root", role="worker",
-        command=["hive-agent", "worker"],
+        "operator", "spawn", name="w", parent="root", role=kind, command=["hive-agent", kind],
     )  # fmt: skip
-    task = stage.give("sum 1 2", "w", plan_required=True)
+    task = stage.give("sum 1 2\n" + "echo x\n" * 2, "w", plan_required=True)
     troupe, hive = stage.troupe, stage.world
 
     def plans() -> list[Any]:
@@ -148,9 +148,20 @@ def test_a_plan_is_asked_for_where_the_task_says_so(stage: Stage) -> None:
     hive.call("operator", "reject_plan", task=task, plan=first, reason="smaller steps")
     troupe.play(lambda: len(plans()) == 2)
     assert "smaller steps" in plans()[0]["note"]
+    steps = [each["title"] for each in rows(plans()[0]["steps"])]
+    assert steps == ["sum 1 2", "echo x", "echo x"]
+    assert stage.agents("worker") == ([] if kind == "lead" else ["w"])
     hive.call("operator", "approve_plan", task=task, plan=plans()[0]["plan"])
     troupe.play(lambda: troupe.task(task)["result"] is not None)
-    assert troupe.task(task)["result"]["summary"] == "3"
+    assert troupe.task(task)["result"]["summary"].split() == ["3", "x", "x"]
+
+
+def test_a_plan_of_more_lines_than_it_may_have_steps_says_so(stage: Stage) -> None:
+    task = stage.give("echo x\n" * 102, plan_required=True)
+    stage.troupe.round()
+    (plan,) = rows(stage.world.call("operator", "list_plans", task=task)["plans"])
+    steps = rows(plan["steps"])
+    assert (len(steps), steps[-1]["title"]) == (100, "3 more lines of the task")
 
 
 def test_a_worker_that_ends_has_its_task_again(stage: Stage) -> None:
