@@ -131,8 +131,9 @@ def report_usage(call: Call, params: ReportParams) -> Record[Reported]:
     if params.context is not None:
         topics |= said_context(call, call.uuid, params.context)
     turns_counted(call, params.turn_seconds)
-    fields = {key: value for key, value in params.model_dump(exclude={"idempotency_key"}).items()
-              if value}  # fmt: skip
+    said = params.model_dump(exclude={"idempotency_key", "turn_seconds"})
+    said.update(turns=len(params.turn_seconds), seconds=sum(params.turn_seconds))
+    fields = {key: value for key, value in said.items() if value}
     result = Reported(budgets=list(_balances(call, call.uuid, tuple(SAID))))
     return Record(result, wakes=topics, fields=fields)
 
