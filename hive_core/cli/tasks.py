@@ -176,6 +176,8 @@ def _block(label: str, text: str) -> Iterator[str]:
 @click.option("--requeue", type=int, default=None, metavar="N",
               help="Done again so often when its agent ends on the way.")  # fmt: skip
 @click.option("--plan", is_flag=True, help="Nothing is executed before its plan is approved.")
+@click.option("--context", type=click.Choice(("keep", "clear")), default=None,
+              help="Whether it begins with what the agent remembers.")  # fmt: skip
 @click.option("--priority", type=click.IntRange(0, 3), default=None, help="0 (first) to 3.")
 @click.option("--wait", is_flag=True, help="Return when it has ended, with its result.")
 @click.pass_obj

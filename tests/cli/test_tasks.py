@@ -72,7 +72,7 @@ def test_the_page_of_a_task(hive: Hive) -> None:
 def test_a_task_is_given(hive: Hive) -> None:
     hive.peer.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "queued"}
     done = hive(
-        "task", "assign", "bob", "Add", "--data", '{"n": 3}', "--needs", PART, "--requeue", "2",
+        "task", "assign", "bob", "Add", "--data", '{"n": 3}', "--needs", PART, "--requeue", "2", "--context", "keep",
         "--deadline", "60", "--plan", "--priority", "0", "--title", "Sum",
     )  # fmt: skip
     assert (done.status, done.out) == (0, f"{ID}\n")
@@ -80,7 +80,7 @@ def test_a_task_is_given(hive: Hive) -> None:
     assert given.pop("idempotency_key")
     assert given == {
         "agent": "bob", "description": "Add", "data": {"n": 3}, "needs": [PART], "requeue": 2,
-        "deadline": 60.0, "plan_required": True, "priority": 0, "title": "Sum",
+        "deadline": 60.0, "plan_required": True, "priority": 0, "title": "Sum", "context": "keep",
     }  # fmt: skip
 
 
