@@ -72,8 +72,8 @@ def test_the_page_of_a_task(hive: Hive) -> None:
 def test_a_task_is_given(hive: Hive) -> None:
     hive.peer.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "queued"}
     done = hive(
-        "task", "assign", "bob", "Add", "--data", '{"n": 3}', "--needs", PART, "--requeue", "2", "--context", "keep",
-        "--deadline", "60", "--plan", "--priority", "0", "--title", "Sum",
+        "task", "assign", "bob", "Add", "--data", '{"n": 3}', "--needs", PART, "--requeue", "2",
+        "--deadline", "60", "--plan", "--priority", "0", "--title", "Sum", "--context", "keep",
     )  # fmt: skip
     assert (done.status, done.out) == (0, f"{ID}\n")
     given = dict(hive.peer.asked("AssignTask")[0])
