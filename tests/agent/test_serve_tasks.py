@@ -55,7 +55,7 @@ class Daemon:
         if params["task"] != ID:
             raise NotFound(f"no task {params['task']}")
         row = {"id": ID, "state": self.state, "attempt": self.attempt, "title": "sum",
-               "assigner": "lead"}  # fmt: skip
+               "assigner": "lead", "context": "keep"}  # fmt: skip
         return {"task": row, "description": "add", "data": self.data}
 
     def watch(self, params: Message) -> Message:
@@ -120,8 +120,9 @@ def test_what_the_command_prints_is_the_summary(daemon: Daemon) -> None:
 def test_text_and_data_stand_on_its_input_together(daemon: Daemon) -> None:
     """Row Q20."""
     daemon.data = {"n": 3}
-    report = done(daemon, "sh", "-c", "cat; echo; echo $HIVE_TASK_DATA $HIVE_TASK_ID $HIVE_FROM")
-    assert report["summary"] == f'add\n\ndata:\n{{\n "n": 3\n}}\n{{"n": 3}} {ID} lead'
+    told = "$HIVE_TASK_DATA $HIVE_TASK_ID $HIVE_FROM $HIVE_TASK_CONTEXT"
+    report = done(daemon, "sh", "-c", f"cat; echo; echo {told}")
+    assert report["summary"] == f'add\n\ndata:\n{{\n "n": 3\n}}\n{{"n": 3}} {ID} lead keep'
 
 
 def test_a_json_object_is_data(daemon: Daemon) -> None:
