@@ -285,7 +285,7 @@ def _chosen(rule: Rule, asked: Asked, found: list[float], *, many: bool) -> Verd
     return Verdict(fires, skipped, last, following(rule, last))
 
 
-def words(rule: Rule) -> str:
+def words(rule: Rule, address: str = "") -> str:
     """For people."""
     match rule.kind:
         case Kind.CRON:
@@ -298,4 +298,4 @@ def words(rule: Rule) -> str:
                 moment = moment.astimezone(zone_of(rule.zone))
             return f"Once, at {moment:%Y-%m-%d %H:%M:%S} ({moment.tzinfo})"
         case Kind.WEBHOOK:
-            return f"When {' or '.join(rule.methods)} comes to its address"
+            return f"When {' or '.join(rule.methods)} comes to {address or 'its address'}"

@@ -192,14 +192,15 @@ def shown(call: Call, trigger: Trigger) -> TriggerRow:
     rule = trigger.rule
     text = {Kind.CRON: rule.cron, Kind.EVERY: f"{rule.every:g}", Kind.AT: f"{rule.at:.3f}"}
     last = call.ledger.triggers.fires.of(trigger.number, None, 1)
+    path = address(call, trigger)
     return TriggerRow(
         id=trigger.id, name=trigger.name, agent=called(call, trigger.agent),
         owner=called(call, trigger.owner), kind=rule.kind.value,
-        when=text.get(rule.kind, " ".join(rule.methods)), explained=words(rule), zone=rule.zone,
-        action=trigger.act.value, text=str(trigger.action.get("text", "")),
-        missed=trigger.missed.value, enabled=trigger.enabled,
+        when=text.get(rule.kind, " ".join(rule.methods)), explained=words(rule, path),
+        zone=rule.zone, action=trigger.act.value,
+        text=str(trigger.action.get("text", "")), missed=trigger.missed.value, enabled=trigger.enabled,
         next=None if trigger.parked else trigger.due,
-        path=address(call, trigger), fires=trigger.fired,
+        path=path, fires=trigger.fired,
         last=shown_fire(call, last[0]) if last else None,
     )  # fmt: skip
 

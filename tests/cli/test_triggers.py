@@ -46,6 +46,15 @@ def test_a_secret_comes_from_a_pipe_or_is_shown_once(
     assert second["when"] == {"webhook": {"secret": "from a pipe, long enough"}}
 
 
+def test_an_address_is_chosen_and_shown(hive: Hive) -> None:
+    hive.peer.answers["SetTrigger"] = lambda _: {**SET, "path": "/hook/alice/ci/push"}
+    done = hive("trigger", "set", "alice", "hook", "x", "--webhook", "--path", "ci/push",
+                "--strict")  # fmt: skip
+    assert "address: /hook/alice/ci/push on hooks.sock" in done.err
+    (asked,) = hive.peer.asked("SetTrigger")
+    assert asked["when"] == {"webhook": {"path": "ci/push", "strict": True}}
+
+
 def test_a_new_agent_is_described(hive: Hive) -> None:
     hive.peer.answers["SetTrigger"] = lambda _: dict(SET)
     hive("trigger", "set", "alice", "n", "sweep", "--every", "60", "--action", "spawn", "--agent",

@@ -25,7 +25,7 @@ def test_an_address_is_chosen_below_the_name_of_the_agent(street: Street) -> Non
     assert path == "/hook/a/ci/push"
     assert street.sent(path).status == 202
     (row,) = rows(street.hive.call("a", "list_triggers")["triggers"])
-    assert row["path"] == path
+    assert (row["path"], row["explained"]) == (path, f"When POST comes to {path}")
 
 
 def test_the_address_with_the_id_is_as_good(street: Street) -> None:

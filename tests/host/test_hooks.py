@@ -50,6 +50,18 @@ def test_a_repeated_delivery_is_the_same_fire(street: Street) -> None:
     assert street.sent(path, idempotency_key="k1").status == 202
 
 
+def test_what_was_delivered_is_known_to_the_next_daemon(street: Street) -> None:
+    path, hive = hook(street), street.hive
+    first = street.sent(path, idempotency_key="k1")
+    hive.kill()
+    again = hooks_of(hive)
+    hive.loop.run_until_complete(again.listen(street.path, GROUP))
+    second = street.sent(path, idempotency_key="k1")
+    assert (first.status, second.status, first.body) == (202, 200, second.body)
+    assert len(bodies(hive, "a")) == 1
+    again.close()
+
+
 def test_who_has_no_business_there_gets_one_and_the_same_answer(street: Street) -> None:
     path = hook(street)
     off = hook(street, name="off", enabled=False)
