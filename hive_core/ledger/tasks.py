@@ -160,17 +160,18 @@ class Tasks:
         where = f"assigner = ? AND ended IS NULL ORDER BY number LIMIT {most}"
         return self._open(where, assigner, "INDEXED BY tasks_assigner")
 
-    def parts_of(self, id_: str) -> list[Task]:
-        """The sub-tasks of one that have not ended, the oldest first."""
-        return self._open("part_of = ? AND part_of <> '' AND ended IS NULL ORDER BY number", id_)
+    def parts_of(self, id_: str, most: int, but: str = "") -> list[Task]:
+        """The sub-tasks of one that have not ended, the oldest first; those in state `but` not."""
+        where = "part_of = ?1 AND part_of <> '' AND ended IS NULL AND state <> ?2"
+        return self._open(f"{where} ORDER BY number LIMIT {most}", id_, "", but)
 
     def of_batch(self, batch: str) -> list[Task]:
         """All of one fan-out, ended or not, in the order in which they were given."""
         return self._open("batch = ? AND batch <> '' ORDER BY number", batch)
 
-    def _open(self, where: str, value: str, index: str = "") -> list[Task]:
+    def _open(self, where: str, value: str, index: str = "", *more: str) -> list[Task]:
         # Without a word SQLite takes an index that has all tasks that ever were.
-        rows = self._db.rows(f"{_SELECT} {index} WHERE {where}", (value,))
+        rows = self._db.rows(f"{_SELECT} {index} WHERE {where}", (value, *more))
         return [_task(row) for row in rows]
 
     def count(self, column: str, party: str) -> int:
@@ -183,19 +184,15 @@ class Tasks:
 
     def active(self, assignee: str) -> int:
         """How many an agent has at once."""
-        sql = (
-            "SELECT COUNT(*) FROM tasks INDEXED BY tasks_open"  # noqa: S608
-            " WHERE assignee = ? AND ended IS NULL"
-            f" AND state IN ({_RUNNING})"
-        )
+        where = f"assignee = ? AND ended IS NULL AND state IN ({_RUNNING})"
+        sql = f"SELECT COUNT(*) FROM tasks INDEXED BY tasks_open WHERE {where}"  # noqa: S608
         return int(self._db.value(sql, (assignee,)))
 
     def next_queued(self, assignee: str) -> Task | None:
         """The most urgent one that waits for room, then the oldest."""
         row = self._db.row(
             f"{_SELECT} INDEXED BY tasks_open WHERE assignee = ? AND ended IS NULL"
-            " AND state = 'queued'"
-            " ORDER BY priority, number LIMIT 1",
+            " AND state = 'queued' ORDER BY priority, number LIMIT 1",
             (assignee,),
         )
         return _task(row) if row else None
@@ -235,22 +232,18 @@ class Tasks:
 
     def needs(self, id_: str) -> list[str]:
         """What it still waits for."""
-        return [row[0] for row in self._db.rows(
-            "SELECT needs FROM task_needs WHERE task = ? ORDER BY needs", (id_,)
-        )]  # fmt: skip
+        rows = self._db.rows("SELECT needs FROM task_needs WHERE task = ? ORDER BY needs", (id_,))
+        return [row[0] for row in rows]
 
-    def met(self, needed: str) -> list[Task]:
-        """One has ended well: nobody waits for it any more. Those who wait for nothing else."""
-        waiting = self.dependents(needed)
-        self._db.run("DELETE FROM task_needs WHERE needs = ?", (needed,))
-        return [each for each in waiting if not self.needs(each.id)]
+    def met(self, task: str, needed: str) -> bool:
+        """It waits for this one no more; whether it waits for nothing now."""
+        self._db.run("DELETE FROM task_needs WHERE task = ? AND needs = ?", (task, needed))
+        return not self._db.value("SELECT COUNT(*) FROM task_needs WHERE task = ?", (task,))
 
-    def dependents(self, needed: str) -> list[Task]:
+    def dependents(self, needed: str, most: int) -> list[Task]:
         """Open ones that wait for it, the oldest first."""
-        return self._open(
-            "id IN (SELECT task FROM task_needs WHERE needs = ?) AND ended IS NULL ORDER BY number",
-            needed,
-        )
+        waiting = "id IN (SELECT task FROM task_needs WHERE needs = ?)"
+        return self._open(f"{waiting} AND ended IS NULL ORDER BY number LIMIT {most}", needed)
 
     def unneed(self, id_: str) -> None:
         """It waits for nothing: it has ended."""

@@ -11,7 +11,7 @@ from hive_core.broker.operation import Result
 from hive_core.model.machine import State, Wanted
 from hive_core.model.task import ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.task_fates import confirmed
-from hive_core.operations.task_moves import start_next, stop
+from hive_core.operations.task_moves import passed_on, start_next, stop
 from hive_core.operations.task_news import daemon_mail
 from hive_core.operations.task_steps import log, topic
 
@@ -34,8 +34,11 @@ def task_deadlines(call: Call) -> Record[Looked]:
     """Some of the tasks whose time has come."""
     found = call.ledger.tasks.overdue(call.now, _AT_ONCE)
     topics = frozenset[str]()
-    for task in found:
-        topics |= _come(call, call.ledger.tasks.known(task.id))
+    for each in found:
+        task = call.ledger.tasks.known(each.id)
+        topics |= _come(call, task)
+        if _passes_on(task):  # that was a turn's work
+            break
     return Record(Looked(tasks=len(found)), topics, told=True)
 
 
@@ -43,10 +46,17 @@ def _come(call: Call, task: Task) -> frozenset[str]:
     """What is due of one task now; another one of the same moment may have ended it."""
     if _past(call, task.stop_at):
         return _forced(call, task)
+    if _passes_on(task):
+        return passed_on(call, task) if _past(call, task.soft_at) else frozenset()
     if _past(call, task.hard_at):
         why = f"its time is over: {task.wish.deadline:g} s"
         return stop(call, task, ResultStatus.TIMEOUT, why)[1]
     return _soft(call, task) if _past(call, task.soft_at) else frozenset()
+
+
+def _passes_on(task: Task) -> bool:
+    """It is over, or soon: what is due is to take along what hangs on it."""
+    return not task.open or task.state is TaskState.STOPPING
 
 
 def _past(call: Call, at: float | None) -> bool:

@@ -1,12 +1,13 @@
 """The one way a task changes, with all that follows: who is next, who waited for it, whose part.
 
-What follows is a list that is worked off, however long a chain of tasks is.
+What follows is a list that is worked off, however long a chain of tasks is: so much of it at once.
+When more hangs on a task, it is looked at again, in a turn of its own, until nothing is left.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Unpack
 
 from hive_core.broker.call import Call
@@ -25,8 +26,12 @@ TASK, STOP = "task", "task_stop"
 # Wanted and not running: nothing is given to one who has nobody to take it.
 _STUCK: Final = frozenset({State.FAILED, State.PARKED})
 _LATER: Final = 1.0  # seconds until a full inbox is tried again
+AT_ONCE: Final = 32  # tasks that one transaction takes along with another one
 
-__all__ = ["STOP", "TASK", "begun", "end", "move", "start_next", "stop", "takes", "topic"]
+__all__ = [
+    "AT_ONCE", "STOP", "TASK", "again", "begun", "end", "move", "passed_on", "start_next", "stop",
+    "takes", "topic",
+]  # fmt: skip
 
 
 def move(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task, frozenset[str]]:
@@ -144,32 +149,57 @@ def takes(call: Call, name: str) -> bool:
     return spec.wakes
 
 
+@dataclass(slots=True)
+class Work:
+    """Tasks that took a step, whose consequences are to come; so many more may follow now."""
+
+    tasks: deque[Task]
+    room: int = AT_ONCE
+    topics: set[str] = field(default_factory=set)
+
+    def add(self, found: tuple[Task, frozenset[str]]) -> None:
+        self.tasks.append(found[0])
+        self.topics |= found[1]
+        self.room -= 1
+
+
+def again(call: Call, task: Task) -> frozenset[str]:
+    """Look at it once more, at once but in another turn: more hangs on it."""
+    call.ledger.tasks.note(task.id, soft_at=call.now)
+    return frozenset({topic(task.id)})
+
+
+def passed_on(call: Call, task: Task) -> frozenset[str]:
+    """More of what hangs on one that has ended, or is being stopped, follows it."""
+    found = call.ledger.tasks.note(task.id, soft_at=None)
+    work = Work(deque())
+    _pass_on(call, found, work)
+    return _worked_off(call, work)
+
+
 def _followed(call: Call, first: Task) -> frozenset[str]:
     """All that follows from a step; what ends by it has its own consequences."""
-    topics, work = set[str](), deque([first])
-    while work:
-        task = work.popleft()
+    return _worked_off(call, Work(deque([first])))
+
+
+def _worked_off(call: Call, work: Work) -> frozenset[str]:
+    while work.tasks:
+        task = work.tasks.popleft()
         if not task.open:
-            topics |= _ended(call, task, work)
+            work.topics |= _ended(call, task, work)
         elif task.state is TaskState.QUEUED:
-            topics |= start_next(call, task.assignee)
-    return frozenset(topics)
+            work.topics |= start_next(call, task.assignee)
+    return frozenset(work.topics)
 
 
-def _ended(call: Call, task: Task, work: deque[Task]) -> frozenset[str]:
+def _ended(call: Call, task: Task, work: Work) -> frozenset[str]:
     """What follows from one end; more of them go to the end of `work`."""
     tasks = call.ledger.tasks
     status = task.result.status if task.result else ResultStatus.FAILED
     topics = set(_withdrawn(call, task))
     if task.wish.after:
         tasks.unneed(task.id)
-    if status in WELL:
-        for each in tasks.met(task.id):
-            found, more = step(call, each, "unblock")
-            work.append(found)
-            topics |= more
-    else:
-        topics |= _failed_with(call, task, status, work)
+    _pass_on(call, task, work)
     if task.message:  # it was given: there is room again
         topics |= start_next(call, task.assignee)
     return frozenset(topics) | happened(
@@ -177,21 +207,62 @@ def _ended(call: Call, task: Task, work: deque[Task]) -> frozenset[str]:
     )
 
 
-def _failed_with(call: Call, task: Task, status: ResultStatus, work: deque[Task]) -> frozenset[str]:
-    """Whoever waited for it cannot be done; its open parts are for nothing."""
-    topics = set[str]()
+def _pass_on(call: Call, task: Task, work: Work) -> None:
+    """To those that waited for it, and to its parts, as far as there is room for them now."""
+    status = task.result.status if task.result else ResultStatus.FAILED
+    left = work.room
+    if task.open:
+        left -= _stop_parts(call, task, "is stopped", work)
+    elif status in WELL:
+        left -= _unblock(call, task, work)
+    else:
+        left -= _fail(call, task, status, work)
+        left -= _stop_parts(call, task, f"came out as {status.value}", work)
+    if left <= 0 and _hanging(call, task, status):
+        work.topics |= again(call, task)
+
+
+def _hanging(call: Call, task: Task, status: ResultStatus) -> bool:
+    """Whether there is more to take along."""
+    waiting = not task.open and bool(call.ledger.tasks.dependents(task.id, 1))
+    ends = task.open or status not in WELL
+    return waiting or (ends and bool(_to_stop(call, task, 1)))
+
+
+def _to_stop(call: Call, whole: Task, most: int) -> list[Task]:
+    """Open parts of it whose work is not being ended yet."""
+    return call.ledger.tasks.parts_of(whole.id, most, TaskState.STOPPING)
+
+
+def _unblock(call: Call, task: Task, work: Work) -> int:
+    """Whoever waited for it and for nothing else is begun."""
+    found = call.ledger.tasks.dependents(task.id, work.room)
+    for each in found:
+        if call.ledger.tasks.met(each.id, task.id):
+            work.add(step(call, each, "unblock"))
+    return len(found)
+
+
+def _fail(call: Call, task: Task, status: ResultStatus, work: Work) -> int:
+    """Whoever waited for it cannot be done."""
     why = f"task {task.id}, which it waited for, came out as {status.value}"
-    for each in call.ledger.tasks.dependents(task.id):
+    found = call.ledger.tasks.dependents(task.id, work.room)
+    for each in found:
         result = TaskResult(ResultStatus.FAILED, error=why)
-        found, more = step(call, each, "fail", why=why, result=result)
-        work.append(found)
-        topics |= more
-    why = f"task {task.id}, of which it is a part, came out as {status.value}"
-    for each in call.ledger.tasks.parts_of(task.id):
-        found, more = _stopped(call, each, ResultStatus.STOPPED, why, None)
-        work.append(found)
-        topics |= more
-    return frozenset(topics)
+        work.add(step(call, each, "fail", why=why, result=result))
+    return len(found)
+
+
+def _stop_parts(call: Call, task: Task, what: str, work: Work) -> int:
+    """Its open parts are for nothing; with one that is called off go the parts of its parts."""
+    found = _to_stop(call, task, work.room)
+    why = f"task {task.id}, of which it is a part, {what}"
+    for each in found:
+        part, topics = _stopped(call, each, ResultStatus.STOPPED, why, None)
+        work.add((part, topics))
+        if task.open and part.open and _to_stop(call, part, 1):
+            work.topics |= again(call, part)
+    return len(found)
 
 
 def _withdrawn(call: Call, task: Task) -> frozenset[str]:

@@ -11,13 +11,13 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
 from hive_core.errors import Conflict, InvalidArgument
 from hive_core.model.record import OPERATOR as THE_OPERATOR
-from hive_core.model.task import ResultStatus, Task, TaskState
+from hive_core.model.task import UNSTARTED, ResultStatus, Task, TaskState
 from hive_core.operations.assigning import assign
 from hive_core.operations.fields import Agent
 from hive_core.operations.pages import Page, Paged, fitting
 from hive_core.operations.share import standing_in
 from hive_core.operations.task_funds import FundRow, rows_of
-from hive_core.operations.task_moves import stop
+from hive_core.operations.task_moves import AT_ONCE, again, stop
 from hive_core.operations.task_rows import TaskRow, shown, size
 from hive_core.operations.task_wishes import TaskId, Text, WishParams, wish_of
 from hive_core.operations.task_words import who
@@ -92,7 +92,8 @@ class Hit(Result):
 class Cancelled(Result):
     task: str = Field(description="The task.")
     state: str = Field(description="cancelled, or stopping while its work is being ended.")
-    hit: list[Hit] = Field(description="All that is stopped by it: itself, and its sub-tasks.")
+    hit: list[Hit] = Field(description="What is stopped by it: itself, and its sub-tasks.")
+    more: bool = Field(description="Whether more sub-tasks follow, in turns of their own.")
 
 
 def of_task(call: Call, params: Params) -> str | None:
@@ -198,33 +199,41 @@ def cancel_task(call: Call, params: CancelTaskParams) -> Record[Cancelled]:
     """Take a task back, with all its sub-tasks: their work is really ended.
 
     What was not begun is cancelled at once. Else the agent is told and has some seconds to end its
-    work; when it does not say that it has, its container is ended. The reply says all it hit.
+    work; when it does not say that it has, its container is ended. The reply says all it hit; of
+    more than 32 the others follow within moments.
     """
     task = call.ledger.tasks.known(params.task)
     if not task.open:
         how = task.result.status.value if task.result else task.state.value
         raise Conflict(f"cannot cancel task {task.id} of {who(call, task.assignee)}: it has ended"
                        f" as {how}")  # fmt: skip
-    hit = _scope_of(call, task)
+    hit, rest = _scope_of(call, task)
     why = params.reason or f"cancelled by {call.caller}"
     topics = frozenset[str]()
-    for each in hit:
+    # What was not begun comes first, or it would be given when another one ends.
+    for each in sorted(hit, key=lambda each: each.state not in UNSTARTED):
         now = call.ledger.tasks.known(each.id)
         if now.open and now.state is not TaskState.STOPPING:
             topics |= stop(call, now, ResultStatus.STOPPED, why)[1]
+    for each in rest:
+        topics |= again(call, each)
     rows = [_hit(call, call.ledger.tasks.known(each.id)) for each in hit]
     return Record(
-        Cancelled(task=task.id, state=rows[0].state, hit=rows),
+        Cancelled(task=task.id, state=rows[0].state, hit=rows, more=bool(rest)),
         topics, {"task": task.id, "reason": why, "hit": [each.task for each in rows]},
     )  # fmt: skip
 
 
-def _scope_of(call: Call, task: Task) -> list[Task]:
-    """The task and all its open sub-tasks, parts behind the whole."""
-    found = [task]
+def _scope_of(call: Call, task: Task) -> tuple[list[Task], list[Task]]:
+    """The task and its open sub-tasks, parts behind the whole; and those that have still more."""
+    found, rest = [task], list[Task]()
     for each in found:
-        found.extend(call.ledger.tasks.parts_of(each.id))
-    return found
+        room = AT_ONCE + 1 - len(found)
+        parts = call.ledger.tasks.parts_of(each.id, room + 1)
+        found.extend(parts[:room])
+        if len(parts) > room:
+            rest.append(each)
+    return found, rest
 
 
 def _hit(call: Call, task: Task) -> Hit:

@@ -43,7 +43,8 @@ class Seen:
 
     call: Call
     uuid: str
-    tasks: list[Task]
+    tasks: list[Task]  # the first ones
+    count: int
     events: list[Event]
 
 
@@ -107,14 +108,15 @@ def _workers(call: Call, worker: str | None) -> list[str]:
 
 def _row(call: Call, params: WorkerStatusParams, name: str, events: list[Event]) -> WorkerRow:
     spec = call.hive.spec(name)
-    tasks = call.ledger.tasks.open_of(spec.id)
-    seen = Seen(call, spec.id, tasks, [each for each in events if spec.id == each.caller])
+    tasks = call.ledger.tasks.open_of(spec.id, params.n)
+    count = call.ledger.tasks.count("assignee", spec.id)
+    seen = Seen(call, spec.id, tasks, count, [each for each in events if spec.id == each.caller])
     views = _VIEWS.values() if params.focus == "full" else (_VIEWS[params.focus],)
     # What workers wrote makes no lines of its own, which might seem to be about others.
     lines = [one_line(text[:_TEXT]) for view in views for text in view(seen, params.n)]
     return WorkerRow(
         worker=name, role=spec.role.value, state=call.states.state(spec.id).value,
-        activity=call.ledger.lives.activity(spec.id), tasks=len(tasks), lines=lines,
+        activity=call.ledger.lives.activity(spec.id), tasks=count, lines=lines,
     )  # fmt: skip
 
 
@@ -138,8 +140,8 @@ def _events(call: Call) -> list[Event]:
 def _activity(seen: Seen, n: int) -> Iterator[str]:
     for task in seen.tasks[:n]:
         yield line(seen.call, task)
-    if len(seen.tasks) > n:
-        yield f"and {len(seen.tasks) - n} more tasks"
+    if seen.count > n:
+        yield f"and {seen.count - n} more tasks"
 
 
 def _progress(seen: Seen, n: int) -> Iterator[str]:
@@ -179,7 +181,8 @@ def _issues(seen: Seen, n: int) -> Iterator[str]:
     yield from (f"gave up message {each.id}: {each.dead_why}" for each in dead)
     refused = [each for each in seen.events if each.allowed is False]
     yield from (f"was refused {each.operation}: {each.reason}" for each in refused[:n])
-    stuck = [task for task in seen.tasks if task.hard_at is not None and task.hard_at <= call.now]
+    active = ledger.tasks.active_of(seen.uuid)
+    stuck = [task for task in active if task.hard_at is not None and task.hard_at <= call.now]
     yield from (f"task {task.id} is past its deadline" for task in stuck[:n])
 
 

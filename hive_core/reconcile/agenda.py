@@ -15,8 +15,9 @@ from hive_core.reconcile.given import Perform
 
 log = logging.getLogger(__name__)
 AGAIN: Final = 1.0
-# After so many turns in a row other callers get theirs.
+# After so many turns in a row, or so many seconds, other callers get theirs.
 _IN_A_ROW: Final = 8
+_SECONDS: Final = 0.02
 
 
 @dataclass
@@ -74,12 +75,15 @@ class Agenda:
         """Do what is due, a bounded number of times; then see when the next thing is."""
         self._cancel.pop(due.name, None)
         clock, ledger = self.clock, self.ledger
+        until = clock.monotonic() + _SECONDS
         try:
             for _ in range(_IN_A_ROW):
                 at = due.next(ledger)
                 if at is None or at > clock.now():
                     break
                 self.perform(due.name, due.act)
+                if clock.monotonic() > until:
+                    break
             at = due.next(ledger)
         except HiveError as error:
             log.warning("Cannot do what is due (%s): %s", due.name, error)

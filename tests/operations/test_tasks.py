@@ -75,6 +75,7 @@ def test_a_bad_end_fails_all_who_waited_for_it_however_long_the_chain(world: Wor
     for _ in range(500):
         chain.append(give(world, "a", "a2", needs=chain[-1:]))
     finish(world, "a1", chain[0], "failed")
+    world.advance(0)
     assert {state(world, each) for each in chain} == {"done"}
     last = world.ledger.tasks.known(chain[-1])
     assert last.result is not None

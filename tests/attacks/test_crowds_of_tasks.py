@@ -1,0 +1,86 @@
+"""Attack 37 by tasks: what hangs on one of them, however much it is, takes nobody else's turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from operations.given import finish, give, state
+from operations.world import World, rows
+
+from hive_core.operations.task_moves import AT_ONCE
+
+MANY = 3 * AT_ONCE
+
+
+@contextmanager
+def recorded(world: World) -> Iterator[list[int]]:
+    """How many events each transaction wrote."""
+    found: list[int] = []
+    before = world.ledger.events.last
+
+    def heard(_: frozenset[str]) -> None:
+        nonlocal before
+        found.append(world.ledger.events.last - before)
+        before = world.ledger.events.last
+
+    world.broker.listeners.append(heard)
+    yield found
+
+
+def hang(world: World, how: str) -> tuple[str, list[str]]:
+    """Many tasks that wait for one, are parts of one, or wait each for the one before."""
+    first = give(world, "root", "a")
+    found = [first]
+    for number in range(MANY):
+        caller, agent = ("a", f"a{number % 2 + 1}") if how == "parts" else ("root", "a")
+        before = [first] if how == "needs" else found[-1:]
+        wish: dict[str, object] = {"part_of": first} if how == "parts" else {"needs": before}
+        task = world.call(caller, "assign_task", agent=agent, description="x", **wish)
+        found.append(str(task["task"]))
+    return first, found[1:]
+
+
+@pytest.mark.parametrize(
+    ("how", "end"),
+    [("needs", "failed"), ("chain", "failed"), ("parts", "cancel"), ("parts", "killed")],
+)
+def test_who_is_taken_along_is_so_turn_by_turn_to_the_last(
+    world: World, how: str, end: str
+) -> None:
+    first, found = hang(world, how)
+    with recorded(world) as sizes:
+        if end == "cancel":
+            world.call("root", "cancel_task", task=first)
+            world.call("a", "finish_task", task=first, status="stopped", summary="")
+        else:
+            finish(world, "a", first, "failed")
+        if end == "killed":
+            world.kill()
+        world.advance(30)
+    assert {state(world, each) for each in found} <= {"done", "cancelled"}
+    if end != "killed":
+        assert len(sizes) > MANY // AT_ONCE
+        assert max(sizes) <= 2 * AT_ONCE
+
+
+def test_many_that_wait_for_one_are_begun_turn_by_turn(world: World) -> None:
+    first, found = hang(world, "needs")
+    with recorded(world) as sizes:
+        finish(world, "a", first)
+        world.advance(1)
+    assert "waiting" not in {state(world, each) for each in found}
+    assert max(sizes) <= 2 * AT_ONCE
+
+
+def test_who_cancels_is_told_that_more_follows(world: World) -> None:
+    first, found = hang(world, "parts")
+    done = world.call("root", "cancel_task", task=first)
+    assert len(rows(done["hit"])) == AT_ONCE + 1
+    assert done["more"]
+    # Of those that were not hit yet none is begun meanwhile.
+    world.advance(0)
+    assert {state(world, each) for each in found} <= {"cancelled", "stopping"}
+    task = give(world, "root", "b")
+    assert world.call("root", "cancel_task", task=task)["more"] is False
