@@ -198,9 +198,9 @@ def shown(call: Call, trigger: Trigger) -> TriggerRow:
         owner=called(call, trigger.owner), kind=rule.kind.value,
         when=text.get(rule.kind, " ".join(rule.methods)), explained=words(rule, path),
         zone=rule.zone, action=trigger.act.value,
-        text=str(trigger.action.get("text", "")), missed=trigger.missed.value, enabled=trigger.enabled,
-        next=None if trigger.parked else trigger.due,
-        path=path, fires=trigger.fired,
+        text=str(trigger.action.get("text", "")), missed=trigger.missed.value,
+        enabled=trigger.enabled, next=None if trigger.parked else trigger.due, path=path,
+        fires=trigger.fired,
         last=shown_fire(call, last[0]) if last else None,
     )  # fmt: skip
 
