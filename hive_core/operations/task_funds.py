@@ -35,7 +35,7 @@ from hive_core.operations.purses import (
     upward,
 )
 from hive_core.operations.shortages import filled
-from hive_core.operations.task_caps import at_bound
+from hive_core.operations.task_caps import at_bound, note_caps
 
 WORDS: Final = {"tokens": Kind.TOKENS, "cost": Kind.MONEY}
 
@@ -197,10 +197,26 @@ def closed(call: Call, held: Fund) -> frozenset[str]:
     note(call, purse, "returned", f"task {held.task} did not use {purse.free} {UNITS[purse.kind]}")
     whole = budgets.funds.get(held.source, purse.kind)
     if whole is not None:
-        budgets.funds.keep(replace(whole, purse=whole.purse.filled(purse.free)))
-        return touched
+        return touched | _more(call, replace(whole, purse=whole.purse.filled(purse.free)))
     home = budgets.get(held.source, purse.kind)
     return touched | (filled(call, home, purse.free) if home else frozenset())
+
+
+def _more(call: Call, held: Fund) -> frozenset[str]:
+    """A part gave back: where its whole had nothing left, that goes on."""
+    budgets, purse = call.ledger.budgets, held.purse
+    budgets.funds.keep(held)
+    known = budgets.usage.capped(held.task)
+    if purse.empty or known is None or not known.reached:
+        return frozenset()
+    budgets.usage.reached(held.task, "", None)
+    if topics := note_caps(call, held.task):  # one of its caps it has met as well
+        return topics
+    name = call.hive.name(purse.agent)
+    text = f"the {title(purse)} of task {held.task} has {purse.free} again: go on"
+    return (tell(call, call.hive, name, BUDGET, text) if name else frozenset()) | {
+        topic(purse.agent)
+    }
 
 
 def inherited(call: Call, purse: Purse, heir: str) -> None:

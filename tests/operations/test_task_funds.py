@@ -102,6 +102,17 @@ def test_parts_of_a_task_are_paid_by_the_whole_and_get_theirs_out_of_it(world: W
     assert left(world, "root") == (400, 0, 0)
 
 
+def test_a_whole_that_had_nothing_left_goes_on_with_what_a_part_gives_back(world: World) -> None:
+    whole = given(world, "root", "a1", 100, deadline=0.0)
+    part = given(world, "a1", "a11", 60, deadline=0.0)
+    use(world, "a1", 40, whole)
+    assert "report now" in told(world, "a1")[-1]
+    end(world, part)
+    assert told(world, "a1")[-1] == f"the token budget of task {whole} has 60 again: go on"
+    world.advance(120)
+    assert state(world, whole) == "in_progress"
+
+
 def test_a_part_that_outlives_its_whole_gives_back_to_where_that_came_from(world: World) -> None:
     whole = given(world, "root", "a1", 100)
     part = given(world, "a1", "a11", 40)
