@@ -13,14 +13,14 @@ import pytest
 from e2e import wire
 from e2e.hivehost import OPERATOR_SOCKET, HiveHost
 from e2e.labhost import Lab
-from long import figure, times
+from long import bound, figure, times
 
 pytestmark = [pytest.mark.lab, pytest.mark.sized]
 
 AGENTS = times(8, 50)
 BOOTED = times(0, 4)
 SETTINGS = "[limits]\nchildren = 100\n"
-ANSWERS = 2.0  # seconds after hived was started
+ANSWERS = bound(2)  # seconds after hived was started
 AT_ONCE = 8
 
 

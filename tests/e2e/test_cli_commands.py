@@ -106,7 +106,7 @@ SHOWN = {
     "cost": [], "budget show": [], "queue list": [], "queue take": ["lead/jobs"], "task list": [],
     "trigger list": [], "artifact list": [], "survey": [], "question list": [], "escalations": [],
     "reminders": ["lead"], "role list": [], "tools": ["worker"], "definition list": [],
-    "definition show": ["reviewer"],
+    "definition show": ["reviewer"], "agent list": [], "secret list": ["worker"], "budget list": [],
 }  # fmt: skip
 
 
