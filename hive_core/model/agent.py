@@ -30,7 +30,8 @@ StorePath = Annotated[
 class Value(BaseModel):
     """A frozen pydantic value that refuses unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    # Built when it is first used: hived starts sooner.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, defer_build=True)
 
 
 class Role(StrEnum):

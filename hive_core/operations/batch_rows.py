@@ -82,7 +82,9 @@ class RunParams(Mutation):
     reuse: bool = Field(
         default=False, description="Take idle children that run the same command first."
     )
-    spawn: Template = Field(Template(), description="How workers are made that are missing.")
+    spawn: Template = Field(
+        Template.model_construct(), description="How workers are made that are missing."
+    )
     keep: bool = Field(default=False, description="Workers that were made stay afterwards.")
     requeue: int = Field(
         0, ge=0, le=10, description="How often a task is done again whose worker ended."

@@ -35,7 +35,9 @@ Name = Annotated[str, Field(
 class SetDefinitionParams(Mutation):
     name: Name
     description: str = Field("", max_length=1024, description="What such an agent is good for.")
-    agent: Traits = Field(Traits(), description="What an agent made from it is, unless said.")
+    agent: Traits = Field(
+        Traits.model_construct(), description="What an agent made from it is, unless said."
+    )
     body: Annotated[str, bounded_text(BODY_MOST)] = Field(
         "", description="Text for the agent: its first message, of kind `definition`."
     )

@@ -70,7 +70,8 @@ class Traits(Params):
         description="A subset of the creator's; absent: the role's usual ones that it holds.",
     )  # fmt: skip
     limits: SpawnLimits = Field(
-        SpawnLimits(), description="Bounds of its machine, within what the creator has left."
+        SpawnLimits.model_construct(),
+        description="Bounds of its machine, within what the creator has left.",
     )
     subtree: SpawnSubtree | None = Field(
         None, description="Bounds of the agent with all its descendants together."
