@@ -244,7 +244,7 @@ class Sockets:
         except HiveError as error:
             found = error
         except TimeoutError:
-            found = Busy("the journal took too long; try again")
+            found = Busy("it took too long; try again")
         except Exception:
             log.exception("a slow read failed")
             found = Internal("a fault of the daemon")

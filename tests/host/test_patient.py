@@ -1,0 +1,86 @@
+"""Connections of who is not trusted: one request each, and room for who comes next."""
+
+from __future__ import annotations
+
+import asyncio
+
+from host.street import Street, _street, hook, sign  # noqa: F401
+from operations.test_triggers import bodies
+
+from hive_core.host.patient import CONNECTIONS, WIRE_MOST
+
+
+def good(path: str, body: bytes = b"{}") -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\nhive-signature: {sign(body)}\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+def said(street: Street, data: bytes) -> bytes:
+    """What comes back to a peer that has closed its half."""
+
+    async def talk() -> bytes:
+        async with asyncio.timeout(20):
+            reader, writer = await asyncio.open_unix_connection(str(street.path))
+            writer.write(data)
+            writer.write_eof()
+            found = await reader.read()
+            writer.close()
+            return found
+
+    return street.hive.loop.run_until_complete(talk())
+
+
+def test_who_has_said_all_is_still_answered(street: Street) -> None:
+    """As `nc -N` and proxies of systemd's do it."""
+    assert said(street, good(hook(street), b"x" * 9000)).startswith(b"HTTP/1.1 202")
+
+
+def test_who_has_said_all_and_not_enough_is_not_waited_for(street: Street) -> None:
+    path = hook(street)
+    for data in (b"", b"POST /ho", good(path)[:-1], good(path, b"x" * 9000)[:-1]):
+        assert said(street, data) == b""
+    assert bodies(street.hive, "a") == []
+
+
+def test_a_second_request_on_a_connection_is_none(street: Street) -> None:
+    path = hook(street)
+    assert street.raw(good(path) * 3).count(b"HTTP/1.1 ") == 1
+    assert len(bodies(street.hive, "a")) == 1
+
+
+def test_when_there_are_too_many_the_oldest_makes_room(street: Street) -> None:
+    path, loop = hook(street), street.hive.loop
+
+    async def crowd() -> list[bytes]:
+        async with asyncio.timeout(20):
+            held = [await asyncio.open_unix_connection(str(street.path)) for _ in range(3)]
+            for _ in range(CONNECTIONS - 1):
+                held.append(await asyncio.open_unix_connection(str(street.path)))
+                held[-1][1].write(b"POST /hook")
+            gone = [await reader.read() for reader, _ in held[:2]]
+            reader, writer = held[2]
+            writer.write(good(path))
+            found = [*gone, await reader.read()]
+            for _, each in held:
+                each.close()
+            return found
+
+    first, second, third = loop.run_until_complete(crowd())
+    assert (first, second, third[:12]) == (b"", b"", b"HTTP/1.1 202")
+
+
+def test_others_have_their_turn_while_one_sends_a_body_in_crumbs(street: Street) -> None:
+    """The loop goes round for each two KiB, and what is more than enough is not looked at."""
+    path, loop, rounds = hook(street), street.hive.loop, [0]
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+
+    async def count() -> None:
+        while True:
+            await asyncio.sleep(0)
+            rounds[0] += 1
+
+    counting = loop.create_task(count())
+    assert street.raw(head + b"1\r\nx\r\n" * 50_000) == b""
+    counting.cancel()
+    assert rounds[0] >= WIRE_MOST // 2048
+    assert street.raw(good(path)).startswith(b"HTTP/1.1 202")
