@@ -33,6 +33,7 @@ KEPT: Final = 7 * 86_400.0
 TIMEOUT: Final = "timeout"
 SOFT: Final = 0.8  # of the time: then a report is asked for
 _AGAIN: Final = 2.0  # seconds until something that had no room is tried again
+_AT_ONCE: Final = 8  # workers that are dismissed in one turn
 _SAID: Final = 200
 _LINES: Final = 64
 
@@ -157,8 +158,8 @@ def _go_on(call: Call, batch: Batch) -> tuple[Call, frozenset[str]]:
     if batch.state is BatchState.RUNNING:
         batch = batches.move(batch.id, _event(batch), call.now)
         topics |= _tell_owner(call, batch)
-    call, more = _dismissed(call, batch)
-    batches.look_at(batch.id, None)
+    call, more, rest = _dismissed(call, batch)
+    batches.look_at(batch.id, call.now if rest else None)
     return call, topics | more
 
 
@@ -222,15 +223,21 @@ def _wish(call: Call, batch: Batch, item: Item) -> TaskWish:
     )  # fmt: skip
 
 
-def _dismissed(call: Call, batch: Batch) -> tuple[Call, frozenset[str]]:
-    """Workers that were made for it go with it, unless they were to stay."""
+def _dismissed(call: Call, batch: Batch) -> tuple[Call, frozenset[str], bool]:
+    """Workers that were made for it go with it, unless they were to stay: some of them at once.
+
+    The last says whether there are more.
+    """
     batches = call.ledger.plans.batches
-    topics = frozenset[str]()
-    for uuid, own in batches.workers(batch.id):
-        if own and not batch.keeps:
-            call, more = _destroyed(call, batch, uuid)
-            topics |= more
-    return call, topics
+    own = () if batch.keeps else [uuid for uuid, own in batches.workers(batch.id) if own]
+    there = [uuid for uuid in own if call.hive.name(uuid) is not None]
+    topics = frozenset({f"batch:{batch.id}"})
+    for uuid in there[:_AT_ONCE]:
+        call, more = _destroyed(call, batch, uuid)
+        topics |= more
+        if call.hive.name(uuid) is not None:  # it is not its owner's any more
+            batches.leave(batch.id, uuid)
+    return call, topics, len(there) > _AT_ONCE
 
 
 def _destroyed(call: Call, batch: Batch, uuid: str) -> tuple[Call, frozenset[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import pytest
 from operations.given import finish, give, state
@@ -84,3 +85,15 @@ def test_who_cancels_is_told_that_more_follows(world: World) -> None:
     assert {state(world, each) for each in found} <= {"cancelled", "stopping"}
     task = give(world, "root", "b")
     assert world.call("root", "cancel_task", task=task)["more"] is False
+
+
+def test_the_workers_of_a_batch_go_some_at_a_time(world: World) -> None:
+    begun = world.call("b", "run_parallel_workers", tasks=["x"] * 9, concurrency=9)
+    left: list[int] = []
+    world.broker.listeners.append(lambda _: left.append(len(world.hive.specs)))
+    before = len(world.hive.specs)
+    world.advance(600)
+    assert len(world.hive.specs) == before - 9
+    assert max(had - has for had, has in pairwise([before, *left])) == 8
+    (found,) = rows(world.call("b", "list_batches")["batches"])
+    assert (found["batch"], found["state"], found["open"]) == (begun["batch"], "expired", 0)
