@@ -96,4 +96,4 @@ def test_the_workers_of_a_batch_go_some_at_a_time(world: World) -> None:
     assert len(world.hive.specs) == before - 9
     assert max(had - has for had, has in pairwise([before, *left])) == 8
     (found,) = rows(world.call("b", "list_batches")["batches"])
-    assert (found["batch"], found["state"], found["open"]) == (begun["batch"], "expired", 0)
+    assert (found["batch"], found["state"], found["open"]) == (begun["batch"], "timeout", 0)
