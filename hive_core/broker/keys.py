@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from hive_core.broker.call import Call
-from hive_core.broker.operation import Confidential, Mutation, Operation, Params
+from hive_core.broker.operation import Confidential, Operation, Params
 from hive_core.errors import Conflict
 from hive_core.ledger.keys import Stored
 
@@ -38,9 +38,8 @@ def keep(call: Call, operation: Operation, params: Params, result: bytes) -> Non
 
 def _key(params: Params) -> str | None:
     """The key under which a call is remembered; None: it is not."""
-    if not isinstance(params, Mutation) or isinstance(params, Confidential):
-        return None
-    return params.idempotency_key
+    key = getattr(params, "idempotency_key", None)
+    return None if key is None or isinstance(params, Confidential) else str(key)
 
 
 def _digest(params: Params) -> str:

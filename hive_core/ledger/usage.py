@@ -86,7 +86,7 @@ class Usage:
     def __init__(self, connection: Connection, events: Events) -> None:
         self._db = connection
         self._events = events
-        self._counts: Counter[tuple[int, str, str]] = Counter()
+        self._counts: Counter[tuple[float, str, Kind]] = Counter()
         # When the oldest and the newest of them was counted; and the last event before them.
         self._first = self._latest = 0.0
         self._sealed = 0
@@ -96,16 +96,17 @@ class Usage:
         if not self._counts:
             self._first = now
         self._latest = now
-        key = (int(now // DAY), agent, kind.value)
+        key = (now // DAY, agent, kind)  # as they come: it is asked for each call
         self._counts[key] += 1
-        self.noted(self._uncount, key)
+        if self._db.inside:
+            self._db.undo.note(self._uncount, key)
 
     def noted(self, back: Callable[..., object], *values: object) -> None:
         """`back(*values)` if this is rolled back: then it is asked for, and counted, again."""
         if self._db.inside:
             self._db.undo.note(back, *values)
 
-    def _uncount(self, key: tuple[int, str, str]) -> None:
+    def _uncount(self, key: tuple[float, str, Kind]) -> None:
         self._counts[key] -= 1
 
     def seal(self, *, now: bool = False) -> None:
@@ -119,7 +120,7 @@ class Usage:
 
     def _write_down(self, last: int) -> None:
         rows = [
-            (day, agent, kind, Source.MEASURED.value, "", "", amount)
+            (int(day), agent, kind.value, Source.MEASURED.value, "", "", amount)
             for (day, agent, kind), amount in self._counts.items() if amount
         ]  # fmt: skip
         self._db.undo.note(self._reopen, Counter(self._counts), self._sealed)
@@ -128,7 +129,7 @@ class Usage:
         self._db.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MARK, str(last)))
         self._sealed = last
 
-    def _reopen(self, counts: Counter[tuple[int, str, str]], sealed: int) -> None:
+    def _reopen(self, counts: Counter[tuple[float, str, Kind]], sealed: int) -> None:
         self._counts.update(counts)
         self._sealed = sealed
 
@@ -171,7 +172,7 @@ class Usage:
                 (day, json.dumps(list(agents))),
             )
         counted = [
-            Figure(on, agent, kind, Source.MEASURED.value, "", "", amount)
+            Figure(int(on), agent, kind.value, Source.MEASURED.value, "", "", amount)
             for (on, agent, kind), amount in self._counts.items() if amount and on >= day
         ]  # fmt: skip
         return [*map(Figure._make, found), *counted]
