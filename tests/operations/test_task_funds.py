@@ -149,6 +149,27 @@ def test_a_task_with_its_own_goes_on_where_its_agent_has_nothing_left(world: Wor
     assert {state(world, each) for each in (running, other)} == {"in_progress"}
 
 
+def test_of_those_in_the_queue_only_what_is_paid_for_is_begun(world: World) -> None:
+    world.call("root", "allocate_budget", agent="a1", kind="tokens", amount=10)
+    first, *carried = (give(world, "a", "a1", deadline=0.0) for _ in range(6))
+    own = given(world, "a", "a1", 50, priority=3, deadline=0.0)
+    assert (state(world, carried[-1]), state(world, own)) == ("queued", "queued")
+    use(world, "a1", 10)
+    end(world, first)
+    assert (state(world, carried[-1]), state(world, own)) == ("queued", "in_progress")
+
+
+def test_what_is_given_for_one_tier_pays_besides(world: World) -> None:
+    world.call(
+        "operator", "allocate_budget", agent="root", kind="tokens", amount=20, tier="tactical"
+    )
+    task = given(world, "a", "a1", 100)
+    world.call("a1", "report_usage", tokens_in=20, task=task, tier="tactical")
+    tactical = world.ledger.budgets.get(world.uuid("root"), Kind.TOKENS, "tactical")
+    assert tactical is not None
+    assert (tactical.free, fund(world, task), left(world, "a")) == (0, (80, 20, 0), (400, 0, 0))
+
+
 @pytest.mark.parametrize("who", ["a1", "a"])
 def test_it_goes_back_once_whoever_dies(world: World, who: str) -> None:
     given(world, "a", "a1", 100)
