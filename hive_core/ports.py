@@ -80,6 +80,10 @@ class Vault(Protocol):
         """Forget one; False when there was none."""
         ...
 
+    def retire(self, uuid: str, key: str) -> None:
+        """Forget one that somebody made for itself: the logs hide it for a while, not for good."""
+        ...
+
     def keys(self, uuid: str) -> tuple[str, ...]:
         """Those that an agent has."""
         ...

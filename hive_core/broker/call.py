@@ -73,6 +73,9 @@ class _Nowhere:
         del uuid, key
         return False
 
+    def retire(self, uuid: str, key: str) -> None:
+        """There is nothing to forget."""
+
     def keys(self, uuid: str) -> tuple[str, ...]:
         del uuid
         return ()

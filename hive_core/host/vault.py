@@ -64,6 +64,12 @@ class Vault:
             kept(place.parent)
         return True
 
+    def retire(self, uuid: str, key: str) -> None:
+        """Forget one that somebody made for itself: the logs hide it for a while, not for good."""
+        with suppress(HiveError):
+            self.masks.retire(self.read(uuid, key))
+        self.remove(uuid, key)
+
     def keys(self, uuid: str) -> tuple[str, ...]:
         with suppress(FileNotFoundError):
             found = (each.name for each in (self.folder / uuid).iterdir())

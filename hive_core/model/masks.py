@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode, urlsafe_b64encode
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import quote, quote_plus
 
 LEAST: Final = 6
 SHOWN: Final = "***"
+OLD: Final = 1000
 
 
 class Masks:
     """What is added stays: a value that was taken back may still be going round.
 
+    What agents make themselves, and put away, stays for as long as there are not too many.
     Forms are found by their first six characters and their length, so that neither a new one nor a
     text costs more when there are many: agents make secrets too, for their webhooks.
     """
@@ -28,16 +31,48 @@ class Masks:
     def __init__(self) -> None:
         # Lengths from the longest down: a shorter form may be a part of it.
         self._forms: dict[str, dict[int, set[str]]] = {}
+        self._uses = Counter[str]()
+        self._held = Counter[bytes]()
+        self._old: dict[bytes, None] = {}
 
     def add(self, value: bytes) -> None:
         """From now on this is not written down."""
-        text = value.decode("utf-8", "replace")
-        for each in {text.strip(), *(line.strip() for line in text.splitlines())}:
-            if len(each) >= LEAST:
-                for form in forms(each):
-                    self._keep(form)
+        self._held[value] += 1
+        if value in self._old:
+            del self._old[value]
+        elif self._held[value] == 1:
+            for form in _all(value):
+                self._keep(form)
+
+    def retire(self, value: bytes) -> None:
+        """One that was added is put away; of these the last thousand are still hidden."""
+        if value not in self._held:
+            return
+        self._held[value] -= 1
+        if self._held[value] > 0:
+            return
+        del self._held[value]
+        self._old[value] = None
+        if len(self._old) > OLD:
+            oldest = next(iter(self._old))
+            del self._old[oldest]
+            for form in _all(oldest):
+                self._drop(form)
+
+    def _drop(self, form: str) -> None:
+        self._uses[form] -= 1
+        if self._uses[form] > 0:
+            return
+        del self._uses[form]
+        head, size = form[:LEAST], len(form)
+        self._forms[head][size].remove(form)
+        if not self._forms[head][size]:
+            del self._forms[head][size]
+        if not self._forms[head]:
+            del self._forms[head]
 
     def _keep(self, form: str) -> None:
+        self._uses[form] += 1
         known = self._forms.setdefault(form[:LEAST], {})
         if len(form) in known:
             known[len(form)].add(form)
@@ -77,6 +112,13 @@ class Masks:
                 return [self._value(each) for each in value]
             case _:
                 return value
+
+
+def _all(value: bytes) -> set[str]:
+    """Every form of a value, and of each of its lines."""
+    text = value.decode("utf-8", "replace")
+    lines = {text.strip(), *(line.strip() for line in text.splitlines())}
+    return {form for each in lines if len(each) >= LEAST for form in forms(each)}
 
 
 def forms(text: str) -> Iterator[str]:

@@ -108,9 +108,8 @@ def forget_secrets(call: Call) -> Record[Forgotten]:
     """What webhooks were signed with goes after the COMMIT that took it out of use."""
     found = call.ledger.triggers.old_hooks()
     for hook, secret, gone in found:
+        call.vault.retire(hook, secret)
         if gone:
             call.vault.drop(hook)
-        else:
-            call.vault.remove(hook, secret)
         call.ledger.triggers.forget_hook(hook, secret)
     return Record(Forgotten(removed=len(found)))

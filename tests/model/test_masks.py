@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive_core.model.masks import LEAST, SHOWN, Masks, forms
+from hive_core.model.masks import LEAST, OLD, SHOWN, Masks, forms
 
 SECRET = 'pä"ss\\wörd/+ 1'  # noqa: S105 - that is what it is
 WAYS: dict[str, Callable[[str], str]] = {
@@ -97,3 +97,33 @@ def test_thousands_are_hidden_as_one_is() -> None:
         masks.add(each.encode())
     shown = masks.hide(" ".join([*values, "thousands-of-tens"]))
     assert shown == " ".join([SHOWN] * 5000 + ["thousands-of-tens"])
+
+
+def test_what_is_put_away_is_hidden_until_a_thousand_others_are() -> None:
+    """An agent may make new ones for as long as it likes, and memory has an end."""
+    masks, kept = Masks(), b"kept by the operator"
+    masks.add(kept)
+    for number in range(OLD + 1):
+        masks.add(b"number-%06d-of-many" % number)
+    size = len(masks._uses)
+    for number in range(OLD + 1):
+        assert masks.hide("number-000000-of-many") == SHOWN
+        masks.retire(b"number-%06d-of-many" % number)
+    assert masks.hide("number-000000-of-many") == "number-000000-of-many"
+    assert masks.hide("number-000001-of-many") == SHOWN
+    assert len(masks._uses) < size
+    assert masks.hide(kept.decode()) == SHOWN
+
+
+def test_one_that_is_kept_elsewhere_or_again_stays_hidden() -> None:
+    masks = Masks()
+    masks.retire(b"never-here")
+    for each in (b"twice-here", b"twice-here", b"again-here"):
+        masks.add(each)
+    masks.retire(b"twice-here")
+    masks.retire(b"again-here")
+    masks.add(b"again-here")
+    for number in range(OLD + 1):
+        masks.add(b"number-%06d" % number)
+        masks.retire(b"number-%06d" % number)
+    assert masks.hide("twice-here again-here number-000000") == f"{SHOWN} {SHOWN} number-000000"
