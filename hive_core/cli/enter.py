@@ -11,23 +11,24 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hive_core.cli.relay import in_pipes
+from hive_core.cli.relay import in_pipes, on_terminal
 from hive_core.cli.session import Session, entries
 from hive_core.errors import Conflict, NotAllowed, NotFound, NotRunning
 from hive_core.model.names import agent_unit
 
 RANGE: Final = 65536
 PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Joins the groups named first, then becomes the rest. systemd puts a process that it has forked
+# Takes the terminal as the one that controls it (the first to open it does), joins the groups named
+# behind, then becomes the rest. systemd puts a process that it has forked
 # into the unit's group from outside too, and may come late to that: it is asked something before,
 # and answers when it is done (exec_spawn in src/core/execute.c, `cg_attach` after the fork).
 _JOIN: Final = (
+    '[ -z "$1" ] || : <>"$1" || exit 1; shift; '
     '"$1" --quiet call org.freedesktop.systemd1 /org/freedesktop/systemd1'
     " org.freedesktop.DBus.Peer Ping || exit 1; shift;"
     ' while [ "$1" != -- ]; do echo 0 >"$1" || exit 1; shift; done; shift; exec "$@"'
@@ -41,7 +42,6 @@ _CONFINED: Final = (
     # Sockets of virtual machines know no network namespaces.
     "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
 )
-_PLAIN: Final = {"SYSTEMD_TINT_BACKGROUND": "0"}
 _TERM: Final = re.compile(r"[A-Za-z0-9._+-]{1,40}")
 
 
@@ -125,10 +125,10 @@ def _is_controller(option: str) -> bool:
     return option not in plain and not option.startswith("release_agent=")
 
 
-def argv(place: Place, command: Sequence[str], *, terminal: bool) -> list[str]:
-    """What root executes in order to execute `command` inside.
+def argv(place: Place, command: Sequence[str], terminal: str = "") -> list[str]:
+    """What root executes in order to execute `command` inside; `terminal`: made for it alone.
 
-    A transient service gives what this process cannot: a filter of system calls, and a terminal
+    A transient service gives what this process cannot: a filter of system calls, and a session
     that is nobody else's.
     """
     groups = groups_of(place, Path("/proc/self/mounts").read_text())
@@ -138,13 +138,13 @@ def argv(place: Place, command: Sequence[str], *, terminal: bool) -> list[str]:
         _program("env"), "-i", *clean,
         _program("nsenter"), f"--target={place.leader}", "--all", "--", *command,
     ]  # fmt: skip
-    words = ["/bin/sh", "-c", _JOIN, "sh", _program("busctl"), *groups, "--", *enter]
+    words = ["/bin/sh", "-c", _JOIN, "sh", terminal, _program("busctl"), *groups, "--", *enter]
     return [
         _program("systemd-run"), "--quiet", "--collect", "--wait", "--service-type=exec",
         # systemd-run would name it after its connection to the bus: such names come again when
         # the bus was restarted, and then meet a unit that is still there.
         f"--unit=hive-shell-{os.urandom(8).hex()}.service",
-        "--pty" if terminal else "--pipe", f"--description=operator in {place.name}",
+        "--pipe", f"--description=operator in {place.name}",
         *(f"--property={each}" for each in _CONFINED),
         "--", *(word.replace("$", "$$") for word in words),
     ]  # fmt: skip
@@ -172,9 +172,6 @@ def environment(place: Place) -> dict[str, str]:
 
 def run(place: Place, command: Sequence[str]) -> int:
     """Run a command inside; its exit status is ours."""
-    terminal = os.isatty(0) and os.isatty(1)
-    words = argv(place, command, terminal=terminal)
-    if terminal:
-        # 256 and newer colour the background otherwise.
-        return subprocess.run(words, env={**os.environ, **_PLAIN}, check=False).returncode
-    return in_pipes(words)
+    if os.isatty(0) and os.isatty(1):
+        return on_terminal(lambda terminal: argv(place, command, terminal))
+    return in_pipes(argv(place, command))

@@ -1,15 +1,21 @@
-"""Copying between what we were started with and the pipes of a process in a container."""
+"""Copying between what we were started with and the pipes, or the terminal, of another process."""
 
 from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 _CHUNK: Final = 1 << 16
+# After the end, for those who still hold the terminal in the background.
+_QUIET, _LONGEST = 0.2, 1.0
 
 
 def _read(source: int) -> bytes:
@@ -63,6 +69,67 @@ def in_pipes(argv: Sequence[str]) -> int:
     routes = {0: ours_in, ours_out: 1, ours_err: 2}
     copy(routes, until={ours_out, ours_err}, finished={ours_in})
     return _status(process.wait())
+
+
+def on_terminal(argv: Callable[[str], Sequence[str]], ours: int = 0, shown: int = 1) -> int:
+    """Run a program on a terminal made for it, whose path `argv` is told.
+
+    systemd-run makes one too, but stops reading when its unit has ended: what the kernel has not
+    brought over by then is lost. Here all of it is read, until nobody holds the other end.
+    """
+    master, slave = os.openpty()
+    termios.tcsetwinsize(slave, termios.tcgetwinsize(ours))
+    words = list(argv(os.ttyname(slave)))
+    process = subprocess.Popen(
+        words, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+    )
+    os.close(slave)
+    ended = os.pidfd_open(process.pid)
+    with _raw(ours), _resized(ours, master):
+        _talk({ours: master, master: shown}, master, ended)
+    os.close(ended)
+    os.close(master)
+    return _status(process.wait())
+
+
+def _talk(routes: Mapping[int, int], master: int, ended: int) -> None:
+    """Copy until nobody holds the terminal; a while at most once the program has ended."""
+    sources, ends = {*routes, ended}, float("inf")
+    while master in sources and time.monotonic() < ends:
+        over = ended not in sources
+        ready = select.select(list(sources), [], [], _QUIET if over else None)[0]
+        if not ready:
+            return
+        for source in ready:
+            if source == ended:
+                sources, ends = {master} & sources, time.monotonic() + _LONGEST
+            elif not (data := _read(source)) or not _write(routes[source], data):
+                sources.discard(source)
+
+
+@contextmanager
+def _raw(ours: int) -> Iterator[None]:
+    """Each key goes to the program: also those that would end us."""
+    before = termios.tcgetattr(ours)
+    tty.setraw(ours, termios.TCSADRAIN)  # what was typed ahead stays
+    try:
+        yield
+    finally:
+        termios.tcsetattr(ours, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _resized(ours: int, master: int) -> Iterator[None]:
+    """The terminal of the program stays as large as ours."""
+
+    def resize(_number: int, _frame: object) -> None:
+        termios.tcsetwinsize(master, termios.tcgetwinsize(ours))
+
+    before = signal.signal(signal.SIGWINCH, resize)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)
 
 
 def _status(code: int) -> int:

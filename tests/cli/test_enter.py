@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+import termios
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hive_core.cli import enter
 from hive_core.cli.enter import Place
-from hive_core.cli.relay import in_pipes
+from hive_core.cli.relay import in_pipes, on_terminal
 from hive_core.errors import Conflict, NotRunning
 
 
@@ -58,10 +60,10 @@ def test_only_the_kind_of_the_terminal_goes_in(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_words_of_the_operator_are_taken_as_they_are() -> None:
-    found = enter.argv(place(), ["echo", "$HOME ${PATH} %n"], terminal=False)
+    found = enter.argv(place(), ["echo", "$HOME ${PATH} %n"])
     assert found[-2:] == ["echo", "$$HOME $${PATH} %n"]
     assert "--pipe" in found
-    assert "--pty" in enter.argv(place(), ["sh"], terminal=True)
+    assert "/dev/pts/7" in enter.argv(place(), ["sh"], "/dev/pts/7")
 
 
 def test_pipes_pass_bytes_and_status(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -74,3 +76,32 @@ def test_pipes_pass_bytes_and_status(capfdbinary: pytest.CaptureFixture[bytes]) 
         os.close(kept)
     said = capfdbinary.readouterr()
     assert (status, said.out, said.err) == (128 + 15, b"a\0b", b"oops\n")
+
+
+def shell(script: str) -> Callable[[str], list[str]]:
+    return lambda _terminal: ["/bin/sh", "-c", script]
+
+
+def test_nothing_that_was_written_on_the_terminal_is_lost() -> None:
+    keyboard, ours = os.openpty()
+    shown, seen = os.pipe()[::-1]
+    termios.tcsetwinsize(ours, (33, 111))
+    before = termios.tcgetattr(ours)
+    for number in range(20):
+        assert on_terminal(shell(f"stty size; seq 500; exit {number}"), ours, shown) == number
+        said = os.read(seen, 65536).split()
+        assert said == [b"33", b"111", *(b"%d" % each for each in range(1, 501))]
+    assert termios.tcgetattr(ours) == before
+    for each in (keyboard, ours, shown, seen):
+        os.close(each)
+
+
+def test_what_is_typed_reaches_the_program() -> None:
+    keyboard, ours = os.openpty()
+    shown, seen = os.pipe()[::-1]
+    os.write(keyboard, b"hello\n")
+    script = "read word; echo got $word"
+    assert on_terminal(shell(script), ours, shown) == 0
+    assert b"got hello" in os.read(seen, 65536)
+    for each in (keyboard, ours, shown, seen):
+        os.close(each)

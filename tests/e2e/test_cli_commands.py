@@ -221,7 +221,7 @@ def test_a_shell_on_a_terminal_has_one_of_its_own(host: HiveHost) -> None:
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave) as process:
         os.close(slave)
         said = until(master, b"# ")
-        os.write(master, b"stty size; echo $TERM; test -t 0 && exit 7\n")
+        os.write(master, b"stty size; echo $TERM; : </dev/tty && test -t 0 && exit 7\n")
         assert process.wait(20) == 7
         said += os.read(master, 65536)
     os.close(master)
