@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 WORKERS, WORKERS_MOST = 3, 5
+KEPT: Final = 500  # characters of each earlier result that are remembered
 _DIRECTIVES: Final = frozenset(
     {"group", "combine", "workers", "context", "domain", "keep", "architect", "budget"}
 )

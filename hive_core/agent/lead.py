@@ -6,6 +6,7 @@ a lead that is killed reads how far its job is, and goes on.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ TRIES: Final = 3  # the last one by another worker
 _LEARNED: Final = 50
 _SECONDS: Final = 120
 KEEP, CLEAR = "keep", "clear"
+_BEFORE: Final = 16 * 1024
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Lead:
             goes_on = before is not None and worker == usual
             self._desk.give(
                 row, worker, line.title, line.text, deadline=_SECONDS,
-                data={"try": len(line.tries) + 1}, budget=job.purse,
+                data={"try": len(line.tries) + 1, "before": _known(line, lines)}, budget=job.purse,
                 context=KEEP if keeps or goes_on else CLEAR,
             )  # fmt: skip
 
@@ -178,6 +180,22 @@ def _before(line: Line, lines: list[Line]) -> Row | None:
     """What came out of the line before it in its group: who did that goes on."""
     found = (each for each in lines if (each.group, each.number + 1) == (line.group, line.number))
     return next((row for each in found for row in each.tries if row.well), None)
+
+
+def _known(line: Line, lines: list[Line]) -> list[str]:
+    """What came out of its group so far: whoever does it now remembers that, or is told.
+
+    The last of it, as much as goes with a task.
+    """
+    mine = [each for each in lines if each.group == line.group and each.number < line.number]
+    found, room = list[str](), _BEFORE
+    for each in reversed(mine):
+        value = str(each.value)[: language.KEPT]
+        room -= len(json.dumps(value))
+        if room < 0:
+            break
+        found.insert(0, value)
+    return found
 
 
 def _lines(job: Job, parts: Mapping[str, Row]) -> Iterator[Line]:

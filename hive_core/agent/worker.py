@@ -19,7 +19,6 @@ from hive_core.agent.language import Failed, Unknown
 
 CRASHED: Final = 70
 _WATCH: Final = 5.0  # seconds that one look at a task waits
-_KEPT: Final = 500  # characters of each earlier result
 _REMEMBERED: Final = 100
 
 
@@ -48,8 +47,7 @@ class Worker:
 
     def _work(self, row: Row) -> None:
         text, data = self._desk.text(row)
-        if row.context != "keep":
-            self._results.clear()
+        self._remember(row, data)
         done: list[str] = []
         try:
             if data.get("make") == "plan":
@@ -65,9 +63,17 @@ class Worker:
         else:
             self._finish(row, done)
 
+    def _remember(self, row: Row, data: dict[str, Any]) -> None:
+        """What it begins with. What it has forgotten, or never knew, is told with the task."""
+        if row.context != "keep":
+            self._results = []
+        before = [str(each) for each in data.get("before") or []]
+        if before and self._results[-len(before) :] != before:
+            self._results = before
+
     def _finish(self, row: Row, done: list[str]) -> None:
         result = "\n".join(done)
-        self._results = [*self._results, result[:_KEPT]][-_REMEMBERED:]
+        self._results = [*self._results, result[: language.KEPT]][-_REMEMBERED:]
         self._desk.finish(row, "success", result, data={"result": result})
 
     def _planned(self, row: Row, text: str, data: dict[str, Any]) -> None:

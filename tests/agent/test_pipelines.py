@@ -162,6 +162,31 @@ def test_who_takes_over_a_line_does_the_rest_of_its_group(stage: Stage) -> None:
     assert row["result"]["summary"].split() == ["7", "7", "3", "3"]
 
 
+@pytest.mark.parametrize("more", ["", "\ncontext keep"])
+def test_a_worker_that_ends_between_two_lines_goes_on_with_the_same_memory(
+    stage: Stage, more: str
+) -> None:
+    """K32, K34: what came out of its group is told again."""
+    done = list[str]()
+
+    def before(uuid: str, operation: str) -> None:
+        is_worker = stage.world.hive.specs[_name(stage, uuid)].role == "worker"
+        if is_worker and operation == "recv" and not done and tries(stage, "0.1."):
+            done.append(_name(stage, uuid))
+            raise Killed
+
+    stage.troupe.before = before
+    row = stage.done("group\nsum 20 22\nrecall sum\ngroup\nsum 1 1\ncombine lines" + more)
+    assert row["result"]["summary"].split() == ["42", "42", "2"]
+    assert len(done) == 1
+
+
+def tries(stage: Stage, title: str) -> list[str]:
+    """Tries of a line that were given to somebody."""
+    told = [fields(each) for each in stage.world.events() if each["operation"] == "assign"]
+    return [str(each["title"]) for each in told if str(each.get("title", "")).startswith(title)]
+
+
 def test_what_is_to_be_done_again_and_again_becomes_a_trigger(stage: Stage) -> None:
     """K33: she holds no list of her own; what comes of each is told to who is above her."""
     row = stage.done("every 3600\nsum 20 22")
