@@ -75,9 +75,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--old", help="of edit: the text that is replaced, which stands there once;"
                         " without it, standard input becomes the file")  # fmt: skip
     parser.add_argument("--new", default="", help="of edit: what replaces it")
-    parser.add_argument("--start", type=int, default=0, help="of read: from which byte on")
+    parser.add_argument("--start", type=_place, default=0, help="of read: from which byte on")
     parser.add_argument("--root", type=Path, help="the workspace (HIVE_WORKSPACE)")
     return parser
+
+
+def _place(text: str) -> int:
+    """Where in a file, as far as files go."""
+    found = int(text)
+    if not 0 <= found < 1 << 62:
+        raise ValueError(text)
+    return found
 
 
 def _used(link: Link, grant: str, use: Callable[[], int]) -> int:

@@ -222,3 +222,14 @@ def test_a_program_may_stand_without_the_two_dashes_in_front(
     assert place.is_dir()
     assert tool(broker.path, given) == 0
     assert [each["argument"] for each in broker.asked("UseTool")] == [asked]
+
+
+@pytest.mark.parametrize("start", ["-1", "9" * 20, "x"])
+def test_a_place_that_no_file_has_is_refused_before_anything_is_asked(
+    broker: Peer, place: Path, start: str
+) -> None:
+    workspace.write(place, "a", b"x")
+    with pytest.raises(SystemExit) as refused:
+        tool(broker.path, ["read", "a", "--start", start])
+    assert refused.value.code == 2
+    assert broker.asked("UseTool") == []

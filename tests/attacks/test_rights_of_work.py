@@ -1,0 +1,130 @@
+"""Attacks 38 and 40 on work: rights that are lost under way, and a name that is used again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from operations.given import take
+from operations.world import Reply, World, rows, texts, world
+
+from hive_core.model.record import OPERATOR
+
+MARK = "of-the-first-one"
+
+
+@pytest.fixture(name="hive")
+def _hive() -> Iterator[World]:
+    edges = ("root/lead:lead", "lead/bob:worker", "lead/ann:worker", "root/rival:lead")
+    with world(None, *edges) as made:
+        for capability in ("trigger", "artifact.write", "message.operator"):
+            made.fault(OPERATOR, "grant_capability", agent="bob", capability=capability)
+        yield made
+
+
+def busy(hive: World) -> dict[str, str]:
+    """All that bob can have of work, each with the mark in it; ids by which it may be asked for."""
+    give = {"agent": "bob", "description": MARK, "plan_required": True}
+    ids = {"task": str(hive.call("lead", "assign_task", **give)["task"])}
+    ids["plan"] = str(hive.call("bob", "create_plan", task=ids["task"], steps=[MARK])["plan"])
+    ids["question"] = str(hive.call("bob", "ask", items=[MARK])["question"])
+    ids["wait"] = str(hive.call("bob", "wait_for")["wait_id"])
+    later = hive.call("lead", "remind", to="bob", body=MARK, **{"in": 60})
+    ids["reminder"] = str(later["reminder"])
+    fires = {"when": {"interval": 60}, "action": {"kind": "message", "text": MARK}}
+    ids["trigger"] = str(hive.call("lead", "set_trigger", agent="bob", name="t", **fires)["id"])
+    hive.call("bob", "open_queue", name="q", may_put=["parent"])
+    hive.call("ann", "open_queue", name="q", may_put=["bob"], may_take=["bob"])
+    hive.call("lead", "put", queue="bob/q", body=MARK)
+    ids["pipe"] = str(hive.call("lead", "open_pipe", agent="bob")["pipe"])
+    hive.call("lead", "write_pipe", pipe=ids["pipe"], data=MARK)
+    hive.call("bob", "keep_snapshot", data=MARK)
+    hive.call("bob", "note_event", kind="k", text=MARK)
+    hive.call("lead", "send", to="bob", body=MARK)
+    return ids
+
+
+def test_attack_40_a_successor_of_a_name_has_nothing_of_the_work_of_the_first(hive: World) -> None:
+    ids, first = busy(hive), hive.uuid("bob")
+    hive.call(OPERATOR, "destroy", agent="bob")
+    hive.call(OPERATOR, "spawn", name="bob", parent="rival", role="worker")
+    hive.advance(120)
+    seen = []
+    for operation in ("recv", "list_tasks", "list_waits", "list_reminders", "list_triggers",
+                      "list_queues", "list_pipes", "list_questions", "list_artifacts",
+                      "list_topics", "loose_ends", "get_snapshot", "get_usage"):  # fmt: skip
+        for who in ("bob", "rival"):
+            seen.append(json.dumps(hive.call(who, operation)))
+    seen.append(json.dumps(hive.call("rival", "subscribe", after="1", agents=["bob"])))
+    assert not [each for each in seen if MARK in each or first in each]
+    asked = {
+        "get_task": {"task": ids["task"]}, "get_plan": {"plan": ids["plan"]},
+        "finish_task": {"task": ids["task"], "status": "success", "summary": ""},
+        "cancel_question": {"question": ids["question"]}, "cancel_wait": {"wait": ids["wait"]},
+        "cancel_reminder": {"reminder": ids["reminder"]}, "take": {"queue": "bob/q"},
+        "list_fires": {"trigger": ids["trigger"]}, "read_pipe": {"pipe": ids["pipe"]},
+        "put": {"queue": "ann/q", "body": "x"},
+    }  # fmt: skip
+    faults = {operation: hive.fault("bob", operation, **how) for operation, how in asked.items()}
+    assert faults == dict.fromkeys(asked, "NotFound")
+
+
+def test_attack_38_who_lost_an_agent_decides_on_nothing_of_it(hive: World) -> None:
+    """Asked, given and planned under one manager; moved to another before anybody answered."""
+    ids = busy(hive)
+    waiting = hive.ask("lead", "get_question", question=ids["question"], wait=50)
+    watching = hive.ask("lead", "watch_task", task=ids["task"], more=True)
+    hive.call(OPERATOR, "move", agent="bob", parent="rival")
+    hive.advance(0)
+    asked: dict[str, Reply] = {
+        "answer": {"question": ids["question"], "answers": ["x"]},
+        "relay_question": {"question": ids["question"]},
+        "approve_plan": {"task": ids["task"], "plan": ids["plan"]},
+        "reject_plan": {"task": ids["task"], "plan": ids["plan"], "reason": "x"},
+        "cancel_task": {"task": ids["task"]}, "get_plan": {"plan": ids["plan"]},
+        "assign_task": {"agent": "bob", "description": "x"},
+        "inject_message": {"worker": "bob", "body": "x"},
+    }  # fmt: skip
+    for operation, how in asked.items():
+        assert hive.fault("lead", operation, **how) in ("NotFound", "NotAllowed"), operation
+    for exchange in (waiting, watching):
+        assert not exchange.pending
+        assert str(exchange.replies[-1]["error"]).rpartition(".")[2] in ("NotFound", "NotAllowed")
+    fired = [each for each in hive.events() if each["kind"] == "trigger"]
+    hive.advance(60)
+    told = [each for each in hive.events() if each["kind"] == "trigger"][len(fired) :]
+    assert told
+    assert not [each for each in told if each["allowed"]]
+    hive.call("rival", "answer", question=ids["question"], answers=["yes"])
+
+
+def test_attack_38_of_two_who_answer_or_approve_at_once_one_does(hive: World) -> None:
+    ids = busy(hive)
+    answers = [
+        hive.fault(who, "answer", question=ids["question"], answers=[who])
+        for who in ("lead", OPERATOR, "lead")
+    ]
+    assert answers == ["", "Conflict", "Conflict"]
+    newer = hive.call("bob", "create_plan", task=ids["task"], steps=["other"])["plan"]
+    plans = [
+        hive.fault(who, "approve_plan", task=ids["task"], plan=plan)
+        for who, plan in (("lead", ids["plan"]), ("root", newer), ("lead", newer))
+    ]
+    assert plans == ["Conflict", "", "Conflict"]
+
+
+def test_attack_38_what_was_to_be_done_for_one_who_lost_the_right_is_not(hive: World) -> None:
+    """A batch goes on with the rights that its owner has then."""
+    begun = hive.call("lead", "run_parallel_workers", tasks=["x", "y"], concurrency=1)
+    (worker,) = texts(begun["workers"])
+    hive.call(OPERATOR, "move", agent=worker, parent="rival")
+    hive.call(OPERATOR, "revoke_capability", agent="lead", capability="spawn")
+    take(hive, worker)
+    hive.call(worker, "finish_task", status="success", summary="x")
+    hive.advance(0)
+    below = hive.hive.topology.subtree("lead")
+    assert set(below) == {"lead", "bob", "ann"}
+    reports = rows(hive.call("lead", "get_batch", batch=begun["batch"])["reports"])
+    assert {each["state"] for each in reports} == {"ended"}
+    assert hive.hive.topology.parent(worker) == "rival"
