@@ -169,7 +169,13 @@ def test_a_worker_that_ends_has_its_task_again(stage: Stage) -> None:
     assert row["result"]["summary"] == "well\n3\n2"
 
 
-CALLS = 60  # that the job takes at least, when nobody is killed
+CALLS = 60  # that each job takes at least, when nobody is killed
+JOBS = (
+    (JOB, "45"),
+    ("architect\ngroup\nplease sum 1 2\nrecall sum\ngroup\nwc a b\ncombine lines", "3\n3\n1 2 3"),
+    ("budget fresh 9\ngroup\nfail 2 7\nrecall sum\ngroup\nsum 1 2\nrecall sum\ncombine lines",
+     "7\n7\n3\n3"),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("number", range(12))
@@ -188,8 +194,12 @@ def test_whoever_is_killed_before_whichever_call_the_result_is_right(
             raise Killed
 
     stage.troupe.before = before
-    row = stage.done(JOB)
-    assert (row["result"]["status"], row["result"]["summary"]) == ("success", "45"), calls
+    stage.world.call("operator", "allocate_budget", agent="queen", kind="tokens", amount=999)
+    job, result = JOBS[number % len(JOBS)]
+    row = stage.done(job)
+    assert (row["result"]["status"], row["result"]["summary"]) == ("success", result), calls
+    (purse,) = rows(stage.world.call("operator", "get_usage")["budgets"])
+    assert purse["left"] == 999
     finals = ("finish", "fail", "drop", "stopped", "expired")
     told = [each for each in stage.world.events() if each["kind"] == "task"]
     ended = Counter(fields(each)["task"] for each in told if each["operation"] in finals)
