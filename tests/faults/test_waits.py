@@ -29,7 +29,6 @@ PROGRAMS = {
     "agent/task_run.py": "the command of a task, killed with all it started when that is stopped",
     "cli/budgets.py": "",
     "cli/doctor.py": "the operator waits, and can interrupt",
-    "cli/enter.py": "the operator's own shell, and its terminal",
     "cli/install/machine.py": "an installation, before the operator's eyes",
     "cli/relay.py": "the operator's own shell, and its terminal",
     "privd/mounts.py": "a child that is killed when the mapping is written",
