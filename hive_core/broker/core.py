@@ -270,7 +270,7 @@ class Broker:
         ask, line = step.ask, step.ask.line
         if step.data and not ask.oneway:
             line.out.append(step.data)
-        if step.done or ask.oneway:
+        if step.done or (ask.oneway and step.read is None):  # who wants no answer waits for none
             line.held -= line.asks.popleft().size
             if isinstance(ask.fault, BadFrame):
                 line.closing = True

@@ -11,7 +11,9 @@ import pytest
 from operations.test_artifacts import coded, files, read, store
 from operations.world import Exchange, Reply, World, world
 
-from hive_core.errors import HiveError, NotAllowed, NotFound
+from hive_core import varlink
+from hive_core.broker.line import Line
+from hive_core.errors import HIVE, HiveError, NotAllowed, NotFound
 from hive_core.model.settings import Settings
 
 T = TypeVar("T")
@@ -110,6 +112,19 @@ def test_who_hangs_up_stores_nothing_and_what_it_sent_goes_after_a_while(hive: W
     store(hive, "b", "other")
     assert hive.contents.held() == 0
     assert len(files(hive)) == 1
+
+
+def test_who_wants_no_answer_has_it_stored_all_the_same(hive: World) -> None:
+    said: varlink.Message = {
+        "method": HIVE + "StoreArtifact", "parameters": {"name": "notes", "text": "hello"},
+        "oneway": True,
+    }  # fmt: skip
+    sent: list[bytes] = []
+    line = Line(hive.uuid("a"), 0, lambda data, _: sent.append(data))
+    hive.broker.feed(line, [varlink.encode(said)[:-1]])
+    hive.run()
+    assert read(hive, name="notes") == b"hello"
+    assert (b"".join(sent), line.held, len(line.asks)) == (b"", 0, 0)
 
 
 def test_a_daemon_that_is_killed_meanwhile_leaves_nothing(hive: World) -> None:
