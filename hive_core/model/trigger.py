@@ -298,4 +298,5 @@ def words(rule: Rule, address: str = "") -> str:
                 moment = moment.astimezone(zone_of(rule.zone))
             return f"Once, at {moment:%Y-%m-%d %H:%M:%S} ({moment.tzinfo})"
         case Kind.WEBHOOK:
-            return f"When {' or '.join(rule.methods)} comes to {address or 'its address'}"
+            all_ = ", all of it signed" if rule.strict else ""
+            return f"When {' or '.join(rule.methods)} comes to {address or 'its address'}{all_}"

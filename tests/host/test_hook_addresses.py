@@ -116,6 +116,8 @@ def test_a_query_that_is_not_signed_reaches_nobody(street: Street) -> None:
 
 def test_a_strict_one_takes_no_signature_of_the_body_alone(street: Street) -> None:
     path = chosen(street, strict=True)
+    (row,) = rows(street.hive.call("a", "list_triggers")["triggers"])
+    assert row["explained"] == f"When POST comes to {path}, all of it signed"
     assert street.sent(path).status == 404
     assert street.ask(path, headers=whole(path, street.hive.clock.now())).status == 202
 
