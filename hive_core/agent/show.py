@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -22,6 +23,10 @@ _HOSTILE: Final = re.compile(
     "\u115f\u1160\u17b4\u17b5\u3164\uffa0\U00013430-\U0001343f\U0001bca0-\U0001bca3"
     "\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e007f\ud800-\udfff]"
 )
+
+
+# Seconds since 1970 that are of this century; nothing else that is told as a fraction is as large.
+_MOMENTS: Final = (1e9, 4.1e9)
 
 
 def plain(text: str) -> str:
@@ -61,14 +66,24 @@ def complaint(text: str) -> None:
 
 def _cell(value: object) -> str:
     match value:
-        case None | "":
-            return "-"
+        case None | "" | []:
+            text = "-"
         case str():
-            return plain(value).replace("\n", "⏎").replace("\t", " ")
+            text = plain(value).replace("\n", "⏎").replace("\t", " ")
         case list() if all(isinstance(each, str) for each in value):
-            return ",".join(_cell(each) for each in value) or "-"
+            text = ",".join(map(_cell, value))
+        case float():
+            text = _number(value)
         case _:
-            return as_json(value)
+            text = as_json(value)
+    return text
+
+
+def _number(value: float) -> str:
+    """A moment as local time, anything else to a thousandth."""
+    if _MOMENTS[0] <= value < _MOMENTS[1]:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+    return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
 def _table(rows: list[Mapping[str, object]]) -> list[str]:
@@ -91,6 +106,8 @@ def _text(reply: Mapping[str, object]) -> list[str]:
     for key, value in reply.items():
         if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
             lines += _table(value)
+        elif isinstance(value, str) and "\n" in value:
+            lines += [f"{key}:", *(f"    {plain(line)}" for line in value.split("\n"))]
         elif key != "next" or value is not None:  # there is no other page
             lines.append(f"{key}: {_cell(value)}")
     return lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -204,3 +205,25 @@ def test_the_client_starts_without_what_it_does_not_need() -> None:
     )
     for heavy in ("pydantic", "click", "subprocess", "asyncio", "pygit2", "typing_extensions"):
         assert heavy not in done.stdout.split()
+
+
+def test_text_for_people_has_times_as_times_and_lines_as_lines(
+    broker: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    since, due = (
+        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each))
+        for each in (1795347235, 1795347299)
+    )
+    rows = [{"task": "t1", "since": 1795347235.38, "age": 4.126611}]
+    broker.answers["LooseEnds"] = lambda _: {
+        "ends": rows, "deadline": 1795347299.12, "text": "one\n\x1btwo", "next": None,
+    }  # fmt: skip
+    assert run(["loose-ends", "-o", "text"], broker.path) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "TASK  SINCE                AGE",
+        f"t1    {since}  4.127",
+        f"deadline: {due}",
+        "text:",
+        "    one",
+        "    ⟨U+001B⟩two",
+    ]
