@@ -70,8 +70,7 @@ FIRE: Final = Course(
 class Rule:
     """When. `every` in seconds; `at` in seconds since 1970; what follows is about a webhook.
 
-    `path` is behind the name of the agent in its address; empty: it has the id alone. `strict`:
-    only a signature over all of a request will do.
+    `path`: of its address; empty: the id alone. `strict`: all of a request has to be signed.
     """
 
     kind: Kind
@@ -278,8 +277,7 @@ def _chosen(rule: Rule, asked: Asked, found: list[float], *, many: bool) -> Verd
         fires, skipped = ((last, 1),) if fresh else (), len(found) - fresh
     elif asked.missed is Missed.ALL and not many:
         if asked.single:  # the others come one after the other
-            last = found[0]
-            fires = ((last, 1),)
+            fires = (((last := found[0]), 1),)
         elif len(found) <= asked.room:
             fires = tuple((each, 1) for each in found)
     return Verdict(fires, skipped, last, following(rule, last))
@@ -298,5 +296,5 @@ def words(rule: Rule, address: str = "") -> str:
                 moment = moment.astimezone(zone_of(rule.zone))
             return f"Once, at {moment:%Y-%m-%d %H:%M:%S} ({moment.tzinfo})"
         case Kind.WEBHOOK:
-            all_ = ", all of it signed" if rule.strict else ""
-            return f"When {' or '.join(rule.methods)} comes to {address or 'its address'}{all_}"
+            what, all_ = " or ".join(rule.methods), ", all of it signed" if rule.strict else ""
+            return f"When {what} comes to {address or 'its address'}{all_}"
