@@ -24,13 +24,14 @@ from hive_core.operations.activity import shown
 from hive_core.operations.ending import called
 from hive_core.operations.fields import Agent
 from hive_core.operations.notices import inbox, post
-from hive_core.operations.task_ends import MOST, end_of
+from hive_core.operations.task_ends import MOST, end_of, sees_task
 from hive_core.operations.task_news import TASKS
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 from hive_core.policy.standing import visible
 
 WAIT_OVER: Final = "wait_over"
 INJECTED: Final = "inject"
+UNSEEN: Final = "unseen"
 # Who has to be answered must not wait for one who waits for it.
 NEEDS_ANSWER: Final = frozenset(
     {INJECTED, "question", "answer", "escalation", "plan_submitted", "reminder"}
@@ -162,10 +163,19 @@ def task_ended(call: Call, what: TaskEnded) -> frozenset[str]:
     topics = frozenset[str]()
     waits = call.ledger.plans.waits
     for each in waits.on_task(what.id):
-        found = waits.ended_task(each.id, what.id, what.status)
+        status = what.status if _may_know(call, each.agent, what.id) else UNSEEN
+        found = waits.ended_task(each.id, what.id, status)
         if _enough(found):
             topics |= _over(call, found, "meet", "tasks")
     return topics
+
+
+def _may_know(call: Call, waiter: str, task: str) -> bool:
+    """Not one whose task was moved out of its sight meanwhile."""
+    name = called_or_none(call, waiter)
+    if name is None:
+        return False
+    return sees_task(call._replace(caller=name, uuid=waiter), call.ledger.tasks.known(task))
 
 
 @when(Gone)

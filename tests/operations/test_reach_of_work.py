@@ -133,3 +133,15 @@ def test_a_call_that_waits_for_a_task_ends_when_its_agent_is_moved_out_of_sight(
     world.call("operator", "move", agent="a1", parent="b")
     end(world, task)
     assert str(held.replies[-1]["error"]).endswith("NotFound")
+
+
+def test_who_waits_for_a_task_that_was_moved_out_of_sight_learns_only_that_it_is_over(
+    world: World,
+) -> None:
+    task = give(world, "a", "a1")
+    world.call("a", "wait_for", tasks=[task])
+    world.call("operator", "move", agent="a1", parent="b")
+    end(world, task, summary="a secret of b")
+    (told,) = [each for each in world.mail("a") if each["kind"] == "wait_over"]
+    assert f'{{"{task}": "unseen"}}' in str(told["body"])
+    assert "a secret of b" not in str(world.mail("a"))
