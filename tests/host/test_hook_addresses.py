@@ -11,6 +11,7 @@ from operations.test_triggers import SAY, bodies, put, started
 from operations.world import rows
 
 from hive_core.errors import AlreadyExists, InvalidArgument
+from hive_core.host.hooks import EVEN
 from hive_core.model.delivery import WINDOW
 
 SECRET = "a secret of the sender's"  # noqa: S105 - of this test
@@ -180,6 +181,15 @@ def test_what_decides_stands_in_a_request_once(street: Street) -> None:
             data = f"POST {where} HTTP/1.1\r\nhost: x\r\n" + f"{name}: 1\r\n" * 2
             found = street.raw(f"{data}content-length: 0\r\n\r\n".encode())
             assert found.startswith(b"HTTP/1.1 400")
+
+
+def test_who_asks_for_what_is_there_or_not_waits_as_long(street: Street) -> None:
+    """Else the time that it takes to find and read a secret would say which addresses there are."""
+    path, clock = chosen(street), street.hive.loop.time
+    for asked in (path, "/hook/a/nothing", "/hook/nobody/x"):
+        before = clock()
+        assert street.ask(asked).status == 404
+        assert clock() - before >= EVEN
 
 
 def test_the_secret_of_another_trigger_opens_nothing(street: Street) -> None:
