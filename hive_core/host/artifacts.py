@@ -105,6 +105,7 @@ class Contents:
         """Take the next part, or the last one once more; how many bytes there are."""
 
         async def work(upload: Upload) -> int:
+            self._upload(party, id_)  # it may have gone while this waited
             before = _before(upload, offset)
             self._check(party, before.size - upload.sum.size + len(data), room)
             upload.sum = upload.before = before
@@ -121,6 +122,7 @@ class Contents:
         """All of an upload is on the disk, but under no name yet; its id."""
 
         async def work(upload: Upload) -> str:
+            self._upload(party, id_)
             if upload.stored is None and upload.ready is None:
                 whole = upload.sum
                 upload.ready = await self.beside(lambda: self.shelf.sync(upload.path, whole))
@@ -200,8 +202,14 @@ class Contents:
             raise
         task = asyncio.ensure_future(self._run(upload, work))
         self._works.add(task)
-        task.add_done_callback(self._works.discard)
+        task.add_done_callback(self._ended)
         return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """What went wrong is told to who waits; nobody may, and then it is no line of the log."""
+        self._works.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     async def _run(self, upload: Upload, work: Callable[[Upload], Awaitable[T]]) -> T:
         try:

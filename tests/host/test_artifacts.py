@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hive_core.errors import Internal, LimitReached, StorageFull
+from hive_core.errors import Internal, LimitReached, NotFound, StorageFull
 from hive_core.host.artifacts import LANES, Contents
 from hive_core.host.shelf import Shelf, Sum
 from hive_core.model.artifact import BLOCK, Content, Room
@@ -260,6 +261,35 @@ def test_who_is_gone_while_it_waits_for_its_turn_leaves_nothing(tmp_path: Path) 
     contents = Contents(tmp_path / "a", step=step)
     asyncio.run(work())
     assert contents.shelf.begun() == []
+
+
+def test_what_fails_when_nobody_waits_any_more_is_not_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else whoever hangs up in time could fill the journal."""
+    began, go = threading.Event(), threading.Event()
+
+    def step(name: str) -> None:
+        began.set()
+        assert go.wait(20)
+        raise Internal(name)
+
+    async def work() -> None:
+        id_ = contents.begin("p", 1)
+        first = asyncio.create_task(contents.append("p", id_, 0, DATA, ROOM))
+        await asyncio.to_thread(began.wait, 20)
+        late = asyncio.create_task(contents.append("p", id_, 0, DATA, ROOM))
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        contents.cancel("p")
+        go.set()
+        with pytest.raises(NotFound):
+            await late
+
+    contents = Contents(tmp_path / "a", step=step)
+    asyncio.run(work())
+    gc.collect()
+    assert caplog.text == ""
 
 
 def test_what_is_on_its_way_at_once_is_bounded(tmp_path: Path) -> None:
