@@ -15,7 +15,7 @@ from hive_core.broker.line import Ask, Door, Line, Step
 from hive_core.broker.operation import Operation, Result
 from hive_core.broker.outcome import EVENTS, TREE
 from hive_core.broker.request import Fixed, Reader, size_of
-from hive_core.broker.row import Row, parted
+from hive_core.broker.row import Row
 from hive_core.broker.turn import Redo, Turn, World
 from hive_core.broker.waiting import Waiting
 from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
@@ -109,7 +109,7 @@ class Broker:
         if strangers:
             self._keep(strangers)
             self._tell(frozenset((EVENTS,)))
-        for batch in parted(self._row.collect()):
+        for batch in self._row.collect():
             self._serve(batch)
         if self._row:
             self._wake()

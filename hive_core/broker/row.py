@@ -45,8 +45,8 @@ class Row:
         self.leave(line)
         self.add(line)
 
-    def collect(self) -> list[Ask]:
-        """The next batch. Who got nothing of it stays where it is, before those who did."""
+    def collect(self) -> tuple[list[Ask], ...]:
+        """The next batch, in parts. Who got nothing of it stays before those who did."""
         batch: list[Ask] = []
         shares: Counter[str] = Counter()
         spent: Counter[str] = Counter()
@@ -63,16 +63,14 @@ class Row:
             taken = list(takewhile(partial(_fits, spent), islice(line.asks, share)))
             batch += taken
             shares[line.party] += len(taken)
-        return batch
+        return _parted(batch) if spent else (batch,)
 
 
-def parted(batch: list[Ask]) -> tuple[list[Ask], ...]:
+def _parted(batch: list[Ask]) -> tuple[list[Ask], ...]:
     """What only reads, then the rest: who has nothing recorded does not wait for the disk.
 
     Of a line that begins with reads, what is behind them comes in the next batch.
     """
-    if not any(ask.writes for ask in batch):
-        return (batch,)
     first, rest = list[Ask](), list[Ask]()
     reads, held = dict[Line, bool](), set[Line]()
     for ask in batch:
