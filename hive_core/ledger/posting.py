@@ -26,7 +26,9 @@ _WORDS = {relation: relation.value for relation in Relation}
 
 def one_line(text: str) -> str:
     """The text without what ends a line, moves a cursor or turns the direction."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    if not text.isprintable():  # seldom
+        text = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(text.split())
 
 
 class Posting:

@@ -6,6 +6,7 @@ What a worker says of itself (progress, notes) is shown as its words.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -82,8 +83,10 @@ def get_worker_status(call: Call, params: WorkerStatusParams) -> WorkerStatus:
     """
     _check_rate(call, params)
     names = _workers(call, params.worker)
-    events = _events(call) if params.focus in ("tools", "issues", "full") else []
-    rows = [_row(call, params, each, events) for each in names[:WORKERS_MOST]]
+    by_caller: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in _events(call) if params.focus in ("tools", "issues", "full") else ():
+        by_caller[event.caller].append(event)
+    rows = [_row(call, params, each, by_caller) for each in names[:WORKERS_MOST]]
     text = "\n".join(_words(each) for each in rows) or "nobody works below you"
     return WorkerStatus(focus=params.focus, workers=rows, more=len(names) - len(rows), text=text)
 
@@ -106,11 +109,13 @@ def _workers(call: Call, worker: str | None) -> list[str]:
     return [each for each in call.hive.topology.subtree(call.caller) if each != call.caller]
 
 
-def _row(call: Call, params: WorkerStatusParams, name: str, events: list[Event]) -> WorkerRow:
+def _row(
+    call: Call, params: WorkerStatusParams, name: str, events: Mapping[str, list[Event]]
+) -> WorkerRow:
     spec = call.hive.spec(name)
     tasks = call.ledger.tasks.open_of(spec.id, params.n)
     count = call.ledger.tasks.count("assignee", spec.id)
-    seen = Seen(call, spec.id, tasks, count, [each for each in events if spec.id == each.caller])
+    seen = Seen(call, spec.id, tasks, count, events.get(spec.id, []))
     views = _VIEWS.values() if params.focus == "full" else (_VIEWS[params.focus],)
     # What workers wrote makes no lines of its own, which might seem to be about others.
     lines = [one_line(text[:_TEXT]) for view in views for text in view(seen, params.n)]
