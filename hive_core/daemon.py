@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-
-gc.disable()  # to look through all that is imported, again and again, takes a fifth of the start
-
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -43,7 +40,7 @@ from hive_core.host.shown import Shown
 from hive_core.host.signed import signed
 from hive_core.host.sockets import Sockets
 from hive_core.host.stores import Stores
-from hive_core.host.vital import live
+from hive_core.host.vital import live, settled
 from hive_core.host.watch import watch_branch
 from hive_core.ledger.ballast import Ballast
 from hive_core.model.settings import Settings
@@ -187,8 +184,7 @@ class Daemon:
             self._begin()
             await self.duties.open(self.stores)
             await self._first_look()
-        gc.freeze()  # what is there now stays: nobody waits while it is looked through
-        gc.enable()
+        settled()
         notify.ready(self._status())
         self.duties.task(live(self.broker))
         self.duties.task(self._keep_room())
@@ -200,9 +196,8 @@ class Daemon:
         if not self.stores.damage:  # first of all: what is asked for meanwhile must be heard too
             self.applied.open()
             lay_out(self.settings.paths.seeds)
-            ears: tuple[Hearer, ...]
-            ears = self.road, self.deploys, self.imports, self.upkeep, self.duties
-            heard = [each.heard for each in ears]
+            to: tuple[Hearer, ...] = self.road, self.deploys, self.imports, self.upkeep, self.duties
+            heard = [each.heard for each in to]
             self.broker.listeners += [self.machines.rotated, *heard, self._tell]
         for name, fd in notify.handed_over():
             self.sockets.adopt(name, fd)
@@ -286,6 +281,7 @@ async def _serve(settings: Settings) -> None:
 
 def main() -> None:
     """Entry point of `hived`; an argument names another file of settings."""
+    gc.disable()  # until it serves: what is made until then stays
     notify.log_to_journal()
     began = time.monotonic()
     os.umask(0o027)
@@ -298,3 +294,7 @@ def main() -> None:
         log.critical("Cannot start: %s", error)
         sys.exit(error.exit_code)
     log.info("Stopped after %.0f s", time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    main()

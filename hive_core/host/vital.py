@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Callable
 from typing import Final
@@ -14,6 +15,12 @@ from hive_core.host import notify
 from hive_core.model.record import OPERATOR
 
 _QUESTION: Final = {"method": "org.hive.Broker.ListJobs", "parameters": {"limit": 1}}
+
+
+def settled() -> None:
+    """All is there: it stays, so that from now on nobody waits while it is looked through."""
+    gc.freeze()
+    gc.enable()
 
 
 async def live(broker: Broker) -> None:
