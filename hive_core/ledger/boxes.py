@@ -76,11 +76,8 @@ class Boxes:
         if box.closed:
             raise NotFound(f"no agent {box.name}")
         rank, message, size = waiting
-        live, limits, factor = box.live, self._limits, 1 + twice
-        if live.count >= limits.inbox_count * factor or (
-            live.bytes + size > limits.inbox_bytes * factor
-        ):
-            raise InboxFull(f"the inbox of {box.name} is full: it has to read first")
+        self.check_room(box, size, 1 + twice)
+        live = box.live
         if rank not in box.ranks:
             box.may_hold(rank)
         live.count += 1
@@ -97,6 +94,14 @@ class Boxes:
         self._unplaced += 1
         self._since += 1
         self._undo.note(self._untake, box, size)
+
+    def check_room(self, box: Box, size: int, factor: int = 1) -> None:
+        """InboxFull when so many bytes more do not fit."""
+        live, limits = box.live, self._limits
+        if live.count >= limits.inbox_count * factor or (
+            live.bytes + size > limits.inbox_bytes * factor
+        ):
+            raise InboxFull(f"the inbox of {box.name} is full: it has to read first")
 
     def place(self, box: Box, most: int | None = None) -> None:
         """Give each message of the box its place, or the oldest of them."""

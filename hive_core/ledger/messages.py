@@ -152,6 +152,11 @@ class Messages:
         _, places = self._standing(recipient, [message_id])
         return any(place.state == Stands.READY and not place.attempt for place in places)
 
+    def check_room(self, recipient: str, body: str) -> None:
+        """InboxFull when a message of an agent with this text would not fit."""
+        if (box := self._boxes.find(recipient)) is not None:
+            self._boxes.check_room(box, len(body.encode()))
+
     def crowd(self, recipient: str) -> Crowd:
         """Messages and bytes by sender, of a box that is half full or more; of others nobody."""
         return self._crowds.of(recipient)

@@ -105,6 +105,8 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
     _check_answer(call, params, recipient)
     _check_rate(call, recipient, params.to)
     check_share(call, recipient, params.to)
+    if Counted.MESSAGES in call.ledger.budgets.kinds:  # who fails after a change costs all others
+        call.ledger.messages.check_room(recipient, params.body)
     paid = take(call, call.uuid, Counted.MESSAGES)
     standing = relation(call.hive, call.caller, params.to)
     letter = NewMessage(

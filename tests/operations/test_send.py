@@ -13,6 +13,7 @@ from hive_core.errors import (
     NotAllowed,
     NotFound,
 )
+from hive_core.model.budget import Kind
 from hive_core.model.settings import Bounds, Settings
 
 ROUTES = {
@@ -273,3 +274,15 @@ def test_a_branch_fills_no_more_of_the_operators_box_by_hands_that_it_destroys()
             hive.call("boss", "destroy", agent=hand)
         assert len(hive.mail("operator")) == 32
         assert hive.fault("other", "send", to="operator", body="help") == ""
+
+
+def test_what_does_not_fit_is_refused_before_it_is_paid_for() -> None:
+    """Else the batch would run twice: a full box must not cost all who ask at the same time."""
+    with world(Settings(limits=Bounds(inbox_count=2)), "root/a", "root/b") as made:
+        made.call("operator", "allocate_budget", agent="a", kind="messages", amount=9)
+        faults = [made.fault("a", "send", to="b", body="x") for _ in range(4)]
+        assert faults == ["", "", "InboxFull", "InboxFull"]
+        assert made.broker._careful == 0
+        purse = made.ledger.budgets.get(made.uuid("a"), Kind.MESSAGES)
+        assert purse is not None
+        assert purse.spent == 2
