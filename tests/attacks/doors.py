@@ -107,7 +107,7 @@ def at_the_doors(
 async def until(true: Callable[[], bool]) -> None:
     """Let the loop run until something holds."""
     loop = asyncio.get_running_loop()
-    end = loop.time() + 20
+    end = loop.time() + 60
     while not true():
         assert loop.time() < end, "it never came to that"
         turned = asyncio.Event()

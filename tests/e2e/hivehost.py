@@ -13,6 +13,7 @@ from typing import Any
 
 from e2e import wire
 from e2e.labhost import Lab
+from long import bound
 
 OPERATOR_SOCKET = "/run/hive/operator.sock"
 _PYTHON = ("/usr/bin/python3", "-Ic", Path(wire.__file__).read_text())
@@ -171,7 +172,7 @@ class HiveHost:
 
     def wait(self, state: str, *agents: str, seconds: float = 30) -> None:
         names = [agent.replace("_", "-") for agent in agents]
-        reply = self.call("WaitAgents", agents=names, states=[state], wait=seconds)
+        reply = self.call("WaitAgents", agents=names, states=[state], wait=min(50, bound(seconds)))
         assert reply["done"], reply
 
     def uuid(self, agent: str) -> str:
@@ -179,7 +180,7 @@ class HiveHost:
 
     def until(self, holds: Callable[[], object], what: str, seconds: float = 15) -> None:
         """For what nobody announces: look again and again."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + bound(seconds)
         while not holds():
             assert time.monotonic() < deadline, what
             time.sleep(0.05)

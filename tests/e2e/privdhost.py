@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from e2e.labhost import Lab, LabError
+from long import bound
 
 from hive_core.errors import from_wire
 from hive_core.plan.actions import (
@@ -258,7 +259,7 @@ class Host:
 
     @staticmethod
     def until(condition: Callable[[], bool], failure: str, seconds: float = 15) -> None:
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + bound(seconds)
         while not condition():
             if time.monotonic() > deadline:
                 raise LabError(failure)

@@ -215,7 +215,7 @@ def test_agents_come_and_go_and_move_by_hand_commit(host: HiveHost) -> None:
              f"{git} commit -qam 'dan comes, bob moves'")  # fmt: skip
     host.until(lambda: host.tree() == tree, "adopted")
     host.wait("running", "dan")
-    assert [each["kind"] for each in host.mail("bob", wait=5)] == ["moved"]
+    assert [each["kind"] for each in host.mail("bob", wait=30)] == ["moved"]
     del tree["dan"]
     host.run("sh", "-c", f"cd {META} && echo '{json.dumps(tree)}' >topology.json && "
              f"git rm -q agents/dan.json && {git} commit -qam 'dan goes'")  # fmt: skip

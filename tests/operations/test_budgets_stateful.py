@@ -169,7 +169,7 @@ class Budgets(RuleBasedStateMachine):
 
     @rule(data=DATA, amount=AMOUNT)
     def work(self, data: st.DataObject, amount: int) -> None:
-        """Never more than the task has of its own: whose debts they are depends on who ends first."""
+        """Never more than the task has of its own: whose debts they are is up to who ends first."""
         if (found := self.task(data)) is None:
             return
         task, name = found
