@@ -66,12 +66,21 @@ class Patient(H11Protocol):
         if self._taken > WIRE_MOST:
             self.transport.abort()
             return
-        super().data_received(piece)
+        self._parse(piece)
         if self._rest:
             self._feeding = True
             self.loop.call_soon(self._feed)
         else:
             self._end_if_useless()
+
+    def _parse(self, piece: bytes) -> None:
+        """Who breaks the rules once more, while it is answered, is not worth a line of the log."""
+        try:
+            super().data_received(piece)
+        except Exception:  # noqa: BLE001 - the parser answers some faults by one of its own
+            self.transport.abort()
+        if self.transport.is_closing() and self.scope is not None:
+            self.cycle.disconnected = True
 
     @override
     def eof_received(self) -> bool:  # type: ignore[override]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from host.street import Street, _street, hook, sign  # noqa: F401
 from operations.test_triggers import bodies
 
@@ -84,3 +85,16 @@ def test_others_have_their_turn_while_one_sends_a_body_in_crumbs(street: Street)
     counting.cancel()
     assert rounds[0] >= WIRE_MOST // 2048
     assert street.raw(good(path)).startswith(b"HTTP/1.1 202")
+
+
+def test_who_breaks_the_rules_of_http_writes_nothing_into_the_log(
+    street: Street, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a stranger could fill the journal with what looks like faults of the daemon."""
+    path = hook(street).encode()
+    crumbs = b"transfer-encoding: chunked\r\n\r\nzz\r\n"
+    twice = b"idempotency-key: 1\r\n" * 2
+    for head in (b"POST %b HTTP/1.1\r\n" + twice, b"HEAD %b HTTP/1.1\r\n", b"\xff %b\r\n"):
+        assert street.raw(head % path + b"host: x\r\n" + crumbs).count(b"HTTP/1.1 ") <= 1
+    assert street.raw(good(hook(street))).startswith(b"HTTP/1.1 202")
+    assert caplog.text == ""
