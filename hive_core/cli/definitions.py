@@ -154,6 +154,8 @@ def _lines(row: Row) -> Iterator[str]:
 def _files(paths: Iterable[Path]) -> list[Path]:
     found = []
     for each in paths or (FOLDER,):
+        if not each.exists():
+            raise InvalidArgument(f"there is no {each}: name files or a folder of definitions")
         found += sorted(each.glob("*.md")) if each.is_dir() else [each]
     if not found:
         raise InvalidArgument(f"no *.md in {', '.join(map(str, paths or (FOLDER,)))}")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.lab
 UNITS = ("hived", "hive-privd")
 # The long form has each alone, too: what is down half of the time hides what the other does.
 VICTIMS = [*((unit,) for unit in UNITS if long.asked.chosen), UNITS]
-KILLS = long.times(5, 100)
+KILLS = long.times(3, 100)
 WAITING = long.times(1_000, 100_000)  # messages in the ledger, which a start reads and checks
 READY = long.bound(2)  # seconds from a kill to the first answer
 
@@ -91,7 +91,7 @@ def test_what_is_asked_of_the_daemon_while_it_starts_comes_true(host: HiveHost) 
     more = [f"more-{number}" for number in range(8)]
     host.grow(**dict.fromkeys(more, "ben"))
     assert not host.follow("root", "Whoami", 1)[0].error  # each on a connection of its own
-    for method in ("Stop", "Start", "Stop", "Start"):
+    for method in ("Stop", "Start"):
         host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "hived.service")
         (reply,) = host.follow("root", method, 1, agent="cid", wait=20)
         assert not reply.error, reply
@@ -99,7 +99,8 @@ def test_what_is_asked_of_the_daemon_while_it_starts_comes_true(host: HiveHost) 
         host.call("Destroy", agent=name)
 
 
-@pytest.mark.parametrize("power_cut", [False, True])
+@pytest.mark.sized
+@pytest.mark.parametrize("power_cut", [False, True][: long.times(1, 2)])
 def test_the_host_starts_what_was_wanted_and_nothing_else(
     lab: Lab, host: HiveHost, *, power_cut: bool
 ) -> None:

@@ -77,7 +77,7 @@ def state_of(host: HiveHost) -> dict[str, object]:
 @pytest.mark.sized
 def test_all_work_is_there_once_after_kills_of_the_daemon(host: HiveHost) -> None:
     """K32: tasks end once, questions, reminders, artifacts, budgets and triggers are kept."""
-    number, kills, tasks = seed(), times(3, 100), times(5, 300)
+    number, kills, tasks = seed(), times(2, 100), times(4, 300)
     chance = Random(number)  # noqa: S311 - a schedule, no secret
     pids = {name: host.main_pid(name) for name in WORKERS}
     persist(host, "AllocateBudget", agent="root", kind="tokens", amount=GIVEN, idempotency_key="b")

@@ -36,7 +36,7 @@ def test_no_call_succeeds_whose_fsync_failed(lives: Lives) -> None:
         for at, (point, then) in enumerate(pairwise([*course.points, ""]), 1)
         if point not in SQLITES_OWN and (point, then) != CHECKPOINT
     ]
-    most = min(len(points), times(10, len(points)))
+    most = min(len(points), times(6, len(points)))
     for course, name, at in random.Random(chance).sample(points, most):  # noqa: S311 - no secret
         life = lives(name, Kind.SYNC, Act.FAIL_ONCE, at, errno.EIO)
         where = (name, at, label(life["names"][at - 1]), life["said"])

@@ -46,7 +46,7 @@ def test_no_power_cut_loses_what_was_acknowledged() -> None:
     The ledger is whole, git finds nothing wrong, the work tree shows the head, and hived works on.
     Only what an operator is just writing and committing may be there as a change by hand.
     """
-    number, images = seed(), times(15, 500)
+    number, images = seed(), times(8, 500)
     chance = random.Random(number)  # noqa: S311 - no secret
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hive-power-") as name:
         folder = Path(name)
