@@ -182,7 +182,7 @@ def test_who_does_not_stop_has_its_container_ended(host: HiveHost) -> None:
 
 def test_time_runs_out_softly_and_then_hard(host: HiveHost) -> None:
     """Q23: a report is asked for, then the work is stopped; what there was is kept."""
-    task = give(host, "held", "slow", soft=0.5, deadline=1.5)
+    task = give(host, "held", "slow", soft=0.5, deadline=5)
     host.until(lambda: "task_report" in [each["kind"] for each in host.mail("held")], "not asked")
     seen = host.follow("held", "WatchTask", 3, task=task)
     assert [each["state"] for each in seen][-1] in ("stopping", "done")
