@@ -88,7 +88,7 @@ def test_a_container_killed_from_the_host_is_told_once_and_comes_back(host: Hive
     host.run("kill", "-KILL", str(host.main_pid("bob")))
     host.until(lambda: invocations(host, "bob") not in ([before], [""]), "came back")
     host.wait("running", "bob")
-    letters = host.mail("ann", wait=10)
+    letters = host.mail("ann", wait=40)
     assert [(each["kind"], each["from"]) for each in letters] == [("container_crash", "daemon")]
     assert "killed with KILL" in letters[0]["body"]
     assert host.mail("ann") == []
@@ -99,8 +99,9 @@ def test_a_container_killed_from_the_host_is_told_once_and_comes_back(host: Hive
 
 
 def test_the_last_lines_go_along_with_the_news_of_a_crash(host: HiveHost) -> None:
-    host.grow(cat={"parent": "ann", "command": ["sh", "-c", "sleep 0.5; echo my last; exit 9"]})
-    (letter,) = host.mail("ann", wait=10)
+    ends = ["sh", "-c", "sleep 0.5; echo my last; exit 9"]
+    assert not host.call("Spawn", name="cat", parent="ann", command=ends).error
+    (letter,) = host.mail("ann", wait=40)
     assert re.search(r"cat crashed: ended with 9.*last lines:\nmy last", letter["body"], re.DOTALL)
 
 
@@ -122,7 +123,7 @@ def test_a_daemon_that_fails_again_and_again_is_parked(host: HiveHost) -> None:
     """Row K10, attack 50."""
     host.call("Spawn", name="dan", parent="ann", role="daemon", command=["sh", "-c", "exit 3"])
     host.wait("parked", "dan", seconds=40)
-    letters = host.mail("ann", wait=5)
+    letters = host.mail("ann", wait=40)
     assert len(letters) == 5
     assert "parked after 5 failures" in letters[-1]["body"]
     assert "dan is parked: ended with 3" in host.call("Status")["alarms"]
@@ -132,7 +133,7 @@ def test_a_daemon_that_fails_again_and_again_is_parked(host: HiveHost) -> None:
 def test_what_ignores_a_stop_is_killed_when_its_grace_is_over(host: HiveHost) -> None:
     """Row K11."""
     host.grow(fay={"parent": "ann", "command": ["sh", "-c", "trap '' TERM HUP; sleep 1000 & wait"]})
-    reply = host.call("Stop", agent="fay", grace=0.5, wait=10)
+    reply = host.call("Stop", agent="fay", grace=0.5, wait=40)
     assert not reply.error, reply
     host.wait("stopped", "fay", seconds=1)
     assert host.mail("ann") == []
@@ -140,7 +141,7 @@ def test_what_ignores_a_stop_is_killed_when_its_grace_is_over(host: HiveHost) ->
 
 def test_a_subtree_is_stopped_leaves_first(host: HiveHost) -> None:
     host.grow(gil={"parent": "ann", "command": HOLD}, hal={"parent": "gil", "command": HOLD})
-    reply = host.call("Stop", agent="gil", recursive=True, wait=10)
+    reply = host.call("Stop", agent="gil", recursive=True, wait=40)
     assert reply["agents"] == ["hal", "gil"]
     host.wait("stopped", "gil", "hal", seconds=1)
 

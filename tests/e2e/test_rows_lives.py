@@ -124,7 +124,7 @@ def test_an_end_between_two_daemons_is_counted_once(host: HiveHost) -> None:
     killed(host)
     host.wait("failed", "two")
     assert told(host, "two") == ["start", "crash"]
-    assert host.ask("lead", "WaitChild", agent="two", wait=5)["child"]["code"] == 255
+    assert host.ask("lead", "WaitChild", agent="two", wait=30)["child"]["code"] == 255
 
 
 def test_a_host_that_went_down_ended_everybody(host: HiveHost) -> None:
@@ -147,7 +147,7 @@ def test_who_was_stopped_ended_too(host: HiveHost) -> None:
     """K7, K11: a kill has its reason, and no code."""
     host.grow(one=script("exec sleep 1000", role="worker"))
     host.ask("lead", "Kill", agent="one", reason="enough of it", wait=20)
-    end = host.ask("lead", "WaitChild", agent="one", wait=5)["child"]
+    end = host.ask("lead", "WaitChild", agent="one", wait=30)["child"]
     assert (end["code"], end["asked"], end["reason"]) == (None, True, "enough of it")
     assert host.mail("lead") == []
 

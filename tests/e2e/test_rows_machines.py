@@ -120,7 +120,7 @@ def test_a_crash_is_told_to_the_parent(host: HiveHost) -> None:
 def test_exit_codes_are_told_and_a_good_end_is_none(host: HiveHost) -> None:
     """H23, K10: 7 is a crash with its number; 0 is told as a good end, an intended one is not."""
     host.mail("lead")
-    host.grow(bad=script("sleep 1; exit 7"))
+    assert not host.call("Spawn", name="bad", **script("sleep 1; exit 7")).error
     host.wait("failed", "bad")
     assert "ended with 7" in host.mail("lead")[0]["body"]
     good = host.call("Spawn", name="good", **script("sleep 0.3; exit 0"))
@@ -138,7 +138,8 @@ def test_exit_codes_are_told_and_a_good_end_is_none(host: HiveHost) -> None:
 
 def test_one_whose_root_is_a_roots_child_has_nobody_to_tell(host: HiveHost) -> None:
     """H23: a root has no parent; its crash is an event and it stays down."""
-    host.grow(alone={"parent": "", "command": ["sh", "-c", "sleep 0.3; exit 9"]})
+    ends = ["sh", "-c", "sleep 0.3; exit 9"]
+    assert not host.call("Spawn", name="alone", parent="", command=ends).error
     host.wait("failed", "alone")
     (event,) = (each for each in host.events(last=10) if each["kind"] == "crash")
     assert "ended with 9" in event["reason"]

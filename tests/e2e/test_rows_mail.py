@@ -127,7 +127,7 @@ def test_a_queue_is_shared_by_those_whom_its_owner_lets(host: HiveHost) -> None:
     host.hush()
     assert host.ask("ben", "Ack", ids=[window["id"]])["acked"] == 1
     (wall,) = host.ask("ben", "Take", queue="lead/jobs", wait=10, lease=1)["things"]
-    (again,) = host.ask("ann", "Take", queue="lead/jobs", wait=10)["things"]
+    (again,) = host.ask("ann", "Take", queue="lead/jobs", wait=40)["things"]
     assert (wall["id"], again["attempt"]) == (again["id"], 2)
     assert host.json("queue", "list")[0]["queue"] == "lead/jobs"
     assert host.ask("lead", "CloseQueue", queue="jobs")["left"] == 1
@@ -158,7 +158,7 @@ def test_a_pipe_holds_64_chunks_and_makes_its_writer_wait(host: HiveHost) -> Non
     found = host.ask("ann", "ReadPipe", pipe=pipe)["chunks"]
     assert [each["data"] for each in found] == [str(number) for number in range(64)]
     host.ask("ann", "ReadPipe", pipe=pipe, up_to=64)
-    assert host.ask("lead", "WritePipe", pipe=pipe, data="x", wait=10)["seq"] == 65
+    assert host.ask("lead", "WritePipe", pipe=pipe, data="x", wait=40)["seq"] == 65
     host.call("Destroy", agent="ann", wait=20)
     host.hush("ann")
     assert host.ask("lead", "ListPipes")["pipes"] == []

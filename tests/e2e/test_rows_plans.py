@@ -182,7 +182,7 @@ def test_fan_out_queues_above_the_cap_and_reports_in_order(host: HiveHost) -> No
 
 def test_a_timeout_ends_the_rest_of_a_batch(host: HiveHost) -> None:
     """Q23: what had ended stays, what runs and what is queued ends as timeout."""
-    begun = fan(host, ["sum 1 2", "sleep 600", "sum 3 4"], concurrency=2, timeout=7)
+    begun = fan(host, ["sum 1 2", "sleep 600", "sum 3 4"], concurrency=2, timeout=12)
     host.until(lambda: host.call("GetBatch", batch=begun["batch"])["open"] < 3, "nothing ends", 30)
     found = batch(host, begun, "timeout", 40)
     statuses = [each["status"] for each in found["reports"]]

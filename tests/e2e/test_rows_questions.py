@@ -137,7 +137,7 @@ def test_an_escalation_climbs_to_the_operator_whoever_is_killed(host: HiveHost) 
 def test_the_default_counts_at_the_deadline_also_when_no_daemon_ran(host: HiveHost) -> None:
     """Q28: expiry applies the default and reports it, the cap is a typed overflow."""
     items = [{"prompt": "Go?", "options": ["yes", "no"], "default": "no"}]
-    question = host.ask("wrk", "Ask", items=items, deadline=1.5)["question"]
+    question = host.ask("wrk", "Ask", items=items, deadline=4)["question"]
     ask(host, "wrk", "2")
     ask(host, "wrk", "3")
     full = host.ask("wrk", "Ask", items=[{"prompt": "4"}])
@@ -145,7 +145,7 @@ def test_the_default_counts_at_the_deadline_also_when_no_daemon_ran(host: HiveHo
     listed = host.ask("lead", "ListWorkerQuestions")["questions"]
     assert len(listed) == 3
     host.run("systemctl", "stop", "hived.service")
-    host.run("sleep", "2")
+    host.run("sleep", "4")
     host.run("systemctl", "start", "hived.service")
     host.hush()
     host.until(lambda: row(host, question)["state"] == "defaulted", "the default")

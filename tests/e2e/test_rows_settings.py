@@ -170,7 +170,7 @@ def test_roles_that_come_back_and_roles_that_do_not(queen: HiveHost) -> None:
         assert told["kind"] == "container_crash"
         queen.call("Destroy", agent=name, wait=20)
     # A new chance: the count begins anew.
-    queen.call("Start", agent="d", wait=10)
+    queen.call("Start", agent="d", wait=40)
     queen.wait("parked", "d", seconds=40)
     assert starts(queen, "d") == 8
 
@@ -186,7 +186,7 @@ def test_a_good_end_and_a_wish_bring_nobody_back(queen: HiveHost) -> None:
         queen.call(verb, agent="e", wait=20)
         queen.run("systemctl", "restart", "hived.service")
         queen.hush()
-        assert queen.call("WaitAgents", agents=["e", "d"], states=["stopped"], wait=10)["done"]
+        assert queen.call("WaitAgents", agents=["e", "d"], states=["stopped"], wait=40)["done"]
         steps = queen.json("converge", "--dry-run")["steps"]
         assert {"d", "e"}.isdisjoint(each["agent"] for each in steps)
         queen.call("Start", agent="e", wait=20)

@@ -234,7 +234,7 @@ def test_work_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
 def test_what_has_no_room_waits_and_is_begun_by_the_daemon(host: HiveHost) -> None:
     """K14: `parallel` of the agent; by priority, then by age."""
     host.grow(narrow={"parent": "lead", "role": "worker", "parallel": 1, "command": DOES})
-    hold = give(host, "narrow", "sleep 1")
+    hold = give(host, "narrow", "sleep 3")
     late, soon = give(host, "narrow", "true"), give(host, "narrow", "true", priority=0)
     assert row(host, soon)["state"] == "queued"
     ended(host, hold, late, soon)

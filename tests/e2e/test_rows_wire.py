@@ -553,6 +553,6 @@ def test_a_lease_that_ends_gives_the_message_again(host: HiveHost) -> None:
     host.mail("kid")
     sent = host.ask("lead", "Send", to="kid", body="again")["id"]
     (one,) = host.ask("kid", "Recv", lease=1)["messages"]
-    (two,) = host.ask("kid", "Recv", wait=5)["messages"]
+    (two,) = host.ask("kid", "Recv", wait=30)["messages"]
     assert [(each["id"], each["attempt"]) for each in (one, two)] == [(sent, 1), (sent, 2)]
     host.ask("kid", "Ack", ids=[sent])
