@@ -147,8 +147,10 @@ class Contents:
             self._uploads[id_], upload.coming = upload, len(data)
             try:
                 upload.sum, upload.ready = await self.beside(written)
+                self._upload(party, id_)  # it may have gone before there was a file
             except BaseException:
-                self._forget(id_)
+                self._uploads.pop(id_, None)
+                self.shelf.drop(path)
                 raise
             upload.coming, upload.at = 0, self.clock()
             return id_

@@ -13,7 +13,7 @@ from operations.world import Exchange, Reply, World, world
 
 from hive_core import varlink
 from hive_core.broker.line import Line
-from hive_core.errors import HIVE, HiveError, NotAllowed, NotFound
+from hive_core.errors import HIVE, HiveError, Internal, NotAllowed, NotFound
 from hive_core.model.settings import Settings
 
 T = TypeVar("T")
@@ -135,6 +135,23 @@ def test_a_daemon_that_is_killed_meanwhile_leaves_nothing(hive: World) -> None:
     assert list(hive.contents.left()) == []
     assert files(hive) == []
     assert store(hive)["version"] == 1
+
+
+@pytest.mark.parametrize("at", ["before there is a file", "written"])
+def test_nothing_is_left_of_what_somebody_stores_who_goes_meanwhile(hive: World, at: str) -> None:
+    a, held = hive.uuid("a"), hold(hive)
+
+    def step(name: str) -> None:
+        if name == at:
+            hive.contents.cancel(a)
+
+    hive.contents.shelf.step = step
+    storing = begun(hive)
+    if at != "written":
+        hive.call("operator", "destroy", agent="a")
+    held.let_go(hive)
+    assert isinstance(fault(storing), NotFound if at != "written" else Internal)
+    assert (hive.contents.held(), files(hive)) == (0, [])
 
 
 def test_one_that_is_deleted_while_it_is_read_is_not_there_and_is_no_damage(hive: World) -> None:
