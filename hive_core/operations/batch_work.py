@@ -13,7 +13,7 @@ from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.due import due
 from hive_core.broker.happening import Gone, TaskEnded, when
 from hive_core.broker.operation import Result
-from hive_core.errors import HiveError
+from hive_core.errors import HiveError, LimitReached
 from hive_core.ledger.posting import one_line
 from hive_core.ledger.store import Ledger
 from hive_core.model.machine import Wanted
@@ -44,18 +44,34 @@ def text_of(task: FanTask) -> str:
 
 
 def give_out(call: Call, batch: Batch) -> frozenset[str]:
-    """Give each free worker of a batch the next task; topics to touch."""
+    """Give each free worker of a batch the next task; topics to touch.
+
+    What has been given stays so where there is not enough for the next one: that is tried again.
+    LimitReached when there is not enough for the first.
+    """
     batches = call.ledger.plans.batches
     queued = batches.items(batch.id, ItemState.QUEUED)
     topics = frozenset[str]()
+    again: float | None = None
     workers = free(call, batch)[: room(call, batch)]
     for uuid, item in zip(workers, queued, strict=False):
-        topics |= _up(call, batch, uuid)
-        task, more = assign(call, batch.owner, called(call, uuid), _wish(call, batch, item))
-        batches.give(item, task.id, uuid)
-        topics |= more
-    batches.look_at(batch.id, None)
+        try:
+            with call.ledger.savepoint():
+                topics |= _given(call, batch, uuid, item)
+        except LimitReached:
+            if item is queued[0]:
+                raise
+            again = call.now + _AGAIN
+            break
+    batches.look_at(batch.id, again)
     return topics
+
+
+def _given(call: Call, batch: Batch, uuid: str, item: Item) -> frozenset[str]:
+    topics = _up(call, batch, uuid)
+    task, more = assign(call, batch.owner, called(call, uuid), _wish(call, batch, item))
+    call.ledger.plans.batches.give(item, task.id, uuid)
+    return topics | more
 
 
 def made(call: Call, batch: Batch) -> Change[Result]:
