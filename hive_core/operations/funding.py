@@ -6,17 +6,19 @@ from collections.abc import Iterator
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import InvalidArgument, NotAllowed
-from hive_core.model.budget import Kind
+from hive_core.model.budget import AMOUNT_MOST, MILLI, Kind
 from hive_core.model.capability import covers
 from hive_core.operations.budgets import AllocateParams, allocate_budget
 from hive_core.operations.traits import Funds
 
 _MILLIONTHS = 1_000_000
 _USD = "USD"
+# What `allocate_budget` takes at once.
+_MOST = AMOUNT_MOST // MILLI
 
 
 def amounts(call: Call, funds: Funds | None) -> Iterator[tuple[Kind, int]]:
-    """How much of what; InvalidArgument for dollars where something else is counted."""
+    """How much of what; InvalidArgument for dollars that are not counted here, or are too many."""
     if funds is None:
         return
     currency = call.settings.budgets.currency
@@ -25,6 +27,8 @@ def amounts(call: Call, funds: Funds | None) -> Iterator[tuple[Kind, int]]:
     if funds.usd is not None and funds.money is not None:
         raise InvalidArgument("say money, or usd, and not both", field="funds")
     money = funds.money if funds.usd is None else round(funds.usd * _MILLIONTHS)
+    if money is not None and money > _MOST:
+        raise InvalidArgument(f"no more than {_MOST} millionths of {currency}", field="funds")
     found = {Kind.TOKENS: funds.tokens, Kind.MONEY: money}
     yield from ((kind, amount) for kind, amount in found.items() if amount is not None)
 

@@ -169,3 +169,12 @@ def test_every_gift_is_an_event_with_its_figures(world: World) -> None:
         {"caller_name": "operator", "target_name": "root", "uid": 0, "kind": "tokens", "tier": "",
          "moved": 100, "left": 100, "spent": 0, "owed": 0, "source": "operator"},
     )]  # fmt: skip
+
+
+def test_an_agent_begins_with_as_many_dollars_as_a_budget_can_be_given(world: World) -> None:
+    for name, usd in (("poor", 1.5), ("rich", 9_007_199.0)):
+        world.call("operator", "spawn", name=name, parent="root", funds={"usd": usd})
+        assert left(world, name, "money") == [(name, int(usd * 1_000_000), 0)]
+    with pytest.raises(InvalidArgument, match="no more than 9007199254740 millionths of USD"):
+        world.call("operator", "spawn", name="richer", parent="root", funds={"usd": 9_007_200.0})
+    assert "richer" not in world.hive.topology

@@ -55,7 +55,7 @@ def test_a_definition_gives_nobody_more_than_its_creator_has(world: World) -> No
     "agent",
     [
         {"role": "task", "tier": "strategic"}, {"capabilities": ["fly"]}, {"tools": ["reed"]},
-        {"tools": ["bash(a * b)"]},
+        {"tools": ["bash(a * b)"]}, {"funds": {"usd": 9_007_200.0}},
     ],
 )  # fmt: skip
 def test_what_no_agent_can_be_is_refused_when_it_is_written(
