@@ -108,10 +108,14 @@ class Shelf:
         return content
 
     def name(self, path: Path, content: Content) -> None:
-        """Under its digest, on the disk. What is there already is put right by this one."""
+        """Under its digest, on the disk. What is there already is put right by this one.
+
+        It may have its name from the last time, when the folder could not be synced.
+        """
         place = self.path(content.digest)
         with told("store an upload"):
-            path.rename(place)
+            if path.exists() or not place.exists():
+                path.rename(place)
             self.step("renamed")
             kept(place.parent)
         self.step("kept")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -152,6 +153,25 @@ def test_nothing_is_left_of_what_somebody_stores_who_goes_meanwhile(hive: World,
     held.let_go(hive)
     assert isinstance(fault(storing), NotFound if at != "written" else Internal)
     assert (hive.contents.held(), files(hive)) == (0, [])
+
+
+def test_an_upload_whose_name_did_not_come_to_the_disk_can_be_stored_again(hive: World) -> None:
+    """The rename worked, and the sync of its folder did not."""
+    upload = str(hive.call("a", "begin_artifact")["upload"])
+    hive.call("a", "append_artifact", upload=upload, offset=0, data=coded(b"hello"))
+    steps: list[str] = []
+
+    def step(name: str) -> None:
+        steps.append(name)
+        if steps == ["synced", "renamed"]:
+            raise OSError(errno.EIO, "Input/output error")
+
+    hive.contents.shelf.step = step
+    assert hive.fault("a", "store_artifact", name="notes", upload=upload) == "Internal"
+    assert hive.fault("a", "get_artifact", name="notes") == "NotFound"
+    assert hive.call("a", "store_artifact", name="notes", upload=upload)["version"] == 1
+    assert steps == ["synced", "renamed", "renamed", "kept"]
+    assert read(hive, name="notes") == b"hello"
 
 
 def test_one_that_is_deleted_while_it_is_read_is_not_there_and_is_no_damage(hive: World) -> None:
