@@ -65,15 +65,16 @@ def filled(call: Call, purse: Purse, amount: int) -> frozenset[str]:
     found = purse.filled(amount)
     low = found.near(call.settings.budgets.warn)
     budgets.keep(replace(found, warned=found.warned and low))
-    return frozenset({topic(purse.agent)}) | (frozenset() if found.empty else lifted(call, found))
+    topics = frozenset({topic(purse.agent)})
+    return topics if found.empty else topics | lifted(call, found, queued=purse.empty)
 
 
-def lifted(call: Call, purse: Purse) -> frozenset[str]:
+def lifted(call: Call, purse: Purse, *, queued: bool = False) -> frozenset[str]:
     """There is something in it, or below the bound: whoever was short of it goes on."""
     budgets = call.ledger.budgets
     missed = budgets.shortage(purse)
-    if missed is None:
-        return frozenset()
+    if missed is None:  # one emptied by giving: what is queued waited for it all the same
+        return begun(call, purse) if queued and purse.kind in FUEL else frozenset()
     budgets.relieved(purse)
     return _resume(call, purse, missed)
 
@@ -197,9 +198,8 @@ def _resume(call: Call, purse: Purse, missed: Shortage) -> frozenset[str]:
         left = f"is kept again, {amounts(call, purse)}"
     text = f"the {title(purse)} of {owner(call.hive, purse)} {left}: go on"
     note(call, purse, "filled", text)
-    topics = _tell(call, (call.hive.name(purse.agent),), text) | _close(call, missed.question)
-    for uuid in drawing(call, purse):
-        topics |= start_next(call, uuid)
+    topics = _tell(call, (call.hive.name(purse.agent),), text) | begun(call, purse)
+    topics |= _close(call, missed.question)
     for uuid in missed.stopped:
         run = call.ledger.runs.get(uuid)
         # Who was started or stopped by somebody since is theirs.
@@ -207,6 +207,11 @@ def _resume(call: Call, purse: Purse, missed: Shortage) -> frozenset[str]:
             call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, reason=BUDGET)
             topics |= {f"run:{uuid}"}
     return topics
+
+
+def begun(call: Call, purse: Purse) -> frozenset[str]:
+    """What waited for it in queues."""
+    return frozenset().union(*(start_next(call, uuid) for uuid in drawing(call, purse)))
 
 
 def _close(call: Call, id_: str) -> frozenset[str]:
@@ -243,11 +248,11 @@ def looked_again(call: Call, missed: Shortage) -> frozenset[str]:
         if each.agent == missed.agent
     ]  # fmt: skip
     bound = found[0] if found else Purse(missed.agent, missed.kind)
-    share = call.settings.budgets.warn
-    if not bound.over and not bound.near(share):
+    share, none = call.settings.budgets.warn, bool(found) and not bound.spent + bound.free
+    if not none and not bound.over and not bound.near(share):
         return lifted(call, bound)
     again = None
-    if bound.kind is Kind.TOKENS_PER_HOUR:
+    if bound.kind is Kind.TOKENS_PER_HOUR and not none:
         hour = budgets.bounds.hour(bound.agent, call.now)[0]
         again = max(call.now + 1, hour.below(share * (bound.spent + bound.free)))
     budgets.short(replace(missed, stop_at=again))

@@ -21,7 +21,7 @@ from hive_core.model.budget import AMOUNT_MOST, UNITS, Fund, Kind, Purse
 from hive_core.model.capability import covers
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
-from hive_core.model.task import Task, TaskWish
+from hive_core.model.task import Task, TaskState, TaskWish
 from hive_core.operations.notices import tell
 from hive_core.operations.purses import (
     BUDGET,
@@ -36,7 +36,10 @@ from hive_core.operations.purses import (
 )
 from hive_core.operations.shortages import filled
 from hive_core.operations.task_caps import at_bound, note_caps
+from hive_core.operations.task_moves import start_next
 
+# So many parts of a task are looked at when what pays for them changes.
+AT_ONCE: Final = 256
 WORDS: Final = {"tokens": Kind.TOKENS, "cost": Kind.MONEY}
 
 
@@ -197,26 +200,46 @@ def closed(call: Call, held: Fund) -> frozenset[str]:
     note(call, purse, "returned", f"task {held.task} did not use {purse.free} {UNITS[purse.kind]}")
     whole = budgets.funds.get(held.source, purse.kind)
     if whole is not None:
-        return touched | _more(call, replace(whole, purse=whole.purse.filled(purse.free)))
+        return touched | _more(call, whole, purse.free)
     home = budgets.get(held.source, purse.kind)
     return touched | (filled(call, home, purse.free) if home else frozenset())
 
 
-def _more(call: Call, held: Fund) -> frozenset[str]:
+def _more(call: Call, before: Fund, amount: int) -> frozenset[str]:
     """A part gave back: where its whole had nothing left, that goes on."""
+    held = replace(before, purse=before.purse.filled(amount))
     budgets, purse = call.ledger.budgets, held.purse
     budgets.funds.keep(held)
-    known = budgets.usage.capped(held.task)
-    if purse.empty or known is None or not known.reached:
+    if purse.empty:
         return frozenset()
-    budgets.usage.reached(held.task, "", None)
-    if topics := note_caps(call, held.task):  # one of its caps it has met as well
+    topics = _parts_begun(call, held) if before.purse.empty else frozenset[str]()
+    known = budgets.usage.capped(held.task)
+    if known is None or not known.reached:
         return topics
+    budgets.usage.reached(held.task, "", None)
+    if met := note_caps(call, held.task):  # one of its caps it has met as well
+        return topics | met
     name = call.hive.name(purse.agent)
     text = f"the {title(purse)} of task {held.task} has {purse.free} again: go on"
-    return (tell(call, call.hive, name, BUDGET, text) if name else frozenset()) | {
-        topic(purse.agent)
-    }
+    topics |= tell(call, call.hive, name, BUDGET, text) if name else frozenset()
+    return topics | {topic(purse.agent)}
+
+
+def _parts_begun(call: Call, held: Fund) -> frozenset[str]:
+    """Queued parts that it pays for again."""
+    who = (each.assignee for each in _carried(call, held) if each.state is TaskState.QUEUED)
+    return frozenset().union(*(start_next(call, uuid) for uuid in dict.fromkeys(who)))
+
+
+def _carried(call: Call, held: Fund) -> list[Task]:
+    """Open parts of its task, and the parts of those, so many at the most."""
+    tasks, found = call.ledger.tasks, list[Task]()
+    wholes = [held.task]
+    while wholes and len(found) < AT_ONCE:
+        parts = tasks.parts_of(wholes.pop(0), AT_ONCE - len(found))
+        found += parts
+        wholes += [each.id for each in parts]
+    return found
 
 
 def inherited(call: Call, purse: Purse, heir: str) -> None:

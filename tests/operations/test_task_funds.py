@@ -239,3 +239,26 @@ def test_a_task_that_is_resumed_is_given_nothing_of_its_own_again(world: World) 
     end(world, task, "failed")
     again = str(world.call("a", "resume_task", task=task, guidance="once more")["task"])
     assert (fund(world, again), left(world, "a")) == (None, (500, 0, 0))
+
+
+def test_what_is_queued_goes_on_when_a_purse_emptied_by_giving_is_filled(world: World) -> None:
+    *running, waits = (give(world, "a", "a1", deadline=0.0) for _ in range(6))
+    all_of_it = given(world, "a", "a2", 500)
+    for each in running:
+        end(world, each)
+    assert (left(world, "a"), state(world, waits)) == ((0, 0, 0), "queued")
+    end(world, all_of_it)
+    assert (left(world, "a"), state(world, waits)) == ((500, 0, 0), "in_progress")
+
+
+def test_queued_parts_go_on_when_their_whole_has_something_again(world: World) -> None:
+    given(world, "root", "a1", 100, deadline=0.0)
+    use(world, "a", 500)
+    *running, waits = (give(world, "a1", "a11", deadline=0.0) for _ in range(6))
+    part = given(world, "a1", "a11", 100, deadline=0.0)
+    for each in running:
+        end(world, each)
+    assert (state(world, waits), state(world, part)) == ("queued", "in_progress")
+    take(world, "a11")
+    end(world, part)
+    assert state(world, waits) == "in_progress"
