@@ -23,9 +23,10 @@ from hive_core.model.budget import (
 )
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.fields import Agent
-from hive_core.operations.purses import above, millis, seen, title, upward
+from hive_core.operations.purses import above, millis, title, upward
 from hive_core.operations.run_time import given_back, recount
-from hive_core.operations.shortages import filled, lifted, paid
+from hive_core.operations.said import bound_changed
+from hive_core.operations.shortages import filled, paid
 from hive_core.operations.task_funds import from_nobody
 from hive_core.policy.rules import ANCESTOR, OPERATOR, holds
 
@@ -163,10 +164,8 @@ def _bound(call: Call, params: AllocateParams, held: Purse, most: int) -> Record
             f" {source if over else 'an agent of this host'} has {limit}",
             rule="budget", budget=source, of=held.kind.value,
         )  # fmt: skip
-    raised = replace(held, free=most)
-    call.ledger.budgets.keep(raised)
-    now = seen(call, raised)
-    topics = frozenset[str]() if now.empty else lifted(call, now)
+    call.ledger.budgets.keep(replace(held, free=most))
+    topics = bound_changed(call, held.agent, held.kind)
     return _done(call, params, held, Flow(most - held.free, source), topics)
 
 
@@ -181,10 +180,11 @@ def _take_back(call: Call, params: AllocateParams, held: Purse) -> Record[Alloca
     source = _name(call, home.agent if home else "")
     if params.close:
         topics = given_back(call, call.hive, held) | recount(call, call.hive)
+        topics |= bound_changed(call, held.agent, held.kind)
         return _done(call, params, held, Flow(-shown(held.kind, held.free), source), topics)
     left, taken = held.emptied(kept(held.kind, -params.amount))
     call.ledger.budgets.keep(left)
-    topics = frozenset[str]()
+    topics = bound_changed(call, held.agent, held.kind)
     if home is not None and held.kind not in BOUNDS and taken:
         home = home.settled(millis(call.now)) if home.kind is Kind.TIME else home
         topics |= filled(call, home, taken)

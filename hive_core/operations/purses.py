@@ -80,7 +80,9 @@ def exhausted(call: Call, uuid: str, covered: Collection[Kind] = ()) -> Purse | 
             if purse.empty and (purse.tier or kind not in covered):
                 return purse
     found = (each for kind in SLIDING for each in bounds(call, uuid, kind))
-    return next((seen(call, each) for each in found if budgets.shortage(each)), None)
+    # Under a bound of nothing nobody has to say anything before.
+    met = (each for each in found if each.empty or budgets.shortage(each))
+    return next((seen(call, each) for each in met), None)
 
 
 def bounds(call: Call, uuid: str, kind: Kind) -> list[Purse]:

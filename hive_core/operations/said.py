@@ -11,6 +11,7 @@ from hive_core.broker.happening import Started, when
 from hive_core.model.budget import Kind, Purse
 from hive_core.operations.purses import bounds, seen, topic
 from hive_core.operations.shortages import lifted, looked_again, short, warn
+from hive_core.operations.task_moves import start_next
 
 
 def said_tokens(call: Call, uuid: str, tokens: int) -> frozenset[str]:
@@ -37,6 +38,34 @@ def said_context(call: Call, uuid: str, tokens: int) -> frozenset[str]:
         warned, touched = _watched(call, seen(call, bound), warned=warned)
         topics |= touched
     said.keep_context(uuid, tokens, warned=warned)
+    return topics
+
+
+def bound_changed(call: Call, uuid: str, kind: Kind) -> frozenset[str]:
+    """The bound of this agent is another one: what was said before is held against it now."""
+    topics, budgets = frozenset[str](), call.ledger.budgets
+    if kind is Kind.CONTEXT:
+        said = budgets.bounds.contexts()
+        for name in call.hive.topology.subtree(call.hive.name(uuid) or uuid):
+            each = call.hive.spec(name).id
+            if each in said:
+                topics |= said_context(call, each, said[each])
+            topics |= start_next(call, each)
+    for bound in bounds(call, uuid, kind) if kind is Kind.TOKENS_PER_HOUR else ():
+        if bound.agent == uuid:
+            topics |= _hour_again(call, bound)
+    return topics
+
+
+def _hour_again(call: Call, bound: Purse) -> frozenset[str]:
+    budgets, now = call.ledger.budgets, seen(call, bound)
+    missed = budgets.shortage(bound)
+    if missed is not None:
+        return looked_again(call, missed) if now.empty else lifted(call, now)
+    hour, warned = budgets.bounds.hour(bound.agent, call.now)
+    found, topics = _watched(call, now, warned=warned)
+    if found != warned:
+        budgets.bounds.keep_hour(bound.agent, hour, warned=found)
     return topics
 
 

@@ -248,11 +248,11 @@ def looked_again(call: Call, missed: Shortage) -> frozenset[str]:
         if each.agent == missed.agent
     ]  # fmt: skip
     bound = found[0] if found else Purse(missed.agent, missed.kind)
-    share, none = call.settings.budgets.warn, bool(found) and not bound.spent + bound.free
-    if not none and not bound.over and not bound.near(share):
+    share, shut = call.settings.budgets.warn, bool(found) and not bound.spent + bound.free
+    if not shut and not bound.over and not bound.near(share):
         return lifted(call, bound)
     again = None
-    if bound.kind is Kind.TOKENS_PER_HOUR and not none:
+    if bound.kind is Kind.TOKENS_PER_HOUR and not shut:
         hour = budgets.bounds.hour(bound.agent, call.now)[0]
         again = max(call.now + 1, hour.below(share * (bound.spent + bound.free)))
     budgets.short(replace(missed, stop_at=again))

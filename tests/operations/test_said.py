@@ -225,3 +225,76 @@ def test_an_answer_adds_to_what_the_settings_give(bounded: World) -> None:
     bounded.call("operator", "answer", question=question["id"], answers=["50"])
     assert row(bounded, "a1")[:3] == ("a1", 50, 100)
     assert not refused(bounded, "a1")
+
+
+# Bounds that become others.
+
+
+def test_a_context_above_a_bound_that_is_lowered_gets_no_work_until_it_is_raised(
+    world: World,
+) -> None:
+    bound(world, "a", 1000, "context")
+    for agent, tokens in (("a1", 700), ("a2", 100)):
+        context(world, agent, tokens)
+    bound(world, "a", -500, "context")
+    assert [refused(world, each) for each in ("a1", "a2", "a")] == [True, False, False]
+    assert row(world, "a1", "context")[:4] == ("a", 0, 500, 200)
+    bound(world, "a", 500, "context")
+    assert not refused(world, "a1")
+    assert happened(world) == ["used_up", "filled"]
+
+
+def test_an_hour_above_a_bound_that_is_lowered_holds_work_until_it_is_over(world: World) -> None:
+    bound(world, "a", 1000)
+    use(world, "a1", 700)
+    bound(world, "a", -500)
+    assert [refused(world, each) for each in ("a", "a1", "b")] == [True, True, False]
+    bound(world, "a", 100)
+    world.advance(HOUR)
+    assert refused(world, "a1"), "not before the whole of the hour is over"
+    world.advance(120)
+    assert not refused(world, "a1")
+    assert happened(world) == ["used_up", "filled"]
+
+
+def test_a_bound_is_near_when_it_is_lowered_so_far(world: World) -> None:
+    for kind, say in (("tokens_per_hour", use), ("context", context)):
+        bound(world, "a", 1000, kind)
+        say(world, "a", 450)
+        bound(world, "a", -500, kind)
+    assert [text.partition(": ")[2] for text in told(world, "a")] == [
+        "450 of 500 tokens an hour, as reported", "450 of 500 tokens of context, as reported",
+    ]  # fmt: skip
+    assert not refused(world, "a")
+
+
+@pytest.mark.parametrize("kind", ["tokens_per_hour", "context"])
+@pytest.mark.parametrize("said", [0, 1])
+def test_a_bound_of_nothing_lets_no_work_through_until_there_is_one_of_something(
+    world: World, kind: str, said: int
+) -> None:
+    bound(world, "a", 100, kind)
+    first, *others = (give(world, "root", "a1", deadline=0.0) for _ in range(6))
+    if said:
+        world.call("a1", "report_usage", tokens_in=said, context=said)
+    bound(world, "a", -100, kind)
+    end(world, first)
+    world.advance(2 * HOUR)
+    assert [refused(world, each) for each in ("a1", "b")] == [True, False]
+    assert state(world, others[-1]) == "queued"
+    bound(world, "a", 100, kind)
+    assert state(world, others[-1]) == "in_progress"
+    assert not refused(world, "a1")
+
+
+def test_a_bound_that_is_put_where_there_is_more_already_holds(bounded: World) -> None:
+    context(bounded, "a1", 900)
+    bound(bounded, "a", 500, "context")
+    assert [refused(bounded, each) for each in ("a1", "a")] == [True, False]
+    bounded.call("operator", "allocate_budget", agent="a", kind="context", close=True)
+    assert not refused(bounded, "a1")
+    bound(bounded, "a", 2000, "context")
+    context(bounded, "a1", 1500)
+    assert not refused(bounded, "a1")
+    bounded.call("operator", "allocate_budget", agent="a", kind="context", close=True)
+    assert refused(bounded, "a1")
