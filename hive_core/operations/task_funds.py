@@ -194,7 +194,7 @@ def closed(call: Call, held: Fund) -> frozenset[str]:
     budgets.funds.drop(held)
     if purse.over:
         note(call, purse, "owed", f"{purse.over} were used beyond it, and nobody pays for them")
-    touched = frozenset({topic(purse.agent)})
+    touched = frozenset({topic(purse.agent)}) | _spared_no_more(call, held)
     if not purse.free:
         return touched
     note(call, purse, "returned", f"task {held.task} did not use {purse.free} {UNITS[purse.kind]}")
@@ -203,6 +203,21 @@ def closed(call: Call, held: Fund) -> frozenset[str]:
         return touched | _more(call, whole, purse.free)
     home = budgets.get(held.source, purse.kind)
     return touched | (filled(call, home, purse.free) if home else frozenset())
+
+
+def _spared_no_more(call: Call, held: Fund) -> frozenset[str]:
+    """Parts that it paid for may be left to empty purses, whose time was over: it runs again."""
+    budgets, kind, topics = call.ledger.budgets, held.purse.kind, frozenset[str]()
+    stop = call.settings.budgets.stop
+    for each in _carried(call, held) if stop else ():
+        if not each.active or kind in covered(call, each.id, each.assignee):
+            continue
+        pays = budgets.nearest(upward(call.hive, each.assignee), kind)
+        missed = None if pays is None else budgets.shortage(pays)
+        if missed is not None and missed.stop_at is None:
+            budgets.short(replace(missed, stop_at=call.now + stop))
+            topics |= {topic(missed.agent)}
+    return topics
 
 
 def _more(call: Call, before: Fund, amount: int) -> frozenset[str]:

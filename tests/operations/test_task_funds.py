@@ -262,3 +262,19 @@ def test_queued_parts_go_on_when_their_whole_has_something_again(world: World) -
     take(world, "a11")
     end(world, part)
     assert state(world, waits) == "in_progress"
+
+
+def test_a_part_spared_for_its_whole_s_own_is_stopped_some_time_after_that_is_gone(
+    world: World,
+) -> None:
+    world.call("root", "allocate_budget", agent="a1", kind="tokens", amount=10)
+    whole = given(world, "root", "a1", 100, deadline=0.0)
+    part = give(world, "a1", "a11", deadline=0.0)
+    use(world, "a1", 10)
+    world.advance(61)
+    end(world, whole)
+    assert state(world, part) == "in_progress"
+    world.advance(59)
+    assert state(world, part) == "in_progress", "it has the time that all have"
+    world.advance(2)
+    assert state(world, part) == "stopping"
