@@ -11,7 +11,7 @@ from hive_core.broker.operation import Result
 from hive_core.model.machine import State, Wanted
 from hive_core.model.task import ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.task_fates import confirmed
-from hive_core.operations.task_moves import passed_on, start_next, stop
+from hive_core.operations.task_moves import passed_on, start_next, stop_all
 from hive_core.operations.task_news import daemon_mail
 from hive_core.operations.task_steps import log, topic
 
@@ -33,13 +33,23 @@ class Looked(Result):
 def task_deadlines(call: Call) -> Record[Looked]:
     """Some of the tasks whose time has come."""
     found = call.ledger.tasks.overdue(call.now, _AT_ONCE)
-    topics = frozenset[str]()
+    topics, late = frozenset[str](), dict[str, str]()
     for each in found:
         task = call.ledger.tasks.known(each.id)
+        if _late(call, task):
+            late[task.id] = f"its time is over: {task.wish.deadline:g} s"
+            continue
         topics |= _come(call, task)
         if _passes_on(task):  # that was a turn's work
             break
+    topics |= stop_all(call, late, ResultStatus.TIMEOUT)
     return Record(Looked(tasks=len(found)), topics, told=True)
+
+
+def _late(call: Call, task: Task) -> bool:
+    """Whether its work is to be stopped now."""
+    over = _passes_on(task) or _past(call, task.stop_at)
+    return not over and _past(call, task.hard_at)
 
 
 def _come(call: Call, task: Task) -> frozenset[str]:
@@ -48,9 +58,6 @@ def _come(call: Call, task: Task) -> frozenset[str]:
         return _forced(call, task)
     if _passes_on(task):
         return passed_on(call, task) if _past(call, task.soft_at) else frozenset()
-    if _past(call, task.hard_at):
-        why = f"its time is over: {task.wish.deadline:g} s"
-        return stop(call, task, ResultStatus.TIMEOUT, why)[1]
     return _soft(call, task) if _past(call, task.soft_at) else frozenset()
 
 

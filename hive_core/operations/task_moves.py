@@ -7,6 +7,7 @@ When more hangs on a task, it is looked at again, in a turn of its own, until no
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Unpack
 
@@ -26,11 +27,13 @@ TASK, STOP = "task", "task_stop"
 # Wanted and not running: nothing is given to one who has nobody to take it.
 _STUCK: Final = frozenset({State.FAILED, State.PARKED})
 _LATER: Final = 1.0  # seconds until a full inbox is tried again
-AT_ONCE: Final = 32  # tasks that one transaction takes along with another one
+# Tasks that are taken along at once: with one step, or with several that `stop_all` takes together.
+# What an agent had when its machine ended takes a step each, in one transaction.
+AT_ONCE: Final = 32
 
 __all__ = [
     "AT_ONCE", "STOP", "TASK", "again", "begun", "end", "move", "passed_on", "start_next", "stop",
-    "takes", "topic",
+    "stop_all", "takes", "topic",
 ]  # fmt: skip
 
 
@@ -58,6 +61,18 @@ def stop(
     """
     found, topics = _stopped(call, task, status, why, grace)
     return _now(call, found, topics)
+
+
+def stop_all(call: Call, whys: Mapping[str, str], status: ResultStatus) -> frozenset[str]:
+    """The same for several, by id, each with its reason; no more follows than from one."""
+    work = Work(deque())
+    for id_, why in whys.items():
+        task = call.ledger.tasks.known(id_)
+        if task.open:
+            found, topics = _stopped(call, task, status, why, None)
+            work.tasks.append(found)
+            work.topics |= topics
+    return _worked_off(call, work)
 
 
 def _now(call: Call, task: Task, topics: frozenset[str]) -> tuple[Task, frozenset[str]]:

@@ -11,13 +11,13 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
 from hive_core.errors import Conflict, InvalidArgument
 from hive_core.model.record import OPERATOR as THE_OPERATOR
-from hive_core.model.task import UNSTARTED, ResultStatus, Task, TaskState
+from hive_core.model.task import ResultStatus, Task
 from hive_core.operations.assigning import assign
 from hive_core.operations.fields import Agent
 from hive_core.operations.pages import Page, Paged, fitting
 from hive_core.operations.share import standing_in
 from hive_core.operations.task_funds import FundRow, rows_of
-from hive_core.operations.task_moves import AT_ONCE, again, stop
+from hive_core.operations.task_moves import AT_ONCE, again, stop_all
 from hive_core.operations.task_rows import TaskRow, shown, size
 from hive_core.operations.task_wishes import TaskId, Text, WishParams, wish_of
 from hive_core.operations.task_words import who
@@ -209,12 +209,7 @@ def cancel_task(call: Call, params: CancelTaskParams) -> Record[Cancelled]:
                        f" as {how}")  # fmt: skip
     hit, rest = _scope_of(call, task)
     why = params.reason or f"cancelled by {call.caller}"
-    topics = frozenset[str]()
-    # What was not begun comes first, or it would be given when another one ends.
-    for each in sorted(hit, key=lambda each: each.state not in UNSTARTED):
-        now = call.ledger.tasks.known(each.id)
-        if now.open and now.state is not TaskState.STOPPING:
-            topics |= stop(call, now, ResultStatus.STOPPED, why)[1]
+    topics = stop_all(call, {each.id: why for each in hit}, ResultStatus.STOPPED)
     for each in rest:
         topics |= again(call, each)
     rows = [_hit(call, call.ledger.tasks.known(each.id)) for each in hit]

@@ -87,6 +87,27 @@ def test_who_cancels_is_told_that_more_follows(world: World) -> None:
     assert world.call("root", "cancel_task", task=task)["more"] is False
 
 
+@pytest.mark.parametrize("how", ["cancel", "late"])
+def test_what_hangs_on_many_that_are_stopped_at_once_is_taken_along_turn_by_turn(
+    world: World, how: str
+) -> None:
+    whole = give(world, "root", "a", deadline=0.0)
+
+    def more(agent: str, **wish: object) -> str:
+        words = {"agent": agent, "description": "nobody has taken it", **wish}
+        return str(world.call("a", "assign_task", **words)["task"])
+
+    parts = [more(f"a{n % 2 + 1}", part_of=whole, deadline=60.0) for n in range(8)]
+    waiting = [more("a1", part_of="-", needs=parts[n % 8 : n % 8 + 1]) for n in range(MANY)]
+    with recorded(world) as sizes:
+        if how == "cancel":
+            world.call("root", "cancel_task", task=whole)
+        world.advance(60)
+        world.advance(30)
+    assert {state(world, each) for each in waiting} == {"done"}
+    assert max(sizes) <= 2 * AT_ONCE
+
+
 def test_the_workers_of_a_batch_go_some_at_a_time(world: World) -> None:
     begun = world.call("b", "run_parallel_workers", tasks=["x"] * 9, concurrency=9)
     left: list[int] = []
