@@ -28,7 +28,7 @@ TASK, STOP = "task", "task_stop"
 _STUCK: Final = frozenset({State.FAILED, State.PARKED})
 _LATER: Final = 1.0  # seconds until a full inbox is tried again
 # Tasks that are taken along at once: with one step, or with several that `stop_all` takes together.
-# What an agent had when its machine ended takes a step each, in one transaction.
+# Tasks that end together in another way take a step each, in one transaction.
 AT_ONCE: Final = 32
 
 __all__ = [
