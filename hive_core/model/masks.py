@@ -9,15 +9,18 @@ take words out of other texts. A value that is cut in two, or encoded otherwise,
 from __future__ import annotations
 
 import json
+import re
+import sys
 from base64 import b64encode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote, quote_plus
 
 LEAST: Final = 6
 SHOWN: Final = "***"
 OLD: Final = 1000
+FEW: Final = 100  # heads: of more a pattern takes as long to make, and to go through, as all places
 
 
 class Masks:
@@ -31,6 +34,9 @@ class Masks:
     def __init__(self) -> None:
         # Lengths from the longest down: a shorter form may be a part of it.
         self._forms: dict[str, dict[int, set[str]]] = {}
+        # Of which change of the heads it is: threads that log hide too, while one is added.
+        self._change = 0
+        self._pattern = 0, _pattern(())
         self._uses = Counter[str]()
         self._held = Counter[bytes]()
         self._old: dict[bytes, None] = {}
@@ -70,6 +76,7 @@ class Masks:
             del self._forms[head][size]
         if not self._forms[head]:
             del self._forms[head]
+            self._change += 1
 
     def _keep(self, form: str) -> None:
         self._uses[form] += 1
@@ -79,21 +86,40 @@ class Masks:
         else:
             known[len(form)] = {form}
             self._forms[form[:LEAST]] = dict(sorted(known.items(), reverse=True))
+            self._change += 1
 
-    def hide(self, text: str) -> str:
-        """The text without any of them."""
+    def hide(self, text: str, most: int = sys.maxsize) -> str:
+        """The text without any of them; so many characters of that at most."""
         if not self._forms:
-            return text
-        heads, parts, done = self._forms, list[str](), 0
-        for at in [at for at in range(len(text) - LEAST + 1) if text[at : at + LEAST] in heads]:
-            if at >= done and (size := self._found(text, at)):
-                parts += (text[done:at], SHOWN)
-                done = at + size
-        return "".join((*parts, text[done:])) if parts else text
+            return text[:most]
+        parts, done, left = list[str](), 0, most
+        while left > 0 and (found := self._next(text, done, done + left)):
+            at, end = found
+            parts += (text[done:at], SHOWN)
+            left -= at - done + len(SHOWN)
+            done = end
+        return "".join((*parts, text[done : done + max(left, 0)]))[:most]
+
+    def _next(self, text: str, start: int, end: int) -> tuple[int, int] | None:
+        """The first form that begins between these; it may end behind them."""
+        for at in self._places(text, start, min(end, len(text) - LEAST + 1)):
+            if size := self._found(text, at):
+                return at, at + size
+        return None
+
+    def _places(self, text: str, start: int, end: int) -> Iterator[int]:
+        heads = self._forms
+        if len(heads) > FEW:
+            return (at for at in range(start, end) if text[at : at + LEAST] in heads)
+        change, pattern = self._pattern
+        if change != (now := self._change):
+            pattern = _pattern(list(heads))
+            self._pattern = now, pattern
+        return (each.start() for each in pattern.finditer(text, start, end + LEAST - 1))
 
     def _found(self, text: str, at: int) -> int:
         """How long the form is that begins here; 0: none does."""
-        known = self._forms[text[at : at + LEAST]]
+        known = self._forms.get(text[at : at + LEAST], {})
         return next((size for size in known if text[at : at + size] in known[size]), 0)
 
     def clean(self, fields: Mapping[str, object]) -> Mapping[str, object]:
@@ -112,6 +138,15 @@ class Masks:
                 return [self._value(each) for each in value]
             case _:
                 return value
+
+
+def _pattern(heads: Iterable[str]) -> re.Pattern[str]:
+    """Finds where one of them begins; it takes one character, for the next may begin behind it."""
+    behind: dict[str, list[str]] = {}
+    for each in sorted(heads):
+        behind.setdefault(each[0], []).append(re.escape(each[1:]))
+    ways = (f"{re.escape(first)}(?={'|'.join(rest)})" for first, rest in behind.items())
+    return re.compile("|".join(ways))
 
 
 def _all(value: bytes) -> set[str]:

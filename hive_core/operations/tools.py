@@ -188,7 +188,7 @@ def _fields(grant: Grant) -> dict[str, object]:
 
 def _hidden(call: Call, words: tuple[str, ...]) -> str:
     """The beginning, without secrets: one that was cut in two would not be found any more."""
-    return call.ledger.events.masks.hide(" ".join(words))[:SHOWN]
+    return call.ledger.events.masks.hide(" ".join(words), SHOWN)
 
 
 def _shown(words: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive_core.model.masks import LEAST, OLD, SHOWN, Masks, forms
+from hive_core.model.masks import FEW, LEAST, OLD, SHOWN, Masks, forms
 
 SECRET = 'pä"ss\\wörd/+ 1'  # noqa: S105 - that is what it is
 WAYS: dict[str, Callable[[str], str]] = {
@@ -88,6 +88,37 @@ def test_the_first_and_the_longest_one_is_taken_out(secrets: list[str], text: st
     every = {form for each in secrets for form in forms(each)}
     pattern = "|".join(sorted(every, key=lambda each: (-len(each), each)))
     assert masks.hide(text) == (re.sub(pattern, SHOWN, text) if every else text)
+
+
+def every_place(masks: Masks, text: str) -> str:
+    """What is hidden when each place of a text is looked at."""
+    heads, parts, done = masks._forms, list[str](), 0
+    for at in range(len(text) - LEAST + 1):
+        known = heads.get(text[at : at + LEAST], {}) if at >= done else {}
+        size = next((each for each in known if text[at : at + each] in known[each]), 0)
+        if size:
+            parts += (text[done:at], SHOWN)
+            done = at + size
+    return "".join((*parts, text[done:]))
+
+
+ODD = st.text(r"ab^-]\[|.é𝄞", max_size=9)
+
+
+@given(st.lists(ODD, max_size=6), st.lists(ODD, max_size=9), st.integers(0, 60), st.booleans())
+def test_few_and_many_are_hidden_alike_and_a_beginning_is_that_of_all_of_it(
+    secrets: list[str],
+    parts: list[str],
+    most: int,
+    many: bool,  # noqa: FBT001
+) -> None:
+    masks, text = Masks(), "".join([*parts, *secrets, *parts])
+    for number in range(FEW if many else 0):
+        masks.add(b"%06d is one of many" % number)
+    for each in secrets:
+        masks.add(each.encode())
+        assert masks.hide(text) == every_place(masks, text)
+    assert masks.hide(text, most) == masks.hide(text)[:most]
 
 
 def test_thousands_are_hidden_as_one_is() -> None:

@@ -15,7 +15,7 @@ from hive_core.model.roles import HABITS
 from hive_core.model.task import Task, TaskWish
 from hive_core.operations.assigning import assign
 from hive_core.operations.task_moves import move
-from hive_core.operations.tools import OPEN_MOST
+from hive_core.operations.tools import OPEN_MOST, SHOWN
 
 
 class Nothing(Result):
@@ -68,6 +68,16 @@ def test_a_use_is_recorded_with_its_tool_and_argument(hive: World) -> None:
         "caller_name": "wu", "target_name": "wu", "tool": "bash", "argument": "git status",
         "grant": grant, "task": "",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("before", [*range(0, SHOWN + 3, 29), SHOWN - 1])
+def test_a_secret_is_hidden_also_where_what_is_recorded_ends(hive: World, before: int) -> None:
+    """What is hidden makes the text shorter: what comes behind the end moves up to it."""
+    secret = "hunter22-" * 9
+    hive.call("operator", "set_secret", agent="wu", key="token", value=secret)
+    use(hive, "wu", "x" * before + secret * 20)
+    shown = ("x" * before + "***" * 20)[:SHOWN]
+    assert fields(hive.events()[-1])["argument"] == shown
 
 
 def test_a_grant_is_good_for_one_use_of_who_has_it(hive: World) -> None:
