@@ -12,11 +12,23 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.due import due
 from hive_core.broker.happening import Ended, Gone, Started, when
 from hive_core.broker.operation import Result
+from hive_core.ledger.budgets import Shortage
 from hive_core.ledger.usage import Departed, Figure, day_of
 from hive_core.model.budget import BOUNDS, Kind, Purse, Source
 from hive_core.model.hive import Hive
-from hive_core.operations.purses import BUDGET, above, drawn, millis, note, upward
-from hive_core.operations.shortages import filled, lifted, paid
+from hive_core.operations.notices import tell
+from hive_core.operations.purses import (
+    BUDGET,
+    above,
+    drawn,
+    millis,
+    note,
+    owner,
+    settled,
+    title,
+    upward,
+)
+from hive_core.operations.shortages import filled, go_on, lifted, paid
 from hive_core.operations.task_funds import closed, from_nobody, inherited
 
 AT_ONCE = 64
@@ -88,7 +100,7 @@ def _gone(call: Call, what: Gone) -> frozenset[str]:
     """What it has not spent goes back up; what it used stays written down under its name."""
     topics = _ended(call, what.uuid)
     for purse in call.ledger.budgets.of(what.uuid):
-        topics |= given_back(call, call.hive, purse)
+        topics |= _closed(call, purse)
     call.ledger.budgets.leave(what.uuid)
     parent = next(above(call.hive, what.uuid), "")
     call.ledger.budgets.usage.depart(Departed(what.uuid, what.name, parent), call.now)
@@ -96,11 +108,31 @@ def _gone(call: Call, what: Gone) -> frozenset[str]:
 
 
 def given_back(call: Call, hive: Hive, purse: Purse) -> frozenset[str]:
-    """Close a purse: the unspent part goes to the nearest one above it in `hive`."""
+    """Close a purse; who was short of it goes on with what pays in `hive`."""
+    missed = call.ledger.budgets.shortage(purse)
+    return _closed(call, purse) | _paid_elsewhere(call, hive, purse, missed)
+
+
+def _paid_elsewhere(
+    call: Call, hive: Hive, purse: Purse, missed: Shortage | None
+) -> frozenset[str]:
+    if missed is None or purse.kind in BOUNDS:
+        return frozenset()
+    call = call._replace(hive=hive)
+    home = call.ledger.budgets.nearest(above(hive, purse.agent), purse.kind, purse.tier)
+    if home is not None and settled(call, home).empty:
+        return go_on(call, purse, replace(missed, stopped=()))
+    name = owner(hive, purse)
+    text = f"the {title(purse)} of {name} is closed, and what is above pays: go on"
+    return tell(call, hive, name, BUDGET, text) | go_on(call, purse, missed)
+
+
+def _closed(call: Call, purse: Purse) -> frozenset[str]:
+    """The unspent part goes to the nearest one above it."""
     budgets = call.ledger.budgets
     if purse.kind is Kind.TIME:
         purse = purse.settled(millis(call.now))
-    home = budgets.nearest(above(hive, purse.agent), purse.kind, purse.tier)
+    home = budgets.nearest(above(call.hive, purse.agent), purse.kind, purse.tier)
     if purse.over:
         note(call, purse, "owed", f"{purse.over} were used beyond it, and nobody pays for them")
     topics = lifted(call, purse) if purse.kind in BOUNDS else frozenset[str]()
@@ -125,6 +157,7 @@ def moved(call: Call, hive: Hive, agent: str) -> frozenset[str]:
     budgets, topics = call.ledger.budgets, frozenset[str]()
     if not budgets.kinds:
         return topics
+    left = list[tuple[Purse, Shortage | None]]()
     uuid = call.hive.spec(agent).id
     inside = call.hive.topology.subtree(agent)
     # The deepest first: each gives back to the one above it, the last to the one outside.
@@ -133,8 +166,10 @@ def moved(call: Call, hive: Hive, agent: str) -> frozenset[str]:
             old = budgets.nearest(above(call.hive, uuid), purse.kind, purse.tier)
             new = budgets.nearest(above(hive, uuid), purse.kind, purse.tier)
             if (old and old.agent) != (new and new.agent):
-                topics |= given_back(call, call.hive, purse)
-    return topics | _left_outside(call, hive, agent) | recount(call, hive)
+                left.append((purse, budgets.shortage(purse)))
+                topics |= _closed(call, purse)
+    topics |= _left_outside(call, hive, agent) | recount(call, hive)
+    return topics.union(*(_paid_elsewhere(call, hive, *each) for each in left))
 
 
 def _left_outside(call: Call, hive: Hive, agent: str) -> frozenset[str]:

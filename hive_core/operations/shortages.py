@@ -74,7 +74,7 @@ def lifted(call: Call, purse: Purse, *, queued: bool = False) -> frozenset[str]:
     budgets = call.ledger.budgets
     missed = budgets.shortage(purse)
     if missed is None:  # one emptied by giving: what is queued waited for it all the same
-        return begun(call, purse) if queued and purse.kind in FUEL else frozenset()
+        return go_on(call, purse) if queued and purse.kind in FUEL else frozenset()
     budgets.relieved(purse)
     return _resume(call, purse, missed)
 
@@ -198,20 +198,20 @@ def _resume(call: Call, purse: Purse, missed: Shortage) -> frozenset[str]:
         left = f"is kept again, {amounts(call, purse)}"
     text = f"the {title(purse)} of {owner(call.hive, purse)} {left}: go on"
     note(call, purse, "filled", text)
-    topics = _tell(call, (call.hive.name(purse.agent),), text) | begun(call, purse)
-    topics |= _close(call, missed.question)
-    for uuid in missed.stopped:
+    return _tell(call, (call.hive.name(purse.agent),), text) | go_on(call, purse, missed)
+
+
+def go_on(call: Call, purse: Purse, missed: Shortage | None = None) -> frozenset[str]:
+    """What waited for it in queues, or was stopped; its question is closed."""
+    topics = frozenset().union(*(start_next(call, uuid) for uuid in drawing(call, purse)))
+    topics |= _close(call, missed.question) if missed else frozenset()
+    for uuid in missed.stopped if missed else ():
         run = call.ledger.runs.get(uuid)
         # Who was started or stopped by somebody since is theirs.
         if call.hive.name(uuid) and run and (run.wanted, run.reason) == (Wanted.STOPPED, BUDGET):
             call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, reason=BUDGET)
             topics |= {f"run:{uuid}"}
     return topics
-
-
-def begun(call: Call, purse: Purse) -> frozenset[str]:
-    """What waited for it in queues."""
-    return frozenset().union(*(start_next(call, uuid) for uuid in drawing(call, purse)))
 
 
 def _close(call: Call, id_: str) -> frozenset[str]:

@@ -120,6 +120,40 @@ def test_work_at_an_empty_budget_is_told_then_stopped_and_what_waits_goes_on_lat
     assert "stopped" in happened(world)
 
 
+@pytest.mark.parametrize("how", ["close", "move"])
+def test_who_had_an_empty_budget_goes_on_where_another_one_pays(world: World, how: str) -> None:
+    budget(world, "root", 1000)
+    budget(world, "a", 500)
+    world.call("root", "allocate_budget", agent="a1", kind="tokens", amount=10)
+    first, *_, waits = (give(world, "root", "a1", deadline=0.0) for _ in range(6))
+    world.call("a1", "report_usage", tokens_in=10)
+    finish(world, "a1", first)
+    assert state(world, waits) == "queued"
+    assert len(rows(world.call("a", "list_questions")["questions"])) == 1
+    if how == "close":
+        world.call("root", "allocate_budget", agent="a1", kind="tokens", close=True)
+    else:
+        world.call("root", "move", agent="a1", parent="b")
+    assert state(world, waits) == "in_progress"
+    assert rows(world.call("a", "list_questions")["questions"]) == []
+    assert "is closed, and what is above pays: go on" in told(world, "a1")[-1]
+
+
+def test_a_closed_budget_below_an_empty_one_wakes_nobody(world: World) -> None:
+    budget(world, "root", 1000)
+    budget(world, "a", 20)
+    world.call("a", "allocate_budget", agent="a1", kind="tokens", amount=10)
+    first, *_, waits = (give(world, "root", "a1", deadline=0.0) for _ in range(6))
+    for agent in ("a", "a1"):
+        world.call(agent, "report_usage", tokens_in=10)
+    finish(world, "a1", first)
+    world.call("root", "allocate_budget", agent="a1", kind="tokens", close=True)
+    assert state(world, waits) == "queued"
+    assert not any("is closed" in each for each in told(world, "a1"))
+    budget(world, "a", 20)
+    assert state(world, waits) == "in_progress"
+
+
 def test_a_message_a_task_and_an_agent_are_refused_before_they_are_made(world: World) -> None:
     budget(world, "a", 2, kind="messages")
     budget(world, "a", 1, kind="tasks")
