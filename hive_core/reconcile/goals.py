@@ -21,7 +21,7 @@ TROUBLE = (State.FAILED, State.PARKED)
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What goals are judged by. `stuck`: agents whose steps keep failing, and with what."""
+    """What goals are judged by. `stuck`: agents whose steps keep failing, with the error."""
 
     places: Places
     machines: Mapping[str, Machine]
@@ -49,7 +49,7 @@ class Scene:
 
     def _judge(self, uuid: str, goal: str, job: Job) -> str | None:
         if uuid in self.stuck and goal != "stopped":
-            return f"Internal: {self.stuck[uuid]}"
+            return self.stuck[uuid]
         place = self.places.by_uuid.get(uuid)
         if goal == "absent":
             return self._absent(uuid, place)

@@ -8,7 +8,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hive_core.errors import Conflict, HiveError, Internal, TimedOut, Unreachable
+from hive_core.errors import (
+    Conflict,
+    HiveError,
+    Internal,
+    StorageFull,
+    TimedOut,
+    Unreachable,
+)
 from hive_core.model.record import Job
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Step
@@ -42,14 +49,16 @@ class Work:
     starting: set[str] = field(default_factory=set)
     _failures: dict[str, int] = field(default_factory=dict)
     _unheard: set[str] = field(default_factory=set)
+    _short_of_room: set[str] = field(default_factory=set)
     _last: dict[str, tuple[Step, ...]] = field(default_factory=dict)
     _timers: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     @property
     def stuck(self) -> dict[str, str]:
-        """Agents whose steps failed again and again, with what."""
+        """Agents whose steps failed again and again, with what: a full disk passes."""
         return {
-            uuid: self.look.troubles[uuid]
+            uuid: f"{'StorageFull' if uuid in self._short_of_room else 'Internal'}:"
+            f" {self.look.troubles[uuid]}"
             for uuid, count in self._failures.items()
             if count >= STUCK_AFTER and uuid in self.look.troubles and uuid not in self._unheard
         }
@@ -95,6 +104,8 @@ class Work:
             self._unheard.add(uuid)
         else:
             self._unheard.discard(uuid)
+        full = isinstance(error, StorageFull)
+        (self._short_of_room.add if full else self._short_of_room.discard)(uuid)
         self.look.troubles[uuid] = f"cannot bring {name} about: {error}"
         log.warning("Cannot bring %s about (try %d): %s", name, self._pause(uuid), error)
 
@@ -111,6 +122,7 @@ class Work:
             self.look.troubles.pop(uuid, None)
         self._last.pop(uuid, None)
         self._unheard.discard(uuid)
+        self._short_of_room.discard(uuid)
 
     def begin(self, uuid: str, chain: tuple[Step, ...]) -> None:
         """Do the steps of one agent, one after another, in a task."""

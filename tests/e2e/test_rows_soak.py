@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,11 +35,17 @@ def _host(lab: Lab) -> Iterator[HiveHost]:
 
 def held(host: HiveHost, folder: Path) -> Row:
     """What the host holds when nothing is left to do and nobody's storage is left to wipe."""
-    host.until(lambda: not host.json("converge", "--dry-run")["steps"], "left to do", 60)
+    host.until(lambda: _settled(host), "left to do", 60)
     host.until(lambda: not _kept(host), "archives and what wipes them are left", 60)
     with soak.gauge(host, folder / "once.jsonl", 60) as samples:
         host.until(lambda: samples, "no sample")
     return samples[0]
+
+
+def _settled(host: HiveHost) -> bool:
+    """Nothing is left to do. Some time after the disk was full there is no room yet to ask."""
+    done = host.run("hive", "converge", "--dry-run", "-o", "json", check=False)
+    return done.returncode == 0 and not json.loads(done.stdout)["steps"]
 
 
 def _kept(host: HiveHost) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from reconcile.road import Road, hive
 
-from hive_core.errors import Conflict, Internal, StorageFull, Unreachable
+from hive_core.errors import Conflict, HiveError, Internal, StorageFull, Unreachable
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Exit, Observed, State, Wanted
 from hive_core.model.settings import Bounds, Settings
@@ -305,14 +305,15 @@ def test_jobs_end_with_what_hinders_them(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_what_cannot_be_done_is_tried_again_and_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [Internal, StorageFull])
+def test_what_cannot_be_done_is_tried_again_and_told(tmp_path: Path, kind: type[HiveError]) -> None:
     async def story(road: Road) -> None:
-        road.refuse("Mount", Internal("no room for it"))
+        road.refuse("Mount", kind("no room for it"))
         job = await road.want(Wanted.RUNNING, "bob", fresh=True)
         assert any("no room" in each for each in road.look.alarms())
         for _ in range(4):
             await road.advance(1)
-        assert road.job(job.id).error.startswith("Internal: cannot bring bob about")
+        assert road.job(job.id).error.startswith(f"{kind.__name__}: cannot bring bob about")
         road.host.refused.clear()
         await road.advance(60)
         assert road.state("bob") is State.RUNNING

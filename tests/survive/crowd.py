@@ -23,6 +23,8 @@ from e2e.wire import Wire
 Reply = dict[str, Any]
 # What may happen to anybody who calls at the wrong moment.
 FAIR = {"InboxFull", "LimitReached", "NotFound", "Busy", "StorageFull"}
+# Nothing is answered yet, whatever was answered before: the same call is asked again.
+LATER = {"Busy", "StorageFull"}
 PATIENCE = 60.0
 PETS = 2
 
@@ -97,7 +99,8 @@ class Client:
                 return {"error": "stuck"}
         if "error" not in reply and self.random.random() < 0.1:
             again = self.call(method, **parameters, idempotency_key=key)
-            if again is not None and _result(again) != _result(reply):
+            late = again is None or again.get("error") in LATER
+            if again is not None and not late and _result(again) != _result(reply):
                 self.say("wrong", method=method, first=reply, second=again)
         return reply
 
