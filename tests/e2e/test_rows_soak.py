@@ -42,6 +42,10 @@ def held(host: HiveHost, folder: Path) -> Row:
     return samples[0]
 
 
+def _only_of_the_living(sample: Row) -> bool:
+    return {each for each in sample["exits"] if ".new" not in each} <= set(sample["doors"])
+
+
 def _settled(host: HiveHost) -> bool:
     """Nothing is left to do. Some time after the disk was full there is no room yet to ask."""
     done = host.run("hive", "converge", "--dry-run", "-o", "json", check=False)
@@ -88,7 +92,7 @@ def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
         "+/sys/fs/cgroup/systemd/hive.slice/hive-jobs.slice"
     }  # since the first job
     # How those who live ended last; what a kill left half way goes with a later end.
-    assert {each for each in after["exits"] if ".new" not in each} <= set(after["doors"])
+    host.until(lambda: _only_of_the_living(held(host, tmp_path)), "ends of those who are gone", 30)
     assert max(row["wal"] for row in samples) <= WAL
     assert after["hived"]["fds"] <= before["hived"]["fds"] + 2
     host.run("systemctl", "stop", "hived.service")
