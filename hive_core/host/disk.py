@@ -10,7 +10,7 @@ from typing import Final
 
 from hive_core.errors import HiveError, Internal, StorageFull
 
-_FULL: Final = (28, 122)  # ENOSPC, EDQUOT
+FULL: Final = (28, 122)  # ENOSPC, EDQUOT
 
 
 def kept(folder: Path) -> None:
@@ -28,5 +28,5 @@ def told(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind: type[HiveError] = StorageFull if error.errno in _FULL else Internal
+        kind: type[HiveError] = StorageFull if error.errno in FULL else Internal
         raise kind(f"cannot {what}: {error.strerror}") from None

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import Internal, StorageFull
+from hive_core.host.disk import FULL
 from hive_core.ledger.connection import TooNew
 from hive_core.model.settings import Paths
 
 log = logging.getLogger(__name__)
 STORAGE, LEDGER = "storage", "ledger"
-_FULL: Final = (28, 122)  # ENOSPC, EDQUOT
 _MOST: Final = 1000  # bytes of the marker
 
 
@@ -103,5 +103,5 @@ def _write(marker: Path, said: Mapping[str, int], step: Callable[[str], None]) -
 
 
 def _refusal(error: OSError, what: str) -> Internal | StorageFull:
-    kind = StorageFull if error.errno in _FULL else Internal
+    kind = StorageFull if error.errno in FULL else Internal
     return kind(f"cannot write {what}: {error.strerror}")

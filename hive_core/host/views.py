@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from hive_core.errors import HiveError, Internal, NotFound, StorageFull
+from hive_core.host.disk import FULL
 from hive_core.plan.local import ShowIdentity, ShowView
 
-_FULL = (28, 122)  # ENOSPC, EDQUOT
 _AT_ONCE = 100
 
 
@@ -77,7 +77,7 @@ def _link(path: Path, name: str, target: str | None) -> None:
 
 
 def refusal(error: OSError) -> HiveError:
-    if error.errno in _FULL:
+    if error.errno in FULL:
         return StorageFull(f"cannot write {error.filename}: {error.strerror}")
     if isinstance(error, FileNotFoundError):
         return NotFound(f"no door: {error.filename}")

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from hive_core.host.disk import kept
 from hive_core.host.git.faults import Damage, DamagedRepo, HeadMoved, reading, writing
 from hive_core.host.git.handle import Handle
-from hive_core.host.git.locks import Lock, flush, flushed, replace
+from hive_core.host.git.locks import Lock, flushed, replace
 
 BRANCH: Final = "refs/heads/main"
 _OID: Final = re.compile(r"[0-9a-f]{40}")
@@ -63,7 +64,7 @@ class Branch:
         """Let the branch have no commit."""
         with writing():
             self._file.unlink(missing_ok=True)
-            flush(self._file.parent)
+            kept(self._file.parent)
         if self.head():  # packed by somebody's `git gc`; seldom enough for libgit2's own locks
             with writing():
                 self._handle.git.references.delete(BRANCH)

@@ -17,6 +17,7 @@ from typing import Final
 from uuid import uuid4
 
 from hive_core.errors import Busy
+from hive_core.host.disk import kept
 from hive_core.host.git.faults import writing
 
 _MARK: Final = "hived"
@@ -126,16 +127,7 @@ def replace(target: Path, data: bytes, spare: Path, *, durable: bool = False) ->
             os.fsync(file.fileno())
     spare.rename(target)
     if durable:
-        flush(target.parent)
-
-
-def flush(folder: Path) -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        kept(target.parent)
 
 
 def flushed(folder: Path) -> Path:
@@ -143,5 +135,5 @@ def flushed(folder: Path) -> Path:
     if not folder.is_dir():
         flushed(folder.parent)
         folder.mkdir(exist_ok=True)
-        flush(folder.parent)
+        kept(folder.parent)
     return folder

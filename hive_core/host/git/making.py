@@ -9,8 +9,8 @@ from pathlib import Path
 import pygit2
 from pygit2.enums import RepositoryInitMode
 
+from hive_core.host.disk import kept
 from hive_core.host.git.branch import BRANCH
-from hive_core.host.git.locks import flush
 
 
 def make(path: Path) -> None:
@@ -31,8 +31,8 @@ def make(path: Path) -> None:
     path.chmod(0o2770)
     folder.rename(path / ".git")
     spare.rmdir()
-    flush(path)
-    flush(path.parent)
+    kept(path)
+    kept(path.parent)
 
 
 def _settle(folder: Path) -> None:
@@ -40,7 +40,7 @@ def _settle(folder: Path) -> None:
     for each in (folder, *folder.rglob("*")):
         if each.is_dir():
             each.chmod(0o2775)
-            flush(each)
+            kept(each)
         elif each.is_file():
             with each.open("rb") as file:
                 os.fsync(file.fileno())

@@ -12,9 +12,9 @@ import pygit2
 from pygit2.enums import Option
 from pygit2.packbuilder import PackBuilder
 
+from hive_core.host.disk import kept
 from hive_core.host.git.faults import reading, writing
 from hive_core.host.git.handle import with_loose
-from hive_core.host.git.locks import flush
 from hive_core.host.git.packs import Packs
 from hive_core.host.git.recovery import HandCommit
 from hive_core.host.git.store import Store
@@ -85,7 +85,7 @@ def _settle(folder: Path, oids: set[str]) -> None:
             os.close(handle)
         folders.add(path.parent)
     for each in folders:
-        flush(each)
+        kept(each)
 
 
 def _flush_packs(folder: Path) -> None:
@@ -95,7 +95,7 @@ def _flush_packs(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-    flush(folder)
+    kept(folder)
 
 
 def _loose(objects: Path) -> Iterator[str]:

@@ -16,10 +16,11 @@ import pygit2
 from pygit2.enums import FileMode
 
 from hive_core.errors import HiveError, InvalidArgument
+from hive_core.host.disk import kept
 from hive_core.host.git.dirt import Dirt, blob_name, sound
 from hive_core.host.git.faults import DamagedRepo, reading, writing
 from hive_core.host.git.handle import Handle
-from hive_core.host.git.locks import Lock, flush, replace
+from hive_core.host.git.locks import Lock, replace
 from hive_core.host.git.objects import Objects
 from hive_core.host.git.store import FILES, Difference, Entry
 from hive_core.host.git.versions import torn, versions
@@ -123,7 +124,7 @@ class WorkTree:
                 os.fsync(opened.fileno())
         for folder in {path.parent for path in paths}:  # also of what is gone: it would come back
             with suppress(FileNotFoundError, NotADirectoryError):
-                flush(folder)
+                kept(folder)
 
     def _ours(self, path: str, names: set[str]) -> bool:
         """Whether nobody but us, git or a power cut made what is there."""

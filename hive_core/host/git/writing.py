@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import Busy, Internal, StorageFull
-from hive_core.host.git.locks import flush
+from hive_core.host.disk import kept
 
 FOLDER: Final = 0o2770
 FILE: Final = 0o640  # what is written once
@@ -69,7 +69,7 @@ def _become(path: Path, spare: Path, handle: int, data: bytes, *, durable: bool)
         spare.unlink(missing_ok=True)
         raise
     if durable:
-        flush(path.parent)
+        kept(path.parent)
 
 
 def _locked(lock: Path) -> int:
@@ -89,6 +89,6 @@ def drop_ref(path: Path, oid: str) -> None:
     try:
         if path.read_text(encoding="ascii").strip() == oid:
             path.unlink()
-            flush(path.parent)
+            kept(path.parent)
     finally:
         lock.unlink()

@@ -13,8 +13,9 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Final
 
+from hive_core.host.disk import kept
 from hive_core.host.git.faults import DamagedRepo
-from hive_core.host.git.locks import flush, flushed
+from hive_core.host.git.locks import flushed
 from hive_core.host.git.store import FOLDER, Entry, Store
 
 _SPARE: Final = "tmp_obj_hive"  # git's own sweeping knows such names as well
@@ -31,7 +32,7 @@ def put(store: Store, kind: str, data: bytes) -> str:
     else:
         flushed(path.parent)
         _write(path, zlib.compress(raw, _QUICK))
-    flush(path.parent)
+    kept(path.parent)
     return oid
 
 
