@@ -172,8 +172,11 @@ class HiveHost:
 
     def wait(self, state: str, *agents: str, seconds: float = 30) -> None:
         names = [agent.replace("_", "-") for agent in agents]
-        reply = self.call("WaitAgents", agents=names, states=[state], wait=min(50, bound(seconds)))
-        assert reply["done"], reply
+        deadline, reply = time.monotonic() + bound(seconds), None
+        while reply is None or not reply["done"]:
+            left = deadline - time.monotonic()
+            assert left > 0, reply
+            reply = self.call("WaitAgents", agents=names, states=[state], wait=min(50, left))
 
     def uuid(self, agent: str) -> str:
         return str(self.call("Locate", agent=agent)["uuid"])
