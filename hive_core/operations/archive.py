@@ -19,6 +19,7 @@ from hive_core.operations.fields import Waiting
 from hive_core.operations.jobs import begun
 from hive_core.operations.lifecycle import ScopeParams, in_scope
 from hive_core.operations.notices import ADOPTED, RESTORED, inbox, senders, tell
+from hive_core.operations.other_payers import adopted, paid_before
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.coming_back import afresh
 from hive_core.policy.rules import ANCESTOR, OPERATOR
@@ -85,9 +86,11 @@ def destroyed(
     gone = in_scope(call, agent, recursive=recursive)
     orphans = () if recursive else call.hive.topology.children(agent)
     hive = call.hive.without(*gone)
+    paying = paid_before(call, call.hive.spec(agent).id) if orphans else []
     wakes = set[str]()
     for name in gone:
         wakes |= _archive(call, name)
+    wakes |= adopted(call._replace(hive=hive), orphans, paying)
     adopter = call.hive.topology.parent(agent) if orphans else None
     wakes |= _tell_family(call, hive, agent, orphans)
     goals = {call.hive.spec(name).id: "absent" for name in gone}

@@ -179,7 +179,7 @@ def _take_back(call: Call, params: AllocateParams, held: Purse) -> Record[Alloca
     home = call.ledger.budgets.nearest(above(call.hive, held.agent), held.kind, held.tier)
     source = _name(call, home.agent if home else "")
     if params.close:
-        topics = given_back(call, call.hive, held) | recount(call, call.hive)
+        topics = given_back(call, held) | recount(call, call.hive)
         topics |= bound_changed(call, held.agent, held.kind)
         return _done(call, params, held, Flow(-shown(held.kind, held.free), source), topics)
     left, taken = held.emptied(kept(held.kind, -params.amount))

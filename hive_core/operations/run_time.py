@@ -12,23 +12,13 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.due import due
 from hive_core.broker.happening import Ended, Gone, Started, when
 from hive_core.broker.operation import Result
-from hive_core.ledger.budgets import Shortage
 from hive_core.ledger.usage import Departed, Figure, day_of
 from hive_core.model.budget import BOUNDS, Kind, Purse, Source
 from hive_core.model.hive import Hive
-from hive_core.operations.notices import tell
-from hive_core.operations.purses import (
-    BUDGET,
-    above,
-    drawn,
-    millis,
-    note,
-    owner,
-    settled,
-    title,
-    upward,
-)
-from hive_core.operations.shortages import filled, go_on, lifted, paid
+from hive_core.operations.other_payers import Before, handed_on, hung_elsewhere, payers_above
+from hive_core.operations.purses import BUDGET, above, drawn, millis, note, settled, upward
+from hive_core.operations.said import brought, placed, taken_along
+from hive_core.operations.shortages import filled, lifted, paid
 from hive_core.operations.task_funds import closed, from_nobody, inherited
 
 AT_ONCE = 64
@@ -107,24 +97,10 @@ def _gone(call: Call, what: Gone) -> frozenset[str]:
     return topics
 
 
-def given_back(call: Call, hive: Hive, purse: Purse) -> frozenset[str]:
-    """Close a purse; who was short of it goes on with what pays in `hive`."""
-    missed = call.ledger.budgets.shortage(purse)
-    return _closed(call, purse) | _paid_elsewhere(call, hive, purse, missed)
-
-
-def _paid_elsewhere(
-    call: Call, hive: Hive, purse: Purse, missed: Shortage | None
-) -> frozenset[str]:
-    if missed is None or purse.kind in BOUNDS:
-        return frozenset()
-    call = call._replace(hive=hive)
-    home = call.ledger.budgets.nearest(above(hive, purse.agent), purse.kind, purse.tier)
-    if home is not None and settled(call, home).empty:
-        return go_on(call, purse, replace(missed, stopped=()))
-    name = owner(hive, purse)
-    text = f"the {title(purse)} of {name} is closed, and what is above pays: go on"
-    return tell(call, hive, name, BUDGET, text) | go_on(call, purse, missed)
+def given_back(call: Call, purse: Purse) -> frozenset[str]:
+    """Close a purse; who was short of it goes on with what pays now."""
+    before = Before(purse, call.ledger.budgets.shortage(purse))
+    return _closed(call, purse) | handed_on(call, purse.agent, [before])
 
 
 def _closed(call: Call, purse: Purse) -> frozenset[str]:
@@ -149,27 +125,34 @@ def _closed(call: Call, purse: Purse) -> frozenset[str]:
 
 
 def moved(call: Call, hive: Hive, agent: str) -> frozenset[str]:
-    """The subtree hangs elsewhere in `hive`: purses do not leave the purse that they came from.
+    """The subtree hangs elsewhere in `hive`: what pays for it and bounds it is judged at once."""
+    # The settings' are each agent's own, wherever it hangs.
+    hour = taken_along(call, agent) if Kind.TOKENS_PER_HOUR in call.ledger.budgets.kinds else None
+    before, after = set(above(call.hive, call.hive.spec(agent).id)), call._replace(hive=hive)
+    if not call.ledger.budgets.kinds:
+        return placed(after, [agent])
+    return _paid_elsewhere(call, hive, agent) | brought(after, agent, hour, before)
+
+
+def _paid_elsewhere(call: Call, hive: Hive, agent: str) -> frozenset[str]:
+    """Purses do not leave the purse that they came from.
 
     Where another one is the nearest above the new place, what is unspent goes back to the old one,
     and the subtree draws on the new one. So no move makes a budget bigger than it was.
     """
     budgets, topics = call.ledger.budgets, frozenset[str]()
-    if not budgets.kinds:
-        return topics
-    left = list[tuple[Purse, Shortage | None]]()
-    uuid = call.hive.spec(agent).id
-    inside = call.hive.topology.subtree(agent)
+    own, uuid = list[Before](), call.hive.spec(agent).id
+    paying = list(payers_above(call, hive, uuid))
     # The deepest first: each gives back to the one above it, the last to the one outside.
-    for name in reversed(inside):
+    for name in reversed(call.hive.topology.subtree(agent)):
         for purse in budgets.of(call.hive.spec(name).id):
             old = budgets.nearest(above(call.hive, uuid), purse.kind, purse.tier)
             new = budgets.nearest(above(hive, uuid), purse.kind, purse.tier)
             if (old and old.agent) != (new and new.agent):
-                left.append((purse, budgets.shortage(purse)))
+                own.append(Before(settled(call, purse), budgets.shortage(purse)))
                 topics |= _closed(call, purse)
     topics |= _left_outside(call, hive, agent) | recount(call, hive)
-    return topics.union(*(_paid_elsewhere(call, hive, *each) for each in left))
+    return topics | hung_elsewhere(call._replace(hive=hive), agent, paying, own)
 
 
 def _left_outside(call: Call, hive: Hive, agent: str) -> frozenset[str]:

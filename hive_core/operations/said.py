@@ -6,10 +6,15 @@ at one gets no new task and no tool until it is less, and somebody is asked whet
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+from functools import reduce
+from itertools import chain
+
 from hive_core.broker.call import Call
 from hive_core.broker.happening import Started, when
 from hive_core.model.budget import Kind, Purse
-from hive_core.operations.purses import bounds, seen, topic
+from hive_core.model.window import Hour
+from hive_core.operations.purses import SLIDING, bounds, seen, topic
 from hive_core.operations.shortages import lifted, looked_again, short, warn
 from hive_core.operations.task_moves import start_next
 
@@ -33,12 +38,12 @@ def said_context(call: Call, uuid: str, tokens: int) -> frozenset[str]:
     said = call.ledger.budgets.bounds
     warned = said.context(uuid)[1]
     said.keep_context(uuid, tokens, warned=warned)
-    topics = frozenset[str]()
-    for bound in bounds(call, uuid, Kind.CONTEXT):
+    topics, found = frozenset[str](), bounds(call, uuid, Kind.CONTEXT)
+    for bound in found:
         warned, touched = _watched(call, seen(call, bound), warned=warned)
         topics |= touched
     said.keep_context(uuid, tokens, warned=warned)
-    return topics
+    return topics if found else topics | lifted(call, Purse(uuid, Kind.CONTEXT))
 
 
 def bound_changed(call: Call, uuid: str, kind: Kind) -> frozenset[str]:
@@ -53,6 +58,56 @@ def bound_changed(call: Call, uuid: str, kind: Kind) -> frozenset[str]:
             topics |= start_next(call, each)
     for bound in bounds(call, uuid, kind) if kind is Kind.TOKENS_PER_HOUR else ():
         if bound.agent == uuid:
+            topics |= _hour_again(call, bound)
+    return topics
+
+
+def placed(call: Call, names: Iterable[str]) -> frozenset[str]:
+    """They and all below them are under the bounds of `call.hive` from now on, as if they had
+    reported a moment ago."""
+    budgets, host = call.ledger.budgets, call.settings.budgets
+    topics = frozenset[str]()
+    held = budgets.kinds.intersection(SLIDING) or host.tokens_per_hour or host.context
+    if not held and not any(each.kind in SLIDING for each in budgets.shortages()):
+        return topics
+    said = budgets.bounds.contexts()
+    for name in chain.from_iterable(map(call.hive.topology.subtree, names)):
+        uuid = call.hive.spec(name).id
+        for bound in bounds(call, uuid, Kind.TOKENS_PER_HOUR):
+            topics |= _hour_again(call, bound) if bound.agent == uuid else frozenset()
+        if uuid in said:
+            topics |= said_context(call, uuid, said[uuid])
+        topics |= _unbound(call, uuid) | start_next(call, uuid)
+    return topics
+
+
+def _unbound(call: Call, uuid: str) -> frozenset[str]:
+    """It met a bound of its own before, and another one holds now."""
+    missed = call.ledger.budgets.shortage(Purse(uuid, Kind.TOKENS_PER_HOUR))
+    held = any(each.agent == uuid for each in bounds(call, uuid, Kind.TOKENS_PER_HOUR))
+    return frozenset() if missed is None or held else looked_again(call, missed)
+
+
+def taken_along(call: Call, name: str) -> Hour | None:
+    """What a subtree has reported in the last hour, as far as there were bounds within it."""
+    budgets, uuid = call.ledger.budgets, call.hive.spec(name).id
+    found = list[Hour | None]()
+    if any(each.agent == uuid for each in bounds(call, uuid, Kind.TOKENS_PER_HOUR)):
+        found.append(budgets.bounds.hour(uuid, call.now)[0])
+    if budgets.get(uuid, Kind.TOKENS_PER_HOUR) is None:  # else all below is in that
+        found += [taken_along(call, each) for each in call.hive.topology.children(name)]
+    hours = [each for each in found if each is not None and each.total]
+    return reduce(Hour.joined, hours) if hours else None
+
+
+def brought(call: Call, name: str, hour: Hour | None, before: Collection[str]) -> frozenset[str]:
+    """It counts towards the bounds above the new place that it was not under before."""
+    topics, said = frozenset[str](), call.ledger.budgets.bounds
+    uuid = call.hive.spec(name).id
+    for bound in bounds(call, uuid, Kind.TOKENS_PER_HOUR):
+        if hour is not None and bound.agent not in (uuid, *before):
+            known, warned = said.hour(bound.agent, call.now)
+            said.keep_hour(bound.agent, known.joined(hour), warned=warned)
             topics |= _hour_again(call, bound)
     return topics
 

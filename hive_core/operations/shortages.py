@@ -7,29 +7,25 @@ end; after a while that work is stopped, with reason `budget`. More of it lets e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from hive_core.broker.behalf import on_behalf
 from hive_core.broker.call import Call, Record
-from hive_core.broker.due import due
 from hive_core.broker.happening import Settled, when
-from hive_core.broker.operation import Result
 from hive_core.errors import HiveError, InboxFull, LimitReached, NotAllowed, NotFound
 from hive_core.ledger.budgets import Shortage
 from hive_core.model.budget import BOUNDS, FUEL, UNITS, Kind, Purse, shown
 from hive_core.model.machine import Wanted
 from hive_core.model.question import Item
 from hive_core.model.record import DAEMON, OPERATOR
-from hive_core.model.task import ResultStatus
 from hive_core.operations.notices import tell
 from hive_core.operations.purses import (
     BUDGET,
     SLIDING,
     amounts,
     bounds,
-    covered,
     note,
     owner,
     seen,
@@ -39,9 +35,8 @@ from hive_core.operations.purses import (
     who_gives,
 )
 from hive_core.operations.question_moves import Wish, end_question, finish, put_question
-from hive_core.operations.task_moves import start_next, stop
+from hive_core.operations.task_moves import start_next
 
-AT_ONCE: Final = 16
 _DIGITS: Final = 18
 
 
@@ -106,7 +101,7 @@ def warn(call: Call, purse: Purse) -> frozenset[str]:
     how = "is nearly reached" if purse.kind in BOUNDS else "runs low"
     text = f"the {title(purse)} of {owner(call.hive, purse)} {how}: {amounts(call, purse)}"
     note(call, purse, "low", text)
-    return _tell(call, (call.hive.name(purse.agent), who_gives(call, purse)), text)
+    return told(call, (call.hive.name(purse.agent), who_gives(call, purse)), text)
 
 
 def short(call: Call, purse: Purse) -> frozenset[str]:
@@ -138,7 +133,7 @@ def _ask(call: Call, purse: Purse, giver: str, text: str) -> tuple[str, frozense
     except (InboxFull, LimitReached, NotAllowed, NotFound, KeyError):
         tier = f" tier={purse.tier}" if purse.tier else ""
         more = f"agent={owner(call.hive, purse)} kind={purse.kind.value}{tier} amount=..."
-        return "", _tell(call, (giver,), f"{text}\nmay it have more? allocate_budget {more}")
+        return "", told(call, (giver,), f"{text}\nmay it have more? allocate_budget {more}")
     return asked.id, topics
 
 
@@ -157,7 +152,7 @@ def _answered(call: Call, what: Settled) -> frozenset[str]:
         with call.ledger.savepoint():
             found = on_behalf(call, question.answered_by, "allocate_budget", wish)
     except HiveError as error:
-        return _tell(call, (_party(call, question.answered_by),), error.reason)
+        return told(call, (_party(call, question.answered_by),), error.reason)
     return found.wakes if isinstance(found, Record) else frozenset()
 
 
@@ -189,7 +184,7 @@ def _notice(call: Call, purse: Purse, text: str) -> frozenset[str]:
     now = "report now what you have" if purse.kind in FUEL else "more of it is refused"
     if purse.kind in SLIDING:
         now = "until it is less, new tasks wait and tools are refused"
-    return _tell(call, names, f"{text}\n{now}; you are told when there is more")
+    return told(call, names, f"{text}\n{now}; you are told when there is more")
 
 
 def _resume(call: Call, purse: Purse, missed: Shortage) -> frozenset[str]:
@@ -198,46 +193,37 @@ def _resume(call: Call, purse: Purse, missed: Shortage) -> frozenset[str]:
         left = f"is kept again, {amounts(call, purse)}"
     text = f"the {title(purse)} of {owner(call.hive, purse)} {left}: go on"
     note(call, purse, "filled", text)
-    return _tell(call, (call.hive.name(purse.agent),), text) | go_on(call, purse, missed)
+    return told(call, (call.hive.name(purse.agent),), text) | go_on(call, purse, missed)
 
 
 def go_on(call: Call, purse: Purse, missed: Shortage | None = None) -> frozenset[str]:
     """What waited for it in queues, or was stopped; its question is closed."""
     topics = frozenset().union(*(start_next(call, uuid) for uuid in drawing(call, purse)))
-    topics |= _close(call, missed.question) if missed else frozenset()
-    for uuid in missed.stopped if missed else ():
+    return (
+        topics
+        if missed is None
+        else topics | answered(call, missed) | up_again(call, missed.stopped)
+    )
+
+
+def up_again(call: Call, stopped: Iterable[str]) -> frozenset[str]:
+    """Machines that were stopped for it; who was started or stopped by somebody since is theirs."""
+    topics = set[str]()
+    for uuid in stopped:
         run = call.ledger.runs.get(uuid)
-        # Who was started or stopped by somebody since is theirs.
         if call.hive.name(uuid) and run and (run.wanted, run.reason) == (Wanted.STOPPED, BUDGET):
             call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, reason=BUDGET)
-            topics |= {f"run:{uuid}"}
-    return topics
+            topics.add(f"run:{uuid}")
+    return frozenset(topics)
 
 
-def _close(call: Call, id_: str) -> frozenset[str]:
+def answered(call: Call, missed: Shortage) -> frozenset[str]:
     """Nobody has to answer what was solved otherwise."""
-    question = call.ledger.questions.get(id_) if id_ else None
+    question = call.ledger.questions.get(missed.question) if missed.question else None
     if question is None or not question.open:
         return frozenset()
     reason = "there is more of it meanwhile"
     return end_question(call, question, finish(call, "cancel", by=DAEMON, reason=reason))
-
-
-@due(at=lambda ledger: ledger.budgets.stop_at(), topics=frozenset({BUDGET}))
-def stop_at_empty_budgets(call: Call) -> Record[Result]:
-    """Whatever works on an empty purse is stopped when its time is over."""
-    topics = frozenset[str]()
-    for missed in call.ledger.budgets.overdue(call.now, AT_ONCE):
-        if missed.kind in SLIDING:
-            topics |= looked_again(call, missed)
-            continue
-        purse = call.ledger.budgets.get(missed.agent, missed.kind, missed.tier)
-        stopped: tuple[str, ...] = ()
-        if purse is not None and purse.empty:
-            stopped, touched = _stop(call, purse)
-            topics |= touched
-        call.ledger.budgets.short(replace(missed, stop_at=None, stopped=stopped))
-    return Record(Result(), wakes=topics)
 
 
 def looked_again(call: Call, missed: Shortage) -> frozenset[str]:
@@ -259,38 +245,7 @@ def looked_again(call: Call, missed: Shortage) -> frozenset[str]:
     return frozenset({topic(bound.agent)})
 
 
-def _stop(call: Call, purse: Purse) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Machines where time is what they have no more; else the tasks that they work on."""
-    why = f"budget: the {title(purse)} of {owner(call.hive, purse)} is used up"
-    if purse.kind is Kind.TIME:
-        stopped, topics = _stop_machines(call, purse)
-        note(call, purse, "stopped", f"{why}; {len(stopped)} machines are stopped")
-        return stopped, topics
-    topics, number = frozenset[str](), 0
-    for uuid in drawing(call, purse):
-        for task in call.ledger.tasks.open_of(uuid):
-            own = not purse.tier and purse.kind in covered(call, task.id, uuid)
-            if task.active and not own:
-                topics |= stop(call, task, ResultStatus.STOPPED, why)[1]
-                number += 1
-    note(call, purse, "stopped", f"{why}; {number} tasks are stopped")
-    return (), topics
-
-
-def _stop_machines(call: Call, purse: Purse) -> tuple[tuple[str, ...], frozenset[str]]:
-    stopped, runs = list[str](), call.ledger.runs
-    for uuid in drawing(call, purse):
-        run = runs.get(uuid)
-        if run is not None and run.wanted is Wanted.RUNNING:
-            grace = call.settings.grace.stop
-            runs.want(uuid, Wanted.STOPPED, call.now, grace=grace, reason=BUDGET)
-            stopped.append(uuid)
-    return tuple(stopped), frozenset(f"run:{uuid}" for uuid in stopped)
-
-
-def _tell(
-    call: Call, names: Iterator[str | None] | tuple[str | None, ...], text: str
-) -> frozenset[str]:
+def told(call: Call, names: Iterable[str | None], text: str) -> frozenset[str]:
     """Each of them once; whoever is no more hears nothing."""
     topics = frozenset[str]()
     for name in dict.fromkeys(names):

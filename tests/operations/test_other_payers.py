@@ -1,0 +1,227 @@
+"""Another purse pays: who was short of the one before goes on, or is short of this one (K22)."""
+
+from __future__ import annotations
+
+import pytest
+from operations.given import finish, give, state
+from operations.test_run_time import end, start, wanted
+from operations.test_said import bound, context, use
+from operations.test_said import row as bound_row
+from operations.test_spending import budget, told
+from operations.world import World, rows
+
+from hive_core.errors import LimitReached
+from hive_core.model.budget import Kind, Purse
+from hive_core.model.machine import Wanted
+
+
+def asked(world: World, agent: str) -> list[str]:
+    """What it is asked by others."""
+    found = rows(world.call(agent, "list_questions")["questions"])
+    return [str(each["asker"]) for each in found]
+
+
+def queued(world: World, agent: str) -> str:
+    """One more than it does at once; its own and that of those above it are used up."""
+    first, *_, waits = (give(world, "root", agent, deadline=0.0) for _ in range(6))
+    payer = next(
+        each for each in (agent, *world.hive.topology.lineage(agent))
+        if world.ledger.budgets.get(world.uuid(each), Kind.TOKENS)
+    )  # fmt: skip
+    found = world.ledger.budgets.get(world.uuid(payer), Kind.TOKENS)
+    assert found is not None
+    world.call(agent, "report_usage", tokens_in=found.free)
+    finish(world, agent, first)
+    assert state(world, waits) == "queued"
+    return waits
+
+
+def stop_at(world: World, agent: str, kind: Kind = Kind.TOKENS) -> float | None:
+    missed = world.ledger.budgets.shortage(Purse(world.uuid(agent), kind))
+    assert missed is not None
+    return missed.stop_at
+
+
+def test_the_queue_of_an_adopted_child_begins_where_its_new_parent_can_pay(world: World) -> None:
+    budget(world, "root", 1000)
+    budget(world, "a", 10)
+    waits = queued(world, "a1")
+    world.call("operator", "destroy", agent="a")
+    assert state(world, waits) == "in_progress"
+
+
+def test_it_begins_where_nobody_pays_at_all(world: World) -> None:
+    budget(world, "a", 10)
+    waits = queued(world, "a11")
+    world.call("operator", "destroy", agent="a")
+    assert state(world, waits) == "in_progress"
+
+
+def test_a_purse_that_was_emptied_by_giving_holds_nobody_after_its_agent(world: World) -> None:
+    budget(world, "root", 1000)
+    budget(world, "a", 10)
+    world.call("a", "allocate_budget", agent="a2", kind="tokens", amount=10)
+    with pytest.raises(LimitReached, match="used up"):
+        give(world, "root", "a1")
+    world.call("a2", "report_usage", tokens_in=10)
+    world.call("operator", "destroy", agent="a")
+    assert world.fault("root", "assign_task", agent="a1", description="x") == ""
+
+
+def test_who_is_adopted_by_one_who_has_nothing_either_is_told_and_somebody_is_asked(
+    world: World,
+) -> None:
+    budget(world, "root", 10)
+    budget(world, "a", 10)
+    waits = queued(world, "a1")
+    assert asked(world, "operator") == ["a"]
+    world.call("operator", "destroy", agent="a")
+    assert state(world, waits) == "queued"
+    assert asked(world, "operator") == ["root"]
+    assert "the token budget of root is used up" in told(world, "a1")[-1]
+    budget(world, "root", 10)
+    assert state(world, waits) == "in_progress"
+
+
+def test_time_to_stop_runs_again_for_who_comes_to_an_empty_purse(world: World) -> None:
+    budget(world, "root", 30)
+    budget(world, "a", 10)
+    budget(world, "b", 10)
+    task = give(world, "root", "a1", deadline=0.0)
+    world.call("b", "report_usage", tokens_in=10)
+    world.advance(70)
+    assert stop_at(world, "b") is None
+    world.call("operator", "move", agent="a1", parent="b")
+    assert "the token budget of b pays for you now and is used up" in told(world, "a1")
+    world.advance(70)
+    assert state(world, task) == "stopping"
+
+
+@pytest.mark.parametrize("how", ["close", "destroy", "move"])
+def test_machines_that_were_stopped_for_time_are_started_where_there_is_some(
+    world: World, how: str
+) -> None:
+    budget(world, "root", 1000, kind="time")
+    budget(world, "a", 10, kind="time")
+    start(world, "a", "a1")
+    world.advance(70)
+    world.advance(70)
+    end(world, "a", "a1")
+    assert wanted(world, "a1") is Wanted.STOPPED
+    if how == "close":
+        world.call("operator", "allocate_budget", agent="a", kind="time", close=True)
+    elif how == "destroy":
+        world.call("operator", "destroy", agent="a")
+    else:
+        world.call("operator", "move", agent="a1", parent="b")
+    assert wanted(world, "a1") is Wanted.RUNNING
+    if how == "move":
+        assert wanted(world, "a") is Wanted.STOPPED
+
+
+@pytest.mark.parametrize("how", ["close", "destroy", "move"])
+def test_machines_that_were_stopped_for_time_wait_for_the_empty_purse_that_pays_now(
+    world: World, how: str
+) -> None:
+    payer = "b" if how == "move" else "root"
+    budget(world, "root", 15, kind="time")
+    budget(world, "a", 10, kind="time")
+    if how == "move":
+        budget(world, "b", 5, kind="time")
+    start(world, "a", "a1", "root", "b")
+    for _ in range(3):
+        world.advance(70)
+    end(world, "a", "a1", "root", "b")
+    if how == "close":
+        world.call("operator", "allocate_budget", agent="a", kind="time", close=True)
+    elif how == "destroy":
+        world.call("operator", "destroy", agent="a")
+    else:
+        world.call("operator", "move", agent="a1", parent="b")
+    assert wanted(world, "a1") is Wanted.STOPPED
+    assert f"the time budget of {payer} pays for you now and is used up" in told(world, "a1")
+    world.advance(300)
+    budget(world, "root", 5000, kind="time")
+    if payer == "b":
+        assert wanted(world, "a1") is Wanted.STOPPED
+        budget(world, "b", 2000, kind="time")
+    assert wanted(world, "a1") is Wanted.RUNNING
+
+
+def test_machines_wait_also_where_what_pays_now_was_emptied_by_giving(world: World) -> None:
+    budget(world, "root", 10, kind="time")
+    budget(world, "a", 10, kind="time")
+    start(world, "a")
+    world.advance(70)
+    world.advance(70)
+    end(world, "a")
+    assert asked(world, "operator") == ["a"]
+    world.call("operator", "allocate_budget", agent="a", kind="time", close=True)
+    assert asked(world, "operator") == ["root"]
+    budget(world, "root", 1000, kind="time")
+    assert wanted(world, "a") is Wanted.RUNNING
+
+
+def test_what_a_subtree_left_behind_without_anything_is_begun_where_somebody_pays(
+    world: World,
+) -> None:
+    budget(world, "root", 1000)
+    budget(world, "a", 10)
+    waits = queued(world, "a1")
+    world.call("operator", "move", agent="a1", parent="b")
+    assert state(world, waits) == "in_progress"
+
+
+# Bounds: judged at the move.
+
+
+def test_a_context_is_held_against_the_bound_of_the_new_place_at_the_move(world: World) -> None:
+    bound(world, "b", 50, "context")
+    context(world, "a1", 60)
+    bound(world, "a", 100, "context")
+    assert world.fault("root", "assign_task", agent="a1", description="x") == ""
+    world.call("operator", "move", agent="a1", parent="b")
+    assert asked(world, "b") + asked(world, "operator") == ["a1"]
+    assert "the bound of tokens of context of a1 is reached" in told(world, "a1")[-1]
+    assert world.fault("root", "assign_task", agent="a1", description="x") == "LimitReached"
+
+
+def test_a_context_that_is_kept_in_the_new_place_lets_the_queue_go_on(world: World) -> None:
+    bound(world, "a", 100, "context")
+    first, *_, waits = (give(world, "root", "a1", deadline=0.0) for _ in range(6))
+    context(world, "a1", 100)
+    finish(world, "a1", first)
+    assert state(world, waits) == "queued"
+    world.call("operator", "move", agent="a1", parent="b")
+    assert state(world, waits) == "in_progress"
+    assert asked(world, "operator") == []
+
+
+def test_the_hour_of_who_is_moved_counts_towards_the_bound_of_its_new_place(world: World) -> None:
+    bound(world, "a", 100)
+    bound(world, "b", 50)
+    use(world, "a", 60)
+    world.call("operator", "move", agent="a", parent="b")
+    assert bound_row(world, "b")[1:4] == (0, 50, 10)
+    assert asked(world, "operator") == ["b"]
+    assert world.fault("root", "assign_task", agent="a1", description="x") == "LimitReached"
+    world.advance(61 * 60)
+    assert world.fault("root", "assign_task", agent="a1", description="x") == ""
+
+
+def test_who_comes_near_to_the_bound_of_its_new_place_is_warned_at_the_move(world: World) -> None:
+    bound(world, "b", 100, "context")
+    bound(world, "a", 1000, "context")
+    context(world, "a1", 90)
+    world.call("operator", "move", agent="a1", parent="b")
+    assert "is nearly reached" in told(world, "a1")[-1]
+
+
+def test_the_bounds_of_who_is_destroyed_hold_nobody_below(world: World) -> None:
+    bound(world, "a", 100, "context")
+    first, *_, waits = (give(world, "root", "a1", deadline=0.0) for _ in range(6))
+    context(world, "a1", 100)
+    finish(world, "a1", first)
+    world.call("operator", "destroy", agent="a")
+    assert state(world, waits) == "in_progress"
+    assert asked(world, "operator") == []
