@@ -12,6 +12,7 @@ import click
 from hive_core.agent.catalog import camel
 from hive_core.agent.show import as_json, plain
 from hive_core.cli.approval_page import quoted
+from hive_core.cli.budgets import amount, written
 from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, Row, echo, moment, one, output_option, say, words
 from hive_core.cli.progress import working
@@ -238,6 +239,24 @@ def cancel(session: Session, id_: str, why: str) -> None:
         say(line)
     if reply.get("more"):
         say("and more, one after the other")
+
+
+@task.command("top-up")
+@click.argument("id_", metavar="ID")
+@click.argument("kind", type=click.Choice(("tokens", "money")))
+@click.argument("given", metavar="AMOUNT")
+@click.pass_obj
+def top_up(session: Session, id_: str, kind: str, given: str) -> None:
+    """Add AMOUNT to what a task has of its own, out of the budget of who gave it.
+
+    Money is written 12.50.
+    """
+    more = {"cost" if kind == "money" else kind: written(kind, given)}
+    reply = session.change("fund_task", task=id_, **more)
+    for row in entries(reply, "budget"):
+        kind = str(row["kind"])
+        left, spent = (amount(kind, row[each]) for each in ("left", "spent"))
+        echo(f"task {id_} has {left} {kind} left, {spent} spent")
 
 
 def _hit(rows: Iterable[Row]) -> Iterator[str]:

@@ -36,8 +36,8 @@ OPERATIONS: Final[Mapping[Action, tuple[str, ...]]] = MappingProxyType({
         "destroy", "kill", "move", "restart", "resume", "sleep", "start", "stop", "update",
     ),
     Action.ASSIGN: (
-        "allocate_budget", "approve_plan", "assign_task", "cancel_task", "reject_plan",
-        "resume_task", "run_parallel_workers",
+        "allocate_budget", "approve_plan", "assign_task", "cancel_task", "fund_task",
+        "reject_plan", "resume_task", "run_parallel_workers",
     ),
     Action.SEND: ("inject_message", "open_pipe", "publish", "put", "send", "write_pipe"),
     Action.READ: ("get_logs", "history", "list_agents", "list_messages"),

@@ -91,7 +91,8 @@ def fund(call: Call, task: Task) -> frozenset[str]:
     _check_may(call, task)
     for word, amount in sorted(task.wish.budget.items()):
         kind = WORDS[word]
-        source = _taken(call, task, kind, amount)
+        what = f"cannot give a task {amount} {UNITS[kind]} of its own"
+        source = taken(call, task, (kind, amount), what)
         topics |= {topic(source or task.assignee)}
         purse = Purse(task.assignee, kind, free=amount)
         call.ledger.budgets.funds.keep(Fund(task.id, source, purse))
@@ -109,8 +110,12 @@ def _check_may(call: Call, task: Task) -> None:
     )
 
 
-def _taken(call: Call, task: Task, kind: Kind, amount: int) -> str:
-    """Out of what its assigner works with; where nobody has a purse, from outside."""
+def taken(call: Call, task: Task, wanted: tuple[Kind, int], what: str) -> str:
+    """Out of what its assigner works with; where nobody has a purse, from outside.
+
+    `what` is what a refusal begins with.
+    """
+    kind, amount = wanted
     source = _source(call, task, kind)
     if source is None:
         return ""
@@ -118,8 +123,7 @@ def _taken(call: Call, task: Task, kind: Kind, amount: int) -> str:
     if held.free < amount:
         whose = f"task {source.task}" if isinstance(source, Fund) else call.hive.name(held.agent)
         raise LimitReached(
-            f"cannot give a task {amount} {UNITS[kind]} of its own: of the {title(held)} of {whose}"
-            f" are {held.free} left",
+            f"{what}: of the {title(held)} of {whose} are {held.free} left",
             rule=BUDGET, budget=whose, of=kind.value,
         )  # fmt: skip
     left = held.emptied(amount)[0]
@@ -200,7 +204,7 @@ def closed(call: Call, held: Fund) -> frozenset[str]:
     note(call, purse, "returned", f"task {held.task} did not use {purse.free} {UNITS[purse.kind]}")
     whole = budgets.funds.get(held.source, purse.kind)
     if whole is not None:
-        return touched | _more(call, whole, purse.free)
+        return touched | more(call, whole, purse.free)
     home = budgets.get(held.source, purse.kind)
     return touched | (filled(call, home, purse.free) if home else frozenset())
 
@@ -220,16 +224,17 @@ def _spared_no_more(call: Call, held: Fund) -> frozenset[str]:
     return topics
 
 
-def _more(call: Call, before: Fund, amount: int) -> frozenset[str]:
-    """A part gave back: where its whole had nothing left, that goes on."""
-    held = replace(before, purse=before.purse.filled(amount))
-    budgets, purse = call.ledger.budgets, held.purse
+def more(call: Call, before: Fund, amount: int) -> frozenset[str]:
+    """There is more in it, given or given back by a part: what had nothing left goes on."""
+    purse, budgets = before.purse.filled(amount), call.ledger.budgets
+    warned = purse.warned and purse.near(call.settings.budgets.warn)
+    held = replace(before, purse=replace(purse, warned=warned))
     budgets.funds.keep(held)
     if purse.empty:
         return frozenset()
     topics = _parts_begun(call, held) if before.purse.empty else frozenset[str]()
     known = budgets.usage.capped(held.task)
-    if known is None or not known.reached:
+    if known is None or not known.reached or any(each.purse.empty for each in _own(call, held)):
         return topics
     budgets.usage.reached(held.task, "", None)
     if met := note_caps(call, held.task):  # one of its caps it has met as well
@@ -238,6 +243,10 @@ def _more(call: Call, before: Fund, amount: int) -> frozenset[str]:
     text = f"the {title(purse)} of task {held.task} has {purse.free} again: go on"
     topics |= tell(call, call.hive, name, BUDGET, text) if name else frozenset()
     return topics | {topic(purse.agent)}
+
+
+def _own(call: Call, held: Fund) -> list[Fund]:
+    return call.ledger.budgets.funds.of(held.task)
 
 
 def _parts_begun(call: Call, held: Fund) -> frozenset[str]:

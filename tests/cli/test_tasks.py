@@ -112,6 +112,17 @@ def test_a_cancel_says_what_it_hit(hive: Hive) -> None:
     assert hive.peer.asked("CancelTask")[0]["reason"] == "no need"
 
 
+def test_more_for_a_task_is_written_as_people_do(hive: Hive) -> None:
+    row = {"kind": "money", "left": 1_500_000, "spent": 250_000, "owed": 0}
+    hive.peer.answers["FundTask"] = lambda _: {"task": ID, "giver": "alice", "budget": [row]}
+    done = hive("task", "top-up", ID, "money", "1.25")
+    assert done.out == f"task {ID} has 1.50 money left, 0.25 spent\n"
+    hive("task", "top-up", ID, "tokens", "70")
+    first, second = hive.peer.asked("FundTask")
+    assert (first["cost"], second["tokens"]) == (1_250_000, 70)
+    assert "tokens" not in first
+
+
 def test_what_is_not_there_is_said(hive: Hive) -> None:
     def nothing(_: Message) -> Message:
         raise NotFound(f"no task {ID}")

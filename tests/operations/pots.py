@@ -85,8 +85,11 @@ class Pots:
     def fund(self, tree: Tree, caller: str, made: Made) -> None:
         """A new task of `caller`'s gets something of its own."""
         self.wholes[made.task] = made.whole
-        if not made.amount:
-            return
+        if made.amount:
+            source = self._taken(tree, caller, made)
+            self.tasks[made.task] = TaskPot(made.amount, agent=made.agent, source=source)
+
+    def _taken(self, tree: Tree, caller: str, made: Made) -> str:
         source = "" if caller == OPERATOR else self.payer(caller, made.whole)
         if not source and caller != OPERATOR:
             source = self.nearest(tree, caller) or ""
@@ -97,7 +100,14 @@ class Pots:
         else:
             pot.free -= made.amount
             assert pot.free >= 0, "given what was not there"
-        self.tasks[made.task] = TaskPot(made.amount, agent=made.agent, source=source)
+        return source
+
+    def more(self, tree: Tree, giver: str, task: str, amount: int) -> None:
+        """Out of what its giver has; the rest goes where that of the first goes."""
+        pot = self.tasks[task]
+        source = self._taken(tree, giver, Made(task, pot.agent, self.wholes[task], amount))
+        pot.source = pot.source or source
+        pot.fill(amount)
 
     def over(self, task: str) -> None:
         """It has ended: the rest goes back."""

@@ -159,6 +159,15 @@ class Budgets(RuleBasedStateMachine):
             made = Made(task.id, name, "" if whole == "-" else whole, amount)
             self.tokens.fund(self.tree, caller, made)
 
+    @rule(data=DATA, amount=AMOUNT)
+    def fund(self, data: st.DataObject, amount: int) -> None:
+        if (found := self.task(data)) is None:
+            return
+        caller, giver = self.caller(data), self.world.ledger.tasks.known(found[0]).assigner
+        if self.done(caller, "fund_task", task=found[0], tokens=amount):
+            name = OPERATOR if giver == OPERATOR else self.world.hive.names[giver]
+            self.tokens.more(self.tree, name, found[0], amount)
+
     def task(self, data: st.DataObject) -> tuple[str, str] | None:
         """One that is open, and whose it is."""
         found = self.world.ledger.tasks.page(None, None, 100, open_=True)

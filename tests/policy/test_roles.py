@@ -20,7 +20,7 @@ OPERATIONS = load()
 # What the operation asks for beside the action; written down once more, not read from the rule.
 NEEDS = {
     "spawn": "spawn", "spawn_agent_and_assign_task": "spawn", "escalate": "escalate",
-    "allocate_budget": "budget", "set_trigger": "trigger",
+    "allocate_budget": "budget", "fund_task": "budget", "set_trigger": "trigger",
     "request_update_meta_inputs": "meta.update",
 }  # fmt: skip
 FACTS = frozenset({"assigner", "asked", "put", "take", "reply"})
