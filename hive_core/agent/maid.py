@@ -1,7 +1,8 @@
 """The maid: looks around now and then, clears away what ended, and tells its parent what is wrong.
 
 No model and no judgement: a finding is a number that is beyond a bound. Memory and disk of the host
-are compared with what was usual here, which is kept over restarts. It may what its place allows:
+are compared with what was usual here, which is kept over restarts. What the operator wants to have
+checked beside that is done by children of the maid (checks.py). It may what its place allows:
 `survey` and `reap_zombies` show it, and let it clear away, what is below its parent.
 """
 
@@ -11,13 +12,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple, Never
 
+from hive_core.agent.checks import Checks
 from hive_core.agent.link import Link
 from hive_core.agent.serve import until_stopped
 from hive_core.errors import HiveError
@@ -101,10 +103,14 @@ class Maid:
     link: Link
     measure: Callable[[], Sample] = measured
     clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
     samples: list[Sample] = field(default_factory=list)
     told: set[tuple[str, str]] = field(default_factory=set)
     looks: int = 0
     every: float = 60.0
+
+    def __post_init__(self) -> None:
+        self.checks = Checks(self.link, self.clock, self.now, say)
 
     def forever(self) -> Never:
         """The first look is early, so that a host in trouble is known soon."""
@@ -128,14 +134,18 @@ class Maid:
                 time.sleep(_FAULT)
 
     def attend(self, seconds: float) -> None:
-        """Let time pass. Who is above gets a report when it asks, whatever it writes."""
+        """Let time pass, or so much of it as passes before a check turns.
+
+        Who is above gets a report when it asks, whatever it writes.
+        """
         until = self.clock() + seconds
-        while (left := until - self.clock()) > 0:
-            reply = self.link.ask("recv", wait=min(left, POLL), max=10)
+        while not self.checks.step() and (left := until - self.clock()) > 0:
+            wait = min(left, POLL, self.checks.pause())
+            reply = self.link.ask("recv", wait=wait, max=10)
             for letter in list_of(reply, "messages"):
                 self.link.change("ack", ids=[letter["id"]])
                 if letter["relation"] in ("parent", "ancestor", "operator"):
-                    body = text_of(self.findings(), [])
+                    body = text_of(self.findings(), (), list(self.checks.lines()))
                     self.link.change("send", to=letter["from"], body=body, reply_to=letter["id"])
 
     def recall(self) -> None:
@@ -144,10 +154,14 @@ class Maid:
             kept = json.loads(str(self.link.ask("get_snapshot").get("data") or "{}"))
             self.samples = [Sample(*each) for each in kept["samples"]]
             self.told = {(kind, subject) for kind, subject in kept["told"]}
+            self.checks.recall(kept.get("checks", {}))
 
     def keep(self) -> None:
         """For the next start."""
-        data = {"samples": self.samples[-KEPT:], "told": sorted(self.told)[:200]}
+        data = {
+            "samples": self.samples[-KEPT:], "told": sorted(self.told)[:200],
+            "checks": self.checks.kept(),
+        }  # fmt: skip
         self.link.change("keep_snapshot", data=json.dumps(data, separators=(",", ":")))
 
     def findings(self) -> list[Finding]:
@@ -155,7 +169,9 @@ class Maid:
         rows, left_overs, after, quiet = list[dict[str, Any]](), list[str](), None, 0.0
         while True:
             page = self.link.ask("survey", after=after)
-            rows += list_of(page, "agents")
+            if after is None:
+                self.checks.learn(list_of(page, "checks"))
+            rows += self.checks.aside(list_of(page, "agents"))
             left_overs = [str(each) for each in list_of(page, "left_overs")]
             quiet, self.every = float(page["quiet"]), float(page["every"])  # type: ignore[arg-type]
             after = page.get("next")
@@ -163,6 +179,7 @@ class Maid:
                 break
         now = self.measure()
         found = [*judged(rows, left_overs, quiet), *compared(now, self.samples)]
+        found += (Finding(*each) for each in self.checks.troubles())
         self.samples = [*self.samples, now][-KEPT:]
         return found
 
@@ -174,11 +191,14 @@ class Maid:
             reply = self.link.change("reap_zombies", older=self.every)
             cleared = [str(each) for each in list_of(reply, "agents")]
         now = {(each.kind, each.subject) for each in found}
-        news = now != self.told or bool(cleared)
-        self.told = now
-        if news or not self.looks:
-            self.report(text_of(found, cleared), quietly=not news)
-        if news or self.looks % KEEP_EVERY == 0:
+        good = [f"- good again: {name}" for name in self.checks.again]
+        news = now != self.told or bool(cleared or good)
+        turned, self.checks.news, self.told = self.checks.news, False, now
+        if news or turned or not self.looks:
+            text = text_of(found, cleared, [*good, *self.checks.lines()])
+            self.report(text, quietly=not news)
+        self.checks.again.clear()
+        if news or turned or self.looks % KEEP_EVERY == 0:
             self.keep()
         self.looks += 1
 
@@ -199,13 +219,13 @@ def artifact(text: str) -> dict[str, object]:
     return {"name": REPORT, "text": text, "visibility": "subtree", "type": "text/plain"}
 
 
-def text_of(found: list[Finding], cleared: list[str]) -> str:
+def text_of(found: list[Finding], cleared: Sequence[str], more: Sequence[str] = ()) -> str:
     """The report; the same findings make the same words, whatever order they came in."""
     lines = [f"- {each.kind}: {each.text}" for each in sorted(found)]
     if cleared:
         lines.append(f"- cleared away: {', '.join(cleared)}")
     head = f"{len(found)} findings" if found else "all is well"
-    return "\n".join([head, *lines])[:_BODY_MOST]
+    return "\n".join([head, *lines, *more])[:_BODY_MOST]
 
 
 def list_of(reply: Any, key: str) -> list[Any]:  # noqa: ANN401 - JSON is anything

@@ -162,6 +162,18 @@ class Log(Value):
     )
 
 
+class Deploy(Value):
+    """How a new configuration is put in place."""
+
+    window: float = Field(30.0, ge=0, le=3600, description="Seconds it must stay healthy.")
+    generations: int = Field(10, ge=2, le=1000, description="Generations kept of each agent.")
+    first_wave: int = Field(1, ge=1, description="Agents of the first wave of many.")
+    second_wave: float = Field(0.1, gt=0, le=1, description="Share of the second wave.")
+    evaluation: float = Field(120.0, gt=0, description="Seconds an evaluation may take.")
+    build: float = Field(1800.0, gt=0, description="Seconds a build may take.")
+    switch: float = Field(120.0, gt=0, description="Seconds a switch in place may take.")
+
+
 class BuiltIn(Value):
     """The built-in daemons, made at start when enabled."""
 

@@ -10,7 +10,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from hive_core.model import figures
+from hive_core.model import checks, figures
 from hive_core.model.agent import AgentName, Limits, SubtreeLimits, Value
 
 MIB = 1 << 20
@@ -119,18 +119,6 @@ class Approvals(Value):
     signers: AbsolutePath = Field(
         Path("/etc/hive/allowed_signers"), description="Whose signed tags approve."
     )
-
-
-class Deploy(Value):
-    """How a new configuration is put in place."""
-
-    window: float = Field(30.0, ge=0, le=3600, description="Seconds it must stay healthy.")
-    generations: int = Field(10, ge=2, le=1000, description="Generations kept of each agent.")
-    first_wave: int = Field(1, ge=1, description="Agents of the first wave of many.")
-    second_wave: float = Field(0.1, gt=0, le=1, description="Share of the second wave.")
-    evaluation: float = Field(120.0, gt=0, description="Seconds an evaluation may take.")
-    build: float = Field(1800.0, gt=0, description="Seconds a build may take.")
-    switch: float = Field(120.0, gt=0, description="Seconds a switch in place may take.")
 
 
 class Nix(Value):
@@ -259,7 +247,7 @@ class Settings(Value):
     grace: Grace = Grace()
     intake: Intake = Intake()
     approvals: Approvals = Approvals()
-    deploy: Deploy = Deploy()
+    deploy: figures.Deploy = figures.Deploy()
     nix: Nix = Nix()
     life: figures.Life = figures.Life()
     tasks: figures.Tasks = figures.Tasks()
@@ -272,6 +260,7 @@ class Settings(Value):
     models: figures.Models = figures.Models()
     log: figures.Log = figures.Log()
     daemons: figures.BuiltIn = figures.BuiltIn()
+    maid: checks.Maid = checks.Maid()
     paths: Paths = Paths()
 
     @model_validator(mode="before")
@@ -293,6 +282,12 @@ class Settings(Value):
                 raise ValueError(f"image {name}: only {HOST_IMAGE} and {NIX_IMAGE} have no path")
         if self.uid_start not in UID_STARTS:
             raise ValueError(f"uid_start must be one of {UID_STARTS}")
+        # Who did a check is kept like everybody who was destroyed; agents need the rest.
+        if (most := self.limits.agents // 2) < (kept := self.maid.kept(self.retention.archive)):
+            raise ValueError(
+                f"maid.checks: with all of them so often, {kept} agents that did one are kept for"
+                f" retention.archive, and {most} may be: half of limits.agents"
+            )
         return self
 
     @property

@@ -51,6 +51,13 @@ class Found(Result):
     )
 
 
+class SetCheck(Result):
+    name: str = Field(description="What the operator called it.")
+    command: list[str] = Field(description="What it runs.")
+    every: float = Field(description="Seconds from the end of one to the next.")
+    seconds: float = Field(description="Seconds that it may take.")
+
+
 class Survey(Page):
     agents: list[Found] = Field(description="Each agent, then what is below it.")
     left_overs: list[str] = Field(
@@ -59,6 +66,9 @@ class Survey(Page):
     first: float = Field(description="Seconds after which a maid looks around first.")
     every: float = Field(description="Seconds between two looks.")
     quiet: float = Field(description="Seconds without a word after which work seems stuck.")
+    checks: list[SetCheck] = Field(
+        description="What the operator wants to have checked: for the maid, on the first page."
+    )
 
 
 class ReapZombiesParams(Mutation):
@@ -81,6 +91,7 @@ def survey(call: Call, params: SurveyParams) -> Survey:
     return Survey(
         agents=rows, next=None if end else rows[-1].uuid, left_overs=_left_overs(call),
         first=figures.first, every=figures.every, quiet=figures.quiet,
+        checks=_checks(call) if params.after is None else [],
     )  # fmt: skip
 
 
@@ -173,3 +184,15 @@ def _left_overs(call: Call) -> list[str]:
     if not (call.by_operator or _is_maid(call)):
         return []
     return [each.text for each in call.states.plan().reports[:_SHOWN]]
+
+
+def _checks(call: Call) -> list[SetCheck]:
+    """The maid's business alone: a command may say what not everybody should know."""
+    if not _is_maid(call):
+        return []
+    return [
+        SetCheck(
+            name=name, command=list(each.command), every=each.every, seconds=each.seconds
+        )
+        for name, each in call.settings.maid.checks.items()
+    ]  # fmt: skip

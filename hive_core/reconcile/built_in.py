@@ -15,6 +15,7 @@ from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.model.agent import AgentSpec, Profile, Role, Tier
+from hive_core.model.capability import checked
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Wanted
 from hive_core.model.roles import default_capabilities
@@ -24,8 +25,9 @@ from hive_core.reconcile.given import Broker
 
 log = logging.getLogger(__name__)
 NAME: Final = "ensure_built_in"
-# The maid makes and ends nobody in its own name.
-_HOLDS: Final = {Profile.MAID: ("artifact.write", "escalate")}
+# The maid makes nobody in its own name, unless there are checks to have done.
+_MAID: Final = ("artifact.write", "escalate")
+_SPAWN: Final = "spawn"
 
 
 class Made(Result):
@@ -45,6 +47,31 @@ def ensure(broker: Broker, settings: Settings) -> Iterator[str]:
             yield f"cannot make the {profile}: {error}"
         else:
             log.info("Created %s", made.name, extra={"HIVE_UUID": made.uuid})
+    yield from _fit(broker, settings)
+
+
+def _fit(broker: Broker, settings: Settings) -> Iterator[str]:
+    """Let a maid that was there before make those who do checks, as long as there are any."""
+    hive = broker.hive()
+    name = hive.built_in(Profile.MAID)
+    if name is None or (_SPAWN in hive.spec(name).capabilities) == bool(settings.maid.checks):
+        return
+    try:
+        broker.perform(NAME, _fitted)
+    except HiveError as error:
+        log.warning("Cannot fit the maid to the settings: %s", error)
+        yield f"cannot fit the maid to the settings: {error}"
+
+
+def _fitted(call: Call) -> Change[Made]:
+    """A commit in which it holds what its checks take."""
+    name = call.hive.built_in(Profile.MAID) or Profile.MAID.value
+    spec, wanted = call.hive.spec(name), bool(call.settings.maid.checks)
+    rest = (each for each in spec.capabilities if each != _SPAWN)
+    held = checked((*rest, *((_SPAWN,) if wanted else ())))
+    hive = call.hive.with_spec(name, spec.model_copy(update={"capabilities": held}))
+    what = "grant {} spawn, for its checks" if wanted else "revoke spawn from {}: no checks are set"
+    return Change(Made(name=name, uuid=spec.id), hive, what.format(name))
 
 
 def missing(hive: Hive, settings: Settings) -> Iterator[Profile]:
@@ -64,7 +91,7 @@ def maker(profile: Profile) -> Callable[[Call], Change[Made]]:
         spec = AgentSpec(
             uuid=uuid4(), role=Role.DAEMON, tier=Tier.TACTICAL, profile=profile,
             title=f"The {profile} of this host", image=image, config=config, nar=nar,
-            capabilities=_HOLDS.get(profile, default_capabilities(Role.DAEMON)),
+            capabilities=_holds(profile, settings),
             command=("hive-agent", profile.value), max_children=settings.limits.children,
         )  # fmt: skip
         parent = _above(call, profile)
@@ -75,6 +102,12 @@ def maker(profile: Profile) -> Callable[[Call], Change[Made]]:
         return Change(made, hive, f"create the {profile}", frozenset({f"run:{spec.id}"}))
 
     return make
+
+
+def _holds(profile: Profile, settings: Settings) -> tuple[str, ...]:
+    if profile is not Profile.MAID:
+        return default_capabilities(Role.DAEMON)
+    return checked((*_MAID, _SPAWN) if settings.maid.checks else _MAID)
 
 
 def _above(call: Call, profile: Profile) -> str | None:

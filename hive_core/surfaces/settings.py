@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args, get_origin
 
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from hive_core.model.agent import Value
 from hive_core.model.settings import Settings
@@ -34,11 +36,22 @@ def settings_page() -> str:
         assert model is not None  # noqa: S101 - chosen by it just now
         about = field.description or " ".join((model.__doc__ or "").split())
         parts += [f"## [{name}]\n", about + "\n", *_table(model.model_fields)]
+        for key, each in model.model_fields.items():
+            if below := _named(each):
+                doc = " ".join((below.__doc__ or "").split())
+                parts += [f"## [{name}.{key}.NAME]\n", doc + "\n", *_table(below.model_fields)]
     return "\n".join(parts)
 
 
 def _model(field: FieldInfo) -> type[Value] | None:
     kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Value) else None
+
+
+def _named(field: FieldInfo) -> type[Value] | None:
+    """What each table of a table of tables is."""
+    kinds = get_args(field.annotation) if get_origin(field.annotation) is dict else ()
+    kind = kinds[-1] if kinds else None
     return kind if isinstance(kind, type) and issubclass(kind, Value) else None
 
 
@@ -50,9 +63,9 @@ def _table(fields: dict[str, FieldInfo]) -> Iterator[str]:
 
 
 def _default(field: FieldInfo) -> str:
-    """As it would stand in the file; what is absent by default has none."""
+    """As it would stand in the file; what is absent by default, or has to be said, has none."""
     value = field.get_default(call_default_factory=False)
-    if value is None:
+    if value is None or value is PydanticUndefined:
         return ""
     if isinstance(value, dict):
         shown = ", ".join(f"{key} = {json.dumps(path or '')}" for key, path in value.items())

@@ -3,77 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from agent.house import House, house
 from operations.lives import ends, runs
-from operations.world import World, rows, world
-from typing_extensions import override
+from operations.world import rows
 
-from hive_core.agent.link import Link
-from hive_core.agent.maid import Finding, Maid, Sample, compared, measured, text_of
-from hive_core.errors import HIVE
-from hive_core.model.agent import Profile
+from hive_core.agent.maid import Finding, Sample, compared, measured, text_of
 from hive_core.model.figures import Life
 from hive_core.model.machine import State
 from hive_core.model.settings import Settings
-from hive_core.reconcile.built_in import maker
-from hive_core.varlink import Message
-
-CALM = Sample(0.3, 0.4)
-
-
-class Wire(Link):
-    """A link without a socket: the world answers in the same thread."""
-
-    def __init__(self, made: World) -> None:
-        super().__init__("")
-        self._world, self._uuid = made, made.uuid("maid")
-
-    @override
-    def call(self, method: str, params: Message, *, repeat: bool = False) -> Message:
-        name = method.removeprefix(HIVE)
-        operation = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
-        if operation != "recv":
-            return self._world.ask_as(self._uuid, operation, params).result()
-        asked = self._world.ask_as(self._uuid, operation, params)
-        if asked.pending:
-            self._world.advance(float(str(params.get("wait", 0))))
-        return asked.result()
-
-
-@dataclass
-class House:
-    """A hive with a maid, and what its host looks like."""
-
-    world: World
-    host: list[Sample] = field(default_factory=list)
-
-    def maid(self) -> Maid:
-        """As it is after a start."""
-        clock = self.world.clock.monotonic
-        made = Maid(Wire(self.world), lambda: self.host.pop() if self.host else CALM, clock)
-        made.recall()
-        return made
-
-    def told(self) -> list[str]:
-        """What the parent of the maid got, and takes."""
-        found = [each for each in self.world.mail("queen") if each["kind"] == "health"]
-        if found:
-            self.world.call("queen", "ack", ids=[each["id"] for each in found])
-        return [str(each["body"]) for each in found]
 
 
 @pytest.fixture(name="house")
 def _house() -> Iterator[House]:
-    settings = Settings(life=Life(reap=3600))
-    with world(settings) as made:
-        for profile in (Profile.QUEEN, Profile.MAID):
-            made.broker.perform("ensure", maker(profile))
-        made.grow("queen/lead:lead", "lead/once:task", "lead/work:worker")
-        runs(made, "root", "queen", "maid", "lead", "once", "work")
-        yield House(made)
+    with house(Settings(life=Life(reap=3600))) as made:
+        made.world.grow("queen/lead:lead", "lead/once:task", "lead/work:worker")
+        runs(made.world, "lead", "once", "work")
+        yield made
 
 
 def test_when_all_is_well_nobody_is_bothered(house: House) -> None:

@@ -10,6 +10,8 @@ from operations.world import Reply, World, names, rows, texts, world
 
 from hive_core.errors import AlreadyExists, InvalidParameter
 from hive_core.model.agent import Profile
+from hive_core.model.checks import Check
+from hive_core.model.checks import Maid as Table
 from hive_core.model.machine import State, Stray
 from hive_core.model.settings import Settings
 from hive_core.plan.desired import Plan
@@ -122,3 +124,15 @@ def test_there_is_one_of_each_on_a_host(world: World) -> None:
         world.broker.perform("ensure", maker(Profile.MAID))
     with pytest.raises(InvalidParameter):
         world.call("root", "spawn", name="x", profile="maid")
+
+
+def test_checks_are_told_to_the_maid_alone_and_once(world: World) -> None:
+    """K36: on the first of several pages; a command may say what not everybody should know."""
+    world.settings = Settings(maid=Table(checks={"disk": Check(command=("df",), every=60)}))
+    world.restart()
+    wanted = {"name": "disk", "command": ["df"], "every": 60, "seconds": 30}
+    for caller, told in (("maid", [wanted]), ("queen", []), ("operator", []), ("lead", [])):
+        assert world.call(caller, "survey")["checks"] == told
+    first = world.call("maid", "survey", limit=2)
+    assert first["checks"] == [wanted]
+    assert world.call("maid", "survey", limit=2, after=first["next"])["checks"] == []

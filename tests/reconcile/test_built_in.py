@@ -9,6 +9,8 @@ from operations.world import World, world
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agent import Profile, Role
+from hive_core.model.checks import Check
+from hive_core.model.checks import Maid as Table
 from hive_core.model.figures import BuiltIn
 from hive_core.model.machine import Wanted
 from hive_core.model.settings import RootAgent, Settings
@@ -80,3 +82,26 @@ def test_two_of_a_kind_declared_by_hand_are_refused(world: World) -> None:
     hive.__dict__.pop("checked", None)
     with pytest.raises(InvalidArgument, match="are both a queen"):
         hive.validated()
+
+
+def test_a_maid_makes_children_as_long_as_there_are_checks(world: World) -> None:
+    """K36: also one that was there before; what else it holds stays."""
+    start(world)
+    usual = {"artifact.write", "escalate"}
+    checks = Table(checks={"disk": Check(command=("df",))})
+    for settings, held in ((BOTH.model_copy(update={"maid": checks}), {"spawn"}), (BOTH, set())):
+        world.settings = settings
+        world.restart()
+        assert start(world) == []
+        commit = world.hive.commit
+        assert start(world) == []
+        assert world.hive.commit == commit
+        assert {*world.hive.spec("maid").capabilities} == usual | held
+        assert world.fault("maid", "spawn", name="own", role="task") == "NotAllowed" * (not held)
+
+
+def test_a_new_maid_holds_what_its_checks_take(world: World) -> None:
+    world.settings = BOTH.model_copy(update={"maid": Table(checks={"a": Check(command=("df",))})})
+    world.restart()
+    start(world)
+    assert set(world.hive.spec("maid").capabilities) == {"artifact.write", "escalate", "spawn"}

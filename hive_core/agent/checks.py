@@ -1,0 +1,278 @@
+"""Checks that the operator set: each run of one is a child of the maid, whose end says how it is.
+
+Nothing here waits. A child is made, looked at when mail came or its time is over, and gone once its
+end is collected. The daemon knows who is there, so a maid that was killed takes them up again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from math import inf
+from typing import Any, Final, Literal
+
+from hive_core.agent.link import Link
+from hive_core.errors import Busy, Conflict, HiveError, NotFound, TimedOut, Unreachable
+
+State = Literal["good", "bad", "unknown"]
+AT_ONCE: Final = 4
+LIMITS: Final = {"memory_max": 128 << 20, "tasks_max": 64, "cpu_quota": 100}
+_OWN: Final = re.compile(r"check-(.+)-[0-9a-f]{4}", re.ASCII)
+_STARTS: Final = 1.0  # seconds between two looks at one that starts
+_SAID_MOST: Final = 240
+_HOW_MOST: Final = 300
+_KNOWN_ENDS: Final = 64
+# It may be otherwise in a moment, and says nothing about the check.
+_PASSES: Final = (Unreachable, TimedOut, Busy)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One of the checks, as the survey tells it."""
+
+    name: str
+    command: list[str]
+    every: float
+    seconds: float
+
+
+@dataclass
+class Run:
+    """A child that does one. `since`: when it was seen to run; without a `job` it was taken up."""
+
+    check: str
+    agent: str
+    uuid: str
+    job: str
+    since: float | None = None
+    trouble: str = ""
+
+
+@dataclass
+class Known:
+    """How it was last. `bad`: what is true until a run says otherwise; `question`: who was told."""
+
+    state: State
+    how: str
+    said: str
+    at: float
+    bad: bool = False
+    question: str = ""
+
+
+@dataclass
+class Checks:
+    """`news`: one has turned since somebody looked; `again`: those that are good again."""
+
+    link: Link
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    say: Callable[[str], None] = lambda _: None
+    wanted: dict[str, Wanted] = field(default_factory=dict)
+    known: dict[str, Known] = field(default_factory=dict)
+    running: dict[str, Run] = field(default_factory=dict)
+    again: list[str] = field(default_factory=list)
+    news: bool = False
+    _ended: list[str] = field(default_factory=list)
+    _me: str = ""
+
+    def learn(self, found: list[dict[str, Any]]) -> None:
+        """What the operator wants now. What is no check any more is forgotten."""
+        self.wanted = {each["name"]: Wanted(**each) for each in found}
+        for name in [name for name in self.known if name not in self.wanted]:
+            self._take_back(name, f"{name} is not checked any more")
+            del self.known[name]
+
+    def aside(self, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """All but those who do a check: how they are is said here."""
+        for row in rows:
+            own = _OWN.fullmatch(row["name"])
+            if own is not None and row["role"] == "task" and row["parent"] == self._name():
+                self._take_up(own[1], row)
+            else:
+                yield row
+
+    def step(self) -> bool:
+        """As far as each goes now; whether one has turned."""
+        for run in list(self.running.values()):
+            self._follow(run)
+        for wanted in sorted(self._due(), key=self._last)[: AT_ONCE - len(self.running)]:
+            self._begin(wanted)
+        for name, known in self.known.items():
+            if known.bad and not known.question:
+                self._tell(name, known)
+            elif not known.bad:
+                self._take_back(name, f"{name} is good again")
+        return self.news
+
+    def pause(self) -> float:
+        """Seconds until there is something to do, if no mail comes before."""
+        times = [_STARTS if run.since is None else self._left(run) for run in self.running.values()]
+        if len(self.running) < AT_ONCE:
+            idle = (each for each in self.wanted.values() if each.name not in self.running)
+            times += [self._last(each) + each.every - self.now() for each in idle]
+        return max(0.05, min(times, default=inf))
+
+    def troubles(self) -> Iterator[tuple[str, str, str]]:
+        """Kind, name and text of each that is not good."""
+        for name, known in self.known.items():
+            if known.state == "bad":
+                yield "check", name, f"{name} is bad: {known.how}"
+            elif known.state == "unknown":
+                yield "unchecked", name, f"{name} could not be checked: {known.how}"
+
+    def lines(self) -> Iterator[str]:
+        """All of them, for the report. What they wrote cannot pass for what we say."""
+        if self.wanted:
+            yield "checks:"
+        for name in sorted(self.wanted):
+            known = self.known.get(name)
+            yield f"- {name}: " + (f"{known.state}: {known.how}" if known else "not checked yet")
+            yield from (f"  > {line}" for line in (known.said if known else "").splitlines())
+
+    def kept(self) -> dict[str, Any]:
+        """For the next start."""
+        return {name: asdict(known) for name, known in self.known.items()}
+
+    def recall(self, kept: Mapping[str, Any]) -> None:
+        self.known = {name: Known(**each) for name, each in kept.items()}
+
+    def _name(self) -> str:
+        self._me = self._me or str(self.link.ask("whoami")["name"])
+        return self._me
+
+    def _last(self, wanted: Wanted) -> float:
+        """When it was done last; a clock that was set back makes no check late."""
+        known = self.known.get(wanted.name)
+        return known.at if known is not None and known.at <= self.now() else -inf
+
+    def _due(self) -> Iterator[Wanted]:
+        for each in self.wanted.values():
+            if each.name not in self.running and self._last(each) + each.every <= self.now():
+                yield each
+
+    def _left(self, run: Run) -> float:
+        wanted = self.wanted.get(run.check)
+        if wanted is None or run.since is None:
+            return 0.0
+        return run.since + wanted.seconds - self.clock()
+
+    def _begin(self, wanted: Wanted) -> None:
+        """It holds nothing and may make nobody: a command, and room for it."""
+        agent = f"check-{wanted.name}-{os.urandom(2).hex()}"
+        try:
+            made = self.link.change(
+                "spawn", name=agent, role="task", title=f"check {wanted.name}",
+                command=wanted.command, capabilities=[], tools=[], limits=LIMITS, max_children=0,
+            )  # fmt: skip
+        except _PASSES:
+            raise
+        except HiveError as error:
+            self._set(wanted.name, "unknown", error.reason)
+        else:
+            self.running[wanted.name] = Run(wanted.name, agent, str(made["uuid"]), str(made["job"]))
+
+    def _follow(self, run: Run) -> None:
+        """Its end, or the end of its time, which begins when it runs."""
+        if run.since is None and not self._starts(run):
+            return
+        try:
+            end = self.link.change("wait_child", agent=run.agent, wait=0)["child"]
+        except NotFound as error:
+            self._lost(run, error.reason)
+            return
+        if isinstance(end, dict):
+            self._judge(run, end)
+        elif self._left(run) <= 0:
+            self._end(run)
+
+    def _end(self, run: Run) -> None:
+        """Its time is over. Of one that could not be started in it that says nothing."""
+        self._dismiss(run.agent)
+        wanted = self.wanted.get(run.check)
+        late = f"took longer than {wanted.seconds:g} s" if wanted else ""
+        self._over(run, "unknown" if run.trouble else "bad", run.trouble or late)
+
+    def _starts(self, run: Run) -> bool:
+        with suppress(NotFound):
+            job = self.link.ask("get_job", id=run.job)
+            if job["state"] == "running":
+                return False
+            run.trouble = str(job["error"])
+        run.since = self.clock()
+        return True
+
+    def _judge(self, run: Run, end: dict[str, Any]) -> None:
+        """Who was ended by somebody, or with the host, has not said how it is."""
+        verdict: State = "good" if end["clean"] else "bad"
+        known = end["code"] is not None and not end["asked"]
+        said = str(end["output"])[-_SAID_MOST:]
+        self._over(run, verdict if known else "unknown", str(end["reason"]), said)
+
+    def _lost(self, run: Run, reason: str) -> None:
+        """It never ran, or nobody knows how it ended."""
+        self._dismiss(run.agent)
+        if run.job:
+            self._over(run, "unknown", run.trouble or reason)
+        else:
+            self._forget(run)
+
+    def _over(self, run: Run, state: State, how: str, said: str = "") -> None:
+        self._forget(run)
+        if run.check in self.wanted:
+            self._set(run.check, state, how, said)
+
+    def _forget(self, run: Run) -> None:
+        """For a moment it is still there."""
+        self._ended = [*self._ended, run.uuid][-_KNOWN_ENDS:]
+        del self.running[run.check]
+
+    def _set(self, name: str, state: State, how: str, said: str = "") -> None:
+        old = self.known.get(name)
+        bad, question = (old.bad, old.question) if old is not None else (False, "")
+        if bad and state == "good":
+            self.again.append(name)
+        now_bad = bad if state == "unknown" else state == "bad"
+        self.known[name] = Known(state, how[:_HOW_MOST], said, self.now(), now_bad, question)
+        self.news |= old is None or old.state != state
+
+    def _take_up(self, check: str, row: Mapping[str, Any]) -> None:
+        """One whose maid was killed goes on; one that nobody wants any more goes."""
+        uuid, agent = str(row["uuid"]), str(row["name"])
+        if uuid in self._ended or uuid in {run.uuid for run in self.running.values()}:
+            return
+        if check in self.wanted and check not in self.running:
+            self.running[check] = Run(check, agent, uuid, "", self.clock())
+        else:
+            self._ended.append(uuid)
+            self._dismiss(agent)
+
+    def _dismiss(self, agent: str) -> None:
+        with suppress(NotFound):
+            self.link.change("destroy", agent=agent)
+
+    def _tell(self, name: str, known: Known) -> None:
+        """Once, also when it takes several tries."""
+        try:
+            told = self.link.change(
+                "escalate", issue=f"the check {name} is bad: {known.how}", severity="warning",
+                context=known.said,
+            )  # fmt: skip
+        except _PASSES:
+            raise
+        except HiveError as error:
+            self.say(f"cannot escalate that {name} is bad: {error.reason}")
+        else:
+            known.question = str(told["escalation"])
+
+    def _take_back(self, name: str, why: str) -> None:
+        """Nobody has to answer any more. Whoever did already knows."""
+        known = self.known[name]
+        if known.question:
+            with suppress(NotFound, Conflict):
+                self.link.change("cancel_question", question=known.question, why=why)
+            known.question = ""

@@ -1,0 +1,98 @@
+"""A maid on the real broker, without containers; and what she checks, as a test has it end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from operations.lives import ends, runs
+from operations.world import World, world
+from typing_extensions import override
+
+from hive_core.agent.link import Link
+from hive_core.agent.maid import Maid, Sample
+from hive_core.errors import HIVE
+from hive_core.model.agent import Profile
+from hive_core.model.checks import Check
+from hive_core.model.checks import Maid as Table
+from hive_core.model.settings import Settings
+from hive_core.reconcile.built_in import maker
+from hive_core.varlink import Message
+
+CALM = Sample(0.3, 0.4)
+
+
+class Wire(Link):
+    """A link without a socket: the world answers in the same thread."""
+
+    def __init__(self, made: World) -> None:
+        super().__init__("")
+        self._world, self._uuid = made, made.uuid("maid")
+
+    @override
+    def call(self, method: str, params: Message, *, repeat: bool = False) -> Message:
+        name = method.removeprefix(HIVE)
+        operation = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+        asked = self._world.ask_as(self._uuid, operation, params)
+        if asked.pending:
+            self._world.advance(float(str(params.get("wait", 0))))
+        return asked.result()
+
+
+@dataclass
+class House:
+    """A hive with a maid, and what its host looks like."""
+
+    world: World
+    host: list[Sample] = field(default_factory=list)
+
+    def maid(self) -> Maid:
+        """As it is after a start."""
+        made = Maid(
+            Wire(self.world), lambda: self.host.pop() if self.host else CALM,
+            lambda: self.world.clock.steady, lambda: self.world.clock.time,
+        )  # fmt: skip
+        made.recall()
+        return made
+
+    def told(self) -> list[str]:
+        """What the parent of the maid got, and takes."""
+        found = [each for each in self.world.mail("queen") if each["kind"] == "health"]
+        if found:
+            self.world.call("queen", "ack", ids=[each["id"] for each in found])
+        return [str(each["body"]) for each in found]
+
+    def checker(self, maid: Maid, check: str) -> str:
+        """Who does this check now, as soon as it runs."""
+        run = maid.checks.running[check]
+        runs(self.world, run.agent)
+        self.world.finish(run.job)
+        maid.checks.step()
+        return run.agent
+
+    def checked(self, maid: Maid, check: str, code: int = 0, output: str = "") -> None:
+        """One is done, and the maid has heard of it and looked around."""
+        maid.checks.step()
+        ends(self.world, self.checker(maid, check), code, output=output)
+        maid.attend(1)
+        self.world.advance(0)
+        maid.look()
+
+    def wants(self, **checks: Check) -> None:
+        """The operator changes the settings, and the daemon reads them."""
+        self.world.settings = self.world.settings.model_copy(update={"maid": Table(checks=checks)})
+        self.world.restart()
+
+    def below(self) -> list[str]:
+        return list(self.world.hive.topology.children("maid"))
+
+
+@contextmanager
+def house(settings: Settings) -> Iterator[House]:
+    """Under the root agent a queen, and under her a maid."""
+    with world(settings) as made:
+        for profile in (Profile.QUEEN, Profile.MAID):
+            made.broker.perform("ensure", maker(profile))
+        runs(made, "root", "queen", "maid")
+        yield House(made)

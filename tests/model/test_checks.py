@@ -1,0 +1,70 @@
+"""The table `[maid]` of hive.toml: what a check may be, and how many there may be (K36)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hive_core.errors import InvalidArgument
+from hive_core.host.config import load
+from hive_core.model.checks import Check
+
+TRUE = '["true"]'
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "hive.toml"
+    file.write_text(text)
+    return file
+
+
+def check(name: str, command: str = TRUE, more: str = "") -> str:
+    return f"[maid.checks.{name}]\ncommand = {command}\n{more}\n"
+
+
+def test_a_check_says_what_it_runs_how_often_and_how_long(tmp_path: Path) -> None:
+    text = check("disk", '["df", "-h"]', "every = 60\nseconds = 5") + check("net")
+    found = load(written(tmp_path, text)).maid.checks
+    assert found == {
+        "disk": Check(command=("df", "-h"), every=60, seconds=5),
+        "net": Check(command=("true",), every=300, seconds=30),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "why"),
+    [
+        ("".join(check(f"c{n}") for n in range(17)), "maid.checks", "at most 16"),
+        (check("Disk"), "maid.checks.Disk.[key]", "match pattern"),
+        (check("a--b"), "maid.checks.a--b.[key]", "match pattern"),
+        (check("x" * 21), f"maid.checks.{'x' * 21}.[key]", "at most 20"),
+        (check("a", '"df -h"'), "maid.checks.a.command", "valid tuple"),
+        (check("a", "[]"), "maid.checks.a.command", "must start with a program"),
+        (check("a", '[""]'), "maid.checks.a.command", "must start with a program"),
+        (check("a", '["a\\u0000"]'), "maid.checks.a.command", "must not contain NUL"),
+        (check("a", f'["{"x" * 1100}"]'), "maid.checks.a.command", "longer than 1024 bytes"),
+        (check("a", TRUE, "every = 0"), "maid.checks.a.every", "greater than or equal to 1"),
+        (check("a", TRUE, "every = 1e9"), "maid.checks.a.every", "less than or equal to 604800"),
+        (check("a", TRUE, "seconds = 0"), "maid.checks.a.seconds", "greater than or equal to 1"),
+        (check("a", TRUE, "seconds = 3601"), "maid.checks.a.seconds", "less than or equal to 3600"),
+        (check("a", TRUE, "role = 1"), "maid.checks.a.role", "not permitted"),
+        ("[maid.checks.a]\n", "maid.checks.a.command", "required"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_name(
+    tmp_path: Path, text: str, field: str, why: str
+) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        load(written(tmp_path, text))
+    assert refused.value.fields["field"] == field
+    assert why in refused.value.reason
+
+
+def test_checks_so_often_that_they_leave_no_room_for_agents_are_refused(tmp_path: Path) -> None:
+    """Who did one is kept for a day, with its range of uids."""
+    assert load(written(tmp_path, check("a", TRUE, "every = 18"))).maid.kept(86_400) == 4800
+    often = check("a", TRUE, "every = 17")
+    with pytest.raises(InvalidArgument, match=r"maid\.checks: .* 5083 agents .* 5000 may be"):
+        load(written(tmp_path, often))
+    load(written(tmp_path, often + "[retention]\narchive = 3600\n"))
