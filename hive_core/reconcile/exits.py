@@ -121,7 +121,8 @@ def write(call: Call, counted: Counted, lines: Lines) -> frozenset[str]:
     kind = "crash" if verdict.crash else "exit"
     text = counted.why if verdict.crash else f"{place.name} {_said(counted)}"
     _event(call, kind, (place.uuid, place.name), text, _fields(counted))
-    tail = "\n".join(line.text for line in lines)
+    # It is written down here, and a secret is not.
+    tail = ledger.events.masks.hide("\n".join(line.text for line in lines))
     parent = call.hive.topology.parent(call.hive.names[place.uuid])
     if verdict.crash and parent is not None:
         body = f"{counted.why}\n\nlast lines:\n{tail}" if tail else counted.why

@@ -23,3 +23,21 @@ def test_endless_last_lines_are_cut(tmp_path: Path) -> None:
         await road.close()
 
     asyncio.run(story())
+
+
+def test_a_registered_secret_stands_in_no_last_lines(tmp_path: Path) -> None:
+    async def story() -> None:
+        road = Road(tmp_path, hive({"root": None, "bob": "root"}))
+        road.ledger.events.masks.add(b"hunter22")
+        await road.settle()
+        road.journal.write(road.uuid("bob"), "the password is hunter22")
+        road.host.crash(road.uuid("bob"))
+        await road.settle()
+        (letter,) = road.mail("root")
+        end = road.ledger.lives.last(road.uuid("bob"))
+        assert letter.body.endswith("the password is ***")
+        assert end is not None
+        assert end.output == "the password is ***"
+        await road.close()
+
+    asyncio.run(story())
