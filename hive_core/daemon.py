@@ -94,9 +94,9 @@ class Daemon:
 
     @cached_property
     def sockets(self) -> Sockets:
-        diffs = Diffs(self.settings.paths.applied)
         plan = lambda: self.road.fresh_plan()  # noqa: E731, PLW0108 - the road needs sockets
-        reads = Reads(self.journal, plan, diffs.read)
+        diffs = Diffs(self.settings.paths.applied)
+        reads = Reads(self.journal, plan, diffs.read, self.look.machines)
         return Sockets(self.broker, reads, fatal, self.keeper)
 
     @cached_property

@@ -17,11 +17,13 @@ from hive_core.host.artifacts import Contents
 from hive_core.host.ending import fatal
 from hive_core.host.eventlog import EventLog
 from hive_core.host.lines import Lines
+from hive_core.host.processor import of
 from hive_core.host.stores import Stores
 from hive_core.ledger.store import Ledger
 from hive_core.reconcile.agenda import Agenda
 from hive_core.reconcile.given import Broker, Ports
 from hive_core.reconcile.look import Look
+from hive_core.reconcile.meter import Meter
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ class Duties:
         self.agenda.start()
         self.closers.append(self.eventlog.close)
         self.task(self.eventlog.run())
+        self.task(Meter(self.ports, self.given, self.look, of).run())
 
     def moved(self) -> None:
         """The clock was set."""

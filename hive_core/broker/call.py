@@ -5,7 +5,7 @@ No handler commits, blocks or keeps a stream: it returns a value and the broker 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -14,7 +14,7 @@ from hive_core.broker.operation import Result
 from hive_core.errors import Internal
 from hive_core.model.artifact import Content, Room
 from hive_core.model.hive import Hive
-from hive_core.model.machine import Machine, State
+from hive_core.model.machine import Cpu, Machine, State
 from hive_core.model.record import OPERATOR
 from hive_core.ports import Contents, Journal, Vault
 
@@ -178,6 +178,10 @@ class Reads(Protocol):
 
     async def fresh_plan(self) -> Plan:
         """What the next pass would do, after a look at the whole host."""
+        ...
+
+    async def cpu(self, uuids: Iterable[str]) -> Mapping[str, Cpu]:
+        """Processor time of those of these machines that run, as the kernel counts it."""
         ...
 
     async def diff(self, uuid: str, approval: str, at: int) -> tuple[bytes, bool]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import click
 
+from hive_core.cli.group import group_of, seconds
 from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, Row, echo, output_option, say
 from hive_core.cli.session import Session, complete_agent
@@ -24,7 +24,7 @@ MILLION: Final = 1_000_000
 REPORTED: Final = "~"
 _COLUMNS: Final = {
     "tokens": "tokens", "tokens_in": "tokens", "tokens_out": "tokens", "money": "money",
-    "time": "time", "tool_calls": "tools", "messages": "messages", "tasks": "tasks",
+    "time": "time", "cpu": "cpu", "tool_calls": "tools", "messages": "messages", "tasks": "tasks",
     "children": "agents", "calls": "calls",
 }  # fmt: skip
 
@@ -45,7 +45,7 @@ def money(amount: int) -> str:
 def amount(kind: str, value: object) -> str:
     """An amount as people say it."""
     number = value if isinstance(value, int) else 0
-    return {"money": money, "time": clock}.get(kind, str)(number)
+    return {"money": money, "time": clock, "cpu": seconds}.get(kind, str)(number)
 
 
 def pivoted(sums: Iterable[Row]) -> list[Row]:
@@ -79,8 +79,8 @@ def pivoted(sums: Iterable[Row]) -> list[Row]:
 def cost(session: Session, name: str | None, by: str, days: int | None, style: str) -> None:
     """Sum up what NAME and all below it have used; without NAME, everybody.
 
-    The daemon measures time, messages, tasks, agents, tools and calls. Tokens and money are what
-    agents report; such figures begin with ~.
+    The daemon measures time, CPU, messages, tasks, agents, tools and calls. Tokens and money are
+    what agents report; such figures begin with ~.
     """
     since = None if days is None else time.time() - (days - 1) * 86_400
     reply = session.ask("get_usage", agent=name, by=by, since=since)
@@ -230,11 +230,11 @@ def group(session: Session, name: str, style: str) -> None:
     """Show the group that NAME works in: machines with common bounds, and what pays for it.
 
     The bounds are those of `--subtree-...` of NAME, or of the nearest above it that has some; new
-    children join by themselves. What is used now is what systemd reads from the kernel;
-    of CPU all that was used since the group began.
+    children join by themselves. What is used now is what the kernel says; of CPU all that was
+    used since the group began.
     """
     located = session.ask("locate", agent=name)
-    rows = list(_machines(str(located.get("unit")))) if located.get("main_pid") else []
+    rows = list(group_of(str(located.get("unit")))) if located.get("main_pid") else []
     for row in _rows(session.ask("get_usage", agent=name).get("budgets")):
         kind, tier = str(row["kind"]), f" ({row['tier']})" if row["tier"] else ""
         tier += f" of task {row['task']}" if row.get("task") else ""
@@ -247,51 +247,9 @@ def group(session: Session, name: str, style: str) -> None:
     _GROUP.show(rows, style)
 
 
-_SHOWN: Final = {
-    "memory": ("MemoryCurrent", "MemoryMax"), "processes": ("TasksCurrent", "TasksMax"),
-    "cpu": ("CPUUsageNSec", "CPUQuotaPerSecUSec"),
-}  # fmt: skip
-NOT_MEASURED: Final = "not measured"
-_UNKNOWN: Final = str(2**64 - 1)  # what systemd says of what the kernel does not count
-_NANO: Final = 1_000_000_000
 _GROUP: Final = Listing(
     "what", tuple(map(Column, ("what", "used", "most", "group"))), "it does not run, and has none"
 )
-
-
-def shown(unit: str, *names: str) -> dict[str, str]:
-    """Properties of a unit, as systemd tells them to anybody; empty where there is no systemd."""
-    asked = ["systemctl", "show", *(f"--property={name}" for name in names), unit]
-    try:
-        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    lines = (line.partition("=") for line in done.stdout.splitlines())
-    return {name: value for name, _, value in lines}
-
-
-def machines(group: str, told: Mapping[str, str]) -> Iterator[Row]:
-    """What the machines in a slice use now, and may use, as systemd tells it."""
-    for what, (used, most) in _SHOWN.items():
-        bound = told.get(most, "")
-        yield {
-            "what": what, "used": _measured(what, told.get(used, "")), "group": group,
-            "most": "-" if bound in ("", "infinity", _UNKNOWN) else bound,
-        }  # fmt: skip
-
-
-def _machines(unit: str) -> Iterator[Row]:
-    group = shown(unit, "Slice").get("Slice", "")
-    if group:
-        names = (name for names in _SHOWN.values() for name in names)
-        yield from machines(group, shown(group, *names))
-
-
-def _measured(what: str, now: str) -> str:
-    """Never 0 where nobody counts."""
-    if not now.isdecimal() or now == _UNKNOWN:
-        return NOT_MEASURED
-    return f"{int(now) / _NANO:.3f} s" if what == "cpu" else now
 
 
 def _rows(value: object) -> list[Row]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
-from hive_core.model.machine import Exit
+from hive_core.model.machine import Cpu, Exit
 
 log = logging.getLogger(__name__)
 
@@ -18,10 +19,18 @@ def read(folder: Path, uuid: str) -> Exit | None:
         return Exit(
             invocation=str(found["invocation"]), result=str(found["result"]),
             code=str(found["code"]), status=str(found["status"]), nonce=int(found["nonce"]),
-            asked=bool(found.get("asked", False)),
+            asked=bool(found.get("asked", False)), cpu=_cpu(found),
         )  # fmt: skip
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.warning("Cannot read how %s ended: %s", uuid, error)
         return None
+
+
+def _cpu(found: Mapping[str, object]) -> Cpu | None:
+    """None in records of older scripts, and where nobody counted."""
+    group, used = found.get("group"), found.get("cpu")
+    if isinstance(group, str) and group and isinstance(used, int) and used >= 0:
+        return Cpu(group, used)
+    return None

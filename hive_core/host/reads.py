@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from hive_core.host.processor import of
+from hive_core.model.machine import Cpu, Machine
 from hive_core.plan.desired import Plan
 from hive_core.ports import Journal
+
+_AT_ONCE: Final = 50
 
 
 @dataclass
 class Reads:
-    """As `broker/call.py` names it."""
+    """As `broker/call.py` names it; `machines` are those of the last look."""
 
     journal: Journal
     fresh_plan: Callable[[], Coroutine[Any, Any, Plan]]
     diff: Callable[[str, str, int], Coroutine[Any, Any, tuple[bytes, bool]]]
+    machines: Mapping[str, Machine]
+
+    async def cpu(self, uuids: Iterable[str]) -> dict[str, Cpu]:
+        """The kernel answers at once; of many, others get their turn in between."""
+        found = {}
+        for number, uuid in enumerate(uuids, 1):
+            machine = self.machines.get(uuid)
+            if machine is not None and (cpu := of(machine)) is not None:
+                found[uuid] = cpu
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found

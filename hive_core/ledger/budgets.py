@@ -10,6 +10,7 @@ from typing import Any, Final
 from hive_core.ledger.bounds import MOVED as BOUNDS_MOVED
 from hive_core.ledger.bounds import Bounds
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.counters import Counters
 from hive_core.ledger.events import Events
 from hive_core.ledger.funds import Funds
 from hive_core.ledger.usage import MOVED as USAGE_MOVED
@@ -56,7 +57,8 @@ def _shortage(row: tuple[Any, ...]) -> Shortage:
 class Budgets:
     """Purses by agent, kind and tier; `usage` has what was used, whoever paid.
 
-    `funds` are those of single tasks, `bounds` what agents say of themselves.
+    `funds` are those of single tasks, `bounds` what agents say of themselves; `counters` has how much
+    of their processor time is in `usage`.
     """
 
     def __init__(self, connection: Connection, events: Events) -> None:
@@ -64,6 +66,7 @@ class Budgets:
         self.usage = Usage(connection, events)
         self.funds = Funds(connection)
         self.bounds = Bounds(connection)
+        self.counters = Counters(connection)
         # Kinds that anybody has a purse of, and the bounds of calls a minute by agent: read once
         # and again after each change, because most calls of most hives have to do with neither.
         self._kinds: frozenset[str] | None = None

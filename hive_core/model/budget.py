@@ -31,6 +31,10 @@ class Kind(StrEnum):
     CONTEXT = "context"
 
 
+# Used by machines, in milliseconds of one processor; nobody is given any.
+CPU: Final = "cpu"
+
+
 class Source(StrEnum):
     """Who says that so much was used."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 
 class State(StrEnum):
@@ -43,11 +44,22 @@ class Run:
     reason: str = ""
 
 
+class Cpu(NamedTuple):
+    """Processor time of a control group since it was made, in microseconds.
+
+    `group` is its inode: a machine that starts anew has another one, which counts from 0.
+    """
+
+    group: str
+    used: int
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     """How a unit ended, as its ExecStopPost wrote it down.
 
-    `asked`: systemd had a stop job for it, so somebody asked for this end.
+    `asked`: systemd had a stop job for it, so somebody asked for this end. `cpu`: all that it used,
+    if that was counted.
     """
 
     invocation: str
@@ -56,6 +68,7 @@ class Exit:
     status: str
     nonce: int = 0
     asked: bool = False
+    cpu: Cpu | None = None
 
     @property
     def clean(self) -> bool:

@@ -11,13 +11,14 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hive_core.broker.call import Call, Record
+from hive_core.broker.call import Call, Later, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument
 from hive_core.ledger.usage import Departed, Figure, day_of
 from hive_core.model.budget import AMOUNT_MOST, SAID, UNITS, Kind, Purse, Source, shown, source_of
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.budgets import Tiers
+from hive_core.operations.cpu_time import live_cpu, measuring, running
 from hive_core.operations.fields import Agent
 from hive_core.operations.metrics import turns_counted
 from hive_core.operations.pages import fitting, written
@@ -83,11 +84,13 @@ class Reported(Result):
 class Sum(Result):
     key: str = Field(description="Whose: a name, a day, a model, a task.")
     kind: str = Field(
-        description="What of: tokens_in, tokens_out, money, iterations, tool_calls, time, messages,"
-        " tasks, children, calls; by agent also context, as it is now."
+        description="What of: tokens_in, tokens_out, money, iterations, tool_calls, time, cpu,"
+        " messages, tasks, children, calls; by agent also context, as it is now."
     )
     source: str = Field(description="`measured` by the daemon, or `reported` by the agent.")
-    amount: int = Field(description="How much; of time the whole seconds.")
+    amount: int = Field(
+        description="How much; of time the whole seconds, of cpu the milliseconds of one processor."
+    )
 
 
 class UsageParams(Params):
@@ -145,14 +148,16 @@ def _check_task(call: Call, task: str) -> None:
 
 
 @operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
-def get_usage(call: Call, params: UsageParams) -> UsageResult:
+def get_usage(call: Call, params: UsageParams) -> UsageResult | Later[UsageResult]:
     """Show what an agent and all below it have used, and what is left to it.
 
-    Time, messages, tasks, children, calls and tool calls are measured by the daemon; tokens, money
-    and iterations are what agents report. Those who are no more count where they hung last.
+    Time, cpu, messages, tasks, children, calls and tool calls are measured by the daemon; tokens,
+    money and iterations are what agents report. Those who are no more count where they hung last.
     """
     name = params.agent or ("" if call.by_operator else call.caller)
     uuid = call.hive.spec(name).id if name else ""
+    if call.brought is None and params.by != "task" and (those := running(call, name)):
+        return Later(measuring(those))
     sums = [*_sums(call, params, uuid), *(_contexts(call, uuid) if params.by == "agent" else ())]
     shown_ = list(fitting(sums[:ROWS], lambda each: written(each.key)))
     return UsageResult(
@@ -260,7 +265,8 @@ def _date(day: int) -> str:
 
 
 def _live(call: Call) -> Iterator[Figure]:
-    """Time of machines that run, which is not written down yet."""
+    """Time and processor time of machines that run, which is not written down yet."""
+    yield from live_cpu(call)
     now, measured = millis(call.now), Source.MEASURED.value
     for uuid, since in call.ledger.budgets.running().items():
         ran = max(0, now - since)

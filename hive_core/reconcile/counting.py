@@ -15,10 +15,11 @@ from typing import Final
 from hive_core.broker.call import Call, Record
 from hive_core.errors import HiveError
 from hive_core.model.life import Began, Life, Over, since
-from hive_core.model.machine import Machine, Run, Starts
+from hive_core.model.machine import Cpu, Machine, Run, Starts
 from hive_core.plan.failure import Case
 from hive_core.plan.state import Phase, phase
 from hive_core.reconcile.exits import WATCH, Counted, Lines, Told, last_lines, started, write
+from hive_core.reconcile.meter import keep
 from hive_core.reconcile.work import Work
 
 # What the journal knows this kind of message by: `journalctl MESSAGE_ID=...`.
@@ -47,12 +48,22 @@ class Counting:
         for uuid in spoke:
             self.work.spawn(uuid, self._listened(uuid))
         rest = [uuid for uuid in news if uuid not in spoke]
+        departed = self._departed(dirty)
         try:
             self._tell(rest, {})
+            keep(self.work.ports, self.work.broker, departed)
         except HiveError as error:
-            return spoke | self._put_off(rest, error)
+            return spoke | self._put_off((*rest, *departed), error)
         self.work.look.troubles.pop(WATCH, None)
         return spoke
+
+    def _departed(self, dirty: Iterable[str]) -> dict[str, Cpu]:
+        """Nobody is told of the ends of those who are gone; what they used until then counts."""
+        machines, places = self.work.look.machines, self.work.look.places.by_uuid
+        gone = [machines[uuid] for uuid in dirty if uuid not in places and uuid in machines]
+        ended = {each.uuid: each.exit.cpu for each in gone if each.exit and each.exit.cpu}
+        known = self.work.ports.ledger.budgets.usage.departed() if ended else {}
+        return {uuid: cpu for uuid, cpu in ended.items() if uuid in known}
 
     def _put_off(self, uuids: Iterable[str], error: HiveError) -> set[str]:
         """Nothing is done for them before that: a machine that starts anew hides its last end."""

@@ -150,7 +150,10 @@ def _ended(counted: Counted, output: str) -> Ended:
         case.place.uuid, case.place.name, end.number if end else None, counted.reason,
         clean=end is not None and end.clean, asked=counted.is_asked,
         wanted=(Wanted.STOPPED if ended else case.run.wanted).value, returns=counted.returns,
-        fields={"invocation": over.invocation, "nonce": over.nonce, "output": output},
+        fields={
+            "invocation": over.invocation, "nonce": over.nonce, "output": output,
+            "cpu": end.cpu if end else None,
+        },
     )  # fmt: skip
 
 

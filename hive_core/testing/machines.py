@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from hive_core.errors import Conflict, HiveError, NotFound
-from hive_core.model.machine import Exit, Machine, Observed, Stray
+from hive_core.model.machine import Cpu, Exit, Machine, Observed, Stray
 from hive_core.model.names import agent_unit, slice_unit
 from hive_core.plan import actions as a
 from hive_core.plan.chain import copy_of
@@ -26,6 +26,7 @@ class MemoryMachines:
     `slow`: units stay on their way until `settle` is called. `refused`: actions that fail, by kind.
     `meanwhile`: what else happens, once, while the host is looked at.
     `holding`: processes that `EndHolders` finds, by agent. `stubborn`: agents that never stop.
+    `used`: processor time of machines that run; it goes with their end.
     """
 
     clock: ManualClock = field(default_factory=ManualClock)
@@ -40,6 +41,7 @@ class MemoryMachines:
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
     holding: dict[str, tuple[Holder, ...]] = field(default_factory=dict)
     stubborn: set[str] = field(default_factory=set)
+    used: dict[str, Cpu] = field(default_factory=dict)
     applied: list[a.Action | Local] = field(default_factory=list)
     starts: list[str] = field(default_factory=list)
     _wakes: list[Callable[[str], None]] = field(default_factory=list)
@@ -176,7 +178,7 @@ class MemoryMachines:
 
     def end(self, uuid: str, end: Exit) -> None:
         """The unit is gone, and its exit stands written."""
-        self.exits[uuid] = end
+        self.exits[uuid] = replace(end, cpu=self.used.pop(uuid, None))
         self.storage.stores.pop(uuid, None)
         del self.units[uuid]
         self._wake(uuid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from hive_core.host.git import MetaRepo
 from hive_core.ledger.store import Ledger
 from hive_core.model.agent import AgentSpec
 from hive_core.model.hive import Hive
-from hive_core.model.machine import Machine, State
+from hive_core.model.machine import Cpu, Machine, State
 from hive_core.model.record import OPERATOR, Event
 from hive_core.model.settings import Settings
 from hive_core.plan.desired import Plan
@@ -80,6 +80,9 @@ class SlowReads:
 
     async def fresh_plan(self) -> Plan:
         return Plan()
+
+    async def cpu(self, _uuids: Iterable[str]) -> dict[str, Cpu]:
+        return {}
 
     async def diff(self, _uuid: str, _approval: str, _at: int) -> tuple[bytes, bool]:
         return b"", False

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
 
 import click
 import pytest
 from cli.run import Hive
 
-from hive_core.cli.budgets import NOT_MEASURED, clock, machines, money, written
+from hive_core.cli.budgets import clock, money, written
+from hive_core.cli.group import NOT_MEASURED, counted, machines
 from hive_core.varlink import Message
 
 SUMS = [
@@ -16,6 +19,7 @@ SUMS = [
     {"key": "a", "kind": "tokens_out", "source": "reported", "amount": 24},
     {"key": "a", "kind": "money", "source": "reported", "amount": 1_250_000},
     {"key": "a", "kind": "time", "source": "measured", "amount": 3725},
+    {"key": "a", "kind": "cpu", "source": "measured", "amount": 12_346},
     {"key": "b", "kind": "messages", "source": "measured", "amount": 3},
     {"key": "b", "kind": "iterations", "source": "reported", "amount": 9},
 ]
@@ -52,9 +56,9 @@ def allocations(hive: Hive) -> list[Message]:
 def test_what_agents_reported_has_a_mark(hive: Hive) -> None:
     done = hive("cost")
     assert done.out.splitlines() == [
-        "AGENT  TOKENS  MONEY EUR  TIME     TOOLS  MESSAGES  TASKS  AGENTS  CALLS",
-        "a      ~1024   ~1.25      1:02:05  -      -         -      -       -",
-        "b      -       -          -        -      3         -      -       -",
+        "AGENT  TOKENS  MONEY EUR  TIME     CPU       TOOLS  MESSAGES  TASKS  AGENTS  CALLS",
+        "a      ~1024   ~1.25      1:02:05  12.346 s  -      -         -      -       -",
+        "b      -       -          -        -         -      3         -      -       -",
     ]
 
 
@@ -146,3 +150,17 @@ def test_cpu_of_a_group_is_said_to_be_unknown_where_nobody_counts_it(
 ) -> None:
     row = next(row for row in machines("hive-x.slice", told) if row["what"] == "cpu")
     assert (row["used"], row["most"], row["group"]) == (used, most, "hive-x.slice")
+
+
+def test_the_kernel_counts_cpu_of_a_group_also_where_systemd_does_not(tmp_path: Path) -> None:
+    folder = tmp_path / "unified/hive.slice/hive-x.slice"
+    folder.mkdir(parents=True)
+    (folder / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1000000\n")
+    told = {"CPUUsageNSec": "[not set]", "ControlGroup": "/hive.slice/hive-x.slice"}
+    assert _cpu(counted(told, tmp_path)) == "1.500 s"
+    assert _cpu(counted({**told, "CPUUsageNSec": "2000000000"}, tmp_path)) == "2.000 s"
+    assert _cpu(counted({**told, "ControlGroup": ""}, tmp_path)) == NOT_MEASURED
+
+
+def _cpu(told: Mapping[str, str]) -> object:
+    return next(row["used"] for row in machines("hive-x.slice", told) if row["what"] == "cpu")

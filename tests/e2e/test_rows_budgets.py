@@ -12,6 +12,7 @@ from e2e.labhost import Lab
 
 pytestmark = pytest.mark.lab
 SETTINGS = "[budgets]\nstop = 1\n"
+BURN = ("/usr/bin/python3", "-c", "import time\nwhile time.process_time() < 0.1: pass")
 SUBTREE = {"memory_max": 512 << 20, "tasks_max": 200}
 
 
@@ -92,13 +93,24 @@ def test_who_is_over_budget_is_warned_then_parked_and_somebody_is_asked(host: Hi
 def test_a_machine_is_stopped_when_its_time_is_over_and_comes_back_with_more(
     host: HiveHost,
 ) -> None:
-    """K22, K23: time is metered by the daemon; at its end the container is stopped: `budget`."""
+    """K22, K23: time is metered by the daemon; at its end the container is stopped: `budget`.
+
+    K25: processor time is what the kernel counts, and goes on where the last machine ended.
+    """
     host.grow(tim={"parent": "root", "role": "worker"})
     give(host, "operator", "root", "time", 100_000)
+    before = used(host, "tim", "cpu")
+    host.inside("tim", *BURN)
+    burnt = used(host, "tim", "cpu")
+    assert burnt >= before + 100
+    assert used(host, "root", "cpu", by="subtree") > burnt
     give(host, "root", "tim", "time", 1)
     host.wait("stopped", "tim", seconds=30)
+    kept = used(host, "tim", "cpu")
+    assert kept >= burnt
     host.hive("budget", "top-up", "tim", "time", "1h")
     host.wait("running", "tim")
+    assert used(host, "tim", "cpu") > kept
     found = row(host, "tim", "time")
     assert (found["agent"], found["owed"]) == ("tim", 0)
     assert 3500 < found["left"] <= 3600
@@ -133,8 +145,7 @@ def test_a_group_is_one_slice_and_one_purse_that_new_children_join(host: HiveHos
         assert rows["processes"]["most"] == str(SUBTREE["tasks_max"])
         assert rows["memory"]["most"] == str(SUBTREE["memory_max"])
         assert int(rows["processes"]["used"]) > 0
-        cpu = rows["cpu"]["used"]
-        assert cpu == "not measured" or float(cpu.removesuffix(" s")) > 0
+        assert float(rows["cpu"]["used"].removesuffix(" s")) > 0
         assert rows["tokens"]["group"] == "budget of boss"
     groups = {host.json("budget", "group", name)[0]["group"] for name in ("boss", "wim", "new")}
     assert len(groups) == 1
@@ -205,6 +216,7 @@ def test_accounts_survive_kills_and_the_agents_themselves(host: HiveHost) -> Non
     assert used(host, gone, "tokens_in") == 21
     assert used(host, gone, "money") == 15
     assert used(host, gone, "time") > 0
+    assert used(host, gone, "cpu") > 0
     assert used(host, "boss", "tokens_in", by="subtree") == before + 21
     assert used(host, "tactical", "tokens_in", by="tier") == 21
     node = host.run("uname", "-n").stdout.strip()

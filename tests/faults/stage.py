@@ -83,7 +83,7 @@ class Stage:
     def read(self, line: Line, read: Read) -> None:
         """What is slow is done at once, and in one thread: each life is the same, step by step."""
         self.stores.contents.beside = at_once
-        reads = Reads(MemoryJournal(), self._nothing, Diffs(self.settings.paths.applied).read)
+        reads = Reads(MemoryJournal(), self._nothing, Diffs(self.settings.paths.applied).read, {})
         self.broker.brought(line, asyncio.run(_read(read, reads)))
 
     async def _nothing(self) -> Plan:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hive_core.host import exits
-from hive_core.model.machine import Exit
+from hive_core.model.machine import Cpu, Exit
 
 UUID = "0a0b0c0d-0000-4000-8000-000000000001"
 TEXT = '{"nonce": 3, "invocation": "ab", "result": "signal", "code": "killed", "status": "KILL"'
@@ -23,6 +23,23 @@ def test_a_record_of_an_older_script_was_not_asked_for(tmp_path: Path) -> None:
     found = exits.read(tmp_path, UUID)
     assert found is not None
     assert not found.asked
+
+
+def test_an_end_tells_what_the_machine_has_used(tmp_path: Path) -> None:
+    (tmp_path / UUID).write_text(TEXT + ', "group": "7", "cpu": 1500}')
+    assert getattr(exits.read(tmp_path, UUID), "cpu", None) == Cpu("7", 1500)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", ', "cpu": 5', ', "group": "", "cpu": 0', ', "group": 7, "cpu": 5',
+     ', "group": "7", "cpu": -1', ', "group": "7", "cpu": "5"'],
+)  # fmt: skip
+def test_an_end_without_a_figure_is_an_end(tmp_path: Path, said: str) -> None:
+    (tmp_path / UUID).write_text(TEXT + said + "}")
+    found = exits.read(tmp_path, UUID)
+    assert found is not None
+    assert found.cpu is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"nonce": "x"}', "\0"])

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,7 +27,7 @@ from hive_core.host.git import MetaRepo
 from hive_core.host.vault import Vault
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
-from hive_core.model.machine import Machine, State
+from hive_core.model.machine import Cpu, Machine, State
 from hive_core.model.record import OPERATOR
 from hive_core.model.settings import Settings
 from hive_core.operations import load
@@ -79,9 +79,13 @@ class Reads:
     seen: Seen
     diffs: Diffs
     journal: MemoryJournal = field(default_factory=MemoryJournal)
+    used: dict[str, Cpu] = field(default_factory=dict)
 
     async def fresh_plan(self) -> Plan:
         return self.seen.planned
+
+    async def cpu(self, uuids: Iterable[str]) -> dict[str, Cpu]:
+        return {uuid: self.used[uuid] for uuid in uuids if uuid in self.used}
 
     async def diff(self, uuid: str, approval: str, at: int) -> tuple[bytes, bool]:
         return await self.diffs.read(uuid, approval, at)

@@ -1,0 +1,47 @@
+"""Processor time of control groups, on hosts with one hierarchy and with the old ones beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hive_core.host.processor import group_of, of, read
+from hive_core.model.machine import Cpu, Machine
+
+GROUP = "/hive.slice/hive-a.slice/hive-agent@bob.service"
+STAT = "usage_usec 1234567\nuser_usec 1000000\nsystem_usec 234567\n"
+
+
+def test_a_slice_lies_in_those_that_its_name_begins_with() -> None:
+    assert group_of("hive-a.slice", "hive-agent@bob.service") == GROUP
+    assert group_of("hive.slice", "x.service") == "/hive.slice/x.service"
+
+
+@pytest.mark.parametrize("top", ["", "unified"])
+def test_a_group_is_known_by_its_inode(tmp_path: Path, top: str) -> None:
+    folder = tmp_path / top / GROUP[1:]
+    folder.mkdir(parents=True)
+    (folder / "cpu.stat").write_text(STAT)
+    assert read(GROUP, tmp_path) == Cpu(str(folder.stat().st_ino), 1_234_567)
+
+
+@pytest.mark.parametrize("text", [None, "", "nr_periods 0\n", "usage_usec x\n", "usage_usec\n"])
+def test_what_nobody_counts_is_no_figure(tmp_path: Path, text: str | None) -> None:
+    """`cpu.stat` of an old hierarchy tells of throttling only."""
+    folder = tmp_path / GROUP[1:]
+    folder.mkdir(parents=True)
+    if text is not None:
+        (folder / "cpu.stat").write_text(text)
+    assert read(GROUP, tmp_path) is None
+    assert read("/nobody.slice", tmp_path) is None
+
+
+@pytest.mark.parametrize("group", ["", "/"])
+def test_the_group_of_all_is_never_taken_for_one(tmp_path: Path, group: str) -> None:
+    (tmp_path / "cpu.stat").write_text(STAT)
+    assert read(group, tmp_path) is None
+
+
+def test_what_does_not_run_uses_nothing() -> None:
+    assert of(Machine("u")) is None

@@ -1,0 +1,140 @@
+"""Processor time: counted by the kernel for each machine, summed up by the daemon (row K25)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from long import times
+from operations.world import World, rows, world
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.happening import Ended, Started, happened
+from hive_core.broker.operation import Result
+from hive_core.model.machine import Cpu
+from hive_core.operations.cpu_time import add_cpu
+
+SECOND = 1_000_000
+Sums = dict[object, object]
+
+
+def start(world: World, agent: str) -> None:
+    def act(call: Call) -> Record[Result]:
+        return Record(Result(), happened(call, Started(call.hive.spec(agent).id, agent, 1)))
+
+    world.broker.perform("start", act)
+    world.run()
+
+
+def end(world: World, agent: str, cpu: Cpu | None) -> None:
+    """It ended, and this is what it had used."""
+    world.reads.used.pop(world.uuid(agent), None)
+
+    def act(call: Call) -> Record[Result]:
+        what = Ended(
+            call.hive.spec(agent).id, agent, 0, "", clean=True, asked=True, wanted="stopped",
+            fields={"cpu": cpu},
+        )  # fmt: skip
+        return Record(Result(), happened(call, what))
+
+    world.broker.perform("end", act)
+    world.run()
+
+
+def uses(world: World, agent: str, group: str, used: int) -> None:
+    world.reads.used[world.uuid(agent)] = Cpu(group, used)
+
+
+def used(world: World, **words: object) -> Sums:
+    """In milliseconds."""
+    sums = rows(world.call("operator", "get_usage", **words)["sums"])
+    found = [each for each in sums if each["kind"] == "cpu"]
+    assert {each["source"] for each in found} <= {"measured"}
+    return {each["key"]: each["amount"] for each in found}
+
+
+def test_what_a_machine_uses_is_shown_while_it_runs(world: World) -> None:
+    start(world, "a1")
+    uses(world, "a1", "1", 1_234_567)
+    assert used(world) == {"a1": 1234}
+    uses(world, "a1", "1", 2 * SECOND)
+    assert used(world, by="subtree") == {"a1": 2000, "a": 2000, "root": 2000}
+    assert used(world, agent="b") == {}
+
+
+def test_it_is_kept_over_stops_starts_and_daemons(world: World) -> None:
+    start(world, "a1")
+    uses(world, "a1", "1", SECOND)
+    end(world, "a1", Cpu("1", 1_500_000))
+    assert used(world) == {"a1": 1500}
+    world.restart()
+    assert used(world) == {"a1": 1500}
+    start(world, "a1")
+    uses(world, "a1", "2", 100_000)
+    assert used(world) == {"a1": 1600}
+    world.kill()
+    assert used(world) == {"a1": 1500}  # what nobody measures now is in nobody's sum
+    uses(world, "a1", "2", 200_000)
+    assert used(world) == {"a1": 1700}
+
+
+def test_nothing_is_made_up_where_nobody_counts(world: World) -> None:
+    start(world, "a1")
+    assert used(world) == {}
+    end(world, "a1", None)
+    assert used(world) == {}
+
+
+def test_those_who_are_gone_keep_what_they_used(world: World) -> None:
+    start(world, "a1")
+    end(world, "a1", Cpu("1", SECOND))
+    uuid = world.uuid("a1")
+    world.call("operator", "destroy", agent="a1")
+    assert used(world) == {f"a1 ({uuid[:8]}, gone)": 1000}
+    assert used(world, by="subtree")["a"] == 1000
+
+
+def test_counters_are_forgotten_with_the_last_sum(world: World) -> None:
+    end(world, "a1", Cpu("1", SECOND))
+    world.call("operator", "destroy", agent="a1")
+    budgets, kept = world.ledger.budgets, world.settings.budgets.kept
+    for later, left in ((0.0, 1), (kept + 2 * 86_400, 0)):
+        with world.ledger.transaction():
+            budgets.usage.prune(world.clock.now() + later, kept)
+            budgets.counters.prune()
+        assert len(budgets.counters.every()) == left
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["works", "is written", "ends", "ends again", "kill"]),
+              st.integers(0, 3000)), max_size=12,
+)  # fmt: skip
+
+
+@pytest.mark.sized
+@settings(max_examples=times(12, 100), deadline=None)
+@given(STEPS)
+def test_what_machines_used_is_counted_once(steps: list[tuple[str, int]]) -> None:
+    """Whoever says it how often, and whenever the daemon is killed."""
+    with world(None, "root/a1") as made:
+        counters = [0]
+        for step, more in steps:
+            now = Cpu(str(len(counters)), counters[-1])
+            if step == "works":
+                counters[-1] += more * 1000
+            elif step == "is written":
+                made.broker.perform("meter", partial(_write, "a1", now))
+            elif step == "kill":
+                made.kill()
+            else:
+                end(made, "a1", now)
+                counters += [0] if step == "ends" else []
+        end(made, "a1", Cpu(str(len(counters)), counters[-1]))
+        assert sum(map(int, map(str, used(made).values()))) == sum(counters) // 1000
+
+
+def _write(agent: str, now: Cpu, call: Call) -> Record[Result]:
+    add_cpu(call, call.hive.spec(agent).id, now)
+    return Record(Result())

@@ -1,0 +1,131 @@
+"""Processor time written down by the change road: at each end, and now and then (row K25)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from reconcile.road import Road, hive
+
+from hive_core.ledger.usage import Departed
+from hive_core.model.budget import CPU
+from hive_core.model.machine import Cpu, Machine, Wanted
+from hive_core.operations import load
+from hive_core.reconcile.meter import Meter
+
+load()
+TREE = {"root": None, "ann": "root", "bob": "ann"}
+SECOND = 1_000_000
+Story = Callable[[Road], Awaitable[None]]
+
+
+def story(folder: Path, tell: Story) -> None:
+    async def told() -> None:
+        road = Road(folder, hive(TREE))
+        await road.settle()
+        await tell(road)
+        await road.close()
+
+    asyncio.run(told())
+
+
+def used(road: Road, uuid: str) -> int:
+    """In milliseconds."""
+    found = road.ledger.budgets.usage.since(0, [uuid])
+    return sum(each.amount for each in found if each.kind == CPU)
+
+
+def meter(road: Road) -> Meter:
+    def read(machine: Machine) -> Cpu | None:
+        return road.host.used.get(machine.uuid)
+
+    return Meter(road.road.ports, road.road.broker, road.look, read)
+
+
+def test_what_a_machine_had_used_is_written_down_with_its_end(tmp_path: Path) -> None:
+    async def tell(road: Road) -> None:
+        bob = road.uuid("bob")
+        road.host.used[bob] = Cpu("1", SECOND)
+        await road.want(Wanted.STOPPED, "bob")
+        assert used(road, bob) == 1000
+        road.restart()
+        await road.settle()
+        assert used(road, bob) == 1000
+
+    story(tmp_path, tell)
+
+
+def test_an_end_that_no_daemon_saw_counts_when_one_looks(tmp_path: Path) -> None:
+    async def tell(road: Road) -> None:
+        bob = road.uuid("bob")
+        road.host.used[bob] = Cpu("1", SECOND)
+        road.host.forget_watchers()
+        road.host.crash(bob)
+        assert used(road, bob) == 0
+        road.restart()
+        await road.settle()
+        assert used(road, bob) == 1000
+
+    story(tmp_path, tell)
+
+
+def test_what_was_written_down_meanwhile_is_not_counted_again(tmp_path: Path) -> None:
+    async def tell(road: Road) -> None:
+        bob = road.uuid("bob")
+        for so_far in (SECOND, SECOND, 2 * SECOND):
+            road.host.used[bob] = Cpu("1", so_far)
+            await meter(road).write_down()
+            assert used(road, bob) == so_far // 1000
+        await road.want(Wanted.STOPPED, "bob")
+        assert used(road, bob) == 2000
+
+    story(tmp_path, tell)
+
+
+def test_nothing_is_written_where_nothing_is_new(tmp_path: Path) -> None:
+    async def tell(road: Road) -> None:
+        road.host.used[road.uuid("bob")] = Cpu("1", SECOND)
+        await meter(road).write_down()
+        before = road.ledger.connection.value("SELECT total_changes()")
+        await meter(road).write_down()
+        assert road.ledger.connection.value("SELECT total_changes()") == before
+
+    story(tmp_path, tell)
+
+
+def test_a_host_that_goes_down_takes_only_what_was_not_written(tmp_path: Path) -> None:
+    async def tell(road: Road) -> None:
+        bob = road.uuid("bob")
+        road.host.used[bob] = Cpu("1", SECOND)
+        await meter(road).write_down()
+        road.host.used[bob] = Cpu("1", 2 * SECOND)
+        road.host.reboot()
+        road.restart()
+        await road.settle()
+        assert used(road, bob) == 1000
+
+    story(tmp_path, tell)
+
+
+def test_who_is_destroyed_while_it_runs_keeps_what_it_used_until_its_end(tmp_path: Path) -> None:
+    async def tell(road: Road) -> None:
+        bob, ann = road.uuid("bob"), road.uuid("ann")
+        with road.ledger.transaction():
+            road.ledger.budgets.usage.depart(Departed(bob, "bob", ann), road.clock.now())
+        road.host.used[bob] = Cpu("1", SECOND)
+        await road.commit(road.hive.without("bob"), bob="absent")
+        assert used(road, bob) == 1000
+        assert bob not in road.host.units
+
+    story(tmp_path, tell)
+
+
+def test_who_hive_never_knew_is_in_no_account(tmp_path: Path) -> None:
+    async def tell(road: Road) -> None:
+        bob = road.uuid("bob")
+        road.host.used[bob] = Cpu("1", SECOND)
+        await road.commit(road.hive.without("bob"), bob="absent")
+        assert used(road, bob) == 0
+
+    story(tmp_path, tell)
