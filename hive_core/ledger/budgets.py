@@ -57,8 +57,8 @@ def _shortage(row: tuple[Any, ...]) -> Shortage:
 class Budgets:
     """Purses by agent, kind and tier; `usage` has what was used, whoever paid.
 
-    `funds` are those of single tasks, `bounds` what agents say of themselves; `counters` has how much
-    of their processor time is in `usage`.
+    `funds` are those of single tasks, `bounds` what agents say of themselves; `counters` has how
+    much of their processor time is in `usage`.
     """
 
     def __init__(self, connection: Connection, events: Events) -> None:
