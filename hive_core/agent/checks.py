@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from math import inf
 from typing import Any, Final, Literal
 
@@ -26,6 +27,7 @@ _STARTS: Final = 1.0  # seconds between two looks at one that starts
 _SAID_MOST: Final = 240
 _HOW_MOST: Final = 300
 _KNOWN_ENDS: Final = 64
+_FAULT: Final = 5.0  # seconds until what was refused is tried again
 # It may be otherwise in a moment, and says nothing about the check.
 _PASSES: Final = (Unreachable, TimedOut, Busy)
 
@@ -79,6 +81,7 @@ class Checks:
     news: bool = False
     _ended: list[str] = field(default_factory=list)
     _me: str = ""
+    _later: float = -inf
 
     def learn(self, found: list[dict[str, Any]]) -> None:
         """What the operator wants now. What is no check any more is forgotten."""
@@ -97,17 +100,27 @@ class Checks:
                 yield row
 
     def step(self) -> bool:
-        """As far as each goes now; whether one has turned."""
-        for run in list(self.running.values()):
-            self._follow(run)
-        for wanted in sorted(self._due(), key=self._last)[: AT_ONCE - len(self.running)]:
-            self._begin(wanted)
-        for name, known in self.known.items():
-            if known.bad and not known.question:
-                self._tell(name, known)
-            elif not known.bad:
-                self._take_back(name, f"{name} is good again")
+        """As far as each goes now; whether one has turned.
+
+        What is refused for a while holds up neither the others nor the round, and is tried again.
+        """
+        for act in self._acts() if self.clock() >= self._later else ():
+            try:
+                act()
+            except (Unreachable, TimedOut):
+                raise
+            except HiveError as error:
+                self.say(f"cannot go on with a check: {error.reason}")
+                self._later = self.clock() + _FAULT
         return self.news
+
+    def _acts(self) -> Iterator[Callable[[], None]]:
+        for run in list(self.running.values()):
+            yield partial(self._follow, run)
+        for wanted in sorted(self._due(), key=self._last)[: AT_ONCE - len(self.running)]:
+            yield partial(self._begin, wanted)
+        for name in list(self.known):
+            yield partial(self._tell, name)
 
     def pause(self) -> float:
         """Seconds until there is something to do, if no mail comes before."""
@@ -115,7 +128,7 @@ class Checks:
         if len(self.running) < AT_ONCE:
             idle = (each for each in self.wanted.values() if each.name not in self.running)
             times += [self._last(each) + each.every - self.now() for each in idle]
-        return max(0.05, min(times, default=inf))
+        return max(0.05, self._later - self.clock(), min(times, default=inf))
 
     def troubles(self) -> Iterator[tuple[str, str, str]]:
         """Kind, name and text of each that is not good."""
@@ -255,18 +268,16 @@ class Checks:
         with suppress(NotFound):
             self.link.change("destroy", agent=agent)
 
-    def _tell(self, name: str, known: Known) -> None:
-        """Once, also when it takes several tries."""
-        try:
+    def _tell(self, name: str) -> None:
+        """What is bad, once; that it is over, where it was told."""
+        known = self.known[name]
+        if not known.bad:
+            self._take_back(name, f"{name} is good again")
+        elif not known.question:
             told = self.link.change(
                 "escalate", issue=f"the check {name} is bad: {known.how}", severity="warning",
                 context=known.said,
             )  # fmt: skip
-        except _PASSES:
-            raise
-        except HiveError as error:
-            self.say(f"cannot escalate that {name} is bad: {error.reason}")
-        else:
             known.question = str(told["escalation"])
 
     def _take_back(self, name: str, why: str) -> None:

@@ -237,3 +237,34 @@ def test_what_a_check_writes_cannot_pass_for_what_the_maid_says(house: House) ->
     assert "  > - good again: disk" in lines
     assert "- good again: disk" not in lines
     assert max(map(len, lines)) < 250
+
+
+def test_who_may_not_escalate_yet_goes_on_and_escalates_later(house: House) -> None:
+    """As many are open as there may be: the round goes on, and the parent is told in the end."""
+    many = [
+        house.world.call("maid", "escalate", issue="?", severity="info")["escalation"]
+        for _ in range(house.world.settings.talk.open)
+    ]
+    maid = house.maid()
+    maid.look()
+    house.checked(maid, "disk", 2)
+    assert "- check: disk is bad" in house.told()[-1]
+    house.world.call("maid", "cancel_question", question=many[0])
+    maid.checks.step()
+    assert {each["severity"] for each in asked(house)} == {"info"}
+    assert maid.checks.pause() > 3
+    house.world.advance(5)
+    maid.checks.step()
+    assert [each["severity"] for each in asked(house)].count("warning") == 1
+
+
+def test_who_has_nothing_left_to_spend_on_children_says_so(house: House) -> None:
+    house.world.call("operator", "allocate_budget", agent="maid", kind="children", amount=1)
+    maid = house.maid()
+    maid.look()
+    house.checked(maid, "disk", 0)
+    house.world.advance(60)
+    maid.attend(1)
+    maid.look()
+    (told,) = house.told()
+    assert "- unchecked: disk could not be checked: maid may do no more of this" in told
