@@ -8,7 +8,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from hive_core.errors import NotFound
-from hive_core.ledger import batches, stops, waits
+from hive_core.ledger import batches, stops, sweeps, waits
 from hive_core.ledger.connection import Connection
 from hive_core.model.planning import PLAN, STEP, Plan, PlanState, Step, StepState
 from hive_core.model.rates import Rates
@@ -45,6 +45,7 @@ class Plans:
         self.waits = waits.Waits(connection)
         self.batches = batches.Batches(connection)
         self.stops = stops.Stops(connection)
+        self.sweeps = sweeps.Sweeps(connection)
         self.looks = Looks()
 
     def create(

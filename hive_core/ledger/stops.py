@@ -33,10 +33,11 @@ class Stops:
         return [task for (task,) in self._db.rows(sql, (job,))]
 
     def left(self, job: str) -> bool:
-        """Whether something of it has not stopped. It is asked at each end, so nothing is read."""
+        """Whether something of it has not stopped. It is asked at each end, so nothing is read:
+        what comes last in it ends last."""
         sql = (
             "SELECT 1 FROM stopped_tasks s JOIN tasks t ON t.id = s.task"
-            " WHERE s.job = ? AND t.ended IS NULL LIMIT 1"
+            " WHERE s.job = ? AND t.ended IS NULL ORDER BY s.number DESC LIMIT 1"
         )
         return self._db.row(sql, (job,)) is not None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import lru_cache
 from typing import Any, Final, TypedDict, Unpack
@@ -12,6 +12,7 @@ from uuid import uuid4
 from hive_core.errors import NotFound
 from hive_core.ledger import task_news
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.task_needs import TaskNeeds
 from hive_core.model.task import (
     ACTIVE,
     COURSE,
@@ -88,6 +89,7 @@ class Tasks:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
         self.news = task_news.TaskNews(connection)
+        self.needs = TaskNeeds(connection)
 
     def create(self, assigner: str, assignee: str, wish: TaskWish, now: float) -> Task:
         """A new one, in the state in which every task starts."""
@@ -150,6 +152,13 @@ class Tasks:
         where = f"assignee = ? AND ended IS NULL ORDER BY priority, number LIMIT {most}"
         return self._open(where, assignee, "INDEXED BY tasks_assignee")
 
+    def some(self, ids: Sequence[str]) -> list[Task]:
+        """Those of them that there are, in this order."""
+        where = "WHERE id IN (SELECT value FROM json_each(?))"
+        rows = self._db.rows(f"{_SELECT} {where}", (json.dumps(ids),))
+        found = {each.id: each for each in map(_task, rows)}
+        return [found[id_] for id_ in ids if id_ in found]
+
     def active_of(self, assignee: str) -> list[Task]:
         """What it was given and has not ended: at most as many as it may have at once."""
         where = f"assignee = ? AND ended IS NULL AND state IN ({_RUNNING}) ORDER BY number"
@@ -189,12 +198,11 @@ class Tasks:
         return int(self._db.value(sql, (assignee,)))
 
     def next_queued(self, assignee: str) -> Task | None:
-        """The most urgent one that waits for room, then the oldest."""
-        row = self._db.row(
-            f"{_SELECT} INDEXED BY tasks_open WHERE assignee = ? AND ended IS NULL"
-            " AND state = 'queued' ORDER BY priority, number LIMIT 1",
-            (assignee,),
-        )
+        """The most urgent one that waits for room, then the oldest; none that is to be ended."""
+        queued = "assignee = ? AND ended IS NULL AND state = 'queued'"
+        left = "NOT EXISTS (SELECT 1 FROM swept WHERE task = id)"
+        sql = f"{_SELECT} INDEXED BY tasks_open WHERE {queued} AND {left}"
+        row = self._db.row(f"{sql} ORDER BY priority, number LIMIT 1", (assignee,))
         return _task(row) if row else None
 
     def locked(self, assignee: str) -> str:
@@ -225,29 +233,10 @@ class Tasks:
 
     # What comes before what.
 
-    def needed(self, id_: str, first: Iterable[str]) -> None:
-        """It waits for these."""
-        rows = [(id_, each) for each in first]
-        self._db.run_each("INSERT OR IGNORE INTO task_needs VALUES (?, ?)", rows)
-
-    def needs(self, id_: str) -> list[str]:
-        """What it still waits for."""
-        rows = self._db.rows("SELECT needs FROM task_needs WHERE task = ? ORDER BY needs", (id_,))
-        return [row[0] for row in rows]
-
-    def met(self, task: str, needed: str) -> bool:
-        """It waits for this one no more; whether it waits for nothing now."""
-        self._db.run("DELETE FROM task_needs WHERE task = ? AND needs = ?", (task, needed))
-        return not self._db.value("SELECT COUNT(*) FROM task_needs WHERE task = ?", (task,))
-
     def dependents(self, needed: str, most: int) -> list[Task]:
         """Open ones that wait for it, the oldest first."""
         waiting = "id IN (SELECT task FROM task_needs WHERE needs = ?)"
         return self._open(f"{waiting} AND ended IS NULL ORDER BY number LIMIT {most}", needed)
-
-    def unneed(self, id_: str) -> None:
-        """It waits for nothing: it has ended."""
-        self._db.run("DELETE FROM task_needs WHERE task = ?", (id_,))
 
     # What is due.
 

@@ -42,7 +42,7 @@ def assign(
     first = [each for each in whole.after if call.ledger.tasks.known(each).open]
     task = call.ledger.tasks.create(assigner, spec.id, whole, call.now)
     paid |= fund(call, task)
-    call.ledger.tasks.needed(task.id, first)
+    call.ledger.tasks.needs.add(task.id, first)
     cap(call, task.id, spec.id, _within(caps, spec))
     log(call, task, "assign", title=task.called)
     topics = frozenset({topic(task.id), f"tasks:{assigner}", f"tasks:{spec.id}", "events"})

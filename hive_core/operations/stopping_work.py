@@ -14,12 +14,13 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.due import due
 from hive_core.broker.happening import TaskEnded, when
 from hive_core.broker.operation import Result, operation
-from hive_core.model.task import UNSTARTED, ResultStatus, Task, TaskState
+from hive_core.ledger.sweeps import Sweep
+from hive_core.model.task import ResultStatus
 from hive_core.operations.batch_work import wind_up
 from hive_core.operations.ending import called
 from hive_core.operations.fields import Agent, Reason, Waiting
 from hive_core.operations.jobs import begun
-from hive_core.operations.task_moves import stop
+from hive_core.operations.sweeping import swept
 from hive_core.operations.trigger_moves import pause_all
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
@@ -60,23 +61,29 @@ class WorkStopped(Result):
 def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
     """End all work of an agent and everybody below it in one call: tasks, batches, triggers.
 
+    The first 32 tasks are ended with the call, the others right after it, one turn after the
+    other; none of them is begun any more.
+
     An ancestor may, the operator, and an agent for all below it. With `wait` it answers when the
     last of it has stopped, or the time for it is over.
     """
     why, agents = params.reason or "stopped", _agents(call, params.agent)
     owners = agents | ({call.uuid} if params.agent in (None, call.caller) else frozenset())
-    tasks = _work(call, agents)
+    # What nobody has begun goes first: it must not be begun because something else ended.
+    tasks = call.ledger.plans.sweeps.open_of(agents)
+    sweep = Sweep(call.uuid, call.caller, ResultStatus.STOPPED, why, params.grace)
+    more = swept(call, sweep, tasks)
     batches, topics = _batches(call, owners, why, params.grace)
-    more = _stopped(call, tasks, why, params.grace)
     triggers, others = pause_all(call, owners, why)
-    left = [each for each in tasks if call.ledger.tasks.known(each).open]
-    job = begun(call, "stop_work", {_assignee(call, each): f"{GOAL}stop" for each in left})
+    left = call.ledger.plans.sweeps.left(tasks)
+    job = begun(call, "stop_work", dict.fromkeys(left, f"{GOAL}stop"))
     if left:
         deadline = call.now + params.grace + call.settings.waits.stop
         call.ledger.plans.stops.open(job, tasks, deadline)
     found = WorkStopped(
-        tasks=_shown(call, tasks), stopping=len(left), batches=batches, triggers=triggers, job=job
-    )
+        tasks=_shown(call, tasks), stopping=sum(left.values()), batches=batches,
+        triggers=triggers, job=job,
+    )  # fmt: skip
     said = {"tasks": tasks, "batches": batches, "triggers": triggers, "reason": params.reason}
     return Record(found, topics | more | others, said)
 
@@ -118,32 +125,11 @@ def _batches(
     return found, topics
 
 
-def _work(call: Call, agents: frozenset[str]) -> list[str]:
-    """What nobody has begun goes first: it must not be begun because something else ended."""
-    work = [task for agent in agents for task in call.ledger.tasks.open_of(agent)]
-    work.sort(key=lambda task: (task.state not in UNSTARTED, task.number))
-    return [task.id for task in work]
-
-
-def _stopped(call: Call, tasks: list[str], why: str, grace: float) -> frozenset[str]:
-    topics = frozenset[str]()
-    for each in tasks:
-        task = call.ledger.tasks.known(each)
-        if task.open and task.state is not TaskState.STOPPING:
-            topics |= stop(call, task, ResultStatus.STOPPED, why, grace)[1]
-    return topics
-
-
-def _open(call: Call, id_: str) -> Task | None:
-    task = call.ledger.tasks.get(id_)
-    return task if task is not None and task.open else None
-
-
 def _told(call: Call, job: str) -> frozenset[str]:
     """The job ends with the tasks as they are; who waits for it gets them."""
     tasks = call.ledger.plans.stops.tasks(job)
     shown = [each.model_dump() for each in _shown(call, tasks)]
-    left = sum(1 for each in tasks if _open(call, each))
+    left = sum(call.ledger.plans.sweeps.left(tasks).values())
     call.ledger.plans.stops.close(job)
     call.ledger.jobs.progress(job, {"tasks": shown, "stopping": left})
     call.ledger.jobs.finish(job, "", call.now)
@@ -151,16 +137,10 @@ def _told(call: Call, job: str) -> frozenset[str]:
 
 
 def _shown(call: Call, tasks: list[str]) -> list[StoppedTask]:
-    found = (call.ledger.tasks.get(each) for each in tasks[:_TASKS_SHOWN])
     return [
         StoppedTask(
             task=each.id, agent=called(call, each.assignee), state=each.state,
             status=each.result.status if each.result else "",
         )
-        for each in found
-        if each is not None
+        for each in call.ledger.tasks.some(tasks[:_TASKS_SHOWN])
     ]  # fmt: skip
-
-
-def _assignee(call: Call, id_: str) -> str:
-    return call.ledger.tasks.known(id_).assignee

@@ -13,9 +13,11 @@ from hive_core.broker.behalf import on_behalf
 from hive_core.broker.call import Call, Record
 from hive_core.broker.happening import Ended, Gone, Started, when
 from hive_core.errors import HiveError
+from hive_core.ledger.sweeps import Sweep
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
 from hive_core.model.task import UNSTARTED, ResultStatus, Task, TaskResult, TaskState
+from hive_core.operations.sweeping import swept
 from hive_core.operations.task_moves import begun, end, move, start_next, takes
 from hive_core.operations.task_news import news
 from hive_core.operations.task_steps import held_by, log, topic
@@ -53,7 +55,11 @@ def ended_with_agent(call: Call, what: Gone) -> frozenset[str]:
     """What a destroyed agent had to do ends; what it gave to others belongs to who is above it."""
     topics = set[str]()
     why = f"{what.name} was destroyed"
-    for task in _still_open(call, _last_first(call.ledger.tasks.open_of(what.uuid))):
+    tasks = call.ledger.tasks
+    sweep = Sweep(call.uuid, call.caller, ResultStatus.FAILED, why)
+    # Most of them go on waiting for their end a little: nothing is begun of one who is gone.
+    topics |= swept(call, sweep, call.ledger.plans.sweeps.open_of([what.uuid], begun=False))
+    for task in _still_open(call, tasks.active_of(what.uuid)):
         if task.state is TaskState.STOPPING:
             topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
         else:

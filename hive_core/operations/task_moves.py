@@ -63,13 +63,15 @@ def stop(
     return _now(call, found, topics)
 
 
-def stop_all(call: Call, whys: Mapping[str, str], status: ResultStatus) -> frozenset[str]:
+def stop_all(
+    call: Call, whys: Mapping[str, str], status: ResultStatus, grace: float | None = None
+) -> frozenset[str]:
     """The same for several, by id, each with its reason; no more follows than from one."""
     work = Work(deque())
     for id_, why in whys.items():
         task = call.ledger.tasks.known(id_)
         if task.open:
-            found, topics = _stopped(call, task, status, why, None)
+            found, topics = _stopped(call, task, status, why, grace)
             work.tasks.append(found)
             work.topics |= topics
     return _worked_off(call, work)
@@ -131,6 +133,7 @@ def _next(call: Call, assignee: str) -> Task | None:
         (
             each for each in queued
             if each.state is TaskState.QUEUED
+            and not call.ledger.plans.sweeps.holds(each.id)
             and exhausted(call, assignee, covered(call, each.id, assignee)) is None
         ),
         None,
@@ -213,7 +216,7 @@ def _ended(call: Call, task: Task, work: Work) -> frozenset[str]:
     status = task.result.status if task.result else ResultStatus.FAILED
     topics = set(_withdrawn(call, task))
     if task.wish.after:
-        tasks.unneed(task.id)
+        tasks.needs.drop(task.id)
     _pass_on(call, task, work)
     if task.message:  # it was given: there is room again
         topics |= start_next(call, task.assignee)
@@ -253,7 +256,7 @@ def _unblock(call: Call, task: Task, work: Work) -> int:
     """Whoever waited for it and for nothing else is begun."""
     found = call.ledger.tasks.dependents(task.id, work.room)
     for each in found:
-        if call.ledger.tasks.met(each.id, task.id):
+        if call.ledger.tasks.needs.met(each.id, task.id):
             work.add(step(call, each, "unblock"))
     return len(found)
 

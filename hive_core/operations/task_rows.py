@@ -62,7 +62,7 @@ def shown(call: Call, task: Task) -> TaskRow:
         id=task.id, agent=who(call, task.assignee), agent_uuid=task.assignee,
         assigner=who(call, task.assigner), assigner_uuid=task.assigner, title=task.called,
         state=task.state.value, why=task.why, priority=task.wish.priority, attempt=task.attempt,
-        part_of=task.wish.part_of, waits_for=tasks.needs(task.id) if task.open else [],
+        part_of=task.wish.part_of, waits_for=tasks.needs.of(task.id) if task.open else [],
         percent=task.percent, progress=task.progress, created=task.created, started=task.started,
         deadline=task.hard_at, ended=task.ended, plan=task.plan,
         plan_required=task.wish.plan_required, context=task.wish.context,

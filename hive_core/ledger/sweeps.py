@@ -1,0 +1,78 @@
+"""Tasks that are ended together, so many in each turn; those that are left are not begun."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from hive_core.ledger.connection import Connection
+from hive_core.model.task import ACTIVE
+
+_BEGUN: Final = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
+
+
+class Sweep(NamedTuple):
+    """Who ends them, how and why; `grace` is for those who work on one, None: the usual."""
+
+    party: str
+    name: str
+    status: str
+    why: str
+    grace: float | None = None
+
+
+class Sweeps:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def open_of(self, assignees: Iterable[str], *, begun: bool = True) -> list[str]:
+        """What agents have to do, by id: what nobody has begun, then what is `begun`."""
+        rows = self._db.rows(
+            f"SELECT id, state IN ({_BEGUN}) FROM tasks INDEXED BY tasks_open"  # noqa: S608
+            " WHERE assignee IN (SELECT value FROM json_each(?)) AND ended IS NULL"
+            f" ORDER BY state IN ({_BEGUN}), number",
+            (json.dumps(list(assignees)),),
+        )
+        return [id_ for id_, running in rows if begun or not running]
+
+    def left(self, tasks: Sequence[str]) -> dict[str, int]:
+        """How many of them have not ended, by agent."""
+        rows = self._db.rows(
+            "SELECT assignee, COUNT(*) FROM tasks WHERE ended IS NULL"
+            " AND id IN (SELECT value FROM json_each(?)) GROUP BY assignee",
+            (json.dumps(list(tasks)),),
+        )
+        return dict(rows)
+
+    @property
+    def any(self) -> bool:
+        """Whether something is left to be ended."""
+        return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM sweeps)"))
+
+    def open(self, sweep: Sweep, tasks: Sequence[str]) -> int:
+        """These are to be ended, in this order; one that is in another sweep stays there."""
+        id_ = 1 + int(self._db.value("SELECT COALESCE(MAX(id), 0) FROM sweeps"))
+        self._db.run("INSERT INTO sweeps VALUES (?, ?, ?, ?, ?, ?)", (id_, *sweep))
+        rows = [(task, id_, number) for number, task in enumerate(tasks)]
+        self._db.run_each("INSERT OR IGNORE INTO swept VALUES (?, ?, ?)", rows)
+        return id_
+
+    def first(self) -> tuple[int, Sweep] | None:
+        """The oldest one of which something is left."""
+        row = self._db.row("SELECT id, party, name, status, why, grace FROM sweeps ORDER BY id")
+        return None if row is None else (row[0], Sweep(*row[1:]))
+
+    def take(self, id_: int, most: int) -> list[str]:
+        """The next ones; the sweep is over with the last of them."""
+        rows = self._db.rows(
+            "SELECT task FROM swept WHERE sweep = ? ORDER BY number LIMIT ?", (id_, most)
+        )
+        self._db.run_each("DELETE FROM swept WHERE task = ?", rows)
+        if not self._db.value("SELECT EXISTS (SELECT 1 FROM swept WHERE sweep = ?)", (id_,)):
+            self._db.run("DELETE FROM sweeps WHERE id = ?", (id_,))
+        return [task for (task,) in rows]
+
+    def holds(self, task: str) -> bool:
+        """Whether it is to be ended: then it is not begun."""
+        return self._db.row("SELECT 1 FROM swept WHERE task = ?", (task,)) is not None
