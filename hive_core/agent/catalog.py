@@ -10,17 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from hive_core.agent.link import camel
 from hive_core.errors import MethodNotFound
 
 INTERFACE: Final = "org.hive.Broker"
 FILE: Final = Path(__file__).parent.parent / "cli" / "operations.json"
 
 Schema = Mapping[str, object]
-
-
-def camel(operation: str) -> str:
-    """`get_logs` as the wire calls it: `org.hive.Broker.GetLogs`."""
-    return f"{INTERFACE}.{''.join(part.capitalize() for part in operation.split('_'))}"
 
 
 def method(name: str, catalog: Catalog) -> str:

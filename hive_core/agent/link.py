@@ -12,13 +12,17 @@ from itertools import chain
 from itertools import repeat as forever
 from typing import Final
 
-from hive_core.agent.catalog import camel
-from hive_core.errors import TimedOut, Unreachable
+from hive_core.errors import HIVE, TimedOut, Unreachable
 from hive_core.varlink import Client, Message
 
 PATIENCE: Final = 15.0  # a daemon is back within seconds, or somebody has to look
 _MARGIN: Final = 10.0
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+def camel(operation: str) -> str:
+    """`get_logs` as the wire calls it: `org.hive.Broker.GetLogs`."""
+    return HIVE + "".join(part.capitalize() for part in operation.split("_"))
 
 
 def new_key() -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from hive_core.agent.catalog import camel
+from hive_core.agent.link import camel
 from hive_core.agent.show import as_json
 from hive_core.cli.approval_page import page
 from hive_core.cli.lazy import ListGroup

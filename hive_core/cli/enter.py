@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from hive_core.model.names import agent_unit
 
 RANGE: Final = 65536
 PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PLACES: Final = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
 # Takes the terminal as the one that controls it (the first to open it does), joins the groups named
 # behind, then becomes the rest. systemd puts a process that it has forked
 # into the unit's group from outside too, and may come late to that: it is asked something before,
@@ -151,7 +151,8 @@ def argv(place: Place, command: Sequence[str], terminal: str = "") -> list[str]:
 
 
 def _program(name: str) -> str:
-    return shutil.which(name, path="/usr/bin:/bin:/run/current-system/sw/bin") or name
+    found = (f"{place}/{name}" for place in _PLACES)
+    return next((path for path in found if os.access(path, os.X_OK)), name)
 
 
 def environment(place: Place) -> dict[str, str]:

@@ -7,7 +7,6 @@ daemon said.
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -105,8 +104,12 @@ def coloured(word: str, shown: str = "") -> str:
 
 def columns_of(terminal: bool | None = None) -> int:  # noqa: FBT001 - None asks the stream
     """How wide a line may be."""
-    on_terminal = sys.stdout.isatty() if terminal is None else terminal
-    return shutil.get_terminal_size((WIDTH, 24)).columns if on_terminal else WIDTH
+    if not (sys.stdout.isatty() if terminal is None else terminal):
+        return WIDTH
+    # Imported here by name: it brings archives along, which a program that reads us does not need.
+    from shutil import get_terminal_size  # noqa: PLC0415
+
+    return get_terminal_size((WIDTH, 24)).columns
 
 
 def table(rows: Iterable[Row], columns: Sequence[Column], width: int | None) -> Iterator[str]:

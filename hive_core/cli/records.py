@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from hive_core.agent.catalog import camel
+from hive_core.agent.link import camel
 from hive_core.cli.output import (
     Column,
     Listing,

@@ -8,8 +8,7 @@ from typing import Final
 
 import click
 
-from hive_core.agent.catalog import camel
-from hive_core.agent.link import Link
+from hive_core.agent.link import Link, camel
 from hive_core.cli.output import say
 from hive_core.cli.progress import working
 from hive_core.errors import HIVE, HiveError, Internal, from_wire

@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import click
 
-from hive_core.agent.catalog import camel
+from hive_core.agent.link import camel
 from hive_core.agent.show import as_json, plain
 from hive_core.cli.approval_page import quoted
 from hive_core.cli.budgets import amount, written

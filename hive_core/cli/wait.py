@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from hive_core.agent.catalog import camel
+from hive_core.agent.link import camel
 from hive_core.agent.show import as_json
 from hive_core.cli.output import echo, words
 from hive_core.cli.progress import working

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,30 @@ def test_nothing_heavy_is_imported(words: list[str]) -> None:
     )
     heavy = {"pydantic", "pygit2", "asyncio", "sqlite3", "typing_extensions", "dbus_fast",
              "hive_core.broker.operation", "hive_core.model.agent"}  # fmt: skip
+    if words == ["tree"]:
+        heavy |= {"shutil", "pathlib", "subprocess", "argparse"}
     assert heavy.isdisjoint(done.stdout.split())
+
+
+@pytest.mark.parametrize(("to", "says"), [
+    ("/dev/full", "No space left on device\n"), ("a reader that left", ""),
+])  # fmt: skip
+def test_output_that_nobody_got_is_no_success(to: str, says: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    out = write if to != "/dev/full" else os.open(to, os.O_WRONLY)
+    script = (
+        f"import sys; sys.path.insert(0, {CHECKOUT!r}); sys.argv[1:] = ['--version']\n"
+        "from hive_core.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script], stdout=out, stderr=subprocess.PIPE, text=True,
+        check=False,
+    )  # fmt: skip
+    for each in {out, write}:
+        os.close(each)
+    assert done.returncode == 1
+    assert done.stderr.endswith(says) if says else not done.stderr
 
 
 def test_every_command_of_the_table_is_there() -> None:
