@@ -18,6 +18,7 @@ from hive_core.errors import BadFrame, TimedOut, Unreachable, from_wire
 FRAME_LIMIT: Final = 1 << 20
 DEPTH_LIMIT: Final = 32
 OBJECT_LIMIT: Final = 10_000
+SILENCE: Final = "no answer in time"
 _READ: Final = 1 << 16
 _DIGITS: Final = 20
 _SPACE: Final = " \t\n\r"
@@ -194,7 +195,7 @@ class Client:
         try:
             return effect()
         except TimeoutError as error:
-            raise TimedOut("no answer in time") from error
+            raise TimedOut(SILENCE) from error
         except OSError as error:
             raise Unreachable(f"connection lost: {error.strerror or error}") from error
 

@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     getting.add_argument("which", help="its id, or its name with --owner or --name")
     getting.add_argument("file", nargs="?", default="-", help="where to; standard output if absent")
     getting.add_argument("--name", action="store_true", help="WHICH is a name of your own")
-    getting.add_argument("--owner", help="WHICH is a name of this agent's")
+    getting.add_argument("--owner", "--of", help="WHICH is a name of this agent's")
     getting.add_argument("--version", type=int, help="the latest when absent")
     getting.add_argument("--force", action="store_true", help="over a file that is there")
     return parser
@@ -117,6 +117,8 @@ def written(file: Path, parts: Iterator[bytes], *, force: bool) -> None:
             spare.replace(file)
         else:
             os.link(spare, file)  # fails when somebody was faster
+    except OSError as error:  # nobody asked for the spare name
+        raise OSError(error.errno, error.strerror, str(file)) from None
     finally:
         with suppress(OSError):
             spare.unlink()

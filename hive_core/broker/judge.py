@@ -46,7 +46,7 @@ def refusal(
     # The name comes from the caller and can be as long as a frame.
     whom = (operation.preposition, target[:_NAMED]) if target else ()
     if thing is not None:
-        whom = ("of", *whom[1:]) if whom else ()
+        whom = (operation.preposition or "of", *whom[1:]) if whom else ()
     words = ("cannot", operation.verb, *whom)
     sentence = f"{' '.join(filter(None, words))}: {decision.reason}"
     if decision.visible:

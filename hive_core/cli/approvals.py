@@ -99,14 +99,17 @@ def approve(session: Session, id_: str, commit: str, *, yes: bool, no_wait: bool
 def _confirm(session: Session, id_: str) -> None:
     """New privileges are confirmed on their own (attack 23)."""
     found = session.ask("get_approval", id=id_, limit=1)
+    about = found.get("approval")
+    row = about if isinstance(about, dict) else {}
+    if row.get("state", "pending") != "pending":
+        return  # nothing is given: the daemon says why
     new = [
-        f"{words(each.get('kind'))} {words(each.get('name'))}"
+        " ".join(dict.fromkeys(words(each.get(key)) for key in ("kind", "name")))
         for each in entries(found, "marks")
         if each.get("gives")
     ]
     if new:
-        row = found.get("approval")
-        agent = words(row.get("agent")) if isinstance(row, dict) else "it"
+        agent = words(row.get("agent")) or "it"
         click.confirm(f"This gives {agent}: {', '.join(new)}. Go on?", abort=True, err=True)
 
 

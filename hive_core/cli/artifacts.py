@@ -15,7 +15,7 @@ from hive_core.agent.show import plain
 from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, moment, output_option, say
 from hive_core.cli.session import Session, complete_agent
-from hive_core.errors import InvalidArgument
+from hive_core.errors import InvalidArgument, NotFound
 
 ARTIFACTS: Final = Listing(
     "id",
@@ -64,6 +64,15 @@ def get(  # noqa: PLR0913 - options
         "name": which, "owner": owner, "version": version
     }  # fmt: skip
     parts = artifacts.parts(session.link, which_one)
+    try:
+        _put_out(parts, file, force=force)
+    except NotFound as error:
+        if owner is None:
+            raise NotFound(f"{error.reason}; whose it is belongs to a name: --of NAME") from None
+        raise
+
+
+def _put_out(parts: Iterator[bytes], file: Path | None, *, force: bool) -> None:
     if file is not None:
         artifacts.written(file, parts, force=force)
     elif sys.stdout.isatty():

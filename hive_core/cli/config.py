@@ -28,7 +28,7 @@ def config() -> None:
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 @output_option
 def lint(folder: Path, style: str) -> int:
-    """Say what would be refused of a configuration: hive config lint /agents/alice/config.
+    """Say what would be refused of a configuration: hive config lint DIR.
 
     Reads the files as they lie there, committed or not, and runs no git. Exit status 1 when there
     is a fault.

@@ -19,14 +19,17 @@ from typing import Final
 
 import click
 
+from hive_core.agent.link import camel
 from hive_core.cli.install.layout import CONFIG, LEAST, UNITS, WISHED, directories
 from hive_core.cli.install.machine import systemd_version
 from hive_core.cli.output import Column, Listing, output_option
 from hive_core.cli.session import Session
 from hive_core.errors import HiveError
 from hive_core.host import nixconf
+from hive_core.varlink import Client
 
 PROGRAMS: Final = ("systemd-nspawn", "systemd-run", "systemctl", "nsenter", "git", "mount")
+_PATIENCE: Final = 5.0  # seconds; who asks how the daemon is need not wait for it
 SIGNERS: Final = ("ssh-keygen", "gpgv")  # without one, its kind of signed tag approves nothing
 
 
@@ -179,9 +182,10 @@ CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
 
 def _daemon(session: Session) -> Iterator[Finding]:
     try:
-        row = session.ask("status")
+        with Client(session.socket, wait=_PATIENCE) as client:
+            row = client.call(camel("status"))
     except HiveError as error:
-        yield _fail("hived", error.reason)
+        yield _fail("hived", f"{error.reason}; `journalctl -u hived` says why")
         return
     yield _ok("hived", f"answers on {session.socket}")
     alarms = row.get("alarms")

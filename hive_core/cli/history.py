@@ -40,4 +40,6 @@ def rollback(session: Session, name: str, to: str | None, *, no_wait: bool) -> N
     """
     reply = session.change("rollback", agent=name, to=to)
     say(f"{name} goes back to generation {reply.get('generation')}, commit {reply.get('commit')}")
-    session.finish(reply, f"rolling {name} back", wait=not no_wait)
+    session.finish(reply, f"rolling {name} back, and watching it for a while", wait=not no_wait)
+    if not no_wait:
+        say(f"deployed: {name}")

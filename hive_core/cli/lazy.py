@@ -19,6 +19,7 @@ else:  # importing typing_extensions would cost a tenth of the start
 
 _ROOM: Final = "hive_core.cli"
 _FEW: Final = 12
+_SENTENCE: Final = 300  # no first sentence is longer
 
 
 class Group(click.Group):
@@ -34,6 +35,20 @@ class Group(click.Group):
         elif word not in known and not word.startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"no command {word!r}{meant(word, known) or _all(ctx, known)}")
         return super().resolve_command(ctx, args)
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        self.section("Commands", names, ctx, formatter)
+
+    def section(
+        self, heading: str, names: Iterable[str], ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """Whole sentences: click's own list cuts them at the edge of the terminal."""
+        rows = [(name, command.get_short_help_str(_SENTENCE)) for name in names
+                if (command := self.get_command(ctx, name)) is not None]  # fmt: skip
+        with formatter.section(heading):
+            formatter.write_dl(rows)
 
 
 class LazyGroup(Group):
@@ -61,13 +76,8 @@ class LazyGroup(Group):
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        found = {name: self.get_command(ctx, name) for name in self.table}
-        room = formatter.width - 6 - max(map(len, found), default=0)
         for heading, names in self.sections.items():
-            rows = [(name, command.get_short_help_str(room)) for name in names.split()
-                    if (command := found[name]) is not None]  # fmt: skip
-            with formatter.section(heading):
-                formatter.write_dl(rows)
+            self.section(heading, names.split(), ctx, formatter)
 
 
 class ListGroup(Group):

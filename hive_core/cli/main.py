@@ -14,7 +14,8 @@ from hive_core.agent.show import sentence
 from hive_core.cli.lazy import LazyGroup, meant
 from hive_core.cli.output import block
 from hive_core.cli.session import Session
-from hive_core.errors import HiveError, NotFound, Unreachable
+from hive_core.errors import HiveError, NotFound, TimedOut, Unreachable
+from hive_core.varlink import SILENCE
 
 SOCKET: Final = "/run/hive/operator.sock"
 INTERRUPTED: Final = 130
@@ -81,12 +82,14 @@ def hive(ctx: click.Context, socket: str) -> None:
         ctx.color = False
 
 
-def _reason(error: HiveError, session: Session) -> str:
+def why(error: HiveError, session: Session) -> str:
     """One line that says why, and what to do where that is known."""
     if isinstance(error, Unreachable):
         if "Permission denied" in error.reason:
             return f"{error.reason}; operators are root and the members of group hive-operator"
         return f"{error.reason}; is hived running? (`systemctl status hived`, `hive setup`)"
+    if isinstance(error, TimedOut) and error.reason == SILENCE:
+        return f"{error.reason}; is hived running? (`hive doctor`)"
     unknown = _UNKNOWN.search(error.reason) if isinstance(error, NotFound) else None
     near = meant(unknown[1] or unknown[2], session.names()) if unknown else ""
     return sentence(error) + near
@@ -96,7 +99,7 @@ def _invoke(context: click.Context) -> int:
     try:
         status = hive.invoke(context)
     except HiveError as error:
-        complain(_reason(error, context.find_object(Session) or Session(SOCKET)))
+        complain(why(error, context.find_object(Session) or Session(SOCKET)))
         return error.exit_code
     return status if isinstance(status, int) else 0
 
@@ -118,6 +121,9 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         # The reader went away; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    except OSError as error:
+        complain(": ".join(str(each) for each in (error.filename, error.strerror or error) if each))
         status = 1
     except (click.Abort, KeyboardInterrupt):
         click.echo(err=True)

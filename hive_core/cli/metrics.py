@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from hive_core.agent.artifacts import written
 from hive_core.cli.output import Row, echo
 from hive_core.cli.session import Session, entries
 
@@ -28,9 +28,7 @@ def metrics(session: Session, write: Path | None) -> None:
     if write is None:
         echo(text.rstrip("\n"))
         return
-    spare = write.with_name(f".{write.name}.{os.getpid()}")
-    spare.write_text(text, encoding="utf-8")
-    spare.replace(write)
+    written(write, iter([text.encode()]), force=True)
 
 
 class _Found:

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import click
@@ -39,6 +40,7 @@ EVENTS: Final = Listing(
 )  # fmt: skip
 
 
+_NONE_SUCH: Final = "no event is like that"
 _AGO: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -106,7 +108,7 @@ def events(
     if most is not None:
         rows = iter(deque(rows, most))
     if not follow:
-        EVENTS.show(rows, style)
+        (EVENTS if not wanted else replace(EVENTS, empty=_NONE_SUCH)).show(rows, style)
         return
     known = list(rows)
     at = str(known[-1]["seq"]) if known else start

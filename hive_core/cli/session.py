@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import click
@@ -15,6 +15,7 @@ from hive_core.errors import HIVE, HiveError, Internal, from_wire
 from hive_core.varlink import Client, Message
 
 WAIT: Final = 50  # seconds; the daemon allows no more
+SILENT: Final = "no answer from hived yet; `hive doctor` tells how it is"
 _QUICK: Final = 2.0  # for what only makes the command line nicer
 
 
@@ -30,10 +31,17 @@ class Session:
         self.link.close()
 
     def ask(self, operation: str, /, **params: object) -> Message:
-        return self.link.ask(operation, **params)
+        with self._patient(params):
+            return self.link.ask(operation, **params)
 
     def change(self, operation: str, /, **params: object) -> Message:
-        return self.link.change(operation, **params)
+        with self._patient(params):
+            return self.link.change(operation, **params)
+
+    @staticmethod
+    def _patient(params: Mapping[str, object]) -> contextlib.AbstractContextManager[None]:
+        """Says that hived is silent; whoever asks it to wait has words of its own for that."""
+        return contextlib.nullcontext() if "wait" in params else working(SILENT, after=_QUICK)
 
     def rows(self, operation: str, field: str, /, **params: object) -> Iterator[Message]:
         """All pages of a listing."""

@@ -29,6 +29,7 @@ class Deadline:
         self._ends = None if seconds is None else time.monotonic() + seconds
         self._what = what
         self._seconds = seconds
+        self.instead = ""  # how it is when there is no patience left
 
     def slice(self) -> float:
         """Seconds of the next call; raises TimedOut when none are left."""
@@ -36,7 +37,7 @@ class Deadline:
             return float(WAIT)
         left = self._ends - time.monotonic()
         if left <= 0:
-            raise TimedOut(f"not within {self._seconds:g} s: {self._what}")
+            raise TimedOut(f"not within {self._seconds:g} s: {self._what}{self.instead}")
         return min(float(WAIT), left)
 
 
@@ -60,10 +61,13 @@ def _job(session: Session, job: str, deadline: Deadline) -> None:
 def _agents(session: Session, names: list[str], states: list[str], deadline: Deadline) -> None:
     while True:
         found = session.ask("wait_agents", agents=names, states=states, wait=deadline.slice())
+        are = [f"{words(row.get('name'))} {words(row.get('state'))}"
+               for row in entries(found, "agents")]  # fmt: skip
         if found.get("done"):
-            for row in entries(found, "agents"):
-                echo(f"{words(row.get('name'))} {words(row.get('state'))}")
+            for each in are:
+                echo(each)
             return
+        deadline.instead = f"; now {', '.join(are)}" if are else ""
 
 
 def _task(session: Session, id_: str, deadline: Deadline) -> None:

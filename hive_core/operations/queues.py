@@ -160,7 +160,7 @@ def open_queue(call: Call, params: OpenQueueParams) -> Record[Opened]:
     return Record(Opened(queue=f"{call.caller}/{params.name}"))
 
 
-@operation(allow=_PUT, whose=_THE_QUEUE, facts=_facts)
+@operation(allow=_PUT, whose=_THE_QUEUE, preposition="into a queue of", facts=_facts)
 def put(call: Call, params: PutParams) -> Record[Put]:
     """Put something into a queue, where it waits for one who takes it.
 
@@ -180,7 +180,7 @@ def put(call: Call, params: PutParams) -> Record[Put]:
     return Record(Put(id=number, priority=urgent), wakes=wakes)
 
 
-@operation(allow=_TAKE, whose=_THE_QUEUE, facts=_facts)
+@operation(allow=_TAKE, whose=_THE_QUEUE, preposition="out of a queue of", facts=_facts)
 def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
     """Take things out of a queue under a lease; `ack` them when they are done with.
 

@@ -17,6 +17,8 @@ BYTES_MOST: Final = 64 << 10
 
 
 def _bounded(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value():  # a pipe from a program that failed, most of the time
+        raise ValueError("is empty")
     if len(value.get_secret_value().encode()) > BYTES_MOST:
         raise ValueError(f"is longer than {BYTES_MOST} bytes")
     return value

@@ -67,12 +67,15 @@ def resume(call: Call, params: ResumeParams) -> Record[Resumed]:
     An architect gets its own last task, result and artifacts named along with the request, so that
     it can revise what it made before. One that is stopped is not asleep: `start` it.
     """
-    run = call.ledger.runs.get(call.hive.spec(params.agent).id)
+    own = call.hive.spec(params.agent).id
+    run = call.ledger.runs.get(own)
     if run is None or run.wanted is Wanted.STOPPED:
         raise Conflict(f"cannot resume {params.agent}: it is stopped, not asleep; start it")
 
     def want(uuid: str) -> bool:
-        return bool(resumed(call, uuid, "resumed"))
+        # The message may have woken it already, and whoever resumes it waits for it all the same.
+        woken = uuid == own and run.wanted is Wanted.SLEEPING
+        return bool(resumed(call, uuid, "resumed")) or woken
 
     # First the mail: whoever is awake before it comes would find nothing.
     message, topics = _told(call, params.agent, params.body)

@@ -235,9 +235,26 @@ def test_attack_23_new_privileges_are_confirmed_on_their_own_on_a_terminal(
         monkeypatch.setattr(keys, "isatty", lambda: True, raising=False)
         monkeypatch.setattr("sys.stdin", keys)
         done = hive("approvals", "approve", ID, "--commit", COMMIT[:8])
-    assert "This gives alice: capability spawn, limit memory_max, command command" in done.err
+    assert "This gives alice: capability spawn, limit memory_max, command. Go" in done.err
     assert len(hive.peer.asked("Approve")) == called
     assert (done.status == 0) == bool(called)
+
+
+def test_what_is_over_gives_nothing_and_is_not_asked_about(
+    hive: Hive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def over(_: Message) -> Message:
+        raise Conflict("it is failed")
+
+    hive.peer.answers["Approve"] = over
+    answering(hive, shown(state="failed"))
+    (tmp_path / "typed").write_text("")
+    with (tmp_path / "typed").open() as keys:
+        monkeypatch.setattr(keys, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr("sys.stdin", keys)
+        done = hive("approvals", "approve", ID, "--commit", COMMIT[:8])
+    assert "This gives" not in done.err
+    assert (done.status, done.err) == (1, "hive: it is failed\n")
 
 
 def test_a_denial_needs_a_reason(hive: Hive) -> None:

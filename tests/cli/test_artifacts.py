@@ -124,3 +124,22 @@ def test_the_agent_s_client_fetches_into_a_file(hive: Hive, tmp_path: Path) -> N
     artifacts.artifact(hive.peer.path, ["get", "notes", str(tmp_path / "f"), "--owner", "lead"])
     assert (tmp_path / "f").read_bytes() == b"onetwo"
     assert hive.peer.asked("GetArtifact")[0]["owner"] == "lead"
+
+
+def test_a_folder_that_is_not_there_is_named_by_the_file_that_was_asked_for(
+    hive: Hive, tmp_path: Path
+) -> None:
+    serve(hive, b"new")
+    file = tmp_path / "none" / "file"
+    done = hive("artifact", "get", "abc", "--to", str(file))
+    assert (done.status, done.err) == (1, f"hive: {file}: No such file or directory\n")
+
+
+def test_a_name_without_its_owner_is_told_what_is_missing(hive: Hive) -> None:
+    def none(_: dict[str, Any]) -> dict[str, Any]:
+        raise NotFound("no artifact notes")
+
+    hive.peer.answers["GetArtifact"] = none
+    for words, said in (((), True), (("--of", "alice"), False)):
+        done = hive("artifact", "get", "notes", *words)
+        assert (done.status, "--of NAME" in done.err) == (4, said)

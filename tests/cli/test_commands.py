@@ -231,10 +231,11 @@ def test_wait_takes_names_and_a_state_in_any_order(hive: Hive) -> None:
 
 
 def test_waiting_in_vain_is_124(hive: Hive) -> None:
-    hive.peer.answers["WaitAgents"] = lambda _: {"agents": [], "done": False}
+    agents = [{"name": "alice", "state": "running"}]
+    hive.peer.answers["WaitAgents"] = lambda _: {"agents": agents, "done": False}
     done = hive("wait", "alice", "--for", "stopped", "--timeout", "0.05")
     assert done.status == 124
-    assert "alice stopped" in done.err
+    assert "alice stopped; now alice running" in done.err
 
 
 def test_an_unknown_state_is_wrong_usage(hive: Hive) -> None:

@@ -92,3 +92,9 @@ def test_secrets_alone_are_those_of_everybody(hive: Hive) -> None:
     assert [line.split() for line in lines[1:]] == [
         [name, "KEY", "yes"] for name in ("root", "alice", "bob")
     ]
+
+
+@pytest.mark.parametrize("words", [(), *GROUPS], ids=lambda words: " ".join(words) or "hive")
+def test_no_sentence_of_a_help_is_cut(hive: Hive, words: tuple[str, ...]) -> None:
+    lines = hive(*words, "--help").out.splitlines()
+    assert [line for line in lines if line.endswith("...") and line.startswith(" ")] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from cli.run import Hive
 from operations.test_metrics import series
 
@@ -52,3 +53,21 @@ def test_who_follows_is_told_what_is_gone(hive: Hive) -> None:
     done = hive("events", "-f", "--after", "3", "-o", "name")
     assert done.out == "7\n"
     assert "events 4 to 6 are not kept any more" in done.err
+
+
+def test_a_folder_that_is_not_there_is_one_line(hive: Hive, tmp_path: Path) -> None:
+    hive.peer.answers["GetMetrics"] = lambda _: ANSWER
+    file = tmp_path / "none" / "hive.prom"
+    done = hive("metrics", "--write", str(file))
+    assert (done.status, done.err) == (1, f"hive: {file}: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [((), "nothing happened yet"), (("--kind", "refusals"), "no event is like that")],
+)
+def test_that_no_event_was_chosen_is_not_that_none_was(
+    hive: Hive, words: tuple[str, ...], said: str
+) -> None:
+    hive.peer.answers["ListEvents"] = lambda _: {"events": [], "gap": None, "next": None}
+    assert said in hive("events", *words).err

@@ -85,7 +85,7 @@ def test_unknown_and_unseen_answer_alike(jobs: World) -> None:
 
 def test_who_may_only_take_is_told_so(world: World) -> None:
     world.call("a", "open_queue", name="q", may_put=[], may_take=["children"])
-    with pytest.raises(NotAllowed, match="its owner does not let you put"):
+    with pytest.raises(NotAllowed, match="put into a queue of a: its owner does not let you put"):
         world.call("a1", "put", queue="a/q", body="x")
     assert world.fault("a1", "close_queue", queue="a/q") == "NotAllowed"
 

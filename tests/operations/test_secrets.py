@@ -95,6 +95,8 @@ def test_agents_may_neither_set_nor_list_nor_remove(made: World) -> None:
 
 def test_they_are_bounded_in_size_and_number(made: World) -> None:
     put(made, value="x" * BYTES_MOST)
+    with pytest.raises(InvalidArgument, match="is empty"):
+        put(made, value="")
     with pytest.raises(InvalidArgument):
         put(made, value="é" * (BYTES_MOST // 2 + 1))
     for number in range(MOST - 1):

@@ -104,6 +104,15 @@ def test_a_resume_can_bring_a_message(world: World) -> None:
     assert world.call("lead", "resume", agent="work")["message"] is None
 
 
+def test_who_wakes_by_its_mail_is_waited_for_by_whoever_resumes_it_with_a_message(
+    world: World,
+) -> None:
+    world.call("lead", "sleep", agent="light")
+    found = world.call("lead", "resume", agent="light", body="go on")
+    assert found["agents"] == ["light"]
+    assert found["job"]
+
+
 def test_an_event_tells_of_the_sleep_and_of_the_way_back(world: World) -> None:
     """K5."""
     world.call("lead", "sleep", agent="work")

@@ -1,0 +1,51 @@
+"""A daemon that does not answer: people are told that they wait, and where to look."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from cli.run import Hive
+
+from hive_core.cli import progress
+from hive_core.cli.main import why
+from hive_core.cli.session import Session
+from hive_core.errors import TimedOut
+from hive_core.varlink import SILENCE
+
+
+def test_silence_names_the_command_that_says_why(hive: Hive) -> None:
+    session = Session(hive.peer.path)
+    said = why(TimedOut(SILENCE), session)
+    assert said == "no answer in time; is hived running? (`hive doctor`)"
+    assert why(TimedOut("not within 3 s: alice stopped"), session).endswith("alice stopped")
+
+
+def test_a_wait_within_a_wait_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    said = ""
+
+    def until(text: str) -> None:
+        nonlocal said
+        pause = threading.Event()
+        while text not in said:
+            said += capsys.readouterr().err
+            pause.wait(0.01)
+
+    with progress.working("the outer one", after=0.0), progress.working("the inner", after=0.0):
+        until("the outer one")
+    with progress.working("another one", after=0.0):
+        until("another one")
+    assert "the inner" not in said
+
+
+def test_doctor_says_where_to_look_when_nobody_is_there(hive: Hive, tmp_path: Path) -> None:
+    hive.peer.path = str(tmp_path / "nobody.sock")
+    done = hive("doctor", "-o", "jsonl")
+    (line,) = [each for each in done.out.splitlines() if '"check": "hived"' in each]
+    assert done.status == 1
+    assert "nobody.sock" in line
+    assert "journalctl -u hived" in line
