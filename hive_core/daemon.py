@@ -96,7 +96,7 @@ class Daemon:
     def sockets(self) -> Sockets:
         plan = lambda: self.road.fresh_plan()  # noqa: E731, PLW0108 - the road needs sockets
         diffs = Diffs(self.settings.paths.applied)
-        reads = Reads(self.journal, plan, diffs.read, self.look.machines)
+        reads = Reads(self.journal, plan, diffs.read, self.look.machines, self._first_look)
         return Sockets(self.broker, reads, fatal, self.keeper)
 
     @cached_property
@@ -236,7 +236,7 @@ class Daemon:
     async def _first_look(self) -> None:
         """States are worth something from the first pass on; who waits for it waits a while."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_LOOK):
+            async with asyncio.timeout(0 if self.stores.damage else FIRST_LOOK):
                 await self.road.looked.wait()
 
     async def _converge(self) -> None:

@@ -211,7 +211,9 @@ def test_accounts_survive_kills_and_the_agents_themselves(host: HiveHost) -> Non
     uuid = host.uuid("max")
     host.hush("max")
     host.call("Destroy", agent="max", wait=20)
+    busy = used(host, "boss", "cpu", by="subtree")
     crash(host)
+    assert used(host, "boss", "cpu", by="subtree") >= busy
     gone = f"max ({uuid[:8]}, gone)"
     assert used(host, gone, "tokens_in") == 21
     assert used(host, gone, "money") == 15

@@ -83,11 +83,15 @@ class Stage:
     def read(self, line: Line, read: Read) -> None:
         """What is slow is done at once, and in one thread: each life is the same, step by step."""
         self.stores.contents.beside = at_once
-        reads = Reads(MemoryJournal(), self._nothing, Diffs(self.settings.paths.applied).read, {})
+        diff = Diffs(self.settings.paths.applied).read
+        reads = Reads(MemoryJournal(), self._nothing, diff, {}, self._no_look)
         self.broker.brought(line, asyncio.run(_read(read, reads)))
 
     async def _nothing(self) -> Plan:
         return Plan()
+
+    async def _no_look(self) -> None:
+        """There is no host."""
 
     def call(self, operation: str, by: str = OPERATOR, /, **parameters: object) -> Reply:
         """One call, answered; raises the error that it is answered with."""

@@ -1,0 +1,32 @@
+"""What slow reads of operations reach, on the host that this runs on."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hive_core.host.reads import Reads
+from hive_core.model.machine import Cpu, Machine
+from hive_core.plan.desired import Plan
+from hive_core.testing import MemoryJournal
+
+
+async def _plan() -> Plan:
+    return Plan()
+
+
+async def _diff(_uuid: str, _approval: str, _at: int) -> tuple[bytes, bool]:
+    return b"", False
+
+
+def test_processor_time_is_read_when_the_host_was_looked_at() -> None:
+    """Right after a restart nobody knows yet what runs."""
+    machines = dict[str, Machine]()
+
+    async def looked() -> None:
+        machines.update(u=Machine("u", main_pid=7), down=Machine("down"))
+
+    def used(machine: Machine) -> Cpu | None:
+        return Cpu("1", 5) if machine.main_pid else None
+
+    reads = Reads(MemoryJournal(), _plan, _diff, machines, looked, used)
+    assert asyncio.run(reads.cpu(["u", "down", "stranger"])) == {"u": Cpu("1", 5)}
