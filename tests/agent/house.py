@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from operations.lives import ends, runs
-from operations.world import World, world
+from operations.world import Reply, World, rows, world
 from typing_extensions import override
 
 from hive_core.agent.link import Link
-from hive_core.agent.maid import Maid, Sample
+from hive_core.agent.maid import REPORT, Maid, Sample
 from hive_core.errors import HIVE
 from hive_core.model.agent import Profile
 from hive_core.model.checks import Check
@@ -78,6 +79,15 @@ class House:
         maid.attend(1)
         self.world.advance(0)
         maid.look()
+
+    def report(self) -> str:
+        """The newest that is stored."""
+        found = self.world.call("queen", "get_artifact", name=REPORT, owner="maid")
+        return b64decode(str(found["data"])).decode()
+
+    def asked(self) -> list[Reply]:
+        """Escalations that wait on the queen."""
+        return rows(self.world.call("queen", "list_questions")["questions"])
 
     def wants(self, **checks: Check) -> None:
         """The operator changes the settings, and the daemon reads them."""

@@ -1,0 +1,150 @@
+"""Checks that say nothing, and maids that come back in the middle of one (K36)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from agent.house import House, house
+from operations.lives import ends
+
+from hive_core.model.checks import Check
+from hive_core.model.checks import Maid as Table
+from hive_core.model.machine import State
+from hive_core.model.settings import Bounds, Settings
+
+DISK = Check(command=("df", "-h"), every=60, seconds=5)
+
+
+@pytest.fixture(name="house")
+def _house() -> Iterator[House]:
+    with house(Settings(maid=Table(checks={"disk": DISK}))) as made:
+        yield made
+
+
+def test_who_has_no_room_for_a_child_says_so_and_tries_again_later() -> None:
+    settings = Settings(maid=Table(checks={"disk": DISK}), limits=Bounds(children=0))
+    with house(settings) as made:
+        maid = made.maid()
+        maid.look()
+        for _ in range(2):
+            maid.attend(1)
+            maid.look()
+        (told,) = made.told()
+        assert "- unchecked: disk could not be checked: maid has its 0 children" in told
+        assert made.asked() == []
+        assert maid.checks.pause() == pytest.approx(60, abs=3)
+
+
+def test_one_that_could_not_be_started_says_nothing(house: House) -> None:
+    maid = house.maid()
+    maid.look()
+    maid.checks.step()
+    run = maid.checks.running["disk"]
+    house.world.seen.states[run.uuid] = State.FAILED
+    house.world.finish(run.job, "NotRunning: no such program")
+    assert maid.checks.step()
+    assert house.below() == []
+    maid.look()
+    (told,) = house.told()
+    assert "- unchecked: disk could not be checked: NotRunning: no such program" in told
+    assert house.asked() == []
+
+
+def test_nor_does_one_whose_machine_does_not_come_up_in_its_time(house: House) -> None:
+    maid = house.maid()
+    maid.look()
+    maid.checks.step()
+    house.world.finish(maid.checks.running["disk"].job, "StorageFull: no room")
+    maid.checks.step()
+    house.world.advance(5)
+    assert maid.checks.step()
+    assert maid.checks.known["disk"].how == "StorageFull: no room"
+    assert (house.asked(), house.below()) == ([], [])
+
+
+@pytest.mark.parametrize("how", ["destroy", "stop", "the host went down"])
+def test_nor_does_one_that_was_ended_by_somebody(house: House, how: str) -> None:
+    maid = house.maid()
+    maid.look()
+    maid.checks.step()
+    agent = house.checker(maid, "disk")
+    if how in ("destroy", "stop"):
+        house.world.call("operator", how, agent=agent)
+    if how != "destroy":
+        ends(house.world, agent, None)
+    assert maid.checks.step()
+    assert maid.checks.known["disk"].state == "unknown"
+    assert house.asked() == []
+
+
+def test_the_last_outcome_and_what_was_told_are_kept_over_a_restart(house: House) -> None:
+    maid = house.maid()
+    maid.look()
+    house.checked(maid, "disk", 2, "97% used")
+    house.told()
+    again = house.maid()
+    again.look()
+    assert "- disk: bad: ended with 2\n  > 97% used" in house.report()
+    again.checks.step()
+    assert again.checks.running == {}
+    house.world.advance(60)
+    house.checked(again, "disk", 0)
+    assert house.asked() == []
+    assert "- good again: disk" in house.told()[-1]
+
+
+def test_a_check_whose_maid_was_killed_is_taken_up_again(house: House) -> None:
+    first = house.maid()
+    first.look()
+    first.checks.step()
+    name = house.checker(first, "disk")
+    second = house.maid()
+    second.look()
+    second.checks.step()
+    assert house.below() == [name]
+    ends(house.world, name, 0)
+    assert second.checks.step()
+    second.look()
+    assert "- disk: good" in house.report()
+
+
+def test_one_that_runs_and_that_nobody_wants_any_more_is_ended(house: House) -> None:
+    first = house.maid()
+    first.look()
+    first.checks.step()
+    house.wants()
+    assert len(house.below()) == 1
+    house.maid().look()
+    assert house.below() == []
+
+
+def test_who_may_not_escalate_yet_goes_on_and_escalates_later(house: House) -> None:
+    """As many are open as there may be: the round goes on, and the parent is told in the end."""
+    many = [
+        house.world.call("maid", "escalate", issue="?", severity="info")["escalation"]
+        for _ in range(house.world.settings.talk.open)
+    ]
+    maid = house.maid()
+    maid.look()
+    house.checked(maid, "disk", 2)
+    assert "- check: disk is bad" in house.told()[-1]
+    house.world.call("maid", "cancel_question", question=many[0])
+    maid.checks.step()
+    assert {each["severity"] for each in house.asked()} == {"info"}
+    assert maid.checks.pause() > 3
+    house.world.advance(5)
+    maid.checks.step()
+    assert [each["severity"] for each in house.asked()].count("warning") == 1
+
+
+def test_who_has_nothing_left_to_spend_on_children_says_so(house: House) -> None:
+    house.world.call("operator", "allocate_budget", agent="maid", kind="children", amount=1)
+    maid = house.maid()
+    maid.look()
+    house.checked(maid, "disk", 0)
+    house.world.advance(60)
+    maid.attend(1)
+    maid.look()
+    (told,) = house.told()
+    assert "- unchecked: disk could not be checked: maid may do no more of this" in told
