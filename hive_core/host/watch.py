@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from watchfiles import Change, awatch
+from watchfiles import Change, watch
 
 # In milliseconds: several files change within one commit, and an operator waits a second.
 _DEBOUNCE: Final = 100
-_STEP: Final = 20
+_STEP: Final = 50
 _TICK: Final = 900
 _NAMES: Final = frozenset({"HEAD", "packed-refs"})
 
@@ -34,8 +34,10 @@ async def watch_branch(
         return file.parent == heads or (file.parent == folder and file.name in _NAMES)
 
     changed()
-    async for told in awatch(
+    # In a thread of our own: `awatch` would load another library for tasks at each start.
+    told = watch(
         folder, heads, watch_filter=matters, debounce=_DEBOUNCE, step=_STEP, stop_event=stop,
-        recursive=False, rust_timeout=_TICK, yield_on_timeout=True,
-    ):  # fmt: skip
-        (changed if told else tick)()
+        recursive=False, rust_timeout=_TICK, yield_on_timeout=True, raise_interrupt=False,
+    )  # fmt: skip
+    while (found := await asyncio.to_thread(next, told, None)) is not None:
+        (changed if found else tick)()
