@@ -3,9 +3,9 @@
 A rule says who the *caller* is to the *target*. `|` and `&` join rules; nothing else decides.
 Rules are values: they have a name for the record, a sentence for the docs, and no effect.
 
-A rule is not run when a question comes. It is worked out once, for every standing and for both
-outcomes of each test that it makes, into decisions that stand ready (`Rule.answers`). A question
-then only follows the branches.
+A rule is not run when a question comes. It is worked out once, at the first one, for every standing
+and for both outcomes of each test that it makes, into decisions that stand ready (`Rule.answers`).
+A question then only follows the branches.
 """
 
 from __future__ import annotations
@@ -109,11 +109,17 @@ def on_list(hive: Hive, caller: str, target: str | None, _: Asked) -> bool:
 class Rule(ABC):
     """Who may. `name` is for the record, `text` ends the sentence "allowed to ..."."""
 
+    # By standing, the decision or the way to it; not there before it was worked out. No cached
+    # property, which would cost a question more than its answer does.
+    answers: tuple[Answer, ...]
+
     def __init__(self, name: str, text: str) -> None:
         self.name, self.text = name, text
-        # By standing, the decision or the way to it. Made at once, and no cached property, which
-        # would cost a question more than its answer does.
+
+    def work_out(self) -> tuple[Answer, ...]:
+        """Have the answers. Most rules are parts of others, and nobody ever asks them."""
         self.answers = tuple(self._answer(Known(standing, {})) for standing in STANDINGS)
+        return self.answers
 
     @abstractmethod
     def ask(self, known: Known) -> Grant | Denial:

@@ -29,7 +29,11 @@ def decide(
     cannot see is answered as one that does not exist (attack 41). Without a target it is about the
     caller itself.
     """
-    found = rule.answers[stand(hive, caller, target)]
+    try:
+        answers = rule.answers
+    except AttributeError:  # nobody has asked before
+        answers = rule.work_out()
+    found = answers[stand(hive, caller, target)]
     while isinstance(found, tuple):
         test, yes, no = found
         found = yes if test(hive, caller, target, asked) else no
