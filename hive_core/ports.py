@@ -76,6 +76,10 @@ class Vault(Protocol):
         """Keep one, in place of an older one."""
         ...
 
+    async def keep(self, uuid: str, key: str, value: bytes) -> None:
+        """The same, for what a call comes to later."""
+        ...
+
     def remove(self, uuid: str, key: str) -> bool:
         """Forget one; False when there was none."""
         ...

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import HiveError, Internal
+from hive_core.host.artifacts import Beside, thread
 from hive_core.host.disk import kept, told
 from hive_core.model.capability import fault
 from hive_core.model.masks import Masks
@@ -24,8 +25,9 @@ _NEW: Final = ".new"  # no key begins with a dot
 class Vault:
     """Made when the first secret is."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, beside: Beside = thread) -> None:
         self.folder = folder
+        self.beside = beside
         # What must not be written down anywhere else.
         self.masks = Masks()
         with suppress(HiveError):  # the disk tells whoever reads a secret
@@ -40,10 +42,20 @@ class Vault:
         """Keep a secret, in place of an older one of that key."""
         place = self._place(uuid, key)
         self.masks.add(value)
+        self._write(place, value)
+
+    async def keep(self, uuid: str, key: str, value: bytes) -> None:
+        """The same, while others get their turns: a disk may take long to say that it has it."""
+        place = self._place(uuid, key)
+        self.masks.add(value)
+        await self.beside(lambda: self._write(place, value))
+
+    def _write(self, place: Path, value: bytes) -> None:
+        key = place.name
         with told(f"keep the secret {key}"):
             for folder in (self.folder, place.parent):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            spare = place.with_name(_NEW)
+            spare = place.with_name(f"{_NEW}.{key}")  # several may be on their way
             spare.unlink(missing_ok=True)
             with open(os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
                 file.write(value)
@@ -73,7 +85,7 @@ class Vault:
     def keys(self, uuid: str) -> tuple[str, ...]:
         with suppress(FileNotFoundError):
             found = (each.name for each in (self.folder / uuid).iterdir())
-            return tuple(sorted(name for name in found if name != _NEW))
+            return tuple(sorted(name for name in found if not name.startswith(_NEW)))
         return ()
 
     def read(self, uuid: str, key: str) -> bytes:

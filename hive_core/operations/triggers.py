@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from secrets import token_hex, token_urlsafe
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 from uuid import uuid4
 
 from pydantic import Field
 
-from hive_core.broker.call import Call, Record
+from hive_core.broker.call import Call, Later, Reads, Ready, Record
 from hive_core.broker.operation import Confidential, Mutation, Params, Result, Whose, operation
 from hive_core.errors import AlreadyExists, InvalidArgument, LimitReached
 from hive_core.ledger.triggers import New
@@ -97,7 +97,7 @@ _WHOSE = Whose("trigger", "trigger", owner_of)
 
 
 @operation(allow=OPERATOR | (SELF | ANCESTOR) & holds("trigger"), target="agent", preposition="of")
-def set_trigger(call: Call, params: SetTriggerParams) -> Record[SetTrigger]:
+def set_trigger(call: Call, params: SetTriggerParams) -> Record[SetTrigger] | Later[SetTrigger]:
     """Have something happen by itself: by the clock, once, or when a webhook is called.
 
     It is the daemon's from then on and fires while the agent sleeps or is stopped: a message
@@ -110,21 +110,24 @@ def set_trigger(call: Call, params: SetTriggerParams) -> Record[SetTrigger]:
     _check_action(params.action)
     rule = rule_of(params.when, call.now)
     old = call.ledger.triggers.named(call.uuid, agent, params.name)
-    if old is None:
-        _check_room(call, agent, name)
+    spent = _room(call, agent, name) if old is None else None
     _check_path(call, agent, rule, old)
-    hook, key, told = _hook(call, params, old)
+    hook = _hook(call, params, old)
+    if isinstance(hook, Fresh):
+        return _kept(call, hook)
+    if spent is not None:
+        call.ledger.triggers.remove(spent)
     new = New(
         call.uuid, agent, params.name, rule, Act(params.action.kind),
-        params.action.model_dump(exclude_none=True), Missed(params.missed), params.enabled, hook,
-        key,
+        params.action.model_dump(exclude_none=True), Missed(params.missed), params.enabled,
+        hook.id, hook.key,
     )  # fmt: skip
     due = following(rule, call.now) if params.enabled else None
     trigger = call.ledger.triggers.put(new, call.now, due)
     row = shown(call, trigger)
     return Record(
         SetTrigger(id=trigger.id, next=trigger.due, explained=row.explained, path=row.path,
-                   secret=told),
+                   secret=hook.made),
         frozenset({"trigger", f"trigger:{trigger.id}"}),
         {"trigger": trigger.id, "name": trigger.name, "when": rule.kind.value,
          "action": trigger.act.value},
@@ -140,15 +143,15 @@ def _check_action(action: Then) -> None:
         raise InvalidArgument("only a task has a deadline", field="action.deadline")
 
 
-def _check_room(call: Call, agent: str, name: str) -> None:
-    """One-shots that are over make room."""
+def _room(call: Call, agent: str, name: str) -> Trigger | None:
+    """One-shots that are over make room: the one that has to go, if one has to."""
     triggers, most = call.ledger.triggers, call.settings.triggers.each
     if triggers.count(agent) < most:
-        return
+        return None
     spent = triggers.spent(agent)
     if spent is None:
         raise LimitReached(f"cannot set a trigger of {name}: it has {most}")
-    triggers.remove(spent)
+    return spent
 
 
 def _check_path(call: Call, agent: str, rule: Rule, old: Trigger | None) -> None:
@@ -160,23 +163,49 @@ def _check_path(call: Call, agent: str, rule: Rule, old: Trigger | None) -> None
         raise AlreadyExists(reason)
 
 
-def _hook(call: Call, params: SetTriggerParams, old: Trigger | None) -> tuple[str, str, str]:
-    """Address, name of the secret, and the secret if it was made here.
+class Hook(NamedTuple):
+    """Address, name of the secret, and the secret if it was made here."""
 
-    What is replaced keeps both unless a new secret is given. The vault is no part of the
-    transaction, so each secret has a name of its own and the row says which one holds.
+    id: str = ""
+    key: str = ""
+    made: str = ""
+
+
+class Fresh(NamedTuple):
+    """One whose secret is not on the disk yet."""
+
+    hook: Hook
+    value: bytes
+
+
+def _hook(call: Call, params: SetTriggerParams, old: Trigger | None) -> Hook | Fresh:
+    """What is replaced keeps both unless a new secret is given.
+
+    The vault is no part of the transaction, so each secret has a name of its own and the row says
+    which one holds.
     """
-    webhook = params.when.webhook
+    webhook, brought = params.when.webhook, call.brought
     if webhook is None:
-        return "", "", ""
-    hook = old.hook if old is not None and old.hook else str(uuid4())
+        return Hook()
+    # What is of nobody is cleared away, and so it is until the row is there.
+    if isinstance(brought, Hook) and brought.key in call.vault.keys(brought.id):
+        return brought
+    id_ = old.hook if old is not None and old.hook else str(uuid4())
     if webhook.secret is None and old is not None and old.hook:
-        return hook, old.secret, ""
+        return Hook(id_, old.secret)
     made = "" if webhook.secret is not None else token_urlsafe(32)
     value = webhook.secret.get_secret_value() if webhook.secret is not None else made
-    key = token_hex(8)
-    call.vault.put(hook, key, value.encode())
-    return hook, key, made
+    return Fresh(Hook(id_, token_hex(8), made), value.encode())
+
+
+def _kept(call: Call, fresh: Fresh) -> Later[SetTrigger]:
+    """The secret comes to the disk first, beside the loop; then this is asked again."""
+
+    async def keep(_reads: Reads) -> Ready:
+        await call.vault.keep(fresh.hook.id, fresh.hook.key, fresh.value)
+        return Ready(value=fresh.hook)
+
+    return Later(keep)
 
 
 @operation(allow=OPERATOR | SELF | ANCESTOR, whose=_WHOSE)

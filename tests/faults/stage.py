@@ -82,7 +82,7 @@ class Stage:
 
     def read(self, line: Line, read: Read) -> None:
         """What is slow is done at once, and in one thread: each life is the same, step by step."""
-        self.stores.contents.beside = at_once
+        self.stores.contents.beside = self.stores.vault.beside = at_once
         diff = Diffs(self.settings.paths.applied).read
         reads = Reads(MemoryJournal(), self._nothing, diff, {}, self._no_look)
         self.broker.brought(line, asyncio.run(_read(read, reads)))

@@ -135,7 +135,7 @@ class World:
         self.loop = asyncio.new_event_loop()
         self._woken = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self.vault = Vault(folder / "secrets")
+        self.vault = Vault(folder / "secrets", at_once)
         self.ledger.events.masks = self.vault.masks
         self.contents = Contents(folder / "artifacts", clock=self.clock.monotonic, beside=at_once)
         stores = self.vault, self.contents

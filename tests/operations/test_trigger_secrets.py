@@ -1,0 +1,90 @@
+"""Q32: the secret of a webhook comes to the disk while others are served, and before it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pytest
+from operations.test_artifact_bytes import Held
+from operations.test_triggers import SAY, listed, put
+from operations.world import Exchange, World, world
+
+from hive_core.errors import LimitReached, NotAllowed
+from hive_core.model.figures import Triggers
+from hive_core.model.settings import Settings
+
+T = TypeVar("T")
+HOOK = {"webhook": {"secret": "a secret of the sender's"}}
+
+
+@pytest.fixture(name="hive")
+def _hive() -> Iterator[World]:
+    with world(None, "root/a", "a/a1:worker", "root/b") as made:
+        yield made
+
+
+def hold(hive: World) -> Held:
+    hive.vault.beside = held = Held()
+    return held
+
+
+def begun(hive: World, name: str = "nightly") -> Exchange:
+    return hive.ask("a", "set_trigger", name=name, when=HOOK, action=SAY)
+
+
+def test_others_are_served_while_a_secret_is_written(hive: World) -> None:
+    held, set_ = hold(hive), begun(hive)
+    served = [hive.call("b", "list_triggers") for _ in range(100)]
+    assert (len(served), held.begun, set_.pending) == (100, 1, True)
+    assert listed(hive, "a") == []
+    held.let_go(hive)
+    (row,) = listed(hive, "a")
+    assert set_.result()["id"] == row["id"]
+    assert len(hive.vault.holders()) == 1
+
+
+def test_two_at_once_have_a_secret_each(hive: World) -> None:
+    held, both = hold(hive), [begun(hive, name) for name in ("x", "y")]
+    held.let_go(hive)
+    assert len({each.result()["path"] for each in both}) == 2
+    hooks = hive.ledger.triggers.hooks()
+    assert all(len(hive.vault.keys(each)) == 1 for each in hooks)
+
+
+def test_who_loses_the_right_meanwhile_has_set_nothing(hive: World) -> None:
+    held, set_ = hold(hive), begun(hive)
+    hive.call("operator", "revoke_capability", agent="a", capability="trigger")
+    held.let_go(hive)
+    with pytest.raises(NotAllowed):
+        set_.result()
+    assert listed(hive, "a") == []
+
+
+class Cleared:
+    """Somebody tidies up right after the first secret has come to the disk."""
+
+    def __init__(self, hive: World) -> None:
+        self.vault, self.begun = hive.vault, 0
+
+    async def __call__(self, work: Callable[[], T], /) -> T:
+        done, self.begun = work(), self.begun + 1
+        for each in self.vault.holders() if self.begun == 1 else ():
+            self.vault.drop(each)
+        return done
+
+
+def test_a_secret_that_was_cleared_away_meanwhile_is_written_again(hive: World) -> None:
+    hive.vault.beside = cleared = Cleared(hive)
+    set_ = begun(hive)
+    assert (set_.result()["id"], cleared.begun) == (listed(hive, "a")[0]["id"], 2)
+    (hook,) = hive.ledger.triggers.hooks()
+    assert len(hive.vault.keys(hook)) == 1
+
+
+def test_no_secret_is_written_for_who_has_no_room() -> None:
+    with world(Settings(triggers=Triggers(each=1)), "root/a") as hive:
+        put(hive)
+        with pytest.raises(LimitReached):
+            begun(hive, "another").result()
+        assert hive.vault.holders() == []
