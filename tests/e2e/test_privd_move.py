@@ -86,9 +86,17 @@ def test_a_move_that_makes_no_sense_is_refused(host: Host) -> None:
         host.do(MakeNode(("deadbeef", "00000001")))
 
 
+@pytest.fixture(scope="module")
+def parents(host: Host) -> tuple[Agent, Agent]:
+    """Who loses children, one after the other, and who gets them."""
+    return host.running(), host.running()
+
+
 @pytest.mark.parametrize("kind", HOLDERS)
-def test_who_holds_on_to_a_moved_node_is_ended(host: Host, kind: str) -> None:
-    loser, winner = host.running(), host.running()
+def test_who_holds_on_to_a_moved_node_is_ended(
+    host: Host, parents: tuple[Agent, Agent], kind: str
+) -> None:
+    loser, winner = parents
     child = host.agent(loser)
     host.do(MakeNode(child.lineage))
     short = child.lineage[-1]
