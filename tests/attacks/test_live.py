@@ -98,7 +98,7 @@ def test_attack_36_a_flood_from_a_container_neither_ends_nor_swells_the_daemon(
     host: HiveHost,
 ) -> None:
     pid = _hived(host, "MainPID")
-    sent = int(host.inside("bad", *PYTHON, FLOOD))
+    sent = int(host.shell("bad", *PYTHON, FLOOD))
     assert _hived(host, "MainPID") == pid
     status = host.run("cat", f"/proc/{pid}/status").stdout
     (peak,) = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
@@ -137,7 +137,7 @@ def test_attack_34_a_connection_that_was_handed_over_spends_its_owners_rights_al
     words = ["hive", "shell", "kid", "--", *PYTHON, OFFER]
     offering = host.lab.popen(words)
     try:
-        whoami, stop = host.inside("bad", *PYTHON, TAKE).splitlines()
+        whoami, stop = host.shell("bad", *PYTHON, TAKE).splitlines()
     finally:
         offering.kill()
         offering.wait()
@@ -150,7 +150,7 @@ def test_attack_41_the_door_of_an_agent_names_nobody_that_it_cannot_see(host: Hi
     host.grow(secret={"parent": "good", "command": HOLD})
     for where in ("/run/hive", "/agents", "/tree"):
         words = f"ls -laR {where}; cat /run/hive/identity.json /proc/1/environ; mount; hostname"
-        said = host.inside("bad", "/bin/sh", "-c", words, check=False)
+        said = host.shell("bad", "/bin/sh", "-c", words, check=False)
         for hidden in ("secret", host.uuid("secret")[:8], host.uuid("good")[:8]):
             assert hidden not in said
 

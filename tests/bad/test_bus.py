@@ -79,14 +79,14 @@ def undisturbed(host: HiveHost) -> Iterator[Works]:
     host.mail("lead")
     host.mail("ben")
     host.hush()
-    before = {name: host.main_pid(name) for name in ("root", "lead", "ben")}
+    before = host.pids("root", "lead", "ben")
     daemon = host.run("systemctl", "show", "-p", "MainPID,NRestarts", "hived.service").stdout
     with Works(host) as works:
         host.until(lambda: works.cycles, "nothing goes on")
         yield works
         cycles = works.cycles
         host.until(lambda: works.cycles > cycles + 1, "it does not go on", 30)
-    assert {name: host.main_pid(name) for name in before} == before
+    assert host.pids(*before) == before
     after = host.run("systemctl", "show", "-p", "MainPID,NRestarts", "hived.service").stdout
     assert after == daemon
     assert [each for each in host.mail("lead") if each["kind"] == "container_crash"] == []

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -47,6 +47,7 @@ class Lab:
         self._boot: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self.pid = 0  # of the lab's systemd, as the machine counts
+        self.guests: list[Callable[[], None]] = []  # what is to be closed whenever a boot ends
 
     def __enter__(self) -> Self:
         return self.start()
@@ -84,12 +85,14 @@ class Lab:
         mounting their own /proc.
         """
         if not power_cut:
+            self._see_off()
             self.run(["systemctl", "poweroff"], check=False)
             self._wait_for_end(_BOOT_SECONDS)
         self.power_cut()
         self.boot()
 
     def power_cut(self) -> None:
+        self._see_off()
         if self._boot is not None:
             self._boot.kill()
             self._boot.wait()
@@ -97,6 +100,10 @@ class Lab:
         if self._log is not None:
             self._log.close()
             self._log = None
+
+    def _see_off(self) -> None:
+        for leave in self.guests:
+            leave()
 
     def boot(self) -> None:
         assert self._disk is not None, "start() makes the disk"
@@ -140,11 +147,8 @@ class Lab:
             check=False,
             env=environment(env),
         )
-        if check and done.returncode != 0:
-            raise LabError(
-                f"{list(command)} ended with {done.returncode}\n{done.stdout}{done.stderr}"
-            )
-        return done
+        done.args = list(command)
+        return checked(done) if check else done
 
     def popen(
         self,
@@ -236,6 +240,13 @@ class Lab:
             int(match[1]) for path in libraries if (match := re.search(r"-(\d+)", path.name))
         ]
         return "unified" if max(versions, default=252) >= 256 else "own"
+
+
+def checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """One that ended well."""
+    if done.returncode != 0:
+        raise LabError(f"{done.args} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
 
 
 def trixie_tree() -> Path:

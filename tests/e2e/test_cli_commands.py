@@ -31,7 +31,7 @@ You read what others wrote.
 
 @pytest.fixture(scope="module")
 def host(lab: Lab) -> Iterator[HiveHost]:
-    made = HiveHost(lab)
+    made = HiveHost(lab, forked=False)
     made.setup()
     made.hive("agent", "create", "lead", "--role", "lead", "--", "hive-agent", "serve", "--",
               "tr", "a-z", "A-Z")  # fmt: skip
@@ -159,8 +159,8 @@ def test_a_message_to_one_who_holds_waits_in_its_inbox(host: HiveHost) -> None:
     sent = host.hive("send", "other", "for later").strip()
     (letter,) = host.json("inbox", "other")
     assert (letter["id"], letter["from"], letter["body"]) == (sent, "operator", "for later")
-    got = json.loads(host.inside("other", "hive-agent", "recv"))
-    host.inside("other", "hive-agent", "ack", got["messages"][0]["id"])
+    got = json.loads(host.shell("other", "hive-agent", "recv"))
+    host.shell("other", "hive-agent", "ack", got["messages"][0]["id"])
     assert host.json("inbox", "other") == []
 
 
@@ -173,9 +173,9 @@ def test_logs_are_shown_and_followed(host: HiveHost) -> None:
 
 
 def test_a_shell_is_the_agents_own_root_and_under_its_limits(host: HiveHost) -> None:
-    assert host.inside("worker", "id", "-u") == "0\n"
-    assert host.inside("worker", "hostname") == "worker\n"
-    names = {line.split("=")[0] for line in host.inside("worker", "env").splitlines()}
+    assert host.shell("worker", "id", "-u") == "0\n"
+    assert host.shell("worker", "hostname") == "worker\n"
+    names = {line.split("=")[0] for line in host.shell("worker", "env").splitlines()}
     assert {"AWS_KEY", "SUDO_USER", "LAB_NAME"}.isdisjoint(names)
     assert names <= {
         "CREDENTIALS_DIRECTORY",
@@ -210,7 +210,7 @@ def test_a_shell_cannot_mount_and_reads_its_words_as_they_are(host: HiveHost) ->
         "hive", "shell", "worker", "--", "mount", "-t", "tmpfs", "x", "/tmp", check=False
     )
     assert done.returncode != 0
-    assert host.inside("worker", "echo", "$HOME ${PATH} $$ %n") == "$HOME ${PATH} $$ %n\n"
+    assert host.shell("worker", "echo", "$HOME ${PATH} $$ %n") == "$HOME ${PATH} $$ %n\n"
     assert host.run("hive", "shell", "worker", "--", "wc", "-c", text="a\n$b").stdout == "4\n"
 
 

@@ -47,12 +47,12 @@ def sleeps(host: HiveHost) -> set[str]:
 
 def test_a_move_is_live_and_takes_the_view_with_it(host: HiveHost) -> None:
     """Rows H6, H18."""
-    before = {name: host.main_pid(name) for name in ("root", "one", "two", "kid", "pup")}
+    before = host.pids("root", "one", "two", "kid", "pup")
     host.inside("one", "sh", "-c", "echo mine >/agents/kid/state/file")
     host.inside("one", "touch", "/tree/state/grab")
     host.until(lambda: sleeps(host) >= {"sleep 1001", "sleep 1002"}, "holds")
     said = host.hive("move", "kid", "--parent", "two")
-    assert {name: host.main_pid(name) for name in before} == before
+    assert host.pids(*before) == before
     assert sees(host, "one") == {"one"}
     assert sees(host, "two") == {"two", "kid", "pup"}
     assert sees(host, "root") == {"root", "one", "two", "kid", "pup"}
@@ -81,7 +81,7 @@ def test_what_a_process_opened_of_its_own_stays_with_it(host: HiveHost) -> None:
 def test_a_losing_ancestor_that_boots_is_restarted(host: HiveHost) -> None:
     """RUNTIME 9: it can mount, so what it holds cannot be found."""
     host.grow(boo={"boot": True}, sub={"parent": "boo", "command": HOLD})
-    before = {name: host.main_pid(name) for name in ("boo", "sub")}
+    before = host.pids("boo", "sub")
     shown = host.call("Move", agent="sub", parent="two", dry_run=True)
     assert shown["restarts"] == ["boo"]
     reply = host.call("Move", agent="sub", parent="two", wait=40)
@@ -94,7 +94,7 @@ def test_a_losing_ancestor_that_boots_is_restarted(host: HiveHost) -> None:
 def test_crossing_the_border_of_a_limit_restarts_what_crosses(host: HiveHost) -> None:
     """RUNTIME 10."""
     host.grow(big={"command": HOLD, "subtree": {"memory_max": 1 << 30, "tasks_max": 500}})
-    before = {name: host.main_pid(name) for name in ("kid", "pup", "two")}
+    before = host.pids("kid", "pup", "two")
     assert host.call("Move", agent="kid", parent="big", dry_run=True)["crossing"] == ["kid", "pup"]
     reply = host.call("Move", agent="kid", parent="big", wait=30)
     assert not reply.error, reply

@@ -125,7 +125,7 @@ def test_h4_moving_an_agent_builds_nothing(host: NixHost) -> None:
 def test_h26_newer_inputs_reach_everybody_in_waves(host: NixHost) -> None:
     host.grow(other={"parent": "root", "image": "nix"})
     before = {name: host.system(name) for name in (AGENT, "other")}
-    pids = {name: host.main_pid(name) for name in before}
+    pids = host.pids(*before)
     host.run("sh", "-c", f"echo newer >{INPUTS}/nixpkgs/newer")
     asked = host.call("RequestUpdateMetaInputs", inputs=["nixpkgs"], message="newer")
     done = host.approve(asked)
@@ -134,9 +134,9 @@ def test_h26_newer_inputs_reach_everybody_in_waves(host: NixHost) -> None:
     host.until(
         lambda: all(host.system(name) != old for name, old in before.items()), "one has the old one"
     )
+    assert host.pids(*before) == pids
     for name in before:
         assert host.guest(name, "readlink", "/run/current-system") == host.system(name)
-        assert host.main_pid(name) == pids[name]
     host.hive("destroy", "other", "--yes")
 
 

@@ -186,7 +186,7 @@ def _shells(lab: Lab) -> None:
     assert outside.stdout is not None
     told = options(int(outside.stdout.readline()), "--structure=/tree", "--structure=/tree/kids")
     for name in ("shut", "full"):
-        said = host.inside(name, "/usr/bin/python3", "-I", IN_LAB, *told, check=False)
+        said = host.shell(name, "/usr/bin/python3", "-I", IN_LAB, *told, check=False)
         found = out({row["name"]: row for row in json.loads(said)["attempts"]})
         # Whoever enters joins the agent's control groups, whose root may write in them: it can
         # end the shell, and that is all.

@@ -377,7 +377,7 @@ def test_an_agent_wakes_itself(host: HiveHost) -> None:
 def test_every_change_and_refusal_is_an_event(host: HiveHost) -> None:
     """H27: who, what, on whom, by which rule, why, which commit; in one gap-free row."""
     before = host.events(last=1)[0]["seq"]
-    commit = host.json("status")["commit"]
+    commit = host.call("Status")["commit"]
     host.ask("ben", "Stop", agent="lead")
     host.ask("ben", "Stop", agent="cid")
     host.ask("ann", "Stop", agent="cid", wait=20)
@@ -396,7 +396,7 @@ def test_every_change_and_refusal_is_an_event(host: HiveHost) -> None:
         ("ann", "start", "cid", True), ("operator", "allow", "cid", True),
     ]  # fmt: skip
     assert [each["commit"] for each in events[:4]] == [commit] * 4
-    assert events[4]["commit"] == host.json("status")["commit"] != commit
+    assert events[4]["commit"] == host.call("Status")["commit"] != commit
     assert all(each["rule"] and each["reason"] and each["request"] for each in events)
     assert len({each["request"] for each in events}) == len(events)
     host.call("Disallow", agent="cid", other="island")
@@ -426,26 +426,32 @@ def test_why_says_what_would_be_decided(host: HiveHost) -> None:
     assert host.tree() == TREE
 
 
-@pytest.mark.parametrize("tampering", ["edit", "delete", "cut"])
-def test_tampering_with_the_record_is_found(host: HiveHost, tampering: str) -> None:
+TAMPERING = {
+    "edit": "UPDATE events SET body = replace(body, 'operator', 'nobody') WHERE seq ="
+    " (SELECT min(seq) FROM events WHERE body LIKE '%operator%')",
+    "delete": "DELETE FROM events WHERE seq = (SELECT max(seq) - 3 FROM events)",
+    "cut": "DELETE FROM events WHERE seq = (SELECT max(seq) FROM events)",
+}
+
+
+def audit_alarms(host: HiveHost) -> list[str]:
+    return [each for each in host.call("Status")["alarms"] if "audit" in each]
+
+
+def test_tampering_with_the_record_is_found(host: HiveHost) -> None:
     """H27: an edited, deleted or cut-off event is an alarm."""
-    assert not [each for each in host.json("status")["alarms"] if "audit" in each]
+    assert not audit_alarms(host)
     host.run("systemctl", "stop", "hived.service")
     host.run("cp", "-a", "/var/lib/hive/hive.db", "/var/lib/hive/kept.db")
-    change = {
-        "edit": "UPDATE events SET body = replace(body, 'operator', 'nobody') WHERE seq ="
-        " (SELECT min(seq) FROM events WHERE body LIKE '%operator%')",
-        "delete": "DELETE FROM events WHERE seq = (SELECT max(seq) - 3 FROM events)",
-        "cut": "DELETE FROM events WHERE seq = (SELECT max(seq) FROM events)",
-    }[tampering]
-    code = f"import sqlite3; d = sqlite3.connect(DB); d.execute({change!r}); d.commit(); d.close()"
     as_hive = ("setpriv", "--reuid=hive", "--regid=hive", "--init-groups", "/usr/bin/python3")
-    host.run(*as_hive, "-Ic", f"DB = '/var/lib/hive/hive.db'; {code}")
+    back = "cd /var/lib/hive; rm -f hive.db-wal hive.db-shm; cp -a kept.db hive.db"
+    for change in TAMPERING.values():
+        code = f"import sqlite3; d = sqlite3.connect(DB); d.execute({change!r}); d.commit()"
+        host.run(*as_hive, "-Ic", f"DB = '/var/lib/hive/hive.db'; {code}; d.close()")
+        host.run("systemctl", "start", "hived.service")
+        host.until(lambda: audit_alarms(host), f"not found: {change}")
+        host.run("systemctl", "stop", "hived.service")
+        host.run("sh", "-ec", back)
     host.run("systemctl", "start", "hived.service")
-    host.until(
-        lambda: [each for each in host.json("status")["alarms"] if "audit" in each], "not found"
-    )
-    host.run("systemctl", "stop", "hived.service")
-    host.run("rm", "-f", "/var/lib/hive/hive.db-wal", "/var/lib/hive/hive.db-shm")
-    host.run("mv", "/var/lib/hive/kept.db", "/var/lib/hive/hive.db")
-    host.run("systemctl", "start", "hived.service")
+    assert not audit_alarms(host)
+    host.hush()

@@ -45,13 +45,6 @@ def used(host: HiveHost, key: str, kind: str, **words: object) -> int:
     return sum(each["amount"] for each in sums if (each["key"], each["kind"]) == (key, kind))
 
 
-def crash(host: HiveHost) -> None:
-    before = host.call("Status")["hived"]["since"]
-    host.hush()
-    host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "hived.service")
-    host.until(lambda: host.call("Status")["hived"]["since"] > before, "no other hived")
-
-
 def test_an_agent_gives_of_what_it_has_and_more_is_added(host: HiveHost) -> None:
     """K22: allocated from the parent, top-up adds, and what is not there cannot be given."""
     assert give(host, "operator", "root", "tokens", 1000)["source"] == "operator"
@@ -100,7 +93,7 @@ def test_a_machine_is_stopped_when_its_time_is_over_and_comes_back_with_more(
     host.grow(tim={"parent": "root", "role": "worker"})
     give(host, "operator", "root", "time", 100_000)
     before = used(host, "tim", "cpu")
-    host.inside("tim", *BURN)
+    host.shell("tim", *BURN)
     burnt = used(host, "tim", "cpu")
     assert burnt >= before + 100
     assert used(host, "root", "cpu", by="subtree") > burnt
@@ -158,7 +151,7 @@ def test_tokens_of_an_hour_and_a_context_are_bounded_as_reported(host: HiveHost)
     host.call("AllocateBudget", agent="ann", kind="tokens", close=True)
     give(host, "operator", "ann", "tokens_per_hour", 1000)
     host.ask("wes", "ReportUsage", tokens_out=1200, context=50, turn_seconds=[0.7, 3])
-    crash(host)
+    host.kill()
     host.until(lambda: _hears(host, "wes"), "its socket is not served")
     refused = host.ask("ann", "AssignTask", agent="wes", description="dig")
     assert "1200 of 1000 tokens an hour, as reported" in refused.reason
@@ -206,13 +199,13 @@ def test_accounts_survive_kills_and_the_agents_themselves(host: HiveHost) -> Non
                 "max", "ReportUsage", tokens_in=7, cost=5, tier="tactical", idempotency_key=key
             )
             if (number, again) == (1, 0):
-                crash(host)
+                host.kill()
                 host.until(lambda: _hears(host, "max"), "its socket is not served")
     uuid = host.uuid("max")
     host.hush("max")
     host.call("Destroy", agent="max", wait=20)
     busy = used(host, "boss", "cpu", by="subtree")
-    crash(host)
+    host.kill()
     assert used(host, "boss", "cpu", by="subtree") >= busy
     gone = f"max ({uuid[:8]}, gone)"
     assert used(host, gone, "tokens_in") == 21

@@ -54,7 +54,7 @@ def test_killed_at_random_moments_nothing_acknowledged_is_lost_or_done_twice(
         crowd.keep()
         host.until(lambda: not host.json("converge", "--dry-run")["steps"], "left to do", 60)
         assert campaign.leaders(host) == before
-        assert host.json("status")["alarms"] == []
+        assert host.call("Status")["alarms"] == []
         # None of them ended for another reason. Struck twice, one that is dying still dies once.
         ends, struck = campaign.ends(host), {killer.unit: len(killer.at) for killer in killers}
         assert {how for _, how in ends} == {"status=9/KILL"}
@@ -123,7 +123,7 @@ def test_the_host_starts_what_was_wanted_and_nothing_else(
     began = time.monotonic()
     lab.reboot(power_cut=power_cut)
     assert time.monotonic() - began < long.bound(15 + 5)  # and a boot
-    host.until(lambda: host.run("hive", "status", check=False).returncode == 0, "not back", 30)
+    host.answers(30)
     running = [each for each in tree if each not in {"stopped", "ended", "broken"}]
     host.wait("running", *running)
     assert host.tree() == tree
@@ -136,7 +136,7 @@ def test_the_host_starts_what_was_wanted_and_nothing_else(
     assert host.inside(name, "cat", f"/agents/{name}/state/file") == "kept\n"
     assert host.inside("ann", "cat", f"/agents/{name}/state/file") == "kept\n"
     assert sent in {each["id"] for each in host.mail(name)}
-    assert host.json("status")["alarms"] == []
+    assert host.call("Status")["alarms"] == []
     host.hush()
     for each in ("stopped", "ended", "broken", "ox"):
         host.call("Destroy", agent=each, wait=20)

@@ -93,13 +93,6 @@ def row(host: HiveHost, agent: str) -> dict[str, Any]:
     return dict(found)
 
 
-def killed(host: HiveHost) -> None:
-    """The daemon is ended in the middle of whatever it does, and systemd starts it again."""
-    host.run("sh", "-c", "kill -KILL $(systemctl show --value -p MainPID hived.service)")
-    host.until(lambda: host.run("hive", "status", check=False).returncode == 0, "not back", 20)
-    host.hush()
-
-
 def test_a_parent_waits_for_its_child_and_learns_how_it_ended(host: HiveHost) -> None:
     """K7: exit code, last lines, reason; once; and a one-shot child is gone with it."""
     spawn(host, "one", "echo last words; sleep 0.5; exit 42", role="task")
@@ -136,7 +129,7 @@ def test_a_wait_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
     """K7, K32: what was waited for is asked for again; it is there, once."""
     spawn(host, "one", "sleep 1; exit 3", role="worker")
     host.wait("running", "one")
-    killed(host)
+    host.kill()
     assert host.ask("lead", "WaitChild", agent="one", wait=30)["child"]["code"] == 3
     assert host.ask("lead", "WaitChild", agent="one").error == "NotFound"
     assert [each["kind"] for each in host.mail("lead")] == ["container_crash"]
@@ -149,8 +142,8 @@ def test_an_end_between_two_daemons_is_counted_once(host: HiveHost) -> None:
     host.run("sh", "-c", "kill -STOP $(systemctl show --value -p MainPID hived.service)")
     host.run("sh", "-c", f"kill -KILL $(pgrep -P $(pgrep -P {host.main_pid('two')}))")
     host.until(lambda: host.main_pid("two") == 0, "it does not end")
-    killed(host)
-    killed(host)
+    host.kill()
+    host.kill()
     host.wait("failed", "two")
     assert told(host, "two") == ["start", "crash"]
     assert host.ask("lead", "WaitChild", agent="two", wait=30)["child"]["code"] == 255
@@ -249,7 +242,7 @@ def test_a_sleeper_sleeps_over_the_end_of_the_daemon(host: HiveHost) -> None:
     """K32."""
     host.grow(light=script("exec sleep 1000", wakes=True))
     host.ask("lead", "Sleep", agent="light", grace=0, wait=20)
-    killed(host)
+    host.kill()
     assert row(host, "light")["state"] == "sleeping"
     host.ask("lead", "Send", to="light", body="work!")
     host.wait("running", "light")
@@ -285,6 +278,3 @@ def test_the_maid_looks_after_what_is_below_its_parent(host: HiveHost) -> None:
     pid = host.main_pid("maid")
     host.run("sh", "-c", f"kill -KILL $(pgrep -P $(pgrep -P {pid}))")
     host.until(lambda: host.main_pid("maid") not in {0, pid}, "it does not come back")
-    host.settings(f"[life]\nreap = {REAP}\n")
-    host.run("systemctl", "restart", "hived.service")
-    host.hush()

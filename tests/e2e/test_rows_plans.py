@@ -64,12 +64,6 @@ def heads(host: HiveHost, agent: str, kind: str) -> list[dict[str, Any]]:
     return found
 
 
-def kill_hived(host: HiveHost) -> None:
-    host.hush()
-    host.run("systemctl", "kill", "--signal=KILL", "hived.service")
-    host.until(lambda: host.run("hive", "status", check=False).returncode == 0, "hived is down")
-
-
 def test_a_plan_is_approved_once_and_nothing_is_executed_before(host: HiveHost) -> None:
     """T6, T7: submitted, prompted, locked, decided by id; all of it survives kill -9."""
     id_ = give(host, plan_required=True)
@@ -80,7 +74,7 @@ def test_a_plan_is_approved_once_and_nothing_is_executed_before(host: HiveHost) 
     (asked,) = heads(host, "boss", "plan_submitted")
     assert (asked["task"], asked["plan"]) == (id_, first)
     host.ask("boss", "Send", to="hand", kind="plan_approved", body=f"approved: {first}")
-    kill_hived(host)
+    host.kill()
     assert host.ask("hand", "UseTool", **tool).error == "NotAllowed"
     done = {"task": id_, "status": "success", "summary": "x"}
     assert host.ask("hand", "FinishTask", **done).error == "Conflict"
@@ -89,7 +83,7 @@ def test_a_plan_is_approved_once_and_nothing_is_executed_before(host: HiveHost) 
     assert host.ask("boss", "ApprovePlan", task=id_, plan=first).error == "Conflict"
     assert host.ask("hand", "ApprovePlan", task=id_, plan=second).error == "NotAllowed"
     assert host.ask("boss", "ApprovePlan", task=id_, plan=second)["state"] == "approved"
-    kill_hived(host)
+    host.kill()
     assert host.ask("boss", "ApprovePlan", task=id_, plan=second).error == "Conflict"
     assert not host.ask("hand", "UseTool", **tool).error
     assert host.ask("hand", "UpdatePlanStep", plan=second, step=1, status="done")["plan"] == second
@@ -122,7 +116,7 @@ def test_waits_outlive_the_daemon_and_hold_nothing_open(host: HiveHost) -> None:
     for_time = host.ask("boss", "WaitFor", agents=["root"], deadline=2)["wait_id"]
     rows = host.call("ListAgents", root="boss")["agents"]
     assert next(row for row in rows if row["name"] == "boss")["activity"] == "blocked"
-    kill_hived(host)
+    host.kill()
     host.ask("hand", "Send", to="boss", body="how?")
     letters: list[dict[str, Any]] = []
 
@@ -332,7 +326,7 @@ def strike(host: HiveHost, victim: str, draw: random.Random) -> None:
     if victim == "hived":
         host.until(lambda: members(host, "lead"), "there is no lead", 30)
         time.sleep(draw.uniform(0, 1.5))
-        kill_hived(host)
+        host.kill()
         return
     host.until(lambda: members(host, victim), f"there is no {victim}", 30)
     name = draw.choice(members(host, victim))

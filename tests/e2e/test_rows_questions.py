@@ -44,13 +44,6 @@ def tidy(host: HiveHost) -> Iterator[None]:
     host.hive("inbox", *(word for each in host.json("inbox") for word in ("--done", each["id"])))
 
 
-def killed(host: HiveHost) -> None:
-    """The daemon is ended in the middle of whatever it does, and systemd starts it again."""
-    host.run("sh", "-c", "kill -KILL $(systemctl show --value -p MainPID hived.service)")
-    host.until(lambda: host.run("hive", "status", check=False).returncode == 0, "not back", 20)
-    host.hush()  # their connections have ended with it
-
-
 def ask(host: HiveHost, agent: str, *prompts: str, **more: object) -> str:
     items = [{"prompt": each} for each in prompts]
     return str(host.ask(agent, "Ask", items=items, **more)["question"])
@@ -70,10 +63,10 @@ def row(host: HiveHost, question: str) -> dict[str, Any]:
 def test_questions_survive_the_daemon_and_are_answered_each_by_itself(host: HiveHost) -> None:
     """Q31, Q27: nothing is held open, in any order, once."""
     first, second = ask(host, "wrk", "Red?"), ask(host, "wrk", "Big?", "Round?")
-    killed(host)
+    host.kill()
     assert [each["question"] for each in letters(host, "lead", "question")] == [first, second]
     assert not host.ask("lead", "Answer", question=second, answers=["yes", "no"]).error
-    killed(host)
+    host.kill()
     assert not host.ask("lead", "Answer", question=first, answers=["green"]).error
     late = host.ask("lead", "Answer", question=first, answers=["blue"])
     assert (late.error, late.parameters["answers"]) == ("Conflict", ["green"])
@@ -87,7 +80,7 @@ def test_a_task_waits_for_its_answer_and_goes_on_after_a_kill(host: HiveHost) ->
     assert [each["kind"] for each in host.mail("wrk")] == ["task"]
     question = ask(host, "wrk", "Which colour?", task=task)
     assert host.call("GetTask", task=task)["task"]["state"] == "awaiting_more_information"
-    killed(host)
+    host.kill()
     assert host.call("GetTask", task=task)["task"]["state"] == "awaiting_more_information"
     host.ask("lead", "Answer", question=question, answers=["green"])
     assert host.call("GetTask", task=task)["task"]["state"] == "in_progress"
@@ -104,7 +97,7 @@ def test_a_relayed_question_is_answered_though_the_middle_one_is_destroyed(host:
     assert host.ask("lead", "RelayQuestion", question=question, to="operator")["to"] == "operator"
     host.hush("mid")
     host.call("Destroy", agent="mid", wait=20)
-    killed(host)
+    host.kill()
     shown = host.hive("question", "show", question)
     assert "(relayed, from lead)" in shown
     host.hive("question", "answer", question, "you may")
@@ -119,7 +112,7 @@ def test_an_escalation_climbs_to_the_operator_whoever_is_killed(host: HiveHost) 
     assert sent["to"] == "wrk"
     (told,) = letters(host, "wrk", "escalation")
     assert (told["from"], told["severity"]) == ("tom", "critical")
-    killed(host)
+    host.kill()
     host.until(lambda: row(host, sent["escalation"])["to"] == "operator", "it climbs", 30)
     assert any("> df: 100%" in each["body"] for each in host.mail("root"))
     (waiting,) = (each for each in host.json("todo") if each["kind"] == "escalation")
@@ -184,7 +177,7 @@ def test_reminders_come_to_stopped_and_to_sleeping_agents_after_a_kill(host: Hiv
     for name in ("side", "nap"):
         assert not host.call("Remind", to=name, body="up", **{"in": 1.5}).error
     host.hush("side", "nap")
-    killed(host)
+    host.kill()
     host.wait("running", "nap")
     assert row_of(host, "side") == "stopped"
     waiting = [each for each in host.json("inbox", "side") if each["kind"] == "reminder"]

@@ -79,7 +79,7 @@ def test_all_work_is_there_once_after_kills_of_the_daemon(host: HiveHost) -> Non
     """K32: tasks end once, questions, reminders, artifacts, budgets and triggers are kept."""
     number, kills, tasks = seed(), times(2, 100), times(4, 300)
     chance = Random(number)  # noqa: S311 - a schedule, no secret
-    pids = {name: host.main_pid(name) for name in WORKERS}
+    pids = host.pids(*WORKERS)
     persist(host, "AllocateBudget", agent="root", kind="tokens", amount=GIVEN, idempotency_key="b")
     bell = persist(
         host, "SetTrigger", agent="bell", name="bell", when={"every": 1.0}, missed="all",
@@ -105,7 +105,7 @@ def test_all_work_is_there_once_after_kills_of_the_daemon(host: HiveHost) -> Non
     dues = [each["fields"]["due"] for each in _events(host) if each["fields"].get("trigger") == bell
             and each["operation"] == "fire"]  # fmt: skip
     assert len(dues) == len(set(dues)) >= 1
-    assert {name: host.main_pid(name) for name in WORKERS} == pids, "no container noticed"
+    assert host.pids(*WORKERS) == pids, "no container noticed"
     figure("K32 in containers", kills=len(at) + 2, tasks=tasks, seed=number)
 
 

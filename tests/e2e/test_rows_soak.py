@@ -86,7 +86,7 @@ def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
     })  # fmt: skip
     assert campaign.leaders(host) == leaders
     # One of a look that a fault came into the way of goes with the next look.
-    host.until(lambda: not host.json("status")["alarms"], "alarms that stay", 90)
+    host.until(lambda: not host.call("Status")["alarms"], "alarms that stay", 90)
     differing = {each for name in HELD for each in _differing(before[name], after[name])}
     assert differing <= {
         "+/sys/fs/cgroup/systemd/hive.slice/hive-jobs.slice"

@@ -62,13 +62,6 @@ def ended(host: HiveHost, *tasks: str, wait: float = 30) -> list[dict[str, Any]]
     return [dict(row(host, each)["result"]) for each in tasks]
 
 
-def killed(host: HiveHost) -> None:
-    """The daemon is ended in the middle of whatever it does, and systemd starts it again."""
-    host.run("sh", "-c", "kill -KILL $(systemctl show --value -p MainPID hived.service)")
-    host.until(lambda: host.run("hive", "status", check=False).returncode == 0, "not back", 20)
-    host.hush()
-
-
 def reaches(host: HiveHost, task: str, state: str) -> None:
     host.until(lambda: row(host, task)["state"] == state, f"not {state}: {row(host, task)}")
 
@@ -219,7 +212,7 @@ def test_work_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
     until_told = "until test -e /agents/one/state/told; do sleep 0.1; done; echo long"
     long = give(host, "one", until_told)
     waits = give(host, "two", "echo then", needs=[long])
-    killed(host)
+    host.kill()
     assert row(host, waits)["state"] == "waiting"
     host.inside("one", "touch", "/agents/one/state/told")
     first, then = ended(host, long, waits)

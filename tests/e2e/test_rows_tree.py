@@ -18,6 +18,7 @@ TREE = {
     "root": None, "lead": "root", "ann": "lead", "ben": "lead", "cid": "ann", "rival": "root",
     "island": None,
 }  # fmt: skip
+AS_HIVE = ("setpriv", "--reuid=hive", "--regid=hive", "--init-groups")
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +34,19 @@ def host(lab: Lab) -> Iterator[HiveHost]:
 
 def topology(host: HiveHost) -> Any:  # noqa: ANN401 - JSON is anything
     """As it stands in the commit in force, not in the work tree."""
-    return json.loads(host.hive("meta", "git", "show", "HEAD:topology.json"))
+    return json.loads(git(host, "show", "HEAD:topology.json"))
 
 
-def by_hand(host: HiveHost, script: str) -> str:
+def git(host: HiveHost, *words: str) -> str:
+    """What `hive meta git` would say."""
+    return host.run(*AS_HIVE, "git", "-C", META, *words).stdout
+
+
+def by_hand(host: HiveHost, script: str, how: str = "commit -qam by-hand") -> str:
     """A commit as an operator makes it; gives its id."""
-    commit = f"cd {META} && {script} && git -c user.name=op -c user.email=op@x commit -qam by-hand"
-    as_hive = ("setpriv", "--reuid=hive", "--regid=hive", "--init-groups", "env", "HOME=/tmp")
-    host.run(*as_hive, "sh", "-ec", f"{commit} && git rev-parse HEAD >/tmp/by-hand")
-    return host.run("cat", "/tmp/by-hand").stdout.strip()
+    commit = f"cd {META} && {script} && git -c user.name=op -c user.email=op@x {how}"
+    said = host.run(*AS_HIVE, "env", "HOME=/tmp", "sh", "-ec", f"{commit} && git rev-parse HEAD")
+    return said.stdout.splitlines()[-1]
 
 
 def edit(change: str) -> str:
@@ -51,10 +56,6 @@ def edit(change: str) -> str:
 
 def identity(host: HiveHost, agent: str) -> Any:  # noqa: ANN401 - JSON is anything
     return json.loads(host.inside(agent, "cat", "/run/hive/identity.json"))
-
-
-def pids(host: HiveHost) -> dict[str, int]:
-    return {name: host.main_pid(name) for name in TREE}
 
 
 def test_topology_is_a_file_in_the_daemons_repo(host: HiveHost) -> None:
@@ -117,51 +118,51 @@ def test_moving_touches_no_file_of_an_agent(host: HiveHost) -> None:
 )  # fmt: skip
 def test_damage_widens_no_authority(host: HiveHost, script: str, says: str) -> None:
     """H2, H14: the last good commit stays in force, the refused one is shown beside it."""
-    before = host.json("status")["commit"]
+    before = host.call("Status")["commit"]
     oid = by_hand(host, script)
     host.until(
-        lambda: oid in {each["commit"] for each in host.json("status")["refused"]},
+        lambda: oid in {each["commit"] for each in host.call("Status")["refused"]},
         f"{oid} is not shown as refused", 5,
     )  # fmt: skip
-    status = host.json("status")
+    status = host.call("Status")
     assert status["commit"] == before
     (shown,) = (each for each in status["refused"] if each["commit"] == oid)
     assert says in shown["reason"]
     assert shown["reason"]
-    assert oid[:8] in host.hive("status")
     assert host.tree() == TREE
     assert host.ask("ann", "Stop", agent="lead").error == "NotAllowed"
     assert host.ask("cid", "Whoami")["parent"] == "ann"
-    assert host.hive("meta", "git", "rev-parse", "HEAD").strip() == before
-    assert host.hive("meta", "git", "cat-file", "-t", oid) == "commit\n"
+    assert git(host, "rev-parse", "HEAD").strip() == before
+    assert git(host, "cat-file", "-t", oid) == "commit\n"
     # Nor is it in the way of what comes next. What is no plain file is left to the operator.
-    host.hive("meta", "git", "reset", "-q", "--hard")
+    git(host, "reset", "-q", "--hard")
     assert host.call("Allow", agent="ben", other="rival")["allow"] == ["rival"]
     assert host.call("Disallow", agent="ben", other="rival")["allow"] == []
 
 
 def test_rewritten_history_is_refused(host: HiveHost) -> None:
     """H2: a branch that no longer holds the head in force is parked, not adopted."""
-    before = host.json("status")["commit"]
-    oid = by_hand(host, "git reset -q --soft HEAD~2 && echo x >note && git add note")
+    before = host.call("Status")["commit"]
+    # At one stroke: a branch that was only set back would be set right before the next one.
+    oid = by_hand(host, "echo x >note && git add note", "commit --amend -qm by-hand")
     host.until(
-        lambda: oid in {each["commit"] for each in host.json("status")["refused"]}, "not parked", 5
+        lambda: oid in {each["commit"] for each in host.call("Status")["refused"]}, "not parked", 5
     )
-    assert host.json("status")["commit"] == before
+    assert host.call("Status")["commit"] == before
+    assert oid[:8] in host.hive("status")
     assert host.tree() == TREE
 
 
 def test_a_dirty_work_tree_changes_nothing_and_is_shown(host: HiveHost) -> None:
     """H2: what is not committed is not in force, and survives operations."""
-    as_hive = ("setpriv", "--reuid=hive", "--regid=hive", "--init-groups")
-    host.run(*as_hive, "sh", "-c", f"echo '{{}}' >{META}/topology.json")
-    host.until(lambda: "topology.json" in " ".join(host.json("status")["alarms"]), "not shown", 8)
+    host.run(*AS_HIVE, "sh", "-c", f"echo '{{}}' >{META}/topology.json")
+    host.until(lambda: "topology.json" in " ".join(host.call("Status")["alarms"]), "not shown", 8)
     assert host.tree() == TREE
     host.call("Allow", agent="ben", other="rival")
     host.call("Disallow", agent="ben", other="rival")
     assert host.run("cat", f"{META}/topology.json").stdout == "{}\n"
     host.hive("meta", "git", "reset", "-q", "--hard")
-    host.until(lambda: not host.json("status")["alarms"], "still shown", 8)
+    host.until(lambda: not host.call("Status")["alarms"], "still shown", 8)
 
 
 def test_new_ones_land_under_their_creator_and_overrides_survive(host: HiveHost) -> None:
@@ -171,7 +172,7 @@ def test_new_ones_land_under_their_creator_and_overrides_survive(host: HiveHost)
     assert topology(host) == {**TREE, "new-a": "ann", "new-o": "root"}
     oid = by_hand(host, edit("t['new-a']='island'"))
     # A second, and the command that looks.
-    host.until(lambda: host.json("status")["commit"] == oid, "not adopted", bound(2))
+    host.until(lambda: host.call("Status")["commit"] == oid, "not adopted", bound(2))
     host.until(lambda: host.inside("island", "ls", "/agents") == "island\nnew-a\n", "no view")
     assert identity(host, "new-a")["parent"] == "island"
     host.hive("destroy", "new-o", "--yes")
@@ -220,12 +221,12 @@ def test_every_listing_shows_the_parent(host: HiveHost) -> None:
 
 def test_a_subtree_moves_live_mounts_included(host: HiveHost) -> None:
     """H6: no restart, descendants along, and files follow within running containers."""
-    before = pids(host)
+    before = host.pids(*TREE)
     host.inside("cid", "sh", "-c", "echo deep >/agents/cid/state/note")
     assert host.inside("lead", "cat", "/agents/cid/state/note") == "deep\n"
     host.hive("move", "ann", "--parent", "rival")
     try:
-        assert pids(host) == before
+        assert host.pids(*TREE) == before
         assert host.tree() == {**TREE, "ann": "rival"}
         assert host.inside("rival", "cat", "/agents/cid/state/note") == "deep\n"
         host.inside("rival", "sh", "-c", "echo from-rival >/agents/ann/state/note")
@@ -299,14 +300,14 @@ def test_who_may_move_whom_where(host: HiveHost) -> None:
     assert host.ask("lead", "Move", agent="cid", parent="island").error == "NotFound"
     assert host.ask("root", "Move", agent="lead", parent="").error == "NotAllowed"
     assert host.ask("rival", "Move", agent="lead", parent="rival").error == "NotAllowed"
-    before = pids(host)
+    before = host.pids(*TREE)
     host.hive("move", "lead", "--parent", "")
     assert host.tree() == {**TREE, "lead": None}
     assert host.ask("root", "Stop", agent="cid").error == "NotFound"
     assert host.inside("root", "ls", "/agents") == "rival\nroot\n"
     assert host.ask("lead", "Send", to="island", body="roots are no siblings").error == "NotFound"
     host.hive("move", "lead", "--parent", "root")
-    assert pids(host) == before
+    assert host.pids(*TREE) == before
 
 
 def test_an_agent_sees_its_own_files_and_those_below(host: HiveHost) -> None:
@@ -335,7 +336,7 @@ def test_nothing_else_of_the_host_is_there(host: HiveHost) -> None:
         "/run/systemd/private", "/run/dbus/system_bus_socket", "/root/.ssh", "/tree/../../ben",
     )  # fmt: skip
     there = f"for path in {' '.join(absent)}; do ls -A $path 2>/dev/null && echo $path; done"
-    assert host.inside("cid", "sh", "-c", f"{there}; true") == "/home\n"  # an empty one of its own
+    assert host.shell("cid", "sh", "-c", f"{there}; true") == "/home\n"  # an empty one of its own
     attempts = (
         "touch /agents/x", "ln -s / /agents/x", "rm /agents/cid", "mkdir /tree/x",
         "rm -r /tree/kids", "mv /tree/state /tree/s", "touch /run/hive/x", "touch /usr/x",
@@ -343,10 +344,10 @@ def test_nothing_else_of_the_host_is_there(host: HiveHost) -> None:
         "cat /agents/ann/state/note", "ls /agents/cid/../../../state/", "ls /tree/../lead",
     )  # fmt: skip
     tried = "\n".join(f"({each}) >/dev/null 2>&1 && echo '{each}'" for each in attempts)
-    assert host.inside("cid", "sh", "-c", f"{tried}\ntrue") == ""
-    host.inside("cid", "ln", "-sfn", "/tree/../../../../../../etc", "/agents/cid/state/link")
-    assert "hive" not in host.inside("ann", "sh", "-c", "cat /agents/cid/state/link/passwd")
-    host.inside("cid", "rm", "/agents/cid/state/link")
+    assert host.shell("cid", "sh", "-c", f"{tried}\ntrue") == ""
+    host.shell("cid", "ln", "-sfn", "/tree/../../../../../../etc", "/agents/cid/state/link")
+    assert "hive" not in host.shell("ann", "sh", "-c", "cat /agents/cid/state/link/passwd")
+    host.shell("cid", "rm", "/agents/cid/state/link")
 
 
 def test_everybody_has_state_and_config_at_the_same_place(host: HiveHost) -> None:
@@ -372,7 +373,7 @@ def family(host: HiveHost) -> Iterator[dict[str, str | None]]:
     yield {**TREE, "mid": "ann", "low": "mid", "low2": "mid"}
     host.hush("low")
     for name in host.tree().keys() - TREE.keys():
-        host.hive("destroy", name, "--yes")
+        host.call("Destroy", agent=name, wait=20)
 
 
 def test_no_other_end_changes_the_tree(host: HiveHost, family: dict[str, str | None]) -> None:

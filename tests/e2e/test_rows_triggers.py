@@ -58,13 +58,6 @@ def state(host: HiveHost, name: str) -> str:
     return str(rows[name])
 
 
-def crash(host: HiveHost) -> None:
-    before = host.call("Status")["hived"]["since"]
-    host.hush()
-    host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "hived.service")
-    host.until(lambda: host.call("Status")["hived"]["since"] > before, "no other hived")
-
-
 def test_cron_fires_for_the_agent_and_each_fire_is_an_event(host: HiveHost) -> None:
     """K31, Q32, Q34: what fires at once is one message with the ids of the fires."""
     ids = {
@@ -138,7 +131,7 @@ def test_a_task_at_a_time_and_what_came_of_it(host: HiveHost) -> None:
     """K31: no overlap; the last status, output and duration are kept; all of it over a kill."""
     id_ = put(host, "lead", "count", {"every": 1.0}, agent="ann", action=DO)["id"]
     host.until(lambda: len(fires(host, id_)) > 1, "no fire")
-    crash(host)
+    host.kill()
     first, second, *rest = fires(host, id_)
     assert (first["state"], second["state"], rest) == ("open", "waits", [])
     host.mail("ann")
@@ -289,7 +282,7 @@ def test_artifacts_are_seen_along_the_tree_as_it_was(host: HiveHost) -> None:
     """K21: private, subtree, user; forged by nobody; on disk, over a kill of the daemon."""
     for visibility in ("private", "subtree", "user"):
         assert not store(host, "ann", visibility, "mine", visibility=visibility).error
-    crash(host)
+    host.kill()
     expected = {"ann": "mine mine mine", "lead": "NotFound mine mine",
                 "bea": "NotFound NotFound mine", "other": "NotFound NotFound mine"}  # fmt: skip
     for caller, found in expected.items():

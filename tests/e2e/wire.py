@@ -1,17 +1,11 @@
-"""A Varlink client that shares nothing with ours, and runs in any container: plain Python only.
-
-As a program it makes the calls that it reads, one in a line, and prints the replies; told to whom,
-it sends for ever and prints what was acknowledged.
-"""
+"""A Varlink client that shares nothing with ours, and runs in any container: plain Python only."""
 
 from __future__ import annotations
 
 import json
+import select
 import socket
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 SOCKET = "/run/hive/broker.sock"
@@ -24,11 +18,22 @@ class Wire:
     def __init__(self, path: str = SOCKET, wait: float = 60.0) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(wait)
-        self._socket.connect(path)
+        try:
+            self._socket.connect(path)
+        except OSError:
+            self._socket.close()
+            raise
         self._rest = b""
 
     def close(self) -> None:
         self._socket.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the other side has closed it."""
+        look = select.poll()
+        look.register(self._socket, 0)
+        return bool(look.poll(0))
 
     def write(self, data: bytes) -> None:
         self._socket.sendall(data)
@@ -59,49 +64,3 @@ class Wire:
                 return
             reply = self.read()
             yield reply
-
-
-def insist(path: str, to: str, name: str, *, keyed: bool) -> Iterator[tuple[str, str]]:
-    """Send message after message for ever; gives body and id of those that were acknowledged.
-
-    When the connection breaks it is not known whether the message arrived: with a key it is sent
-    again, without one the next has its turn.
-    """
-    number = 0
-    while True:
-        try:
-            with closing(Wire(path)) as wire:
-                while True:
-                    body = f"{name}-{number}"
-                    key = {"idempotency_key": body} if keyed else {}
-                    number += 0 if keyed else 1
-                    reply = wire.ask("Send", {"to": to, "body": body, **key})
-                    if "error" in reply:
-                        raise ValueError(reply)
-                    number += 1 if keyed else 0
-                    yield body, reply["parameters"]["id"]
-        except OSError:
-            time.sleep(0.02)  # nobody listens for a moment, and nothing tells when somebody does
-
-
-def main() -> None:
-    if sys.argv[1:]:
-        to, name, keyed = sys.argv[1:]
-        for acked in insist(SOCKET, to, name, keyed=keyed == "keyed"):
-            sys.stdout.write(" ".join(acked) + "\n")
-            sys.stdout.flush()
-    wire = Wire()
-    for line in sys.stdin:
-        order = json.loads(line)
-        if "most" in order:
-            other = Wire()
-            replies = list(other.stream(order["method"], order["parameters"], order["most"]))
-            other.close()
-        else:
-            replies = [wire.ask(order["method"], order["parameters"])]
-        sys.stdout.write(json.dumps(replies) + "\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
