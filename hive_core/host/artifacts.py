@@ -106,6 +106,11 @@ class Contents:
 
         async def work(upload: Upload) -> int:
             self._upload(party, id_)  # it may have gone while this waited
+            if upload.ready is not None and not upload.path.exists():
+                # It has its name, though its folder could not be synced: it can be stored again,
+                # and what would be more of it is another content.
+                self._forget(id_)
+                self._upload(party, id_)
             before = _before(upload, offset)
             self._check(party, before.size - upload.sum.size + len(data), room)
             upload.sum = upload.before = before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 from hive_core.ledger.connection import Connection
@@ -52,6 +54,19 @@ class Funds:
         """Those that came from there; from nobody where it is empty."""
         where = "WHERE source = ? AND kind = ? ORDER BY task"
         return [_fund(row) for row in self._db.rows(f"{_SELECT} {where}", (source, kind))]
+
+    def carried(self, task: str, states: Iterable[str]) -> list[tuple[str, str]]:
+        """Open parts of a task in one of these states, however deep: the part, and its agent."""
+        rows = self._db.rows(
+            "WITH RECURSIVE parts (id, assignee, state) AS ("
+            " SELECT id, assignee, state FROM tasks WHERE part_of = ?1 AND part_of <> ''"
+            "  AND ended IS NULL"
+            " UNION SELECT t.id, t.assignee, t.state FROM parts p JOIN tasks t"
+            "  ON t.part_of = p.id AND t.part_of <> '' AND t.ended IS NULL)"
+            " SELECT id, assignee FROM parts WHERE state IN (SELECT value FROM json_each(?2))",
+            (task, json.dumps(list(states))),
+        )
+        return [(part, agent) for part, agent in rows]
 
     def keep(self, fund: Fund) -> None:
         """As it is now."""

@@ -21,7 +21,7 @@ from hive_core.model.budget import AMOUNT_MOST, UNITS, Fund, Kind, Purse
 from hive_core.model.capability import covers
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
-from hive_core.model.task import Task, TaskState, TaskWish
+from hive_core.model.task import ACTIVE, Task, TaskState, TaskWish
 from hive_core.operations.notices import tell
 from hive_core.operations.purses import (
     BUDGET,
@@ -38,8 +38,6 @@ from hive_core.operations.shortages import filled
 from hive_core.operations.task_caps import at_bound, note_caps
 from hive_core.operations.task_moves import start_next
 
-# So many parts of a task are looked at when what pays for them changes.
-AT_ONCE: Final = 256
 WORDS: Final = {"tokens": Kind.TOKENS, "cost": Kind.MONEY}
 
 
@@ -213,10 +211,11 @@ def _spared_no_more(call: Call, held: Fund) -> frozenset[str]:
     """Parts that it paid for may be left to empty purses, whose time was over: it runs again."""
     budgets, kind, topics = call.ledger.budgets, held.purse.kind, frozenset[str]()
     stop = call.settings.budgets.stop
-    for each in _carried(call, held) if stop else ():
-        if not each.active or kind in covered(call, each.id, each.assignee):
+    spared = budgets.funds.carried(held.task, ACTIVE) if stop else []
+    for part, uuid in spared:
+        if kind in covered(call, part, uuid):
             continue
-        pays = budgets.nearest(upward(call.hive, each.assignee), kind)
+        pays = budgets.nearest(upward(call.hive, uuid), kind)
         missed = None if pays is None else budgets.shortage(pays)
         if missed is not None and missed.stop_at is None:
             budgets.short(replace(missed, stop_at=call.now + stop))
@@ -251,19 +250,9 @@ def _own(call: Call, held: Fund) -> list[Fund]:
 
 def _parts_begun(call: Call, held: Fund) -> frozenset[str]:
     """Queued parts that it pays for again."""
-    who = (each.assignee for each in _carried(call, held) if each.state is TaskState.QUEUED)
-    return frozenset().union(*(start_next(call, uuid) for uuid in dict.fromkeys(who)))
-
-
-def _carried(call: Call, held: Fund) -> list[Task]:
-    """Open parts of its task, and the parts of those, so many at the most."""
-    tasks, found = call.ledger.tasks, list[Task]()
-    wholes = [held.task]
-    while wholes and len(found) < AT_ONCE:
-        parts = tasks.parts_of(wholes.pop(0), AT_ONCE - len(found))
-        found += parts
-        wholes += [each.id for each in parts]
-    return found
+    queued = call.ledger.budgets.funds.carried(held.task, (TaskState.QUEUED,))
+    who = dict.fromkeys(uuid for _, uuid in queued)
+    return frozenset().union(*(start_next(call, uuid) for uuid in who))
 
 
 def inherited(call: Call, purse: Purse, heir: str) -> None:

@@ -174,6 +174,21 @@ def test_an_upload_whose_name_did_not_come_to_the_disk_can_be_stored_again(hive:
     assert read(hive, name="notes") == b"hello"
 
 
+def test_more_of_an_upload_that_has_its_name_already_is_another_upload(hive: World) -> None:
+    upload = str(hive.call("a", "begin_artifact")["upload"])
+    hive.call("a", "append_artifact", upload=upload, offset=0, data=coded(b"hello"))
+
+    def step(name: str) -> None:
+        if name == "renamed":
+            raise OSError(errno.EIO, "Input/output error")
+
+    hive.contents.shelf.step = step
+    assert hive.fault("a", "store_artifact", name="notes", upload=upload) == "Internal"
+    with pytest.raises(NotFound, match="begin another one"):
+        hive.call("a", "append_artifact", upload=upload, offset=5, data=coded(b" you"))
+    assert hive.contents.held(hive.uuid("a")) == 0
+
+
 def test_one_that_is_deleted_while_it_is_read_is_not_there_and_is_no_damage(hive: World) -> None:
     id_, alarms = store(hive)["id"], list[str]()
     hive.contents.alarm = alarms.append

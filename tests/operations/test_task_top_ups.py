@@ -9,6 +9,7 @@ from operations.world import World, rows
 
 from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotAllowed
 from hive_core.model.budget import AMOUNT_MOST
+from hive_core.model.task import TaskWish
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +67,21 @@ def test_with_two_of_its_own_it_goes_on_when_both_have_something(world: World) -
 def test_queued_parts_that_it_pays_for_are_begun(world: World) -> None:
     whole = given(world, "root", "a1", 100, deadline=0.0)
     use(world, "a", 500)
+    *running, waits = (give(world, "a1", "a11", deadline=0.0) for _ in range(6))
+    use(world, "a1", 100, whole)
+    end(world, running[0])
+    assert state(world, waits) == "queued"
+    world.call("root", "fund_task", task=whole, tokens=10)
+    assert state(world, waits) == "in_progress"
+
+
+def test_the_last_of_very_many_parts_is_begun_too(world: World) -> None:
+    whole = given(world, "root", "a1", 100, deadline=0.0)
+    use(world, "a", 500)
+    with world.ledger.transaction():
+        for _ in range(300):
+            wish = TaskWish("x", part_of=whole)
+            world.ledger.tasks.create(world.uuid("a1"), world.uuid("a2"), wish, world.clock.now())
     *running, waits = (give(world, "a1", "a11", deadline=0.0) for _ in range(6))
     use(world, "a1", 100, whole)
     end(world, running[0])
