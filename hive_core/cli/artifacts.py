@@ -68,7 +68,7 @@ def get(  # noqa: PLR0913 - options
         _put_out(parts, file, force=force)
     except NotFound as error:
         if owner is None:
-            raise NotFound(f"{error.reason}; whose it is belongs to a name: --of NAME") from None
+            raise NotFound(f"{error.reason}; a name is looked up with --of NAME") from None
         raise
 
 
