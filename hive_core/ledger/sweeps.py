@@ -22,6 +22,14 @@ class Sweep(NamedTuple):
     grace: float | None = None
 
 
+class Handing(NamedTuple):
+    """Who brought it about that tasks have another giver, and why they have."""
+
+    party: str
+    name: str
+    why: str
+
+
 class Sweeps:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
@@ -72,6 +80,24 @@ class Sweeps:
         if not self._db.value("SELECT EXISTS (SELECT 1 FROM swept WHERE sweep = ?)", (id_,)):
             self._db.run("DELETE FROM sweeps WHERE id = ?", (id_,))
         return [task for (task,) in rows]
+
+    def hand_on(self, handing: Handing, tasks: Sequence[str]) -> None:
+        """Of these their history and their new giver are to be told."""
+        rows = [(task, *handing) for task in tasks]
+        self._db.run_each(
+            "INSERT INTO handed_on (task, party, name, why) VALUES (?, ?, ?, ?)", rows
+        )
+
+    @property
+    def handing(self) -> bool:
+        """Whether somebody is to be told yet."""
+        return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM handed_on)"))
+
+    def handed(self, most: int) -> list[tuple[str, Handing]]:
+        """The next ones; they are told now."""
+        rows = self._db.rows("SELECT * FROM handed_on ORDER BY number LIMIT ?", (most,))
+        self._db.run_each("DELETE FROM handed_on WHERE number = ?", [row[:1] for row in rows])
+        return [(task, Handing(*more)) for _, task, *more in rows]
 
     def holds(self, task: str) -> bool:
         """Whether it is to be ended: then it is not begun."""

@@ -261,16 +261,17 @@ class Tasks:
         rows = self._db.rows("SELECT seq FROM task_events WHERE task = ? ORDER BY seq", (id_,))
         return [row[0] for row in rows]
 
-    def hand_over(self, assigner: str, heir: str) -> list[Task]:
-        """All that it gave and has not ended is another's from now on."""
-        found = self.given_by(assigner)
+    def hand_over(self, assigner: str, heir: str, why: str) -> list[str]:
+        """All that it gave and has not ended is another's from now on; the ids."""
+        sql = "SELECT id FROM tasks INDEXED BY tasks_assigner WHERE assigner = ? AND ended IS NULL"
+        found = self._db.rows(f"{sql} ORDER BY number", (assigner,))
         self._db.run(
-            "UPDATE tasks SET assigner = ?, version = version + 1"
+            "UPDATE tasks SET assigner = ?, why = ?, version = version + 1"
             " WHERE assigner = ? AND ended IS NULL",
-            (heir, assigner),
+            (heir, why, assigner),
         )
         self.news.drop(assigner)
-        return found
+        return [id_ for (id_,) in found]
 
     def prune(self, before: float, limit: int = 1000) -> int:
         """Forget what ended before this and is no part of what is open; how many at most."""

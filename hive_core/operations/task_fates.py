@@ -8,19 +8,24 @@ again; it ends with one that crashed and stays down.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from hive_core.broker.behalf import on_behalf
 from hive_core.broker.call import Call, Record
+from hive_core.broker.due import due
 from hive_core.broker.happening import Ended, Gone, Started, when
+from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
-from hive_core.ledger.sweeps import Sweep
+from hive_core.ledger.sweeps import Handing, Sweep
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
 from hive_core.model.task import UNSTARTED, ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.sweeping import swept
-from hive_core.operations.task_moves import begun, end, move, start_next, takes
+from hive_core.operations.task_moves import AT_ONCE, begun, end, move, start_next, takes
 from hive_core.operations.task_news import news
 from hive_core.operations.task_steps import held_by, log, topic
+
+HEIRS: Final = "heirs"
 
 
 @when(Started)
@@ -33,12 +38,15 @@ def given_at_start(call: Call, what: Started) -> frozenset[str]:
 def ended_with_machine(call: Call, what: Ended) -> frozenset[str]:
     """Each task of an agent whose machine ended goes its way."""
     why = f"{what.name} {'was ended' if what.asked else 'ended'}: {what.reason}"
-    tasks = _last_first(call.ledger.tasks.open_of(what.uuid))
-    down = not (what.asked or what.returns)
-    lost = [each for each in tasks if down or begun(call, each)]
+    tasks, down = call.ledger.tasks, not (what.asked or what.returns)
+    active, waiting = tasks.active_of(what.uuid), list[Task]()
+    if down:
+        waiting = [each for each in tasks.open_of(what.uuid) if each.state in UNSTARTED]
+    lost = [*waiting, *(each for each in active if down or begun(call, each))]
     refused, started = _started(call, what.name, lost) if down else ("", frozenset[str]())
-    topics, gone = set(started), {each.id for each in lost}
-    for task in _still_open(call, tasks):
+    # What was not given yet comes first, or it would be given when another one ends.
+    topics, gone = {*started, *_never(call, waiting, why, refused)}, {each.id for each in lost}
+    for task in _still_open(call, active):
         if task.state is TaskState.STOPPING:
             topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
         elif task.id in gone:
@@ -97,11 +105,6 @@ def confirmed(call: Call, task: Task, partial: TaskResult) -> tuple[Task, frozen
     return end(call, task, "stopped" if status is ResultStatus.STOPPED else "expired", result)
 
 
-def _last_first(tasks: list[Task]) -> list[Task]:
-    """What was not given yet comes first, or it would be given when another one ends."""
-    return sorted(tasks, key=lambda task: task.state not in UNSTARTED)
-
-
 def _still_open(call: Call, tasks: list[Task]) -> Iterator[Task]:
     """Each as it is when its turn has come: the end of one may be that of another."""
     for each in tasks:
@@ -120,10 +123,18 @@ def _lost(call: Call, task: Task, why: str, refused: str) -> frozenset[str]:
     if refused or not _again(task):
         error = f"{why}; {refused}" if refused and _again(task) else why
         return end(call, task, "fail", TaskResult(ResultStatus.FAILED, error=error))[1]
-    if task.state in UNSTARTED:
-        return frozenset()
     again = f"{why}; try {task.attempt + 1} of {task.wish.requeue + 1}"
     return move(call, task, "hand_back", why=again, message="")[1]
+
+
+def _never(call: Call, waiting: list[Task], why: str, refused: str) -> frozenset[str]:
+    """What was not begun ends, but for what its assigner wants another try of, if there is one."""
+    once = [each.id for each in waiting if not _again(each)]
+    again = [each.id for each in waiting if refused and _again(each)]
+    topics = frozenset[str]()
+    for error, found in ((why, once), (f"{why}; {refused}", again)):
+        topics |= swept(call, Sweep(call.uuid, call.caller, ResultStatus.FAILED, error), found)
+    return topics
 
 
 def _started(call: Call, name: str, lost: list[Task]) -> tuple[str, frozenset[str]]:
@@ -141,8 +152,26 @@ def _started(call: Call, name: str, lost: list[Task]) -> tuple[str, frozenset[st
 def _inherited(call: Call, what: Gone) -> frozenset[str]:
     parent = call.hive.topology.parent(what.name)
     heir = OPERATOR if parent is None else call.hive.spec(parent).id
-    topics = set[str]()
     why = f"{what.name} was destroyed: its task is yours now"
-    for task in call.ledger.tasks.hand_over(what.uuid, heir):
-        topics |= _handed_on(call, task, heir, why)
-    return frozenset(topics)
+    found = call.ledger.tasks.hand_over(what.uuid, heir, why)
+    handing, later = Handing(call.uuid, call.caller, why), found[AT_ONCE:]
+    call.ledger.plans.sweeps.hand_on(handing, later)
+    told = (_told(call, each, handing) for each in found[:AT_ONCE])
+    return frozenset({HEIRS} if later else ()).union(*told)
+
+
+@due(at=lambda ledger: 0.0 if ledger.plans.sweeps.handing else None, topics=frozenset({HEIRS}))
+def heirs_are_told(call: Call) -> Record[Result]:
+    """Of more tasks that are theirs, each with a line in its history."""
+    found = call.ledger.plans.sweeps.handed(AT_ONCE)
+    topics = frozenset({HEIRS}).union(*(_told(call, *each) for each in found))
+    return Record(Result(), topics, told=True)
+
+
+def _told(call: Call, id_: str, handing: Handing) -> frozenset[str]:
+    task = call.ledger.tasks.get(id_)
+    if task is None or not task.open:
+        return frozenset()
+    theirs = call._replace(caller=handing.name, uuid=handing.party)
+    log(theirs, task, "inherit", handing.why)
+    return news(theirs, task) | {topic(task.id), "events"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from attacks.test_crowds_of_tasks import MANY, recorded
 from operations.given import give, state, take
+from operations.lives import ends, runs
 from operations.world import World, names, rows
 
 from hive_core.operations.task_moves import AT_ONCE
@@ -94,6 +95,41 @@ def test_the_tasks_of_a_destroyed_agent_end_turn_by_turn(
     found = world.ledger.tasks.known(tasks[-1]).result
     assert found is not None
     assert (found.status, found.error.split()[1:]) == ("failed", ["was", "destroyed"])
+
+
+def test_what_a_crashed_agent_never_began_ends_turn_by_turn(world: World) -> None:
+    tasks = crowd(world, "a1")
+    again = str(world.call("root", "assign_task", agent="a1", description="x", requeue=1)["task"])
+    runs(world, "a1")
+    before = begun(world)
+    with recorded(world) as sizes:
+        ends(world, "a1", 1)
+        world.advance(0)
+    assert {state(world, each) for each in tasks} == {"done"}
+    assert state(world, again) == "queued", "its assigner wants another try of it"
+    assert begun(world) == before
+    assert max(sizes) <= 2 * AT_ONCE
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_tasks_that_one_who_is_destroyed_gave_are_another_s_at_once_and_told_turn_by_turn(
+    world: World, killed: bool  # noqa: FBT001
+) -> None:  # fmt: skip
+    tasks = [
+        str(world.call("a", "assign_task", agent="a1", description="x")["task"])
+        for _ in range(MANY)
+    ]
+    with recorded(world) as sizes:
+        world.call("operator", "destroy", agent="a")
+        givers = {world.ledger.tasks.known(each).assigner for each in tasks}
+        if killed:
+            world.kill()
+        world.advance(0)
+    assert givers == {world.uuid("root")}
+    assert len(_fields(world, "inherit")) == MANY
+    assert {each["by"] for each in _history(world, tasks[-1])} == {"a", "operator"}
+    assert "tasks" in names(world.mail("root"), "kind")
+    assert max(sizes) <= 2 * AT_ONCE
 
 
 def test_what_is_given_after_a_stop_is_begun_before_the_last_of_that_has_ended(
