@@ -21,8 +21,9 @@ pytestmark = pytest.mark.lab
 UNITS = ("hived", "hive-privd")
 # The long form has each alone, too: what is down half of the time hides what the other does.
 VICTIMS = [*((unit,) for unit in UNITS if long.asked.chosen), UNITS]
-KILLS = long.times(3, 100)
-WAITING = long.times(1_000, 100_000)  # messages in the ledger, which a start reads and checks
+KILLS = long.times(2, 100)
+WAITING = long.times(300, 100_000)  # messages in the ledger, which a start reads and checks
+PACE = 0.03 if long.asked.chosen else 0.06  # seconds between two calls of one client
 READY = long.bound(2)  # seconds from a kill to the first answer
 
 
@@ -30,7 +31,7 @@ def killed(host: HiveHost, seed: int, victims: tuple[str, ...]) -> tuple[Crowd, 
     """Fifty clients, and these units killed so often."""
     killers = [Killer(host, unit, seed, KILLS, between=0.7) for unit in victims]
     threads = [threading.Thread(target=killer.run) for killer in killers]
-    with campaign.crowd(host, seed, pace=0.03) as crowd:
+    with campaign.crowd(host, seed, pace=PACE) as crowd:
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -88,7 +89,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
 
 def test_what_is_asked_of_the_daemon_while_it_starts_comes_true(host: HiveHost) -> None:
     """The sockets are kept, so orders wait in them; that of root is the first to open again."""
-    more = [f"more-{number}" for number in range(8)]
+    more = [f"more-{number}" for number in range(4)]
     host.grow(**dict.fromkeys(more, "ben"))
     assert not host.follow("root", "Whoami", 1)[0].error  # each on a connection of its own
     for method in ("Stop", "Start"):

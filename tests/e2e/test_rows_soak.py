@@ -19,9 +19,9 @@ from survive.soak import DUMMIES, Faults, Slope
 
 pytestmark = pytest.mark.lab
 
-SECONDS = long.seconds(4, minutes=30)
+SECONDS = long.seconds(3, minutes=30)
 # Seconds between samples, between two faults, and between two calls of one client.
-SAMPLE, EVERY, PACE = (5.0, 4.0, 0.3) if long.asked.chosen else (1.0, 0.7, 0.05)
+SAMPLE, EVERY, PACE = (5.0, 4.0, 0.3) if long.asked.chosen else (1.0, 0.7, 0.1)
 WAL = 64.0  # MiB at most
 HELD = ("mounts", "groups", "doors", "roots", "archived")
 
