@@ -109,7 +109,9 @@ def notices(host: HiveHost) -> float:
     main = host.main_pid("probe")
     began = time.monotonic()
     host.run("kill", "-KILL", str(main))
-    host.until(lambda: host.main_pid("probe") not in {0, main}, "never noticed", 70)
+    host.until(
+        lambda: host.call("Locate", agent="probe")["main_pid"] not in {0, main}, "never noticed", 70
+    )
     return time.monotonic() - began
 
 

@@ -94,9 +94,8 @@ class NixHost(HiveHost):
 
     def system(self, agent: str) -> str:
         """What the meta repo says that it runs."""
-        return str(
-            json.loads(self.run("cat", f"/var/lib/hive/meta/agents/{agent}.json").stdout)["system"]
-        )
+        spec = self.lab.path(f"/var/lib/hive/meta/agents/{agent}.json").read_text()
+        return str(json.loads(spec)["system"])
 
     def links(self, agent: str) -> dict[str, str]:
         """The roots of the collector for it, by name."""

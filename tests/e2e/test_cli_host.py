@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
@@ -11,10 +9,19 @@ from e2e.labhost import Lab
 pytestmark = pytest.mark.lab
 
 
-@pytest.fixture
-def fresh() -> Iterator[HiveHost]:
-    with Lab() as lab:
-        yield HiveHost(lab)
+@pytest.fixture(scope="module")
+def fresh(lab: Lab) -> HiveHost:
+    """As long as nobody who may has set it up."""
+    return HiveHost(lab)
+
+
+def test_a_user_who_is_not_root_is_told_so(fresh: HiveHost) -> None:
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "hive")
+    for words in (("setup",), ("teardown",)):
+        done = fresh.run(*nobody, *words, check=False)
+        assert (done.returncode, done.stdout) == (5, "")
+        assert "only root may" in done.stderr
+    assert fresh.run("getent", "passwd", "hive", check=False).returncode == 2
 
 
 def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) -> None:
@@ -53,11 +60,3 @@ def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) 
 def units(host: HiveHost) -> str:
     listed = host.run("systemctl", "list-units", "--all", "--plain", "--no-legend", "hive*")
     return listed.stdout
-
-
-def test_a_user_who_is_not_root_is_told_so(fresh: HiveHost) -> None:
-    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "hive")
-    for words in (("setup",), ("teardown",)):
-        done = fresh.run(*nobody, *words, check=False)
-        assert (done.returncode, done.stdout) == (5, "")
-        assert "only root may" in done.stderr
