@@ -37,5 +37,6 @@ def sweeps_go_on(call: Call) -> Record[Result]:
 
 def _ended(call: Call, sweep: Sweep, tasks: Sequence[str]) -> frozenset[str]:
     theirs = call._replace(caller=sweep.name, uuid=sweep.party)
-    whys = dict.fromkeys(tasks, sweep.why)
+    # One that ended long ago, while no daemon ran, may be forgotten.
+    whys = {each.id: sweep.why for each in call.ledger.tasks.some(tasks) if each.open}
     return stop_all(theirs, whys, ResultStatus(sweep.status), sweep.grace)

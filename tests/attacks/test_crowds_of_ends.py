@@ -149,3 +149,16 @@ def test_what_is_given_after_a_stop_is_begun_before_the_last_of_that_has_ended(
     world.advance(0)
     assert [state(world, each) for each in given] == ["in_progress"] * 5 + ["queued"]
     assert {state(world, each) for each in tasks} <= {"cancelled", "stopping", "done"}
+
+
+def test_one_that_is_forgotten_meanwhile_holds_up_no_other(world: World) -> None:
+    tasks = crowd(world, "a1")
+    world.call("root", "stop_work", agent="a", reason="enough")
+    left = [each for each in tasks if state(world, each) == "queued"]
+    world.call("root", "cancel_task", task=left[0])
+    with world.ledger.transaction():
+        while world.ledger.tasks.prune(world.clock.now() + 1):
+            pass
+    world.advance(0)
+    assert world.ledger.tasks.get(left[0]) is None
+    assert {state(world, each) for each in left[1:]} == {"cancelled"}
