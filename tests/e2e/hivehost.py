@@ -137,7 +137,12 @@ class HiveHost:
         return json.loads(self.hive(*words, "-o", "json"))
 
     def inside(self, agent: str, *command: str, check: bool = True) -> str:
-        """What a command says that is put into the container of an agent.
+        return self.enter(agent, *command, check=check).stdout
+
+    def enter(
+        self, agent: str, *command: str, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """What a command does that is put into the container of an agent.
 
         `hive shell` does it the careful way: what it runs counts as the agent's, and may not call
         all there is. That takes ten times as long; `shell` is for tests to which it matters.
@@ -145,7 +150,7 @@ class HiveHost:
         found = self.call("Locate", agent=agent)
         clean = ("env", "-i", "LANG=C.UTF-8", f"HIVE_NAME={agent}", *_INSIDE)
         enter = ("nsenter", f"--target={found['leader']}", "--all", "--")
-        return self.run(*clean, *enter, *command, check=check).stdout
+        return self.run(*clean, *enter, *command, check=check)
 
     def shell(self, agent: str, *command: str, check: bool = True) -> str:
         """What a command says in the container of an agent, as `hive shell` runs it."""

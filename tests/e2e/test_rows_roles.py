@@ -45,7 +45,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
 
 def tool(host: HiveHost, agent: str, *words: str) -> tuple[int, str, str]:
     """Exit status, output and complaint of `hive-agent tool` in a container."""
-    done = host.run("hive", "shell", agent, "--", "hive-agent", "tool", *words, check=False)
+    done = host.enter(agent, "hive-agent", "tool", *words, check=False)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -495,7 +495,7 @@ def test_an_agents_own_commands(host: HiveHost) -> None:
     assert [each["body"] for each in host.mail("kid")] == ["me"]
     assert agent("kid", "call", "Whoami", "{}")["name"] == "kid"
     for status, words in ((5, "stop lead"), (4, "stop other"), (2, "nonsense"), (2, "stop")):
-        done = host.run("hive", "shell", "kid", "--", "hive-agent", *words.split(), check=False)
+        done = host.enter("kid", "hive-agent", *words.split(), check=False)
         assert done.returncode == status, done
 
 
