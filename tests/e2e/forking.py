@@ -2,7 +2,8 @@
 
 What it forks has its own arguments, input, output and status, as a command has that was started:
 only the imports, most of what a short command costs, are made once. An order is a line of JSON
-with the words, the input and how many seconds it may take; so is the answer.
+with the words, the input and how many seconds it may take; so is the answer. A process that goes
+into a container, and speaks from there, is forked in the same way (inside.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import signal
 import sys
 from importlib import import_module
 from typing import Final
+
+from e2e import inside
 
 ORDERS: Final = 100  # where the two pipes are, out of the way of what commands open
 ANSWERS: Final = 101
@@ -33,6 +36,9 @@ def main() -> None:
         for line in orders:
             words, text, seconds = json.loads(line)
             streams = [os.memfd_create(name, 0) for name in ("in", "out", "err")]
+            if words[0] == "enter":
+                answer(inside.enter(int(words[1]), words[2], (ORDERS, ANSWERS)), streams)
+                continue
             os.pwrite(streams[0], text.encode(), 0)
             child = os.fork()
             if not child:

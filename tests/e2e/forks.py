@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from e2e.labhost import Lab
+from e2e.labhost import Lab, LabError
 
 # Their processes or files are what they are about, or they copy streams as these come.
 STARTED: Final = {"setup", "teardown", "shell", "chat", "doctor", "logs", "completion"}
@@ -40,6 +40,13 @@ class Forks:
         if status is None:
             raise subprocess.TimeoutExpired(["hive", *words], seconds, out, err)
         return subprocess.CompletedProcess(["hive", *words], status, out, err)
+
+    def enter(self, leader: int, door: str) -> None:
+        """Leave a process in a container (inside.py)."""
+        with self._busy:
+            status, _, _ = self._order([["enter", str(leader), door], "", 60])
+        if status:
+            raise LabError(f"cannot enter the container of {leader}")
 
     def close(self) -> None:
         if self._process is not None:

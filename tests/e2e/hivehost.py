@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
-import platform
+import secrets
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,23 +24,6 @@ _INSIDE = (
     "HIVE_SOCKET=/run/hive/broker.sock",
     "CREDENTIALS_DIRECTORY=/run/hive/credentials",
 )
-# The calls of glibc's would change the ids of all threads: these are the kernel's numbers.
-_SETRESUID, _SETFSUID = (117, 122) if platform.machine() == "x86_64" else (147, 151)
-
-
-@contextmanager
-def acting_as(uid: int) -> Iterator[None]:
-    """What this thread connects to is told that uid; files are open to it as before.
-
-    https://man7.org/linux/man-pages/man2/setresuid.2.html, setfsuid(2), capabilities(7)
-    """
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    assert call(_SETRESUID, -1, uid, -1) == 0, ctypes.get_errno()
-    call(_SETFSUID, 0)
-    try:
-        yield
-    finally:
-        assert call(_SETRESUID, -1, 0, -1) == 0, ctypes.get_errno()
 
 
 @dataclass(frozen=True)
@@ -66,40 +47,33 @@ class Reply:
 
 
 class Voice:
-    """Calls through the socket of one agent, made by the root of its container as hived sees it.
+    """Calls that a process in the container of an agent makes on the agent's socket (inside.py)."""
 
-    The socket is the one that the container has; nothing needs to be started in there for a call.
-    """
-
-    def __init__(self, path: Path, uid: int) -> None:
-        self.path = path
-        self._uid = uid
+    def __init__(self, door: Path) -> None:
+        self._door = str(door)
         self._kept: wire.Wire | None = None
 
-    def ask(self, method: str, parameters: object) -> Reply:
+    def reached(self) -> bool:
+        """Whether there is a connection; the process in there ends with its container."""
         if self._kept is None or self._kept.ended:
             self.close()
-            self._kept = self._connect()
+            with suppress(ConnectionRefusedError, FileNotFoundError):
+                self._kept = wire.Wire(self._door)
+        return self._kept is not None
+
+    def ask(self, method: str, parameters: object) -> Reply:
+        assert self._kept is not None, "reached() makes it"
         return Reply.of(self._kept.ask(method, parameters))
 
     def stream(self, method: str, parameters: object, most: int) -> list[Reply]:
         """On a connection of its own."""
-        with closing(self._connect()) as connection:
+        with closing(wire.Wire(self._door)) as connection:
             return [Reply.of(each) for each in connection.stream(method, parameters, most)]
 
     def close(self) -> None:
         if self._kept is not None:
             self._kept.close()
             self._kept = None
-
-    def _connect(self) -> wire.Wire:
-        # Under another uid the way through the /proc of somebody else's process is closed.
-        found = os.open(self.path, os.O_PATH)
-        try:
-            with acting_as(self._uid):
-                return wire.Wire(f"/proc/self/fd/{found}")
-        finally:
-            os.close(found)
 
 
 @dataclass
@@ -200,11 +174,12 @@ class HiveHost:
         return self._voice(agent).stream(method, parameters, most)
 
     def _voice(self, agent: str) -> Voice:
-        if agent not in self._voices or not self._voices[agent].path.exists():
+        if agent not in self._voices or not self._voices[agent].reached():
             self.hush(agent)
-            found = self.call("Locate", agent=agent)
-            door = self.lab.path(f"/run/hive/agents/{found['uuid']}/run/broker.sock")
-            self._voices[agent] = Voice(door, found["uid_base"])
+            door = f"/run/voice-{secrets.token_hex(4)}.sock"
+            self._forks.enter(self.call("Locate", agent=agent)["leader"], door)
+            self._voices[agent] = Voice(self.lab.path(door))
+            assert self._voices[agent].reached(), agent
         return self._voices[agent]
 
     def hush(self, *agents: str) -> None:
