@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,17 @@ def pytest_configure(config: pytest.Config) -> None:
     # How long an example takes says how busy the machine is. What must be quick has a benchmark.
     settings.register_profile("hive", deadline=None, max_examples=long.times(50, 300))
     settings.load_profile("hive")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests stay to the end: not to be looked through for garbage again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

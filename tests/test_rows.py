@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,12 @@ def named(text: str) -> Iterator[str]:
 
 def said_of(path: Path) -> Iterator[tuple[str, str]]:
     """Each test of a file, and what its docstring says."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.parse(path.read_bytes()).body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             yield node.name, ast.get_docstring(node) or ""
 
 
+@cache
 def shown() -> dict[str, list[str]]:
     """Tests with real containers by the rows that they name."""
     found: dict[str, list[str]] = {}
@@ -51,12 +53,9 @@ def shown() -> dict[str, list[str]]:
     return found
 
 
-SHOWN = shown()
-
-
 @pytest.mark.parametrize("row", [each for each in ROWS if each not in PAGES])
 def test_a_row_is_shown_in_real_containers(row: str) -> None:
-    assert SHOWN.get(row), f"no test in tests/e2e says that it shows {row}"
+    assert shown().get(row), f"no test in tests/e2e says that it shows {row}"
 
 
 @pytest.mark.parametrize("row", PAGES)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from annotated_types import Le
 from host.meta import Meta, family, spec
+from seeds import empty_ledger, empty_repo, folder_in_ram
 
 from hive_core.host.git import Kind, files
 from hive_core.model.hive import Hive
@@ -17,13 +16,14 @@ from hive_core.model.names import NAME_MAX
 from hive_core.model.settings import Bounds
 
 FILE, FOLDER, LINK, MODULE = "100644", "40000", "120000", "160000"
-RAM = Path("/dev/shm")
 
 
 @pytest.fixture
 def meta() -> Iterator[Meta]:
-    with tempfile.TemporaryDirectory(dir=RAM) as folder:
-        found = Meta(Path(folder))
+    with folder_in_ram() as folder:
+        empty_ledger().plant(folder)
+        empty_repo().plant(folder)
+        found = Meta(folder)
         found.change(family("anna", "bob"))
         yield found
         found.close()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from broker.house import House, open_house
-
-RAM = Path("/dev/shm")
+from seeds import folder_in_ram
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=RAM if RAM.is_dir() else None) as found:
-        yield Path(found)
+    with folder_in_ram() as found:
+        yield found
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from broker.small import SMALL
+from seeds import empty_ledger, empty_repo
 
 from hive_core import varlink
 from hive_core.broker.core import Broker
@@ -209,6 +210,8 @@ def open_house(
     step: Callable[[str], None] = lambda _: None,
 ) -> Iterator[House]:
     chosen = settings or Settings()
+    empty_ledger().plant(folder)
+    empty_repo().plant(folder)
     with closing(
         Ledger.open(folder / "hive.db", limits=chosen.limits, step=step, primed=0)
     ) as ledger:

@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,17 +67,21 @@ DOORS = (
 )  # fmt: skip
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(ROOT.rglob("*.py")):
-        yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def trees() -> list[tuple[str, ast.Module]]:
+    files = sorted(ROOT.rglob("*.py"))
+    return [(str(path.relative_to(ROOT)), ast.parse(path.read_bytes())) for path in files]
 
 
-def calls() -> Iterator[tuple[str, str, ast.Call]]:
+@cache
+def calls() -> list[tuple[str, str, ast.Call]]:
     """File, name and call of every `owner.verb(...)`."""
-    for file, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                yield file, ast.unparse(node.func), node
+    return [
+        (file, ast.unparse(node.func), node)
+        for file, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
 
 
 def test_every_program_that_is_started_has_a_deadline() -> None:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from host.meta import Meta
-
-RAM = Path("/dev/shm")
+from seeds import empty_ledger, empty_repo, folder_in_ram
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=RAM if RAM.is_dir() else None) as found:
-        yield Path(found)
+    with folder_in_ram() as found:
+        yield found
 
 
 @pytest.fixture
 def meta(folder: Path) -> Iterator[Meta]:
+    empty_ledger().plant(folder)
+    empty_repo().plant(folder)
     found = Meta(folder)
     yield found
     found.close()

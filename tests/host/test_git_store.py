@@ -22,6 +22,7 @@ def put(meta: Meta, raw: bytes, packed: bytes | None = None) -> str:
     """A loose object with these bytes, under the name that `raw` deserves."""
     oid = sha1(raw, usedforsecurity=False).hexdigest()
     path = meta.path / ".git/objects" / oid[:2] / oid[2:]
+    path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
     path.write_bytes(zlib.compress(raw) if packed is None else packed)
     return oid

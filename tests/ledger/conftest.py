@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from seeds import empty_ledger, folder_in_ram
 
 from hive_core.ledger.store import Ledger
-
-RAM = Path("/dev/shm")
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=RAM if RAM.is_dir() else None) as found:
-        yield Path(found)
+    with folder_in_ram() as found:
+        yield found
 
 
 @pytest.fixture
 def ledger(folder: Path) -> Iterator[Ledger]:
-    found = Ledger.open(folder / "hive.db")
+    empty_ledger().plant(folder)
+    found = Ledger.open(folder / "hive.db", primed=0)
     yield found
     found.close()

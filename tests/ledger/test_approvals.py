@@ -39,13 +39,13 @@ def made(ledger: Ledger, now: float = 1.0, request: Request | None = None) -> Ap
 
 
 def test_an_approval_comes_back_from_disk_as_it_was_made(folder: Path) -> None:
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         found = made(ledger, request=asked(review={"generation": 1}))
         binding = Binding(COMMIT, "t" * 40, "sha256-x", "b" * 40, "l", "m")
         ledger.approvals.judged(found.id, binding, Effect.RESTART, {"secrets": ["k"]}, {"files": 3})
     ledger.close()
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     again = ledger.approvals.get(found.id)
     assert again is not None
     assert (again.binding, again.effect) == (binding, Effect.RESTART)

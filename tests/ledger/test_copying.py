@@ -20,7 +20,7 @@ PAGE = 4096
 
 @pytest.fixture
 def ledger(folder: Path) -> Iterator[Ledger]:
-    found = Ledger.open(folder / "hive.db")
+    found = Ledger.open(folder / "hive.db", primed=0)
     send(found, 3_000)
     yield found
     found.close()

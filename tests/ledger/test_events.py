@@ -86,7 +86,7 @@ def test_a_rollback_leaves_no_gap_and_no_broken_chain(ledger: Ledger) -> None:
 
 
 def test_a_call_that_fails_last_does_not_take_the_end_of_the_chain_with_it(folder: Path) -> None:
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         append(ledger)
         with suppress(Mind), ledger.savepoint():
@@ -96,14 +96,14 @@ def test_a_call_that_fails_last_does_not_take_the_end_of_the_chain_with_it(folde
     with sqlite3.connect(folder / "hive.db") as raw:
         raw.execute("DELETE FROM events")
     raw.close()
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     assert ledger.events.verify() == 1
     ledger.close()
 
 
 def test_the_chain_goes_on_over_a_restart(folder: Path) -> None:
     for expected in (1, 2, 3):
-        ledger = Ledger.open(folder / "hive.db")
+        ledger = Ledger.open(folder / "hive.db", primed=0)
         with ledger.transaction():
             assert append(ledger).seq == expected
         assert ledger.events.verify() is None
@@ -124,7 +124,7 @@ def test_the_chain_goes_on_over_a_restart(folder: Path) -> None:
     ],
 )
 def test_an_edit_or_a_deletion_is_found(folder: Path, sql: str, broken: int) -> None:
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         for _ in range(10):
             append(ledger)
@@ -132,7 +132,7 @@ def test_an_edit_or_a_deletion_is_found(folder: Path, sql: str, broken: int) -> 
     raw = sqlite3.connect(folder / "hive.db")
     raw.executescript(sql)
     raw.close()
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     assert ledger.events.verify() == broken
     ledger.close()
 
@@ -169,7 +169,7 @@ def test_text_of_any_kind_can_stand_in_an_event(ledger: Ledger) -> None:
 
 
 def test_reads_are_counted_and_kept_over_a_restart(folder: Path) -> None:
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     for _ in range(3):
         ledger.events.count("anna", "whoami")
     with ledger.transaction():
@@ -178,14 +178,14 @@ def test_reads_are_counted_and_kept_over_a_restart(folder: Path) -> None:
     ledger.events.count("anna", "whoami")
     assert ledger.events.counts() == {("anna", "whoami"): 5}
     ledger.close()
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     assert ledger.events.counts() == {("anna", "whoami"): 5}
     ledger.close()
 
 
 def test_a_tail_that_was_cut_off_is_missed_for_ever(folder: Path) -> None:
     """What is added later does not cover the hole."""
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         for _ in range(5):
             append(ledger)
@@ -193,7 +193,7 @@ def test_a_tail_that_was_cut_off_is_missed_for_ever(folder: Path) -> None:
     with sqlite3.connect(folder / "hive.db") as raw:
         raw.execute("DELETE FROM events WHERE seq >= 4")
     raw.close()
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         assert append(ledger).seq == 6
     assert ledger.events.verify() == 4

@@ -93,7 +93,7 @@ def test_a_box_is_bounded_by_count_and_by_bytes(folder: Path) -> None:
 
 
 def test_what_the_daemon_says_overruns_a_full_box_up_to_double(folder: Path) -> None:
-    ledger = Ledger.open(folder / "small.db", limits=Bounds(inbox_count=3))
+    ledger = Ledger.open(folder / "small.db", limits=Bounds(inbox_count=3), primed=0)
     with ledger.transaction():
         for sender in ("anna", DAEMON):
             for _ in range(3):
@@ -115,14 +115,14 @@ def test_one_lease_never_gives_more_than_fits_a_frame(ledger: Ledger) -> None:
 
 
 def test_ids_grow_even_when_the_clock_goes_back_and_mail_was_deleted(folder: Path) -> None:
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         first = ledger.messages.send(letter("anna", "bob"), 1_000_000_000.0)
         ledger.messages.ack("bob", [first.id])
         assert ledger.messages.prune(2_000_000_000.0) == 1
         assert ledger.messages.get(first.id) is None
     ledger.close()
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         second = ledger.messages.send(letter("anna", "bob"), 5.0)
     assert second.id > first.id
@@ -176,13 +176,13 @@ def test_reply_and_thread_must_agree(ledger: Ledger) -> None:
 
 def test_mail_of_an_earlier_daemon_holds_back_younger_mail_of_its_sender(folder: Path) -> None:
     """The answer may have been lost with the daemon, so order needs the wait."""
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         for sender, body in (("anna", "a1"), ("anna", "a2"), ("carol", "c1")):
             ledger.messages.send(letter(sender, "bob", body), 10.0)
         (first,) = ledger.messages.lease("bob", 1, 60, 10.0)
     ledger.close()
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     mail = ledger.messages
     with ledger.transaction():
         assert bodies(mail.lease("bob", 10, 60, 11.0)) == ["c1"]
@@ -194,27 +194,27 @@ def test_mail_of_an_earlier_daemon_holds_back_younger_mail_of_its_sender(folder:
 
 
 def test_held_mail_does_not_hold_back_older_mail_that_came_back(folder: Path) -> None:
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         for body in ("older", "younger"):
             ledger.messages.send(letter("anna", "bob", body), 10.0)
         first, _ = ledger.messages.lease("bob", 10, 60, 11.0)
         ledger.messages.nack("bob", [first.id], "busy", 12.0)
     ledger.close()
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         assert bodies(ledger.messages.lease("bob", 10, 60, 13.0)) == ["older"]
     ledger.close()
 
 
 def test_held_mail_comes_back_when_its_lease_ends(folder: Path) -> None:
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         for body in ("a1", "a2"):
             ledger.messages.send(letter("anna", "bob", body), 10.0)
         ledger.messages.lease("bob", 1, 60, 10.0)
     ledger.close()
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         assert ledger.messages.next_due("bob") == 70.0
         assert bodies(ledger.messages.lease("bob", 10, 60, 70.0)) == ["a1", "a2"]
@@ -254,12 +254,12 @@ def test_what_a_savepoint_undoes_leaves_no_trace(ledger: Ledger) -> None:
 
 
 def test_a_box_first_looked_at_in_a_transaction_that_fails_is_counted_anew(folder: Path) -> None:
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
         ledger.messages.send(letter("anna", "bob"), 10.0)
         ledger.messages.lease("bob", 1, 60.0, 10.0)
     ledger.close()
-    ledger = Ledger.open(folder / "hive.db")
+    ledger = Ledger.open(folder / "hive.db", primed=0)
     mail = ledger.messages
     with suppress(Mind), ledger.transaction():
         mail.expire(100.0)

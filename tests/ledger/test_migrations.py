@@ -7,10 +7,12 @@ import shutil
 import signal
 import sqlite3
 from pathlib import Path
+from random import Random
 
 import pytest
 from ledger.children import end_at
 from ledger.letters import bodies, letter
+from long import seed, times
 
 from hive_core.errors import InvalidArgument
 from hive_core.ledger.connection import TooNew
@@ -111,14 +113,17 @@ STEPS = [
 ]
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("number", sorted({number for number, _ in STEPS}))
 def test_a_kill_at_any_statement_of_a_migration_loses_nothing(folder: Path, number: int) -> None:
     """Each time as the older one left it, killed; then opened by one that is not."""
     made_with(folder / "golden.db", number - 1)
     shutil.copy(folder / "golden.db", folder / "whole.db")
     Ledger.open(folder / "whole.db", primed=0).close()
-    wanted, ends = content(folder / "whole.db"), 0
-    for step in [f"migration {number} statement {at}" for each, at in STEPS if each == number]:
+    golden, wanted, ends = content(folder / "golden.db"), content(folder / "whole.db"), 0
+    steps = [f"migration {number} statement {at}" for each, at in STEPS if each == number]
+    drawn = Random(seed())  # noqa: S311 - a schedule, no secret
+    for step in drawn.sample(steps, min(len(steps), times(6, len(steps)))):
         for left in folder.glob("killed.db*"):
             left.unlink()
         shutil.copy(folder / "golden.db", folder / "killed.db")
@@ -127,9 +132,9 @@ def test_a_kill_at_any_statement_of_a_migration_loses_nothing(folder: Path, numb
             Ledger.open(folder / "killed.db", step=end_at(step), primed=0)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-        assert content(folder / "killed.db") == content(folder / "golden.db")
+        assert content(folder / "killed.db") == golden, step
         Ledger.open(folder / "killed.db", primed=0).close()
-        assert content(folder / "killed.db") == wanted
+        assert content(folder / "killed.db") == wanted, step
         ends += 1
     assert ends
 

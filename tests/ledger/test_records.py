@@ -40,7 +40,7 @@ def test_a_repeated_wish_does_not_move_its_beginning(ledger: Ledger) -> None:
 
 def test_a_range_is_given_once_and_kept_over_a_restart(folder: Path) -> None:
     for _ in range(2):
-        ledger = Ledger.open(folder / "hive.db")
+        ledger = Ledger.open(folder / "hive.db", primed=0)
         with ledger.transaction():
             bases = [ledger.ranges.allocate(agent) for agent in ("a", "b", "a")]
         assert bases == [FIRST, FIRST + SIZE, FIRST]

@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -243,14 +243,15 @@ def test_migrations_are_numbered_without_a_gap(folder: Path) -> None:
         Ledger.open(folder / "hive.db", migrations)
 
 
-def test_the_log_has_its_size_before_the_first_call(ledger: Ledger, folder: Path) -> None:
-    wal = folder / "hive.db-wal"
-    before = wal.stat().st_size
-    assert before >= 8 << 20
-    with ledger.transaction():
-        ledger.messages.send(letter("anna", "bob"), 1.0)
-    assert wal.stat().st_size == before
-    ledger.checkpoint()
+def test_the_log_has_its_size_before_the_first_call(folder: Path) -> None:
+    with closing(Ledger.open(folder / "hive.db")) as ledger:
+        wal = folder / "hive.db-wal"
+        before = wal.stat().st_size
+        assert before >= 8 << 20
+        with ledger.transaction():
+            ledger.messages.send(letter("anna", "bob"), 1.0)
+        assert wal.stat().st_size == before
+        ledger.checkpoint()
 
 
 def test_commits_reach_the_disk(ledger: Ledger) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.world import World
+from operations.world import World, world
 from pydantic import BaseModel
 
 from hive_core.broker.operation import Operation
 from hive_core.errors import HIVE
+from hive_core.model.settings import Bounds, Settings
 from hive_core.operations import load
 
 OPERATIONS = sorted(load().values(), key=lambda each: each.name)
@@ -20,6 +21,23 @@ FIRST_SET = {
     "restart", "kill", "update", "destroy", "move", "get_logs", "send", "recv", "ack", "nack",
     "wake", "get_job", "wait_job",
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module", name="world")
+def _world() -> Iterator[World]:
+    """One for all: nothing that is refused leaves anything behind but its record."""
+    many = Settings(limits=Bounds(refusals_kept=10_000))
+    with world(many, "root/a", "a/a1", "a1/a11", "a/a2", "root/b", "b/b1") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def former(world: World) -> str:
+    """The UUID of an agent that is no more."""
+    world.grow("a/old")
+    uuid = world.uuid("old")
+    world.call("operator", "destroy", agent="old")
+    return uuid
 
 
 def models(found: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -118,9 +136,9 @@ def test_a_stranger_is_refused_and_the_refusal_is_recorded(
 
 
 @every
-def test_an_agent_that_is_no_more_is_refused(world: World, operation: Operation) -> None:
+def test_an_agent_that_is_no_more_is_refused(
+    world: World, former: str, operation: Operation
+) -> None:
     """Row H30."""
-    uuid = world.uuid("a2")
-    world.call("operator", "destroy", agent="a2")
-    asked = world.ask_as(uuid, operation.name, sample(operation))
+    asked = world.ask_as(former, operation.name, sample(operation))
     assert asked.replies[-1]["error"] == HIVE + "NotFound"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import TypeVar
+
+from seeds import Seed, folder_in_ram
 
 from hive_core import varlink
 from hive_core.broker.core import Broker
@@ -322,54 +320,17 @@ def _parameters(reply: Reply) -> Reply:
 @contextmanager
 def world(settings: Settings | None = None, *edges: str) -> Iterator[World]:
     """A fresh world on the RAM disk, with `root` in it."""
-    folder = _folder()
-    try:
-        if settings is None:  # most are: to copy what has grown once is quicker
-            _grown(edges).plant(folder)
-        with closing(World(folder, settings or Settings())) as made:
-            if settings is not None:
-                made.grow("root", *edges)
+    with folder_in_ram() as folder:
+        chosen = settings or Settings()
+        _grown(chosen.model_dump_json(), edges).plant(folder)
+        with closing(World(folder, chosen)) as made:
             yield made
-    finally:
-        shutil.rmtree(folder)
-
-
-@dataclass(frozen=True)
-class Seed:
-    """A folder that can be made again: paths below it with their modes, and what is in files."""
-
-    folders: tuple[tuple[str, int], ...]
-    files: tuple[tuple[str, int, bytes], ...]
-
-    @classmethod
-    def of(cls, folder: Path) -> Seed:
-        paths = [(str(each.relative_to(folder)), each) for each in sorted(folder.rglob("*"))]
-        return cls(
-            tuple((name, each.stat().st_mode) for name, each in paths if each.is_dir()),
-            tuple((name, each.stat().st_mode, each.read_bytes())
-                  for name, each in paths if each.is_file()),
-        )  # fmt: skip
-
-    def plant(self, folder: Path) -> None:
-        # Hundreds of empty folders are in a git repo of ours: plain calls, no pathlib.
-        for name, mode in self.folders:
-            os.mkdir(f"{folder}/{name}", stat.S_IMODE(mode))  # noqa: PTH102
-        for name, mode, data in self.files:
-            with open(f"{folder}/{name}", "xb") as file:  # noqa: PTH123
-                file.write(data)
-                os.fchmod(file.fileno(), stat.S_IMODE(mode))
 
 
 @cache
-def _grown(edges: tuple[str, ...]) -> Seed:
-    folder = _folder()
-    try:
-        with closing(World(folder, Settings())) as made:
+def _grown(settings: str, edges: tuple[str, ...]) -> Seed:
+    """To copy what has grown once is quicker."""
+    with folder_in_ram() as folder:
+        with closing(World(folder, Settings.model_validate_json(settings))) as made:
             made.grow("root", *edges)
         return Seed.of(folder)
-    finally:
-        shutil.rmtree(folder)
-
-
-def _folder() -> Path:
-    return Path(mkdtemp(prefix="hive-world-", dir="/dev/shm"))

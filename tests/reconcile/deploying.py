@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from seeds import empty_ledger, empty_repo
 from typing_extensions import override
 
 from hive_core.broker.call import Call, Change, Record
@@ -171,6 +172,8 @@ class Stage:
         self.builder = MemoryBuilder()
         self.faults: list[BaseException] = []
         self.known: dict[str, Proposed] = {}
+        empty_ledger().plant(folder)
+        empty_repo().plant(folder)
         self.open()
 
     def open(self) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
+from seeds import empty_ledger
+
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
@@ -34,6 +36,7 @@ class Road:
         self.settings = settings or Settings()
         self.hive = hive
         self.clock = ManualClock()
+        empty_ledger().plant(folder)
         self.ledger = Ledger.open(folder / "hive.db", limits=self.settings.limits, primed=0)
         self.host = MemoryMachines(self.clock)
         self.journal = MemoryJournal()

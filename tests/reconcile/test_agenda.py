@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 from operations.world import Seen
+from seeds import empty_ledger
 
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.due import Due, due
@@ -61,6 +62,7 @@ class House:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
+    empty_ledger().plant(tmp_path)
     ledger = Ledger.open(tmp_path / "hive.db", primed=0)
     yield House(ledger)
     ledger.close()

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import pytest
 from reconcile.road import hive
+from seeds import empty_ledger
 
 from hive_core.ledger.events import Entry
 from hive_core.ledger.keys import Stored
@@ -31,6 +32,7 @@ def _nobody(name: str, _handler: object) -> NoReturn:
 class House:
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
         self.clock, self.topics, self.idle = ManualClock(), list[str](), 0
+        empty_ledger().plant(folder)
         self.ledger = Ledger.open(folder / "hive.db", primed=0)
         host = MemoryMachines(self.clock)
         ports = Ports(
