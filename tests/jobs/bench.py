@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import zlib
@@ -10,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from pathlib import Path
+from select import select
 
 from hive_core.model.review import DiffLine, Review, Said
 from hive_core.plan import nar
@@ -17,12 +20,23 @@ from hive_core.plan.caps import Caps
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPS = Caps(1 << 26, 20_000, 5 << 20, 64, 15_000, 32 << 20, 4 << 20, 60.0)
+# Forks for each job: to start Python anew takes longer than most jobs do.
 PROGRAM = """
-import sys
+import json, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
+from hive_core.jobs import fetch, review
 from hive_core.jobs.main import main
-sys.exit(main(sys.argv[3:], Path(sys.argv[2])))
+for line in sys.stdin:
+    root, words = json.loads(line)
+    if not (child := os.fork()):
+        code = 120
+        try:
+            os.dup2(2, 1)
+            code = main(words, Path(root))
+        finally:
+            os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1",
@@ -104,11 +118,39 @@ class Judged:
         return [row.text for row in self.diff if row.path == path and row.sign in signs]
 
 
+class Jobs:
+    """A small process out of which jobs are forked, with nothing of the tests in it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", PROGRAM, str(ROOT)], text=True, process_group=0,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"PATH": ENVIRONMENT["PATH"]},
+        )  # fmt: skip
+
+    def run(self, root: Path, words: Sequence[str], seconds: float) -> int:
+        """The code with which the job has ended in time."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps([str(root), words]) + "\n")
+        process.stdin.flush()
+        if not select([process.stdout], [], [], seconds)[0]:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise AssertionError(f"{words} has not ended after {seconds} s")
+        return int(process.stdout.readline())
+
+    def close(self) -> None:
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+
 @dataclass
 class Bench:
-    """Folders of one job, and the job itself as a program of its own."""
+    """Folders of one job, and the job itself in a process of its own."""
 
     root: Path
+    jobs: Jobs
     caps: Caps = CAPS
     repo: Repo = field(init=False)
 
@@ -127,21 +169,9 @@ class Bench:
     def run(self, *words: str) -> Said:
         """One job, killed after twice its time; what it said."""
         (self.out / "said.json").unlink(missing_ok=True)
-        argv: Sequence[str] = [
-            sys.executable,
-            "-I",
-            "-c",
-            PROGRAM,
-            str(ROOT),
-            str(self.root),
-            *words,
-        ]
-        done = subprocess.run(
-            argv, capture_output=True, text=True, check=False, timeout=2 * self.caps.seconds,
-            env={"PATH": ENVIRONMENT["PATH"]},
-        )  # fmt: skip
+        code = self.jobs.run(self.root, words, 2 * self.caps.seconds)
         said = Said.read((self.out / "said.json").read_bytes())
-        assert done.returncode == bool(said.fault), done.stderr
+        assert code == bool(said.fault)
         return said
 
     def fetch(self, commit: str, repo: str = ".") -> Said:
