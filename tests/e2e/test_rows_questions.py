@@ -41,7 +41,8 @@ def tidy(host: HiveHost) -> Iterator[None]:
     host.prune(TREE)
     for name in TREE:
         host.mail(name)
-    host.hive("inbox", *(word for each in host.json("inbox") for word in ("--done", each["id"])))
+    if kept := host.call("ListMessages", limit=100)["messages"]:
+        host.call("Ack", ids=[each["id"] for each in kept])
 
 
 def ask(host: HiveHost, agent: str, *prompts: str, **more: object) -> str:
