@@ -243,4 +243,4 @@ class Mailbox(RuleBasedStateMachine):
 
 pytestmark = pytest.mark.sized
 TestMailbox = Mailbox.TestCase
-TestMailbox.settings = settings(max_examples=times(25, 200), stateful_step_count=40, deadline=None)
+TestMailbox.settings = settings(max_examples=times(15, 200), stateful_step_count=40, deadline=None)

@@ -160,7 +160,7 @@ def found(rule: Rule, since: float, until: float) -> list[float]:
 
 
 @pytest.mark.sized
-@settings(max_examples=sized(120, 5000), deadline=None)
+@settings(max_examples=sized(80, 5000), deadline=None)
 @given(st.one_of(expressions, busy, busy), moments(), st.floats(0.1, 2.5))
 def test_cron_fires_at_the_minutes_at_which_a_walk_does(
     expression: Expression, where: tuple[str, float], days: float
@@ -258,7 +258,7 @@ def looks(draw: st.DrawFn) -> tuple[Rule, Asked]:
 
 
 @pytest.mark.sized
-@settings(max_examples=sized(200, 5000), deadline=None)
+@settings(max_examples=sized(100, 5000), deadline=None)
 @given(looks())
 @example((Rule(Kind.EVERY, every=1.0), Asked(Missed.ALL, 1.7e9, 1.7e9 + 3600)))
 def test_no_time_is_lost_none_counts_twice_and_there_is_no_storm(

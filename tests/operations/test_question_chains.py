@@ -134,7 +134,7 @@ def chain(depth: int) -> list[str]:
 
 
 @pytest.mark.sized
-@settings(max_examples=times(30, 300), deadline=None)
+@settings(max_examples=times(20, 300), deadline=None)
 @given(st.integers(0, 6), STEPS, st.booleans(), st.sampled_from((None, 50.0)))
 def test_who_asked_gets_one_answer_whatever_happens_on_the_way(
     depth: int,

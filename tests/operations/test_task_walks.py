@@ -269,7 +269,7 @@ def _reached(state: str) -> set[str]:
 def test_walks() -> None:
     """Row T13."""
     size = settings(
-        max_examples=times(15, 200), stateful_step_count=times(25, 50), deadline=None,
+        max_examples=times(10, 200), stateful_step_count=times(25, 50), deadline=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     run_state_machine_as_test(Walks, settings=size)

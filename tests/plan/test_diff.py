@@ -363,7 +363,7 @@ def drift(world: World, kind: str, uuid: str) -> None:
         world.want(name, Wanted.RUNNING if kind == "renew" else Wanted.STOPPED)
 
 
-@settings(max_examples=times(60, 1500), deadline=None)
+@settings(max_examples=times(40, 1500), deadline=None)
 @given(st.data())
 def test_applying_ends_in_nothing_to_do_whatever_drifts(data: st.DataObject) -> None:
     world = World(data.draw(hives()))
@@ -384,7 +384,7 @@ def test_applying_ends_in_nothing_to_do_whatever_drifts(data: st.DataObject) -> 
         assert not observed.strays
 
 
-@settings(max_examples=times(25, 500), deadline=None)
+@settings(max_examples=times(15, 500), deadline=None)
 @given(st.data())
 def test_planning_the_dirty_ones_finds_what_planning_all_finds(data: st.DataObject) -> None:
     world = World(data.draw(hives()))
