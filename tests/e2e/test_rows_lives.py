@@ -113,7 +113,10 @@ HOW = {
 def test_what_can_be_known_of_an_end(host: HiveHost) -> None:
     """K7, K10: the status of the payload, a signal shows as 255; each is told to the parent."""
     for name, (text, _) in HOW.items():
-        spawn(host, name, f"sleep 0.3; {text}", role="worker")
+        spawn(host, name, f"until [ -e go ]; do sleep 0.05; done; {text}", role="worker")
+    host.wait("running", *HOW)
+    for name in HOW:
+        host.inside(name, "touch", f"/agents/{name}/state/go", check=False)  # may end with it
     ends = [host.ask("lead", "WaitChild", wait=30)["child"] for _ in HOW]
     assert {each["name"]: each["code"] for each in ends} == {
         name: code for name, (_, code) in HOW.items()
