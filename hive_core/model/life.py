@@ -94,6 +94,12 @@ def since(life: Life, machine: Machine, *, alive: bool, healthy: bool) -> Iterat
         yield Began(there, machine.nonce)
 
 
+def untold(life: Life, machine: Machine) -> bool:
+    """Whether its last look shows an end that is still to be told."""
+    end = machine.exit
+    return end is not None and end.nonce >= life.nonce and not _told(life, end.invocation, "")
+
+
 def _told(life: Life, invocation: str, there: str) -> bool:
     old = life.ended == BEFORE and not life.invocation
     return old or invocation in (life.ended, life.invocation, there)

@@ -12,7 +12,7 @@ from hive_core.broker.happening import Ended, Gone, Started, when
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import NotAllowed, NotFound
 from hive_core.model.agent import AfterTask
-from hive_core.model.life import DESTROYED, End
+from hive_core.model.life import DESTROYED, End, untold
 from hive_core.model.machine import State, Wanted
 from hive_core.model.record import OPERATOR
 from hive_core.model.roles import after_task
@@ -70,8 +70,8 @@ def wait_child(call: Call, params: WaitChildParams) -> Record[Waited] | Wait[Wai
     child = None if params.agent is None else _child(call, params.agent)
     found = next((end for end in call.ledger.lives.waiting(call.uuid, child)), None)
     if found is None:
-        _check_to_come(call, child, params.agent)
-        topics = frozenset({f"child:{call.uuid}"})
+        awaited = _to_come(call, child, params.agent)
+        topics = frozenset({f"child:{call.uuid}", *(f"state:{uuid}" for uuid in awaited)})
         return Wait(topics, call.now + params.wait, Waited(child=None))
     reaped = found.reap is not None
     call.ledger.lives.collect(found, call.now, reap=reaped)
@@ -103,13 +103,14 @@ def _child(call: Call, name: str) -> str:
     return found
 
 
-def _check_to_come(call: Call, child: str | None, name: str | None) -> None:
-    """Nobody waits for what cannot come."""
+def _to_come(call: Call, child: str | None, name: str | None) -> list[str]:
+    """The UUIDs of those of whom an end can come; nobody waits where there are none."""
     tree = call.hive.topology
     names = tree.roots if call.by_operator else tree.children(call.caller)
     uuids = [call.hive.spec(each).id for each in names] if child is None else [child]
-    if any(_may_end(call, uuid) for uuid in uuids):
-        return
+    found = [uuid for uuid in uuids if _may_end(call, uuid)]
+    if found:
+        return found
     if child is None:
         raise NotFound("no child of yours runs, and no end waits for you")
     raise NotFound(f"no end of {name} waits for you: it does not run, and its last was told")
@@ -121,7 +122,8 @@ def _may_end(call: Call, uuid: str) -> bool:
     starts = call.ledger.starts.get(uuid)
     tried = call.states.state(uuid) is State.FAILED and starts is not None and starts.returns
     over = call.states.state(uuid) in _OVER and not tried
-    return call.ledger.lives.get(uuid).up or not over
+    life, machine = call.ledger.lives.get(uuid), call.states.machine(uuid)
+    return life.up or not over or (machine is not None and untold(life, machine))
 
 
 @when(Started)

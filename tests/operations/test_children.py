@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.lives import ends, runs
+from operations.lives import ends, run_of, runs
 from operations.world import Exchange, Reply, World, world
 
 from hive_core.errors import NotFound
+from hive_core.model.machine import Exit, Machine, State
 
 
 @pytest.fixture(name="world")
@@ -82,6 +83,36 @@ def test_a_wait_has_an_end(world: World) -> None:
     asked = world.ask("lead", "wait_child", agent="worker", wait=5)
     world.advance(5)
     assert asked.result() == {"child": None}
+
+
+def test_an_end_that_was_seen_and_is_not_told_yet_is_waited_for(world: World) -> None:
+    """A child may live shorter than it takes to write down that it began."""
+    ends(world, "worker", 1)
+    world.call("lead", "wait_child", agent="worker")
+    world.call("lead", "restart", agent="worker")
+    uuid, nonce = world.uuid("worker"), run_of(world, "worker").nonce
+    world.seen.states[uuid] = State.FAILED
+    end = Exit("e" * 32, "exit-code", "exited", "1", nonce)
+    world.seen.machines[uuid] = Machine(uuid, exit=end)
+    asked = world.ask("lead", "wait_child", agent="worker")
+    assert asked.pending
+    runs(world, "worker")
+    ends(world, "worker", 5)
+    assert child(asked)["code"] == 5
+
+
+def test_who_waits_is_told_when_no_end_can_come_any_more(world: World) -> None:
+    """What is seen of machines comes later than what is told of them."""
+    ends(world, "worker", 1)
+    world.call("lead", "wait_child", agent="worker")
+    uuid = world.uuid("worker")
+    world.seen.states[uuid] = State.RUNNING
+    asked = world.ask("lead", "wait_child", agent="worker")
+    assert asked.pending
+    world.seen.states[uuid] = State.FAILED
+    world.broker.touch({f"state:{uuid}"})
+    world.run()
+    assert asked.replies[0]["error"].endswith(".NotFound")
 
 
 def test_sleep_restart_and_a_crash_that_comes_back_are_no_end(world: World) -> None:
