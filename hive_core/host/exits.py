@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from hive_core.host.processor import name_of
 from hive_core.model.machine import Cpu, Exit
 
 log = logging.getLogger(__name__)
@@ -32,5 +33,5 @@ def _cpu(found: Mapping[str, object]) -> Cpu | None:
     """None in records of older scripts, and where nobody counted."""
     group, used = found.get("group"), found.get("cpu")
     if isinstance(group, str) and group and isinstance(used, int) and used >= 0:
-        return Cpu(group, used)
+        return Cpu(name_of(group), used)
     return None

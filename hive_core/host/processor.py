@@ -8,6 +8,7 @@ https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files
 from __future__ import annotations
 
 import os
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from typing import Final
 from hive_core.model.machine import Cpu, Machine
 
 GROUPS: Final = Path("/sys/fs/cgroup")
+BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _USED: Final = b"usage_usec"
 _MOST: Final = 4096
 
@@ -33,12 +35,28 @@ def read(group: str, groups: Path = GROUPS) -> Cpu | None:
         except OSError:
             continue
         try:
-            return Cpu(str(os.fstat(folder).st_ino), _used(folder))
+            return Cpu(name_of(str(os.fstat(folder).st_ino)), _used(folder))
         except (OSError, ValueError):
             return None  # it is just going
         finally:
             os.close(folder)
     return None
+
+
+def name_of(inode: str, boot: Path = BOOT) -> str:
+    """What tells a group from all others, for ever: each boot gives out inodes from 1 on.
+
+    Whatever can be asked now is of this boot: records of ends lie in `/run`.
+    """
+    return f"{_read_once(boot)}/{inode}"
+
+
+@cache
+def _read_once(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""  # a drop-in hides it (ProcSubset=): to count with a risk is better than not to
 
 
 def _used(folder: int) -> int:

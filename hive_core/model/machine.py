@@ -47,7 +47,8 @@ class Run:
 class Cpu(NamedTuple):
     """Processor time of a control group since it was made, in microseconds.
 
-    `group` is its inode: a machine that starts anew has another one, which counts from 0.
+    `group` is its inode in this boot: a machine that starts anew has another one, which counts
+    from 0.
     """
 
     group: str

@@ -28,15 +28,15 @@ def _ended(call: Call, what: Ended) -> frozenset[str]:
 
 def is_news(ledger: Ledger, uuid: str, found: Cpu) -> bool:
     """Whether it is more than what is written down."""
-    known = ledger.budgets.counters.get(uuid)
-    return known is None or known.group != found.group or known.used < found.used
+    return ledger.budgets.counters.used(uuid, found.group) < found.used
 
 
 def add_cpu(call: Call, uuid: str, found: Cpu) -> None:
-    """Write down what is new of it; the same figure again changes nothing."""
+    """Write down what is new of it; the same figure again changes nothing, in whatever order."""
     counters = call.ledger.budgets.counters
     if is_news(call.ledger, uuid, found):
-        call.ledger.budgets.usage.add(_figure(call, uuid, counters.get(uuid), found))
+        before = counters.used(uuid, found.group)
+        call.ledger.budgets.usage.add(_figure(call, uuid, before, found))
         counters.keep(uuid, found)
 
 
@@ -61,12 +61,11 @@ def live_cpu(call: Call) -> Iterator[Figure]:
     """What machines have used beyond what is written down, as it was brought to this call."""
     brought: object = call.brought
     measured: Mapping[str, Cpu] = brought if isinstance(brought, dict) else {}
-    known = call.ledger.budgets.counters.every() if measured else {}
+    known = call.ledger.budgets.counters.of(measured) if measured else {}
     for uuid, found in measured.items():
-        yield _figure(call, uuid, known.get(uuid), found)
+        yield _figure(call, uuid, known.get((uuid, found.group), 0), found)
 
 
-def _figure(call: Call, uuid: str, known: Cpu | None, found: Cpu) -> Figure:
-    before = known.used if known is not None and known.group == found.group else 0
+def _figure(call: Call, uuid: str, before: int, found: Cpu) -> Figure:
     more = max(0, found.used // _MILLI - before // _MILLI)
     return Figure(day_of(call.now), uuid, CPU, Source.MEASURED.value, "", "", more)

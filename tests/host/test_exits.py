@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from hive_core.host import exits
+from hive_core.host.processor import name_of
 from hive_core.model.machine import Cpu, Exit
 
 UUID = "0a0b0c0d-0000-4000-8000-000000000001"
@@ -27,7 +28,7 @@ def test_a_record_of_an_older_script_was_not_asked_for(tmp_path: Path) -> None:
 
 def test_an_end_tells_what_the_machine_has_used(tmp_path: Path) -> None:
     (tmp_path / UUID).write_text(TEXT + ', "group": "7", "cpu": 1500}')
-    assert getattr(exits.read(tmp_path, UUID), "cpu", None) == Cpu("7", 1500)
+    assert getattr(exits.read(tmp_path, UUID), "cpu", None) == Cpu(name_of("7"), 1500)
 
 
 @pytest.mark.parametrize(

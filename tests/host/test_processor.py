@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hive_core.host.processor import group_of, of, read
+from hive_core.host.processor import group_of, name_of, of, read
 from hive_core.model.machine import Cpu, Machine
 
 GROUP = "/hive.slice/hive-a.slice/hive-agent@bob.service"
@@ -23,7 +23,18 @@ def test_a_group_is_known_by_its_inode(tmp_path: Path, top: str) -> None:
     folder = tmp_path / top / GROUP[1:]
     folder.mkdir(parents=True)
     (folder / "cpu.stat").write_text(STAT)
-    assert read(GROUP, tmp_path) == Cpu(str(folder.stat().st_ino), 1_234_567)
+    assert read(GROUP, tmp_path) == Cpu(name_of(str(folder.stat().st_ino)), 1_234_567)
+
+
+def test_an_inode_that_comes_again_after_a_boot_is_another_group(tmp_path: Path) -> None:
+    for boot in "ab":
+        (tmp_path / boot).write_text(f"{boot}\n")
+    assert [name_of("7", tmp_path / boot) for boot in "ab"] == ["a/7", "b/7"]
+    assert name_of("7").partition("/")[0]
+
+
+def test_a_hidden_boot_id_leaves_the_inode(tmp_path: Path) -> None:
+    assert name_of("7", tmp_path / "none") == "/7"
 
 
 @pytest.mark.parametrize("text", [None, "", "nr_periods 0\n", "usage_usec x\n", "usage_usec\n"])

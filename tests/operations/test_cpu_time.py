@@ -13,6 +13,7 @@ from operations.world import World, rows, world
 from hive_core.broker.call import Call, Record
 from hive_core.broker.happening import Ended, Started, happened
 from hive_core.broker.operation import Result
+from hive_core.ledger.counters import KEPT
 from hive_core.model.machine import Cpu
 from hive_core.operations.cpu_time import add_cpu
 
@@ -97,6 +98,7 @@ def test_those_who_are_gone_keep_what_they_used(world: World) -> None:
 
 
 def test_counters_are_forgotten_with_the_last_sum(world: World) -> None:
+    uuid = world.uuid("a1")
     end(world, "a1", Cpu("1", SECOND))
     world.call("operator", "destroy", agent="a1")
     budgets, kept = world.ledger.budgets, world.settings.budgets.kept
@@ -104,11 +106,23 @@ def test_counters_are_forgotten_with_the_last_sum(world: World) -> None:
         with world.ledger.transaction():
             budgets.usage.prune(world.clock.now() + later, kept)
             budgets.counters.prune()
-        assert len(budgets.counters.every()) == left
+        assert len(budgets.counters.of([uuid])) == left
+
+
+def test_the_last_few_machines_of_each_agent_are_known(world: World) -> None:
+    """And not those of them that were heard of longest ago."""
+    counters, (one, other) = world.ledger.budgets.counters, map(world.uuid, ("a1", "b"))
+    with world.ledger.transaction():
+        counters.keep(other, Cpu("0", 7))
+        for group in (*range(KEPT), 0, KEPT):
+            counters.keep(one, Cpu(str(group), group + 1))
+    assert [counters.used(one, str(group)) for group in range(KEPT + 1)] == [1, 0, 3, 4, 5]
+    assert counters.of([one, other]).keys() > counters.of([other]).keys() == {(other, "0")}
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["works", "is written", "ends", "ends again", "kill"]),
+    st.tuples(st.sampled_from(["works", "is written", "ends", "ends again", "ends untold",
+                               "its last end is told", "kill"]),
               st.integers(0, 3000)), max_size=12,
 )  # fmt: skip
 
@@ -117,9 +131,9 @@ STEPS = st.lists(
 @settings(max_examples=times(12, 100), deadline=None)
 @given(STEPS)
 def test_what_machines_used_is_counted_once(steps: list[tuple[str, int]]) -> None:
-    """Whoever says it how often, and whenever the daemon is killed."""
+    """Whoever says it how often and how late, and whenever the daemon is killed."""
     with world(None, "root/a1") as made:
-        counters = [0]
+        counters, untold = [0], Cpu("0", 0)
         for step, more in steps:
             now = Cpu(str(len(counters)), counters[-1])
             if step == "works":
@@ -128,9 +142,15 @@ def test_what_machines_used_is_counted_once(steps: list[tuple[str, int]]) -> Non
                 made.broker.perform("meter", partial(_write, "a1", now))
             elif step == "kill":
                 made.kill()
+            elif step == "its last end is told":
+                end(made, "a1", untold)
             else:
-                end(made, "a1", now)
-                counters += [0] if step == "ends" else []
+                end(made, "a1", untold)  # the record of one more end would hide that
+                if step != "ends untold":
+                    end(made, "a1", now)
+                if step != "ends again":
+                    counters, untold = [*counters, 0], now
+        end(made, "a1", untold)
         end(made, "a1", Cpu(str(len(counters)), counters[-1]))
         assert sum(map(int, map(str, used(made).values()))) == sum(counters) // 1000
 
