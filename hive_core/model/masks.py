@@ -38,6 +38,7 @@ class Masks:
         self._change = 0
         self._pattern = 0, _pattern(())
         self._uses = Counter[str]()
+        self._longest = 0  # of all that there ever were
         self._held = Counter[bytes]()
         self._old: dict[bytes, None] = {}
 
@@ -80,6 +81,7 @@ class Masks:
 
     def _keep(self, form: str) -> None:
         self._uses[form] += 1
+        self._longest = max(self._longest, len(form))
         known = self._forms.setdefault(form[:LEAST], {})
         if len(form) in known:
             known[len(form)].add(form)
@@ -99,6 +101,16 @@ class Masks:
             left -= at - done + len(SHOWN)
             done = end
         return "".join((*parts, text[done : done + max(left, 0)]))[:most]
+
+    def hide_end(self, text: str, most: int) -> str:
+        """The last of the text, so many characters of it at most, without any of them.
+
+        One that begins before those is left out as a whole: only its end would be looked at.
+        """
+        first = max(len(text) - most, 0)
+        begun = self._places(text, max(first - self._longest, 0), first)
+        start = max([first, *(at + self._found(text, at) for at in begun)])
+        return self.hide(text[start:])
 
     def _next(self, text: str, start: int, end: int) -> tuple[int, int] | None:
         """The first form that begins between these; it may end behind them."""

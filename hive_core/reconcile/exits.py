@@ -121,13 +121,14 @@ def write(call: Call, counted: Counted, lines: Lines) -> frozenset[str]:
     kind = "crash" if verdict.crash else "exit"
     text = counted.why if verdict.crash else f"{place.name} {_said(counted)}"
     _event(call, kind, (place.uuid, place.name), text, _fields(counted))
-    # It is written down here, and a secret is not.
-    tail = ledger.events.masks.hide("\n".join(line.text for line in lines))
+    # It is written down here, and a secret is not. No more is looked through than is kept.
+    output, masks = "\n".join(line.text for line in lines), ledger.events.masks
     parent = call.hive.topology.parent(call.hive.names[place.uuid])
     if verdict.crash and parent is not None:
-        body = f"{counted.why}\n\nlast lines:\n{tail}" if tail else counted.why
+        head = masks.hide(output, BODY_MOST)
+        body = f"{counted.why}\n\nlast lines:\n{head}" if head else counted.why
         topics |= tell(call, call.hive, parent, CRASH, body[:BODY_MOST])
-    return topics | happened(call, _ended(counted, tail[-OUTPUT_MOST:]))
+    return topics | happened(call, _ended(counted, masks.hide_end(output, OUTPUT_MOST)))
 
 
 def _said(counted: Counted) -> str:

@@ -158,3 +158,16 @@ def test_one_that_is_kept_elsewhere_or_again_stays_hidden() -> None:
         masks.add(b"number-%06d" % number)
         masks.retire(b"number-%06d" % number)
     assert masks.hide("twice-here again-here number-000000") == f"{SHOWN} {SHOWN} number-000000"
+
+
+@given(st.lists(st.integers(0, 30), max_size=6), st.integers(0, 120))
+def test_the_end_of_a_text_shows_no_end_of_a_secret(gaps: list[int], most: int) -> None:
+    masks = Masks()
+    for each in (b"ABCDEFGH", b"ABCDEFGHIJKLMNOPQRST"):
+        masks.add(each)
+    text = "".join("." * gap + "ABCDEFGHIJKLMNOPQRST"[: 8 + gap % 2 * 12] for gap in gaps)
+    end = masks.hide_end(text, most)
+    assert set(end) <= {".", "*"}
+    assert len(end) <= most
+    assert masks.hide_end(text, len(text)) == masks.hide(text)
+    assert masks.hide_end(f"{text}{'.' * most}", most) == "." * most

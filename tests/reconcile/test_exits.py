@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 from reconcile.road import Road, hive
+from typing_extensions import override
 
-from hive_core.reconcile.exits import BODY_MOST
+from hive_core.model.masks import Masks
+from hive_core.operations import children  # noqa: F401 - it keeps the ends
+from hive_core.reconcile.exits import BODY_MOST, OUTPUT_MOST
 
 
 def test_endless_last_lines_are_cut(tmp_path: Path) -> None:
@@ -38,6 +42,39 @@ def test_a_registered_secret_stands_in_no_last_lines(tmp_path: Path) -> None:
         assert letter.body.endswith("the password is ***")
         assert end is not None
         assert end.output == "the password is ***"
+        await road.close()
+
+    asyncio.run(story())
+
+
+class Counting(Masks):
+    """How many characters were looked through."""
+
+    seen = 0
+
+    @override
+    def _places(self, text: str, start: int, end: int) -> Iterator[int]:
+        self.seen += max(end - start, 0)
+        return super()._places(text, start, end)
+
+
+def test_no_more_is_looked_through_for_secrets_than_is_kept(tmp_path: Path) -> None:
+    """It is done on the loop, in a transaction; agents choose how much they write."""
+
+    async def story() -> None:
+        road = Road(tmp_path, hive({"root": None, "bob": "root"}))
+        road.ledger.events.masks = masks = Counting()
+        masks.add(b"hunter22")
+        await road.settle()
+        for _ in range(20):
+            road.journal.write(road.uuid("bob"), f"{'x' * 48_000}hunter22")
+        masks.seen = 0
+        road.host.crash(road.uuid("bob"))
+        await road.settle()
+        end = road.ledger.lives.last(road.uuid("bob"))
+        assert end is not None
+        assert end.output == "x" * (OUTPUT_MOST - 8) + "***"
+        assert masks.seen < 2 * (BODY_MOST + OUTPUT_MOST)
         await road.close()
 
     asyncio.run(story())
