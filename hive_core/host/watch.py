@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -39,5 +40,9 @@ async def watch_branch(
         folder, heads, watch_filter=matters, debounce=_DEBOUNCE, step=_STEP, stop_event=stop,
         recursive=False, rust_timeout=_TICK, yield_on_timeout=True, raise_interrupt=False,
     )  # fmt: skip
-    while (found := await asyncio.to_thread(next, told, None)) is not None:
-        (changed if found else tick)()
+    own, loop = ThreadPoolExecutor(1, "watch"), asyncio.get_running_loop()
+    try:
+        while (found := await loop.run_in_executor(own, next, told, None)) is not None:
+            (changed if found else tick)()
+    finally:
+        own.shutdown(wait=False)  # who is cancelled waits for no tick

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from time import monotonic
 
@@ -60,5 +62,35 @@ def test_it_ticks_by_itself_when_nothing_is_told(meta: Meta) -> None:
         async with watching(meta, ticks):
             await asyncio.wait_for(ticks.get(), 10)
             await asyncio.wait_for(ticks.get(), 10)
+
+    asyncio.run(look())
+
+
+def test_it_waits_for_nobody_else_s_thread(meta: Meta) -> None:
+    """Copies and artifacts may hold all threads that there are for everybody."""
+    meta.change(family("anna"))
+
+    async def look() -> None:
+        loop, held, free = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+
+        def hold() -> None:
+            loop.call_soon_threadsafe(held.set)
+            free.wait(20)
+
+        async with watching(meta) as seen:
+            meta.git("branch", "begun")
+            await first_after(seen, monotonic())
+            copying = asyncio.create_task(asyncio.to_thread(hold))
+            await asyncio.wait_for(held.wait(), 10)
+            start = monotonic()
+            try:
+                meta.git("branch", "held")
+                await first_after(seen, start)
+                meta.git("branch", "still")
+                await first_after(seen, monotonic())
+            finally:
+                free.set()
+                await copying
 
     asyncio.run(look())
