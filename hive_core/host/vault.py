@@ -31,7 +31,15 @@ class Vault:
         # What must not be written down anywhere else.
         self.masks = Masks()
         with suppress(HiveError):  # the disk tells whoever reads a secret
+            self._sweep()
             self._mask_all()
+
+    def _sweep(self) -> None:
+        """What a daemon that was killed was about to keep is a secret that nobody looks after."""
+        with told("remove secrets that were never kept"):
+            for uuid in self.holders():
+                for each in (self.folder / uuid).glob(f"{_NEW}*"):
+                    each.unlink()
 
     def _mask_all(self) -> None:
         for uuid in self.holders():
@@ -57,11 +65,11 @@ class Vault:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             spare = place.with_name(f"{_NEW}.{key}")  # several may be on their way
             spare.unlink(missing_ok=True)
-            with open(os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
-                file.write(value)
-                file.flush()
-                os.fsync(file.fileno())
-            spare.rename(place)
+            try:
+                _fill(spare, value)
+                spare.rename(place)
+            finally:
+                spare.unlink(missing_ok=True)  # of what is not kept nothing stays
             for folder in (place.parent, self.folder):
                 kept(folder)
 
@@ -108,3 +116,10 @@ class Vault:
         if not is_uuid(uuid) or fault(f"secret:{key}"):
             raise Internal("that is no place for a secret")
         return self.folder / uuid / key
+
+
+def _fill(spare: Path, value: bytes) -> None:
+    with open(os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
+        file.write(value)
+        file.flush()
+        os.fsync(file.fileno())

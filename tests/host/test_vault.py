@@ -136,3 +136,21 @@ def test_without_a_uid_range_nobody_is_shown_anything(
     vault.put(BOB, "token", b"one")
     credentials.show(BOB, run, ["secret:token"])
     assert not (run / FOLDER).exists()
+
+
+def test_what_a_daemon_that_was_killed_was_about_to_keep_is_gone_at_the_next_start(
+    vault: Vault,
+) -> None:
+    vault.put(ANN, "token", b"one")
+    spare = vault.folder / ANN / ".new.other"
+    spare.write_bytes(b"never kept")
+    again = Vault(vault.folder)
+    assert not spare.exists()
+    assert (again.keys(ANN), again.read(ANN, "token")) == (("token",), b"one")
+
+
+def test_of_a_secret_that_cannot_be_kept_nothing_stays(vault: Vault) -> None:
+    (vault.folder / ANN / "token").mkdir(parents=True)
+    with pytest.raises(Internal, match="cannot keep the secret token"):
+        vault.put(ANN, "token", b"hush-hush")
+    assert [each.name for each in (vault.folder / ANN).iterdir()] == ["token"]
