@@ -108,7 +108,8 @@ def written(file: Path, parts: Iterator[bytes], *, force: bool) -> None:
     """A file that is all there, or none."""
     if not force and os.path.lexists(file):
         raise AlreadyExists(f"{file} is there already; --force writes over it")
-    spare = file.with_name(f".{file.name}.{os.getpid()}")
+    # A number of its own would come again, here and in another container.
+    spare = file.with_name(f".{file.name}.{os.urandom(6).hex()}")
     try:
         with spare.open("xb") as out:
             for part in parts:

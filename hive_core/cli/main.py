@@ -142,8 +142,16 @@ def _leave(status: int) -> Never:
     os._exit(status)
 
 
+def _all_open() -> None:
+    """What was closed leads nowhere; else Python has none, and a socket would get its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - pathlib is slow
+
+
 def main() -> None:
     """Entry point; completion is click's own, asked for by an environment variable."""
+    _all_open()
     if "_HIVE_COMPLETE" in os.environ:
         hive.main(prog_name="hive")
     _leave(run(sys.argv[1:]))

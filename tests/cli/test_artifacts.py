@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,16 @@ def test_no_file_is_written_over_without_force(hive: Hive, tmp_path: Path) -> No
     assert file.read_text() == "old"
     assert hive("artifact", "get", "abc", "--to", str(file), "--force").status == 0
     assert file.read_text() == "new"
+
+
+def test_what_a_killed_run_with_our_number_left_is_not_in_the_way(
+    hive: Hive, tmp_path: Path
+) -> None:
+    serve(hive, b"new")
+    file, other = tmp_path / "file", tmp_path / f".file.{os.getpid()}"
+    other.write_text("half of another container's")
+    assert hive("artifact", "get", "abc", "--to", str(file)).status == 0
+    assert (file.read_text(), other.read_text()) == ("new", "half of another container's")
 
 
 def test_a_link_is_replaced_and_not_followed(hive: Hive, tmp_path: Path) -> None:

@@ -52,6 +52,19 @@ def test_output_that_nobody_got_is_no_success(to: str, says: str) -> None:
     assert done.stderr.endswith(says) if says else not done.stderr
 
 
+def test_who_closed_its_output_wants_none() -> None:
+    """A socket of ours would get the number, and what is printed with it."""
+    script = (
+        f"import sys; sys.path.insert(0, {CHECKOUT!r}); sys.argv[1:] = ['--version']\n"
+        "from hive_core.cli.main import main; main()"
+    )
+    closed = f'exec {sys.executable} -I -c "$0" <&- >&-'
+    done = subprocess.run(
+        ["sh", "-c", closed, script], stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_every_command_of_the_table_is_there() -> None:
     with click.Context(main.hive) as context:
         for name in main.COMMANDS:
