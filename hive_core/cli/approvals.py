@@ -15,7 +15,7 @@ from hive_core.cli.approval_page import page
 from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, echo, moment, output_option, say, words
 from hive_core.cli.session import Session, entries
-from hive_core.errors import HiveError
+from hive_core.errors import Conflict, HiveError
 
 APPROVALS: Final = Listing(
     "id",
@@ -101,6 +101,8 @@ def _confirm(session: Session, id_: str) -> None:
     found = session.ask("get_approval", id=id_, limit=1)
     about = found.get("approval")
     row = about if isinstance(about, dict) else {}
+    if row.get("state") == "received":  # until it is approved it may be checked, and give anything
+        raise Conflict(f"cannot approve {id_}: it is still being checked")
     if row.get("state", "pending") != "pending":
         return  # nothing is given: the daemon says why
     new = [

@@ -257,6 +257,22 @@ def test_what_is_over_gives_nothing_and_is_not_asked_about(
     assert (done.status, done.err) == (1, "hive: it is failed\n")
 
 
+def test_attack_23_what_is_still_being_checked_is_not_approved_unasked(
+    hive: Hive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be pending, and give anything, by the time that the approval arrives."""
+    approving(hive)
+    answering(hive, shown(state="received"))
+    (tmp_path / "typed").write_text("")
+    with (tmp_path / "typed").open() as keys:
+        monkeypatch.setattr(keys, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr("sys.stdin", keys)
+        done = hive("approvals", "approve", ID, "--commit", COMMIT[:8])
+    assert hive.peer.asked("Approve") == []
+    said = f"hive: cannot approve {ID}: it is still being checked\n"
+    assert (done.status, done.err) == (Conflict.exit_code, said)
+
+
 def test_a_denial_needs_a_reason(hive: Hive) -> None:
     hive.peer.answers["Deny"] = lambda _: {"id": ID, "state": "denied"}
     assert hive("approvals", "deny", ID).status == 2
