@@ -12,7 +12,7 @@ from hive_core.ledger.usage import Departed
 from hive_core.model.budget import CPU
 from hive_core.model.machine import Cpu, Machine, Wanted
 from hive_core.operations import load
-from hive_core.reconcile.meter import Meter
+from hive_core.reconcile.meter import Meter, keep
 
 load()
 TREE = {"root": None, "ann": "root", "bob": "ann"}
@@ -41,6 +41,14 @@ def meter(road: Road) -> Meter:
         return road.host.used.get(machine.uuid)
 
     return Meter(road.road.ports, road.road.broker, road.look, read)
+
+
+async def destroy(road: Road, name: str) -> None:
+    """As the operation does: who is gone is in the accounts."""
+    gone = Departed(road.uuid(name), name, road.uuid("ann"))
+    with road.ledger.transaction():
+        road.ledger.budgets.usage.depart(gone, road.clock.now())
+    await road.commit(road.hive.without(name), **{name: "absent"})
 
 
 def test_what_a_machine_had_used_is_written_down_with_its_end(tmp_path: Path) -> None:
@@ -110,13 +118,39 @@ def test_a_host_that_goes_down_takes_only_what_was_not_written(tmp_path: Path) -
 
 def test_who_is_destroyed_while_it_runs_keeps_what_it_used_until_its_end(tmp_path: Path) -> None:
     async def tell(road: Road) -> None:
-        bob, ann = road.uuid("bob"), road.uuid("ann")
-        with road.ledger.transaction():
-            road.ledger.budgets.usage.depart(Departed(bob, "bob", ann), road.clock.now())
+        bob = road.uuid("bob")
         road.host.used[bob] = Cpu("1", SECOND)
-        await road.commit(road.hive.without("bob"), bob="absent")
+        await destroy(road, "bob")
         assert used(road, bob) == 1000
         assert bob not in road.host.units
+
+    story(tmp_path, tell)
+
+
+def test_the_end_before_the_last_counts_once_for_who_is_destroyed(tmp_path: Path) -> None:
+    """Its record lies there until the end of the machine that runs."""
+
+    async def tell(road: Road) -> None:
+        bob = road.uuid("bob")
+        road.host.used[bob] = Cpu("1", 100 * SECOND)
+        await road.want(Wanted.STOPPED, "bob")
+        await road.want(Wanted.RUNNING, "bob")
+        road.host.used[bob] = Cpu("2", 50 * SECOND)
+        await meter(road).write_down()
+        road.host.used[bob] = Cpu("2", 60 * SECOND)
+        await destroy(road, "bob")
+        assert used(road, bob) == 160_000
+
+    story(tmp_path, tell)
+
+
+def test_an_end_that_is_told_when_the_next_machine_is_measured_counts_once(tmp_path: Path) -> None:
+    async def tell(road: Road) -> None:
+        bob = road.uuid("bob")
+        for group, so_far in (("1", 60), ("2", 5), ("1", 100), ("1", 60), ("2", 80)):
+            found = {bob: Cpu(group, so_far * SECOND)}
+            keep(road.road.ports, road.road.broker, found)
+        assert used(road, bob) == 180_000
 
     story(tmp_path, tell)
 

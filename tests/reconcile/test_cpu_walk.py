@@ -1,0 +1,119 @@
+"""Random walks of one machine: what was counted of it is what it used, once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from long import times
+from reconcile.road import Road
+from reconcile.test_meter import destroy, meter, story, used
+
+from hive_core.model.machine import Cpu, Exit, Wanted
+
+NEXT = count(1)
+
+
+@dataclass
+class Walk:
+    """`made`: how many groups this boot has seen; each boot begins anew."""
+
+    road: Road
+    boot: int = 0
+    made: int = 0
+    total: int = 0
+    _run: str = ""
+
+    @property
+    def bob(self) -> str:
+        return self.road.uuid("bob")
+
+    def burn(self, millis: int) -> None:
+        """It works, if it runs; a machine that is another than before has a group of its own."""
+        host, unit = self.road.host, self.road.host.units.get(self.bob)
+        if unit is None:
+            return
+        if unit.invocation != self._run:
+            self._run, self.made = unit.invocation, self.made + 1
+        before = host.used.get(self.bob, Cpu("", 0)).used
+        group = f"{self.boot}/{self.made}"
+        host.used[self.bob] = Cpu(group, before + millis * 1000)
+        self.total += millis
+
+    async def is_measured(self) -> None:
+        await meter(self.road).write_down()
+
+    async def is_stopped(self) -> None:
+        await self.road.want(Wanted.STOPPED, "bob")
+
+    async def is_started(self) -> None:
+        await self.road.want(Wanted.RUNNING, "bob", fresh=True)
+
+    async def crashes(self) -> None:
+        if self.bob in self.road.host.units:
+            self.road.host.crash(self.bob)
+            await self.road.settle()
+        await self.road.advance(1000)
+
+    async def crashes_unseen(self) -> None:
+        self.road.host.forget_watchers()
+        if self.bob in self.road.host.units:
+            self.road.host.crash(self.bob)
+        await self.daemon_restarts()
+
+    async def reboots_unseen(self) -> None:
+        """The guest: systemd starts its machine again, and the daemon finds that one."""
+        host, unit = self.road.host, self.road.host.units.get(self.bob)
+        if unit is None:
+            return
+        host.forget_watchers()
+        host.end(self.bob, Exit(unit.invocation, "exit-code", "exited", "133", unit.nonce))
+        host.units[self.bob] = replace(unit, invocation=f"again{next(NEXT)}")
+        self.burn(7)
+        await self.daemon_restarts()
+
+    async def daemon_restarts(self) -> None:
+        self.road.restart()
+        await self.road.settle()
+
+    async def host_reboots(self) -> None:
+        """What was not measured before is lost, as said in the guide."""
+        await self.is_measured()
+        self.road.host.reboot()
+        self.road.host.used.clear()
+        self.boot, self.made = self.boot + 1, 0
+        await self.daemon_restarts()
+
+
+Step = Callable[[Walk], Awaitable[None]]
+STEPS: Mapping[str, Step] = {
+    each.__name__: each
+    for each in (
+        Walk.is_measured, Walk.is_stopped, Walk.is_started, Walk.crashes, Walk.crashes_unseen,
+        Walk.reboots_unseen, Walk.daemon_restarts, Walk.host_reboots,
+    )
+}  # fmt: skip
+WALKS = st.lists(st.tuples(st.integers(0, 3000), st.sampled_from([*STEPS])), max_size=10)
+
+
+@pytest.mark.sized
+@settings(max_examples=times(6, 80), deadline=None)
+@given(WALKS)
+def test_all_that_a_machine_used_is_counted_once(
+    tmp_path_factory: pytest.TempPathFactory, walk: list[tuple[int, str]]
+) -> None:
+    async def tell(road: Road) -> None:
+        there, bob = Walk(road), road.uuid("bob")
+        for millis, step in walk:
+            there.burn(millis)
+            await STEPS[step](there)
+            assert used(road, bob) <= there.total
+        there.burn(5)
+        await destroy(road, "bob")
+        assert used(road, bob) == there.total
+
+    story(tmp_path_factory.mktemp("walk"), tell)
