@@ -1,7 +1,8 @@
 """Checks that the operator set: each run of one is a child of the maid, whose end says how it is.
 
 Nothing here waits. A child is made, looked at when mail came or its time is over, and gone once its
-end is collected. The daemon knows who is there, so a maid that was killed takes them up again.
+end is collected. Each is kept by name before it is made, so a maid that was killed takes
+up its own again, and nobody else.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import inf
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from hive_core.agent.link import Link
-from hive_core.errors import Busy, Conflict, HiveError, NotFound, TimedOut, Unreachable
+from hive_core.agent.told import Known, State, Telling
+from hive_core.errors import Busy, HiveError, NotFound, TimedOut, Unreachable
 
-State = Literal["good", "bad", "unknown"]
 AT_ONCE: Final = 4
 LIMITS: Final = {"memory_max": 128 << 20, "tasks_max": 64, "cpu_quota": 100}
 _OWN: Final = re.compile(r"check-(.+)-[0-9a-f]{4}", re.ASCII)
@@ -41,6 +42,11 @@ class Wanted:
     every: float
     seconds: float
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Wanted:
+        """What a newer daemon says beside that is nothing to this one."""
+        return cls(row["name"], row["command"], row["every"], row["seconds"])
+
 
 @dataclass
 class Run:
@@ -55,22 +61,15 @@ class Run:
 
 
 @dataclass
-class Known:
-    """How it was last. `bad`: what is true until a run says otherwise; `question`: who was told."""
-
-    state: State
-    how: str
-    said: str
-    at: float
-    bad: bool = False
-    question: str = ""
-
-
-@dataclass
 class Checks:
-    """`news`: one has turned since somebody looked; `again`: those that are good again."""
+    """`keep` is called before one is made and when somebody was told.
+
+    `news`: one has turned since somebody looked; `again`: those that are good again. `before`: who
+    may be there that is in none of the runs, by name with the identity where that is known.
+    """
 
     link: Link
+    keep: Callable[[], None]
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
     say: Callable[[str], None] = lambda _: None
@@ -78,25 +77,28 @@ class Checks:
     known: dict[str, Known] = field(default_factory=dict)
     running: dict[str, Run] = field(default_factory=dict)
     again: list[str] = field(default_factory=list)
+    before: dict[str, str] = field(default_factory=dict)
     news: bool = False
+    _fresh: bool = True
     _ended: list[str] = field(default_factory=list)
     _me: str = ""
     _later: float = -inf
 
     def learn(self, found: list[dict[str, Any]]) -> None:
         """What the operator wants now. What is no check any more is forgotten."""
-        self.wanted = {each["name"]: Wanted(**each) for each in found}
+        self.wanted = {each["name"]: Wanted.of(each) for each in found}
         for name in [name for name in self.known if name not in self.wanted]:
-            self._take_back(name, f"{name} is not checked any more")
+            self._telling.take_back(self.known[name], f"{name} is not checked any more")
             del self.known[name]
+        if self._fresh:
+            self._telling.resume(self.known, self.wanted)
+            self._fresh = False
 
     def aside(self, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """All but those who do a check: how they are is said here."""
+        """All but those who do a check for this maid: how they are is said here."""
         for row in rows:
             own = _OWN.fullmatch(row["name"])
-            if own is not None and row["role"] == "task" and row["parent"] == self._name():
-                self._take_up(own[1], row)
-            else:
+            if own is None or row["parent"] != self._name() or not self._take_up(own[1], row):
                 yield row
 
     def step(self) -> bool:
@@ -117,7 +119,7 @@ class Checks:
     def _acts(self) -> Iterator[Callable[[], None]]:
         for run in list(self.running.values()):
             yield partial(self._follow, run)
-        for wanted in sorted(self._due(), key=self._last)[: AT_ONCE - len(self.running)]:
+        for wanted in sorted(self._due(), key=self._last)[: max(0, AT_ONCE - len(self.running))]:
             yield partial(self._begin, wanted)
         for name in list(self.known):
             yield partial(self._tell, name)
@@ -147,12 +149,22 @@ class Checks:
             yield f"- {name}: " + (f"{known.state}: {known.how}" if known else "not checked yet")
             yield from (f"  > {line}" for line in (known.said if known else "").splitlines())
 
-    def kept(self) -> dict[str, Any]:
-        """For the next start."""
-        return {name: asdict(known) for name, known in self.known.items()}
+    def kept(self, *, said: bool = True) -> dict[str, Any]:
+        """For the next start; what they wrote is the least of it."""
+        less = {} if said else {"said": ""}
+        return {name: {**asdict(known), **less} for name, known in self.known.items()}
 
-    def recall(self, kept: Mapping[str, Any]) -> None:
+    def runs(self) -> dict[str, str]:
+        """The children that may be there, for the next start too."""
+        return {**self.before, **{run.agent: run.uuid for run in self.running.values()}}
+
+    def recall(self, kept: Mapping[str, Any], runs: Mapping[str, str]) -> None:
         self.known = {name: Known(**each) for name, each in kept.items()}
+        self.before = dict(runs)
+
+    @property
+    def _telling(self) -> Telling:
+        return Telling(self.link, self.keep)
 
     def _name(self) -> str:
         self._me = self._me or str(self.link.ask("whoami")["name"])
@@ -177,7 +189,9 @@ class Checks:
     def _begin(self, wanted: Wanted) -> None:
         """It holds nothing and may make nobody: a command, and room for it."""
         agent = f"check-{wanted.name}-{os.urandom(2).hex()}"
+        self.before[agent] = ""
         try:
+            self.keep()
             made = self.link.change(
                 "spawn", name=agent, role="task", title=f"check {wanted.name}",
                 command=wanted.command, capabilities=[], tools=[], limits=LIMITS, max_children=0,
@@ -188,6 +202,7 @@ class Checks:
             self._set(wanted.name, "unknown", error.reason)
         else:
             self.running[wanted.name] = Run(wanted.name, agent, str(made["uuid"]), str(made["job"]))
+        del self.before[agent]
 
     def _follow(self, run: Run) -> None:
         """Its end, or the end of its time, which begins when it runs."""
@@ -253,16 +268,23 @@ class Checks:
         self.known[name] = Known(state, how[:_HOW_MOST], said, self.now(), now_bad, question)
         self.news |= old is None or old.state != state
 
-    def _take_up(self, check: str, row: Mapping[str, Any]) -> None:
-        """One whose maid was killed goes on; one that nobody wants any more goes."""
+    def _take_up(self, check: str, row: Mapping[str, Any]) -> bool:
+        """One whose maid was killed goes on; one that nobody wants any more goes.
+
+        False for who only has such a name: it was made by somebody else, whose matter it is.
+        """
         uuid, agent = str(row["uuid"]), str(row["name"])
         if uuid in self._ended or uuid in {run.uuid for run in self.running.values()}:
-            return
+            return True
+        if self.before.get(agent) not in ("", uuid):
+            return False
         if check in self.wanted and check not in self.running:
             self.running[check] = Run(check, agent, uuid, "", self.clock())
         else:
-            self._ended.append(uuid)
             self._dismiss(agent)
+            self._ended.append(uuid)
+        del self.before[agent]
+        return True
 
     def _dismiss(self, agent: str) -> None:
         with suppress(NotFound):
@@ -272,18 +294,6 @@ class Checks:
         """What is bad, once; that it is over, where it was told."""
         known = self.known[name]
         if not known.bad:
-            self._take_back(name, f"{name} is good again")
+            self._telling.take_back(known, f"{name} is good again")
         elif not known.question:
-            told = self.link.change(
-                "escalate", issue=f"the check {name} is bad: {known.how}", severity="warning",
-                context=known.said,
-            )  # fmt: skip
-            known.question = str(told["escalation"])
-
-    def _take_back(self, name: str, why: str) -> None:
-        """Nobody has to answer any more. Whoever did already knows."""
-        known = self.known[name]
-        if known.question:
-            with suppress(NotFound, Conflict):
-                self.link.change("cancel_question", question=known.question, why=why)
-            known.question = ""
+            self._telling.tell(name, known)

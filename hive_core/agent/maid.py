@@ -33,6 +33,8 @@ ABOVE: Final = 0.2  # of all there is: more than usual
 FULL: Final = 0.9  # of all there is: too much, whatever is usual
 KEEP_EVERY: Final = 10  # looks
 _BODY_MOST: Final = 60_000
+_SNAPSHOT_MOST: Final = 64 << 10  # bytes that the daemon keeps
+_TOLD_MOST: Final = 200
 _FAULT: Final = 5.0
 _UNWELL: Final = frozenset({"failed", "parked", "degraded"})
 
@@ -108,9 +110,10 @@ class Maid:
     told: set[tuple[str, str]] = field(default_factory=set)
     looks: int = 0
     every: float = 60.0
+    kept: bool = True
 
     def __post_init__(self) -> None:
-        self.checks = Checks(self.link, self.clock, self.now, say)
+        self.checks = Checks(self.link, self.keep, self.clock, self.now, say)
 
     def forever(self) -> Never:
         """The first look is early, so that a host in trouble is known soon."""
@@ -154,15 +157,35 @@ class Maid:
             kept = json.loads(str(self.link.ask("get_snapshot").get("data") or "{}"))
             self.samples = [Sample(*each) for each in kept["samples"]]
             self.told = {(kind, subject) for kind, subject in kept["told"]}
-            self.checks.recall(kept.get("checks", {}))
+            self.checks.recall(kept.get("checks", {}), kept.get("runs", {}))
 
     def keep(self) -> None:
         """For the next start."""
-        data = {
-            "samples": self.samples[-KEPT:], "told": sorted(self.told)[:200],
-            "checks": self.checks.kept(),
-        }  # fmt: skip
-        self.link.change("keep_snapshot", data=json.dumps(data, separators=(",", ":")))
+        self.link.change("keep_snapshot", data=self._snapshot())
+
+    def _snapshot(self) -> str:
+        """As much as fits: what checks printed goes first, then what was told, to be told again."""
+        text = ""
+        for said, most in ((True, _TOLD_MOST), (False, _TOLD_MOST), (False, 0)):
+            data = {
+                "samples": self.samples[-KEPT:], "told": sorted(self.told)[:most],
+                "checks": self.checks.kept(said=said), "runs": self.checks.runs(),
+            }  # fmt: skip
+            # The daemon counts UTF-8, in which most signs are shorter than escaped.
+            text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+            if len(text.encode(errors="replace")) <= _SNAPSHOT_MOST:
+                break
+        return text
+
+    def _keep(self) -> None:
+        """What is refused holds up no round, and is tried again in the next."""
+        self.kept = False
+        try:
+            self.keep()
+        except HiveError as error:
+            say(f"cannot keep how things are: {error.reason}")
+        else:
+            self.kept = True
 
     def findings(self) -> list[Finding]:
         """One look, at everybody and at the host."""
@@ -177,6 +200,7 @@ class Maid:
             after = page.get("next")
             if after is None:
                 break
+        self.checks.before.clear()  # who was there is taken up
         now = self.measure()
         found = [*judged(rows, left_overs, quiet), *compared(now, self.samples)]
         found += (Finding(*each) for each in self.checks.troubles())
@@ -198,8 +222,8 @@ class Maid:
             text = text_of(found, cleared, [*good, *self.checks.lines()])
             self.report(text, quietly=not news)
         self.checks.again.clear()
-        if news or turned or self.looks % KEEP_EVERY == 0:
-            self.keep()
+        if news or turned or not self.kept or self.looks % KEEP_EVERY == 0:
+            self._keep()
         self.looks += 1
 
     def report(self, text: str, *, quietly: bool) -> None:

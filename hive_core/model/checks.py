@@ -6,13 +6,17 @@ import json
 from math import ceil
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from hive_core.model.agent import Value
 
 MOST: Final = 16
 # All of them go to the maid in one answer. What is longer is a script that the command names.
 COMMAND_MOST: Final = 1024
+DAY: Final = 86_400.0
+# Each run makes an agent and takes it away again: two commits that stay in the history for ever.
+RUNS_A_DAY: Final = 10_000
 
 
 def _command(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -41,13 +45,40 @@ class Check(Value):
     seconds: float = Field(30.0, ge=1, le=3600, description="Seconds that it may take.")
 
 
+def _runs(checks: dict[CheckName, Check]) -> dict[CheckName, Check]:
+    """However soon those who did them are forgotten."""
+    if (runs := _so_often(checks, DAY)) > RUNS_A_DAY:
+        raise ValueError(f"would be {runs} runs a day with all of them, and {RUNS_A_DAY} may be")
+    return checks
+
+
+def _so_often(checks: dict[CheckName, Check], seconds: float) -> int:
+    """How many runs begin in this time at most."""
+    return ceil(sum(seconds / each.every for each in checks.values()))
+
+
 class Maid(Value):
     """What the maid has checked beside its own looks."""
 
-    checks: dict[CheckName, Check] = Field(
+    checks: Annotated[dict[CheckName, Check], AfterValidator(_runs)] = Field(
         {}, max_length=MOST, description=f"Checks by name, at most {MOST}: a table for each."
     )
 
     def kept(self, seconds: float) -> int:
         """How many of those who did a check are kept at once, each for so long."""
-        return ceil(sum(seconds / each.every for each in self.checks.values()))
+        return _so_often(self.checks, seconds)
+
+    def fit(self, most: int, seconds: float) -> None:
+        """Who did a check is kept like everybody who was destroyed: no more than so many."""
+        if (kept := self.kept(seconds)) > most:
+            raise odd(
+                f"with all of them so often, {kept} agents that did one are kept for"
+                f" retention.archive, and {most} may be: half of limits.agents"
+            )
+
+
+def odd(why: str) -> ValidationError:
+    """What does not fit to other tables, under the name of this one."""
+    kind = PydanticCustomError("checks", "{why}", {"why": why})
+    fault = InitErrorDetails(type=kind, loc=("maid", "checks"), input=None)
+    return ValidationError.from_exception_data("Settings", [fault])

@@ -282,12 +282,14 @@ class Settings(Value):
                 raise ValueError(f"image {name}: only {HOST_IMAGE} and {NIX_IMAGE} have no path")
         if self.uid_start not in UID_STARTS:
             raise ValueError(f"uid_start must be one of {UID_STARTS}")
-        # Who did a check is kept like everybody who was destroyed; agents need the rest.
-        if (most := self.limits.agents // 2) < (kept := self.maid.kept(self.retention.archive)):
-            raise ValueError(
-                f"maid.checks: with all of them so often, {kept} agents that did one are kept for"
-                f" retention.archive, and {most} may be: half of limits.agents"
-            )
+        return self
+
+    @model_validator(mode="after")
+    def _checks_can_be_done(self) -> Self:
+        if self.maid.checks and not self.daemons.maid:
+            raise checks.odd("nobody does them: [daemons] has no `maid = true`")
+        # Agents need the rest.
+        self.maid.fit(self.limits.agents // 2, self.retention.archive)
         return self
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from hive_core.agent.link import Link
 from hive_core.agent.maid import REPORT, Maid, Sample
-from hive_core.errors import HIVE
+from hive_core.errors import HIVE, InvalidArgument
 from hive_core.model.agent import Profile
 from hive_core.model.checks import Check
 from hive_core.model.checks import Maid as Table
@@ -25,16 +25,18 @@ CALM = Sample(0.3, 0.4)
 
 
 class Wire(Link):
-    """A link without a socket: the world answers in the same thread."""
+    """A link without a socket: the world answers in the same thread, or refuses what it has to."""
 
-    def __init__(self, made: World) -> None:
+    def __init__(self, made: World, refuses: Collection[str]) -> None:
         super().__init__("")
-        self._world, self._uuid = made, made.uuid("maid")
+        self._world, self._uuid, self._refuses = made, made.uuid("maid"), refuses
 
     @override
     def call(self, method: str, params: Message, *, repeat: bool = False) -> Message:
         name = method.removeprefix(HIVE)
         operation = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+        if operation in self._refuses:
+            raise InvalidArgument(f"no {operation} today")
         asked = self._world.ask_as(self._uuid, operation, params)
         if asked.pending:
             self._world.advance(float(str(params.get("wait", 0))))
@@ -47,11 +49,12 @@ class House:
 
     world: World
     host: list[Sample] = field(default_factory=list)
+    refuses: set[str] = field(default_factory=set)
 
     def maid(self) -> Maid:
         """As it is after a start."""
         made = Maid(
-            Wire(self.world), lambda: self.host.pop() if self.host else CALM,
+            Wire(self.world, self.refuses), lambda: self.host.pop() if self.host else CALM,
             lambda: self.world.clock.steady, lambda: self.world.clock.time,
         )  # fmt: skip
         made.recall()

@@ -11,14 +11,16 @@ from operations.lives import ends
 from hive_core.model.agent import Role
 from hive_core.model.checks import Check
 from hive_core.model.checks import Maid as Table
+from hive_core.model.figures import BuiltIn
 from hive_core.model.settings import Settings
 
+MAID = BuiltIn(maid=True)
 DISK, NET = Check(command=("df", "-h"), every=60, seconds=5), Check(command=("true",), every=600)
 
 
 @pytest.fixture(name="house")
 def _house() -> Iterator[House]:
-    with house(Settings(maid=Table(checks={"disk": DISK}))) as made:
+    with house(Settings(daemons=MAID, maid=Table(checks={"disk": DISK}))) as made:
         yield made
 
 

@@ -10,20 +10,22 @@ from operations.lives import ends
 
 from hive_core.model.checks import Check
 from hive_core.model.checks import Maid as Table
+from hive_core.model.figures import BuiltIn
 from hive_core.model.machine import State
 from hive_core.model.settings import Bounds, Settings
 
+MAID = BuiltIn(maid=True)
 DISK = Check(command=("df", "-h"), every=60, seconds=5)
 
 
 @pytest.fixture(name="house")
 def _house() -> Iterator[House]:
-    with house(Settings(maid=Table(checks={"disk": DISK}))) as made:
+    with house(Settings(daemons=MAID, maid=Table(checks={"disk": DISK}))) as made:
         yield made
 
 
 def test_who_has_no_room_for_a_child_says_so_and_tries_again_later() -> None:
-    settings = Settings(maid=Table(checks={"disk": DISK}), limits=Bounds(children=0))
+    settings = Settings(daemons=MAID, maid=Table(checks={"disk": DISK}), limits=Bounds(children=0))
     with house(settings) as made:
         maid = made.maid()
         maid.look()

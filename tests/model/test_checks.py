@@ -13,9 +13,12 @@ from hive_core.model.checks import Check
 TRUE = '["true"]'
 
 
+MAID = "[daemons]\nmaid = true\n"
+
+
 def written(folder: Path, text: str) -> Path:
     file = folder / "hive.toml"
-    file.write_text(text)
+    file.write_text(MAID + text)
     return file
 
 
@@ -65,6 +68,27 @@ def test_checks_so_often_that_they_leave_no_room_for_agents_are_refused(tmp_path
     """Who did one is kept for a day, with its range of uids."""
     assert load(written(tmp_path, check("a", TRUE, "every = 18"))).maid.kept(86_400) == 4800
     often = check("a", TRUE, "every = 17")
-    with pytest.raises(InvalidArgument, match=r"maid\.checks: .* 5083 agents .* 5000 may be"):
+    with pytest.raises(InvalidArgument, match=r"maid\.checks: .* 5083 agents .* 5000 may be") as no:
         load(written(tmp_path, often))
+    assert no.value.fields["field"] == "maid.checks"
     load(written(tmp_path, often + "[retention]\narchive = 3600\n"))
+
+
+def test_so_many_runs_a_day_are_refused_however_soon_they_are_forgotten(tmp_path: Path) -> None:
+    """Each leaves two commits in the history, for ever."""
+    soon = "[retention]\narchive = 0\n"
+    load(written(tmp_path, check("a", TRUE, "every = 8.64") + soon))
+    for often in (check("a", TRUE, "every = 8.6"),
+                  "".join(check(f"c{n}", TRUE, "every = 1") for n in range(16))):  # fmt: skip
+        with pytest.raises(InvalidArgument, match=r"runs a day .* 10000 may be") as refused:
+            load(written(tmp_path, often + soon))
+        assert refused.value.fields["field"] == "maid.checks"
+
+
+@pytest.mark.parametrize("daemons", ["", "[daemons]\nmaid = false\nqueen = true\n"])
+def test_checks_that_nobody_does_are_refused(tmp_path: Path, daemons: str) -> None:
+    file = tmp_path / "hive.toml"
+    file.write_text(daemons + check("a"))
+    with pytest.raises(InvalidArgument, match="nobody does them") as refused:
+        load(file)
+    assert refused.value.fields["field"] == "maid.checks"

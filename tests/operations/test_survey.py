@@ -12,6 +12,7 @@ from hive_core.errors import AlreadyExists, InvalidParameter
 from hive_core.model.agent import Profile
 from hive_core.model.checks import Check
 from hive_core.model.checks import Maid as Table
+from hive_core.model.figures import BuiltIn
 from hive_core.model.machine import State, Stray
 from hive_core.model.settings import Settings
 from hive_core.plan.desired import Plan
@@ -128,7 +129,9 @@ def test_there_is_one_of_each_on_a_host(world: World) -> None:
 
 def test_checks_are_told_to_the_maid_alone_and_once(world: World) -> None:
     """K36: on the first of several pages; a command may say what not everybody should know."""
-    world.settings = Settings(maid=Table(checks={"disk": Check(command=("df",), every=60)}))
+    world.settings = Settings(
+        daemons=BuiltIn(maid=True), maid=Table(checks={"disk": Check(command=("df",), every=60)})
+    )
     world.restart()
     wanted = {"name": "disk", "command": ["df"], "every": 60, "seconds": 30}
     for caller, told in (("maid", [wanted]), ("queen", []), ("operator", []), ("lead", [])):

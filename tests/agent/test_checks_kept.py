@@ -1,0 +1,182 @@
+"""What a maid keeps of its checks, whenever it is killed, and whom it takes for its own (K36)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from agent.house import House, house
+from operations.lives import ends, runs
+
+from hive_core.agent.maid import Maid
+from hive_core.model.checks import Check
+from hive_core.model.checks import Maid as Table
+from hive_core.model.figures import BuiltIn
+from hive_core.model.settings import Settings
+
+MAID = BuiltIn(maid=True)
+DISK = Check(command=("df", "-h"), every=60, seconds=5)
+SMILE = "\N{GRINNING FACE}"
+
+
+@pytest.fixture(name="house")
+def _house() -> Iterator[House]:
+    with house(Settings(daemons=MAID, maid=Table(checks={"disk": DISK}))) as made:
+        yield made
+
+
+def goes_bad(house: House, maid: Maid) -> None:
+    """It has told that, and is killed before its next look."""
+    maid.look()
+    maid.checks.step()
+    ends(house.world, house.checker(maid, "disk"), 2)
+    maid.checks.step()
+    assert len(house.asked()) == 1
+
+
+def imposter(house: House, name: str) -> None:
+    house.world.call("queen", "spawn", name=name, role="task", parent="maid", command=["true"])
+    runs(house.world, name)
+
+
+def test_sixteen_checks_that_write_smiles_fit_into_what_is_kept() -> None:
+    checks = {f"c{n}": Check(command=("true",), every=3600) for n in range(16)}
+    with house(Settings(daemons=MAID, maid=Table(checks=checks))) as made:
+        maid = made.maid()
+        maid.look()
+        for name in checks:
+            made.checked(maid, name, 1, SMILE * 240)
+        maid.keep()
+        assert {each.said for each in made.maid().checks.known.values()} == {SMILE * 240}
+
+
+@pytest.mark.parametrize(
+    ("size", "left"), [(100, (True, True)), (600, (False, True)), (2000, (False, False))]
+)
+def test_what_does_not_fit_is_left_out_and_the_rest_is_kept(
+    house: House, size: int, left: tuple[bool, bool]
+) -> None:
+    """What they printed first; then what was told, which is told again."""
+    maid = house.maid()
+    maid.look()
+    house.checked(maid, "disk", 1, SMILE * 240)
+    maid.told = {("left-over", f"{n:03}" + "x" * size) for n in range(105)}
+    maid.keep()
+    again = house.maid()
+    disk = again.checks.known["disk"]
+    assert (disk.state, len(again.samples)) == ("bad", 2)
+    assert (bool(disk.said), bool(again.told)) == left
+
+
+def test_a_round_goes_on_when_nothing_can_be_kept_and_it_is_kept_later(house: House) -> None:
+    maid = house.maid()
+    maid.look()
+    maid.checks.step()
+    ends(house.world, house.checker(maid, "disk"), 0)
+    house.refuses.add("keep_snapshot")
+    maid.attend(1)
+    maid.look()
+    assert "- disk: good" in house.report()
+    house.refuses.clear()
+    assert house.maid().checks.known == {}
+    maid.look()
+    assert house.maid().checks.known["disk"].state == "good"
+
+
+def test_no_check_is_begun_that_nobody_would_know_after_a_kill(house: House) -> None:
+    maid = house.maid()
+    maid.look()
+    house.refuses.add("keep_snapshot")
+    maid.attend(1)
+    maid.look()
+    assert house.below() == []
+    assert "disk could not be checked: no keep_snapshot today" in house.told()[-1]
+
+
+def test_an_escalation_is_known_to_the_next_maid_at_once(house: House) -> None:
+    goes_bad(house, house.maid())
+    again = house.maid()
+    again.look()
+    house.world.advance(60)
+    house.checked(again, "disk", 2)
+    assert len(house.asked()) == 1
+    house.world.advance(60)
+    house.checked(again, "disk", 0)
+    assert house.asked() == []
+
+
+@pytest.mark.parametrize("before", ["", '{"samples": [], "told": []}'])
+def test_and_also_when_the_maid_was_killed_before_it_could_keep_that(
+    house: House, before: str
+) -> None:
+    """Neither told twice nor left open when it is good."""
+    goes_bad(house, house.maid())
+    house.world.call("maid", "keep_snapshot", data=before)
+    again = house.maid()
+    again.look()
+    assert again.checks.known["disk"].state == "unknown"
+    house.checked(again, "disk", 2)
+    assert len(house.asked()) == 1
+    house.world.advance(60)
+    house.checked(again, "disk", 0)
+    assert house.asked() == []
+    assert "- good again: disk" in house.told()[-1]
+
+
+def test_what_was_told_of_a_check_that_is_none_any_more_is_taken_back(house: House) -> None:
+    goes_bad(house, house.maid())
+    house.world.call("maid", "keep_snapshot", data="")
+    house.wants()
+    house.maid().look()
+    assert house.asked() == []
+
+
+def test_what_the_maid_escalates_beside_its_checks_stays(house: House) -> None:
+    house.world.call("maid", "escalate", issue="the roof leaks", severity="info")
+    house.maid().look()
+    assert len(house.asked()) == 1
+
+
+def test_who_was_made_by_somebody_else_passes_for_no_check(house: House) -> None:
+    maid = house.maid()
+    imposter(house, "check-disk-0000")
+    maid.look()
+    assert maid.checks.running == {}
+    ends(house.world, "check-disk-0000", 0, output="all fine, says the queen")
+    maid.look()
+    assert "- zombie: check-disk-0000 ended and nobody asked how" in house.report()
+    assert "says the queen" not in house.report()
+
+
+def test_one_that_was_being_made_when_the_maid_was_killed_is_its_own(house: House) -> None:
+    """It was kept by name before it was there."""
+    first = house.maid()
+    first.look()
+    first.checks.step()
+    (name,) = house.below()
+    assert json.loads(str(house.world.call("maid", "get_snapshot")["data"]))["runs"] == {name: ""}
+    second = house.maid()
+    second.look()
+    assert [run.agent for run in second.checks.running.values()] == [name]
+
+
+def test_one_that_has_the_name_of_a_check_that_is_gone_is_none(house: House) -> None:
+    first = house.maid()
+    first.look()
+    first.checks.step()
+    first.keep()
+    (name,) = house.below()
+    house.world.call("operator", "destroy", agent=name)
+    imposter(house, name)
+    second = house.maid()
+    second.look()
+    assert second.checks.running == {}
+
+
+def test_what_a_newer_daemon_says_of_a_check_is_passed_over(house: House) -> None:
+    maid = house.maid()
+    maid.checks.learn(
+        [{"name": "disk", "command": ["df"], "every": 60.0, "seconds": 5.0, "newer": True}]
+    )
+    assert maid.checks.wanted["disk"].command == ["df"]
