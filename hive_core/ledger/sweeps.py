@@ -22,6 +22,13 @@ class Sweep(NamedTuple):
     grace: float | None = None
 
 
+class Open(NamedTuple):
+    """What agents have to do, by id, the oldest first."""
+
+    waiting: list[str]
+    begun: list[str]
+
+
 class Handing(NamedTuple):
     """Who brought it about that tasks have another giver, and why they have."""
 
@@ -34,15 +41,17 @@ class Sweeps:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def open_of(self, assignees: Iterable[str], *, begun: bool = True) -> list[str]:
-        """What agents have to do, by id: what nobody has begun, then what is `begun`."""
+    def open_of(self, assignees: Iterable[str]) -> Open:
+        """What nobody has begun, and what somebody works on."""
         rows = self._db.rows(
             f"SELECT id, state IN ({_BEGUN}) FROM tasks INDEXED BY tasks_open"  # noqa: S608
             " WHERE assignee IN (SELECT value FROM json_each(?)) AND ended IS NULL"
-            f" ORDER BY state IN ({_BEGUN}), number",
+            " ORDER BY number",
             (json.dumps(list(assignees)),),
         )
-        return [id_ for id_, running in rows if begun or not running]
+        return Open(
+            [id_ for id_, running in rows if not running], [id_ for id_, running in rows if running]
+        )
 
     def left(self, tasks: Sequence[str]) -> dict[str, int]:
         """How many of them have not ended, by agent."""
@@ -67,8 +76,11 @@ class Sweeps:
         return id_
 
     def first(self) -> tuple[int, Sweep] | None:
-        """The oldest one of which something is left."""
-        row = self._db.row("SELECT id, party, name, status, why, grace FROM sweeps ORDER BY id")
+        """The next one of which something is left: only one with a grace may end what runs, so
+        that it does not wait for all that somebody who is gone has left behind."""
+        row = self._db.row(
+            "SELECT id, party, name, status, why, grace FROM sweeps ORDER BY grace IS NULL, id"
+        )
         return None if row is None else (row[0], Sweep(*row[1:]))
 
     def take(self, id_: int, most: int) -> list[str]:

@@ -15,7 +15,7 @@ from hive_core.broker.due import due
 from hive_core.broker.happening import TaskEnded, when
 from hive_core.broker.operation import Result, operation
 from hive_core.ledger.sweeps import Sweep
-from hive_core.model.task import ResultStatus
+from hive_core.model.task import ResultStatus, TaskState
 from hive_core.operations.batch_work import wind_up
 from hive_core.operations.ending import called
 from hive_core.operations.fields import Agent, Reason, Waiting
@@ -26,7 +26,9 @@ from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 GOAL: Final = "work:"  # judged here, not by the change road
 GRACE: Final = 3.0
+# The last of so many are told in an answer and in the event: what ran is among them.
 _TASKS_SHOWN: Final = 500
+_IN_EVENT: Final = 64
 
 
 class StopWorkParams(Waiting):
@@ -50,7 +52,9 @@ class StoppedTask(Result):
 
 
 class WorkStopped(Result):
-    tasks: list[StoppedTask] = Field(description="Each task that this call ended, and how far.")
+    tasks: list[StoppedTask] = Field(
+        description="Tasks that this call ended, up to 500, and how far."
+    )
     stopping: int = Field(description="How many of them have not really stopped.")
     batches: list[str] = Field(description="Batches that were ended.")
     triggers: list[str] = Field(description="Triggers that were switched off.")
@@ -61,18 +65,19 @@ class WorkStopped(Result):
 def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
     """End all work of an agent and everybody below it in one call: tasks, batches, triggers.
 
-    The first 32 tasks are ended with the call, the others right after it, one turn after the
-    other; none of them is begun any more.
+    The first 32 tasks are ended with the call, what runs before what waits, the others right after
+    it, one turn after the other; none of them is begun any more.
 
     An ancestor may, the operator, and an agent for all below it. With `wait` it answers when the
     last of it has stopped, or the time for it is over.
     """
     why, agents = params.reason or "stopped", _agents(call, params.agent)
     owners = agents | ({call.uuid} if params.agent in (None, call.caller) else frozenset())
-    # What nobody has begun goes first: it must not be begun because something else ended.
-    tasks = call.ledger.plans.sweeps.open_of(agents)
+    waiting, running = call.ledger.plans.sweeps.open_of(agents)
+    tasks = [*waiting, *running]  # as they will have ended
     sweep = Sweep(call.uuid, call.caller, ResultStatus.STOPPED, why, params.grace)
-    more = swept(call, sweep, tasks)
+    # What runs is told first. Nothing that waits is begun for it: it is in the sweep, or ends now.
+    more = swept(call, sweep, [*running, *waiting])
     batches, topics = _batches(call, owners, why, params.grace)
     triggers, others = pause_all(call, owners, why)
     left = call.ledger.plans.sweeps.left(tasks)
@@ -84,7 +89,10 @@ def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
         tasks=_shown(call, tasks), stopping=sum(left.values()), batches=batches,
         triggers=triggers, job=job,
     )  # fmt: skip
-    said = {"tasks": tasks, "batches": batches, "triggers": triggers, "reason": params.reason}
+    said = {
+        "count": len(tasks), "tasks": tasks[-_IN_EVENT:], "batches": batches[:_IN_EVENT],
+        "triggers": triggers[:_IN_EVENT], "reason": params.reason,
+    }  # fmt: skip
     return Record(found, topics | more | others, said)
 
 
@@ -139,8 +147,9 @@ def _told(call: Call, job: str) -> frozenset[str]:
 def _shown(call: Call, tasks: list[str]) -> list[StoppedTask]:
     return [
         StoppedTask(
-            task=each.id, agent=called(call, each.assignee), state=each.state,
+            task=each.id, agent=called(call, each.assignee),
+            state=TaskState.STOPPING if each.open else each.state,
             status=each.result.status if each.result else "",
         )
-        for each in call.ledger.tasks.some(tasks[:_TASKS_SHOWN])
+        for each in call.ledger.tasks.some(tasks[-_TASKS_SHOWN:])
     ]  # fmt: skip

@@ -66,7 +66,7 @@ def ended_with_agent(call: Call, what: Gone) -> frozenset[str]:
     tasks = call.ledger.tasks
     sweep = Sweep(call.uuid, call.caller, ResultStatus.FAILED, why)
     # Most of them go on waiting for their end a little: nothing is begun of one who is gone.
-    topics |= swept(call, sweep, call.ledger.plans.sweeps.open_of([what.uuid], begun=False))
+    topics |= swept(call, sweep, call.ledger.plans.sweeps.open_of([what.uuid]).waiting)
     for task in _still_open(call, tasks.active_of(what.uuid)):
         if task.state is TaskState.STOPPING:
             topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]

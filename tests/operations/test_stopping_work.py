@@ -153,3 +153,51 @@ def test_a_very_long_queue_stops_without_reading_all_of_it_again_for_each_end(
         steps[count] = next(ticks) / count
     assert steps[80] < 1.2 * steps[20]
     assert len(said) / 100 < 30
+
+
+def test_what_runs_is_told_first_however_much_waits_and_whoever_else_is_ended(
+    world: World,
+) -> None:
+    for _ in range(40):
+        world.call("operator", "assign_task", agent="b1", description="x")
+    running = give(world, "a", "a1")
+    waiting = [give(world, "a", "a2", needs=[running]) for _ in range(40)]
+    world.broker.listeners.remove(world.agenda.heard)  # what takes turns of its own does not come
+    world.call("b", "destroy", agent="b1")
+    said = world.call("a", "stop_work", reason="enough")
+    assert state(world, running) == "stopping"
+    assert {state(world, each) for each in waiting[31:]} == {"waiting"}
+    assert (len(rows(said["tasks"])), said["stopping"]) == (41, 10)
+    sweeps = world.ledger.plans.sweeps
+    assert (first := sweeps.first()) is not None
+    assert first[1].party == world.uuid("a")
+
+
+def test_what_has_not_ended_yet_is_told_as_stopping(world: World) -> None:
+    for _ in range(40):
+        world.call("operator", "assign_task", agent="a1", description="x")
+    said = world.call("a", "stop_work", reason="enough")
+    states = [each["state"] for each in rows(said["tasks"])]
+    assert (states.count("stopping"), set(states)) == (8, {"stopping", "cancelled"})
+    assert said["stopping"] == 8
+
+
+def test_the_event_tells_how_many_and_names_the_last_of_them(world: World) -> None:
+    for _ in range(70):
+        world.call("operator", "assign_task", agent="a1", description="x")
+    running = give(world, "a", "a2")
+    world.call("a", "stop_work", reason="enough")
+    (told,) = [each for each in world.events() if each["operation"] == "stop_work"]
+    assert (fields(told)["count"], len(texts(fields(told)["tasks"]))) == (71, 64)
+    assert running in texts(fields(told)["tasks"])
+
+
+def test_nothing_that_waits_is_begun_because_another_one_ends(world: World) -> None:
+    tasks = [
+        world.call("operator", "assign_task", agent="a1", description="x")["task"]
+        for _ in range(40)
+    ]
+    world.broker.listeners.remove(world.agenda.heard)
+    world.call("a", "stop_work", reason="enough")
+    states = [state(world, str(each)) for each in tasks]
+    assert (states.count("cancelled"), set(states)) == (32, {"cancelled", "queued"})
