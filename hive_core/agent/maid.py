@@ -249,7 +249,8 @@ def text_of(found: list[Finding], cleared: Sequence[str], more: Sequence[str] = 
     if cleared:
         lines.append(f"- cleared away: {', '.join(cleared)}")
     head = f"{len(found)} findings" if found else "all is well"
-    return "\n".join([head, *lines, *more])[:_BODY_MOST]
+    text = "\n".join([head, *lines, *more])
+    return text.encode(errors="replace")[:_BODY_MOST].decode(errors="ignore")
 
 
 def list_of(reply: Any, key: str) -> list[Any]:  # noqa: ANN401 - JSON is anything

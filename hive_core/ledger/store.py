@@ -27,6 +27,7 @@ from hive_core.ledger.jobs import COURSE as JOB_COURSE
 from hive_core.ledger.jobs import Jobs
 from hive_core.ledger.keys import Keys
 from hive_core.ledger.lives import Lives
+from hive_core.ledger.marks import Marks
 from hive_core.ledger.messages import Messages
 from hive_core.ledger.plans import Plans
 from hive_core.ledger.questions import Questions
@@ -128,6 +129,7 @@ class Ledger:
         self.deploys = Deploys(connection)
         self.hellos = Hellos(connection)
         self.lives = Lives(connection)
+        self.marks = Marks(connection)
         self.tasks = Tasks(connection)
         self.plans = Plans(connection)
         self.questions = Questions(connection)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from uuid import uuid4
 
-from hive_core.broker.call import Call, Change
+from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.model.agent import AgentSpec, Profile, Role, Tier
@@ -28,6 +28,7 @@ NAME: Final = "ensure_built_in"
 # The maid makes nobody in its own name, unless there are checks to have done.
 _MAID: Final = ("artifact.write", "escalate")
 _SPAWN: Final = "spawn"
+_GIVEN: Final = "maid spawn"  # the maid that was given it here
 
 
 class Made(Result):
@@ -51,7 +52,10 @@ def ensure(broker: Broker, settings: Settings) -> Iterator[str]:
 
 
 def _fit(broker: Broker, settings: Settings) -> Iterator[str]:
-    """Let a maid that was there before make those who do checks, as long as there are any."""
+    """Let a maid that was there before make those who do checks, as long as there are any.
+
+    What the operator let it do beside that stays.
+    """
     hive = broker.hive()
     name = hive.built_in(Profile.MAID)
     if name is None or (_SPAWN in hive.spec(name).capabilities) == bool(settings.maid.checks):
@@ -63,15 +67,23 @@ def _fit(broker: Broker, settings: Settings) -> Iterator[str]:
         yield f"cannot fit the maid to the settings: {error}"
 
 
-def _fitted(call: Call) -> Change[Made]:
-    """A commit in which it holds what its checks take."""
+def _fitted(call: Call) -> Change[Made] | Record[Made]:
+    """A commit in which it holds what its checks take; none where that was not given by us."""
     name = call.hive.built_in(Profile.MAID) or Profile.MAID.value
-    spec, wanted = call.hive.spec(name), bool(call.settings.maid.checks)
-    rest = (each for each in spec.capabilities if each != _SPAWN)
-    held = checked((*rest, *((_SPAWN,) if wanted else ())))
+    spec, marks = call.hive.spec(name), call.ledger.marks
+    made = Made(name=name, uuid=spec.id)
+    if call.settings.maid.checks:
+        marks.put(_GIVEN, spec.id)
+        held = checked((*spec.capabilities, _SPAWN))
+        what = f"grant {name} spawn, for its checks"
+    elif marks.get(_GIVEN) == spec.id:
+        marks.drop(_GIVEN)
+        held = tuple(each for each in spec.capabilities if each != _SPAWN)
+        what = f"revoke spawn from {name}: no checks are set"
+    else:
+        return Record(made, told=True)
     hive = call.hive.with_spec(name, spec.model_copy(update={"capabilities": held}))
-    what = "grant {} spawn, for its checks" if wanted else "revoke spawn from {}: no checks are set"
-    return Change(Made(name=name, uuid=spec.id), hive, what.format(name))
+    return Change(made, hive, what)
 
 
 def missing(hive: Hive, settings: Settings) -> Iterator[Profile]:
@@ -97,6 +109,8 @@ def maker(profile: Profile) -> Callable[[Call], Change[Made]]:
         parent = _above(call, profile)
         hive = call.hive.with_agent(profile.value, parent, spec)
         call.ledger.ranges.allocate(spec.id, settings.uid_start)
+        if _SPAWN in spec.capabilities and profile is Profile.MAID:
+            call.ledger.marks.put(_GIVEN, spec.id)
         call.ledger.runs.want(spec.id, Wanted.RUNNING, call.now, reason=f"the {profile}")
         made = Made(name=profile.value, uuid=spec.id)
         return Change(made, hive, f"create the {profile}", frozenset({f"run:{spec.id}"}))

@@ -140,5 +140,6 @@ def test_the_host_is_measured(tmp_path: Path) -> None:
 
 
 def test_a_report_fits_into_a_message() -> None:
-    found = [Finding("left-over", f"{n}", "x" * 1000) for n in range(100)]
-    assert len(text_of(found, [])) <= 60_000
+    """Which the daemon counts in UTF-8."""
+    found = [Finding("left-over", f"{n}", "\N{GRINNING FACE}" * 1000) for n in range(100)]
+    assert 59_000 < len(text_of(found, []).encode()) <= 60_000

@@ -100,8 +100,27 @@ def test_a_maid_makes_children_as_long_as_there_are_checks(world: World) -> None
         assert world.fault("maid", "spawn", name="own", role="task") == "NotAllowed" * (not held)
 
 
+def test_what_the_operator_let_the_maid_do_is_not_taken_away(world: World) -> None:
+    """Neither at a start without checks nor after some that were set for a while."""
+    start(world)
+    world.call("operator", "grant_capability", agent="maid", capability="spawn")
+    checks = Table(checks={"disk": Check(command=("df",))})
+    for settings in (BOTH, BOTH.model_copy(update={"maid": checks}), BOTH):
+        world.settings = settings
+        world.restart()
+        before = world.call("operator", "list_events", limit=1000)["events"]
+        assert start(world) == []
+        assert world.call("operator", "list_events", limit=1000)["events"] == before
+        assert "spawn" in world.hive.spec("maid").capabilities
+
+
 def test_a_new_maid_holds_what_its_checks_take(world: World) -> None:
+    """And does not when there are none any more."""
     world.settings = BOTH.model_copy(update={"maid": Table(checks={"a": Check(command=("df",))})})
     world.restart()
     start(world)
     assert set(world.hive.spec("maid").capabilities) == {"artifact.write", "escalate", "spawn"}
+    world.settings = BOTH
+    world.restart()
+    start(world)
+    assert set(world.hive.spec("maid").capabilities) == {"artifact.write", "escalate"}
