@@ -144,12 +144,12 @@ def _artifact(path: str, arguments: Sequence[str]) -> int:
 
 
 def _help(_path: str, _arguments: Sequence[str]) -> int:
-    lines = ["usage: hive-agent COMMAND [arguments]", "", "commands:"]
+    from hive_core.agent.overview import overview  # noqa: PLC0415
+
     shorts = {long: short for short, long in SHORT.items()}
-    table = {shorts.get(each.name, each.name): each.summary for each in catalog.load()}
-    for name, text in sorted({**table, **OWN}.items()):
-        lines.append(f"  {name.replace('_', '-'):<22} {text}")
-    show.line("\n".join([*lines, "", "hive-agent COMMAND --help tells more."]))
+    lines = overview(catalog.load(), OWN, shorts)
+    end = ("", "hive-agent COMMAND --help tells more.")
+    show.line("\n".join(["usage: hive-agent COMMAND [arguments]", *lines, *end]))
     return 0
 
 

@@ -13,7 +13,8 @@ import pytest
 from agent.peer import Peer, peer
 
 from hive_core.agent import catalog
-from hive_core.agent.main import SHORT, run
+from hive_core.agent.main import OWN, SHORT, run
+from hive_core.agent.overview import OPERATOR
 from hive_core.varlink import Message
 
 CHECKOUT = Path(catalog.__file__).parents[2]
@@ -168,15 +169,21 @@ def test_exit_statuses_are_the_contracts(broker: Peer) -> None:
     assert hive_agent(broker.path, "serve").returncode == 2
 
 
-def test_help_lists_every_operation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_operation_once_by_what_it_is_about(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By the name that the pages use; what only the operator may stands apart, at the end."""
     assert run(["--help"], "") == 0
-    shown = capsys.readouterr().out
-    short = {long: short for short, long in SHORT.items()}
-    for operation in catalog.load():
-        name = short.get(operation.name, operation.name).replace("_", "-")
-        assert f"  {name} " in shown
-    for own in ("serve", "hold", "call"):
-        assert f"  {own} " in shown
+    shown, _, apart = capsys.readouterr().out.partition("\nFor the operator alone")
+    listed = [line.split()[0] for line in shown.splitlines() if line.startswith("  ")]
+    operations = {each.name.replace("_", "-"): each for each in catalog.load()}
+    theirs = {name for name, each in operations.items() if each.entry["who"] == OPERATOR}
+    assert sorted(listed) == sorted((set(operations) | set(OWN)) - theirs)
+    assert "\nMore:" not in shown
+    assert theirs == {word for line in apart.splitlines()[1:-2] for word in line.split()}
+    for short, name in SHORT.items():
+        line = f"  {name.replace('_', '-'):<22} {operations[name.replace('_', '-')].summary}"
+        assert f"{line} Also `{short}`.\n" in shown
 
 
 def test_every_operation_has_a_command_with_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,70 @@
+"""What `hive-agent --help` prints: the commands by what they are about, those of agents first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from hive_core.agent.catalog import Catalog
+
+# As they are printed. What is in none of them comes under "More", and what only the operator may
+# is named apart, at the end.
+SECTIONS: Final = {
+    "Agents": "whoami list_agents get_worker_status spawn start stop restart kill sleep resume"
+    " update move destroy wait_child survey reap_zombies list_roles get_logs",
+    "Mail": "send recv ack nack list_messages wait_reply inject_message wake exchange serve hold",
+    "Questions": "ask answer get_question list_questions relay_question cancel_question escalate"
+    " remind list_reminders cancel_reminder loose_ends",
+    "Tasks": "assign_task spawn_agent_and_assign_task get_task list_tasks watch_task"
+    " report_progress finish_task cancel_task resume_task fund_task stop_work",
+    "Plans": "create_plan update_plan_step get_plan list_plans approve_plan reject_plan",
+    "Waiting, and much at once": "wait_for list_waits cancel_wait wait_tasks run_parallel_workers"
+    " get_batch list_batches",
+    "Triggers": "set_trigger list_triggers list_fires remove_trigger",
+    "Topics, queues and pipes": "publish follow_topic unfollow_topic list_topics subscribe"
+    " open_queue put take list_queues close_queue open_pipe write_pipe read_pipe list_pipes"
+    " close_pipe",
+    "Artifacts": "artifact store_artifact begin_artifact append_artifact get_artifact"
+    " list_artifacts delete_artifact",
+    "Tools": "tool list_tools use_tool end_tool",
+    "Budgets": "get_usage report_usage allocate_budget",
+    "Configuration": "config init_config request_apply_commit request_update_meta_inputs"
+    " get_approval list_approvals history watch_config get_definition list_definitions",
+    "What an agent keeps and tells": "keep_snapshot get_snapshot note_event hello",
+    "Jobs": "get_job list_jobs wait_job",
+    "Agents that come with hive": "worker lead queen maid attend",
+    "Any operation": "call",
+}
+OPERATOR: Final = "the operator"
+_WIDTH: Final = 98
+
+
+def overview(catalog: Catalog, own: Mapping[str, str], shorts: Mapping[str, str]) -> Iterator[str]:
+    """The lines of the help. `own` commands are no operations; `shorts` are other names of some."""
+    texts = dict(own)
+    for each in catalog:
+        also = f" Also `{shorts[each.name]}`." if each.name in shorts else ""
+        texts[each.name] = each.summary + also
+    apart = [each.name for each in catalog if each.entry.get("who") == OPERATOR]
+    placed = {*apart, *(name for names in SECTIONS.values() for name in names.split())}
+    more = " ".join(sorted(set(texts) - placed))
+    for heading, names in {**SECTIONS, "More": more}.items():
+        if names:
+            yield from ("", f"{heading}:")
+            yield from (f"  {_word(name):<22} {texts[name]}" for name in names.split())
+    yield from ("", "For the operator alone, who has `hive`:")
+    yield from _wrapped(map(_word, sorted(apart)))
+
+
+def _word(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _wrapped(words: Iterator[str]) -> Iterator[str]:
+    line = " "
+    for word in words:
+        if len(line) + len(word) >= _WIDTH:
+            yield line
+            line = " "
+        line += f" {word}"
+    yield line
