@@ -81,6 +81,9 @@ def cost(session: Session, name: str | None, by: str, days: int | None, style: s
 
     The daemon measures time, CPU, messages, tasks, agents, tools and calls. Tokens and money are
     what agents report; such figures begin with ~.
+
+    Those who live come first, then a line for all gone children of each, then those who are gone
+    last.
     """
     since = None if days is None else time.time() - (days - 1) * 86_400
     reply = session.ask("get_usage", agent=name, by=by, since=since)

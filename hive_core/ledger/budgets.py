@@ -11,6 +11,7 @@ from hive_core.ledger.bounds import MOVED as BOUNDS_MOVED
 from hive_core.ledger.bounds import Bounds
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.counters import Counters
+from hive_core.ledger.departed import Departures
 from hive_core.ledger.events import Events
 from hive_core.ledger.funds import Funds
 from hive_core.ledger.usage import MOVED as USAGE_MOVED
@@ -58,12 +59,13 @@ class Budgets:
     """Purses by agent, kind and tier; `usage` has what was used, whoever paid.
 
     `funds` are those of single tasks, `bounds` what agents say of themselves; `counters` has how
-    much of their processor time is in `usage`.
+    much of their processor time is in `usage`; `departed` are those who are no more.
     """
 
     def __init__(self, connection: Connection, events: Events) -> None:
         self._db = connection
         self.usage = Usage(connection, events)
+        self.departed = Departures(connection, self.usage)
         self.funds = Funds(connection)
         self.bounds = Bounds(connection)
         self.counters = Counters(connection)

@@ -44,9 +44,14 @@ class Counters:
             (agent, KEPT),
         )
 
+    def forget(self, agent: str) -> None:
+        """No machine of it is heard of again."""
+        self._db.run("DELETE FROM cpu_groups WHERE agent = ?", (agent,))
+
     def prune(self) -> None:
         """Of those who are no more and left no sums."""
         self._db.run(
-            "DELETE FROM cpu_groups WHERE agent NOT IN (SELECT agent FROM usage)"
+            "DELETE FROM cpu_groups"
+            " WHERE NOT EXISTS (SELECT 1 FROM usage WHERE usage.agent = cpu_groups.agent)"
             " AND agent NOT IN (SELECT agent FROM lives)"
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +36,7 @@ NOBODY: Final = frozenset({OPERATOR, DAEMON})
 _SEND: Final = "send"
 _MARK: Final = "usage_mark"
 _PAGE: Final = 1000
+_ALL: Final = "''"
 _ADD: Final = (
     "INSERT INTO usage (day, agent, kind, source, tier, model, amount) VALUES (?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT DO UPDATE SET amount = amount + excluded.amount"
@@ -62,13 +63,13 @@ class Figure(NamedTuple):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
-class Departed:
-    """Somebody who is no more."""
+Sums = Counter[tuple[str | int, str, str]]
 
-    agent: str
-    name: str
-    parent: str
+
+def key_of(by: str, figure: Figure) -> str | int:
+    """What it has in this column."""
+    found: str | int = getattr(figure, by) if by else ""
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,22 +161,40 @@ class Usage:
         sql = "SELECT COALESCE(SUM(amount), 0) FROM usage WHERE agent = ? AND day = ? AND kind = ?"
         return int(self._db.value(sql, (agent, day, kind)))
 
-    def since(self, day: int, agents: Iterable[str] | None = None) -> list[Figure]:
-        """All sums from this day on, of these agents or of everybody."""
-        if agents is None:
-            found = self._db.rows("SELECT day, agent, kind, source, tier, model, amount FROM usage"
-                                  " WHERE day >= ?", (day,))  # fmt: skip
-        else:
-            found = self._db.rows(
-                "SELECT day, agent, kind, source, tier, model, amount FROM usage WHERE day >= ?"
-                " AND agent IN (SELECT value FROM json_each(?))",
-                (day, json.dumps(list(agents))),
+    def sums(self, by: str, day: int, agents: Iterable[str] | None = None) -> Sums:
+        """From this day on, of these agents or of everybody: by one column, kind and source.
+
+        Without a column the key is empty. They are added up by SQLite, whatever their number.
+        """
+        words = None if agents is None else json.dumps(list(agents))
+        whose = "" if words is None else " AND agent IN (SELECT value FROM json_each(?))"
+        values = (day,) if words is None else (day, words)
+        found: Sums = Counter({
+            (key, kind, source): amount for key, kind, source, amount in self._db.rows(
+                f"SELECT {by or _ALL}, kind, source, SUM(amount) FROM usage"  # noqa: S608
+                f" WHERE day >= ?{whose} GROUP BY 1, 2, 3", values,
             )
-        counted = [
-            Figure(int(on), agent, kind.value, Source.MEASURED.value, "", "", amount)
-            for (on, agent, kind), amount in self._counts.items() if amount and on >= day
-        ]  # fmt: skip
-        return [*map(Figure._make, found), *counted]
+        })  # fmt: skip
+        among = None if agents is None else set(agents)
+        for figure in self._counted():
+            if figure.day >= day and (among is None or figure.agent in among):
+                found[key_of(by, figure), figure.kind, figure.source] += figure.amount
+        return found
+
+    def _counted(self) -> Iterator[Figure]:
+        """What is not written down yet."""
+        for (on, agent, kind), amount in self._counts.items():
+            if amount:
+                yield Figure(int(on), agent, kind.value, Source.MEASURED.value, "", "", amount)
+
+    def by_model(self, kind: str) -> list[tuple[str, str, str, str, int]]:
+        """Agent, model, kind, source and amount of the kinds that begin so; what was reported."""
+        rows = self._db.rows(
+            "SELECT agent, model, kind, source, SUM(amount) FROM usage"
+            " WHERE kind >= ?1 AND kind < ?1 || '~' GROUP BY 1, 2, 3, 4",
+            (kind,),
+        )
+        return [(agent, model, of, source, amount) for agent, model, of, source, amount in rows]
 
     # Task by task.
 
@@ -190,13 +209,17 @@ class Usage:
         )
         return dict(rows)
 
-    def by_task(self, since: float, agents: Iterable[str]) -> list[tuple[str, str, str, int]]:
-        """Task, kind, source and amount of these agents, the newest first."""
+    def by_task(
+        self, since: float, agents: Iterable[str] | None, limit: int
+    ) -> list[tuple[str, str, str, int]]:
+        """Task, kind, source and amount of these agents or of everybody, the newest first."""
+        words = None if agents is None else json.dumps(list(agents))
+        whose = "" if words is None else " AND agent IN (SELECT value FROM json_each(?))"
+        values = (since, limit) if words is None else (since, words, limit)
         rows = self._db.rows(
-            "SELECT task, kind, source, amount FROM task_usage WHERE at >= ?"
-            " AND agent IN (SELECT value FROM json_each(?)) ORDER BY at DESC",
-            (since, json.dumps(list(agents))),
-        )
+            "SELECT task, kind, source, amount FROM task_usage"  # noqa: S608
+            f" WHERE at >= ?{whose} ORDER BY at DESC LIMIT ?", values,
+        )  # fmt: skip
         return [(task, kind, source, amount) for task, kind, source, amount in rows]
 
     def cap(self, task: str, agent: str, caps: Mapping[str, int]) -> None:
@@ -228,28 +251,10 @@ class Usage:
         )
         return [_capped(row) for row in rows]
 
-    # Those who are no more.
-
-    def depart(self, gone: Departed, now: float) -> None:
-        self._db.run(
-            "INSERT OR REPLACE INTO departed VALUES (?, ?, ?, ?)",
-            (gone.agent, gone.name, gone.parent, now),
-        )
-
-    def departed(self) -> dict[str, Departed]:
-        rows = self._db.rows("SELECT agent, name, parent FROM departed")
-        return {agent: Departed(agent, name, parent) for agent, name, parent in rows}
-
     def prune(self, now: float, kept: float) -> None:
-        """Forget what is older than it is kept, and those of whom nothing is left."""
-        before = now - kept
-        self._db.run("DELETE FROM usage WHERE day < ?", (day_of(before),))
-        self._db.run("DELETE FROM task_usage WHERE at < ?", (before,))
-        self._db.run(
-            "DELETE FROM departed WHERE at < ? AND agent NOT IN (SELECT agent FROM usage)"
-            " AND agent NOT IN (SELECT parent FROM departed)",
-            (before,),
-        )
+        """Forget what is older than it is kept."""
+        self._db.run("DELETE FROM usage WHERE day < ?", (day_of(now - kept),))
+        self._db.run("DELETE FROM task_usage WHERE at < ?", (now - kept,))
 
 
 def _capped(row: tuple[Any, ...]) -> Capped:

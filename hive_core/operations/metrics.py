@@ -151,10 +151,8 @@ def _turns(call: Call) -> Samples:
 def _usage(kind: str, unit: float) -> Callable[[Call], Samples]:
     def samples(call: Call) -> Samples:
         sums: Counter[tuple[str, str, str, str]] = Counter()
-        for each in call.ledger.budgets.usage.since(0):
-            if each.kind.startswith(kind):
-                name = call.hive.name(each.agent) or ""
-                sums[name, each.model, each.kind, each.source] += each.amount
+        for uuid, model, of, source, amount in call.ledger.budgets.usage.by_model(kind):
+            sums[call.hive.name(uuid) or "", model, of, source] += amount
         for (agent, model, of, source), amount in sorted(sums.items()):
             labels = {"agent": agent, "model": model, "type": of, "source": source}
             yield labels, amount / unit, ""

@@ -12,9 +12,10 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.due import due
 from hive_core.broker.happening import Ended, Gone, Started, when
 from hive_core.broker.operation import Result
-from hive_core.ledger.usage import Departed, Figure, day_of
+from hive_core.ledger.usage import Figure, day_of
 from hive_core.model.budget import BOUNDS, Kind, Purse, Source
 from hive_core.model.hive import Hive
+from hive_core.operations.departing import departed
 from hive_core.operations.other_payers import Before, handed_on, hung_elsewhere, payers_above
 from hive_core.operations.purses import BUDGET, above, drawn, millis, note, settled, upward
 from hive_core.operations.said import brought, placed, taken_along
@@ -92,9 +93,7 @@ def _gone(call: Call, what: Gone) -> frozenset[str]:
     for purse in call.ledger.budgets.of(what.uuid):
         topics |= _closed(call, purse)
     call.ledger.budgets.leave(what.uuid)
-    parent = next(above(call.hive, what.uuid), "")
-    call.ledger.budgets.usage.depart(Departed(what.uuid, what.name, parent), call.now)
-    return topics
+    return topics | departed(call, what.uuid, what.name)
 
 
 def given_back(call: Call, purse: Purse) -> frozenset[str]:

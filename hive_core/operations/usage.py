@@ -14,11 +14,12 @@ from pydantic import BeforeValidator, Field
 from hive_core.broker.call import Call, Later, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument
-from hive_core.ledger.usage import Departed, Figure, day_of
+from hive_core.ledger.usage import Figure, day_of, key_of
 from hive_core.model.budget import AMOUNT_MOST, SAID, UNITS, Kind, Purse, Source, shown, source_of
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.budgets import Tiers
 from hive_core.operations.cpu_time import live_cpu, measuring, running
+from hive_core.operations.departing import Places
 from hive_core.operations.fields import Agent
 from hive_core.operations.metrics import turns_counted
 from hive_core.operations.pages import fitting, written
@@ -152,7 +153,8 @@ def get_usage(call: Call, params: UsageParams) -> UsageResult | Later[UsageResul
     """Show what an agent and all below it have used, and what is left to it.
 
     Time, cpu, messages, tasks, children, calls and tool calls are measured by the daemon; tokens,
-    money and iterations are what agents report. Those who are no more count where they hung last.
+    money and iterations are what agents report. Those who are no more count where they hung last,
+    by agent in one line for all children of one, but for the last who are gone.
     """
     name = params.agent or ("" if call.by_operator else call.caller)
     uuid = call.hive.spec(name).id if name else ""
@@ -191,53 +193,33 @@ def _balance(call: Call, purse: Purse, task: str = "") -> Balance:
     )  # fmt: skip
 
 
-class Places:
-    """Where everybody hangs, also those who are no more: there where they hung last."""
-
-    def __init__(self, call: Call) -> None:
-        self._hive = call.hive
-        self._gone: Mapping[str, Departed] = call.ledger.budgets.usage.departed()
-        self._chains: dict[str, tuple[str, ...]] = {}
-
-    def chain(self, uuid: str) -> tuple[str, ...]:
-        """The agent and its ancestors."""
-        if uuid not in self._chains:
-            above = self._above(uuid)
-            self._chains[uuid] = (uuid, *(self.chain(above) if above else ()))
-        return self._chains[uuid]
-
-    def _above(self, uuid: str) -> str:
-        name = self._hive.name(uuid)
-        if name is not None:
-            parent = self._hive.topology.parent(name)
-            return self._hive.spec(parent).id if parent else ""
-        found = self._gone.get(uuid)
-        return found.parent if found is not None else ""
-
-    def name(self, uuid: str) -> str:
-        """For people; of those who are no more with a mark."""
-        living = self._hive.name(uuid)
-        if living is not None:
-            return living
-        found = self._gone.get(uuid)
-        return f"{found.name} ({uuid[:8]}, gone)" if found is not None else uuid
-
-
-def _sums(call: Call, params: UsageParams, uuid: str) -> Iterator[Sum]:
+def _sums(call: Call, params: UsageParams, uuid: str) -> list[Sum]:
+    """Who lives comes first, then the lines of those who are gone."""
     places, found = Places(call), Counter[tuple[str, str, str]]()
-    usage, day = call.ledger.budgets.usage, day_of(params.since or 0.0)
-    figures = [*usage.since(day), *_live(call)]
-    inside = {each.agent for each in figures if not uuid or uuid in places.chain(each.agent)}
+    inside = places.below(uuid) if uuid else None
+    usage, since = call.ledger.budgets.usage, params.since or 0.0
     if params.by == "task":
-        for task, kind, source, amount in usage.by_task(params.since or 0.0, inside):
+        for task, kind, source, amount in usage.by_task(since, inside, ROWS + 1):
             found[task, kind, source] += amount
     else:
-        for each in figures:
-            if each.agent in inside:
-                for key in _keys(places, params.by, each, uuid):
-                    found[key, each.kind, each.source] += each.amount
-    for (key, kind, source), amount in sorted(found.items()):
-        yield Sum(key=key, kind=kind, source=source, amount=shown(kind, amount))
+        column = _COLUMNS.get(params.by, "")
+        sums = usage.sums(column, day_of(since), inside)
+        for each in _live(call):
+            if inside is None or each.agent in inside:
+                sums[key_of(column, each), each.kind, each.source] += each.amount
+        for (what, kind, source), amount in sums.items():
+            for key in _keys(places, params.by, what, uuid):
+                found[key, kind, source] += amount
+    return [
+        Sum(key=key, kind=kind, source=source, amount=shown(kind, found[key, kind, source]))
+        for key, kind, source in sorted(found, key=_order)[: ROWS + 1]
+    ]
+
+
+def _order(row: tuple[str, str, str]) -> tuple[bool, bool, tuple[str, str, str]]:
+    """Only words for those who are gone have brackets: all children of one, or one."""
+    key = row[0]
+    return key.endswith(")"), not key.startswith("("), row
 
 
 def _contexts(call: Call, uuid: str) -> Iterator[Sum]:
@@ -251,13 +233,13 @@ def _contexts(call: Call, uuid: str) -> Iterator[Sum]:
             )  # fmt: skip
 
 
-def _keys(places: Places, by: str, figure: Figure, top: str) -> Iterable[str]:
-    """Under which keys one figure counts."""
+def _keys(places: Places, by: str, what: str | int, top: str) -> Iterable[str]:
+    """Under which keys something counts."""
     if by == "subtree":
-        chain = places.chain(figure.agent)
+        chain = places.chain(str(what))
         end = chain.index(top) + 1 if top else len(chain)
         return tuple(map(places.name, chain[:end]))
-    return (_KEYS[by](places, figure),)
+    return (_KEYS[by](places, what),)
 
 
 def _date(day: int) -> str:
@@ -273,11 +255,15 @@ def _live(call: Call) -> Iterator[Figure]:
         yield Figure(day_of(call.now), uuid, Kind.TIME.value, measured, "", "", ran)
 
 
-_KEYS: Final[Mapping[str, Callable[[Places, Figure], str]]] = {
-    "agent": lambda places, figure: places.name(figure.agent),
-    "day": lambda _, figure: _date(figure.day),
-    "model": lambda _, figure: figure.model or "-",
-    "tier": lambda _, figure: figure.tier or "-",
+# Which column it is by; of all else there is one.
+_COLUMNS: Final = {
+    "agent": "agent", "subtree": "agent", "day": "day", "model": "model", "tier": "tier",
+}  # fmt: skip
+_KEYS: Final[Mapping[str, Callable[[Places, str | int], str]]] = {
+    "agent": lambda places, agent: places.name(str(agent)),
+    "day": lambda _, day: _date(int(day)),
+    "model": lambda _, model: str(model) or "-",
+    "tier": lambda _, tier: str(tier) or "-",
     "user": lambda _, __: THE_OPERATOR,
     "node": lambda _, __: os.uname().nodename,
 }

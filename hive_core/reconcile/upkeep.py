@@ -102,6 +102,7 @@ class Upkeep:
                 most = self.ports.settings.limits.events
                 ledger.shifts.see(now)
                 ledger.budgets.usage.prune(now, self.ports.settings.budgets.kept)
+                ledger.budgets.departed.prune(now - self.ports.settings.budgets.kept)
                 ledger.budgets.counters.prune()
                 first = self._first_event_after(now - ledger.shifts.ahead(now) - kept.events)
                 ledger.events.prune(max(first, ledger.events.last - most + 1))

@@ -61,15 +61,18 @@ def test_a_refused_message_is_a_call_and_no_message(world: World) -> None:
 
 def test_sums_are_forgotten_when_they_were_kept_long_enough(world: World) -> None:
     world.call("a", "report_usage", tokens_in=5)
+    gone = [world.uuid(each) for each in ("a", "a1", "a11", "a2")]
     world.call("operator", "destroy", agent="a", recursive=True)
-    usage = world.ledger.budgets.usage
+    usage, departed = world.ledger.budgets.usage, world.ledger.budgets.departed
+    assert {each.name for each in departed.of(gone).values()} == {"a", "a1", "a11", "a2"}
     kept = world.settings.budgets.kept
     for later, left in ((kept - 86_400, 5), (kept + 2 * 86_400, 0)):
         for _ in range(4):  # one level of the tree of the departed each time
             with world.ledger.transaction():
                 usage.prune(world.clock.now() + later, kept)
-        assert sum(each.amount for each in usage.since(0) if each.kind == "tokens_in") == left
-    assert usage.departed() == {}
+                departed.prune(world.clock.now() + later - kept)
+        assert usage.sums("", 0)["", "tokens_in", "reported"] == left
+    assert departed.of(gone) == {}
 
 
 # What cannot be counted.
