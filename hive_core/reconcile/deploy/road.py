@@ -91,6 +91,7 @@ class Deploys:
             elif kind in _OF_AGENTS:
                 for each in self._of_agent.get(rest, ()):
                     self.again(each)
+                self._look_at_first(rest)
             elif kind == "rollout":
                 self.again(topic)
             elif kind == "seed":
@@ -103,6 +104,11 @@ class Deploys:
         """Look at this one, an approval or a rollout."""
         self._dirty[approval] = None
         self._awake.set()
+
+    def _look_at_first(self, uuid: str) -> None:
+        if self.firsts.awaits(uuid):
+            self._tree = True
+            self._awake.set()
 
     @property
     def idle(self) -> bool:
@@ -220,6 +226,7 @@ class Deploys:
             self.keeping.tidy(approval.agent)
             self._next(approval.agent)
             self._again_rollouts()
+            self._look_at_first(approval.agent)
         elif approval.state is _S.FAILED:
             self.watching.look(approval, found)
         else:

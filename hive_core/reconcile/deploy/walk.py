@@ -18,7 +18,7 @@ from hive_core.model.agent import AgentSpec
 from hive_core.model.approval import Approval, ApprovalState, Effect, Generation, Kind
 from hive_core.model.settings import NIX_IMAGE
 from hive_core.operations.ending import end
-from hive_core.reconcile.deploy import change
+from hive_core.reconcile.deploy import change, firsts
 from hive_core.reconcile.deploy.change import Done, Voided
 from hive_core.reconcile.deploy.effects import HELD, effect_between, revoked, wanted
 from hive_core.reconcile.deploy.given import Built, Inputs, Intake, Means, Taken
@@ -220,6 +220,8 @@ class Walk:
             if found is None or not found.open or found.state is not approval.state:
                 return Record(Done(text="it has ended meanwhile"))
             wakes = end(call, found, event, reason=reason, lines=lines)
+            if reason != OVERTAKEN:  # what came in between is built in its place
+                wakes |= firsts.park(call, found, reason)
             return Record(Done(text=reason), wakes, {"approval": approval.id, "reason": reason})
 
         self.means.perform(f"{event}_request", handler)

@@ -1,0 +1,97 @@
+"""Agents of image `nix` before their first system: who waits is told when it cannot be built."""
+
+from __future__ import annotations
+
+from reconcile.deploying import FAMILY, Done, Stage, play
+
+from hive_core.broker.call import Call, Record
+from hive_core.errors import Conflict
+from hive_core.model.machine import State, Wanted
+from hive_core.model.record import Job
+
+LOCK = "there is no flake.lock yet"
+
+
+async def born(stage: Stage) -> None:
+    """Ann, below root, whose system cannot be built; somebody waits for her to run."""
+    stage.builder.fault = Conflict(LOCK)
+    await stage.grow(FAMILY, ann={"image": "nix"})
+
+
+def waiting(stage: Stage, *, fresh: bool = False) -> str:
+    """What `create` and `start` write down: a wish, and a job that ends when she runs."""
+    uuid = stage.uuid("ann")
+
+    def handler(call: Call) -> Record[Done]:
+        call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, fresh=fresh)
+        job = call.ledger.jobs.create("start", "operator", {uuid: "running"}, call.now)
+        return Record(Done(id=job.id), frozenset({f"run:{uuid}"}))
+
+    return stage.broker.perform("start", handler).id
+
+
+def job(stage: Stage, id_: str) -> Job:
+    found = stage.ledger.jobs.get(id_)
+    assert found is not None
+    return found
+
+
+def test_who_waits_for_an_agent_that_cannot_be_built_is_told_why() -> None:
+    async def story(stage: Stage) -> None:
+        await born(stage)
+        asked = waiting(stage)
+        await stage.settle()
+        assert stage.state("ann") is State.PARKED
+        error = f"NotRunning: ann cannot be built: {LOCK}"
+        assert (job(stage, asked).state, job(stage, asked).error) == ("failed", error)
+        assert f"ann is parked: cannot be built: {LOCK}" in stage.look.alarms()
+        assert stage.builder.builds == 1
+
+    play(story, {}, images={"nix": ""})
+
+
+def test_another_start_builds_again_and_nothing_else_does() -> None:
+    async def story(stage: Stage) -> None:
+        await born(stage)
+        await stage.want("ann", Wanted.STOPPED)
+        await stage.want("bob", Wanted.RUNNING, fresh=True)
+        assert stage.builder.builds == 1
+        again = waiting(stage, fresh=True)
+        await stage.settle()
+        assert (stage.builder.builds, job(stage, again).state) == (2, "failed")
+        stage.builder.fault = None
+        again = waiting(stage, fresh=True)
+        await stage.settle()
+        assert (stage.builder.builds, job(stage, again).state) == (3, "done")
+        assert stage.spec("ann").system == stage.builder.system
+        assert stage.state("ann") is State.RUNNING
+        assert stage.look.alarms() == []
+
+    play(story, {}, images={"nix": ""})
+
+
+def test_a_start_during_the_build_is_told_how_that_ends() -> None:
+    async def story(stage: Stage) -> None:
+        found = list[str]()
+
+        def step(name: str) -> None:
+            if name == "tagged building" and not found:
+                found.append(waiting(stage, fresh=True))
+
+        stage.step = step
+        await born(stage)
+        assert [job(stage, each).state for each in found] == ["failed"]
+        assert (stage.builder.builds, stage.state("ann")) == (1, State.PARKED)
+
+    play(story, {}, images={"nix": ""})
+
+
+def test_a_daemon_that_starts_anew_knows_why_and_tries_once() -> None:
+    async def story(stage: Stage) -> None:
+        await born(stage)
+        await stage.kill()
+        stage.open()
+        await stage.settle()
+        assert (stage.builder.builds, stage.state("ann")) == (2, State.PARKED)
+
+    play(story, {}, images={"nix": ""})
