@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reconcile.road import Road, hive
 
-from hive_core.ledger.usage import Departed
+from hive_core.ledger.departed import Departed
 from hive_core.model.budget import CPU
 from hive_core.model.machine import Cpu, Machine, Wanted
 from hive_core.operations import load
@@ -32,8 +32,8 @@ def story(folder: Path, tell: Story) -> None:
 
 def used(road: Road, uuid: str) -> int:
     """In milliseconds."""
-    found = road.ledger.budgets.usage.since(0, [uuid])
-    return sum(each.amount for each in found if each.kind == CPU)
+    found = road.ledger.budgets.usage.sums("", 0, [uuid])
+    return sum(amount for (_, kind, _), amount in found.items() if kind == CPU)
 
 
 def meter(road: Road) -> Meter:
@@ -47,7 +47,7 @@ async def destroy(road: Road, name: str) -> None:
     """As the operation does: who is gone is in the accounts."""
     gone = Departed(road.uuid(name), name, road.uuid("ann"))
     with road.ledger.transaction():
-        road.ledger.budgets.usage.depart(gone, road.clock.now())
+        road.ledger.budgets.departed.add(gone, road.clock.now())
     await road.commit(road.hive.without(name), **{name: "absent"})
 
 
