@@ -108,6 +108,8 @@ class Masks:
         One that begins before those is left out as a whole: only its end would be looked at.
         """
         first = max(len(text) - most, 0)
+        if not self._forms:
+            return text[first:]
         begun = self._places(text, max(first - self._longest, 0), first)
         start = max([first, *(at + self._found(text, at) for at in begun)])
         return self.hide(text[start:])

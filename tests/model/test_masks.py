@@ -163,6 +163,7 @@ def test_one_that_is_kept_elsewhere_or_again_stays_hidden() -> None:
 @given(st.lists(st.integers(0, 30), max_size=6), st.integers(0, 120))
 def test_the_end_of_a_text_shows_no_end_of_a_secret(gaps: list[int], most: int) -> None:
     masks = Masks()
+    assert masks.hide_end("....", 3) == "..."
     for each in (b"ABCDEFGH", b"ABCDEFGHIJKLMNOPQRST"):
         masks.add(each)
     text = "".join("." * gap + "ABCDEFGHIJKLMNOPQRST"[: 8 + gap % 2 * 12] for gap in gaps)
