@@ -95,3 +95,20 @@ def test_a_daemon_that_starts_anew_knows_why_and_tries_once() -> None:
         assert (stage.builder.builds, stage.state("ann")) == (2, State.PARKED)
 
     play(story, {}, images={"nix": ""})
+
+
+def test_a_first_system_that_is_not_healthy_is_not_tried_for_ever() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.grow(FAMILY, ann={"image": "nix"})
+        assert (stage.builder.builds, stage.state("ann")) == (1, State.RUNNING)
+        stage.hello("ann", stage.spec("ann").config or "", fault="broken")
+        for _ in range(4):
+            await stage.advance(1000)
+        assert (stage.builder.builds, stage.spec("ann").system) == (1, None)
+        why = "ann is parked: what was built is not healthy: it says: broken"
+        assert (stage.state("ann"), why in stage.look.alarms()) == (State.PARKED, True)
+        again = waiting(stage, fresh=True)
+        await stage.settle()
+        assert (stage.builder.builds, job(stage, again).state) == (2, "done")
+
+    play(story, {}, images={"nix": ""})

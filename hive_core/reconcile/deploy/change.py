@@ -21,6 +21,7 @@ from hive_core.operations.ending import called, end, overtaken, topic
 from hive_core.plan.effect import back, fields
 from hive_core.plan.waves import waves
 from hive_core.reconcile.deploy.given import Inputs
+from hive_core.reconcile.deploy.parking import lacks_system, park
 from hive_core.reconcile.goals import ENDED
 
 TRIES: Final = 3  # starts of an agent that goes back
@@ -135,7 +136,8 @@ class Failure:
 def take_back(call: Call, approval: Approval, failure: Failure) -> Change[Done] | Record[Done]:
     """What was before is in force again; the agent starts with it unless it runs on.
 
-    What others changed meanwhile stays. The generation that failed is kept for inspection.
+    What others changed meanwhile stays. The generation that failed is kept for inspection. Who had
+    nothing to run before is parked.
     """
     found, name = _row(call, approval.id), call.hive.name(approval.agent)
     call.ledger.generations.fail(approval.agent, found.generation, failure.why)
@@ -143,15 +145,19 @@ def take_back(call: Call, approval: Approval, failure: Failure) -> Change[Done] 
     if name is None:
         call.ledger.deploys.drop(approval.id)
         return Record(Done(text="it was destroyed"), topics)
-    nonce = _start_again(call, approval, found, failure)
-    until = call.now + failure.patience
-    call.ledger.deploys.put(replace(found, nonce=nonce, until=until))
-    spec, before, after = call.hive.spec(name), found.part("fields"), found.part("after")
+    spec = back(call.hive.spec(name), found.part("fields"), found.part("after"))
+    if lacks_system(spec):
+        topics |= park(call, approval.agent, f"what was built is not healthy: {failure.why}")
+        call.ledger.deploys.drop(approval.id)
+    else:
+        nonce = _start_again(call, approval, found, failure)
+        until = call.now + failure.patience
+        call.ledger.deploys.put(replace(found, nonce=nonce, until=until))
     current = call.ledger.generations.newest(approval.agent)
     number = current.number if current else 0
     told = f"take back {name} {(spec.config or '-')[:12]} (generation {number} again)"
     return Change(
-        Done(text=told), call.hive.with_spec(name, back(spec, before, after)), told,
+        Done(text=told), call.hive.with_spec(name, spec), told,
         frozenset({*topics, f"run:{approval.agent}"}),
         {"approval": approval.id, "generation": number, "reason": failure.why},
         _trailers(call, approval, Effect(str(found.before["effect"]))),

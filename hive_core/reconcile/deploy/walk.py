@@ -18,11 +18,12 @@ from hive_core.model.agent import AgentSpec
 from hive_core.model.approval import Approval, ApprovalState, Effect, Generation, Kind
 from hive_core.model.settings import NIX_IMAGE
 from hive_core.operations.ending import end
-from hive_core.reconcile.deploy import change, firsts
+from hive_core.reconcile.deploy import change
 from hive_core.reconcile.deploy.change import Done, Voided
 from hive_core.reconcile.deploy.effects import HELD, effect_between, revoked, wanted
 from hive_core.reconcile.deploy.given import Built, Inputs, Intake, Means, Taken
 from hive_core.reconcile.deploy.health import is_up
+from hive_core.reconcile.deploy.parking import lacks_system, park
 from hive_core.reconcile.deploy.scenes import Scenes
 
 UNSETTLED: Final = (StorageFull, Busy, Unreachable)  # they say nothing about what was asked for
@@ -220,8 +221,8 @@ class Walk:
             if found is None or not found.open or found.state is not approval.state:
                 return Record(Done(text="it has ended meanwhile"))
             wakes = end(call, found, event, reason=reason, lines=lines)
-            if reason != OVERTAKEN:  # what came in between is built in its place
-                wakes |= firsts.park(call, found, reason)
+            if _was_first(call, found) and reason != OVERTAKEN:  # else the other one is built
+                wakes |= park(call, found.agent, f"cannot be built: {reason}")
             return Record(Done(text=reason), wakes, {"approval": approval.id, "reason": reason})
 
         self.means.perform(f"{event}_request", handler)
@@ -271,3 +272,9 @@ class Walk:
         if name is None:
             raise Conflict("the agent was destroyed")
         return name
+
+
+def _was_first(call: Call, approval: Approval) -> bool:
+    """Whether it was to be what an agent runs that has nothing to run."""
+    name = call.hive.name(approval.agent)
+    return approval.kind is Kind.UPDATE and name is not None and lacks_system(call.hive.spec(name))

@@ -1,0 +1,27 @@
+"""Agents of the image `nix` that have no system to run: parked, so that somebody is told why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hive_core.broker.call import Call
+from hive_core.model.agent import AgentSpec
+from hive_core.model.machine import Starts
+from hive_core.model.settings import NIX_IMAGE
+
+
+def lacks_system(spec: AgentSpec) -> bool:
+    return spec.image == NIX_IMAGE and spec.system is None
+
+
+def park(call: Call, uuid: str, why: str) -> frozenset[str]:
+    """Inside a transaction: until somebody starts it again; the topics to touch."""
+    ledger = call.ledger
+    run = ledger.runs.get(uuid)
+    if run is None:
+        return frozenset()
+    ledger.starts.put(uuid, replace(
+        ledger.starts.get(uuid) or Starts(), failures=(call.now,), next_at=0.0, parked=True,
+        nonce=run.nonce, why=why, returns=False,
+    ))  # fmt: skip
+    return frozenset({f"run:{uuid}"})
