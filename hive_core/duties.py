@@ -64,6 +64,7 @@ class Duties:
         """Clear up beside the ledger, and take webhooks where the settings say so."""
         stores.contents.alarm = lambda text: self.look.troubles.__setitem__("artifacts", text)
         self.task(_clear(stores.contents, stores.ledger))
+        self._clear_vault(stores)
         if not self.ports.settings.triggers.webhooks:
             return
         # The server is not even loaded elsewhere.
@@ -80,6 +81,15 @@ class Duties:
             self.look.troubles["webhooks"] = f"cannot take webhooks: {error}"
         else:
             self.closers.append(hooks.close)
+
+    def _clear_vault(self, stores: Stores) -> None:
+        """Secrets of webhooks that an earlier daemon never set; of agents all are kept."""
+        archived = {each.uuid for each in stores.ledger.archives.all()}
+        hooks = stores.ledger.triggers.hook_secrets()
+        try:
+            stores.vault.clear(hooks, archived | self.given.hive().names.keys())
+        except HiveError as error:
+            log.warning("Cannot clear up: %s", error)
 
     def task(self, work: Coroutine[Any, Any, None]) -> None:
         """Something that goes on until `close`."""

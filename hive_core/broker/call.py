@@ -241,9 +241,13 @@ class Wait(Generic[R_co]):
 
 
 class Ready(Result):
-    """No answer yet: something slow is done, and the handler is asked again with this."""
+    """No answer yet: something slow is done, and the handler is asked again with this.
+
+    `over` is called when the call is, also where nobody asks the handler again; it must not fail.
+    """
 
     value: Any
+    over: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

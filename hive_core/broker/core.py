@@ -11,7 +11,7 @@ from hive_core.broker import reply
 from hive_core.broker.audit import Audit, adopted, stranger
 from hive_core.broker.call import Call, Change, Outcome, Record
 from hive_core.broker.dispatch import Dispatch
-from hive_core.broker.line import Ask, Door, Line, Step
+from hive_core.broker.line import Ask, Door, Line, Step, released
 from hive_core.broker.operation import Operation, Result
 from hive_core.broker.outcome import EVENTS, TREE
 from hive_core.broker.request import Fixed, Reader, size_of
@@ -80,19 +80,19 @@ class Broker:
 
     def brought(self, line: Line, found: Result | HiveError) -> None:
         """A slow read has ended; the call is judged again and then answered."""
-        if line.asks and line.busy:
-            line.asks[0].ready = found
-            line.busy = False
-            self._ripe(line)
+        if not (line.asks and line.busy):
+            released(found)
+            return
+        line.asks[0].over()
+        line.asks[0].ready = found
+        line.busy = False
+        self._ripe(line)
 
     def drop(self, line: Line) -> None:
         """The connection is gone, and with it everything asked and not yet begun."""
         self._waiting.drop(line)
         self._row.leave(line)
-        line.asks.clear()
-        line.frames.clear()
-        line.held = 0
-        line.closing = True
+        line.forget()
 
     def stranger(self, party: str, uid: int) -> bool:
         """Somebody outside of the party's uid range opened its socket; whether that is kept."""
@@ -272,6 +272,7 @@ class Broker:
             line.out.append(step.data)
         if step.done or (ask.oneway and step.read is None):  # who wants no answer waits for none
             line.held -= line.asks.popleft().size
+            ask.over()
             if isinstance(ask.fault, BadFrame):
                 line.closing = True
         elif step.page is not None:

@@ -6,13 +6,19 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
-from hive_core.broker.call import Reads
+from hive_core.broker.call import Reads, Ready
 from hive_core.broker.operation import Operation, Params, Result
 from hive_core.errors import BadFrame, HiveError
 
 Read = Callable[[Reads], Awaitable[Result]]
 Send = Callable[[bytes, bool], None]
 _NOWHERE: frozenset[str] = frozenset()
+
+
+def released(found: Result | HiveError | None) -> None:
+    """What a slow read has brought is not asked about any more."""
+    if isinstance(found, Ready) and found.over is not None:
+        found.over()
 
 
 class Ask:
@@ -54,6 +60,10 @@ class Ask:
     @property
     def streams(self) -> bool:
         return self.more and self.request is not None and self.request[0].streams
+
+    def over(self) -> None:
+        """It is answered, or nobody waits for its answer."""
+        released(self.ready)
 
     def uncount(self) -> None:
         """Its batch is run again."""
@@ -97,6 +107,15 @@ class Line:
         # Bytes of the frames that came and are not answered; while it is full nothing is read.
         self.held = 0
         self.full = False
+
+    def forget(self) -> None:
+        """The peer is gone, and with it everything asked and not yet begun."""
+        for ask in self.asks:
+            ask.over()
+        self.asks.clear()
+        self.frames.clear()
+        self.held = 0
+        self.closing = True
 
     @property
     def willing(self) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NoReturn
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
-from hive_core.errors import Busy, Internal, StorageFull
+from hive_core.errors import Busy, HiveError, Internal, StorageFull
 from hive_core.host import layout, notify
 from hive_core.host.artifacts import Contents
 from hive_core.host.git.faults import DamagedRepo
@@ -65,6 +66,8 @@ class Stores:
     def vault(self) -> Vault:
         """With it, what it holds stands in no event and in no line of the log."""
         vault = Vault(self.paths.secrets)
+        with suppress(HiveError):  # the disk tells whoever reads a secret
+            vault.sweep()
         self.ledger.events.masks = vault.masks
         notify.hide(vault.masks)
         return vault

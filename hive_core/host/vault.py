@@ -6,8 +6,11 @@ A secret is on the disk, whole, when `put` returns.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import shutil
+from collections.abc import Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -20,6 +23,7 @@ from hive_core.model.masks import Masks
 from hive_core.model.names import is_uuid
 
 _NEW: Final = ".new"  # no key begins with a dot
+_OF_HOOK: Final = re.compile("[0-9a-f]{16}")  # as operations/triggers.py names them
 
 
 class Vault:
@@ -31,15 +35,28 @@ class Vault:
         # What must not be written down anywhere else.
         self.masks = Masks()
         with suppress(HiveError):  # the disk tells whoever reads a secret
-            self._sweep()
             self._mask_all()
 
-    def _sweep(self) -> None:
-        """What a daemon that was killed was about to keep is a secret that nobody looks after."""
+    def sweep(self) -> None:
+        """Remove what a daemon that was killed had begun to keep; while nobody keeps anything."""
         with told("remove secrets that were never kept"):
             for uuid in self.holders():
                 for each in (self.folder / uuid).glob(f"{_NEW}*"):
                     each.unlink()
+
+    def clear(self, hooks: Set[tuple[str, str]], agents: Set[str]) -> None:
+        """Remove secrets of webhooks but for `hooks`, each with the name of the one that holds.
+
+        `agents` keep all of theirs; of anybody else goes only what is named as a webhook's is.
+        """
+        for uuid in self.holders():
+            if uuid in agents:
+                continue
+            for key in self.keys(uuid):
+                if _OF_HOOK.fullmatch(key) and (uuid, key) not in hooks:
+                    self.retire(uuid, key)
+            if not self.keys(uuid):
+                self.drop(uuid)
 
     def _mask_all(self) -> None:
         for uuid in self.holders():
@@ -53,10 +70,25 @@ class Vault:
         self._write(place, value)
 
     async def keep(self, uuid: str, key: str, value: bytes) -> None:
-        """The same, while others get their turns: a disk may take long to say that it has it."""
-        place = self._place(uuid, key)
+        """The same, while others get their turns: a disk may take long to say that it has it.
+
+        Nothing stays where nobody waits for it any more.
+        """
+        place, wanted = self._place(uuid, key), [True]
+
+        def work() -> None:
+            self._write(place, value)
+            if not wanted:
+                place.unlink(missing_ok=True)
+
         self.masks.add(value)
-        await self.beside(lambda: self._write(place, value))
+        try:
+            await self.beside(work)
+        except asyncio.CancelledError:  # whoever gets there last removes it
+            wanted.clear()
+            self.masks.retire(value)
+            place.unlink(missing_ok=True)
+            raise
 
     def _write(self, place: Path, value: bytes) -> None:
         key = place.name
@@ -77,6 +109,7 @@ class Vault:
         """Forget a secret; False when there was none."""
         place = self._place(uuid, key)
         with told(f"remove the secret {key}"):
+            place.with_name(f"{_NEW}.{key}").unlink(missing_ok=True)
             try:
                 place.unlink()
             except FileNotFoundError:

@@ -153,6 +153,10 @@ class Triggers:
         rows = self._db.rows("SELECT hook FROM triggers WHERE hook IS NOT NULL")
         return {hook for (hook,) in [*rows, *self._db.rows("SELECT hook FROM old_hooks")]}
 
+    def hook_secrets(self) -> set[tuple[str, str]]:
+        """Each webhook that there is, with the name of the secret that holds."""
+        return {*self._db.rows("SELECT hook, secret FROM triggers WHERE hook IS NOT NULL")}
+
     def old_hooks(self) -> list[tuple[str, str, bool]]:
         """Secrets to remove: (webhook, name of the secret, whether all of the webhook goes)."""
         return [(hook, secret, bool(gone)) for hook, secret, gone in self._db.rows(

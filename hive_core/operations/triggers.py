@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from secrets import token_hex, token_urlsafe
 from typing import Annotated, Literal, NamedTuple
 from uuid import uuid4
@@ -10,7 +12,7 @@ from pydantic import Field
 
 from hive_core.broker.call import Call, Later, Reads, Ready, Record
 from hive_core.broker.operation import Confidential, Mutation, Params, Result, Whose, operation
-from hive_core.errors import AlreadyExists, InvalidArgument, LimitReached
+from hive_core.errors import AlreadyExists, HiveError, InvalidArgument, LimitReached
 from hive_core.ledger.triggers import New
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.model.trigger import Act, Missed, Rule, Trigger, following
@@ -187,15 +189,24 @@ def _hook(call: Call, params: SetTriggerParams, old: Trigger | None) -> Hook | F
     webhook, brought = params.when.webhook, call.brought
     if webhook is None:
         return Hook()
-    # What is of nobody is cleared away, and so it is until the row is there.
-    if isinstance(brought, Hook) and brought.key in call.vault.keys(brought.id):
+    held = Hook(old.hook, old.secret) if old is not None and old.hook else None
+    if isinstance(brought, Hook) and _holds(call, brought, held):
         return brought
-    id_ = old.hook if old is not None and old.hook else str(uuid4())
-    if webhook.secret is None and old is not None and old.hook:
-        return Hook(id_, old.secret)
+    if held is not None and webhook.secret is None:
+        return held
+    id_ = held.id if held is not None else str(uuid4())
     made = "" if webhook.secret is not None else token_urlsafe(32)
     value = webhook.secret.get_secret_value() if webhook.secret is not None else made
     return Fresh(Hook(id_, token_hex(8), made), value.encode())
+
+
+def _holds(call: Call, brought: Hook, held: Hook | None) -> bool:
+    """What is of nobody is cleared away, and so it is until the row is there.
+
+    Another call of this name may have come first: its address was told, so that one stays.
+    """
+    mine = held is None or held.id == brought.id
+    return mine and brought.key in call.vault.keys(brought.id)
 
 
 def _kept(call: Call, fresh: Fresh) -> Later[SetTrigger]:
@@ -203,9 +214,20 @@ def _kept(call: Call, fresh: Fresh) -> Later[SetTrigger]:
 
     async def keep(_reads: Reads) -> Ready:
         await call.vault.keep(fresh.hook.id, fresh.hook.key, fresh.value)
-        return Ready(value=fresh.hook)
+        return Ready(value=fresh.hook, over=partial(_unless_set, call, fresh.hook))
 
     return Later(keep)
+
+
+def _unless_set(call: Call, hook: Hook) -> None:
+    """No secret stays of a call that has set nothing: refused, late, or of a caller who is gone."""
+    with suppress(HiveError):  # then the next daemon finds it
+        found = call.ledger.triggers.by_hook(hook.id)
+        if found is not None and found.secret == hook.key:
+            return
+        call.vault.retire(hook.id, hook.key)
+        if found is None and not call.vault.keys(hook.id):
+            call.vault.drop(hook.id)
 
 
 @operation(allow=OPERATOR | SELF | ANCESTOR, whose=_WHOSE)

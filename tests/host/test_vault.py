@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,7 +16,8 @@ from hive_core.host.credentials import FOLDER, Credentials
 from hive_core.host.vault import Vault
 
 BASE = 805306368
-ANN, BOB = (f"{number:08}-0000-4000-8000-000000000000" for number in (1, 2))
+ANN, BOB, CID, DAN = (f"{number:08}-0000-4000-8000-000000000000" for number in range(1, 5))
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -61,6 +65,53 @@ def test_what_a_kill_left_half_written_is_no_secret(vault: Vault) -> None:
     assert vault.keys(ANN) == ("token",)
     vault.put(ANN, "other", b"whole")
     assert vault.keys(ANN) == ("other", "token")
+
+
+def test_what_a_kill_left_behind_is_swept_and_removed_with_its_secret(vault: Vault) -> None:
+    for key in ("token", "other"):
+        vault.put(ANN, key, b"one")
+        (vault.folder / ANN / f".new.{key}").write_bytes(b"topsecret")
+    vault.remove(ANN, "token")
+    assert {each.name for each in (vault.folder / ANN).iterdir()} == {"other", ".new.other"}
+    vault.sweep()
+    assert {each.name for each in (vault.folder / ANN).iterdir()} == {"other"}
+
+
+def test_of_webhooks_only_what_a_trigger_names_is_kept(vault: Vault) -> None:
+    held, lost = "0123456789abcdef", "f" * 16
+    for uuid, key in ((ANN, lost), (BOB, held), (BOB, lost), (CID, lost), (DAN, "token")):
+        vault.put(uuid, key, b"one")
+    vault.clear({(BOB, held)}, {ANN})
+    assert {each: vault.keys(each) for each in vault.holders()} == {
+        ANN: (lost,), BOB: (held,), DAN: ("token",),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("done_before", [True, False])
+def test_nothing_stays_of_a_secret_that_nobody_waits_for_any_more(
+    folder: Path, *, done_before: bool
+) -> None:
+    late = list[Callable[[], object]]()
+
+    async def beside(work: Callable[[], T], /) -> T:
+        late.append(work)
+        await asyncio.Event().wait()
+        return work()
+
+    async def given_up(vault: Vault) -> None:
+        keeping = asyncio.create_task(vault.keep(ANN, "token", b"one"))
+        await asyncio.sleep(0)
+        if done_before:
+            late[0]()
+        keeping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await keeping
+        if not done_before:
+            late[0]()
+
+    vault = Vault(folder / "secrets", beside)
+    asyncio.run(given_up(vault))
+    assert vault.keys(ANN) == ()
 
 
 def test_removing_is_told_and_dropping_leaves_nothing(vault: Vault) -> None:
@@ -145,6 +196,7 @@ def test_what_a_daemon_that_was_killed_was_about_to_keep_is_gone_at_the_next_sta
     spare = vault.folder / ANN / ".new.other"
     spare.write_bytes(b"never kept")
     again = Vault(vault.folder)
+    again.sweep()
     assert not spare.exists()
     assert (again.keys(ANN), again.read(ANN, "token")) == (("token",), b"one")
 

@@ -58,7 +58,53 @@ def test_who_loses_the_right_meanwhile_has_set_nothing(hive: World) -> None:
     held.let_go(hive)
     with pytest.raises(NotAllowed):
         set_.result()
-    assert listed(hive, "a") == []
+    assert (listed(hive, "a"), hive.vault.holders()) == ([], [])
+
+
+def test_two_at_once_of_one_name_are_told_the_address_that_holds(hive: World) -> None:
+    hive.vault.beside = held = Held()
+    made: dict[str, object] = {"webhook": {}}
+    first, second = (
+        hive.ask("a", "set_trigger", name="nightly", when=made, action=SAY) for _ in range(2)
+    )
+    held.let_go(hive)
+    (hook,) = hive.ledger.triggers.hooks()
+    assert first.result()["path"] == second.result()["path"] == f"/hook/{hook}"
+    assert (bool(first.result()["secret"]), second.result()["secret"]) == (True, "")
+    assert _kept(hive) == hive.ledger.triggers.hook_secrets()
+
+
+def test_the_later_of_two_secrets_that_were_given_holds_at_the_address_of_the_first(
+    hive: World,
+) -> None:
+    held, first = hold(hive), begun(hive)
+    other = {"webhook": {"secret": "another secret of it"}}
+    second = hive.ask("a", "set_trigger", name="nightly", when=other, action=SAY)
+    held.let_go(hive)
+    hive.advance(1)
+    assert first.result()["path"] == second.result()["path"]
+    ((hook, key),) = _kept(hive)
+    assert {(hook, key)} == hive.ledger.triggers.hook_secrets()
+    assert hive.vault.read(hook, key) == b"another secret of it"
+
+
+def _kept(hive: World) -> set[tuple[str, str]]:
+    return {(each, key) for each in hive.vault.holders() for key in hive.vault.keys(each)}
+
+
+def test_of_a_caller_who_is_gone_meanwhile_no_secret_stays(hive: World) -> None:
+    held, set_ = hold(hive), begun(hive)
+    set_.close()
+    held.let_go(hive)
+    assert (listed(hive, "a"), hive.vault.holders()) == ([], [])
+
+
+def test_who_replaces_a_secret_and_goes_leaves_the_one_that_holds(hive: World) -> None:
+    begun(hive).result()
+    before, held = _kept(hive), hold(hive)
+    begun(hive).close()
+    held.let_go(hive)
+    assert _kept(hive) == before == hive.ledger.triggers.hook_secrets()
 
 
 class Cleared:
