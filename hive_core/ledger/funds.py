@@ -85,11 +85,56 @@ class Funds:
         """It is over; what came out of it goes back to where it came from itself."""
         key = (fund.task, fund.purse.kind)
         self._db.run("DELETE FROM task_purses WHERE task = ? AND kind = ?", key)
+        self._db.run("DELETE FROM task_top_ups WHERE task = ? AND kind = ?", key)
         self.pass_on(fund.task, fund.purse.kind, fund.source)
         self._forget()
+
+    def top_up(self, fund: Fund, source: str, amount: int) -> None:
+        """So much more came out of this one; that of its first source needs no row of its own."""
+        if source != fund.source:
+            self._db.run(
+                "INSERT INTO task_top_ups (task, kind, source, amount) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET amount = amount + excluded.amount",
+                (fund.task, fund.purse.kind, source, amount),
+            )
+
+    def top_ups(self, fund: Fund) -> list[tuple[str, int]]:
+        """What came out of others than its first source, the last of them first."""
+        sql = "SELECT source, amount FROM task_top_ups WHERE task = ? AND kind = ? ORDER BY id DESC"
+        found = self._db.rows(sql, (fund.task, fund.purse.kind))
+        return [(source, amount) for source, amount in found]
 
     def pass_on(self, source: str, kind: Kind, heir: str) -> None:
         """What came from there goes back to another one."""
         self._db.run(
             "UPDATE task_purses SET source = ? WHERE source = ? AND kind = ?", (heir, source, kind)
         )
+        where = "FROM task_top_ups WHERE source = ? AND kind = ?"
+        found = self._db.rows(f"SELECT task, amount {where} ORDER BY id", (source, kind))
+        if found:
+            self._db.run(f"DELETE {where}", (source, kind))
+        for task, amount in found:
+            if fund := self.get(task, kind):
+                self.top_up(fund, heir, amount)
+        # Those whose first source it is now are the rest, whatever they gave besides.
+        self._db.run(
+            "DELETE FROM task_top_ups WHERE source = ?1 AND kind = ?2 AND EXISTS (SELECT 1 FROM"
+            " task_purses p WHERE p.task = task_top_ups.task AND p.kind = ?2 AND p.source = ?1)",
+            (heir, kind),
+        )
+
+    def wake(self, agents: Iterable[str]) -> None:
+        """Their queued tasks are to be looked at, because somebody pays for some of them again."""
+        rows = [(each,) for each in agents]
+        self._db.run_each("INSERT OR IGNORE INTO waking (agent) VALUES (?)", rows)
+
+    @property
+    def waking(self) -> bool:
+        """Whether any of them were not looked at yet."""
+        return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM waking)"))
+
+    def woken(self, most: int) -> list[str]:
+        """The next ones; they are looked at now."""
+        rows = self._db.rows("SELECT agent FROM waking ORDER BY number LIMIT ?", (most,))
+        self._db.run_each("DELETE FROM waking WHERE agent = ?", rows)
+        return [agent for (agent,) in rows]

@@ -27,7 +27,7 @@ from hive_core.operations.purses import above, millis, title, upward
 from hive_core.operations.run_time import given_back, recount
 from hive_core.operations.said import bound_changed
 from hive_core.operations.shortages import filled, paid
-from hive_core.operations.task_funds import from_nobody
+from hive_core.operations.task_refunds import from_nobody, outside
 from hive_core.policy.rules import ANCESTOR, OPERATOR, holds
 
 Kinds = Literal[
@@ -141,7 +141,7 @@ def _below(call: Call, params: AllocateParams, held: Purse, amount: int) -> int:
     found = sum(each.free for each in every if each.agent in inside)
     names = call.hive.topology.subtree(params.agent)
     funds = [] if held.tier else from_nobody(call, call.hive, names, held.kind)
-    found += sum(each.purse.free for each in funds)
+    found += sum(outside(call, each) for each in funds)
     if found > amount:
         raise InvalidArgument(
             f"those below {params.agent} have {shown(held.kind, found)} {UNITS[held.kind]} already;"

@@ -20,7 +20,7 @@ from hive_core.operations.other_payers import Before, handed_on, hung_elsewhere,
 from hive_core.operations.purses import BUDGET, above, drawn, millis, note, settled, upward
 from hive_core.operations.said import brought, placed, taken_along
 from hive_core.operations.shortages import filled, lifted, paid
-from hive_core.operations.task_funds import closed, from_nobody, inherited
+from hive_core.operations.task_refunds import closed, from_nobody, inherited
 
 AT_ONCE = 64
 

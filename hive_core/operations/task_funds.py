@@ -1,27 +1,24 @@
 """What one task is given of its own (row K34): moved out of the purse of who gives the task.
 
-It pays for what is reported for the task and its parts. What is left goes back to where it came
-from, in the transaction of the task's one end, so whatever dies: once.
+It pays for what is reported for the task and its parts. What is left goes back (task_refunds.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from pydantic import Field
 
-from hive_core.broker.call import Call
-from hive_core.broker.happening import TaskEnded, when
+from hive_core.broker.call import Call, Record
+from hive_core.broker.due import due
 from hive_core.broker.operation import Params, Result
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.ledger.usage import Capped
 from hive_core.model.budget import AMOUNT_MOST, UNITS, Fund, Kind, Purse
 from hive_core.model.capability import covers
-from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
-from hive_core.model.task import ACTIVE, Task, TaskState, TaskWish
+from hive_core.model.task import Task, TaskState, TaskWish
 from hive_core.operations.notices import tell
 from hive_core.operations.purses import (
     BUDGET,
@@ -34,10 +31,10 @@ from hive_core.operations.purses import (
     topic,
     upward,
 )
-from hive_core.operations.shortages import filled
 from hive_core.operations.task_caps import at_bound, note_caps
-from hive_core.operations.task_moves import start_next
+from hive_core.operations.task_moves import AT_ONCE, start_next
 
+PARTS: Final = "parts"  # topics: of whose parts more can begin
 WORDS: Final = {"tokens": Kind.TOKENS, "cost": Kind.MONEY}
 
 
@@ -182,47 +179,6 @@ def _tell_assigner(call: Call, held: Fund, text: str) -> frozenset[str]:
     return tell(call, call.hive, name, BUDGET, text)
 
 
-@when(TaskEnded)
-def _over(call: Call, what: TaskEnded) -> frozenset[str]:
-    topics = frozenset[str]()
-    for each in call.ledger.budgets.funds.of(what.id) if call.ledger.budgets.funds.any else ():
-        topics |= closed(call, each)
-    return topics
-
-
-def closed(call: Call, held: Fund) -> frozenset[str]:
-    """It pays no more; what is left goes back to where it came from."""
-    budgets, purse = call.ledger.budgets, held.purse
-    budgets.funds.drop(held)
-    if purse.over:
-        note(call, purse, "owed", f"{purse.over} were used beyond it, and nobody pays for them")
-    touched = frozenset({topic(purse.agent)}) | _spared_no_more(call, held)
-    if not purse.free:
-        return touched
-    note(call, purse, "returned", f"task {held.task} did not use {purse.free} {UNITS[purse.kind]}")
-    whole = budgets.funds.get(held.source, purse.kind)
-    if whole is not None:
-        return touched | more(call, whole, purse.free)
-    home = budgets.get(held.source, purse.kind)
-    return touched | (filled(call, home, purse.free) if home else frozenset())
-
-
-def _spared_no_more(call: Call, held: Fund) -> frozenset[str]:
-    """Parts that it paid for may be left to empty purses, whose time was over: it runs again."""
-    budgets, kind, topics = call.ledger.budgets, held.purse.kind, frozenset[str]()
-    stop = call.settings.budgets.stop
-    spared = budgets.funds.carried(held.task, ACTIVE) if stop else []
-    for part, uuid in spared:
-        if kind in covered(call, part, uuid):
-            continue
-        pays = budgets.nearest(upward(call.hive, uuid), kind)
-        missed = None if pays is None else budgets.shortage(pays)
-        if missed is not None and missed.stop_at is None:
-            budgets.short(replace(missed, stop_at=call.now + stop))
-            topics |= {topic(missed.agent)}
-    return topics
-
-
 def more(call: Call, before: Fund, amount: int) -> frozenset[str]:
     """There is more in it, given or given back by a part: what had nothing left goes on."""
     purse, budgets = before.purse.filled(amount), call.ledger.budgets
@@ -249,20 +205,18 @@ def _own(call: Call, held: Fund) -> list[Fund]:
 
 
 def _parts_begun(call: Call, held: Fund) -> frozenset[str]:
-    """Queued parts that it pays for again."""
-    queued = call.ledger.budgets.funds.carried(held.task, (TaskState.QUEUED,))
-    who = dict.fromkeys(uuid for _, uuid in queued)
-    return frozenset().union(*(start_next(call, uuid) for uuid in who))
+    """Queued parts that it pays for again: some of their agents now, the others in later turns."""
+    funds = call.ledger.budgets.funds
+    queued = funds.carried(held.task, (TaskState.QUEUED,))
+    who = list(dict.fromkeys(uuid for _, uuid in queued))
+    funds.wake(who[AT_ONCE:])
+    topics = frozenset({f"{PARTS}:{held.task}"} if who[AT_ONCE:] else ())
+    return topics.union(*(start_next(call, uuid) for uuid in who[:AT_ONCE]))
 
 
-def inherited(call: Call, purse: Purse, heir: str) -> None:
-    """A purse is closed: what tasks got out of it goes to another one."""
-    if not purse.tier:
-        call.ledger.budgets.funds.pass_on(purse.agent, purse.kind, heir)
-
-
-def from_nobody(call: Call, hive: Hive, names: Iterable[str], kind: Kind) -> list[Fund]:
-    """Funds that came from outside, of tasks of these agents."""
-    inside = {hive.spec(name).id for name in names}
-    found = call.ledger.budgets.funds.out_of("", kind)
-    return [each for each in found if each.purse.agent in inside]
+@due(at=lambda ledger: 0.0 if ledger.budgets.funds.waking else None, topics=frozenset({PARTS}))
+def parts_of_funded_tasks_begin(call: Call) -> Record[Result]:
+    """More agents of whose queued parts somebody pays again."""
+    found = call.ledger.budgets.funds.woken(AT_ONCE)
+    topics = frozenset({f"{PARTS}:"}).union(*(start_next(call, uuid) for uuid in found))
+    return Record(Result(), topics, told=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from pydantic import Field
@@ -52,7 +51,7 @@ def fund_task(call: Call, params: FundTaskParams) -> Record[TaskFunded]:
     """Give a task more of what it has of its own; a task that had used it up goes on.
 
     It comes out of what who gave the task has, or draws on, whoever of those above it asks. What
-    is left at the end goes back to where the first of it came from.
+    is left at the end goes back to where it came from, what came last first.
     """
     task, topics = _open(call, params.task), frozenset[str]()
     asked = {word: getattr(params, word) for word in WORDS}
@@ -90,9 +89,10 @@ def _funded(call: Call, task: Task, held: Fund, amount: int) -> frozenset[str]:
         raise InvalidArgument(f"no budget is above {AMOUNT_MOST}", field=_WORD[kind])
     what = f"cannot fund task {task.id} with {amount} {UNITS[kind]} more"
     source = taken(call, task, (kind, amount), what)
-    # What came from nobody is part of what the first purse above it has.
-    home = held.source or source
-    return more(call, replace(held, source=home), amount) | {topic(source or task.assignee)}
+    if held.source and not source:  # else more would be left than anybody was given
+        raise Conflict(f"{what}: what it has came out of a budget, and this would come out of none")
+    call.ledger.budgets.funds.top_up(held, source, amount)
+    return more(call, held, amount) | {topic(source or task.assignee)}
 
 
 _WORD: Final = {kind: word for word, kind in WORDS.items()}

@@ -23,10 +23,25 @@ class Pot:
 
 @dataclass
 class TaskPot(Pot):
-    """What a task has of its own; `source` is an agent, another task, or nobody."""
+    """What a task has of its own; `source` is an agent, another task, or nobody.
+
+    `later`: what others gave besides, the first of them first.
+    """
 
     agent: str = ""
     source: str = ""
+    later: dict[str, int] = field(default_factory=dict)
+
+    def give(self, source: str, amount: int) -> None:
+        if source != self.source:
+            self.later[source] = self.later.get(source, 0) + amount
+
+    def inherit(self, source: str, heir: str) -> None:
+        if self.source == source:
+            self.source = heir
+        if source in self.later:
+            self.give(heir, self.later.pop(source))
+        self.later.pop(self.source, None)
 
 
 @dataclass
@@ -71,8 +86,7 @@ class Pots:
 
     def _inherit(self, source: str, heir: str) -> None:
         for each in self.tasks.values():
-            if each.source == source:
-                each.source = heir
+            each.inherit(source, heir)
 
     def payer(self, name: str, task: str) -> str:
         """The task whose own pays for what this agent does for `task`; none: empty."""
@@ -103,22 +117,44 @@ class Pots:
         return source
 
     def more(self, tree: Tree, giver: str, task: str, amount: int) -> None:
-        """Out of what its giver has; the rest goes where that of the first goes."""
+        """Out of what its giver has."""
         pot = self.tasks[task]
         source = self._taken(tree, giver, Made(task, pot.agent, self.wholes[task], amount))
-        pot.source = pot.source or source
+        pot.give(source, amount)
         pot.fill(amount)
 
     def over(self, task: str) -> None:
-        """It has ended: the rest goes back."""
+        """It has ended: the rest goes back, what came last first."""
         pot = self.tasks.pop(task)
         self.paid_by_the_gone += pot.spent
+        parts = [self.tasks[each] for each in sorted(self.tasks) if self.tasks[each].source == task]
+        still = [
+            self._still(each) for each in sorted(self.tasks) if self.tasks[each].source == task
+        ]
+        back = dict[str, int]()
+        for source, amount in reversed(pot.later.items()):
+            back[source] = min(amount, pot.free - sum(back.values()))
+            rest = amount - back[source]
+            for at, part in enumerate(parts):
+                share = min(rest, still[at])
+                rest, still[at] = rest - share, still[at] - share
+                if share:
+                    part.give(source, share)
         self._inherit(task, pot.source)
-        home = self.tasks.get(pot.source) or self.pots.get(pot.source)
+        back[pot.source] = pot.free - sum(back.values())
+        for source, amount in back.items():
+            self._return(source, amount)
+
+    def _return(self, source: str, amount: int) -> None:
+        home = self.tasks.get(source) or self.pots.get(source)
         if home is None:
-            self.came -= pot.free
+            self.came -= amount
         else:
-            home.fill(pot.free)
+            home.fill(amount)
+
+    def _still(self, task: str) -> int:
+        parts = [each for each, pot in self.tasks.items() if pot.source == task]
+        return self.tasks[task].free + sum(map(self._still, parts))
 
     def moved(self, before: Tree, after: Tree, name: str) -> None:
         """What hangs below another pot now gives back; what came from nobody is over there."""
@@ -149,7 +185,8 @@ class Pots:
                 amount -= sum(self.pots[each].free for each in below)
                 for task in self.tasks.values():
                     if not task.source and name in (task.agent, *chain(tree, task.agent)):
-                        amount, task.source = amount - task.free, name
+                        amount -= max(0, task.free - sum(task.later.values()))
+                        task.inherit("", name)
                 assert amount >= 0, "less than those below have"
             self.came += amount
         self.pots.setdefault(name, Pot()).fill(amount)

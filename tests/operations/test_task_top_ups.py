@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
 from operations.given import end, give, state
 from operations.test_task_funds import fund, given, left, told, use
-from operations.world import World, rows
+from operations.world import World, rows, world
 
-from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotAllowed
-from hive_core.model.budget import AMOUNT_MOST
+from hive_core.broker.call import Record
+from hive_core.broker.operation import Result
+from hive_core.errors import Conflict, HiveError, InvalidArgument, LimitReached, NotAllowed
+from hive_core.model.budget import AMOUNT_MOST, Kind
 from hive_core.model.task import TaskWish
+from hive_core.operations.task_funds import more
+from hive_core.operations.task_moves import AT_ONCE
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +99,27 @@ def test_the_last_of_very_many_parts_is_begun_too(world: World) -> None:
     assert state(world, waits) == "in_progress"
 
 
+def test_parts_of_very_many_agents_are_begun_so_many_in_each_turn(world: World) -> None:
+    world.grow(*(f"a1/w{number}" for number in range(AT_ONCE + 8)))
+    whole = given(world, "root", "a1", 100, deadline=0.0)
+    use(world, "a", 500)
+    use(world, "a1", 100, whole)
+    with world.ledger.transaction():
+        parts = [
+            world.ledger.tasks.create(
+                world.uuid("a1"), world.uuid(f"w{number}"), TaskWish("x", part_of=whole), 0.0
+            ).id
+            for number in range(AT_ONCE + 8)
+        ]
+    held = world.ledger.budgets.funds.get(whole, Kind.TOKENS)
+    assert held is not None
+    world.broker.perform("top-up", lambda call: Record(Result(), more(call, held, 10)))
+    assert [state(world, each) for each in parts].count("in_progress") == AT_ONCE
+    world.kill()
+    world.advance(0)
+    assert {state(world, each) for each in parts} == {"in_progress"}
+
+
 def test_a_part_is_topped_up_out_of_its_whole(world: World) -> None:
     whole = given(world, "a", "a1", 100)
     part = given(world, "a1", "a11", 30, part_of=whole)
@@ -165,3 +195,110 @@ def test_what_came_from_nobody_goes_back_to_the_purse_that_gave_more(world: Worl
         if each["kind"] == "money"
     )  # fmt: skip
     assert row["left"] == 100
+
+
+# More out of another purse than the first: each gets back what it gave.
+
+STEPS = ("assign", "part", "fund", "move", "use", "end")
+
+
+def grown(world: World, *purses: str) -> None:
+    """Two more trees; c works for d."""
+    for edge in ("/r1", "/r2", "r1/d", "d/c", "c/e"):
+        parent, _, name = edge.partition("/")
+        world.call("operator", "spawn", name=name, parent=parent)
+    for name in purses:
+        world.call("operator", "allocate_budget", agent=name, kind="tokens", amount=1000)
+
+
+@pytest.mark.parametrize(("used", "back"), [(1, (999, 1000)), (50, (950, 1000)), (550, (900, 550))])
+def test_what_came_last_goes_back_first_each_part_to_where_it_came_from(
+    world: World, used: int, back: tuple[int, int]
+) -> None:
+    grown(world, "r1", "r2")
+    task = given(world, "d", "c", 100)
+    world.call("operator", "move", agent="c", parent="r2")
+    world.call("operator", "fund_task", task=task, tokens=500)
+    use(world, "c", used, task)
+    world.kill()
+    end(world, task)
+    assert (left(world, "r1")[0], left(world, "r2")[0]) == back
+
+
+def test_what_parts_have_of_it_goes_back_to_all_who_gave_too(world: World) -> None:
+    grown(world, "r1", "r2")
+    whole = given(world, "d", "c", 100)
+    world.call("operator", "move", agent="c", parent="r2")
+    world.call("operator", "fund_task", task=whole, tokens=50)
+    part = given(world, "c", "e", 120, part_of=whole)
+    end(world, whole)
+    end(world, part)
+    assert (left(world, "r1")[0], left(world, "r2")[0]) == (1000, 1000)
+
+
+def test_a_purse_that_gave_more_and_is_closed_has_it_go_further_up(world: World) -> None:
+    task = give(world, "root", "b1", budget={"tokens": 100})
+    world.call("operator", "allocate_budget", agent="b", kind="tokens", amount=200)
+    world.call("operator", "move", agent="b1", parent="a")
+    grown(world, "r1")
+    other = given(world, "d", "c", 100)
+    world.call("operator", "move", agent="c", parent="b")
+    world.call("operator", "fund_task", task=other, tokens=50)
+    assert left(world, "b") == (150, 0, 0)
+    world.call("operator", "allocate_budget", agent="b", kind="tokens", close=True)
+    end(world, other)
+    end(world, task)
+    assert (left(world, "root"), left(world, "r1")) == ((500, 0, 0), (1000, 0, 0))
+
+
+def test_none_is_added_out_of_nowhere_to_what_came_out_of_a_purse(world: World) -> None:
+    grown(world, "r1")
+    task = given(world, "d", "c", 100)
+    world.call("operator", "move", agent="c", parent="r2")
+    with pytest.raises(Conflict, match="what it has came out of a budget, and this would come out"):
+        world.call("operator", "fund_task", task=task, tokens=500)
+    end(world, task)
+    assert left(world, "r1") == (1000, 0, 0)
+
+
+def step(world: World, what: str, *which: int) -> None:
+    names = ("d", "c", "e")
+    name, other = names[which[0] % 3], names[which[1] % 3]
+    tasks = world.ledger.tasks.page(None, None, 20, open_=True)
+    task = tasks[which[2] % len(tasks)].id if tasks else ""
+    own = world.ledger.tasks.active_of(world.uuid(name))
+    wish: dict[str, object] = {
+        "agent": other,
+        "description": "x",
+        "budget": {"tokens": 1 + which[2]},
+    }
+    calls: dict[str, tuple[str, str, dict[str, object]]] = {
+        "assign": ("operator", "assign_task", wish),
+        "part": (name, "assign_task", wish | {"part_of": own[0].id if own else "-"}),
+        "fund": ("operator", "fund_task", {"task": task, "tokens": 1 + which[2]}),
+        "move": ("operator", "move", {"agent": name, "parent": ("r1", "r2", other)[which[2] % 3]}),
+        "use": (name, "report_usage", {"tokens_in": which[2], "task": own[0].id if own else "-"}),
+        "end": ("operator", "cancel_task", {"task": task}),
+    }
+    caller, operation, params = calls[what]
+    with suppress(HiveError):
+        world.call(caller, operation, **params)
+
+
+@settings(max_examples=15, deadline=None)
+@drawn(
+    st.lists(
+        st.tuples(st.sampled_from(STEPS), *(st.integers(0, most) for most in (2, 2, 200))),
+        min_size=5, max_size=25,
+    )
+)  # fmt: skip
+def test_no_tree_ever_has_more_than_it_was_given(steps: list[tuple[str, int, int, int]]) -> None:
+    with world() as made:
+        grown(made, "r1", "r2")
+        for what, *which in steps:
+            step(made, what, *which)
+        for task in made.ledger.tasks.page(None, None, 100, open_=True):
+            end(made, task.id)
+        found = [left(made, each) for each in ("r1", "r2")]
+        assert made.ledger.budgets.funds.every() == []
+        assert [free + spent <= 1000 for free, spent, _ in found] == [True, True]
