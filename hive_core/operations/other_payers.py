@@ -42,9 +42,9 @@ def paid_before(call: Call, uuid: str) -> list[Before]:
 def adopted(call: Call, names: Iterable[str], before: Sequence[Before]) -> frozenset[str]:
     """Their parent is gone, and these were its purses; `call.hive` is without it."""
     topics, names = frozenset[str](), list(names)
-    for name in names:
-        for each in before:
-            topics |= handed_on(call, call.hive.spec(name).id, [each])
+    heads = [call.hive.spec(name).id for name in names]
+    for each in before:
+        topics |= _drawn_elsewhere(call, heads, [each])
     bounded = any(each.purse.kind in BOUNDS for each in before)
     return topics | (placed(call, names) if bounded else frozenset())
 
@@ -54,14 +54,22 @@ def handed_on(call: Call, head: str, before: Sequence[Before]) -> frozenset[str]
 
     They are of one kind and tier.
     """
-    budgets, (kind, tier) = call.ledger.budgets, before[0].of
-    home = budgets.nearest(upward(call.hive, head), kind, tier)
+    return _drawn_elsewhere(call, [head], before)
+
+
+def _drawn_elsewhere(call: Call, heads: Sequence[str], before: Sequence[Before]) -> frozenset[str]:
+    """The same for several at once; they hang below the same agent."""
+    (kind, tier), own = before[0].of, frozenset[str]()
+    if kind in FUEL:
+        own = frozenset(each.agent for each in call.ledger.budgets.every(kind, tier))
+    outside = [head for head in heads if head not in own]
+    home = call.ledger.budgets.nearest(upward(call.hive, (outside or heads)[0]), kind, tier)
     home = None if home is None else settled(call, home)
     dry = home is not None and home.empty
     topics = frozenset().union(*(_closed(call, each, dry=dry) for each in before))
-    if kind not in FUEL or (home is not None and home.agent == head):
+    if kind not in FUEL or not outside:
         return topics
-    who = list(drawing(call, Purse(head, kind, tier)))
+    who = [each for head in outside for each in drawing(call, Purse(head, kind, tier), own)]
     stopped = _stopped(call, before, who)
     if home is not None and dry:
         return topics | _short_of(call, home, who, stopped)

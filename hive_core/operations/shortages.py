@@ -7,7 +7,7 @@ end; after a while that work is stopped, with reason `budget`. More of it lets e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -74,17 +74,17 @@ def lifted(call: Call, purse: Purse, *, queued: bool = False) -> frozenset[str]:
     return _resume(call, purse, missed)
 
 
-def drawing(call: Call, purse: Purse) -> Iterator[str]:
+def drawing(call: Call, purse: Purse, known: Collection[str] | None = None) -> Iterator[str]:
     """Who draws on it: the agent and those below it that have none of their own.
 
-    A bound of tokens an hour holds for all below, one of a context for the agent alone.
+    A bound of tokens an hour holds for all below, one of a context for the agent alone. `known`:
+    who has one of this kind and tier, where that was read already.
     """
     if purse.kind is Kind.CONTEXT:
         yield purse.agent
         return
     name = call.hive.name(purse.agent)
-    every = call.ledger.budgets.every(purse.kind, purse.tier)
-    own = set() if purse.kind in BOUNDS else {each.agent for each in every}
+    own = known if known is not None else _owners(call, purse)
     waiting = [] if name is None else [name]
     while waiting:
         name = waiting.pop()
@@ -94,6 +94,12 @@ def drawing(call: Call, purse: Purse) -> Iterator[str]:
         waiting.extend(call.hive.topology.children(name))
         if not purse.tier or purse.tier == tier_of(call.hive, uuid):
             yield uuid
+
+
+def _owners(call: Call, purse: Purse) -> Collection[str]:
+    if purse.kind in BOUNDS:
+        return ()
+    return {each.agent for each in call.ledger.budgets.every(purse.kind, purse.tier)}
 
 
 def warn(call: Call, purse: Purse) -> frozenset[str]:

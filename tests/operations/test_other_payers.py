@@ -97,6 +97,19 @@ def test_time_to_stop_runs_again_for_who_comes_to_an_empty_purse(world: World) -
     assert state(world, task) == "stopping"
 
 
+def test_everybody_s_budgets_are_read_once_however_many_are_adopted(world: World) -> None:
+    budget(world, "root", 1000)
+    budget(world, "a", 10)
+    world.grow(*(f"a/w{number}" for number in range(20)))
+    waits, seen = queued(world, "w19"), list[str]()
+    world.ledger.connection._raw.set_trace_callback(seen.append)
+    world.call("operator", "destroy", agent="a")
+    world.ledger.connection._raw.set_trace_callback(None)
+    everybody = [each for each in seen if "FROM purses WHERE kind" in each]
+    assert len(everybody) < 5
+    assert state(world, waits) == "in_progress"
+
+
 @pytest.mark.parametrize("how", ["close", "destroy", "move"])
 def test_machines_that_were_stopped_for_time_are_started_where_there_is_some(
     world: World, how: str
