@@ -121,8 +121,16 @@ class Maid:
         pause = self._patiently(self._first)
         while True:
             self._patiently(lambda pause=pause: self.attend(pause))  # type: ignore[misc]
-            self._patiently(self.look)
-            pause = self.every
+            pause = self.looked()
+
+    def looked(self) -> float:
+        """Seconds until the next look: soon after one that was refused, and checks go on till then."""
+        try:
+            self.look()
+        except HiveError as error:
+            say(f"cannot look around: {error.reason}")
+            return _FAULT
+        return self.every
 
     def _first(self) -> float:
         return float(self.link.ask("survey", limit=1)["first"])  # type: ignore[arg-type]

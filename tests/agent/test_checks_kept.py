@@ -84,6 +84,20 @@ def test_a_round_goes_on_when_nothing_can_be_kept_and_it_is_kept_later(house: Ho
     assert house.maid().checks.known["disk"].state == "good"
 
 
+def test_checks_go_on_while_nobody_can_be_cleared_away(house: House) -> None:
+    maid = house.maid()
+    maid.look()
+    house.world.call("queen", "spawn", name="once", role="task", command=["true"])
+    runs(house.world, "once")
+    ends(house.world, "once", 0)
+    house.refuses.add("reap_zombies")
+    assert maid.looked() == 5
+    maid.checks.step()
+    assert list(maid.checks.running) == ["disk"]
+    house.refuses.clear()
+    assert maid.looked() == 60
+
+
 def test_no_check_is_begun_that_nobody_would_know_after_a_kill(house: House) -> None:
     maid = house.maid()
     maid.look()
