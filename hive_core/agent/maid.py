@@ -124,7 +124,7 @@ class Maid:
             pause = self.looked()
 
     def looked(self) -> float:
-        """Seconds until the next look: soon after one that was refused, and checks go on till then."""
+        """Seconds until the next look: soon after one that was refused; checks go on till then."""
         try:
             self.look()
         except HiveError as error:
