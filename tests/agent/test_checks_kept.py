@@ -9,7 +9,7 @@ import pytest
 from agent.house import House, house
 from operations.lives import ends, runs
 
-from hive_core.agent.maid import Maid
+from hive_core.agent.maid import Maid, Sample
 from hive_core.model.checks import Check
 from hive_core.model.checks import Maid as Table
 from hive_core.model.figures import BuiltIn
@@ -47,8 +47,12 @@ def test_sixteen_checks_that_write_smiles_fit_into_what_is_kept() -> None:
         maid.look()
         for name in checks:
             made.checked(maid, name, 1, SMILE * 240)
+        maid.samples = [Sample(0.3123, 0.4123)] * 240
+        maid.told = {("unanswered", f"agent-{n:03}-{'x' * 53}") for n in range(200)}
         maid.keep()
-        assert {each.said for each in made.maid().checks.known.values()} == {SMILE * 240}
+        again = made.maid()
+        assert {each.said for each in again.checks.known.values()} == {SMILE * 240}
+        assert (again.samples, again.told) == (maid.samples, maid.told)
 
 
 @pytest.mark.parametrize(
