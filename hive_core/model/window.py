@@ -6,7 +6,6 @@ That of a minute is in memory, and a restart forgives; that of an hour is a valu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import Final
 
 SPAN: Final = 60
@@ -85,11 +84,6 @@ class Hour:
     def plus(self, amount: int) -> Hour:
         """More in the newest minute."""
         return replace(self, counts=(self.counts[0] + amount, *self.counts[1:]))
-
-    def joined(self, other: Hour) -> Hour:
-        """Both together, minute by minute; each minute is as young as the younger one."""
-        sums = map(sum, zip_longest(self.counts, other.counts, fillvalue=0))
-        return Hour(max(self.at, other.at), tuple(sums))
 
     def below(self, bound: float) -> float:
         """When, in seconds since 1970, there will be less than this in it if nothing is added."""

@@ -18,7 +18,7 @@ from hive_core.model.hive import Hive
 from hive_core.operations.departing import departed
 from hive_core.operations.other_payers import Before, handed_on, hung_elsewhere, payers_above
 from hive_core.operations.purses import BUDGET, above, drawn, millis, note, settled, upward
-from hive_core.operations.said import brought, placed, taken_along
+from hive_core.operations.said import placed
 from hive_core.operations.shortages import filled, lifted, paid
 from hive_core.operations.task_refunds import closed, from_nobody, inherited
 
@@ -125,12 +125,9 @@ def _closed(call: Call, purse: Purse) -> frozenset[str]:
 
 def moved(call: Call, hive: Hive, agent: str) -> frozenset[str]:
     """The subtree hangs elsewhere in `hive`: what pays for it and bounds it is judged at once."""
-    # The settings' are each agent's own, wherever it hangs.
-    hour = taken_along(call, agent) if Kind.TOKENS_PER_HOUR in call.ledger.budgets.kinds else None
-    before, after = set(above(call.hive, call.hive.spec(agent).id)), call._replace(hive=hive)
     if not call.ledger.budgets.kinds:
-        return placed(after, [agent])
-    return _paid_elsewhere(call, hive, agent) | brought(after, agent, hour, before)
+        return placed(call._replace(hive=hive), [agent])
+    return _paid_elsewhere(call, hive, agent)
 
 
 def _paid_elsewhere(call: Call, hive: Hive, agent: str) -> frozenset[str]:

@@ -6,14 +6,12 @@ at one gets no new task and no tool until it is less, and somebody is asked whet
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from functools import reduce
+from collections.abc import Iterable
 from itertools import chain
 
 from hive_core.broker.call import Call
 from hive_core.broker.happening import Started, when
 from hive_core.model.budget import Kind, Purse
-from hive_core.model.window import Hour
 from hive_core.operations.purses import SLIDING, bounds, seen, topic
 from hive_core.operations.shortages import lifted, looked_again, short, warn
 from hive_core.operations.task_moves import start_next
@@ -63,8 +61,12 @@ def bound_changed(call: Call, uuid: str, kind: Kind) -> frozenset[str]:
 
 
 def placed(call: Call, names: Iterable[str]) -> frozenset[str]:
-    """They and all below them are under the bounds of `call.hive` from now on, as if they had
-    reported a moment ago."""
+    """They and all below them are under the bounds of `call.hive` from now on.
+
+    As if they had said the sizes of their contexts a moment ago. The hour of a bound stays what was
+    reported under it: hours are kept for whole branches, and of what one of these takes along
+    nobody could say whether the new place has counted it before.
+    """
     budgets, host = call.ledger.budgets, call.settings.budgets
     topics = frozenset[str]()
     held = budgets.kinds.intersection(SLIDING) or host.tokens_per_hour or host.context
@@ -86,30 +88,6 @@ def _unbound(call: Call, uuid: str) -> frozenset[str]:
     missed = call.ledger.budgets.shortage(Purse(uuid, Kind.TOKENS_PER_HOUR))
     held = any(each.agent == uuid for each in bounds(call, uuid, Kind.TOKENS_PER_HOUR))
     return frozenset() if missed is None or held else looked_again(call, missed)
-
-
-def taken_along(call: Call, name: str) -> Hour | None:
-    """What a subtree has reported in the last hour, as far as there were bounds within it."""
-    budgets, uuid = call.ledger.budgets, call.hive.spec(name).id
-    found = list[Hour | None]()
-    if any(each.agent == uuid for each in bounds(call, uuid, Kind.TOKENS_PER_HOUR)):
-        found.append(budgets.bounds.hour(uuid, call.now)[0])
-    if budgets.get(uuid, Kind.TOKENS_PER_HOUR) is None:  # else all below is in that
-        found += [taken_along(call, each) for each in call.hive.topology.children(name)]
-    hours = [each for each in found if each is not None and each.total]
-    return reduce(Hour.joined, hours) if hours else None
-
-
-def brought(call: Call, name: str, hour: Hour | None, before: Collection[str]) -> frozenset[str]:
-    """It counts towards the bounds above the new place that it was not under before."""
-    topics, said = frozenset[str](), call.ledger.budgets.bounds
-    uuid = call.hive.spec(name).id
-    for bound in bounds(call, uuid, Kind.TOKENS_PER_HOUR):
-        if hour is not None and bound.agent not in (uuid, *before):
-            known, warned = said.hour(bound.agent, call.now)
-            said.keep_hour(bound.agent, known.joined(hour), warned=warned)
-            topics |= _hour_again(call, bound)
-    return topics
 
 
 def _hour_again(call: Call, bound: Purse) -> frozenset[str]:

@@ -210,16 +210,31 @@ def test_a_context_that_is_kept_in_the_new_place_lets_the_queue_go_on(world: Wor
     assert asked(world, "operator") == []
 
 
-def test_the_hour_of_who_is_moved_counts_towards_the_bound_of_its_new_place(world: World) -> None:
+def test_a_report_counts_once_and_where_it_was_made_however_often_its_agent_is_moved(
+    world: World,
+) -> None:
     bound(world, "a", 100)
+    bound(world, "b", 100)
+    use(world, "a1", 60)
+    for parent in ("b", "a", "b"):
+        world.call("operator", "move", agent="a1", parent=parent)
+    assert [bound_row(world, each)[1:4] for each in "ab"] == [(40, 60, 0), (100, 0, 0)]
+    use(world, "a1", 10)
+    world.call("operator", "move", agent="a1", parent="a")
+    assert [bound_row(world, each)[1:4] for each in "ab"] == [(40, 60, 0), (90, 10, 0)]
+
+
+def test_who_is_moved_from_under_a_bound_that_is_reached_works_and_leaves_it_reached(
+    world: World,
+) -> None:
+    bound(world, "a", 50)
     bound(world, "b", 50)
-    use(world, "a", 60)
-    world.call("operator", "move", agent="a", parent="b")
-    assert bound_row(world, "b")[1:4] == (0, 50, 10)
-    assert asked(world, "operator") == ["b"]
-    assert world.fault("root", "assign_task", agent="a1", description="x") == "LimitReached"
-    world.advance(61 * 60)
-    assert world.fault("root", "assign_task", agent="a1", description="x") == ""
+    use(world, "a1", 60)
+    world.call("operator", "move", agent="a1", parent="b")
+    faults = [
+        world.fault("root", "assign_task", agent=agent, description="x") for agent in ("a1", "a")
+    ]
+    assert faults == ["", "LimitReached"]
 
 
 def test_who_comes_near_to_the_bound_of_its_new_place_is_warned_at_the_move(world: World) -> None:
