@@ -112,7 +112,7 @@ def test_who_waits_is_told_when_no_end_can_come_any_more(world: World) -> None:
     world.seen.states[uuid] = State.FAILED
     world.broker.touch({f"state:{uuid}"})
     world.run()
-    assert asked.replies[0]["error"].endswith(".NotFound")
+    assert str(asked.replies[0]["error"]).endswith(".NotFound")
 
 
 def test_sleep_restart_and_a_crash_that_comes_back_are_no_end(world: World) -> None:
