@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Final
 
@@ -17,9 +18,9 @@ class Stops:
     def open(self, job: str, tasks: Iterable[str], deadline: float) -> None:
         """These have to stop until then."""
         self._db.run("INSERT INTO stops VALUES (?, ?)", (job, deadline))
-        self._db.run_each(
-            "INSERT INTO stopped_tasks VALUES (?, ?, ?)",
-            [(job, number, task) for number, task in enumerate(tasks)],
+        self._db.run(
+            "INSERT INTO stopped_tasks SELECT ?, key, value FROM json_each(?)",
+            (job, json.dumps(list(tasks))),
         )
 
     def of_task(self, task: str) -> list[str]:

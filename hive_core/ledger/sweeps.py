@@ -71,8 +71,8 @@ class Sweeps:
         """These are to be ended, in this order; one that is in another sweep stays there."""
         id_ = 1 + int(self._db.value("SELECT COALESCE(MAX(id), 0) FROM sweeps"))
         self._db.run("INSERT INTO sweeps VALUES (?, ?, ?, ?, ?, ?)", (id_, *sweep))
-        rows = [(task, id_, number) for number, task in enumerate(tasks)]
-        self._db.run_each("INSERT OR IGNORE INTO swept VALUES (?, ?, ?)", rows)
+        sql = "INSERT OR IGNORE INTO swept SELECT value, ?, key FROM json_each(?)"
+        self._db.run(sql, (id_, json.dumps(list(tasks))))
         return id_
 
     def first(self) -> tuple[int, Sweep] | None:
