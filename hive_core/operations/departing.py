@@ -59,8 +59,10 @@ def _fold(call: Call, gone: Departed) -> int:
     if machine is not None and phase(machine) is not Phase.DOWN:
         budgets.departed.put_off(gone.agent, call.now)
         return 0
-    budgets.counters.forget(gone.agent)
-    return budgets.departed.fold(gone)
+    moved = budgets.departed.fold(gone)
+    if budgets.departed.get(gone.agent) is None:
+        budgets.counters.forget(gone.agent)  # not before: the record of its end may still lie there
+    return moved
 
 
 class Places:

@@ -129,15 +129,18 @@ def test_a_long_life_is_moved_a_part_at_a_time(world: World) -> None:
         for back in range(1, 1200):
             usage.add(Figure(day - back, uuid, "time", "measured", "", "", 1000))
             usage.add_task(f"t{back}", Figure(day, uuid, "money", "reported", "", "", 7), 1.0)
+        world.ledger.budgets.counters.keep(uuid, Cpu("1", 5))
     gone(world, "check")
     before, tasks = every(world), totals(world, agent="a1", by="task")
     world.clock.time += SETTLED + 1
     world.broker.perform("part", usage_of_the_gone_is_added_up)
     assert world.ledger.budgets.departed.get(uuid) is not None
+    assert world.ledger.budgets.counters.used(uuid, "1") == 5  # its end may be told once more
     assert (every(world), totals(world, agent="a1", by="task")) == (before, tasks)
     world.kill()
     world.advance(1)
     assert world.ledger.budgets.departed.get(uuid) is None
+    assert world.ledger.budgets.counters.of([uuid]) == {}
     assert (every(world), totals(world, agent="a1", by="task")) == (before, tasks)
 
 

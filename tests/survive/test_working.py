@@ -182,8 +182,8 @@ def _money(end: Working, past: Past) -> Iterator[str]:
     told = sum(row["params"]["tokens_in"] for row, _ in past.did("report_usage"))
     ended = 3 * len(past.did("finish_task"))
     usage: Counter[str] = Counter()
-    for each in end.ledger.budgets.usage.since(0):
-        usage[each.kind] += each.amount
+    for (_, kind, _), amount in end.ledger.budgets.usage.sums("", 0).items():
+        usage[kind] += amount
     purses = end.ledger.budgets.every(Kind.TOKENS)
     paid = sum(each.spent + each.over for each in purses)
     there = sum(each.free + each.spent for each in purses)
