@@ -10,8 +10,9 @@ from operations.given import give
 from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
+from hive_core.broker.happening import Started, happened
 from hive_core.broker.operation import Result
-from hive_core.ledger.departed import SETTLED, SHOWN, Departed, children_of
+from hive_core.ledger.departed import PART, SETTLED, SHOWN, Departed, children_of
 from hive_core.ledger.usage import MODELS, Figure, day_of
 from hive_core.model.machine import Cpu, Machine
 from hive_core.operations.cpu_time import add_cpu
@@ -180,6 +181,35 @@ def test_a_line_moves_up_with_its_parent(world: World) -> None:
     assert every(world) == before
 
 
+def test_who_has_somebody_below_that_is_shown_stays_until_that_one_goes(world: World) -> None:
+    """Nobody would know where it hung."""
+    brief(world, "head")
+    world.call("operator", "spawn", name="shown", parent="head")
+    world.call("shown", "report_usage", tokens_in=2)
+    uuids = [world.uuid(each) for each in ("head", "shown")]
+    gone(world, "shown", "head")
+    before = every(world)
+    world.advance(SETTLED + 1)
+    assert world.ledger.budgets.departed.of(uuids).keys() == {*uuids}
+    assert every(world) == before
+    assert totals(world, agent="a1", by="subtree")["a1", "tokens_in"] == 7
+
+
+def test_one_turn_moves_so_many_rows_and_no_more(world: World) -> None:
+    day, names = day_of(world.clock.now()), [f"check-{each}" for each in range(3)]
+    uuids = [brief(world, name) for name in names]
+    with world.ledger.transaction():
+        for uuid in uuids:
+            for back in range(PART):
+                figure = Figure(day - back, uuid, "time", "measured", "", "", 1000)
+                world.ledger.budgets.usage.add(figure)
+    gone(world, *names)
+    world.clock.time += SETTLED + 1
+    world.broker.perform("part", usage_of_the_gone_is_added_up)
+    left = "SELECT count(*) FROM usage WHERE agent = ? AND kind = 'time'"
+    assert [world.ledger.connection.value(left, (each,)) for each in uuids].count(PART) == 1
+
+
 def test_whose_machine_still_runs_waits(world: World) -> None:
     """What it uses until its end is added to what stands under its own name."""
     uuid = brief(world, "check")
@@ -200,6 +230,7 @@ def test_what_ended_while_no_daemon_ran_is_seen_first(
     began = world.clock.now() + 2 * SETTLED
     monkeypatch.setattr(type(world.seen), "since", lambda _: began)
     world.kill(2 * SETTLED)
+    world.advance(1)
     assert world.ledger.budgets.departed.of([uuid]).keys() == {uuid}
 
     def add(call: Call) -> Record[Result]:
@@ -221,6 +252,19 @@ def test_who_is_restored_keeps_its_sums(world: World) -> None:
     gone(world, "check")
     world.advance(SETTLED + 1)
     assert keys(world, agent="a1") == [LINE]
+
+
+def test_who_is_restored_and_runs_is_not_known_as_gone(world: World) -> None:
+    uuid = world.uuid("b1")
+    gone(world, "b1")
+    assert world.ledger.budgets.departed.of([uuid]).keys() == {uuid}
+    world.call("operator", "restore", id=uuid)
+
+    def start(call: Call) -> Record[Result]:
+        return Record(Result(), happened(call, Started(uuid, "b1", 1)))
+
+    world.broker.perform("start", start)
+    assert world.ledger.budgets.departed.of([uuid]) == {}
 
 
 NAMES = [f"x{each}" for each in range(6)]
