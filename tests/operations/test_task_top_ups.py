@@ -298,7 +298,9 @@ def test_no_tree_ever_has_more_than_it_was_given(steps: list[tuple[str, int, int
         for what, *which in steps:
             step(made, what, *which)
         for task in made.ledger.tasks.page(None, None, 100, open_=True):
-            end(made, task.id)
+            with suppress(HiveError):  # it may end with another one
+                made.call("operator", "cancel_task", task=task.id)
+        made.advance(200)  # longer than any of them has for its end
         found = [left(made, each) for each in ("r1", "r2")]
         assert made.ledger.budgets.funds.every() == []
         assert [free + spent <= 1000 for free, spent, _ in found] == [True, True]
