@@ -68,8 +68,12 @@ def _shares(call: Call, held: Fund) -> list[tuple[str, int]]:
 
 def _still(call: Call, held: Fund) -> int:
     """What it has, and what parts have that came out of it."""
-    given = call.ledger.budgets.funds.out_of(held.task, held.purse.kind)
-    return held.purse.free + sum(_still(call, each) for each in given)
+    funds, waiting, found = call.ledger.budgets.funds, [held], 0
+    while waiting:
+        each = waiting.pop()
+        found += each.purse.free
+        waiting += funds.out_of(each.task, each.purse.kind)
+    return found
 
 
 def _returned(call: Call, source: str, kind: Kind, amount: int) -> frozenset[str]:
