@@ -131,9 +131,14 @@ def test_a_task_at_a_time_and_what_came_of_it(host: HiveHost) -> None:
     """K31: no overlap; the last status, output and duration are kept; all of it over a kill."""
     id_ = put(host, "lead", "count", {"every": 1.0}, agent="ann", action=DO)["id"]
     host.until(lambda: len(fires(host, id_)) > 1, "no fire")
+    lost = "/var/lib/hive/secrets/00000009-0000-4000-8000-000000000000"
+    script = f"umask 77; mkdir -p {lost}; echo of no trigger >{lost}/0123456789abcdef"
+    host.lab.run(["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "sh", "-c", script])
+    assert host.lab.path(lost).is_dir()
     host.kill()
     first, second, *rest = fires(host, id_)
     assert (first["state"], second["state"], rest) == ("open", "waits", [])
+    assert not host.lab.path(lost).exists()
     host.mail("ann")
     done = host.ask("ann", "FinishTask", task=first["ref"], status="success", summary="4 lines")
     assert not done.error, done
