@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,11 +43,16 @@ def git(host: HiveHost, *words: str) -> str:
     return host.run(*AS_HIVE, "git", "-C", META, *words).stdout
 
 
-def by_hand(host: HiveHost, script: str, how: str = "commit -qam by-hand") -> str:
-    """A commit as an operator makes it; gives its id."""
-    commit = f"cd {META} && {script} && git -c user.name=op -c user.email=op@x {how}"
-    said = host.run(*AS_HIVE, "env", "HOME=/tmp", "sh", "-ec", f"{commit} && git rev-parse HEAD")
-    return said.stdout.splitlines()[-1]
+def by_hand(host: HiveHost, script: str, how: str = "commit -am by-hand") -> str:
+    """A commit as an operator makes it; gives its id, in git's own words.
+
+    Who asks for HEAD a moment later may see the branch set back already.
+    """
+    words = "-c user.name=op -c user.email=op@x -c core.abbrev=40"
+    commit = f"cd {META} && {script} && LC_ALL=C git {words} {how}"
+    said = host.run(*AS_HIVE, "env", "HOME=/tmp", "sh", "-ec", commit).stdout
+    (oid,) = re.findall(r"^\[[^]]* ([0-9a-f]{40})\]", said, re.MULTILINE)
+    return str(oid)
 
 
 def edit(change: str) -> str:
@@ -144,7 +150,7 @@ def test_rewritten_history_is_refused(host: HiveHost) -> None:
     """H2: a branch that no longer holds the head in force is parked, not adopted."""
     before = host.call("Status")["commit"]
     # At one stroke: a branch that was only set back would be set right before the next one.
-    oid = by_hand(host, "echo x >note && git add note", "commit --amend -qm by-hand")
+    oid = by_hand(host, "echo x >note && git add note", "commit --amend -m by-hand")
     host.until(
         lambda: oid in {each["commit"] for each in host.call("Status")["refused"]}, "not parked", 5
     )
