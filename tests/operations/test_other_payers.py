@@ -110,6 +110,16 @@ def test_everybody_s_budgets_are_read_once_however_many_are_adopted(world: World
     assert state(world, waits) == "in_progress"
 
 
+def another_pays(world: World, how: str) -> None:
+    """For the time of `a1`, for which `a` paid."""
+    if how == "close":
+        world.call("operator", "allocate_budget", agent="a", kind="time", close=True)
+    elif how == "destroy":
+        world.call("operator", "destroy", agent="a")
+    else:
+        world.call("operator", "move", agent="a1", parent="b")
+
+
 @pytest.mark.parametrize("how", ["close", "destroy", "move"])
 def test_machines_that_were_stopped_for_time_are_started_where_there_is_some(
     world: World, how: str
@@ -121,12 +131,7 @@ def test_machines_that_were_stopped_for_time_are_started_where_there_is_some(
     world.advance(70)
     end(world, "a", "a1")
     assert wanted(world, "a1") is Wanted.STOPPED
-    if how == "close":
-        world.call("operator", "allocate_budget", agent="a", kind="time", close=True)
-    elif how == "destroy":
-        world.call("operator", "destroy", agent="a")
-    else:
-        world.call("operator", "move", agent="a1", parent="b")
+    another_pays(world, how)
     assert wanted(world, "a1") is Wanted.RUNNING
     if how == "move":
         assert wanted(world, "a") is Wanted.STOPPED
@@ -145,12 +150,7 @@ def test_machines_that_were_stopped_for_time_wait_for_the_empty_purse_that_pays_
     for _ in range(3):
         world.advance(70)
     end(world, "a", "a1", "root", "b")
-    if how == "close":
-        world.call("operator", "allocate_budget", agent="a", kind="time", close=True)
-    elif how == "destroy":
-        world.call("operator", "destroy", agent="a")
-    else:
-        world.call("operator", "move", agent="a1", parent="b")
+    another_pays(world, how)
     assert wanted(world, "a1") is Wanted.STOPPED
     assert f"the time budget of {payer} pays for you now and is used up" in told(world, "a1")
     world.advance(300)
