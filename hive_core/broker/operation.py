@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origi
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from hive_core.model.roles import ACTIONS, ADMINISTER, Action
 from hive_core.policy.acting import bounded
 from hive_core.policy.rules import OPERATOR, Rule
 
@@ -79,6 +80,7 @@ class Operation:
 
     name: str
     doc: str
+    action: Action
     allow: Rule
     handler: Handler[Any]
     params: type[Params]
@@ -125,6 +127,7 @@ def camel(name: str) -> str:
 
 def operation(  # noqa: PLR0913 - a declaration, all by keyword
     *,
+    action: Action,
     allow: Rule,
     target: str | None = None,
     second: str | None = None,
@@ -140,6 +143,8 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
 
     Params and result come from the annotations: `-> Record[SendResult] | Wait[SendResult]`.
 
+    `action` is what the operation does: a caller whose role may not do that is refused, whatever
+    `allow` says. Neither of them has a default.
     `target` and `second` name the params judged by `allow`; an absent target is the caller itself,
     an empty second means "no parent". The `preposition` stands before the target in refusals:
     "cannot send to bob". `facts` finds what the rule cannot see (`reply`). `whose` stands in
@@ -149,9 +154,12 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     disk is full.
     """
 
+    if action not in ACTIONS:
+        raise TypeError(f"{action!r} is no action; there are {', '.join(ACTIONS)}")
+
     def declare(handler: Handler[P]) -> Handler[P]:
         found = replace(
-            _bare(handler, bounded(handler.__name__, allow)),
+            _bare(handler, action, bounded(action, allow)),
             target=target, second=second, preposition=preposition, facts=facts, whose=whose,
             aliases=aliases, urgent=urgent,
         )  # fmt: skip
@@ -164,7 +172,7 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     return declare
 
 
-def _bare(handler: Handler[P], allow: Rule) -> Operation:
+def _bare(handler: Handler[P], action: Action, allow: Rule) -> Operation:
     """What the handler itself says: its name, its words, and what it takes and gives."""
     hints = get_type_hints(handler)
     _, params = (hints[name] for name in inspect.signature(handler).parameters)
@@ -177,6 +185,7 @@ def _bare(handler: Handler[P], allow: Rule) -> Operation:
     return Operation(
         name=handler.__name__,
         doc=inspect.getdoc(handler) or "",
+        action=action,
         allow=allow,
         handler=handler,
         params=params,
@@ -189,7 +198,9 @@ def _bare(handler: Handler[P], allow: Rule) -> Operation:
 
 def unlisted(name: str, handler: Handler[Any]) -> Operation:
     """An operation of the daemon's own, which nobody can call."""
-    return Operation(name, name, OPERATOR, handler, Mutation, Result, writes=True, changes=True)
+    return Operation(
+        name, name, ADMINISTER, OPERATOR, handler, Mutation, Result, writes=True, changes=True
+    )
 
 
 def _outcomes(hint: object) -> Iterator[tuple[type[Result], Any]]:

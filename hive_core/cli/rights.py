@@ -55,6 +55,7 @@ disallow = _routing("disallow", "Take back what `allow` gave.")
 
 def _lines(row: Row) -> Iterator[str]:
     yield coloured("allowed" if row.get("allowed") else "refused")
+    yield f"action  {words(row.get('action'))}"
     yield f"rule    {words(row.get('rule'))}"
     if row.get("reason"):
         yield f"reason  {words(row.get('reason'))}"

@@ -10,46 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
 from hive_core.model.agent import AfterTask, AgentSpec, Role, Tier
 
-
-class Action(StrEnum):
-    """What a role may do at all, whatever its place and its capabilities (row K26)."""
-
-    SPAWN = "spawn"
-    KILL = "kill"
-    ASSIGN = "assign"
-    SEND = "send"
-    READ = "read"
-    READ_ARTIFACT = "read_artifact"
-    WRITE_ARTIFACT = "write_artifact"
-    ESCALATE = "escalate"
-
-
-# What each of them is about. What is in no row an agent does to itself (and, where its place lets
-# it, below itself), or it is the operator's.
-OPERATIONS: Final[Mapping[Action, tuple[str, ...]]] = MappingProxyType({
-    Action.SPAWN: ("spawn", "spawn_agent_and_assign_task"),
-    Action.KILL: (
-        "destroy", "kill", "move", "restart", "resume", "sleep", "start", "stop", "update",
-    ),
-    Action.ASSIGN: (
-        "allocate_budget", "approve_plan", "assign_task", "cancel_task", "fund_task",
-        "reject_plan", "resume_task", "run_parallel_workers",
-    ),
-    Action.SEND: ("inject_message", "open_pipe", "publish", "put", "send", "write_pipe"),
-    Action.READ: ("get_logs", "history", "list_agents", "list_messages"),
-    Action.READ_ARTIFACT: ("get_artifact", "list_artifacts"),
-    Action.WRITE_ARTIFACT: (
-        "append_artifact", "begin_artifact", "delete_artifact", "store_artifact",
-    ),
-    Action.ESCALATE: ("answer", "ask", "escalate", "relay_question"),
-})  # fmt: skip
-ACTION_OF: Final[Mapping[str, Action]] = MappingProxyType(
-    {name: action for action, names in OPERATIONS.items() for name in names}
-)
+# What an operation does, in the words that roles are asked in (row K26): each operation names one.
+# A closed set, so that a new operation is bounded by the rows below whatever it is called.
+Action: TypeAlias = Literal[
+    "spawn", "start", "stop", "destroy", "move", "assign", "work", "send", "receive", "escalate",
+    "schedule", "configure", "read", "read_artifact", "write_artifact", "administer",
+]  # fmt: skip
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+# Of no role: the operator's alone.
+ADMINISTER: Final[Action] = "administer"
 
 
 class Behaviour(StrEnum):
@@ -57,6 +30,9 @@ class Behaviour(StrEnum):
 
     MANAGER = "manager"
     WORKER = "worker"
+
+
+_OF_AGENTS: Final = frozenset[Action](ACTIONS) - {ADMINISTER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +46,7 @@ class Habit:
     behaviour: Behaviour
     creates: frozenset[Role]
     capabilities: tuple[str, ...]
-    actions: frozenset[Action] = frozenset(Action)
+    actions: frozenset[Action] = _OF_AGENTS
     tools: tuple[str, ...] = ()
     restarts: bool = False
     after_task: AfterTask = AfterTask.STAYS
@@ -82,7 +58,8 @@ _MANAGER: Final = (
     "artifact.write", "budget", "config.propose", "escalate", "kill", "message.operator", "spawn",
     "trigger",
 )  # fmt: skip
-_BELOW: Final = frozenset({Action.SPAWN, Action.KILL, Action.ASSIGN})
+# What is done to agents below.
+_BELOW: Final = frozenset[Action]({"spawn", "start", "stop", "destroy", "move", "assign"})
 _WORK: Final = ("bash", "edit", "read")
 
 HABITS: Final[Mapping[Role, Habit]] = MappingProxyType({
@@ -94,7 +71,7 @@ HABITS: Final[Mapping[Role, Habit]] = MappingProxyType({
     Role.ARCHITECT: Habit(
         "until its plan", Behaviour.WORKER, frozenset(),
         ("artifact.write", "config.propose", "escalate", "message.operator"),
-        actions=frozenset(Action) - _BELOW, tools=("read",), after_task=AfterTask.SLEEPS,
+        actions=_OF_AGENTS - _BELOW, tools=("read",), after_task=AfterTask.SLEEPS,
     ),
     Role.LEAD: Habit("its parent decides", Behaviour.MANAGER, _EVERY, _MANAGER),
     Role.WORKER: Habit(
@@ -104,7 +81,7 @@ HABITS: Final[Mapping[Role, Habit]] = MappingProxyType({
     ),
     Role.TASK: Habit(
         "one task", Behaviour.WORKER, frozenset(), ("escalate",),
-        actions=frozenset(Action) - _BELOW - {Action.WRITE_ARTIFACT}, tools=_WORK,
+        actions=_OF_AGENTS - _BELOW - {"write_artifact"}, tools=_WORK,
         after_task=AfterTask.EXITS, most=Tier.TACTICAL,
     ),
 })  # fmt: skip

@@ -95,7 +95,7 @@ class Denied(Result):
     state: str = Field(description="denied.")
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def list_approvals(call: Call, params: ListApprovalsParams) -> ApprovalRows:
     """List what waits for the operator, the newest first; with `all` what has ended too.
 
@@ -107,7 +107,7 @@ def list_approvals(call: Call, params: ListApprovalsParams) -> ApprovalRows:
     return ApprovalRows(approvals=fit, next=fit[-1].id if len(fit) < len(found) else None)
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def get_approval(call: Call, params: GetApprovalParams) -> Later[ShownApproval]:
     """Show one request: who asks, what it would do and give, and each line that it changes.
 
@@ -134,7 +134,7 @@ def get_approval(call: Call, params: GetApprovalParams) -> Later[ShownApproval]:
     return Later(read)
 
 
-@operation(allow=OPERATOR, urgent=True)
+@operation(action="administer", allow=OPERATOR, urgent=True)
 def approve(call: Call, params: ApproveParams) -> Record[Decided]:
     """Let an agent run with exactly the commit that was shown; it is deployed at once.
 
@@ -148,7 +148,7 @@ def approve(call: Call, params: ApproveParams) -> Record[Decided]:
     return approved(call, found, f"uid:{call.uid}")
 
 
-@operation(allow=OPERATOR, urgent=True)
+@operation(action="administer", allow=OPERATOR, urgent=True)
 def deny(call: Call, params: DenyParams) -> Record[Denied]:
     """Refuse a request. Nothing of it is ever deployed; who asked and the parent are told why."""
     found = _known(call, params.id)

@@ -68,7 +68,7 @@ class Archives(Page):
     archives: list[ArchiveRow] = Field(description="The oldest first.")
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
+@operation(action="destroy", allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
 def destroy(call: Call, params: ScopeParams) -> Change[Destroyed]:
     """End an agent for good. Its storage is archived for a day, and the operator can restore it.
 
@@ -105,7 +105,7 @@ def destroyed(
     )
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     """Bring a destroyed agent back from its archive, and start it.
 
@@ -143,7 +143,7 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     )  # fmt: skip
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def list_archives(call: Call, params: ListArchivesParams) -> Archives:
     """List the destroyed agents that can still be restored, the oldest first."""
     at, _, uuid = (params.after or "").partition(":")

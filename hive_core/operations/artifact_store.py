@@ -89,7 +89,7 @@ class Stored(Result):
 _WRITER: Final = OPERATOR | (SELF | ANCESTOR) & holds("artifact.write")
 
 
-@operation(allow=SELF)
+@operation(action="write_artifact", allow=SELF)
 def begin_artifact(call: Call, _params: BeginArtifactParams) -> Begun:
     """Begin to send a content in parts. `append_artifact` sends them, `store_artifact` names it.
 
@@ -100,7 +100,7 @@ def begin_artifact(call: Call, _params: BeginArtifactParams) -> Begun:
     return Begun(upload=call.contents.begin(call.uuid, most))
 
 
-@operation(allow=SELF)
+@operation(action="write_artifact", allow=SELF)
 def append_artifact(call: Call, params: AppendArtifactParams) -> Later[Appended]:
     """Send the next part of an upload. The last part may be sent again."""
     _check_holds(call, "send an artifact", "artifact.write")
@@ -120,7 +120,7 @@ def append_artifact(call: Call, params: AppendArtifactParams) -> Later[Appended]
     return Later(take)
 
 
-@operation(allow=_WRITER, target="owner", preposition="of")
+@operation(action="write_artifact", allow=_WRITER, target="owner", preposition="of")
 def store_artifact(call: Call, params: StoreArtifactParams) -> Record[Stored] | Later[Stored]:
     """Keep a content under a name. It stays when its author is gone.
 

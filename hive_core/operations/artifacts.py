@@ -68,7 +68,7 @@ class Deleted(Result):
     versions: list[int] = Field(description="Those that are gone.")
 
 
-@operation(allow=SELF)
+@operation(action="read_artifact", allow=SELF)
 def get_artifact(call: Call, params: GetArtifactParams) -> Part | Later[Part]:
     """Read an artifact in parts of at most 256 KiB; with `more` they follow each other.
 
@@ -121,7 +121,7 @@ def _found(call: Call, params: GetArtifactParams) -> Artifact:
     return readable(call, found, f"{name}{whose}")
 
 
-@operation(allow=SELF)
+@operation(action="read_artifact", allow=SELF)
 def list_artifacts(call: Call, params: ListArtifactsParams) -> ArtifactRows:
     """List the artifacts that the caller may read. A page may be empty and not the last."""
     owner = party_of(call, params.author) if params.author is not None else None
@@ -158,7 +158,7 @@ def _written(row: ArtifactRow) -> int:
     return written(row.name, row.type)
 
 
-@operation(allow=SELF)
+@operation(action="write_artifact", allow=SELF)
 def delete_artifact(call: Call, params: DeleteArtifactParams) -> Record[Deleted]:
     """Delete a version of an artifact, or all of its name.
 

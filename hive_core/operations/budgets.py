@@ -70,7 +70,9 @@ class Allocated(Result):
     )
 
 
-@operation(allow=OPERATOR | ANCESTOR & holds("budget"), target="agent", preposition="to")
+@operation(
+    action="assign", allow=OPERATOR | ANCESTOR & holds("budget"), target="agent", preposition="to"
+)
 def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocated]:
     """Give an agent below the caller a budget, or more of it, or take back what is not spent.
 

@@ -59,7 +59,7 @@ class Forgotten(Result):
     ends: int
 
 
-@operation(allow=SELF)
+@operation(action="work", allow=SELF)
 def wait_child(call: Call, params: WaitChildParams) -> Record[Waited] | Wait[Waited]:
     """Wait until a child of the caller has ended for good, and learn how; each end is told once.
 

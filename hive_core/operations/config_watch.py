@@ -49,7 +49,7 @@ class Due(Result):
     next: str = Field(description="`after` for news.")
 
 
-@operation(allow=SELF)
+@operation(action="work", allow=SELF)
 def hello(call: Call, params: HelloParams) -> Record[Greeted]:
     """Tell the daemon that the caller is up, and with what.
 
@@ -69,7 +69,7 @@ def hello(call: Call, params: HelloParams) -> Record[Greeted]:
     return Record(result, frozenset({f"hello:{uuid}"}), told)
 
 
-@operation(allow=SELF)
+@operation(action="work", allow=SELF)
 def watch_config(call: Call, params: WatchConfigParams) -> Due | Wait[Due]:
     """Tell the caller which configuration is deployed; with `wait` or `more`, when it changes.
 

@@ -71,7 +71,7 @@ class Removed(Result):
     name: str = Field(description="Its name.")
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def set_definition(call: Call, params: SetDefinitionParams) -> Record[DefinitionRow]:
     """Keep a definition of agents, in place of an older one of that name.
 
@@ -86,7 +86,7 @@ def set_definition(call: Call, params: SetDefinitionParams) -> Record[Definition
     return Record(_row(kept), fields={"definition": params.name})
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def remove_definition(call: Call, params: NamedDefinition) -> Record[Removed]:
     """Forget a definition. Agents that were made from it stay as they are."""
     if not call.ledger.tools.definitions.drop(params.name):
@@ -94,7 +94,7 @@ def remove_definition(call: Call, params: NamedDefinition) -> Record[Removed]:
     return Record(Removed(name=params.name), fields={"definition": params.name})
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def list_definitions(call: Call, params: Paged) -> Definitions:
     """List what kinds of agents the operator has defined; `spawn` makes one by its name."""
     found = call.ledger.tools.definitions.after(params.after or "", params.limit + 1)
@@ -103,7 +103,7 @@ def list_definitions(call: Call, params: Paged) -> Definitions:
     return Definitions(definitions=rows, next=rows[-1].name if len(rows) < len(found) else None)
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def get_definition(call: Call, params: GetDefinitionParams) -> Definition:
     """Read one definition: what an agent made from it is, and what it is told first."""
     kept = call.ledger.tools.definitions.get(params.name)

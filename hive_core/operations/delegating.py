@@ -65,7 +65,7 @@ class AgentSpawned(Result):
     )
 
 
-@operation(allow=SPAWN, target="parent", preposition="under")
+@operation(action="spawn", allow=SPAWN, target="parent", preposition="under")
 def spawn_agent_and_assign_task(call: Call, params: SpawnAndAssignParams) -> Change[AgentSpawned]:
     """Create an agent under the caller or one of its descendants, and give it a task.
 

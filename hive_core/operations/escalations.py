@@ -47,7 +47,7 @@ class Escalated(Result):
     climbs: float | None = Field(description="When it goes a level up, in seconds since 1970.")
 
 
-@operation(allow=SELF & holds("escalate"))
+@operation(action="escalate", allow=SELF & holds("escalate"))
 def escalate(call: Call, params: EscalateParams) -> Record[Escalated]:
     """Tell the parent that something is wrong, and get an answer as mail of kind `answer`.
 

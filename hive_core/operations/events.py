@@ -67,7 +67,7 @@ class EventRows(Page):
     )
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventRows]:
     """Read the log: every change, every recorded call, every refusal, and what happened by itself.
 
@@ -91,7 +91,7 @@ def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventR
     return page
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def count_reads(call: Call, params: CountReadsParams) -> Counts:
     """Say how often somebody read something. What changed nothing stands in no log."""
     spec = call.hive.specs.get(params.caller)

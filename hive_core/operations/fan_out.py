@@ -37,7 +37,7 @@ _AROUND: Final = 64  # bytes for what stands between two reports
 _IDLE: Final = "idle"
 
 
-@operation(allow=SELF)
+@operation(action="assign", allow=SELF)
 def run_parallel_workers(
     call: Call, params: RunParams
 ) -> Change[BatchBegun] | Record[BatchBegun]:  # fmt: skip
@@ -70,7 +70,9 @@ def _of_batch(call: Call, params: GetBatchParams) -> str | None:
     return None if found is None else called_or_none(call, found.owner)
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, whose=Whose("batch", "batch", _of_batch))
+@operation(
+    action="read", allow=SELF | ANCESTOR | OPERATOR, whose=Whose("batch", "batch", _of_batch)
+)
 def get_batch(call: Call, params: GetBatchParams) -> BatchReports:
     """Show what has come of a batch, each task in its place: one report, and one only."""
     batches = call.ledger.plans.batches
@@ -87,7 +89,7 @@ def get_batch(call: Call, params: GetBatchParams) -> BatchReports:
     )  # fmt: skip
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def list_batches(call: Call, params: ListBatchesParams) -> BatchRows:
     """List the batches of an agent, the newest first."""
     owner = call.uuid

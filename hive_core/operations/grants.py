@@ -45,7 +45,7 @@ class Capabilities(Result):
     capabilities: list[str] = Field(description="What it holds now.")
 
 
-@operation(allow=OPERATOR, target="agent", second="other")
+@operation(action="administer", allow=OPERATOR, target="agent", second="other")
 def allow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     """Let an agent write to another one that its place does not let it write to."""
     spec, other = call.hive.spec(params.agent), call.hive.spec(params.other)
@@ -59,7 +59,7 @@ def allow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     return _with_list(call, params, allowed, f"allow {params.agent} to write to {params.other}")
 
 
-@operation(allow=OPERATOR, target="agent", second="other")
+@operation(action="administer", allow=OPERATOR, target="agent", second="other")
 def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     """Take back what `allow` gave. A reply to a message already received stays possible."""
     spec, other = call.hive.spec(params.agent), call.hive.spec(params.other)
@@ -72,7 +72,7 @@ def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
     )  # fmt: skip
 
 
-@operation(allow=OPERATOR, target="agent", preposition="to")
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="to")
 def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilities] | Capabilities:
     """Give an agent a capability. It may hand it on to agents that it creates from now on."""
     _check_known(params.capability)
@@ -88,7 +88,7 @@ def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilitie
     )  # fmt: skip
 
 
-@operation(allow=OPERATOR, target="agent", preposition="of")
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] | Capabilities:
     """Take a capability from an agent, and with `recursive` from everyone below it."""
     _check_known(params.capability)

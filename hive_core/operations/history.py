@@ -67,7 +67,7 @@ class Back(Result):
     job: str = Field(description="Ends when it is deployed and healthy, or will never be.")
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def history(call: Call, params: HistoryParams) -> History:
     """List what an agent ran with, the newest first, with what failed and why."""
     name = params.agent or (None if call.by_operator else call.caller)
@@ -83,7 +83,7 @@ def history(call: Call, params: HistoryParams) -> History:
     )
 
 
-@operation(allow=OPERATOR, target="agent")
+@operation(action="administer", allow=OPERATOR, target="agent")
 def rollback(call: Call, params: RollbackParams) -> Record[Back]:
     """Let an agent run again with what it ran with before.
 

@@ -54,7 +54,7 @@ class Agents(Page):
     agents: list[Row] = Field(description="Each agent, then what is below it.")
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def whoami(call: Call, _params: WhoamiParams) -> Identity:
     """Tell the caller who it is: name, place in the tree, role and capabilities."""
     if call.by_operator:
@@ -85,7 +85,7 @@ def _identity(call: Call) -> Identity:
     )
 
 
-@operation(allow=ANYONE, target="root", preposition="below", aliases=("get_tree",))
+@operation(action="read", allow=ANYONE, target="root", preposition="below", aliases=("get_tree",))
 def list_agents(call: Call, params: ListAgentsParams) -> Agents:
     """List the agents that the caller can see, in the order of the tree.
 

@@ -32,7 +32,7 @@ class Imported(Result):
     job: str = Field(description="Ends when all of it is there.")
 
 
-@operation(allow=OPERATOR, target="agent", preposition="of")
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def import_state(call: Call, params: ImportParams) -> Record[Imported]:
     """Copy a folder of the host that root has entered for it into the state of an agent.
 

@@ -98,7 +98,7 @@ class ListedLetters(Page):
     messages: list[ListedLetter] = Field(description="The oldest first.")
 
 
-@operation(allow=SELF, streams=True)
+@operation(action="receive", allow=SELF, streams=True)
 def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
     """Take messages out of the caller's inbox under a lease.
 
@@ -119,7 +119,7 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
     return Wait(frozenset({inbox(call.uuid)}), deadline, letters, until=until)
 
 
-@operation(allow=SELF)
+@operation(action="receive", allow=SELF)
 def wait_reply(call: Call, params: WaitReplyParams) -> Record[Answer] | Wait[Answer]:
     """Wait for the answer to a message that the caller sent.
 
@@ -134,7 +134,7 @@ def wait_reply(call: Call, params: WaitReplyParams) -> Record[Answer] | Wait[Ans
     return Wait(frozenset({inbox(call.uuid)}), call.now + params.wait, answer)
 
 
-@operation(allow=SELF)
+@operation(action="receive", allow=SELF)
 def ack(call: Call, params: AckParams) -> Record[Acked]:
     """Say that messages, or things out of queues, are done with; they are not given again."""
     acked = call.ledger.messages.ack(call.uuid, params.ids)
@@ -142,7 +142,7 @@ def ack(call: Call, params: AckParams) -> Record[Acked]:
     return Record(Acked(acked=acked), wakes=frozenset({inbox(call.uuid)}))
 
 
-@operation(allow=SELF)
+@operation(action="receive", allow=SELF)
 def nack(call: Call, params: NackParams) -> Record[Nacked]:
     """Give messages back: they come again, or become dead letters after 5 attempts.
 
@@ -154,7 +154,7 @@ def nack(call: Call, params: NackParams) -> Record[Nacked]:
     return Record(Nacked(dead=[*(each.id for each in dead), *lost]), wakes=wakes)
 
 
-@operation(allow=SELF | OPERATOR, target="agent", preposition="of")
+@operation(action="read", allow=SELF | OPERATOR, target="agent", preposition="of")
 def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wait[ListedLetters]:
     """Look at what waits in an inbox, or at its dead letters, without taking anything.
 

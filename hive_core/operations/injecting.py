@@ -45,7 +45,7 @@ class Injected(Result):
     message: str = Field(description="The message; empty when nothing was sent.")
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="worker", preposition="to")
+@operation(action="send", allow=SELF | ANCESTOR | OPERATOR, target="worker", preposition="to")
 def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
     """Say something to a worker while it works; the answer tells what became of it.
 

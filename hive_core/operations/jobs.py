@@ -48,7 +48,7 @@ class Jobs(Page):
     jobs: list[JobResult] = Field(description="The newest first.")
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def get_job(call: Call, params: GetJobParams) -> JobResult | Wait[JobResult]:
     """Tell how a job of the caller stands; called with `more`, each news until it has ended."""
     found = _seen(call, params.id)
@@ -57,7 +57,7 @@ def get_job(call: Call, params: GetJobParams) -> JobResult | Wait[JobResult]:
     return found
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def wait_job(call: Call, params: WaitJobParams) -> JobResult | Wait[JobResult]:
     """Answer when a job of the caller has ended, or when `wait` has passed."""
     found = _seen(call, params.id)
@@ -69,7 +69,7 @@ def wait_job(call: Call, params: WaitJobParams) -> JobResult | Wait[JobResult]:
     return Wait(frozenset({f"job:{params.id}"}), deadline, found)
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def list_jobs(call: Call, params: ListJobsParams) -> Jobs:
     """List the caller's jobs, the newest first; the operator sees those of all."""
     after = params.after

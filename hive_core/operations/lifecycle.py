@@ -50,7 +50,7 @@ class Hit(Result):
     job: str = Field(description="Ends when all of them are as asked.")
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent")
+@operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
 def start(call: Call, params: ScopeParams) -> Record[Hit]:
     """Start an agent. One that had failed or was parked gets a new chance."""
 
@@ -66,7 +66,7 @@ def start(call: Call, params: ScopeParams) -> Record[Hit]:
     return each_of(call, params, "start", "running", want)
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
+@operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
 def stop(call: Call, params: StopParams) -> Record[Hit]:
     """Stop an agent gracefully. It keeps its place, its files and its mail."""
     grace = call.settings.grace.stop if params.grace is None else params.grace
@@ -74,7 +74,7 @@ def stop(call: Call, params: StopParams) -> Record[Hit]:
     return each_of(call, params, "stop", "stopped", end)
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
+@operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
 def kill(call: Call, params: KillParams) -> Record[Hit]:
     """End an agent at once, without grace. It keeps its place, its files and its mail."""
     end = partial(_down, call, grace=0.0, reason=params.reason or "killed")
@@ -82,7 +82,7 @@ def kill(call: Call, params: KillParams) -> Record[Hit]:
     return replace(found, fields={**found.fields, "reason": params.reason})
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent")
+@operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
 def restart(call: Call, params: ScopeParams) -> Record[Hit]:
     """Stop an agent gracefully and start it again; one that is stopped is started."""
 
@@ -96,7 +96,7 @@ def restart(call: Call, params: ScopeParams) -> Record[Hit]:
     return each_of(call, params, "restart", "running", want)
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent")
+@operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
 def update(call: Call, params: ScopeParams) -> Record[Hit]:
     """Have an agent take up the newest image, spec, limits and inputs.
 

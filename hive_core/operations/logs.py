@@ -39,7 +39,7 @@ class Lines(Page):
     lines: list[Line] = Field(description="The oldest first.")
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def get_logs(call: Call, params: GetLogsParams) -> Later[Lines]:
     """Read what an agent wrote to its log, from units inside a booted container too.
 

@@ -50,7 +50,7 @@ class LooseEnds(Page):
     ends: list[LooseEnd] = Field(description="Those of the agent first, then of those below it.")
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def loose_ends(call: Call, params: LooseEndsParams) -> LooseEnds:
     """List everything that is open of an agent and its descendants, with ids, ages and who.
 

@@ -48,7 +48,7 @@ class Metrics(Result):
     families: list[Family] = Field(description="By name.")
 
 
-@operation(allow=THE_OPERATOR)
+@operation(action="administer", allow=THE_OPERATOR)
 def get_metrics(call: Call, _params: MetricsParams) -> Metrics:
     """Give the figures that `hive metrics` prints for Prometheus.
 

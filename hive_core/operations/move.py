@@ -47,7 +47,7 @@ class Moved(Result):
     )
 
 
-@operation(allow=MOVE, target="agent", second="parent")
+@operation(action="move", allow=MOVE, target="agent", second="parent")
 def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
     """Hang an agent, with everything below it, under another parent.
 

@@ -91,7 +91,7 @@ def _mine(call: Call, params: WritePipeParams | ReadPipeParams | ClosePipeParams
 _THE_PIPE = Whose("pipe", "pipe", _mine)
 
 
-@operation(allow=PARENT, target="agent")
+@operation(action="send", allow=PARENT, target="agent")
 def open_pipe(call: Call, params: OpenPipeParams) -> Record[OpenedPipe]:
     """Open a pipe to a child, for both directions. The child is told which.
 
@@ -106,7 +106,7 @@ def open_pipe(call: Call, params: OpenPipeParams) -> Record[OpenedPipe]:
     return Record(OpenedPipe(pipe=id_), wakes=tell(call, call.hive, params.agent, PIPE, body))
 
 
-@operation(allow=SELF, whose=_THE_PIPE)
+@operation(action="send", allow=SELF, whose=_THE_PIPE)
 def write_pipe(call: Call, params: WritePipeParams) -> Record[Written] | Wait[Written]:
     """Write a chunk for the other end. When 64 wait there it is refused, or waits for room."""
     pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
@@ -120,7 +120,7 @@ def write_pipe(call: Call, params: WritePipeParams) -> Record[Written] | Wait[Wr
     return Record(Written(seq=seq), wakes=frozenset({_topic(pipe)}))
 
 
-@operation(allow=SELF, whose=_THE_PIPE)
+@operation(action="receive", allow=SELF, whose=_THE_PIPE)
 def read_pipe(call: Call, params: ReadPipeParams) -> Record[Read] | Wait[Read]:
     """Read what the other end wrote.
 
@@ -142,7 +142,7 @@ def read_pipe(call: Call, params: ReadPipeParams) -> Record[Read] | Wait[Read]:
     return Wait(frozenset({_topic(pipe)}), call.now + params.wait, found)
 
 
-@operation(allow=SELF, whose=_THE_PIPE)
+@operation(action="send", allow=SELF, whose=_THE_PIPE)
 def close_pipe(call: Call, params: ClosePipeParams) -> Record[ClosedPipe]:
     """Write no more, and read no more. The other end can still read what was written before."""
     pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
@@ -151,7 +151,7 @@ def close_pipe(call: Call, params: ClosePipeParams) -> Record[ClosedPipe]:
     return Record(ClosedPipe(unread=unread), wakes=frozenset({_topic(pipe)}))
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def list_pipes(call: Call, _params: ListPipesParams) -> PipeRows:
     """List the pipes with an end at the caller."""
     pipes = call.ledger.queues.pipes

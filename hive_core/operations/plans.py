@@ -49,7 +49,7 @@ _EVENTS: Final = {
 }  # fmt: skip
 
 
-@operation(allow=SELF)
+@operation(action="work", allow=SELF)
 def create_plan(call: Call, params: CreatePlanParams) -> Record[PlanMade]:
     """Make a plan for a task of the caller's, and ask whoever gave it for approval.
 
@@ -106,13 +106,17 @@ _READS: Final = SELF | ANCESTOR | OPERATOR | _ASSIGNER
 _DECIDES: Final = ANCESTOR | OPERATOR | _ASSIGNER
 
 
-@operation(allow=_READS, whose=Whose("plan", "plan", _of_plan), facts=_assigner_of_plan)
+@operation(
+    action="read", allow=_READS, whose=Whose("plan", "plan", _of_plan), facts=_assigner_of_plan
+)
 def get_plan(call: Call, params: PlanParams) -> PlanRow:
     """Show a plan with its steps: to its maker, an ancestor, who gave the task, the operator."""
     return row(call, call.ledger.plans.known(params.plan))
 
 
-@operation(allow=_READS, whose=Whose("task", "task", _of_task), facts=_assigner_of_task)
+@operation(
+    action="read", allow=_READS, whose=Whose("task", "task", _of_task), facts=_assigner_of_task
+)
 def list_plans(call: Call, params: ListPlansParams) -> PlanRows:
     """List the plans of a task, the newest first, as many as fit into one answer."""
     rows = (row(call, each) for each in call.ledger.plans.of_task(params.task))
@@ -120,7 +124,11 @@ def list_plans(call: Call, params: ListPlansParams) -> PlanRows:
 
 
 @operation(
-    allow=_DECIDES, whose=Whose("task", "task", _of_task), facts=_assigner_of_task, urgent=True
+    action="assign",
+    allow=_DECIDES,
+    whose=Whose("task", "task", _of_task),
+    facts=_assigner_of_task,
+    urgent=True,
 )
 def approve_plan(call: Call, params: ApprovePlanParams) -> Record[PlanDecided]:
     """Let a task be done in exactly the way of its newest plan.
@@ -135,7 +143,11 @@ def approve_plan(call: Call, params: ApprovePlanParams) -> Record[PlanDecided]:
 
 
 @operation(
-    allow=_DECIDES, whose=Whose("task", "task", _of_task), facts=_assigner_of_task, urgent=True
+    action="assign",
+    allow=_DECIDES,
+    whose=Whose("task", "task", _of_task),
+    facts=_assigner_of_task,
+    urgent=True,
 )
 def reject_plan(call: Call, params: RejectPlanParams) -> Record[PlanDecided]:
     """Refuse the newest plan of a task; its agent is told why and has to plan anew."""
@@ -147,7 +159,7 @@ def reject_plan(call: Call, params: RejectPlanParams) -> Record[PlanDecided]:
     return Record(decided(call, plan), topics, audited(call, plan))
 
 
-@operation(allow=SELF, whose=Whose("plan", "plan", _of_plan))
+@operation(action="work", allow=SELF, whose=Whose("plan", "plan", _of_plan))
 def update_plan_step(call: Call, params: UpdateStepParams) -> Record[PlanRow]:
     """Say how a step of an approved plan stands. Only its maker may."""
     plan = call.ledger.plans.known(params.plan)

@@ -75,7 +75,7 @@ class Reseeded(Result):
     job: str = Field(description="Ends when the template lies in its clone.")
 
 
-@operation(allow=PROPOSE, target="agent", preposition="of")
+@operation(action="configure", allow=PROPOSE, target="agent", preposition="of")
 def request_apply_commit(call: Call, params: ApplyCommitParams) -> Record[Requested]:
     """Ask the operator to let an agent run with one commit of its configuration.
 
@@ -104,7 +104,7 @@ def _covered(call: Call, params: UpdateInputsParams) -> frozenset[str]:
     return frozenset({COVERED}) if params.inputs and all_ else frozenset()
 
 
-@operation(allow=INPUTS, facts=_covered)
+@operation(action="configure", allow=INPUTS, facts=_covered)
 def request_update_meta_inputs(call: Call, params: UpdateInputsParams) -> Record[Requested]:
     """Ask the operator for newer inputs of the flake that `nix` images are built from.
 
@@ -125,7 +125,7 @@ def request_update_meta_inputs(call: Call, params: UpdateInputsParams) -> Record
     return Record(requested, frozenset({topic(found.id)}), fields)
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+@operation(action="configure", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def init_config(call: Call, params: InitConfigParams) -> Record[Reseeded]:
     """Put the template of a configuration into an agent's clone, in place of what is there.
 

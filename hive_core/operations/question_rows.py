@@ -81,7 +81,7 @@ class ShownQuestion(Result):
     hops: list[HopRow] = Field(description="On whom it has waited, the first first.")
 
 
-@operation(allow=WAS_ASKED | SELF | ANCESTOR | OPERATOR, whose=WHOSE, facts=asked)
+@operation(action="read", allow=WAS_ASKED | SELF | ANCESTOR | OPERATOR, whose=WHOSE, facts=asked)
 def get_question(call: Call, params: GetQuestionParams) -> ShownQuestion | Wait[ShownQuestion]:
     """Show a question or an escalation: what is asked, on whom it has waited, the answers.
 
@@ -94,7 +94,7 @@ def get_question(call: Call, params: GetQuestionParams) -> ShownQuestion | Wait[
     return shown
 
 
-@operation(allow=SELF, aliases=("list_worker_questions",))
+@operation(action="read", allow=SELF, aliases=("list_worker_questions",))
 def list_questions(call: Call, params: ListQuestionsParams) -> QuestionRows:
     """List the questions and escalations that wait on the caller, or that it or others asked."""
     questions, after = call.ledger.questions, params.after

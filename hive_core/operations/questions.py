@@ -144,7 +144,7 @@ WHOSE: Final = Whose("question", "question", find)
 WAS_ASKED: Final = known(ASKED, "whom it was asked or relayed", "it was not asked of you")
 
 
-@operation(allow=SELF)
+@operation(action="escalate", allow=SELF)
 def ask(call: Call, params: AskParams) -> Record[Asked]:
     """Ask who stands above. The answer comes later, as mail of kind `answer`.
 
@@ -164,7 +164,12 @@ def ask(call: Call, params: AskParams) -> Record[Asked]:
 
 
 @operation(
-    allow=WAS_ASKED | OPERATOR, whose=WHOSE, facts=asked, aliases=("reply_to_worker",), urgent=True
+    action="escalate",
+    allow=WAS_ASKED | OPERATOR,
+    whose=WHOSE,
+    facts=asked,
+    aliases=("reply_to_worker",),
+    urgent=True,
 )
 def answer(call: Call, params: AnswerParams) -> Record[Answered]:
     """Answer a question or an escalation, once. Who asked gets the answers, whoever gives them.
@@ -187,7 +192,7 @@ def answer(call: Call, params: AnswerParams) -> Record[Answered]:
     return Record(result, topics, {"question": ended.id, "asker_name": result.asker})
 
 
-@operation(allow=WAS_ASKED, whose=WHOSE, facts=asked)
+@operation(action="escalate", allow=WAS_ASKED, whose=WHOSE, facts=asked)
 def relay_question(call: Call, params: RelayParams) -> Record[Relayed]:
     """Pass a question on, upwards; its answer goes to who asked first, without the caller's help.
 
@@ -206,7 +211,7 @@ def relay_question(call: Call, params: RelayParams) -> Record[Relayed]:
     return Record(Relayed(question=found.id, to=to), topics, {"question": found.id, "to": to})
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, whose=WHOSE)
+@operation(action="escalate", allow=SELF | ANCESTOR | OPERATOR, whose=WHOSE)
 def cancel_question(call: Call, params: CancelParams) -> Record[Answered]:
     """Take back a question or an escalation that is open; an ancestor of who asked may too."""
     found = call.ledger.questions.known(params.question)

@@ -138,7 +138,7 @@ def _whose(call: Call, params: PutParams | TakeParams | CloseQueueParams) -> str
 _THE_QUEUE = Whose("queue", "queue", _whose)
 
 
-@operation(allow=SELF)
+@operation(action="send", allow=SELF)
 def open_queue(call: Call, params: OpenQueueParams) -> Record[Opened]:
     """Open a queue of the caller's own, and say who may put and who may take.
 
@@ -160,7 +160,7 @@ def open_queue(call: Call, params: OpenQueueParams) -> Record[Opened]:
     return Record(Opened(queue=f"{call.caller}/{params.name}"))
 
 
-@operation(allow=_PUT, whose=_THE_QUEUE, preposition="into a queue of", facts=_facts)
+@operation(action="send", allow=_PUT, whose=_THE_QUEUE, preposition="into a queue of", facts=_facts)
 def put(call: Call, params: PutParams) -> Record[Put]:
     """Put something into a queue, where it waits for one who takes it.
 
@@ -180,7 +180,9 @@ def put(call: Call, params: PutParams) -> Record[Put]:
     return Record(Put(id=number, priority=urgent), wakes=wakes)
 
 
-@operation(allow=_TAKE, whose=_THE_QUEUE, preposition="out of a queue of", facts=_facts)
+@operation(
+    action="receive", allow=_TAKE, whose=_THE_QUEUE, preposition="out of a queue of", facts=_facts
+)
 def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
     """Take things out of a queue under a lease; `ack` them when they are done with.
 
@@ -202,7 +204,7 @@ def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
     return Wait(topics, call.now + params.wait, answer, until=queues.next_due(queue))
 
 
-@operation(allow=SELF | OPERATOR, whose=_THE_QUEUE)
+@operation(action="send", allow=SELF | OPERATOR, whose=_THE_QUEUE)
 def close_queue(call: Call, params: CloseQueueParams) -> Record[Closed]:
     """Close a queue of the caller's own. What nobody took goes, and who put it there is told."""
     queue = _found(call, params.queue)
@@ -210,7 +212,7 @@ def close_queue(call: Call, params: CloseQueueParams) -> Record[Closed]:
     return Record(Closed(left=queue.things), wakes=frozenset({everybody(queue.number), SWEPT}))
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def list_queues(call: Call, params: ListQueuesParams) -> QueuesPage:
     """List the queues that the caller may put into or take from, and its own."""
     after = params.after or "0"

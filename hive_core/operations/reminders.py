@@ -88,7 +88,7 @@ def _find(call: Call, params: CancelReminderParams) -> str | None:
     return THE_OPERATOR if found.owner == THE_OPERATOR else call.hive.name(found.owner)
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="to")
+@operation(action="schedule", allow=SELF | ANCESTOR | OPERATOR, target="to")
 def remind(call: Call, params: RemindParams) -> Record[Reminded]:
     """Have a message of kind `reminder` come later, to the caller or a descendant."""
     when_ = _when(call, params)
@@ -107,7 +107,10 @@ def remind(call: Call, params: RemindParams) -> Record[Reminded]:
 
 
 @operation(
-    allow=SELF | ANCESTOR | OPERATOR, whose=Whose("reminder", "reminder", _find), preposition="of"
+    action="schedule",
+    allow=SELF | ANCESTOR | OPERATOR,
+    whose=Whose("reminder", "reminder", _find),
+    preposition="of",
 )
 def cancel_reminder(call: Call, params: CancelReminderParams) -> Record[Cancelled]:
     """Take back a reminder; who would get it may, and its ancestors."""
@@ -119,7 +122,7 @@ def cancel_reminder(call: Call, params: CancelReminderParams) -> Record[Cancelle
     return Record(gone, frozenset({topic(found.id)}), {"reminder": found.id})
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def list_reminders(call: Call, params: ListRemindersParams) -> ReminderRows:
     """List the reminders that an agent will get."""
     name = params.agent or call.caller

@@ -46,7 +46,7 @@ class TaskResumed(Result):
     resumes: str = Field(description="The task that it goes on with.")
 
 
-@operation(allow=ANCESTOR | OPERATOR | ASSIGNER, whose=TASK, facts=given_by_caller)
+@operation(action="assign", allow=ANCESTOR | OPERATOR | ASSIGNER, whose=TASK, facts=given_by_caller)
 def resume_task(call: Call, params: ResumeTaskParams) -> Record[TaskResumed]:
     """Have the same agent go on with a task that was stopped, timed out or failed.
 

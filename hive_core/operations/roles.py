@@ -37,7 +37,7 @@ class Roles(Result):
     roles: list[RoleRow] = Field(description="One row a role; `kernel` is the daemon itself.")
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def list_roles(_call: Call, params: ListRolesParams) -> Roles:
     """List what each role is by default: whom it may create, what it may do, how it ends."""
     return Roles(roles=[_row(role) for role in Role if params.role in (None, role.value)])

@@ -57,7 +57,7 @@ class Secrets(Result):
     secrets: list[Secret] = Field(description="By key, without their values.")
 
 
-@operation(allow=OPERATOR, target="agent", preposition="of")
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def set_secret(call: Call, params: SetSecretParams) -> Record[Secret]:
     """Give an agent a secret, in place of an older one of that key.
 
@@ -72,7 +72,7 @@ def set_secret(call: Call, params: SetSecretParams) -> Record[Secret]:
     return Record(_secret(call, params.agent, params.key), *_traces(spec.id, params.key))
 
 
-@operation(allow=OPERATOR, target="agent", preposition="of")
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def remove_secret(call: Call, params: RemoveSecretParams) -> Record[Secret] | Secret:
     """Take a secret from an agent, at once. What it has read by then it knows."""
     spec = call.hive.spec(params.agent)
@@ -82,7 +82,7 @@ def remove_secret(call: Call, params: RemoveSecretParams) -> Record[Secret] | Se
     return Record(found, *_traces(spec.id, params.key))
 
 
-@operation(allow=OPERATOR, target="agent", preposition="of")
+@operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def list_secrets(call: Call, params: ListSecretsParams) -> Secrets:
     """List the keys of an agent's secrets; nobody is ever told a value."""
     keys = call.vault.keys(call.hive.spec(params.agent).id)

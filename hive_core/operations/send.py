@@ -89,7 +89,7 @@ def _reply(call: Call, params: SendParams) -> frozenset[str]:
     return frozenset({"reply"}) if answers else frozenset()
 
 
-@operation(allow=ROUTE, target="to", preposition="to", facts=_reply)
+@operation(action="send", allow=ROUTE, target="to", preposition="to", facts=_reply)
 def send(call: Call, params: SendParams) -> Record[Sent]:
     """Put a message into someone's inbox, where it stays until it is acked.
 
@@ -121,7 +121,7 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
     return _sent(message, topics | paid)
 
 
-@operation(allow=SELF)
+@operation(action="send", allow=SELF)
 def wake(call: Call, params: WakeParams) -> Record[Sent]:
     """Put a message into the caller's own inbox, always labelled `self`."""
     _check_rate(call, call.uuid, call.caller)

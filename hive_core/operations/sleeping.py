@@ -41,7 +41,7 @@ class Resumed(Hit):
     message: str | None = Field(description="The message that it finds; null without a body.")
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent")
+@operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent")
 def sleep(call: Call, params: StopParams) -> Record[Hit]:
     """Put an agent to sleep: its container is stopped gracefully, its mail waits.
 
@@ -60,7 +60,7 @@ def sleep(call: Call, params: StopParams) -> Record[Hit]:
     return each_of(call, params, "sleep", "stopped", want)
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent")
+@operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
 def resume(call: Call, params: ResumeParams) -> Record[Resumed]:
     """Wake an agent that sleeps. With `body` it finds a message.
 

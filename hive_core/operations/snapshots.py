@@ -34,7 +34,7 @@ class Snapshot(Result):
     kept_at: float | None = Field(description="Seconds since 1970; null when nothing was.")
 
 
-@operation(allow=SELF)
+@operation(action="work", allow=SELF)
 def keep_snapshot(call: Call, params: KeepSnapshotParams) -> Record[Kept]:
     """Keep something for the caller's next start; also while it is being stopped, in its grace.
 
@@ -46,7 +46,7 @@ def keep_snapshot(call: Call, params: KeepSnapshotParams) -> Record[Kept]:
     return Record(Kept(size=len(params.data.encode())))
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def get_snapshot(call: Call, _params: GetSnapshotParams) -> Snapshot:
     """Give the caller what it kept last."""
     data, at = call.ledger.lives.kept(call.uuid)

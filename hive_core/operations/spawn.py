@@ -58,6 +58,7 @@ class SpawnResult(Result):
 
 
 @operation(
+    action="spawn",
     allow=SPAWN,
     target="parent",
     preposition="under",

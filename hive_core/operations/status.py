@@ -73,7 +73,7 @@ class Standings(Result):
     done: bool = Field(description="Whether each is in one of the states.")
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def status(call: Call, _params: StatusParams) -> Status:
     """Tell how the hive is: commit in force, agents by state, parked commits, alarms."""
     states = Counter(call.states.state(spec.id).value for spec in call.hive.specs.values())
@@ -93,7 +93,7 @@ def status(call: Call, _params: StatusParams) -> Status:
     )
 
 
-@operation(allow=OPERATOR, target="agent")
+@operation(action="administer", allow=OPERATOR, target="agent")
 def locate(call: Call, params: LocateParams) -> Located | Wait[Located]:
     """Tell where an agent runs on this host: unit, process, uid range.
 
@@ -120,7 +120,7 @@ def _located(call: Call, params: LocateParams, uuid: str, machine: Machine | Non
     )
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def wait_agents(call: Call, params: WaitAgentsParams) -> Standings | Wait[Standings]:
     """Answer when each of the agents is in one of the states, or when `wait` has passed."""
     uuids = {name: _uuid(call, params, name) for name in params.agents}

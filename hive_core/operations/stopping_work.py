@@ -61,7 +61,9 @@ class WorkStopped(Result):
     job: str = Field(description="Ends when all of it has stopped, or at its deadline.")
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of", urgent=True)
+@operation(
+    action="work", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of", urgent=True
+)
 def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
     """End all work of an agent and everybody below it in one call: tasks, batches, triggers.
 

@@ -85,7 +85,7 @@ class Noted(Result):
     kind: str = Field(description="The kind as it stands in the log.")
 
 
-@operation(allow=SELF)
+@operation(action="receive", allow=SELF)
 def subscribe(call: Call, params: SubscribeParams) -> Events | Wait[Events]:
     """Follow what happens to the caller and its descendants, in order and without gaps.
 
@@ -107,7 +107,7 @@ def subscribe(call: Call, params: SubscribeParams) -> Events | Wait[Events]:
     return page
 
 
-@operation(allow=SELF)
+@operation(action="work", allow=SELF)
 def note_event(call: Call, params: NoteEventParams) -> Record[Noted]:
     """Note something in the log, as the caller. Its kind begins with `own.`, and no other's does.
 

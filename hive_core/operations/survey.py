@@ -79,7 +79,7 @@ class ReapedZombies(Result):
     agents: list[str] = Field(description="Who is gone, at most 20 of them.")
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def survey(call: Call, params: SurveyParams) -> Survey:
     """Tell how the caller and everybody below it are; the maid, how all below its parent are."""
     order = _scope(call)
@@ -95,7 +95,7 @@ def survey(call: Call, params: SurveyParams) -> Survey:
     )  # fmt: skip
 
 
-@operation(allow=SELF)
+@operation(action="work", allow=SELF)
 def reap_zombies(call: Call, params: ReapZombiesParams) -> Change[ReapedZombies] | ReapedZombies:
     """Clear away the zombies below the caller; the maid, those below its parent.
 

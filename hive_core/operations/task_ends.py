@@ -39,7 +39,7 @@ class TaskEnds(Result):
     done: bool = Field(description="Whether what was waited for is there.")
 
 
-@operation(allow=SELF)
+@operation(action="work", allow=SELF)
 def wait_tasks(call: Call, params: WaitTasksParams) -> TaskEnds | Wait[TaskEnds]:
     """Answer when tasks have ended, or when `wait` has passed: for scripts that hold a call open.
 

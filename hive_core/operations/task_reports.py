@@ -96,7 +96,7 @@ def _of_reported(call: Call, params: ReportParams) -> str | None:
 _REPORTED: Final = Whose("task", "task", _of_reported)
 
 
-@operation(allow=SELF, whose=_REPORTED)
+@operation(action="work", allow=SELF, whose=_REPORTED)
 def report_progress(call: Call, params: ReportProgressParams) -> Record[Reported]:
     """Say how far a task is. Its assigner finds it in the task; nobody gets a message of it."""
     task = _mine(call, params.task, "report of")
@@ -113,7 +113,7 @@ def report_progress(call: Call, params: ReportProgressParams) -> Record[Reported
     )  # fmt: skip
 
 
-@operation(allow=SELF, whose=_REPORTED, aliases=("report_to_parent",), urgent=True)
+@operation(action="work", allow=SELF, whose=_REPORTED, aliases=("report_to_parent",), urgent=True)
 def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
     """Give the one report of a task, which ends it. Its assigner is told.
 
@@ -149,7 +149,7 @@ def _spent(params: FinishTaskParams) -> dict[str, int]:
     return {name: amount for name, amount in found.items() if amount}
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, whose=TASK, streams=True)
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, whose=TASK, streams=True)
 def watch_task(call: Call, params: WatchTaskParams) -> Watched | Wait[Watched]:
     """Tell how far a task is; with `wait` or `more`, whenever that changes, to its end."""
     task = call.ledger.tasks.known(params.task)

@@ -45,7 +45,8 @@ def _giver(call: Call, params: Params) -> str | None:
 
 
 @operation(
-    allow=OPERATOR | (SELF | ANCESTOR) & holds(BUDGET), whose=Whose("task", "task", _giver)
+    action="assign", allow=OPERATOR | (SELF | ANCESTOR) & holds(BUDGET),
+    whose=Whose("task", "task", _giver)
 )  # fmt: skip
 def fund_task(call: Call, params: FundTaskParams) -> Record[TaskFunded]:
     """Give a task more of what it has of its own; a task that had used it up goes on.

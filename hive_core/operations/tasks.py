@@ -115,7 +115,7 @@ TASK: Final = Whose("task", "task", of_task)
 ASSIGNER: Final = known("assigner", "who gave the task", "you did not give it")
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent", preposition="to")
+@operation(action="assign", allow=ANCESTOR | OPERATOR, target="agent", preposition="to")
 def assign_task(call: Call, params: AssignTaskParams) -> Record[Assigned]:
     """Give an agent below the caller something to do. It gets it as a message of kind `task`.
 
@@ -130,7 +130,7 @@ def assign_task(call: Call, params: AssignTaskParams) -> Record[Assigned]:
     return Record(found, topics, {"task": task.id})
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, whose=TASK)
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, whose=TASK)
 def get_task(call: Call, params: GetTaskParams) -> WholeTask:
     """Show one task: what is to be done, how far it is, what came out, and all its steps."""
     task = call.ledger.tasks.known(params.task)
@@ -158,7 +158,7 @@ def _history(call: Call, task: Task) -> list[StepRow]:
     return found
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def list_tasks(call: Call, params: ListTasksParams) -> TaskRows:
     """List the tasks of an agent and of all below it, the newest first.
 
@@ -194,7 +194,13 @@ def _scope(call: Call, params: ListTasksParams) -> list[str] | None:
     return [call.hive.spec(each).id for each in names]
 
 
-@operation(allow=ANCESTOR | ASSIGNER | OPERATOR, whose=TASK, facts=given_by_caller, urgent=True)
+@operation(
+    action="assign",
+    allow=ANCESTOR | ASSIGNER | OPERATOR,
+    whose=TASK,
+    facts=given_by_caller,
+    urgent=True,
+)
 def cancel_task(call: Call, params: CancelTaskParams) -> Record[Cancelled]:
     """Take a task back, with all its sub-tasks: their work is really ended.
 

@@ -51,7 +51,7 @@ class Todos(Result):
     more: int = Field(description="How many did not fit into this answer.")
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def todo(call: Call, _params: TodoParams) -> Todos:
     """List everything that waits for the operator.
 

@@ -78,7 +78,7 @@ class Tools(Result):
     tools: list[ToolRow] = Field(description="All tools of execution.")
 
 
-@operation(allow=SELF)
+@operation(action="work", allow=SELF)
 def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     """Ask for one use of a tool of execution, with exactly this argument.
 
@@ -104,7 +104,7 @@ def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     )  # fmt: skip
 
 
-@operation(allow=SELF)
+@operation(action="work", allow=SELF)
 def end_tool(call: Call, params: EndToolParams) -> Record[Ended]:
     """Give a grant back and say how the use of it ended. It cannot be used again."""
     grant = call.ledger.tools.get(params.grant)
@@ -115,7 +115,7 @@ def end_tool(call: Call, params: EndToolParams) -> Record[Ended]:
     return Record(Ended(grant=grant.id), frozenset({"grant"}), fields)
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def list_tools(call: Call, params: ListToolsParams) -> Tools:
     """List the tools of execution: which an agent may use now, with what, and why not others."""
     if params.agent is None and call.by_operator:

@@ -47,7 +47,7 @@ class Published(Result):
     missed: int = Field(description="So many were full, or have too much from the caller.")
 
 
-@operation(allow=SELF)
+@operation(action="receive", allow=SELF)
 def follow_topic(call: Call, params: FollowParams) -> Record[Following]:
     """Get what is published under a topic, in the caller's inbox as mail of kind `topic`."""
     follows, most = call.ledger.queues.follows, call.settings.queues.follows
@@ -57,20 +57,20 @@ def follow_topic(call: Call, params: FollowParams) -> Record[Following]:
     return Record(Following(topics=follows.of(call.uuid)))
 
 
-@operation(allow=SELF)
+@operation(action="receive", allow=SELF)
 def unfollow_topic(call: Call, params: FollowParams) -> Record[Following]:
     """Get no more of a topic."""
     call.ledger.queues.follows.unfollow(params.topic, call.uuid)
     return Record(Following(topics=call.ledger.queues.follows.of(call.uuid)))
 
 
-@operation(allow=SELF)
+@operation(action="read", allow=SELF)
 def list_topics(call: Call, _params: FollowedParams) -> Following:
     """List the topics that the caller follows."""
     return Following(topics=call.ledger.queues.follows.of(call.uuid))
 
 
-@operation(allow=SELF)
+@operation(action="send", allow=SELF)
 def publish(call: Call, params: PublishParams) -> Record[Published]:
     """Tell everybody below the caller who follows a topic; with `broadcast`, everybody who does.
 

@@ -98,7 +98,12 @@ def owner_of(call: Call, params: TriggerParams | ListFiresParams) -> str | None:
 _WHOSE = Whose("trigger", "trigger", owner_of)
 
 
-@operation(allow=OPERATOR | (SELF | ANCESTOR) & holds("trigger"), target="agent", preposition="of")
+@operation(
+    action="schedule",
+    allow=OPERATOR | (SELF | ANCESTOR) & holds("trigger"),
+    target="agent",
+    preposition="of",
+)
 def set_trigger(call: Call, params: SetTriggerParams) -> Record[SetTrigger] | Later[SetTrigger]:
     """Have something happen by itself: by the clock, once, or when a webhook is called.
 
@@ -230,7 +235,7 @@ def _unless_set(call: Call, hook: Hook) -> None:
             call.vault.drop(hook.id)
 
 
-@operation(allow=OPERATOR | SELF | ANCESTOR, whose=_WHOSE)
+@operation(action="schedule", allow=OPERATOR | SELF | ANCESTOR, whose=_WHOSE)
 def remove_trigger(call: Call, params: TriggerParams) -> Record[Removed]:
     """Remove a trigger: who set it, an ancestor of that, or the operator may.
 
@@ -242,7 +247,7 @@ def remove_trigger(call: Call, params: TriggerParams) -> Record[Removed]:
     return Record(Removed(name=trigger.name), topics, {"trigger": trigger.id, "name": trigger.name})
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def list_triggers(call: Call, params: ListTriggersParams) -> Triggers:
     """List the triggers that fire for an agent, with their next and their last fire."""
     everybody = params.agent is None and call.by_operator
@@ -258,7 +263,7 @@ def _size(row: TriggerRow) -> int:
     return written(row.model_dump_json())
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, whose=_WHOSE)
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, whose=_WHOSE)
 def list_fires(call: Call, params: ListFiresParams) -> FireRows:
     """List the last fires of a trigger, with what came of each."""
     trigger = call.ledger.triggers.known(params.trigger)

@@ -37,7 +37,7 @@ class LeftOvers(Result):
     items: list[LeftOver] = Field(description="What no agent accounts for any more.")
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def converge(call: Call, params: DryRun) -> Record[Convergence] | Later[Convergence]:
     """Make the machine what the hive says, now; the daemon does so by itself all the time.
 
@@ -60,7 +60,7 @@ def _shown(plan: Plan) -> Convergence:
     return Convergence(steps=steps, drift=[stray.text for stray in plan.reports])
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def gc(call: Call, params: DryRun) -> Record[LeftOvers] | Later[LeftOvers]:
     """Remove what no agent accounts for any more: archives past their time, uid ranges, machines.
 

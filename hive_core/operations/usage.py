@@ -115,7 +115,7 @@ class UsageResult(Result):
     whole: bool = Field(description="False when there are more sums than fit here.")
 
 
-@operation(allow=SELF)
+@operation(action="work", allow=SELF)
 def report_usage(call: Call, params: ReportParams) -> Record[Reported]:
     """Say what the caller has used since it said so last, for a task or for itself.
 
@@ -148,7 +148,7 @@ def _check_task(call: Call, task: str) -> None:
         raise InvalidArgument(f"{task} is no task of yours", field="task")
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def get_usage(call: Call, params: UsageParams) -> UsageResult | Later[UsageResult]:
     """Show what an agent and all below it have used, and what is left to it.
 

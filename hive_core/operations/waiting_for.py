@@ -88,7 +88,7 @@ class Waits(Result):
     waits: list[WaitRow] = Field(description="Those that are not over, the oldest first.")
 
 
-@operation(allow=SELF)
+@operation(action="work", allow=SELF)
 def wait_for(call: Call, params: WaitForParams) -> Record[WaitBegun]:
     """Park the caller until tasks end, agents write, or the deadline comes; answers at once.
 
@@ -108,14 +108,14 @@ def _of_wait(call: Call, params: CancelWaitParams) -> str | None:
     return None if found is None else called_or_none(call, found.agent)
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, whose=Whose("wait", "wait", _of_wait))
+@operation(action="work", allow=SELF | ANCESTOR | OPERATOR, whose=Whose("wait", "wait", _of_wait))
 def cancel_wait(call: Call, params: CancelWaitParams) -> Record[Result]:
     """End a wait without a message. The agent itself may, an ancestor and the operator."""
     found = call.ledger.plans.waits.move(params.wait, "cancel", call.now, reason="cancelled")
     return Record(Result(), touched(call, found.agent))
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
 def list_waits(call: Call, params: ListWaitsParams) -> Waits:
     """List what an agent waits for. The agent itself may, an ancestor and the operator."""
     agent = call.uuid if params.agent is None else _party(call, params.agent)

@@ -26,13 +26,14 @@ class WhyParams(Params):
 
 class Answer(Result):
     allowed: bool = Field(description="Whether the rule lets the caller.")
+    action: str = Field(description="What the operation does: the caller's role has to have it.")
     rule: str = Field(description="The part of the rule that decided.")
     reason: str = Field(description="Why, in words.")
     chain: list[str] = Field(description="Names walked, from the target upwards.")
     commit: str = Field(description="The state of the tree that this was judged by.")
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def why(call: Call, params: WhyParams) -> Answer:
     """Explain whether an operation would be allowed, and by which rule, without doing it.
 
@@ -50,7 +51,7 @@ def why(call: Call, params: WhyParams) -> Answer:
     asked = Asked(second if found.second else None)
     decision = decide(found.allow, call.hive, params.caller, target, asked)
     return Answer(
-        allowed=decision.allowed, rule=decision.rule, reason=decision.reason,
+        allowed=decision.allowed, action=found.action, rule=decision.rule, reason=decision.reason,
         chain=list(chain(call.hive, params.caller, target)), commit=call.hive.commit,
     )  # fmt: skip
 

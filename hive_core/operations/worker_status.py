@@ -75,7 +75,7 @@ class WorkerStatus(Result):
     text: str = Field(description="All of it in words, for people and models.")
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="worker", preposition="of")
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="worker", preposition="of")
 def get_worker_status(call: Call, params: WorkerStatusParams) -> WorkerStatus:
     """Tell how workers stand: their activity, memory, tools, issues, progress, or all of it.
 

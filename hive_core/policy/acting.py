@@ -1,4 +1,4 @@
-"""What a role may do at all: a guard around the rule of every operation that is an action."""
+"""What a role may do at all: a guard around the rule of every operation, by its action."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ from typing import Final
 
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
-from hive_core.model.roles import ACTION_OF, HABITS, Action
+from hive_core.model.roles import ACTIONS, HABITS, Action
 from hive_core.policy.algebra import Asked, Denial, Named, Passes, Rule, Test
 
-_WORDS: Final = {
-    Action.SPAWN: "create agents",
-    Action.KILL: "start or end agents",
-    Action.ASSIGN: "assign tasks",
-    Action.SEND: "send",
-    Action.READ: "read about agents",
-    Action.READ_ARTIFACT: "read artifacts",
-    Action.WRITE_ARTIFACT: "write artifacts",
-    Action.ESCALATE: "ask or escalate",
+_WORDS: Final[dict[Action, str]] = {
+    "spawn": "create agents",
+    "start": "start agents",
+    "stop": "stop agents",
+    "destroy": "destroy agents",
+    "move": "move agents",
+    "assign": "assign tasks",
+    "work": "work on tasks",
+    "send": "send",
+    "receive": "receive",
+    "escalate": "ask or escalate",
+    "schedule": "schedule",
+    "configure": "configure agents",
+    "read": "read about agents",
+    "read_artifact": "read artifacts",
+    "write_artifact": "write artifacts",
+    "administer": "administer the hive",
 }
 
 
@@ -34,13 +42,12 @@ def _acts(action: Action) -> Test:
 # One test for each action, so that a rule that is worked out asks it once.
 _GUARDS: Final = {
     action: Passes("", "", _acts(action), Denial(10, f"your role may not {_WORDS[action]}"))
-    for action in Action
+    for action in ACTIONS
 }
 
 
-def bounded(operation: str, rule: Rule) -> Rule:
-    """The rule as it holds for this operation; what it refuses by itself it refuses first."""
-    action = ACTION_OF.get(operation)
-    if action is None or all(action in habit.actions for habit in HABITS.values()):
+def bounded(action: Action, rule: Rule) -> Rule:
+    """The rule as it holds for an operation of this action: what it refuses, it refuses first."""
+    if all(action in habit.actions for habit in HABITS.values()):
         return rule
     return Named(rule.name, rule.text, rule & _GUARDS[action])

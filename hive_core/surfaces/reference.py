@@ -47,6 +47,7 @@ def _operation(operation: Operation, shapes: Shapes) -> str:
 
 def _facts(operation: Operation) -> Iterator[str]:
     yield f"- Method: `{INTERFACE}.{operation.method}`"
+    yield f"- Action: `{operation.action}`"
     yield f"- Allowed: {operation.allow.text}"
     if operation.aliases:
         yield f"- Also called: {', '.join(f'`{each}`' for each in sorted(operation.aliases))}"

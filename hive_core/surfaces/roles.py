@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from hive_core.broker.operation import Operation
 from hive_core.model.agent import Role
-from hive_core.model.roles import HABITS, OPERATIONS, Action
+from hive_core.model.roles import ACTIONS, HABITS
 from hive_core.model.tools import TOOLS
 
 _HEAD = """\
@@ -22,8 +22,8 @@ _ACTIONS = """\
 ## Actions
 
 Asked on every call, beside the place in the tree and the capabilities. A grant does not help
-against it: an architect that is granted `spawn` creates nobody. What is in no row is about the
-caller itself, or the operator's.
+against it: an architect that is granted `spawn` creates nobody. Every operation names its action.
+`administer` is the operator's.
 """
 _TOOLS = """\
 ## Tools of execution
@@ -66,9 +66,9 @@ def _rights() -> Iterator[str]:
 def _actions(registry: Mapping[str, Operation]) -> Iterator[str]:
     yield f"| Action | {' | '.join(f'`{role}`' for role in Role)} | Operations |"
     yield f"| --- | {' | '.join('---' for _ in Role)} | --- |"
-    for action in Action:
+    for action in ACTIONS:
         may = ("yes" if action in HABITS[role].actions else "no" for role in Role)
-        names = [name for name in OPERATIONS[action] if name in registry]
+        names = [name for name, each in registry.items() if each.action == action]
         yield f"| `{action}` | {' | '.join(may)} | {_words(sorted(names))} |"
 
 

@@ -29,7 +29,9 @@ class Seen(Result):
     agents: int = Field(description="How many there are.")
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", aliases=("gaze",), into=SMALL)
+@operation(
+    action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", aliases=("gaze",), into=SMALL
+)
 def look(call: Call, params: LookParams) -> Seen:
     """Look at an agent."""
     return Seen(name=params.agent or call.caller, agents=len(call.hive.topology))
@@ -45,7 +47,7 @@ class Noted(Result):
     nonce: int = Field(description="How often it was started.")
 
 
-@operation(allow=ANCESTOR | OPERATOR, target="agent", urgent=True, into=SMALL)
+@operation(action="read", allow=ANCESTOR | OPERATOR, target="agent", urgent=True, into=SMALL)
 def note(call: Call, params: NoteParams) -> Record[Noted]:
     """Start an agent afresh, and perhaps fail after that."""
     uuid = call.hive.spec(params.agent).id
@@ -72,7 +74,7 @@ class Grown(Result):
     uuid: str = Field(description="Its identity.")
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="parent", into=SMALL)
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="parent", into=SMALL)
 def grow(call: Call, params: GrowParams) -> Change[Grown]:
     """Add an agent."""
     spec = AgentSpec(uuid=uuid5(NAMESPACE_DNS, params.name))
@@ -92,7 +94,7 @@ class Told(Result):
     id: str = Field(description="The letter.")
 
 
-@operation(allow=ANYONE, target="agent", into=SMALL)
+@operation(action="send", allow=ANYONE, target="agent", into=SMALL)
 def tell(call: Call, params: TellParams) -> Record[Told]:
     """Write a letter that nobody audits."""
     uuid = call.hive.spec(params.agent).id
@@ -113,7 +115,7 @@ class Heard(Result):
     texts: list[str] = Field(description="What was said.")
 
 
-@operation(allow=SELF, streams=True, into=SMALL)
+@operation(action="receive", allow=SELF, streams=True, into=SMALL)
 def hear(call: Call, params: HearParams) -> Record[Heard] | Wait[Heard]:
     """Take letters, or wait for them."""
     found = call.ledger.messages.lease(call.uuid, 2, 60.0, call.now)
@@ -135,7 +137,7 @@ class Counted(Result):
     next: int | None = Field(description="Where it goes on.")
 
 
-@operation(allow=SELF | ANCESTOR | OPERATOR, target="agent", into=SMALL)
+@operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", into=SMALL)
 def count(call: Call, params: CountParams) -> Counted | Wait[Counted]:
     """Count in pages of two; at nine there is something to wait for."""
     numbers = list(range(params.after + 1, min(params.to, params.after + 2) + 1))
@@ -153,7 +155,7 @@ class Fetched(Result):
     lines: list[str] = Field(description="What the journal has.")
 
 
-@operation(allow=SELF | ANCESTOR, target="agent", into=SMALL)
+@operation(action="read", allow=SELF | ANCESTOR, target="agent", into=SMALL)
 def fetch(call: Call, params: FetchParams) -> Later[Fetched]:
     """Read the journal."""
     uuid = call.hive.spec(params.agent or call.caller).id
@@ -174,7 +176,7 @@ class Begun(Result):
     ended: list[str] = Field([], description="What the job ended.")
 
 
-@operation(allow=ANYONE, into=SMALL)
+@operation(action="work", allow=ANYONE, into=SMALL)
 def work(call: Call, _params: WorkParams) -> Record[Begun]:
     """Begin a job."""
     job = call.ledger.jobs.create("work", call.uuid, {call.uuid: "running"}, call.now)
@@ -190,7 +192,7 @@ def _whose(call: Call, params: MendParams) -> str | None:
     return name if name in call.hive.specs else None
 
 
-@operation(allow=ANCESTOR, whose=Whose("thing", "thing", _whose), into=SMALL)
+@operation(action="work", allow=ANCESTOR, whose=Whose("thing", "thing", _whose), into=SMALL)
 def mend(_call: Call, params: MendParams) -> Record[Told]:
     """Mend a thing of an agent."""
     return Record(Told(id=params.thing))

@@ -214,12 +214,12 @@ def test_mistakes_of_a_declaration_stop_the_import(change: dict[str, Any], why: 
 
     for each in (known, other):
         each.__annotations__ = {"call": Call, "params": NoParams, "return": Record[NoResult]}
-    operation(allow=OPERATOR, into=registry)(known)
+    operation(action="read", allow=OPERATOR, into=registry)(known)
     with pytest.raises(TypeError, match=why):
-        operation(allow=OPERATOR, into=registry, **change)(other)
+        operation(action="read", allow=OPERATOR, into=registry, **change)(other)
     other.__doc__ = None
     with pytest.raises(TypeError, match="docstring"):
-        operation(allow=OPERATOR, into=registry)(other)
+        operation(action="read", allow=OPERATOR, into=registry)(other)
 
 
 def test_nobody_outside_of_the_tree_may_anything(found: Operation) -> None:

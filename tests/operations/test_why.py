@@ -12,7 +12,7 @@ def test_it_gives_rule_reason_chain_and_commit(world: World) -> None:
     """Row H27."""
     found = ask(world, "a", "stop", "a11")
     assert found == {
-        "allowed": True, "rule": "ancestor", "reason": found["reason"],
+        "allowed": True, "action": "stop", "rule": "ancestor", "reason": found["reason"],
         "chain": ["a11", "a1", "a"], "commit": world.hive.commit,
     }  # fmt: skip
 

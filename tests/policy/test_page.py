@@ -119,15 +119,17 @@ def test_the_table_of_roles_is_the_one_in_the_code() -> None:
     assert tuple(CODE.findall(roots)) == ROOT_EXTRA
 
 
-EXAMPLES = re.findall(r"# hive why (.+)\n(\w+)\nrule    (.+)\nreason  (.+)\nchain   (.+)\n", PAGE)
+EXAMPLES = re.findall(
+    r"# hive why (.+)\n(\w+)\naction  (.+)\nrule    (.+)\nreason  (.+)\nchain   (.+)\n", PAGE
+)
 
 
-@pytest.mark.parametrize(("command", "verdict", "rule", "reason", "names"), EXAMPLES)
-def test_the_examples_are_what_hive_why_says(
-    command: str, verdict: str, rule: str, reason: str, names: str
-) -> None:
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_examples_are_what_hive_why_says(example: tuple[str, ...]) -> None:
+    command, verdict, action, rule, reason, names = example
     caller, operation, target, *second = command.split()
     decision = ask(caller, operation, target, *second)
+    assert OPERATIONS[operation].action == action
     assert decision.allowed == (verdict == "allowed")
     assert (decision.rule, decision.reason) == (rule, reason)
     walked = chain(HIVE, caller, target)
