@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import click
@@ -36,12 +36,13 @@ _UNDECIDED: Final = ("received", "pending")
 def page(found: Message, lines: Iterable[Row]) -> Iterator[str]:
     """All of it, line by line; `found` is the first page of `get_approval`."""
     row = _object(found, "approval")
-    yield from _facts(row, _object(found, "review"))
+    yield from _facts(found, row)
     yield from _block("Says", quoted(_seen(str(row.get("message") or ""))))
     yield from _block("Because", quoted(str(row.get("reason") or "")))
     yield from _block("Asks for", _marks(entries(found, "marks")))
     yield from _review(_object(found, "review"))
-    if row.get("kind") == "config" and found.get("whole"):
+    yield from _block("Who follows", _follows(found))
+    if row.get("kind") in ("config", "inputs") and found.get("whole"):
         yield from _block("Changes", difference(lines))
     yield from _ways(row)
 
@@ -49,7 +50,8 @@ def page(found: Message, lines: Iterable[Row]) -> Iterator[str]:
 _UNJUDGED: Final = ("received", "refused")  # nobody has worked out what it would do
 
 
-def _facts(row: Row, review: Row) -> Iterator[str]:
+def _facts(found: Message, row: Row) -> Iterator[str]:
+    review = _object(found, "review")
     what = _WHAT.get(str(row.get("kind")), "{agent}").format(agent=words(row.get("agent")))
     source = row.get("source")
     clone = f", from the clone of {words(source)}" if source else ""
@@ -57,13 +59,51 @@ def _facts(row: Row, review: Row) -> Iterator[str]:
     yield f"what       {what}"
     yield f"state      {_state(row)}"
     yield f"asked by   {words(row.get('requester'))}{clone}, {moment(row.get('created'))}"
-    yield f"commit     {words(row.get('commit'))}"
+    is_lock = row.get("kind") == "inputs"
+    yield f"{'lock' if is_lock else 'commit':<10} {words(row.get('commit'))}"
     yield f"instead of {words(row.get('base'))}"
     if row.get("state") not in _UNJUDGED:
-        yield f"effect     {words(row.get('effect'))}"
-    size = ", ".join(f"{name} {value}" for name, value in review.items() if isinstance(value, int))
+        yield f"effect     {words(row.get('effect'))}{_counted(found) if is_lock else ''}"
+    size = ", ".join(
+        f"{name} {value}"
+        for name, value in review.items()
+        if isinstance(value, int) and name != "more"
+    )
     if size:
         yield f"size       {plain(size)}"
+
+
+_EFFECTS: Final = {
+    "switch": "is built anew and switched in place",
+    "restart": "is built anew and started again",
+    "build": "is built for the first time, and starts if it should run",
+    "next start": "is built anew, and runs with it from its next start on",
+}
+
+
+def count_followers(found: Mapping[str, object]) -> str:
+    """`3 agents follow`, of the first page of `get_approval`; empty when nobody does."""
+    match found.get("followers"):
+        case 1:
+            return "1 agent follows"
+        case int() as count if count:
+            return f"{count} agents follow"
+        case _:
+            return ""
+
+
+def _counted(found: Message) -> str:
+    return f", {count}" if (count := count_followers(found)) else ""
+
+
+def _follows(found: Message) -> Iterator[str]:
+    rows = entries(found, "follows")
+    for each in rows:
+        effect = str(each.get("effect"))
+        yield f"  {words(each.get('agent'))} {_EFFECTS.get(effect, words(effect))}"
+    count = found.get("followers")
+    if isinstance(count, int) and count > len(rows):
+        yield f"  and {count - len(rows)} more"
 
 
 def _state(row: Row) -> str:
@@ -104,10 +144,24 @@ def _red(text: str, gives: bool) -> str:  # noqa: FBT001 - of a mark
 
 def _review(review: Row) -> Iterator[str]:
     """What the check found beside figures. All of it is about what an agent wrote."""
-    for title, key in (("Warnings", "warnings"), ("Built", "built"), ("Inputs", "changes")):
+    for title, key in (("Warnings", "warnings"), ("Built", "built")):
         found = review.get(key)
         lines = found if isinstance(found, list) else [found] if found else []
         yield from _block(title, (line for each in lines for line in quoted(words(each))))
+    yield from _block("Inputs", _inputs(review))
+
+
+def _inputs(review: Row) -> Iterator[str]:
+    """Each input that is locked otherwise: its reference, revision, day and hash, old and new."""
+    changes = review.get("changes")
+    for each in changes if isinstance(changes, list) else ():
+        if isinstance(each, dict):
+            yield from quoted(words(each.get("input")))
+            yield from quoted(f"  old {words(each.get('old') or '(none)')}")
+            yield from quoted(f"  new {words(each.get('new') or '(none)')}")
+    more = review.get("more")
+    if isinstance(more, int) and more:
+        yield f"  and {more} more: each is among the changes below"
 
 
 def difference(lines: Iterable[Row]) -> Iterator[str]:

@@ -11,7 +11,7 @@ import click
 
 from hive_core.agent.link import camel
 from hive_core.agent.show import as_json
-from hive_core.cli.approval_page import page
+from hive_core.cli.approval_page import count_followers, page
 from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, echo, moment, output_option, say, words
 from hive_core.cli.session import Session, entries
@@ -77,7 +77,7 @@ def show(session: Session, id_: str, style: str) -> None:
 @click.argument("id_", metavar="ID", shell_complete=_complete)
 @click.option("--commit", required=True, metavar="HEX8",
               help="The first 8 digits of its commit, or more.")  # fmt: skip
-@click.option("--yes", is_flag=True, help="Do not ask about new privileges.")
+@click.option("--yes", is_flag=True, help="Do not ask about new privileges and agents that follow.")
 @click.option("--no-wait", is_flag=True, help="Return once it is recorded.")
 @click.pass_obj
 def approve(session: Session, id_: str, commit: str, *, yes: bool, no_wait: bool) -> None:
@@ -105,6 +105,8 @@ def _confirm(session: Session, id_: str) -> None:
         raise Conflict(f"cannot approve {id_}: it is still being checked")
     if row.get("state", "pending") != "pending":
         return  # nothing is given: the daemon says why
+    if follow := count_followers(found):
+        click.confirm(f"{follow} these inputs. Go on?", abort=True, err=True)
     new = [
         " ".join(dict.fromkeys(words(each.get(key)) for key in ("kind", "name")))
         for each in entries(found, "marks")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.errors import Internal, NotFound
+from hive_core.host.kept import FOLDER
 from hive_core.model.review import LINE_MOST
 
 PART: Final = 1 << 20  # bytes of lines that are read at once
@@ -24,10 +25,14 @@ class Diffs:
         self._folder = folder
 
     async def read(self, uuid: str, approval: str, at: int) -> tuple[bytes, bool]:
-        """Whole lines from the byte `at` on, one at least, and whether there are more."""
-        if not (_UUID.fullmatch(uuid) and _ID.fullmatch(approval)):
+        """Whole lines from the byte `at` on, one at least, and whether there are more.
+
+        Without a UUID it is the difference of newer inputs.
+        """
+        if not ((not uuid or _UUID.fullmatch(uuid)) and _ID.fullmatch(approval)):
             raise Internal("no name of a difference")
-        path = self._folder / f"{uuid}.git" / "hive" / f"{approval}.diff"
+        place = self._folder / f"{uuid}.git" / "hive" if uuid else self._folder / FOLDER
+        path = place / f"{approval}.diff"
         try:
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:

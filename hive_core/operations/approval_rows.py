@@ -23,8 +23,14 @@ class ApprovalRow(Result):
     requester_uuid: str = Field(description="The identity of who asked.")
     source: str = Field(description="Name of whose clone the commit comes from; empty: nobody's.")
     state: str = Field(description="How far it is.")
-    commit: str = Field(description="Exactly what is asked for; empty: not known yet.")
-    base: str = Field(description="What it was judged against: the commit deployed then.")
+    commit: str = Field(
+        description="Exactly what is asked for, of newer inputs the first digits of the SHA-256 of"
+        " the lock; empty: not known yet."
+    )
+    base: str = Field(
+        description="What it was judged against: the commit deployed then; of newer inputs the"
+        " hash of the lock."
+    )
     effect: str = Field(description="What it does to a running agent.")
     message: str = Field(description="What the requester says; not to be believed.")
     created: float = Field(description="Seconds since 1970.")
@@ -63,7 +69,7 @@ def shown_row(call: Call, each: Approval) -> ApprovalRow:
         id=each.id, kind=each.kind, agent=called(call, each.agent) if each.agent else "",
         agent_uuid=each.agent, requester=called(call, each.requester),
         requester_uuid=each.requester, source=called(call, each.source) if each.source else "",
-        state=each.state, commit=each.binding.commit, base=each.binding.base, effect=each.effect,
+        state=each.state, commit=each.binding.commit, base=_base(each), effect=each.effect,
         message=each.message if whole else "", created=each.created, expires=each.expires,
         decided=each.decided, decided_by=each.decided_by if call.by_operator else _whom(each),
         ended=each.ended, reason=each.reason if whole else "", job=each.job if whole else "",
@@ -74,6 +80,11 @@ def figures(call: Call, each: Approval) -> dict[str, object]:
     """What the check found; who did not ask sees numbers, and no words of the commit."""
     whole = owns(call, each)
     return {name: value for name, value in each.review.items() if whole or isinstance(value, int)}
+
+
+def _base(each: Approval) -> str:
+    """Of inputs the hash of the lock in force then, in as many digits as that of the new one."""
+    return each.binding.lock[:40] if each.kind is Kind.INPUTS else each.binding.base
 
 
 def _whom(each: Approval) -> str:

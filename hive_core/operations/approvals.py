@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from hive_core.broker.call import Call, Later, Reads, Record
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import Conflict, Expired, InvalidArgument, NotFound
-from hive_core.model.approval import SHOWN_DIGITS, Approval, ApprovalState, Kind
+from hive_core.model.approval import SHOWN_DIGITS, Approval, ApprovalState, Effect, Kind
 from hive_core.operations.approval_rows import (
     ApprovalRow,
     MarkRow,
@@ -26,9 +26,16 @@ from hive_core.operations.approval_rows import (
 from hive_core.operations.difference import CURSOR, LineRow, Mark, cut
 from hive_core.operations.ending import called, end, topic
 from hive_core.operations.fields import Waiting
+from hive_core.operations.followers import (
+    ROWS_MOST,
+    FollowerRow,
+    strongest_effect,
+    visible_followers,
+)
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.rules import OPERATOR, SELF
 
+_WITH_LINES: Final = (Kind.CONFIG, Kind.INPUTS)
 _UNREAD: Final = (ApprovalState.RECEIVED, ApprovalState.REFUSED)
 _DIGITS: Final = re.compile(r"[0-9a-f]+", re.ASCII)
 
@@ -78,6 +85,11 @@ class ShownApproval(Page):
     review: dict[str, object] = Field(description="Figures of the check: files, bytes, changes.")
     marks: list[MarkRow] = Field(description="Each value of `[request]` with what it changes.")
     lines: list[LineRow] = Field(description="Of the difference to what is deployed.")
+    follows: list[FollowerRow] = Field(
+        description="Of newer inputs: the agents that follow once they are approved, in the order"
+        " in which they are tried; the first 500."
+    )
+    followers: int = Field(description="How many follow in all.")
     whole: bool = Field(description="False: the message, marks and lines are not the caller's.")
 
 
@@ -115,16 +127,19 @@ def get_approval(call: Call, params: GetApprovalParams) -> Later[ShownApproval]:
     agent that there is one.
     """
     found = _known(call, params.id)
+    follows = visible_followers(call) if _may_still_bump(found) and owns(call, found) else []
     shown = ShownApproval(
-        approval=shown_row(call, found),
+        approval=shown_row(call, found).model_copy(update=_now(call, found)),
         review=figures(call, found),
         marks=shown_marks(call, found),
         lines=[],
+        follows=follows[:ROWS_MOST],
+        followers=len(follows),
         whole=owns(call, found),
     )
 
     async def read(reads: Reads) -> ShownApproval:
-        if not shown.whole or found.kind is not Kind.CONFIG or found.state in _UNREAD:
+        if not shown.whole or found.kind not in _WITH_LINES or found.state in _UNREAD:
             return shown
         # Of what has ended the lines may be gone; what may still be approved is shown or not.
         with suppress(*(() if found.open else (NotFound,))):
@@ -160,6 +175,16 @@ def deny(call: Call, params: DenyParams) -> Record[Denied]:
     )
 
 
+def _now(call: Call, approval: Approval) -> dict[str, object]:
+    """What an open request for newer inputs does as of now; of others it was worked out before."""
+    checked = _may_still_bump(approval) and approval.state not in _UNREAD
+    return {"effect": _effect(call, approval)} if checked and owns(call, approval) else {}
+
+
+def _may_still_bump(approval: Approval) -> bool:
+    return approval.kind is Kind.INPUTS and approval.open
+
+
 def approved(call: Call, approval: Approval, by: str) -> Record[Decided]:
     """Use an approval, once: Conflict or Expired when it cannot be used (any more)."""
     cannot = f"cannot approve {approval.id}"
@@ -171,10 +196,11 @@ def approved(call: Call, approval: Approval, by: str) -> Record[Decided]:
         raise Conflict(f"{cannot}: it is {approval.state}")
     _check_base(call, approval, cannot)
     found = call.ledger.approvals.move(approval.id, "approve", call.now, by=by)
+    effect = _effect(call, found)
     return Record(
         Decided(
             id=found.id, state=found.state, agent=called(call, found.agent) if found.agent else "",
-            commit=found.binding.commit, effect=found.effect, job=found.job,
+            commit=found.binding.commit, effect=effect, job=found.job,
         ),
         frozenset({topic(found.id)}),
         {**_audited(call, found), "decided_by": by},
@@ -190,6 +216,13 @@ def _check_base(call: Call, approval: Approval, cannot: str) -> None:
         raise Conflict(f"{cannot}: the agent is gone")
     if (call.hive.spec(name).config or "") != approval.binding.base:
         raise Conflict(f"{cannot}: {name} runs with another configuration since it was checked")
+
+
+def _effect(call: Call, approval: Approval) -> Effect:
+    """As it is now: who follows newer inputs may have been stopped or started since the check."""
+    if not _may_still_bump(approval):
+        return approval.effect
+    return strongest_effect(visible_followers(call))
 
 
 def _audited(call: Call, approval: Approval) -> dict[str, object]:

@@ -76,6 +76,14 @@ def pins(hive: Hive) -> list[Pin]:
     return [pin for pin in found if pin is not None]
 
 
+def users(hive: Hive) -> list[str]:
+    """The agents that are built from the inputs, parents first."""
+    topology = hive.topology
+    order = (name for root in topology.roots for name in topology.subtree(root))
+    specs = ((name, hive.specs[name]) for name in order)
+    return [name for name, spec in specs if spec.image == NIX_IMAGE and spec.config is not None]
+
+
 def render(nix: Nix, agents: Iterable[Pin]) -> bytes:
     """The whole file. Without the inputs that every system needs it holds none."""
     whole = all(name in nix.inputs for name in NEEDED)

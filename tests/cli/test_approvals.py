@@ -80,6 +80,71 @@ def test_the_page_has_who_what_marks_lines_and_the_ways_to_decide(hive: Hive) ->
     assert done.out.count("=== a.md") == 1
 
 
+OLD, NEW = (f"github:NixOS/nixpkgs {each * 40} 2026-0{each}-02 sha256-{each}" for each in "12")
+FOLLOWS: list[object] = [
+    {"agent": "up", "effect": "switch"}, {"agent": "down", "effect": "restart"},
+    {"agent": "off", "effect": "next start"}, {"agent": "fresh", "effect": "build"},
+]  # fmt: skip
+
+
+def of_inputs(*follows: object, more: int = 0, count: int | None = None) -> Message:
+    """What is asked for is a lock, which differs in two inputs."""
+    changes: list[object] = [
+        {"input": "nixpkgs", "old": OLD, "new": NEW}, {"input": "utils", "old": "", "new": NEW},
+    ]  # fmt: skip
+    found = shown(line("nix", path="flake.lock"), kind="inputs", agent="", effect="switch")
+    found["review"] = {"inputs": ["nixpkgs"], "changes": changes, "more": more}
+    followers = len(follows) if count is None else count
+    return {**found, "marks": [], "follows": list(follows), "followers": followers}
+
+
+def test_nobody_approves_a_lock_blind(hive: Hive) -> None:
+    """Name, revision and hash, old and new; who follows, and what happens to each."""
+    answering(hive, of_inputs(*FOLLOWS))
+    out = hive("approvals", "show", ID).out
+    for text in (
+        f"lock       {COMMIT}", f"instead of {BASE}", "effect     switch, 4 agents follow",
+        f"Inputs:\n│ nixpkgs\n│   old {OLD}\n│   new {NEW}\n│ utils\n│   old (none)\n│   new",
+        "Who follows:\n  up is built anew and switched in place\n",
+        "  down is built anew and started again\n",
+        "  off is built anew, and runs with it from its next start on\n",
+        "  fresh is built for the first time", "│ === flake.lock", "│     7 + nix",
+    ):  # fmt: skip
+        assert text in out, text
+    assert "size" not in out
+    assert "more" not in out
+
+
+def test_what_has_no_room_on_the_page_of_a_lock_is_counted(hive: Hive) -> None:
+    answering(hive, of_inputs(*FOLLOWS, more=3, count=600))
+    out = hive("approvals", "show", ID).out
+    assert "effect     switch, 600 agents follow" in out
+    assert "  and 596 more\n" in out
+    assert "  and 3 more: each is among the changes below\n" in out
+
+
+def test_a_lock_that_nobody_is_built_from_has_no_followers(hive: Hive) -> None:
+    answering(hive, of_inputs())
+    out = hive("approvals", "show", ID).out
+    assert "effect     switch\n" in out
+    assert "follow" not in out
+
+
+@pytest.mark.parametrize(("answer", "called"), [("y\n", 1), ("n\n", 0)])
+def test_who_approves_a_lock_on_a_terminal_is_asked_about_those_who_follow(
+    hive: Hive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, called: int
+) -> None:
+    approving(hive)
+    answering(hive, of_inputs(*FOLLOWS[:1]))
+    typed = tmp_path / "typed"
+    typed.write_text(answer)
+    with typed.open() as keys:
+        monkeypatch.setattr(keys, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr("sys.stdin", keys)
+        hive("approvals", "approve", ID, "--commit", COMMIT[:8])
+    assert len(hive.peer.asked("Approve")) == called
+
+
 @pytest.mark.parametrize("state", ["received", "refused"])
 def test_nothing_is_said_of_an_effect_that_nobody_worked_out(hive: Hive, state: str) -> None:
     answering(hive, shown(state=state))

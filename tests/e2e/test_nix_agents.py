@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from e2e.hivehost import Reply
 from e2e.labhost import Lab
 from e2e.nixhost import CONF, INPUTS, NixHost
 
@@ -52,7 +53,7 @@ def test_h13_an_agent_is_built_once_the_inputs_are_locked(bare: NixHost) -> None
     bare.wait("running", "early")
     assert bare.guest("early", "readlink", "/run/current-system") == bare.system("early")
     log = bare.run("git", "-C", "/var/lib/hive/meta", "log", "--format=%s", "--", "flake.lock")
-    assert log.stdout.splitlines() == ["update inputs (0 agents follow)"]
+    assert log.stdout.splitlines() == ["update inputs (1 agent follows)"]
     bare.hive("destroy", "early", "--yes")
 
 
@@ -122,13 +123,25 @@ def test_h4_moving_an_agent_builds_nothing(host: NixHost) -> None:
     host.hive("destroy", "boss", "--yes")
 
 
+def show_once_pending(host: NixHost, asked: Reply) -> str:
+    """What the operator reads before anybody decides."""
+    assert host.ended(str(asked["approval"]))["state"] == "pending"
+    return host.hive("approvals", "show", str(asked["approval"]))
+
+
 def test_h26_newer_inputs_reach_everybody_in_waves(host: NixHost) -> None:
     host.grow(other={"parent": "root", "image": "nix"})
     before = {name: host.system(name) for name in (AGENT, "other")}
     pids = host.pids(*before)
     host.run("sh", "-c", f"echo newer >{INPUTS}/nixpkgs/newer")
     asked = host.call("RequestUpdateMetaInputs", inputs=["nixpkgs"], message="newer")
+    shown = show_once_pending(host, asked)
+    assert "2 agents follow" in shown
+    assert f"  {AGENT} is built anew and switched in place" in shown
     done = host.approve(asked)
+    (change,) = done["review"]["changes"]  # type: ignore[index]
+    assert all(f"{word} {change[word]}" in shown for word in ("old", "new"))
+    assert str(change["new"]).rpartition(" ")[2] in shown.partition("Changes:")[2]
     assert [each["input"] for each in done["review"]["changes"]] == ["nixpkgs"]  # type: ignore[index]
     assert host.call("WaitJob", id=asked["job"], wait=40)["state"] == "done"
     host.until(

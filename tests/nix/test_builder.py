@@ -307,7 +307,9 @@ def test_inputs_that_cannot_be_had_are_refused(bench: Bench) -> None:
 
 def test_those_who_are_built_from_the_inputs_follow_parents_first(bench: Bench) -> None:
     def built(hive: Hive, name: str) -> Hive:
-        made = {"image": "nix", "system": "/nix/store/" + "0" * 32 + "-system"}
+        made = {
+            "image": "nix", "config": "1a" * 20, "system": "/nix/store/" + "0" * 32 + "-system"
+        }  # fmt: skip
         return hive.with_spec(name, hive.spec(name).model_copy(update=made))
 
     hive = built(built(bench.hive.moved("bob", "carl"), "bob"), "carl")

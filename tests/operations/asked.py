@@ -46,11 +46,11 @@ def judge(
 ) -> str:
     """The commit was well-formed: it waits for the operator, with its difference on disk."""
     found = row(world, id_)
-    if found.agent:
-        folder = world.folder / "applied" / f"{found.agent}.git" / "hive"
-        folder.mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(each) + "\n" for each in (*lines, line("the end")))
-        (folder / f"{id_}.diff").write_text(text)
+    place = f"{found.agent}.git/hive" if found.agent else ".inputs"
+    folder = world.folder / "applied" / place
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(each) + "\n" for each in (*lines, line("the end")))
+    (folder / f"{id_}.diff").write_text(text)
     bound = found.binding
     binding = Binding(bound.commit or THREE, "7e" * 20, "sha256-x", bound.base, "", bound.meta)
     with world.ledger.transaction():

@@ -409,7 +409,8 @@ def test_newer_inputs_are_approved_by_the_digits_of_their_lock() -> None:
         id_ = str(made.call("root", "request_update_meta_inputs", message="cves")["approval"])
         judge(made, id_)
         found = show(made, id_)
-        assert (inner(found)["kind"], inner(found)["agent"], found["lines"]) == ("inputs", "", [])
+        assert (inner(found)["kind"], inner(found)["agent"]) == ("inputs", "")
+        assert [each["text"] for each in rows(found["lines"])] == ["the end"]
         assert made.fault(OPERATOR, "approve", id=id_, commit=ONE[:8]) == "InvalidArgument"
         assert approve(made, id_, THREE[:8])["agent"] == ""
         with made.ledger.transaction():

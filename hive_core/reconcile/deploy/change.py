@@ -18,6 +18,7 @@ from hive_core.model.agent import AgentSpec
 from hive_core.model.approval import Approval, ApprovalState, Effect, Generation, Kind
 from hive_core.model.machine import Wanted
 from hive_core.operations.ending import called, end, overtaken, topic
+from hive_core.operations.followers import list_followers, strongest_effect
 from hive_core.plan.effect import back, fields
 from hive_core.plan.waves import waves
 from hive_core.reconcile.deploy.given import Inputs
@@ -90,16 +91,21 @@ def bump(call: Call, approval: Approval, inputs: Inputs) -> Change[Done]:
     """Another `flake.lock`; who is built from it is given its turn in waves."""
     _still(call, approval.id, _S.BUILDING)
     hive = inputs.change(approval, call.hive)
-    call.ledger.approvals.move(approval.id, "deploy", call.now)
+    follows = list_followers(call)
+    effect = strongest_effect(follows)
+    ledger = call.ledger.approvals
+    ledger.judged(approval.id, approval.binding, effect, approval.wishes, approval.review)
+    ledger.move(approval.id, "deploy", call.now)
     topics = end(call, call.ledger.approvals.move(approval.id, "watch", call.now), "confirm")
     bounds, touched = call.settings.deploy, inputs.touched(call.hive)
     for number, wave in enumerate(waves(touched, bounds.first_wave, bounds.second_wave)):
         for name in wave:
             call.ledger.waves.put(approval.job or approval.id, number, call.hive.spec(name).id)
-    told = f"update inputs ({len(touched)} agents follow)"
+    who = "1 agent follows" if len(follows) == 1 else f"{len(follows)} agents follow"
+    told = f"update inputs ({who})"
     return Change(
         Done(text=told), hive, told, topics | {f"rollout:{approval.job or approval.id}"},
-        {"approval": approval.id}, _trailers(call, approval, Effect.NOTHING),
+        {"approval": approval.id}, _trailers(call, approval, effect),
     )  # fmt: skip
 
 

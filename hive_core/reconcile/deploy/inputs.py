@@ -16,7 +16,6 @@ from hive_core.host.profiles import INPUTS, Profiles
 from hive_core.model.approval import Approval, Effect
 from hive_core.model.built import NixSaid
 from hive_core.model.hive import Hive
-from hive_core.model.settings import NIX_IMAGE
 from hive_core.plan import flake, locks
 from hive_core.plan.actions import JobKind
 from hive_core.reconcile.deploy.build import BuildFailed, NixJobs
@@ -77,8 +76,5 @@ class NewInputs:
 
     @staticmethod
     def touched(hive: Hive) -> list[str]:
-        """The agents that are built from the inputs, parents first: who comes in which wave."""
-        topology = hive.topology
-        order = [name for root in topology.roots for name in topology.subtree(root)]
-        made = [name for name in order if hive.specs[name].image == NIX_IMAGE]
-        return [name for name in made if hive.specs[name].system]
+        """The agents that have a system already, parents first: who comes in which wave."""
+        return [name for name in flake.users(hive) if hive.specs[name].system]

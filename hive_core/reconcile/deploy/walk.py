@@ -18,6 +18,7 @@ from hive_core.model.agent import AgentSpec
 from hive_core.model.approval import Approval, ApprovalState, Effect, Generation, Kind
 from hive_core.model.settings import NIX_IMAGE
 from hive_core.operations.ending import end
+from hive_core.operations.followers import list_followers, strongest_effect
 from hive_core.reconcile.deploy import change
 from hive_core.reconcile.deploy.change import Done, Voided
 from hive_core.reconcile.deploy.effects import HELD, effect_between, revoked, wanted
@@ -83,8 +84,11 @@ class Walk:
             return Record(Done(text="it has ended meanwhile"))
         name = call.hive.name(approval.agent)
         held = {HELD: list(call.hive.spec(name).capabilities)} if name else {}
+        effect = found.effect
+        if approval.kind is Kind.INPUTS:
+            effect = strongest_effect(list_followers(call))
         call.ledger.approvals.judged(
-            approval.id, found.binding, found.effect, found.wishes, {**found.review, **held}
+            approval.id, found.binding, effect, found.wishes, {**found.review, **held}
         )
         call.ledger.approvals.move(approval.id, "check", call.now)
         return Record(Done(text="pending"), frozenset({f"approval:{approval.id}"}))
