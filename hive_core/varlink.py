@@ -22,7 +22,8 @@ SILENCE: Final = "no answer in time"
 _READ: Final = 1 << 16
 _DIGITS: Final = 20
 _SPACE: Final = " \t\n\r"
-_PLAIN: Final = bytes(set(range(256)) - set(b"[]{}"))
+_PLAIN: Final = bytes(set(range(256)) - set(b"[]{},:"))
+_BRACKETS: Final = bytes.maketrans(b"{}:", b"[],")
 
 Message = dict[str, object]
 T = TypeVar("T")
@@ -36,12 +37,19 @@ def encode(message: Message) -> bytes:
         raise BadFrame(f"cannot encode message: {error}") from error
 
 
-def decode(frame: bytes) -> Message:
-    """The object in one frame without its NUL; raises BadFrame with the rule that it breaks."""
+def decode(frame: bytes, values: int = FRAME_LIMIT) -> Message:
+    """The object in one frame without its NUL; raises BadFrame with the rule that it breaks.
+
+    `values` bounds the names and values in it: an object of Python takes much more time and memory
+    than the two bytes that it may take in the frame.
+    """
     if len(frame) > FRAME_LIMIT:
         raise BadFrame(f"frame is larger than {FRAME_LIMIT} bytes")
-    if frame.count(b"{") + frame.count(b"[") > DEPTH_LIMIT:
-        _check_nesting(frame)
+    if (
+        frame.count(b"{") + frame.count(b"[") > DEPTH_LIMIT
+        or (len(frame) > values and frame.count(b",") + frame.count(b":") >= values)
+    ):  # fmt: skip
+        _check_shape(frame, values)
     try:
         text = frame.decode().strip(_SPACE)
         # Not decode(), which looks for the space around by two regular expressions.
@@ -58,17 +66,35 @@ def decode(frame: bytes) -> Message:
     return message
 
 
-def _check_nesting(frame: bytes) -> None:
-    """Before json recurses, and in time that grows with the frame only: no regular expression."""
-    outside = frame.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
-    brackets = b"".join(outside).translate(None, _PLAIN)
+def _check_shape(frame: bytes, values: int) -> None:
+    """Refuse what is deep or has many values before json builds it (attack 66).
+
+    All of it is done by methods of bytes: a loop in Python over brackets that are allowed took
+    longer than the parser itself.
+    """
+    bare = frame
+    for escape in (b"\\\\", b'\\"'):
+        if escape in bare:
+            bare = bare.replace(escape, b"")
+    # Two quotes are one text, and there is a separator or a bracket for each.
+    if bare.count(b'"') > 2 * (values + OBJECT_LIMIT):
+        raise BadFrame(f"frame holds more than {values} values")
+    marks = b"".join(bare.split(b'"')[::2]).translate(_BRACKETS, _PLAIN)
+    if marks.count(b",") >= values:
+        raise BadFrame(f"frame holds more than {values} values")
+    _check_depth(marks.translate(None, b","))
+
+
+def _check_depth(brackets: bytes) -> None:
     if len(brackets) > 2 * OBJECT_LIMIT:
         raise BadFrame(f"frame holds more than {OBJECT_LIMIT} objects and lists")
-    level = 0
-    for bracket in brackets:
-        level += 1 if bracket in b"[{" else -1
-        if level > DEPTH_LIMIT:
-            raise BadFrame(f"frame nests deeper than {DEPTH_LIMIT}")
+    # Each pass takes away the innermost pairs. What is left was deeper, or is closed nowhere.
+    for _ in range(DEPTH_LIMIT):
+        if not brackets:
+            return
+        brackets = brackets.replace(b"[]", b"")
+    if b"[]" in brackets or brackets.count(b"[") > DEPTH_LIMIT:
+        raise BadFrame(f"frame nests deeper than {DEPTH_LIMIT}")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> Message:

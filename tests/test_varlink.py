@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from long import bound
 
 from hive_core import errors, varlink
+from hive_core.broker.request import VALUES
 from hive_core.errors import BadFrame, HiveError, InvalidArgument, TimedOut, Unreachable
 from hive_core.varlink import DEPTH_LIMIT, FRAME_LIMIT, Client, FrameReader, decode, encode
 
@@ -123,6 +124,53 @@ def test_attack_36_no_frame_takes_longer_to_refuse_than_its_size_allows(frame: b
     with pytest.raises(BadFrame):
         decode(frame)
     assert time.process_time() - began < bound(1, slack=0)
+
+
+def _million(head: bytes, unit: bytes, tail: bytes) -> bytes:
+    """A frame of the largest size that repeats one thing."""
+    return head + unit * ((FRAME_LIMIT - len(head) - len(tail)) // len(unit)) + tail
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        _million(b'{"a":[', b"1,", b"1]}"),
+        _million(b'{"a":[', b"1e9,", b"1]}"),
+        _million(b'{"a":[', b'"",', b"1]}"),
+        _million(b'{"a":[', b"{},", b"{}]}"),
+        _million(b'{"a":[', b"[" * 29 + b"]" * 29 + b",", b"1]}"),
+        _million(b"[" * 33, b'"', b"]"),
+        b"{" + b",".join(b'"%d":1' % each for each in range(90_000)) + b"}",
+    ],
+    ids=lambda frame: str(frame)[:20],
+)
+def test_attack_66_no_frame_of_a_call_takes_long_to_parse_or_refuse(frame: bytes) -> None:
+    """Each of these took from 45 to 280 ms, in which nobody else was served."""
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        with pytest.raises(BadFrame, match="10000"):
+            decode(frame, VALUES)
+        times.append(time.process_time() - began)
+    assert min(times) < 0.04
+
+
+@pytest.mark.parametrize("frame", [b"[" * 40 + b"]" * 40, b"[]" * 40 + b"[" * 33, b"]" * 40])
+def test_attack_66_what_is_closed_nowhere_is_refused_like_what_is_deep(frame: bytes) -> None:
+    with pytest.raises(BadFrame):
+        decode(b'{"a":' + frame + b"}")
+
+
+@given(st.integers(1, 9), st.integers(0, 40), st.integers(1, 9))
+def test_depth_is_counted_wherever_it_is(before: int, depth: int, behind: int) -> None:
+    frame = b'{"a":[' + b"[]," * before + b"[" * depth + b"]" * depth + b",[]" * behind + b"]}"
+    if depth == 0:
+        return
+    if depth + 2 > DEPTH_LIMIT:
+        with pytest.raises(BadFrame, match="deeper"):
+            decode(frame)
+    else:
+        decode(frame)
 
 
 def test_the_deepest_frame_that_is_taken_has_the_limit() -> None:

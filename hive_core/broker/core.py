@@ -11,11 +11,11 @@ from hive_core.broker import reply
 from hive_core.broker.audit import Audit, adopted, stranger
 from hive_core.broker.call import Call, Change, Outcome, Record
 from hive_core.broker.dispatch import Dispatch
+from hive_core.broker.fair_queue import READING, RECORDING, FairQueue
 from hive_core.broker.line import Ask, Door, Line, Step, released
 from hive_core.broker.operation import Operation, Result
 from hive_core.broker.outcome import EVENTS, TREE
 from hive_core.broker.request import Fixed, Reader, size_of
-from hive_core.broker.row import Row
 from hive_core.broker.turn import Redo, Turn, World
 from hive_core.broker.waiting import Waiting
 from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
@@ -28,8 +28,6 @@ R = TypeVar("R", bound=Result)
 # Bytes of answers to one party in a batch, the one that goes beyond included.
 OUT: Final = 1 << 20
 FULL: Final = "the disk of the host is full"
-# Seconds after which a batch is cut short: what is left comes first in the next one.
-SLICE: Final = 0.1
 # How often a branch that moved is looked at, and how many batches have savepoints after one was
 # missed: whoever makes calls fail late must not make every batch run twice.
 _LOOKS: Final = 2
@@ -56,7 +54,7 @@ class Broker:
         self.listeners: list[Callable[[frozenset[str]], None]] = []
         self.audit = Audit(world.ledger, world.settings.limits.refusals_kept)
         self._dispatch = Dispatch(world, self.audit)
-        self._row = Row(Reader(registry, fixed))
+        self._queue = FairQueue(Reader(registry, fixed, world.clock.monotonic))
         self._waiting = Waiting(world.clock, self._ripe)
         self._strangers: list[Entry] = []
         self._careful = 0
@@ -91,7 +89,7 @@ class Broker:
     def drop(self, line: Line) -> None:
         """The connection is gone, and with it everything asked and not yet begun."""
         self._waiting.drop(line)
-        self._row.leave(line)
+        self._queue.leave(line)
         line.forget()
 
     def stranger(self, party: str, uid: int) -> bool:
@@ -109,9 +107,9 @@ class Broker:
         if strangers:
             self._keep(strangers)
             self._tell(frozenset((EVENTS,)))
-        for batch in self._row.collect():
+        for batch in self._queue.collect():
             self._serve(batch)
-        if self._row:
+        if self._queue:
             self._wake()
 
     # What the other road calls.
@@ -224,20 +222,21 @@ class Broker:
                 move(turn.hive.commit)
 
     def _steps(self, batch: Sequence[Ask], turn: Turn) -> None:
+        """Ask each call once. A party that has used its share of the time waits for the others."""
         steps, stopped, sized = turn.steps, turn.stopped, turn.sized
-        until, monotonic = turn.monotonic + SLICE, self.world.clock.monotonic
+        time = self._queue.time_of(batch, RECORDING if turn.inside else READING)
         for ask in batch:
             line = ask.line
             size = sized.get(line.party, 0)
-            if size > OUT or line in stopped:
+            if size > OUT or line in stopped or time.is_used_up(line.party):
                 continue
-            if steps and monotonic() > until:
-                break
-            found = self._dispatch.step(ask, turn)
-            steps.append(found)
-            sized[line.party] = size + len(found.data)
-            if not found.done or ask.fault is not None:
+            step = self._dispatch.step(ask, turn)
+            steps.append(step)
+            sized[line.party] = size + len(step.data)
+            if not step.done or ask.fault is not None:
                 stopped.add(line)
+            if time.spend(line.party):
+                break
 
     def _keep(self, entries: Sequence[Entry]) -> None:
         """Refusals of a batch that only read. A full disk costs their record, not the answer."""
@@ -262,7 +261,7 @@ class Broker:
             if line.out or line.full:
                 line.send(b"".join(line.out), line.closing)
                 line.out.clear()
-            self._row.again(line)
+            self._queue.again(line)
         if turn.wakes:
             self._tell(frozenset(turn.wakes))
 
@@ -290,7 +289,7 @@ class Broker:
             listener(topics)
 
     def _ripe(self, line: Line) -> None:
-        if self._row.add(line):
+        if self._queue.add(line):
             self._wake()
 
     def _wake(self) -> None:

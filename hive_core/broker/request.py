@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
+from math import inf
 from typing import Final
 
 from pydantic import ValidationError
@@ -14,6 +16,9 @@ from hive_core.broker.operation import Operation, camel
 from hive_core.errors import BadFrame, HiveError, InvalidParameter
 
 INTERFACE: Final = "org.hive.Broker"
+# Of a call: names and values in its frame, and its parameters. What is refused costs time too.
+VALUES: Final = 10_000
+PARAMETERS: Final = 64
 FLAGS: Final = ("oneway", "more", "upgrade")
 _ENVELOPE: Final = frozenset({"method", "parameters", *FLAGS})
 
@@ -23,20 +28,26 @@ Fixed = Callable[[Mapping[str, object]], bytes]
 class Reader:
     """Knows every method: those of the registry, and those with a fixed reply."""
 
-    def __init__(self, registry: Mapping[str, Operation], fixed: Mapping[str, Fixed]) -> None:
+    def __init__(
+        self, registry: Mapping[str, Operation], fixed: Mapping[str, Fixed],
+        monotonic: Callable[[], float] = lambda: 0.0,
+    ) -> None:  # fmt: skip
         self._methods = {
             f"{INTERFACE}.{camel(name)}": each
             for each in registry.values()
             for name in (each.name, *each.aliases)
         }
         self._fixed = fixed
+        self.monotonic = monotonic
         self._interfaces = {INTERFACE, *(name.rpartition(".")[0] for name in fixed)}
 
-    def read(self, line: Line, most: int) -> None:
-        """Let the line have its next calls ready, `most` of them."""
+    def read(self, line: Line, most: int, until: float = inf) -> None:
+        """Let the line have its next calls ready, `most` of them, and no more after `until`."""
         asks, frames = line.asks, line.frames
         while frames and len(asks) < most:
             asks.append(self._ask(line, frames.popleft()))
+            if frames and self.monotonic() > until:
+                return
 
     def _ask(self, line: Line, frame: bytes | BadFrame) -> Ask:
         """The call in a frame; what is wrong with it is its `fault`, never an exception."""
@@ -45,7 +56,7 @@ class Reader:
             ask.fault = frame
             return ask
         try:
-            self._fill(ask, varlink.decode(frame))
+            self._fill(ask, varlink.decode(frame, VALUES))
         except HiveError as fault:
             ask.fault = fault
         return ask
@@ -64,6 +75,8 @@ class Reader:
         if found is None:
             ask.reply = self._fixed_reply(method, parameters)
             return
+        if len(parameters) > PARAMETERS:  # no operation has as many, so that one is unknown
+            parameters = dict(islice(parameters.items(), PARAMETERS))
         try:
             params = found.params.__pydantic_validator__.validate_python(parameters)
         except ValidationError as error:

@@ -95,6 +95,8 @@ class Connection(asyncio.BufferedProtocol):
         self._host = host
         self._admit = admit
         self._reader = FrameReader()
+        # What was read and is not cut into frames yet: one read may bring very many small ones.
+        self._uncut = b""
         self._line: Line | None = None
         self._stuck = self._together = self._hurried = False
         self.transport: asyncio.Transport | None = None
@@ -118,12 +120,13 @@ class Connection(asyncio.BufferedProtocol):
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
-        line = self._line
-        if line is None or line.closing:
-            return
+        if self._line is not None and not self._line.closing:
+            self._take(self._line, _ROOM[:nbytes].tobytes())
+
+    def _take(self, line: Line, data: bytes) -> None:
         frames: list[bytes | BadFrame] = []
         try:
-            frames.extend(self._reader.feed(_ROOM[:nbytes].tobytes()))
+            frames.extend(self._reader.feed(self._some(data)))
         except BadFrame as fault:
             frames.append(fault)
         hurried = self._hurried
@@ -132,10 +135,17 @@ class Connection(asyncio.BufferedProtocol):
             self._hurry_if_slow()
         if frames:
             self._host.feed(line, frames)
-            if line.held > _HELD_MOST or len(line.frames) > _FRAMES_MOST:
+            if line.held > _HELD_MOST or len(line.frames) > _FRAMES_MOST or self._uncut:
                 self.hush()
         if self.unread > LITTLE:
             self._host.grown(self, line)
+
+    def _some(self, data: bytes) -> bytes:
+        """As much as holds only so many frames; the rest waits until these are answered."""
+        if data.count(b"\0") <= _FRAMES_MOST:
+            return data
+        self._uncut = data.split(b"\0", _FRAMES_MOST)[-1]
+        return data[: len(data) - len(self._uncut)]
 
     def send(self, data: bytes, close: bool) -> None:  # noqa: FBT001 - as Line.send
         transport, line = self.transport, self._line
@@ -152,7 +162,8 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def unread(self) -> int:
         """Bytes that came in: frames that wait for their answers, and one that is not whole."""
-        return self._reader.size + (self._line.held if self._line is not None else 0)
+        held = self._reader.size + len(self._uncut)
+        return held + (self._line.held if self._line is not None else 0)
 
     @property
     def unsent(self) -> int:
@@ -185,6 +196,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         if line.held < _HELD_FEW and len(line.frames) < _FRAMES_FEW:
             line.full = False
+            if self._uncut and not line.closing:
+                uncut, self._uncut = self._uncut, b""
+                self._take(line, uncut)
+                if line.full:
+                    return
             self.transport.resume_reading()
             self._hurry_if_slow()
 
@@ -224,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
     def finish(self) -> None:
         """Close a connection whose peer asks no more and is owed nothing."""
         line = self._line
-        if self.transport is not None and (line is None or line.useless):
+        if self.transport is not None and (line is None or (line.useless and not self._uncut)):
             self.transport.close()
 
     @override

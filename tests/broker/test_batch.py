@@ -10,7 +10,7 @@ from broker.house import House, Phone, open_house, spec
 from broker.small import Grown, Noted
 
 from hive_core.broker.call import Call, Change, Record
-from hive_core.broker.row import CHANGES, SHARE, WRITES
+from hive_core.broker.fair_queue import CHANGES, SHARE, WRITES
 from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached, NotAllowed, StorageFull
 from hive_core.host.git import MetaRepo
 from hive_core.ledger.connection import Broken

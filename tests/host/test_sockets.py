@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from hive_core import varlink
-from hive_core.errors import HIVE, Busy
+from hive_core.broker.line import Line
+from hive_core.errors import HIVE, BadFrame, Busy
 from hive_core.host.connection import Patience
 from hive_core.host.sockets import Sockets
 from hive_core.ledger.connection import Broken
@@ -271,6 +272,32 @@ def test_attack_36_a_flood_of_tiny_frames_does_not_hold_up_the_others(
             flood.say(b"{}\0" * 300_000)
             for _ in range(20):
                 assert "parameters" in await other.call(**LOOK)
+
+    run(house, tmp_path, main)
+
+
+def test_attack_66_one_read_of_very_many_frames_is_cut_a_few_at_a_time_and_all_are_answered(
+    house: House, tmp_path: Path
+) -> None:
+    """A read brings up to 256 KiB, which may be 87,000 frames."""
+    queued = list[int]()
+    feed = house.broker.feed
+
+    def counting(line: Line, frames: Sequence[bytes | BadFrame]) -> None:
+        feed(line, frames)
+        queued.append(len(line.frames))
+
+    async def main(office: Office) -> None:
+        await office.listen("ann")
+        house.broker.feed = counting  # type: ignore[method-assign]
+        async with office.dial("ann") as ann:
+            ann.say(b"{}\0" * 20_000 + varlink.encode(LOOK))
+            ann.writer.write_eof()
+            for _ in range(20_000):
+                assert "method" in str(await ann.reply())
+            assert "name" in str(await ann.reply())
+            assert await ann.ended()
+        assert max(queued) <= 1024
 
     run(house, tmp_path, main)
 

@@ -1,0 +1,135 @@
+"""Attack 61: the loop is shared by party and by the time used, with the operator first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from broker.house import House, Phone, open_house
+from pydantic import Field
+
+from hive_core.broker.call import Call
+from hive_core.broker.fair_queue import READING
+from hive_core.broker.operation import Operation, Params, Result, operation
+from hive_core.policy.rules import SELF
+
+
+class DawdleParams(Params):
+    seconds: float = Field(description="How long the handler takes.")
+
+
+class Dawdled(Result):
+    name: str = Field(description="The caller.")
+
+
+class Served:
+    """The order in which calls were served, and a clock that goes on while a handler works."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.registry: dict[str, Operation] = {}
+        self.advance: Callable[[float], None] = lambda _: None
+
+        @operation(action="read", allow=SELF, into=self.registry)
+        def dawdle(call: Call, params: DawdleParams) -> Dawdled:
+            """Take so much time of the loop."""
+            self.order.append(call.caller)
+            self.advance(params.seconds)
+            return Dawdled(name=call.caller)
+
+    def open(self, house: House) -> None:
+        self.advance = house.clock.advance
+
+
+def ask(phones: list[Phone], seconds: float, times: int = 1) -> None:
+    for phone in phones:
+        for _ in range(times):
+            phone.ask("Dawdle", {"seconds": seconds})
+
+
+@pytest.mark.parametrize("hostile", [("ann",), ("ann", "bob")])
+def test_attack_61_a_newcomer_waits_for_one_part_of_a_batch_whatever_others_have_asked(
+    folder: Path, hostile: tuple[str, ...]
+) -> None:
+    served = Served()
+    with open_house(folder, served.registry) as house:
+        served.open(house)
+        ask([house.phone(name) for name in hostile for _ in range(60)], READING / 2, times=4)
+        house.turn()
+        before, began = len(served.order), house.clock.monotonic()
+        dan = house.phone("dan")
+        ask([dan], 0.0)
+        house.turn()
+        assert served.order[before] == "dan"
+        assert house.clock.monotonic() - began <= 2 * READING
+        dan.result()
+
+
+def test_attack_61_two_parties_get_the_same_time_whatever_their_calls_cost(folder: Path) -> None:
+    served = Served()
+    with open_house(folder, served.registry) as house:
+        served.open(house)
+        costs = {"ann": 0.008, "bob": 0.002}
+        for name, seconds in costs.items():
+            ask([house.phone(name) for _ in range(60)], seconds, times=60)
+        for _ in range(200):
+            house.turn()
+        calls = Counter(served.order)
+        used = {name: calls[name] * seconds for name, seconds in costs.items()}
+        assert used["ann"] == pytest.approx(used["bob"], rel=0.1)
+
+
+def test_attack_61_the_operator_is_served_first(folder: Path) -> None:
+    served = Served()
+    with open_house(folder, served.registry) as house:
+        served.open(house)
+        operator = house.phone("operator")
+        for _ in range(5):
+            ask([house.phone("ann")], 0.001)
+            ask([operator], 0.009)
+            before = len(served.order)
+            house.turn()
+            assert served.order[before] == "operator"
+
+
+def test_time_that_nobody_else_wanted_is_no_debt(folder: Path) -> None:
+    served = Served()
+    with open_house(folder, served.registry) as house:
+        served.open(house)
+        ann, bob = house.phone("ann"), house.phone("bob")
+        for _ in range(50):
+            ask([ann], 0.01)
+            house.run()
+        served.order.clear()
+        ask([ann], 0.001, times=4)
+        ask([bob], 0.001, times=4)
+        house.turn()
+        assert Counter(served.order) == {"ann": 4, "bob": 4}
+
+
+def test_attack_66_frames_that_take_long_to_parse_hold_up_their_own_party_only(
+    folder: Path,
+) -> None:
+    """Parsing is work of the loop as well, and it ends when its part of the batch is over."""
+    served = Served()
+    with open_house(folder, served.registry) as house:
+        served.open(house)
+        reader = house.broker._queue._reader
+        parsed = list[str]()
+
+        def monotonic() -> float:
+            parsed.append("")
+            house.clock.advance(0.004)
+            return house.clock.monotonic()
+
+        reader.monotonic = monotonic
+        for _ in range(60):
+            ask([house.phone("ann")], 0.0, times=64)
+        house.turn()
+        assert 0 < len(parsed) < 10
+        before = len(served.order)
+        ask([house.phone("dan")], 0.0)
+        house.turn()
+        assert served.order[before] == "dan"
