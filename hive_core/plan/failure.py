@@ -21,6 +21,7 @@ from hive_core.model.settings import BackOff, Settings
 from hive_core.plan.place import Place
 from hive_core.plan.state import Trouble, trouble
 
+REPEATED = 2  # failures in a row
 KEPT = 16  # failures remembered; the pause has long reached its longest by then
 
 
@@ -54,6 +55,25 @@ def pause(back_off: BackOff, uuid: str, count: int) -> float:
     chance = int.from_bytes(drawn[:4], "big") / 2**32
     doubled = back_off.first * float(1 << min(count - 1, 32))
     return min(back_off.most, doubled * (1 + back_off.jitter * chance))
+
+
+def alarm_without_parent(
+    place: Place, run: Run | None, starts: Starts | None, settings: Settings, now: float
+) -> str:
+    """What the operator is told of failures of an agent that has no parent to be told.
+
+    Empty where there is nothing to tell: also after one failure from which it comes back, and once
+    it has been up for so long that failures are forgotten. `status` says of its own what is parked.
+    """
+    if place.parent is not None or run is None or starts is None:
+        return ""
+    failed = run.wanted is Wanted.RUNNING and trouble(run, starts) is Trouble.FAILED
+    if failed and not starts.returns:
+        return f"{place.name} failed and stays down, and has no parent to start it: {starts.why}"
+    count, up = len(starts.failures), now - starts.next_at
+    times = f"{KEPT} times or more" if count == KEPT else f"{count} times"
+    told = f"{place.name} failed {times} in a row, and has no parent to be told: {starts.why}"
+    return told if failed and count >= REPEATED and up < settings.back_off.healthy else ""
 
 
 @dataclass(frozen=True, slots=True)

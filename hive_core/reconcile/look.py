@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -12,6 +12,7 @@ from hive_core.model.machine import Machine, Observed, Run, State, Stray
 from hive_core.model.settings import Settings
 from hive_core.plan.desired import Moment, Plan
 from hive_core.plan.diff import plan
+from hive_core.plan.failure import alarm_without_parent
 from hive_core.plan.place import Places
 from hive_core.plan.state import facts, state_of
 from hive_core.ports import Clock
@@ -138,4 +139,14 @@ class Look:
         damage = [each for each in (self.damage, *self.wishes.ledger.alarms()) if each]
         if self.short_of_room():
             damage.append("the disk is full: make room; stopping works meanwhile")
-        return [*damage, *self.faults, *self.troubles.values(), *sorted(given_up), *dirty]
+        troubles = (*self.faults, *self.troubles.values(), *sorted(given_up))
+        return [*damage, *troubles, *self._without_parent(), *dirty]
+
+    def _without_parent(self) -> Iterator[str]:
+        """Failures of agents above which there is nobody but the operator."""
+        now, wishes = self.clock.now(), self.wishes
+        for uuid, starts in wishes.starts.items():
+            place, run = self.places.by_uuid.get(uuid), wishes.runs.get(uuid)
+            if place is not None:
+                text = alarm_without_parent(place, run, starts, wishes.settings, now)
+                yield from (text,) if text else ()

@@ -154,6 +154,50 @@ def test_the_root_agent_always_comes_back(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_failures_in_a_row_of_an_agent_without_a_parent_are_an_alarm(tmp_path: Path) -> None:
+    """Nobody is told by mail: it was seen in the events alone."""
+
+    async def story(road: Road) -> None:
+        uuid = road.uuid("root")
+        for number in range(1, 5):
+            road.host.crash(uuid, str(number))
+            await road.settle()
+            told = f"root failed {number} times in a row, and has no parent to be told: ended with"
+            expected = [f"{told} {number}"] if number > 1 else []
+            assert road.look.alarms() == expected
+            await road.advance(20)
+            assert road.state("root") is State.RUNNING
+        road.restart()
+        await road.settle()
+        assert len(road.look.alarms()) == 1
+        await road.advance(road.settings.back_off.healthy)
+        assert road.look.alarms() == []
+
+    play(tmp_path, story)
+
+
+def test_a_root_that_stays_down_is_an_alarm_until_it_is_started(tmp_path: Path) -> None:
+    """For every agent without a parent; who has one is the parent's to look after."""
+
+    async def story(road: Road) -> None:
+        for name in ("other", "bob"):
+            road.host.crash(road.uuid(name))
+        await road.settle()
+        assert road.state("other") is road.state("bob") is State.FAILED
+        why = "other failed and stays down, and has no parent to start it: ended with 1"
+        assert road.look.alarms() == [why]
+        await road.advance(100_000)
+        assert road.look.alarms() == [why]
+        await road.want(Wanted.RUNNING, "other", fresh=True)
+        assert road.look.alarms() == []
+        road.host.crash(road.uuid("other"))
+        await road.settle()
+        await road.want(Wanted.STOPPED, "other")
+        assert road.look.alarms() == []
+
+    play(tmp_path, story, hive({**TREE, "other": None}))
+
+
 def test_failures_long_ago_are_forgotten(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
         for _ in range(8):
