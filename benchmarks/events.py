@@ -8,6 +8,7 @@ calls, whatever stands in it.
 
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -115,7 +116,9 @@ def _reads(ledger: Ledger) -> list[Row]:
 def _replay(ledger: Ledger, wanted: Filter) -> None:
     at, last = 0, ledger.events.last
     while at < last:
-        at = read(ledger.events, wanted, at, PAGE).end
+        part = read(ledger.events, wanted, at, PAGE)
+        deque(ledger.events.some([head.seq for head in part.hits]), maxlen=0)
+        at = part.end
 
 
 def _tails(ledger: Ledger, wanted: Filter) -> None:

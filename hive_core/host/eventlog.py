@@ -11,7 +11,7 @@ from typing import Final
 from hive_core.errors import HiveError
 from hive_core.host import notify
 from hive_core.host.lines import Lines
-from hive_core.ledger.events import Events, parsed
+from hive_core.ledger.events import Events, number_before, parsed
 from hive_core.model.hive import Hive
 from hive_core.model.record import DAEMON, OPERATOR, Event
 
@@ -80,12 +80,23 @@ class EventLog:
 
     def _write(self, rows: list[tuple[int, bytes, str]], hive: Hive) -> None:
         """Files first: what the journal misses by a crash is in them."""
-        self.lines.append(rows)
+        self._append(rows)
         if self.journal == "none":
             return
         for row in rows:
             if self.journal == "all" or _QUIET not in row[2]:
                 notify.event(_entry(parsed(*row), hive))
+
+    def _append(self, rows: list[tuple[int, bytes, str]]) -> None:
+        """To the files; where notes stood in the chain once, there is a gap now."""
+        start, at = 0, self.lines.at
+        for index, (seq, _, body) in enumerate(rows):
+            if (before := number_before(seq, body)) > at:
+                self.lines.append(rows[start:index])
+                self.lines.skip(before)
+                start = index
+            at = seq
+        self.lines.append(rows[start:])
 
 
 def _entry(event: Event, hive: Hive) -> dict[str, str]:

@@ -24,7 +24,7 @@ from hive_core.model.figures import Log
 
 NAME: Final = "events.jsonl"
 _OLD: Final = "events-*.jsonl"
-_SEQ: Final = re.compile(rb'\{"seq":([0-9]+),')
+_SEQ: Final = re.compile(rb'\{"seq":([0-9]+),"digest":"[0-9a-f]*",(?:"after":([0-9]+),)?')
 _TIME: Final = re.compile(rb'"time":([0-9.e+-]+)\}\n\Z')
 _GAP: Final = re.compile(rb'\{"gap":\{"from":([0-9]+),"to":([0-9]+)\}\}')
 _BEGIN: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -176,11 +176,14 @@ def _found(place: Path) -> Iterator[tuple[int, int, float]]:
 
 
 def _numbers(data: bytes) -> tuple[int, int, float] | None:
-    """First and last number of a whole line, and its time; None for what is no line of ours."""
+    """First and last number of a whole line, and its time; None for what is no line of ours.
+
+    An event behind notes of agents, which are not copied, covers their numbers.
+    """
     if not data.endswith(b"}\n") or b"\0" in data:
         return None
     if found := _SEQ.match(data):
-        return int(found[1]), int(found[1]), _time(data)
+        return int(found[2] or int(found[1]) - 1) + 1, int(found[1]), _time(data)
     if found := _GAP.match(data):
         return int(found[1]), int(found[2]), 0.0
     return None

@@ -116,7 +116,7 @@ class Ledger:
         self._savepoint = Savepoint(self)
         self.messages = Messages(connection, limits)
         self.runs = Runs(connection)
-        self.events = Events(connection)
+        self.events = Events(connection, limits)
         self.jobs = Jobs(connection)
         self.keys = Keys(connection)
         self.ranges = Ranges(connection)

@@ -62,6 +62,15 @@ class Bounds(Value):
     commit_burst: int = Field(1000, ge=1, description="Commits of one agent at once.")
     open_jobs: int = Field(256, ge=1, description="Jobs of one agent that have not ended.")
     events: int = Field(1_000_000, ge=1000, description="Lines of the audit log; older ones go.")
+    events_bytes: int = Field(
+        1 << 30, ge=MIB, description="Bytes of the audit log; older lines go."
+    )
+    notes_agent: int = Field(
+        MIB, ge=1 << 16, description="Bytes of what one agent notes in the log; its older notes go."
+    )
+    notes_all: int = Field(
+        16 * MIB, ge=1 << 16, description="Bytes of what all agents note; of whoever has most go."
+    )
     refusals_kept: int = Field(60, ge=1, description="Refusals recorded per caller and minute.")
 
 

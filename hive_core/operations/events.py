@@ -8,8 +8,8 @@ from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.model.record import Event
 from hive_core.operations.fields import Agent
-from hive_core.operations.following import SCAN, Filter, Gap, Kinds, gap, read
-from hive_core.operations.pages import Page, fitting
+from hive_core.operations.following import Filter, Gap, Kinds, full_page, gap, read
+from hive_core.operations.pages import Page
 from hive_core.policy.rules import OPERATOR
 
 
@@ -29,7 +29,7 @@ class ListEventsParams(Params):
 
 
 class EventRow(Result):
-    seq: int = Field(description="Number without gaps.")
+    seq: int = Field(description="Its number; later ones are greater.")
     time: float = Field(description="Seconds since 1970.")
     kind: str = Field(description="What sort of event.")
     caller: str = Field(description="Name of who did it then, `operator` or `daemon`.")
@@ -42,7 +42,9 @@ class EventRow(Result):
     reason: str = Field(description="Why.")
     commit: str = Field(description="The tree that it was judged by, or that it made.")
     request: str = Field(description="The call.")
-    digest: str = Field(description="Chains the event to the one before.")
+    digest: str = Field(
+        description="Chains the event to the one before; empty for what agents note."
+    )
     fields: dict[str, object] = Field(description="What is particular to the kind.")
 
 
@@ -63,7 +65,7 @@ class Counts(Result):
 class EventRows(Page):
     events: list[EventRow] = Field(description="The oldest first.")
     gap: Gap | None = Field(
-        None, description="Events that were asked for and are not kept any more; null: none."
+        None, description="Where events that were asked for are not kept any more; null: nowhere."
     )
 
 
@@ -80,13 +82,13 @@ def list_events(call: Call, params: ListEventsParams) -> EventRows | Wait[EventR
         after = max(0, log.last - params.last)
     wanted = Filter.of(call, params.kinds, params.agents, params.since)
     part = read(log, wanted, after, params.limit)
-    rows = list(fitting(map(_row, part.events), lambda row: 100 + len(row.model_dump_json())))
-    end = part.end if len(rows) == len(part.events) else rows[-1].seq
-    whole = end >= log.last and len(rows) == len(part.events)
+    rows, end = full_page(log, part, _row, _size)
+    whole = end >= log.last
     page = EventRows(
-        events=rows, gap=gap(log, after), next=None if whole and not call.more else str(end)
-    )
-    if call.more and not rows and page.gap is None and end - after < SCAN:
+        events=rows, gap=gap(log, wanted, after, end),
+        next=None if whole and not call.more else str(end),
+    )  # fmt: skip
+    if call.more and not rows and page.gap is None and whole:
         return Wait(frozenset({"events"}), None, page)
     return page
 
@@ -99,6 +101,10 @@ def count_reads(call: Call, params: CountReadsParams) -> Counts:
     found = call.ledger.events.reads_of(caller)
     rows = [Counted(operation=name, count=count) for name, count in sorted(found.items())]
     return Counts(caller_uuid=caller, reads=rows)
+
+
+def _size(row: EventRow) -> int:
+    return 100 + len(row.model_dump_json())
 
 
 def _row(event: Event) -> EventRow:

@@ -1,21 +1,26 @@
 """How the log is followed: which events somebody asked for, from which number on, and what is gone.
 
-Numbers have no gaps, so who knows the last number that it saw misses nothing: either the rest is
-there, or it is told which part was pruned meanwhile.
+Numbers go up, so who knows the last number that it saw misses nothing: either the rest is there, or
+it is told in which part something was pruned meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, NamedTuple, Self
+from typing import Annotated, Final, NamedTuple, Self, TypeVar
 
 from pydantic import Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Result
-from hive_core.ledger.events import Events, Head
+from hive_core.ledger.events import Events
+from hive_core.ledger.heads import Head
+from hive_core.ledger.notes import OWN, is_note
 from hive_core.model.record import Event
+from hive_core.operations.pages import REPLY_BYTES
+
+R = TypeVar("R")
 
 # Events that are looked at for one answer; with none among them that was asked for, an empty page
 # moves the reader on.
@@ -28,9 +33,9 @@ Kinds = Annotated[
 
 
 class Gap(Result):
-    """Events that were asked for and are not kept any more."""
+    """Numbers between which something that was asked for is not kept any more."""
 
-    first: int = Field(serialization_alias="from", description="The first that is missing.")
+    first: int = Field(serialization_alias="from", description="The first that may be missing.")
     last: int = Field(serialization_alias="to", description="The last that is missing.")
 
 
@@ -51,6 +56,14 @@ class Filter:
         found = frozenset(specs[each].id if each in specs else each for each in agents)
         return cls(tuple(kinds), found, since)
 
+    @property
+    def takes_notes(self) -> bool:
+        """Whether what agents note may be among them."""
+        return not self.kinds or any(
+            is_note(each) or (each.endswith("*") and OWN.startswith(each[:-1]))
+            for each in self.kinds
+        )
+
     def takes(self, head: Head) -> bool:
         if self.since is not None and head.time < self.since:
             return False
@@ -62,23 +75,45 @@ class Filter:
 class Part(NamedTuple):
     """What was found, and the last number that was looked at."""
 
-    events: list[Event]
+    hits: list[Head]
     end: int
 
 
 def read(log: Events, wanted: Filter, after: int, limit: int) -> Part:
-    """The next events that were asked for, at most `limit`, behind a number."""
-    heads = log.heads(after, max(limit, SCAN))
+    """Heads of the next events that were asked for, at most `limit`, behind a number."""
+    heads = log.heads(after, SCAN)
     hits = [each for each in heads if wanted.takes(each)]
-    end = heads[-1].seq if heads else max(after, log.base)
+    end = heads[-1].seq if len(heads) == SCAN else max(after, log.last)
     if len(hits) > limit:
         hits, end = hits[:limit], hits[limit - 1].seq
-    return Part(log.some([each.seq for each in hits]) if hits else [], end)
+    return Part(hits, end)
 
 
-def gap(log: Events, after: int) -> Gap | None:
-    """What lies between the number that somebody knows and the first that is kept."""
-    return Gap(first=after + 1, last=log.base) if after < log.base else None
+def full_page(
+    log: Events, part: Part, row: Callable[[Event], R], size: Callable[[R], int]
+) -> tuple[list[R], int]:
+    """The first of the events that fit into one reply, and the last number that it covers.
+
+    No event is read for a page that is full already (attack 61).
+    """
+    rows: list[R] = []
+    left, end = REPLY_BYTES, 0
+    for event in log.some([each.seq for each in part.hits]):
+        shown = row(event)
+        left -= size(shown)
+        if left < 0 and rows:
+            return rows, end
+        rows.append(shown)
+        end = event.seq
+    return rows, part.end
+
+
+def gap(log: Events, wanted: Filter, after: int, end: int) -> Gap | None:
+    """Where something that was asked for is not kept any more, up to the last number of a page."""
+    lost = log.base
+    if wanted.takes_notes:
+        lost = max(lost, log.notes.lost(wanted.parties))
+    return Gap(first=after + 1, last=min(lost, end)) if after < lost else None
 
 
 def _is(kind: str, pattern: str) -> bool:

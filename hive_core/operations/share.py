@@ -58,3 +58,8 @@ def branch(hive: Hive, name: str) -> str:
     """The child of a root that the agent is or hangs below; a root is a branch by itself."""
     chain = (name, *hive.topology.lineage(name))
     return chain[-2] if len(chain) > 1 else name
+
+
+def branch_id(call: Call) -> str:
+    """UUID of the branch that the caller is in; the operator is one by itself."""
+    return call.uuid if call.by_operator else call.hive.spec(branch(call.hive, call.caller)).id

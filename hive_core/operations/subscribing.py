@@ -7,6 +7,7 @@ what is particular to a kind only what is about work.
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
@@ -14,14 +15,15 @@ from pydantic import BeforeValidator, Field
 from hive_core.broker.call import Call, Record, Wait
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, NotFound
+from hive_core.ledger.notes import OWN
 from hive_core.model.record import DAEMON, OPERATOR, Event
 from hive_core.operations.fields import Agent, also, bounded_text
-from hive_core.operations.following import SCAN, Filter, Gap, Kinds, gap, read
-from hive_core.operations.pages import Page, fitting, written
+from hive_core.operations.following import Filter, Gap, Kinds, full_page, gap, read
+from hive_core.operations.pages import Page, written
+from hive_core.operations.share import branch_id
 from hive_core.policy.decide import visible_names
 from hive_core.policy.rules import SELF
 
-OWN: Final = "own."
 TEXT_MOST: Final = 4096
 FIELDS_MOST: Final = 32
 # Of the fields of an event: what work it was, never who else.
@@ -65,7 +67,7 @@ class Seen(Result):
 class Events(Page):
     events: list[Seen] = Field(description="The oldest first.")
     gap: Gap | None = Field(
-        None, description="Events that were asked for and are not kept any more; null: none."
+        None, description="Where events that were asked for are not kept any more; null: nowhere."
     )
 
 
@@ -76,7 +78,9 @@ class NoteEventParams(Mutation):
     )
     text: Annotated[str, bounded_text(TEXT_MOST)] = Field("", description="In words.")
     fields: dict[str, str | int | float | bool] = Field(
-        {}, max_length=FIELDS_MOST, description="More, for programs."
+        {},
+        max_length=FIELDS_MOST,
+        description=f"More, for programs; at most {TEXT_MOST} bytes of JSON.",
     )
     task: str = Field("", max_length=64, description="For which task; empty: for none.")
 
@@ -99,10 +103,9 @@ def subscribe(call: Call, params: SubscribeParams) -> Events | Wait[Events]:
         return Events(events=[], next=str(now))
     part = read(log, wanted, after, params.limit)
     shown = _Shown(call)
-    rows = list(fitting(map(shown.row, part.events), _size))
-    end = part.end if len(rows) == len(part.events) else rows[-1].seq
-    page = Events(events=rows, gap=gap(log, after), next=str(end))
-    if call.more and not rows and page.gap is None and end - after < SCAN:
+    rows, end = full_page(log, part, shown.row, _size)
+    page = Events(events=rows, gap=gap(log, wanted, after, end), next=str(end))
+    if call.more and not rows and page.gap is None and end >= now:
         return Wait(frozenset({"events"}), None, page)
     return page
 
@@ -112,13 +115,15 @@ def note_event(call: Call, params: NoteEventParams) -> Record[Noted]:
     """Note something in the log, as the caller. Its kind begins with `own.`, and no other's does.
 
     For what a program reports of its own work, such as a step of a pipeline. The caller's
-    ancestors and the operator can follow it; it is no message to anybody.
+    ancestors and the operator can follow it; it is no message to anybody. Notes are bounded in
+    bytes: older ones of the same agent go first, and who reads is told of it.
     """
     kind = OWN + params.kind.removeprefix(OWN)
     if params.task and not _own_task(call, params.task):
         raise NotFound(f"no task {params.task} of yours")
-    if len(str(params.fields)) > TEXT_MOST:
-        raise InvalidArgument(f"fields are longer than {TEXT_MOST} bytes", field="fields")
+    if len(json.dumps(params.fields)) > TEXT_MOST:
+        raise InvalidArgument(f"fields are longer than {TEXT_MOST} bytes of JSON", field="fields")
+    call.ledger.events.notes.enter(call.uuid, branch_id(call))
     about: dict[str, object] = {"own": params.fields, "text": params.text}
     if params.task:
         about["task"] = params.task

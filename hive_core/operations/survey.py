@@ -176,8 +176,9 @@ def _quiet(call: Call, tasks: Iterable[Task]) -> float | None:
 
 def _last_word(call: Call, task: Task) -> float:
     numbers = call.ledger.tasks.events_of(task.id)
-    found = call.ledger.events.page(numbers[-1] - 1, 1) if numbers else []
-    return max([task.started or task.created, *(each.time for each in found)])
+    event = call.ledger.events.get(numbers[-1]) if numbers else None
+    begun = task.started or task.created
+    return begun if event is None else max(begun, event.time)
 
 
 def _left_overs(call: Call) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Final
 
 from hive_core.broker.call import Call, Record
@@ -113,7 +112,7 @@ def _forced(call: Call, task: Task) -> frozenset[str]:
 def _asked_before(call: Call, task: Task) -> float | None:
     """When its end was asked for first, if nothing has happened to it since."""
     for seq in call.ledger.tasks.events_of(task.id)[-1:]:
-        for event in islice(call.ledger.events.page(seq - 1, 1), 1):
-            if event.seq == seq and event.operation == _FORCED:
-                return event.time
+        event = call.ledger.events.get(seq)
+        if event is not None and event.operation == _FORCED:
+            return event.time
     return None

@@ -99,13 +99,14 @@ class Upkeep:
         try:
             with ledger.transaction():
                 ledger.events.keep_counts()
-                most = self.ports.settings.limits.events
                 ledger.shifts.see(now)
                 ledger.budgets.usage.prune(now, self.ports.settings.budgets.kept)
                 ledger.budgets.departed.prune(now - self.ports.settings.budgets.kept)
                 ledger.budgets.counters.prune()
-                first = self._first_event_after(now - ledger.shifts.ahead(now) - kept.events)
-                ledger.events.prune(max(first, ledger.events.last - most + 1))
+                ledger.events.prune(
+                    self._first_event_after(now - ledger.shifts.ahead(now) - kept.events)
+                )
+                ledger.events.notes.tidy()
             self._forget()
             ledger.checkpoint()
             self.idle()
@@ -123,6 +124,7 @@ class Upkeep:
                     + ledger.keys.prune(now, kept.keys)
                     + ledger.jobs.prune(now, kept.jobs)
                     + ledger.tasks.prune(now - self.ports.settings.tasks.kept)
+                    + ledger.events.notes.prune(then - kept.events)
                 )
         except HiveError as error:
             log.warning("Cannot forget what is old: %s", error)
@@ -133,10 +135,9 @@ class Upkeep:
     def _first_event_after(self, moment: float) -> int:
         """The number of the oldest event that is kept: they are in order of time."""
         events = self.ports.ledger.events
-        first = events.page(0, 1)
-        low, high = (first[0].seq, events.last) if first else (0, 0)
+        low, high = events.base, max(events.base, events.last - 1)
         while low < high:
             middle = (low + high) // 2
-            found = events.page(middle - 1, 1)  # none where the end was cut off
-            low, high = (middle + 1, high) if found and found[0].time < moment else (low, middle)
-        return low
+            old = events.time_behind(middle)  # None where the end was cut off
+            low, high = (middle + 1, high) if old is not None and old < moment else (low, middle)
+        return low + 1

@@ -1,0 +1,77 @@
+-- What agents note stands apart from the audit chain, with bounds in bytes of its own.
+
+-- Under the numbers of the log, in which each event has one and each note has one.
+CREATE TABLE notes (
+    seq INTEGER PRIMARY KEY,
+    agent TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    at REAL NOT NULL,
+    size INTEGER NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+CREATE INDEX notes_agent ON notes (agent, seq);
+
+-- How many bytes the notes of an agent take, and the newest number that it lost to a bound. `branch`
+-- is the child of a root that it hung below when it noted something last. The row of '' stands for
+-- agents that have no row any more.
+CREATE TABLE note_use (
+    agent TEXT PRIMARY KEY,
+    branch TEXT NOT NULL,
+    bytes INTEGER NOT NULL DEFAULT 0,
+    lost INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+-- Notes that stood in the chain before: the digest of the last of each run, with which the chain
+-- goes on behind it.
+CREATE TABLE moved_notes (
+    first INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL,
+    digest BLOB NOT NULL
+) STRICT;
+
+-- The newest MiB of each agent, and 16 MiB of all: older ones are lost, as by the bounds.
+INSERT INTO notes
+SELECT seq, agent, kind, at, size, body FROM (
+    SELECT *, SUM(size) OVER (ORDER BY seq DESC) AS everybody FROM (
+        SELECT *, SUM(size) OVER (PARTITION BY agent ORDER BY seq DESC) AS own FROM (
+            SELECT seq, json_extract(body, '$.caller') AS agent,
+                json_extract(body, '$.kind') AS kind, json_extract(body, '$.time') AS at,
+                length(CAST(body AS BLOB)) + 200 AS size, body
+            FROM events WHERE instr(body, ',"kind":"own.') > 0
+        ) WHERE kind LIKE 'own.%'
+    ) WHERE own <= 1048576
+) WHERE everybody <= 16777216;
+
+INSERT INTO moved_notes
+SELECT first, last, (SELECT digest FROM events WHERE seq = last) FROM (
+    SELECT MIN(seq) AS first, MAX(seq) AS last FROM (
+        SELECT seq, seq - ROW_NUMBER() OVER (ORDER BY seq) AS run FROM events
+        WHERE instr(body, ',"kind":"own.') > 0 AND json_extract(body, '$.kind') LIKE 'own.%'
+    ) GROUP BY run
+);
+
+INSERT INTO note_use (agent, branch, bytes, lost)
+SELECT agent, agent, COALESCE(SUM(kept), 0), COALESCE(MAX(CASE WHEN kept IS NULL THEN seq END), 0)
+FROM (
+    SELECT e.seq, json_extract(e.body, '$.caller') AS agent, n.size AS kept
+    FROM moved_notes m CROSS JOIN events e ON e.seq BETWEEN m.first AND m.last
+    LEFT JOIN notes n ON n.seq = e.seq
+) GROUP BY agent;
+
+DELETE FROM events WHERE seq IN (
+    SELECT e.seq FROM moved_notes m CROSS JOIN events e ON e.seq BETWEEN m.first AND m.last
+);
+
+-- The counts follow the table, whoever changes it.
+CREATE TRIGGER notes_added AFTER INSERT ON notes BEGIN
+    UPDATE note_use SET bytes = bytes + NEW.size WHERE agent = NEW.agent;
+END;
+CREATE TRIGGER notes_removed AFTER DELETE ON notes BEGIN
+    UPDATE note_use SET bytes = bytes - OLD.size, lost = MAX(lost, OLD.seq)
+    WHERE agent = OLD.agent;
+END;
+
+-- How many events the chain has, and how many bytes.
+INSERT INTO meta
+SELECT 'events_size', printf('%d %d', COUNT(*), COALESCE(SUM(length(CAST(body AS BLOB)) + 64), 0))
+FROM events;
