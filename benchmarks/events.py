@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.report.rows import Row, aimed
 from hive_core.host.lines import Lines
-from hive_core.ledger.events import Entry, form
+from hive_core.ledger.event_json import form
+from hive_core.ledger.events import Entry
 from hive_core.ledger.store import Ledger
 from hive_core.model.figures import Log
 from hive_core.model.masks import Masks

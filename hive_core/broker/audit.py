@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from hive_core.broker.call import Call
-from hive_core.ledger.events import Entry, Form, form
+from hive_core.ledger.event_json import Form, form
+from hive_core.ledger.events import Entry
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
 

@@ -134,7 +134,7 @@ class Dispatch:
             self._over_budget(case, error)
             raise
         if ready is None:
-            call.ledger.events.count(call.uuid, operation.name)
+            call.ledger.events.reads.count(call.uuid, operation.name)
         return outcome.read(case, found)
 
     def _refused(self, case: Case, judged: Judged) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from hive_core.cli.output import say
 from hive_core.model.config import AgentConfig, faults
-from hive_core.model.settings import Intake
+from hive_core.model.figures import Intake
 from hive_core.plan import toml
 from hive_core.plan.paths import Names
 

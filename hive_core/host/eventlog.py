@@ -11,7 +11,8 @@ from typing import Final
 from hive_core.errors import HiveError
 from hive_core.host import notify
 from hive_core.host.lines import Lines
-from hive_core.ledger.events import Events, number_before, parsed
+from hive_core.ledger.event_json import number_before, parsed
+from hive_core.ledger.events import Events
 from hive_core.model.hive import Hive
 from hive_core.model.record import DAEMON, OPERATOR, Event
 

@@ -11,31 +11,26 @@ what the digest covers. Of notes that older versions put into the chain the dige
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from hashlib import sha256
-from json.encoder import encode_basestring as _quoted
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from hive_core.ledger.chain_marks import AROUND, ChainMarks, End
 from hive_core.ledger.connection import Connection
+from hive_core.ledger.event_json import AFTER, Form, form, link, number_before, parsed
 from hive_core.ledger.heads import Head, Heads, head_of
 from hive_core.ledger.notes import Notes, is_note
+from hive_core.ledger.read_counts import ReadCounts
 from hive_core.ledger.tally import Tally
 from hive_core.ledger.traces import Traces
 from hive_core.model.masks import Masks
 from hive_core.model.record import Event
 from hive_core.model.settings import Bounds
 
-# Number and digest of an event.
-End = tuple[int, bytes]
-_START: Final = (0, bytes(32))
 _PAGE: Final = 1000
 # Events whose texts are read at once: whoever has a page full reads no more.
 _FEW: Final = 16
-# Bytes of an event beside its text.
-_AROUND: Final = 64
-_AFTER: Final = '{"after":'
 
 
 class Entry(NamedTuple):
@@ -55,52 +50,16 @@ class Entry(NamedTuple):
 
 
 _INSERT: Final = "INSERT INTO events (seq, digest, body) VALUES (?, ?, ?)"
-_WORDS: Final = {None: "null", True: "true", False: "false"}
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
-class Form(NamedTuple):
-    """An event but for its request and its time, which differ where all else is often the same."""
-
-    head: str
-    tail: str
-
-    def filled(self, request: str, now: float) -> str:
-        """JSON without blanks and with sorted keys: what the digest covers."""
-        return f"{self.head}{_quoted(request)}{self.tail}{now!r}}}"
-
-
-def form(entry: Entry) -> Form:
-    """Written out, because the keys are always the same ones: a quarter of an encoder's time."""
-    kind, caller, operation, target, allowed, rule, reason, commit, _, _, fields = entry
-    more = ",".join([
-        f"{_quoted(key)}:{_quoted(value) if type(value) is str else _encode(value)}"
-        for key, value in sorted(fields.items())
-    ])  # fmt: skip
-    head = (
-        f'{{"allowed":{_WORDS[allowed]},"caller":{_quoted(caller)},"commit":{_quoted(commit)},'
-        f'"fields":{{{more}}},"kind":{_quoted(kind)},"operation":{_quoted(operation)},'
-        f'"reason":{_quoted(reason)},"request":'
-    )
-    return Form(head, f',"rule":{_quoted(rule)},"target":{_quoted(target)},"time":')
-
-
-def _link(before: bytes, body: str) -> bytes:
-    return sha256(before + body.encode("utf-8", "surrogatepass")).digest()
-
-
-def parsed(seq: int, digest: bytes, body: str) -> Event:
-    what: dict[str, Any] = json.loads(body)
-    what.pop("after", None)
-    fields = MappingProxyType(what.pop("fields"))
-    return Event(seq=seq, **what, fields=fields, digest=digest.hex())
-
-
-def number_before(seq: int, body: str) -> int:
-    """The number that the chain had before this event."""
-    if not body.startswith(_AFTER):
-        return seq - 1
-    return int(body[len(_AFTER) : body.index(",")])
+def drained(walk: Generator[None, None, int | None]) -> int | None:
+    """What a walk comes to, without its pauses."""
+    while True:
+        try:
+            next(walk)
+        except StopIteration as end:
+            found: int | None = end.value
+            return found
 
 
 class Events:
@@ -111,14 +70,15 @@ class Events:
         self._tail: End | None = None
         self._last: int | None = None
         self._unsealed = False
+        self._marks = ChainMarks(connection)
         self._heads = Heads(self._load)
         self._traces = Traces(connection)
         self.notes = Notes(connection, self._limits)
         self.tally = Tally(connection)
+        self.reads = ReadCounts(connection)
         # Secrets that must not stand in it; whoever keeps secrets says which.
         self.masks = Masks()
         connection.undo.always(self._forget)
-        self._reads: Counter[tuple[str, str]] = Counter()
 
     def append(self, entry: Entry) -> int:
         """Add one line to the log; its number. It is in the table before anybody looks there.
@@ -143,7 +103,7 @@ class Events:
         seq = (self._last or self.last) + 1
         body = form.filled(request, now)
         if seq != before + 1:
-            body = f"{_AFTER}{before},{body[1:]}"
+            body = f"{AFTER}{before},{body[1:]}"
         digest = sha256(digest + body.encode()).digest()
         self._db.later(_INSERT, (seq, digest, body))
         self._tail, self._last, self._unsealed = (seq, digest), seq, True
@@ -196,7 +156,7 @@ class Events:
     @property
     def base(self) -> int:
         """Number of the last event of the chain that was forgotten."""
-        return self._mark("events_base")[0]
+        return self._marks.end("events_base")[0]
 
     def _load(self, after: int, limit: int) -> list[Head]:
         heads = [head_of(seq, body) for seq, _, body in self.raw(after, limit)]
@@ -214,32 +174,26 @@ class Events:
 
     def verify(self) -> int | None:
         """The first number at which the chain is broken, or None."""
-        walk = self.walk()
-        while True:
-            try:
-                next(walk)
-            except StopIteration as end:
-                found: int | None = end.value
-                return found
+        return drained(self.walk())
 
     def walk(self) -> Generator[None, None, int | None]:
         """The same, with a pause after each page: events may be added or pruned meanwhile."""
-        end = self._mark("events_base")
+        end = self._marks.end("events_base")
         while rows := self.raw(end[0], _PAGE):
             for seq, stored, body in rows:
                 before = number_before(seq, body)
                 end = end if before == end[0] else self._over_notes(end)
                 if before != end[0]:
                     return end[0] + 1
-                end = (seq, _link(end[1], body))
+                end = (seq, link(end[1], body))
                 if stored != end[1]:
                     return seq
             if len(rows) < _PAGE:
                 break
             yield
-            base = self._mark("events_base")
+            base = self._marks.end("events_base")
             end = base if base[0] > end[0] else end
-        tail = self._mark("events_tail")
+        tail = self._marks.end("events_tail")
         end = end if end == tail else self._over_notes(end)
         return None if end == tail else end[0] + 1
 
@@ -249,36 +203,6 @@ class Events:
         row = self._db.row(sql, (end[0] + 1,))
         return end if row is None else (row[0], row[1])
 
-    def count(self, caller: str, operation: str) -> None:
-        """Count an allowed read; in memory, because a read must cost no fsync."""
-        self._reads[caller, operation] += 1
-
-    def counts(self) -> dict[tuple[str, str], int]:
-        """How often each caller ran each reading operation."""
-        found = Counter(self._reads)
-        for caller, operation, count in self._db.rows("SELECT caller, operation, count FROM reads"):
-            found[caller, operation] += count
-        return dict(found)
-
-    def reads_of(self, caller: str) -> dict[str, int]:
-        """The same of one caller, by operation."""
-        here = {name: count for (who, name), count in self._reads.items() if who == caller}
-        found = Counter(here)
-        sql = "SELECT operation, count FROM reads WHERE caller = ?"
-        for name, count in self._db.rows(sql, (caller,)):
-            found[name] += count
-        return dict(found)
-
-    def keep_counts(self) -> None:
-        """Write the counted reads down; for now and then, and for a clean stop."""
-        self._db.run_each(
-            "INSERT INTO reads (caller, operation, count) VALUES (?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET count = count + excluded.count",
-            [(*key, count) for key, count in self._reads.items()],
-        )
-        self._db.undo.note(self._reads.update, Counter(self._reads))
-        self._reads.clear()
-
     def prune(self, before: int) -> int:
         """Forget events below number `before`; the chain then begins there. How many."""
         row = self._db.row(
@@ -286,26 +210,24 @@ class Events:
         )
         if row is None:
             return 0
-        count, size = self._sum("seq < ?", before)
-        self._keep("events_base", (row[0], row[1]))
-        self._keep_size(-count, -size)
+        count, size = self._marks.sum("seq < ?", before)
+        self._marks.keep("events_base", (row[0], row[1]))
+        self._marks.grow(-count, -size)
         self._db.run("DELETE FROM moved_notes WHERE last <= ?", (row[0],))
         return self._db.run("DELETE FROM events WHERE seq < ?", (before,))
 
     def size(self) -> tuple[int, int]:
         """How many events the chain has, and how many bytes; as of the last COMMIT."""
-        text = self._db.value("SELECT value FROM meta WHERE key = 'events_size'")
-        count, size = (text or "0 0").split()
-        return int(count), int(size)
+        return self._marks.size()
 
     def seal(self) -> None:
         """Before COMMIT: write down where the chain ends now, and keep all of it within bounds."""
         if not self._unsealed:
             return
-        sealed, end = self._mark("events_tail"), self._end()
+        sealed, end = self._marks.end("events_tail"), self._end()
         if end != sealed:
-            self._count(sealed[0])
-            self._keep("events_tail", end)
+            self._marks.grow(*self._marks.sum("seq > ?", sealed[0]))
+            self._marks.keep("events_tail", end)
             self._shorten()
         if self.last > end[0]:
             # The newest notes may be pruned: their numbers are not given again.
@@ -328,26 +250,8 @@ class Events:
         ):
             if count <= most and size <= bytes_most:
                 break
-            cut, count, size = seq + 1, count - 1, size - length - _AROUND
+            cut, count, size = seq + 1, count - 1, size - length - AROUND
         self.prune(cut)
-
-    def _count(self, after: int) -> None:
-        """Add to the size what came behind this number."""
-        count, size = self._sum("seq > ?", after)
-        self._keep_size(count, size)
-
-    def _sum(self, where: str, seq: int) -> tuple[int, int]:
-        sql = (
-            f"SELECT COUNT(*), COALESCE(SUM(length(CAST(body AS BLOB)) + {_AROUND}), 0)"  # noqa: S608
-            f" FROM events WHERE {where}"
-        )
-        count, size = self._db.row(sql, (seq,)) or (0, 0)
-        return int(count), int(size)
-
-    def _keep_size(self, count: int, size: int) -> None:
-        had = self.size()
-        text = f"{max(0, had[0] + count)} {max(0, had[1] + size)}"
-        self._db.run("INSERT OR REPLACE INTO meta VALUES ('events_size', ?)", (text,))
 
     def _forget(self) -> None:
         """After a rollback: what was remembered may never have been."""
@@ -357,18 +261,8 @@ class Events:
     def _end(self) -> End:
         if self._tail is None:
             row = self._db.row("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1")
-            last = (row[0], row[1]) if row else self._mark("events_base")
+            last = (row[0], row[1]) if row else self._marks.end("events_base")
             # Where the mark says, not where the table does: a tail that was cut off stays missed.
-            sealed = self._mark("events_tail")
+            sealed = self._marks.end("events_tail")
             self._tail = sealed if sealed[0] >= last[0] else last
         return self._tail
-
-    def _mark(self, key: str) -> End:
-        text = self._db.value("SELECT value FROM meta WHERE key = ?", (key,))
-        if not text:
-            return _START
-        seq, digest = text.split()
-        return int(seq), bytes.fromhex(digest)
-
-    def _keep(self, key: str, end: End) -> None:
-        self._db.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, f"{end[0]} {end[1].hex()}"))

@@ -178,7 +178,7 @@ class Ledger:
         """Let go of the file. Counted reads that no transaction took along are kept."""
         try:
             with self.transaction():
-                self.events.keep_counts()
+                self.events.reads.keep_counts()
                 self.budgets.usage.seal(now=True)
         except HiveError:
             pass  # counts of reads are no reason to fail a stop

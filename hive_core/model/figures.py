@@ -184,3 +184,27 @@ class BuiltIn(Value):
     quiet: float = Field(
         300.0, ge=1, description="Seconds without a word after which work seems stuck to the maid."
     )
+
+
+class BackOff(Value):
+    """How a machine that fails is started again, in seconds."""
+
+    first: float = Field(1.0, gt=0, description="Pause after the first failure; then doubled.")
+    most: float = Field(300.0, gt=0, description="Longest pause.")
+    jitter: float = Field(0.2, ge=0, le=1, description="Share of the pause that chance may add.")
+    failures: int = Field(5, ge=1, description="Failures that park an agent...")
+    window: float = Field(600.0, gt=0, description="...when they fall into this time.")
+    healthy: float = Field(300.0, gt=0, description="Time up after which failures are forgotten.")
+
+
+class Intake(Value):
+    """How much a proposed commit may bring (attack 18)."""
+
+    pack: int = Field(64 << 20, ge=1024, description="Bytes of its history, packed.")
+    objects: int = Field(20_000, ge=10, description="Objects of its history.")
+    blob: int = Field(5 << 20, ge=1024, description="Bytes of one file.")
+    depth: int = Field(64, ge=1, le=64, description="Levels of folders.")
+    files: int = Field(15_000, ge=10, description="Files of the commit.")
+    tree: int = Field(32 << 20, ge=1024, description="Bytes of all its files.")
+    diff: int = Field(4 << 20, ge=1024, description="Bytes of what has to be read to approve it.")
+    seconds: float = Field(60.0, gt=0, description="Until it must be judged.")

@@ -84,17 +84,6 @@ class Retention(Value):
     dead_letters: float = Field(30 * 86_400.0, ge=60, description="A dead letter can be listed.")
 
 
-class BackOff(Value):
-    """How a machine that fails is started again, in seconds."""
-
-    first: float = Field(1.0, gt=0, description="Pause after the first failure; then doubled.")
-    most: float = Field(300.0, gt=0, description="Longest pause.")
-    jitter: float = Field(0.2, ge=0, le=1, description="Share of the pause that chance may add.")
-    failures: int = Field(5, ge=1, description="Failures that park an agent...")
-    window: float = Field(600.0, gt=0, description="...when they fall into this time.")
-    healthy: float = Field(300.0, gt=0, description="Time up after which failures are forgotten.")
-
-
 class Grace(Value):
     """How long things may take, in seconds."""
 
@@ -104,19 +93,6 @@ class Grace(Value):
     bus: float = Field(10.0, gt=0, description="For one call to systemd.")
     privd: float = Field(60.0, gt=0, description="For one action of the root helper.")
     crash_lines: int = Field(20, ge=0, le=200, description="Log lines in a crash message.")
-
-
-class Intake(Value):
-    """How much a proposed commit may bring (attack 18)."""
-
-    pack: int = Field(64 * MIB, ge=1024, description="Bytes of its history, packed.")
-    objects: int = Field(20_000, ge=10, description="Objects of its history.")
-    blob: int = Field(5 * MIB, ge=1024, description="Bytes of one file.")
-    depth: int = Field(64, ge=1, le=64, description="Levels of folders.")
-    files: int = Field(15_000, ge=10, description="Files of the commit.")
-    tree: int = Field(32 * MIB, ge=1024, description="Bytes of all its files.")
-    diff: int = Field(4 * MIB, ge=1024, description="Bytes of what has to be read to approve it.")
-    seconds: float = Field(60.0, gt=0, description="Until it must be judged.")
 
 
 class Approvals(Value):
@@ -252,9 +228,9 @@ class Settings(Value):
     )  # fmt: skip
     limits: Bounds = Bounds()
     retention: Retention = Retention()
-    back_off: BackOff = BackOff()
+    back_off: figures.BackOff = figures.BackOff()
     grace: Grace = Grace()
-    intake: Intake = Intake()
+    intake: figures.Intake = figures.Intake()
     approvals: Approvals = Approvals()
     deploy: figures.Deploy = figures.Deploy()
     nix: Nix = Nix()

@@ -98,7 +98,7 @@ def count_reads(call: Call, params: CountReadsParams) -> Counts:
     """Say how often somebody read something. What changed nothing stands in no log."""
     spec = call.hive.specs.get(params.caller)
     caller = params.caller if spec is None else spec.id
-    found = call.ledger.events.reads_of(caller)
+    found = call.ledger.events.reads.reads_of(caller)
     rows = [Counted(operation=name, count=count) for name, count in sorted(found.items())]
     return Counts(caller_uuid=caller, reads=rows)
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from hive_core.model.agent import AfterTask
+from hive_core.model.figures import BackOff
 from hive_core.model.life import HOST_DOWN, Over
 from hive_core.model.machine import Exit, Run, Starts, Wanted
 from hive_core.model.roles import HABITS
-from hive_core.model.settings import BackOff, Settings
+from hive_core.model.settings import Settings
 from hive_core.plan.place import Place
 from hive_core.plan.state import Trouble, trouble
 

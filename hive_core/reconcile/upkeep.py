@@ -98,7 +98,7 @@ class Upkeep:
         ledger, kept, now = self.ports.ledger, self.ports.settings.retention, self.ports.clock.now()
         try:
             with ledger.transaction():
-                ledger.events.keep_counts()
+                ledger.events.reads.keep_counts()
                 ledger.shifts.see(now)
                 ledger.budgets.usage.prune(now, self.ports.settings.budgets.kept)
                 ledger.budgets.departed.prune(now - self.ports.settings.budgets.kept)

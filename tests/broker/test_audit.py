@@ -68,7 +68,7 @@ def test_allowed_reads_are_counted_and_not_stored(house: House) -> None:
     for _ in range(3):
         house.phone("ann").call("Look")
     assert not house.events()
-    assert house.ledger.events.counts() == {(ANN, "look"): 3}
+    assert house.ledger.events.reads.counts() == {(ANN, "look"): 3}
 
 
 def test_a_flood_of_refusals_is_recorded_up_to_a_rate_and_counted(folder: Path) -> None:

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
 
-from hive_core.ledger.events import Entry, form
+from hive_core.ledger.event_json import form
+from hive_core.ledger.events import Entry
 from hive_core.ledger.store import Ledger
 from hive_core.model.record import Event
 
@@ -171,15 +172,15 @@ def test_text_of_any_kind_can_stand_in_an_event(ledger: Ledger) -> None:
 def test_reads_are_counted_and_kept_over_a_restart(folder: Path) -> None:
     ledger = Ledger.open(folder / "hive.db", primed=0)
     for _ in range(3):
-        ledger.events.count("anna", "whoami")
+        ledger.events.reads.count("anna", "whoami")
     with ledger.transaction():
-        ledger.events.keep_counts()
-    ledger.events.count("anna", "whoami")
-    ledger.events.count("anna", "whoami")
-    assert ledger.events.counts() == {("anna", "whoami"): 5}
+        ledger.events.reads.keep_counts()
+    ledger.events.reads.count("anna", "whoami")
+    ledger.events.reads.count("anna", "whoami")
+    assert ledger.events.reads.counts() == {("anna", "whoami"): 5}
     ledger.close()
     ledger = Ledger.open(folder / "hive.db", primed=0)
-    assert ledger.events.counts() == {("anna", "whoami"): 5}
+    assert ledger.events.reads.counts() == {("anna", "whoami"): 5}
     ledger.close()
 
 

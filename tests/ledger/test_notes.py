@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
 from seeds import empty_ledger, folder_in_ram
 
-from hive_core.ledger.events import Entry, form
+from hive_core.ledger.event_json import form
+from hive_core.ledger.events import Entry
 from hive_core.ledger.heads import Head, head_of
 from hive_core.ledger.opening import numbered, statements
 from hive_core.ledger.store import MIGRATIONS, Ledger

@@ -69,11 +69,11 @@ def test_a_savepoint_whose_held_back_rows_do_not_fit_leaves_nothing(ledger: Ledg
 
 
 def test_counted_reads_outlive_a_transaction_that_fails(ledger: Ledger) -> None:
-    ledger.events.count("anna", "whoami")
+    ledger.events.reads.count("anna", "whoami")
     with suppress(Mind), ledger.transaction():
-        ledger.events.keep_counts()
+        ledger.events.reads.keep_counts()
         change_mind()
-    assert ledger.events.reads_of("anna") == {"whoami": 1}
+    assert ledger.events.reads.reads_of("anna") == {"whoami": 1}
 
 
 def test_nothing_can_be_changed_outside_of_a_transaction(ledger: Ledger) -> None:

@@ -99,7 +99,7 @@ def test_what_was_read_is_counted_and_can_be_asked_for(world: World) -> None:
     for _ in range(3):
         world.call("a1", "whoami")
     with world.ledger.transaction():
-        world.ledger.events.keep_counts()
+        world.ledger.events.reads.keep_counts()
     world.call("a1", "whoami")
     world.call("a1", "list_agents")
     found = world.call("operator", "count_reads", caller="a1")
