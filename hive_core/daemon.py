@@ -26,20 +26,25 @@ from hive_core.host.copies import Copies
 from hive_core.host.credentials import Credentials
 from hive_core.host.diffs import Diffs
 from hive_core.host.ending import Ending, fatal
+from hive_core.host.exchange import sweep
 from hive_core.host.farewell import see_off
 from hive_core.host.git.seed import lay_out
+from hive_core.host.gitserver import GitHost
 from hive_core.host.hand import HandCommits
 from hive_core.host.jobs import JOBS, NspawnJobs
 from hive_core.host.journal import HostJournal
+from hive_core.host.lending import Lending
 from hive_core.host.machines import AGENTS, NspawnMachines
 from hive_core.host.privd import Privd
 from hive_core.host.profiles import Profiles
+from hive_core.host.pushes import Pushes
 from hive_core.host.reads import Reads
 from hive_core.host.room import used
 from hive_core.host.shown import Shown
-from hive_core.host.signed import signed
+from hive_core.host.signed import SignedApprovals, signed
 from hive_core.host.sockets import Sockets
 from hive_core.host.stores import Stores
+from hive_core.host.uploads import Uploads
 from hive_core.host.vital import live, settled
 from hive_core.host.watch import watch_branch
 from hive_core.ledger.ballast import Ballast
@@ -83,7 +88,7 @@ class Daemon:
         stores, ballast = self.stores, self.ballast
         parts = stores.ledger, stores.repo, self.settings, self.look, self.clock
         registry = stores.answerable(operations.load())
-        world = World(*parts, stores.vault, stores.contents)
+        world = World(*parts, stores.vault, stores.contents, self.git)
         broker = Broker(world, stores.hive, registry, service.fixed(registry, VERSION))
         broker.spare, broker.strapped = ballast.release, lambda: ballast.spent
         return broker
@@ -153,6 +158,22 @@ class Daemon:
         return HandCommits(self.stores.repo, self.broker, self.look)
 
     @cached_property
+    def signed(self) -> SignedApprovals:
+        return signed(self.broker, self.applied.repo)
+
+    @cached_property
+    def git(self) -> GitHost:
+        served = self.settings.paths.served
+        sweep(served)
+        return GitHost(self.stores.repo, self.applied.repo, Lending(served), lambda: self.pushes)
+
+    @cached_property
+    def pushes(self) -> Pushes:
+        uploads = Uploads(self.settings.paths.served, self.settings.intake.pack)
+        judges = (lambda: self.hand), (lambda: self.signed)
+        return Pushes(self.settings, self.jobs, *judges, self.applied.repo, uploads)
+
+    @cached_property
     def upkeep(self) -> Upkeep:
         copies = Copies(self.stores, self.settings.paths.backup, ended)
         alarm = partial(self.look.troubles.__setitem__, "audit")
@@ -219,7 +240,7 @@ class Daemon:
         self.duties.task(self.machines.mounts.run())
         self.duties.task(self._converge())
         self.duties.task(self._deploy())
-        self.duties.task(signed(self.broker, self.applied.repo).run())
+        self.duties.task(self.signed.run())
         folder, hand = self.stores.repo.folder, self.hand
         self.duties.task(watch_branch(folder, hand.look_again, hand.glance, self.ending.asked))
         self.upkeep.start()

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from hive_core.errors import Internal
 from hive_core.model.artifact import Content, Room
 from hive_core.model.machine import Observed
+from hive_core.model.push import MetaCommit, Part, Progress, Push
 from hive_core.model.record import LogLine, LogQuery
 from hive_core.plan.actions import Action, RunJob
 from hive_core.plan.local import Local
@@ -149,6 +150,32 @@ class Contents(Protocol):
 
     def remove(self, digest: str) -> None:
         """Nothing refers to it any more."""
+        ...
+
+
+class GitServer(Protocol):
+    """The daemon's repositories as people's git sees them: by `meta`, or the UUID of an agent."""
+
+    def refs(self, repo: str) -> Mapping[str, str]:
+        """Branches and tags by their full names."""
+        ...
+
+    async def pack(
+        self, repo: str, wants: Sequence[str], haves: Sequence[str], after: str | None
+    ) -> tuple[bytes, str | None]:
+        """Some bytes of a pack with what `wants` need beside `haves`, and where more begin."""
+        ...
+
+    async def log(self, start: str, limit: int) -> Sequence[MetaCommit]:
+        """A commit of the meta repository and those before it, nearest first; by its digits."""
+        ...
+
+    async def changes(self, old: str, new: str, at: int) -> tuple[bytes, bool]:
+        """Some whole lines of what differs between two commits, from this byte on; more behind?"""
+        ...
+
+    async def push(self, push: Push, part: Part) -> Progress:
+        """Take a part of a pack; with the last one, judge what was pushed."""
         ...
 
 

@@ -16,7 +16,7 @@ from hive_core.model.artifact import Content, Room
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Cpu, Machine, State
 from hive_core.model.record import OPERATOR
-from hive_core.ports import Contents, Journal, Vault
+from hive_core.ports import Contents, GitServer, Journal, Vault
 
 if TYPE_CHECKING:
     from hive_core.ledger.store import Ledger
@@ -167,6 +167,8 @@ class Call(NamedTuple):
     """The bytes of artifacts; the same."""
     brought: object = None
     """What a slow read of this call has brought, when the handler is asked again (`Ready`)."""
+    git: GitServer | None = None
+    """The repositories, as people's git sees them; a broker that was made without has none."""
 
     @property
     def by_operator(self) -> bool:

@@ -13,7 +13,7 @@ from hive_core.broker.line import Line, Step
 from hive_core.errors import StorageFull
 from hive_core.ledger.events import Entry
 from hive_core.model.hive import Hive
-from hive_core.ports import Clock, Contents, Vault
+from hive_core.ports import Clock, Contents, GitServer, Vault
 
 if TYPE_CHECKING:
     from hive_core.broker.call import StatesView
@@ -44,6 +44,7 @@ class World:
     clock: Clock
     vault: Vault = NOWHERE
     contents: Contents = NO_CONTENTS
+    git: GitServer | None = None
 
 
 class Redo(Exception):

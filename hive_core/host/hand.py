@@ -10,7 +10,7 @@ from typing import Final
 from hive_core.broker.audit import REFUSED
 from hive_core.broker.core import Broker
 from hive_core.broker.outcome import EVENTS
-from hive_core.errors import HiveError, InboxFull, InvalidArgument
+from hive_core.errors import Busy, Conflict, HiveError, InboxFull, InvalidArgument
 from hive_core.host.git.recovery import Judge, Kind, Recovery
 from hive_core.host.git.repo import MetaRepo
 from hive_core.ledger.archives import Archive
@@ -19,6 +19,7 @@ from hive_core.ledger.letters import NewMessage
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Wanted
+from hive_core.model.push import NO_OBJECT
 from hive_core.model.record import DAEMON, OPERATOR, Relation
 from hive_core.model.settings import Bounds, Settings
 from hive_core.reconcile.look import Look
@@ -69,6 +70,23 @@ class HandCommits:
         self._glances += 1
         if self._glances % LOOK_EVERY == 0 or not self.repo.stands(self.broker.hive.commit):
             self.look_again()
+
+    def check_old(self, old: str) -> None:
+        """Conflict unless the branch, as git names it where there is none, is at `old`."""
+        head = self.broker.hive.commit or NO_OBJECT
+        if old != head or not self.repo.stands(self.broker.hive.commit):
+            raise Conflict("cannot push main: it has moved; pull first")
+
+    def push(self, old: str, new: str) -> None:
+        """Judge a commit that was pushed. Conflict says why it is refused; it is kept aside."""
+        self.repo.push("" if old == NO_OBJECT else old, new)
+        self.look_again()
+        if self.broker.hive.commit == new:
+            return
+        reason = dict(self.repo.refused()).get(new, "")
+        if not reason:
+            raise Busy("cannot judge the commit now: it is tried again; look with `hive status`")
+        raise Conflict(f"{new[:12]} is refused: {reason}", commit=new)
 
     def look_again(self) -> None:
         """The branch may have moved, or the work tree been changed."""

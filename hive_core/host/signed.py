@@ -21,9 +21,11 @@ from hive_core.broker.core import Broker
 from hive_core.broker.outcome import EVENTS
 from hive_core.errors import (
     Busy,
+    Conflict,
     HiveError,
     Internal,
     InvalidArgument,
+    NotAllowed,
     NotFound,
     StorageFull,
     TimedOut,
@@ -46,6 +48,10 @@ _OID: Final = re.compile(r"[0-9a-f]{40}")
 _AGAIN: Final = (Busy, TimedOut, StorageFull, Internal)  # nothing is wrong with the tag
 
 
+class _Refused(NotAllowed):
+    """A tag that approves nothing: it was recorded and put aside."""
+
+
 @dataclass(frozen=True, slots=True)
 class SignedApprovals:
     """Looks at the repositories of agents for whom something is undecided; there are few."""
@@ -54,6 +60,7 @@ class SignedApprovals:
     repo: Callable[[str], AppliedRepo]
     signatures: Signatures
     troubles: dict[str, str] = field(default_factory=dict)
+    _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> None:
         while True:
@@ -79,7 +86,31 @@ class SignedApprovals:
             log.warning("Approval %s: %s", approval, text)
         self.troubles[approval] = text
 
+    def approval(self, uuid: str, id_: str) -> Approval:
+        """What a tag for this agent may approve: NotFound or Conflict when it may not."""
+        found = self.broker.world.ledger.approvals.get(id_)
+        if found is None or found.agent != uuid:
+            raise NotFound(f"no approval {id_[:64]} for this agent")
+        if found.state is not ApprovalState.PENDING:
+            raise Conflict(f"cannot approve {found.id}: it is {found.state}")
+        return found
+
+    async def judge(self, id_: str) -> None:
+        """Approve by the tag that was just pushed; one that does not approve raises why."""
+        async with self._alone:
+            found = self.broker.world.ledger.approvals.get(id_)
+            if found is not None and found.state is ApprovalState.PENDING:
+                await self._judge(found)
+
     async def _look(self, approval: Approval) -> None:
+        """The same for one that was pushed to a daemon that was killed before it judged it."""
+        async with self._alone:
+            found = self.broker.world.ledger.approvals.get(approval.id)
+            if found is not None and found.state is ApprovalState.PENDING:
+                with suppress(_Refused):
+                    await self._judge(found)
+
+    async def _judge(self, approval: Approval) -> None:
         repo, name = self.repo(approval.agent), f"{TAGS}/{approval.id}"
         # Who pushes writes a file; to read all refs each second costs more than it is worth.
         if not any((repo.path / each).is_file() for each in (name, "packed-refs")):
@@ -93,10 +124,12 @@ class SignedApprovals:
         except _AGAIN:
             raise
         except HiveError as error:
-            self._refuse(repo, approval, oid, error.reason)
+            refusal = self.refuse(approval, oid, error.reason)
+            self._put_aside(repo, approval, oid)
+            raise refusal from error
 
-    def _refuse(self, repo: AppliedRepo, approval: Approval, oid: str, reason: str) -> None:
-        """Recorded first and put aside then, so that a kill between the two loses no line."""
+    def refuse(self, approval: Approval, oid: str, reason: str) -> NotAllowed:
+        """Record that a tag does not approve; the error for who pushed it."""
         log.warning("A tag does not approve %s: %s", approval.id, reason)
         world = self.broker.world
         entry = Entry(
@@ -108,6 +141,11 @@ class SignedApprovals:
         with world.ledger.transaction():
             self.broker.audit.write(entry)
         self.broker.touch({EVENTS})
+        return _Refused(f"cannot approve {approval.id}: {reason}", rule=RULE)
+
+    @staticmethod
+    def _put_aside(repo: AppliedRepo, approval: Approval, oid: str) -> None:
+        """After it was recorded, so that a kill between the two loses no line."""
         with shared(repo.path):
             put_ref(repo.path / ASIDE / oid, oid)
             with suppress(

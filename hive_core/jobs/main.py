@@ -17,7 +17,8 @@ from hive_core.jobs.said import Refused
 # Kind -> module with `run(words, root)`, which gives figures, or nothing when it has said all
 # itself; `root` is / but in tests.
 KINDS: Final = {
-    "fetch": "fetch", "fetch_clone": "fetch", "review": "review", "seed": "seed",
+    "fetch": "fetch", "fetch_clone": "fetch", "review": "review", "receive": "receive",
+    "seed": "seed",
     "evaluate": "nix_evaluate", "build": "nix_build", "lock": "nix_lock",
     "import_state": "import_state",
 }  # fmt: skip

@@ -148,6 +148,11 @@ class Paths(Value):
         return self.state / "work"
 
     @property
+    def served(self) -> Path:
+        """Packs on their way to and from people's git; nothing in it outlives the daemon."""
+        return self.state / "served"
+
+    @property
     def seeds(self) -> Path:
         """What new agents start with, a clone for each kind of image."""
         return self.runtime / "seed"

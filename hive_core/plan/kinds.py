@@ -44,6 +44,7 @@ class JobKind(StrEnum):
     FETCH = "fetch", Job(_NODE, {**_IN, "agent": "config"}, _OUT, seconds=90)
     FETCH_CLONE = "fetch_clone", Job(_NODE, {**_IN, "agent": "state"}, _OUT, seconds=90)
     REVIEW = "review", Job(set(), _IN, _OUT, seconds=90)
+    RECEIVE = "receive", Job(set(), _IN, _OUT, seconds=90)
     SEED = "seed", Job(_NODE, _IN, {**_OUT, "agent": "config"}, seconds=90)
     EVALUATE = "evaluate", Job(set(), _IN, _OUT, "4G", 150, nix=True)
     BUILD = "build", Job(set(), _IN, _OUT, seconds=1900, nix=True)

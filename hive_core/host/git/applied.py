@@ -26,7 +26,7 @@ from hive_core.host.git import gitfolder
 from hive_core.host.git.packed import named, pack_fault, packed
 from hive_core.host.git.seed import seed
 from hive_core.host.git.store import FILES, FOLDER, Entry, Store
-from hive_core.host.git.writing import folder, put, put_ref, shared
+from hive_core.host.git.writing import put, put_ref, shared
 from hive_core.host.git.written import tree_bytes
 from hive_core.model.approval import Binding
 from hive_core.plan import nar
@@ -201,11 +201,7 @@ class AppliedRepo:
 
     @staticmethod
     def _put_pack(path: Path, pack: bytes, table: bytes, *, durable: bool = True) -> str:
-        name = f"pack-{pack[-20:].hex()}"
-        place = folder(path / "objects/pack") / name
-        for suffix, data in ((".pack", pack), (".idx", table)):
-            put(place.with_suffix(suffix), data, durable=durable)
-        return name
+        return gitfolder.keep_pack(path / "objects/pack", pack, table, durable=durable)
 
 
 @cache

@@ -65,6 +65,14 @@ def loose(path: Path, kind: str, data: bytes) -> None:
     put(folder(path / "objects" / name[:2]) / name[2:], zlib.compress(raw), 0o440)
 
 
+def keep_pack(place: Path, pack: bytes, table: bytes, *, durable: bool = True) -> str:
+    """Put a pack and its table into `objects/pack`; its name there."""
+    name = f"pack-{pack[-20:].hex()}"
+    for suffix, data in ((".pack", pack), (".idx", table)):
+        put((folder(place) / name).with_suffix(suffix), data, durable=durable)
+    return name
+
+
 def refs(path: Path) -> dict[str, str]:
     """All of them by their full names; what somebody packed counts where no file says otherwise."""
     found = dict(_packed(path / "packed-refs"))

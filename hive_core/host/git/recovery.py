@@ -7,6 +7,7 @@ branch returns.
 
 from __future__ import annotations
 
+import builtins
 import logging
 import re
 from collections import deque
@@ -162,6 +163,12 @@ class Shelf:
 
     def _mark(self, oid: str) -> Path:
         return self._reasons / f"{oid}.told"
+
+    def kept(self) -> builtins.list[str]:
+        """Those that could be read when they were refused."""
+        folder = self._folder / REFUSED
+        found = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+        return [name for name in found if _OID.fullmatch(name)]
 
     def list(self) -> list[tuple[str, str]]:
         """Commit and reason, newest first. Notes that cannot be read keep nobody from anything."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hive_core.errors import Busy, HiveError, Internal, StorageFull
+from hive_core.errors import Busy, HiveError, Internal, InvalidArgument, StorageFull
 from hive_core.host.git import checkup, packing, recovery
 from hive_core.host.git.branch import Branch
 from hive_core.host.git.faults import Damage, DamagedRepo, writing
@@ -140,6 +140,25 @@ class MetaRepo:
                 raise
         self.later(self._show)
 
+    def push(self, old: str, new: str) -> None:
+        """Move the branch to a commit that somebody pushed, for `recover` to judge."""
+        with self._branch.locked(old):
+            self._branch.move(new)
+
+    def check_whole(self, new: str, old: str) -> None:
+        """InvalidArgument unless all of a commit is here, and all between it and `old`.
+
+        Safe in a thread: it reads with eyes of its own.
+        """
+        objects = Objects(self.folder)
+        try:
+            objects.check(new)
+            for _ in recovery.ancestors(objects.store, new, old):
+                pass
+        except DamagedRepo as error:
+            reason = f"cannot push {new[:12]}: not all of it came: {error.damage.text}"
+            raise InvalidArgument(reason, field="pack") from error
+
     def refresh(self) -> bool:
         """Let the work tree show the branch; False when somebody's git is at work in it."""
         try:
@@ -195,6 +214,10 @@ class MetaRepo:
     def refused(self) -> list[tuple[str, str]]:
         """Commits that were not taken over, and why; newest first."""
         return self._shelf.list()
+
+    def kept_aside(self) -> list[str]:
+        """Refused commits that are still here."""
+        return self._shelf.kept()
 
     def untold(self) -> list[tuple[str, str]]:
         """Refused commits that do not stand in the audit log yet; `told` when one does."""

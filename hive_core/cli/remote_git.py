@@ -1,0 +1,101 @@
+"""The caller's own clone, through the caller's own git, for `git-remote-hive`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import HiveError, Internal, InvalidArgument
+
+TIPS_MOST: Final = 2000
+_OID: Final = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_KEPT: Final = re.compile(r"keep\t([0-9a-f]{40})\s*", re.ASCII)
+# Without these, what the clone itself says of an object could differ from what the object is.
+_PLAIN: Final = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_NO_LAZY_FETCH": "1"}
+
+
+class Clone:
+    """git says by GIT_DIR which one it is."""
+
+    def tips(self) -> list[str]:
+        """What is here with all that belongs to it: where refs lead, the newest first."""
+        shape = "--format=%(objectname) %(*objectname)"
+        rows = self._git("for-each-ref", "--sort=-creatordate", f"--count={TIPS_MOST}", shape)
+        return [*dict.fromkeys(each for each in rows.split() if _OID.fullmatch(each))][:TIPS_MOST]
+
+    def oid(self, name: str) -> str:
+        """The object that a name leads to."""
+        try:
+            found = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", name)
+        except Internal as error:
+            raise InvalidArgument(f"there is no {name} here") from error
+        # Some versions of git repeat the option in what they print.
+        return found.split()[-1]
+
+    def pack(self, new: str, known: Iterable[str], *, tag: bool) -> bytes:
+        """A pack with the object and what it needs beside what is known elsewhere.
+
+        A tag goes alone; empty for what should be one and is none.
+        """
+        words = ["pack-objects", "--stdout", "-q", "--delta-base-offset"]
+        if tag:
+            is_tag = self._git("cat-file", "-t", new).strip() == "tag"
+            return self._ask(words, f"{new}\n".encode()) if is_tag else b""
+        here = [each for each in known if self._has(each)]
+        asked = "".join((f"{new}\n", *(f"^{each}\n" for each in here)))
+        return self._ask([*words, "--revs"], asked.encode())
+
+    def _has(self, oid: str) -> bool:
+        command = ["git", "cat-file", "-e", oid]
+        done = subprocess.run(command, check=False, capture_output=True, env=_environment())
+        return not done.returncode
+
+    def index(self, pack: Iterator[bytes], *, shows: bool) -> str:
+        """Put a pack into the clone, each object checked; the file that keeps it for now."""
+        words = ["index-pack", "--stdin", "--strict", "--keep=git-remote-hive"]
+        words += ["-v"] if shows else []
+        process = subprocess.Popen(
+            ["git", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment()
+        )
+        assert process.stdin is not None  # noqa: S101 - pipes were asked for
+        assert process.stdout is not None  # noqa: S101
+        with process:
+            try:
+                with suppress(BrokenPipeError):  # it says itself what is wrong
+                    for part in pack:
+                        process.stdin.write(part)
+                    process.stdin.close()
+                said = process.stdout.read().decode("ascii", "replace")
+            except (HiveError, ValueError):
+                process.kill()
+                raise
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+        if process.returncode:
+            raise Internal("git refuses what the daemon sent")
+        kept = _KEPT.fullmatch(said)
+        return str(self._packs() / f"pack-{kept[1]}.keep") if kept else ""
+
+    def _packs(self) -> Path:
+        return Path(self._git("rev-parse", "--git-path", "objects/pack").strip())
+
+    def _git(self, *words: str) -> str:
+        return self._ask([*words], b"").decode("utf-8", "surrogateescape")
+
+    def _ask(self, words: list[str], given: bytes) -> bytes:
+        done = subprocess.run(
+            ["git", *words], input=given, capture_output=True, check=False, env=_environment()
+        )
+        if done.returncode:
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise Internal(f"git {words[0]}: {lines[-1] if lines else done.returncode}")
+        return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, **_PLAIN}

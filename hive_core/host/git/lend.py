@@ -1,0 +1,131 @@
+"""A process of its own that reads a repository of hived's for people: packs, and differences.
+
+`python -I lend.py pack|diff FOLDER OUT`, with what is wanted as JSON on standard input. libgit2 can
+crash over what is damaged, or never return from it; hived itself must do neither. What is wrong is
+said in a line on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+if __name__ == "__main__":  # started as a file, without any folder to import from
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+import pygit2
+from pygit2.enums import ObjectType
+from pygit2.packbuilder import PackBuilder
+
+from hive_core.errors import HiveError
+from hive_core.host.git.store import FILES, Store
+from hive_core.jobs.diff import Diff
+from hive_core.jobs.said import Refused
+
+# Less than what systemd lets hived have, with this process, before it ends the one or the other.
+_MEMORY: Final = 640 << 20
+_KILL_FIRST: Final = "1000"
+_ENTRY: Final = re.compile(rb"([0-7]{5,6}) [^\0]+\0(.{20})", re.DOTALL)
+_MODULE: Final = b"160000"
+DIFF_MOST: Final = 4 << 20  # bytes to be read
+
+
+def reached(git: pygit2.Repository, wants: Iterable[str], haves: Iterable[str]) -> Iterator[str]:
+    """The objects that belong to `wants`, each once, without those that belong to `haves`."""
+    walk, seen = git.walk(None), set[str]()
+    for have in haves:
+        if (commit := _commit(git, have)) is not None:
+            walk.hide(commit.id)
+            seen.update(_below(git, str(commit.tree_id), seen))
+    for want in wants:
+        found: pygit2.Object = git[want]
+        while isinstance(found, pygit2.Tag):
+            yield str(found.id)
+            found = git[found.target]
+        walk.push(found.id)
+    for commit in walk:
+        yield str(commit.id)
+        yield from _below(git, str(commit.tree_id), seen)
+
+
+def _commit(git: pygit2.Repository, oid: str) -> pygit2.Commit | None:
+    """What a clone says that it has; of others hived knows nothing."""
+    try:
+        return git[oid].peel(ObjectType.COMMIT)
+    except (KeyError, ValueError, pygit2.GitError):
+        return None
+
+
+def _below(git: pygit2.Repository, tree: str, seen: set[str]) -> Iterator[str]:
+    """A tree and everything in it that was not seen before."""
+    row = [tree]
+    while row:
+        oid = row.pop()
+        if oid in seen:
+            continue
+        seen.add(oid)
+        yield oid
+        _, data = git.read(oid)
+        for mode, name in _ENTRY.findall(data):
+            each = name.hex()
+            if mode.lstrip(b"0") == b"40000":
+                row.append(each)
+            elif mode != _MODULE and each not in seen:
+                seen.add(each)
+                yield each
+
+
+def pack(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
+    """Write the pack to `out`."""
+    git = pygit2.Repository(str(folder))
+    builder = PackBuilder(git)
+    builder.set_threads(1)
+    for oid in reached(git, asked["wants"], asked["haves"]):
+        builder.add(pygit2.Oid(hex=oid))
+    room = out.with_name(f"{out.name}.d")
+    room.mkdir()
+    builder.write(str(room))
+    (made,) = room.glob("pack-*.pack")
+    made.rename(out)
+    for each in room.iterdir():
+        each.unlink()
+    room.rmdir()
+
+
+def diff(folder: Path, out: Path, asked: dict[str, str]) -> None:
+    """Write the rows of the difference to `out`, a line each."""
+    store = Store(folder)
+    old, new = (store.commit(asked[key]).tree if asked[key] else "" for key in ("old", "new"))
+    before, after = dict[str, tuple[bool, bytes]](), dict[str, tuple[bool, bytes]]()
+    for path, was, now in store.differences(old, new):
+        for files, entry in ((before, was), (after, now)):
+            if entry is not None:
+                files[path] = entry.mode == FILES[1], store.blob(entry.oid, path)
+    with out.open("wb") as file:
+        for row in Diff(before, after, DIFF_MOST).rows():
+            file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+
+
+def main() -> int:
+    kind, folder, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    Path("/proc/self/oom_score_adj").write_text(_KILL_FIRST)
+    try:
+        asked = json.load(sys.stdin)
+        (pack if kind == "pack" else diff)(folder, out, asked)
+    except HiveError as error:
+        print(error.reason, file=sys.stderr)  # noqa: T201 - what its daemon reads
+        return 1
+    except (pygit2.GitError, KeyError, ValueError, OSError, MemoryError, Refused) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""Packs and differences for people, made by a process beside hived (`git/lend.py`).
+
+A pack that was made is handed out in parts, and is gone when its last part was, or when others
+need its room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from hive_core.errors import Expired, Internal, InvalidArgument, TimedOut
+from hive_core.host.git import lend
+
+PIECE: Final = 512 * 1024  # bytes of a pack in one answer
+PART: Final = 1 << 20  # bytes of lines in one answer
+AT_ONCE: Final = 2  # processes
+LENT_MOST: Final = 8  # packs that are being handed out
+IDLE: Final = 600.0
+DEADLINE: Final = 300.0
+_SAID: Final = 500
+
+
+@dataclass
+class Lent:
+    """A pack on its way to somebody."""
+
+    path: Path
+    at: float
+
+
+@dataclass
+class Lending:
+    """`work` is a folder of hived's own, for packs on their way."""
+
+    work: Path
+    clock: Callable[[], float] = time.monotonic
+    _lent: dict[str, Lent] = field(default_factory=dict)
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    async def pack(
+        self, folder: Path, wants: Sequence[str], haves: Sequence[str], after: str | None
+    ) -> tuple[bytes, str | None]:
+        """The part after `after`, or the first one of a pack that is made for it."""
+        if after is None:
+            id_, offset = await self._make(folder, wants, haves), 0
+        else:
+            id_, offset = _place(after)
+        lent = self._lent.get(id_)
+        if lent is None:
+            raise Expired("this pack is not kept any more: fetch again")
+        lent.at = self.clock()
+        data, more = await asyncio.to_thread(_piece, lent.path, offset)
+        if not more:
+            self._drop(id_)
+        return data, f"{id_}.{offset + len(data)}" if more else None
+
+    async def changes(self, folder: Path, old: str, new: str, at: int) -> tuple[bytes, bool]:
+        """Lines of the difference from the byte `at` on; it is worked out anew for each part."""
+        out = self._place(uuid4().hex)
+        try:
+            await self._run("diff", folder, out, {"old": old, "new": new})
+            return await asyncio.to_thread(_lines, out, at)
+        finally:
+            out.unlink(missing_ok=True)
+
+    async def _make(self, folder: Path, wants: Sequence[str], haves: Sequence[str]) -> str:
+        self._drop_some()
+        id_ = uuid4().hex
+        out = self._place(id_)
+        await self._run("pack", folder, out, {"wants": [*wants], "haves": [*haves]})
+        self._lent[id_] = Lent(out, self.clock())
+        return id_
+
+    def _place(self, id_: str) -> Path:
+        self.work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.work / f"lent-{id_}"
+
+    def _drop_some(self) -> None:
+        now = self.clock()
+        for id_, each in list(self._lent.items()):
+            if each.at < now - IDLE:
+                self._drop(id_)
+        while len(self._lent) >= LENT_MOST:
+            self._drop(min(self._lent, key=lambda id_: self._lent[id_].at))
+
+    def _drop(self, id_: str) -> None:
+        self._lent.pop(id_).path.unlink(missing_ok=True)
+
+    async def _run(self, kind: str, folder: Path, out: Path, asked: object) -> None:
+        async with self._turns:
+            try:
+                async with asyncio.timeout(DEADLINE):
+                    status, said = await _child(kind, folder, out, json.dumps(asked).encode())
+            except TimeoutError as error:
+                raise TimedOut(f"cannot read {folder.name}: it takes too long") from error
+            finally:
+                shutil.rmtree(out.with_name(f"{out.name}.d"), ignore_errors=True)
+        if status:
+            raise Internal(f"cannot read {folder.name}: {said or f'ended with {status}'}")
+
+
+async def _child(kind: str, folder: Path, out: Path, asked: bytes) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", str(lend.__file__), kind, str(folder), str(out),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE, cwd="/",
+        env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
+    )  # fmt: skip
+    try:
+        _, said = await process.communicate(asked)
+    except BaseException:
+        with suppress(ProcessLookupError):
+            process.kill()
+        raise
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    return process.returncode or 0, lines[-1][:_SAID] if lines else ""
+
+
+def _place(after: str) -> tuple[str, int]:
+    id_, _, offset = after.partition(".")
+    if not offset.isdecimal():
+        raise InvalidArgument("is no `next` of a part before", field="after")
+    return id_, int(offset)
+
+
+def _piece(path: Path, offset: int) -> tuple[bytes, bool]:
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read(PIECE)
+        return data, offset + len(data) < os.fstat(file.fileno()).st_size
+
+
+def _lines(path: Path, at: int) -> tuple[bytes, bool]:
+    with path.open("rb") as file:
+        file.seek(at)
+        data = file.read(PART)
+        if len(data) == PART:
+            data += file.readline()
+        return data, at + len(data) < os.fstat(file.fileno()).st_size

@@ -1,0 +1,212 @@
+"""The daemon's git for people, served on a real socket by a process of its own, without a host.
+
+Broker, ledger, repositories and the program of the job are real; only the container around the job
+is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker.house import Asleep, SlowReads
+from host.meta import family
+from host.proposals import Author, Proposal
+
+from hive_core.broker.core import Broker
+from hive_core.broker.turn import World
+from hive_core.host.applied import Applied
+from hive_core.host.clock import SystemClock
+from hive_core.host.git import MetaRepo
+from hive_core.host.git.applied import AppliedRepo
+from hive_core.host.git.packed import named, packed
+from hive_core.host.gitserver import GitHost
+from hive_core.host.hand import HandCommits
+from hive_core.host.lending import Lending
+from hive_core.host.pushes import Pushes
+from hive_core.host.signatures import Signatures
+from hive_core.host.signed import SignedApprovals
+from hive_core.host.sockets import Sockets
+from hive_core.host.uploads import Uploads
+from hive_core.ledger.approvals import Request
+from hive_core.ledger.store import Ledger
+from hive_core.model.approval import Effect, Kind
+from hive_core.model.hive import Hive
+from hive_core.model.settings import Intake, Paths, Settings
+from hive_core.operations import load
+from hive_core.plan.actions import RunJob
+from hive_core.plan.results import Done, Result
+from hive_core.reconcile.look import Look
+from hive_core.surfaces.service import fixed
+from hive_core.varlink import Client
+
+ROOT = Path(__file__).resolve().parents[2]
+HIVE = "org.hive.Broker."
+CAPS = Intake(objects=200, blob=1 << 20, tree=4 << 20, pack=2 << 20)
+
+
+class PlainJobs:
+    """Runs the program of a job on the folder that it and hived exchange files in."""
+
+    def __init__(self, work: Path) -> None:
+        self._work = work
+
+    async def run(self, action: RunJob) -> Result:
+        code = (
+            "import sys; from pathlib import Path; sys.path.insert(0, sys.argv.pop(1));"
+            "from hive_core.jobs.main import main; sys.exit(main(sys.argv[2:], Path(sys.argv[1])))"
+        )
+        job = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-c", code, str(ROOT), str(self._work / action.job),
+            action.work, *action.words,
+        )  # fmt: skip
+        await job.wait()
+        return Done(changed=True)
+
+
+@dataclass
+class Served:
+    """What a test may reach: the socket, and (as nobody else should) the folder behind it."""
+
+    folder: Path
+
+    @property
+    def socket(self) -> str:
+        return str(self.folder / "operator.sock")
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON is anything
+        with Client(self.socket) as client:
+            return client.call(f"{HIVE}{method}", params)
+
+    @property
+    def approval(self) -> str:
+        (found,) = self.call("ListApprovals", all=True)["approvals"]
+        return str(found["id"])
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Of a person's git."""
+        names = {f"GIT_{who}_{what}": "op@host" for who in ("AUTHOR", "COMMITTER") for what in
+                 ("NAME", "EMAIL")}  # fmt: skip
+        path = f"{self.folder / 'bin'}:/usr/bin:/bin"
+        return {
+            "PATH": path, "HOME": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0", "HIVE_OPERATOR_SOCKET": self.socket, **names, **more,
+        }  # fmt: skip
+
+    def git(self, *words: str, cwd: Path | None = None, check: bool = True, **more: str) -> str:
+        """What a person's git prints, errors last; it has to end with 0 if `check`."""
+        done = subprocess.run(
+            ["git", *words], cwd=cwd or self.folder, env=self.environment(**more), text=True,
+            capture_output=True, check=False,
+        )  # fmt: skip
+        assert bool(done.returncode) is not check, done.stdout + done.stderr
+        return (done.stdout + done.stderr).strip()
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Served]:
+    (folder / "bin").mkdir()
+    launcher = folder / "bin/git-remote-hive"
+    launcher.write_text(
+        f"#!/usr/bin/python3 -I\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from hive_core.cli.remote import main\nmain()\n"
+    )
+    launcher.chmod(0o755)
+    key = folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    (folder / "signers").write_text(f"ann@example.org {key.with_suffix('.pub').read_text()}")
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    argv = [sys.executable, "-m", "host.githost", str(folder)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment)
+    try:
+        if process.stdout is None or process.stdout.readline() != b"ready\n":
+            raise RuntimeError("the service does not start")
+        yield Served(folder)
+        assert process.poll() is None, "the service has ended"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _proposed(ledger: Ledger, hive: Hive, repo: AppliedRepo, author: Path) -> Proposal:
+    uuid = hive.spec("ann").id
+    proposal = Author(author, {"agent.toml": "# new\n"}).propose(base=hive.spec("ann").config or "")
+    with ledger.transaction():
+        request = Request(Kind.CONFIG, uuid, uuid, uuid, "please", proposal.binding)
+        approval = ledger.approvals.create(request, SystemClock().now(), 1e12)
+        ledger.approvals.judged(approval.id, proposal.binding, Effect.LIVE, {}, {})
+        ledger.approvals.move(approval.id, "check", SystemClock().now())
+    repo.promote(approval.id, proposal.binding, proposal.parts)
+    return proposal
+
+
+def _family(ledger: Ledger, repo: MetaRepo) -> Hive:
+    hive = family("ann", "bob")
+    oid = repo.write(hive, Hive(), "family", {})
+    with repo.hold("") as move, ledger.transaction():
+        ledger.head = oid
+        move(oid)
+    return hive.at(oid)
+
+
+def _pushes(folder: Path, settings: Settings, broker: Broker, applied: Applied) -> Pushes:
+    world, paths = broker.world, settings.paths
+    assert isinstance(world.repo, MetaRepo)
+    look = Look.build(world.ledger, settings, broker.hive, world.clock)
+    hand = HandCommits(world.repo, broker, look)
+    signatures = Signatures(folder / "signers", os.geteuid())
+    signed = SignedApprovals(broker, applied.repo, signatures)
+    uploads = Uploads(paths.served, settings.intake.pack)
+    jobs = PlainJobs(paths.work)
+    return Pushes(settings, jobs, lambda: hand, lambda: signed, applied.repo, uploads)
+
+
+async def serve(folder: Path) -> None:
+    state = folder / "state"
+    state.mkdir()
+    settings = Settings(paths=Paths(state=state), intake=CAPS)
+    registry, clock = load(), SystemClock()
+    with closing(Ledger.open(settings.paths.database, primed=0)) as ledger:
+        repo = MetaRepo.open(settings.paths.meta)
+        hive, applied = _family(ledger, repo), Applied(settings.paths.applied)
+        applied.open()
+        await applied.follow(hive, (), lambda _: False)
+        _proposed(ledger, hive, applied.repo(hive.spec("ann").id), folder / "author")
+        pushes: list[Pushes] = []
+        git = GitHost(repo, applied.repo, Lending(settings.paths.served), lambda: pushes[0])
+        world = World(ledger, repo, settings, Asleep(), clock, git=git)
+        broker = Broker(world, hive, registry, fixed(registry, "1"))
+        pushes.append(_pushes(folder, settings, broker, applied))
+        sockets = Sockets(broker, SlowReads(), lambda _: os._exit(1))
+        await sockets.listen_operator(folder / "operator.sock")
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+WHO = b"a <a@b> 1700000000 +0000"
+
+
+def commit(tree: str, *before: str) -> bytes:
+    lines = [f"tree {tree}".encode(), *(f"parent {each}".encode() for each in before)]
+    return b"\n".join([*lines, b"author " + WHO, b"committer " + WHO, b"", b"x\n"])
+
+
+def tree(*entries: tuple[bytes, bytes, str]) -> bytes:
+    return b"".join(b"%s %s\0%s" % (mode, name, bytes.fromhex(oid)) for mode, name, oid in entries)
+
+
+def objects(*parts: tuple[str, bytes]) -> tuple[str, bytes]:
+    """Name of the last one, and a pack with all of them."""
+    return named(*parts[-1]), packed(parts)[0]
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1])))
