@@ -26,7 +26,9 @@ _BASE64: Final = (PIECE + 2) // 3 * 4
 _LINES: Final = 10_000
 
 Repo = Annotated[str, Field(max_length=64, description="`meta`, or an agent by its name or UUID.")]
-Oid = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$", description="Name of an object.")]
+Oid = Annotated[
+    str, Field(pattern=r"^[0-9a-f]{40}$", examples=["ab" * 20], description="Name of an object.")
+]
 Ref = Annotated[str, Field(max_length=200, description="Full name of a branch or tag.")]
 
 
@@ -116,7 +118,7 @@ class MetaLines(Page):
     lines: list[LineRow] = Field(description="What differs, odd characters spelled out.")
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def list_refs(call: Call, params: ListRefsParams) -> RefRows:
     """List the branches and tags of a repository of the daemon's, as `git-remote-hive` does."""
     found = sorted(_server(call).refs(_repository(call, params.repo)).items())
@@ -126,7 +128,7 @@ def list_refs(call: Call, params: ListRefsParams) -> RefRows:
     return RefRows(refs=some, next=some[-1].name if more else None)
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def export_pack(call: Call, params: ExportPackParams) -> Later[PackPart]:
     """Send what a clone lacks as a git pack; called with `more`, the parts follow each other.
 
@@ -144,7 +146,7 @@ def export_pack(call: Call, params: ExportPackParams) -> Later[PackPart]:
     return Later(read)
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def push_pack(call: Call, params: PushPackParams) -> Record[Pushed] | Later[Pushed]:
     """Push to a repository of the daemon's: a commit by hand, or a signed tag that approves.
 
@@ -167,7 +169,7 @@ def push_pack(call: Call, params: PushPackParams) -> Record[Pushed] | Later[Push
     return Later(take)
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def meta_log(call: Call, params: MetaLogParams) -> Later[MetaCommits]:
     """List commits of the meta repository, the newest first: every change of the hive."""
     server, start = _server(call), params.after or call.hive.commit
@@ -188,7 +190,7 @@ def meta_log(call: Call, params: MetaLogParams) -> Later[MetaCommits]:
     return Later(read)
 
 
-@operation(allow=OPERATOR)
+@operation(action="administer", allow=OPERATOR)
 def meta_diff(call: Call, params: MetaDiffParams) -> Later[MetaLines]:
     """Show which lines differ between two commits of the meta repository.
 

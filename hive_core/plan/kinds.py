@@ -53,6 +53,5 @@ class JobKind(StrEnum):
 
     def __new__(cls, name: str, job: Job) -> Self:
         member = str.__new__(cls, name)
-        member._value_, member.job = name, job
-        member.exchanges = job.writes.get("out") == "out"
+        member._value_, member.job, member.exchanges = name, job, job.writes.get("out") == "out"
         return member

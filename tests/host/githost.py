@@ -38,8 +38,9 @@ from hive_core.host.uploads import Uploads
 from hive_core.ledger.approvals import Request
 from hive_core.ledger.store import Ledger
 from hive_core.model.approval import Effect, Kind
+from hive_core.model.figures import Intake
 from hive_core.model.hive import Hive
-from hive_core.model.settings import Intake, Paths, Settings
+from hive_core.model.settings import Paths, Settings
 from hive_core.operations import load
 from hive_core.plan.actions import RunJob
 from hive_core.plan.results import Done, Result

@@ -94,6 +94,7 @@ SAMPLE: dict[str, object] = {
     "text": "x", "summary": "x", "status": "success", "tasks": ["x"],
     "steps": [{"title": "x"}], "step": 1,
     "upload": "x", "offset": 0, "owner": "b1",
+    "repo": "b1", "ref": "x", "old": "ab" * 20, "new": "ab" * 20, "wants": ["ab" * 20],
     "trigger": "x", "when": {"every": 60.0}, "action": {"kind": "message", "text": "x"},
 }  # fmt: skip
 
