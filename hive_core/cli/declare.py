@@ -16,6 +16,7 @@ import click
 from hive_core.cli.output import echo, say
 from hive_core.cli.session import Session
 from hive_core.errors import Conflict, InvalidArgument
+from hive_core.model.capability import granted
 from hive_core.varlink import Message
 
 COMPARED: Final = ("parent", "role", "title")  # what a listing shows of an agent
@@ -31,6 +32,19 @@ def read(path: Path) -> dict[str, Message]:
     if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
         raise InvalidArgument(f"{path} must hold one object for each name", field="file")
     return found
+
+
+def check_rights(wanted: Wanted) -> None:
+    """Refuse the whole file, before anything is made, for a right that no agent can be given."""
+    for name, each in wanted.items():
+        asked, network = each.get("capabilities"), each.get("network")
+        rights = [str(right) for right in asked] if isinstance(asked, list) else []
+        if isinstance(network, str) and network != "none":
+            rights.append(f"network:{network}")
+        try:
+            granted(rights)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"cannot declare {name}: {error.reason}", "file") from error
 
 
 def in_order(wanted: Wanted) -> Iterator[str]:
@@ -63,6 +77,7 @@ def declare(session: Session, *, file: Path, dry_run: bool) -> None:
     change. Nothing is moved, changed or destroyed.
     """
     wanted = read(file)
+    check_rights(wanted)
     known = {str(row.get("name")): row for row in session.rows("list_agents", "agents")}
     for name in in_order(wanted):
         if name in known:

@@ -17,6 +17,7 @@ from hive_core.ledger.archives import Archive
 from hive_core.ledger.events import Entry
 from hive_core.ledger.letters import NewMessage
 from hive_core.ledger.store import Ledger
+from hive_core.model.capability import granted
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Wanted
 from hive_core.model.push import NO_OBJECT
@@ -41,10 +42,23 @@ def judge(ledger: Ledger, limits: Bounds) -> Judge:
             if before.name(uuid) is None and ledger.archives.is_tombstone(uuid):
                 reason = f"the uuid of {name} belonged to a destroyed agent"
                 raise InvalidArgument(reason, field="uuid")
+        _check_rights(before, hive)
         if len(hive.specs) > limits.agents:
             raise InvalidArgument(f"more than {limits.agents} agents", field="topology")
 
     return look
+
+
+def _check_rights(before: Hive, hive: Hive) -> None:
+    """What a commit gives is on the closed list and has an effect; what was held stays."""
+    for name, spec in hive.specs.items():
+        old = before.name(spec.id)
+        held = before.spec(old).capabilities if old is not None else ()
+        if spec.capabilities != held:
+            try:
+                granted(set(spec.capabilities) - set(held))
+            except InvalidArgument as error:
+                raise InvalidArgument(f"{name}: {error.reason}", field="capabilities") from error
 
 
 @dataclass

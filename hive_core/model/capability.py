@@ -20,6 +20,12 @@ PLAIN: Final = (
 WITH_ARGUMENT: Final = ("meta.update", "network", "secret")
 HANDED_ON_BY_NOBODY: Final = frozenset({"network:host"})
 
+# On the list, and read by nothing: specs that hold one are loaded, and nobody is given one.
+_WITHOUT_EFFECT: Final = {
+    "network": "this host has no network profile, agents have the loopback device alone",
+    "subagents": "there are no sub-agents inside of a container",
+}
+
 _ARGUMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
@@ -40,6 +46,25 @@ def checked(capabilities: Iterable[str]) -> tuple[str, ...]:
         if reason := fault(each):
             raise InvalidArgument(f"{each!r} {reason}", field="capabilities")
     return tuple(found)
+
+
+def why_without_effect(capability: str) -> str | None:
+    """Say why holding the capability would change nothing, or None when something reads it."""
+    return _WITHOUT_EFFECT.get(capability.partition(":")[0])
+
+
+def granted(
+    capabilities: Iterable[str], held: Iterable[str] = (), field: str = "capabilities"
+) -> tuple[str, ...]:
+    """`checked`, of what somebody gives: InvalidArgument too for a right that has no effect.
+
+    `held`: what the agent has already, which may be of a time when that was not refused.
+    """
+    found, owned = checked(capabilities), frozenset(held)
+    for each in found:
+        if each not in owned and (reason := why_without_effect(each)):
+            raise InvalidArgument(f"{each!r} has no effect: {reason}", field=field)
+    return found
 
 
 def covers(held: Iterable[str], wanted: str) -> bool:

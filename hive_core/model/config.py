@@ -77,7 +77,9 @@ class Wishes(Value):
         None, description="All capabilities that it shall hold; one not named here is lost."
     )
     network: Word | None = Field(
-        None, description="Network profile: the capability `network:PROFILE`; `none` for none."
+        None,
+        description="Network profile: `none` for none; another one is refused while hosts have no"
+        " network profiles.",
     )
     mounts: Annotated[tuple[Literal["meta", "applied"], ...], Field(max_length=2)] | None = Field(
         None, description="Read-only views: `/meta` by `meta.read`, `/applied` by `applied.read`."

@@ -15,6 +15,7 @@ from typing import Final
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agent import Limits, Role, SubtreeLimits
+from hive_core.model.capability import why_without_effect
 from hive_core.model.roles import HABITS
 from hive_core.model.tools import TOOLS, Entry, entries, entry
 
@@ -30,7 +31,7 @@ OURS: Final = (
 # Other words for ours.
 ALSO: Final = {"requirePlan": "require_plan"}
 LATER_OURS: Final = ("brain",)
-NETWORKS: Final = ("none", "egress-allowlist", "host")
+NONE: Final = "none"  # the one network that there is
 # Of bytes, as people write them: 2G.
 _SIZE: Final = re.compile(r"([0-9]+)([KMGT])i?B?", re.ASCII | re.IGNORECASE)
 _POWERS: Final = {"K": 10, "M": 20, "G": 30, "T": 40}
@@ -69,9 +70,10 @@ def read(front: Mapping[str, object], name: str = "") -> Reading:
         agent["max_turns"] = front["maxTurns"]
     warnings = [
         *_unknown(front, SHARED, LATER, ""), *_unknown(ours, (*OURS, *ALSO), LATER_OURS, "hive."),
-        *_later(front, ours), *_network(agent),
+        *_later(front, ours),
     ]  # fmt: skip
     _check_role(agent)
+    _check_network(agent)
     tools, more = _tools(front, Role(str(agent.get("role", Role.AGENT))))
     if tools is not None:
         agent["tools"] = list(tools)
@@ -105,16 +107,13 @@ def _later(front: Mapping[str, object], ours: Mapping[str, object]) -> Iterator[
         yield f"{', '.join(found)}: only kept in the file; for what runs models, which comes later"
 
 
-def _network(agent: Mapping[str, object]) -> Iterator[str]:
-    """Which profile it has; a word that is none is refused."""
-    if (found := agent.get("network")) is None:
+def _check_network(agent: Mapping[str, object]) -> None:
+    """Every profile is refused: no host has one."""
+    found = agent.get("network", NONE)
+    if found is None or found == NONE:
         return
-    if found not in NETWORKS:
-        near = difflib.get_close_matches(str(found), NETWORKS, 1)
-        told = f"did you mean {near[0]}?" if near else f"there are {', '.join(NETWORKS)}"
-        raise InvalidArgument(f"hive.network: no profile {found!r}; {told}", field="network")
-    if found != NETWORKS[0]:
-        yield f"hive.network: {found} is a right to be held; no agent has a network yet"
+    reason = why_without_effect(f"network:{found}") or f"there is {NONE} alone"
+    raise InvalidArgument(f"hive.network: {found!r} has no effect: {reason}", field="network")
 
 
 def _check_role(agent: Mapping[str, object]) -> None:

@@ -15,13 +15,14 @@ from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
 from hive_core.ledger.definitions import Kept
 from hive_core.model.agent import Role, Tier
-from hive_core.model.capability import checked
+from hive_core.model.capability import granted
 from hive_core.model.roles import HABITS, RANK
 from hive_core.model.tools import entries
 from hive_core.operations.fields import bounded_text
 from hive_core.operations.funding import amounts
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.operations.traits import Traits
+from hive_core.policy.grants import with_network
 from hive_core.policy.rules import OPERATOR, SELF
 
 MOST: Final = 1000
@@ -120,7 +121,8 @@ def _checked(call: Call, said: Traits) -> dict[str, object]:
     list(amounts(call, said.funds))
     found = said.model_dump(exclude_unset=True)
     if said.capabilities is not None:
-        found["capabilities"] = list(checked(said.capabilities))
+        found["capabilities"] = list(granted(said.capabilities))
+    granted(with_network((), said.network), field="network")
     if said.tools is not None:
         found["tools"] = list(entries(said.tools))
     return found

@@ -12,7 +12,7 @@ from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.model.agent import AgentSpec
-from hive_core.model.capability import checked, fault
+from hive_core.model.capability import checked, fault, granted
 from hive_core.model.hive import Hive
 from hive_core.operations.fields import Agent
 from hive_core.policy.rules import OPERATOR
@@ -74,8 +74,11 @@ def disallow(call: Call, params: AllowParams) -> Change[Allowed] | Allowed:
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="to")
 def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilities] | Capabilities:
-    """Give an agent a capability. It may hand it on to agents that it creates from now on."""
-    _check_known(params.capability)
+    """Give an agent a capability. It may hand it on to agents that it creates from now on.
+
+    One that nothing reads on this host is refused: a right that has no effect is none.
+    """
+    granted((params.capability,), field="capability")
     spec = call.hive.spec(params.agent)
     held = checked((*spec.capabilities, params.capability))
     if held == spec.capabilities:

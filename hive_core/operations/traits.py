@@ -98,8 +98,8 @@ class Traits(Params):
     )  # fmt: skip
     network: Literal["none", "egress-allowlist", "host"] | None = Field(
         None,
-        description="Network profile: the capability `network:PROFILE`, and no other of them;"
-        " `none` for none. Absent: as `capabilities` says.",
+        description="Network profile: `none` for none. The others are refused while hosts have no"
+        " network profiles. Absent: as `capabilities` says.",
     )
     funds: Funds | None = Field(
         None, description="Budgets of its own from the beginning; absent: it draws on its creator."

@@ -14,6 +14,7 @@ from hive_core.broker.call import Call, Later, Reads, Ready, Record
 from hive_core.broker.operation import Confidential, Mutation, Params, Result, Whose, operation
 from hive_core.errors import AlreadyExists, HiveError, InvalidArgument, LimitReached
 from hive_core.ledger.triggers import New
+from hive_core.model.capability import granted
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.model.trigger import Act, Missed, Rule, Trigger, following
 from hive_core.operations.fields import Agent
@@ -146,6 +147,8 @@ def _check_action(action: Then) -> None:
         raise InvalidArgument(
             "`agent` goes with `spawn`, and `spawn` with it", field="action.agent"
         )
+    if action.agent is not None and action.agent.capabilities is not None:
+        granted(action.agent.capabilities, field="action.agent.capabilities")
     if action.deadline is not None and action.kind in ("message", "wake"):
         raise InvalidArgument("only a task has a deadline", field="action.deadline")
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hive_core.model.agent import AgentSpec, Limits
 from hive_core.model.approval import Effect
-from hive_core.model.capability import checked
+from hive_core.model.capability import checked, granted, why_without_effect
 from hive_core.model.config import AgentConfig, Reload, Wishes
 from hive_core.model.settings import NIX_IMAGE
 
@@ -27,7 +27,7 @@ _CONTENT: Final = ("config", "nar", "system")
 _NETWORK: Final = "network:"
 _ORDER: Final = tuple(Effect)
 MODULE: Final = "agent.nix"
-HELD, NEW, LOST, NONE = "held", "new", "taken", "none"
+HELD, NEW, LOST, NONE, USELESS = "held", "new", "taken", "none", "refused: it has no effect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,13 @@ class Mark:
 
 
 def apply(spec: AgentSpec, wishes: Wishes) -> AgentSpec:
-    """The spec once the wishes are granted; InvalidArgument for what is on no closed list.
+    """The spec once the wishes are granted; InvalidArgument for what is on no closed list, and for
+    a right that it does not hold and that has no effect.
 
     More than its creator holds is possible here and only here: it is the operator who approves.
     """
     wanted: dict[str, object] = {
-        "capabilities": checked(wishes.capabilities_over(spec.capabilities))
+        "capabilities": granted(wishes.capabilities_over(spec.capabilities), spec.capabilities)
     }
     if named := wishes.limits.model_dump(exclude_none=True):
         wanted["limits"] = Limits(**{**spec.limits.model_dump(), **named})
@@ -155,6 +156,9 @@ def _capabilities(spec: AgentSpec, wishes: Wishes) -> Iterator[Mark]:
     named = _named(wishes)
     for each in sorted(after & (named | (after - held))):
         new = each not in held
+        if new and why_without_effect(each):
+            yield Mark(*_kind(each), "", USELESS, gives=False)
+            continue
         yield Mark(*_kind(each), "" if new else HELD, NEW if new else HELD, gives=new)
     for each in sorted(held - after):
         yield Mark(*_kind(each), HELD, LOST, gives=False)

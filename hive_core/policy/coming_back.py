@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hive_core.model.agent import AgentSpec
-from hive_core.model.capability import HANDED_ON_BY_NOBODY, missing
+from hive_core.model.capability import HANDED_ON_BY_NOBODY, missing, why_without_effect
 from hive_core.model.hive import Hive
 from hive_core.policy.decide import decide
 from hive_core.policy.rules import ROUTE
@@ -16,12 +16,13 @@ def afresh(hive: Hive, parent: str | None, spec: AgentSpec) -> AgentSpec:
     anywhere.
     """
     allow = tuple(each for each in spec.allow if hive.name(str(each)) is not None)
+    held = tuple(each for each in spec.capabilities if not why_without_effect(each))
     if parent is None:
-        return spec.model_copy(update={"allow": allow})
+        return spec.model_copy(update={"allow": allow, "capabilities": held})
     lacking = {*missing(hive.spec(parent).capabilities, spec.capabilities), *HANDED_ON_BY_NOBODY}
     return spec.model_copy(
         update={
-            "capabilities": tuple(each for each in spec.capabilities if each not in lacking),
+            "capabilities": tuple(each for each in held if each not in lacking),
             "allow": tuple(each for each in allow if _reaches(hive, parent, str(each))),
         }
     )

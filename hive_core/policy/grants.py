@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.model.agent import AgentSpec, Limits, Role
-from hive_core.model.capability import HANDED_ON_BY_NOBODY, checked, missing
+from hive_core.model.capability import HANDED_ON_BY_NOBODY, checked, granted, missing
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
 from hive_core.model.roles import HABITS, RANK, default_capabilities
@@ -36,6 +36,7 @@ def check_spawn(
     if "/" not in spec.image and spec.image not in images:
         raise InvalidArgument(f"no image called {spec.image}", field="image")
     if creator == OPERATOR:
+        granted(spec.capabilities)
         return
     if parent is None:
         raise NotAllowed("cannot spawn a root: only the operator may")
@@ -133,6 +134,7 @@ def _check_capabilities(giver: AgentSpec, spec: AgentSpec) -> None:
         raise NotAllowed(f"cannot spawn with {', '.join(lacking)}: you do not hold that")
     if kept := HANDED_ON_BY_NOBODY & set(spec.capabilities):
         raise NotAllowed(f"cannot spawn with {', '.join(kept)}: it is the operator's to give")
+    granted(spec.capabilities)
 
 
 def tools(hive: Hive, creator: str, asked: Iterable[str] | None) -> tuple[str, ...] | None:

@@ -116,9 +116,9 @@ def test_attack_40_an_agent_that_is_gone_is_not_served_on_a_connection_that_it_k
 
 
 def test_attack_35_a_capability_of_a_child_is_not_lent_to_its_parent(world: World) -> None:
-    world.call(OPERATOR, "grant_capability", agent="a1", capability="network:host")
+    world.call(OPERATOR, "grant_capability", agent="a1", capability="secret:key")
     world.call(OPERATOR, "grant_capability", agent="a1", capability="meta.update")
-    for capability in ("network:host", "meta.update", "meta.update:nixpkgs"):
+    for capability in ("network:host", "secret:key", "meta.update", "meta.update:nixpkgs"):
         for parent in ("a", "a1"):
             assert (
                 world.fault("a", "spawn", name="x", parent=parent, capabilities=[capability])

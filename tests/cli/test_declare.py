@@ -45,6 +45,22 @@ def test_what_is_missing_is_made_parents_first(
     ]  # fmt: skip
 
 
+USELESS: dict[str, Message] = {
+    "subagents": {"capabilities": ["spawn", "subagents"]}, "network:host": {"network": "host"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("right", USELESS)
+def test_a_right_that_has_no_effect_is_refused_before_anything_is_made(
+    hive: Hive, made: list[Message], tmp_path: Path, right: str
+) -> None:
+    for more in ((), ("--dry-run",)):
+        done = hive("declare", wanted(tmp_path, ann={}, zoe=USELESS[right]), *more)
+        assert done.status == 2
+        assert f"cannot declare zoe: '{right}' has no effect" in done.err
+    assert made == []
+
+
 def test_what_is_there_is_left_and_told_where_it_differs(
     hive: Hive, made: list[Message], tmp_path: Path
 ) -> None:

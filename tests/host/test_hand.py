@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from host.meta import git
+from operations.asked import hold
 from operations.world import World, world
 
 from hive_core.errors import Internal
@@ -80,6 +82,32 @@ def test_an_agent_made_by_hand_should_run(found: World) -> None:
     assert run is not None
     assert (run.wanted.value, run.reason) == ("running", "committed by hand")
     assert found.ledger.ranges.base(other.id) is not None
+
+
+@pytest.mark.parametrize("right", ["network:host", "subagents", "fly"])
+def test_a_right_that_has_no_effect_is_not_given_by_hand(found: World, right: str) -> None:
+    before = found.hive
+    file = path(found) / "agents" / "ann.json"
+    spec = json.loads(file.read_text())
+    file.write_text(json.dumps({**spec, "capabilities": ["spawn", right]}))
+    commit(found, dict(found.hive.topology.parents))
+    made = hand(found)
+    made.look_again()
+    assert found.hive is before
+    ((_, reason),) = made.look.parked
+    assert re.search(f"ann: '{right}' (has no effect|is not a capability)", reason)
+
+
+def test_what_was_held_of_old_stays_in_force_by_hand(found: World) -> None:
+    """A commit that changes something else of it is adopted."""
+    hold(found, "ann", "network:host", "subagents")
+    file = path(found) / "agents" / "ann.json"
+    spec = json.loads(file.read_text())
+    file.write_text(json.dumps({**spec, "title": "new"}))
+    oid = commit(found, dict(found.hive.topology.parents))
+    hand(found).look_again()
+    assert found.hive.commit == oid
+    assert {"network:host", "subagents"} <= set(found.hive.spec("ann").capabilities)
 
 
 def test_a_refused_commit_is_shown_recorded_and_in_nobodys_way(found: World) -> None:

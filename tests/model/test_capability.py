@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import hive_core
 from hive_core.errors import InvalidArgument
-from hive_core.model.capability import PLAIN, checked, covers, missing
+from hive_core.model.capability import (
+    PLAIN,
+    WITH_ARGUMENT,
+    checked,
+    covers,
+    granted,
+    missing,
+    why_without_effect,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,3 +53,27 @@ def test_meta_update_covers_every_input_and_nothing_else_covers_more_than_itself
 def test_missing_lists_what_is_not_covered() -> None:
     assert missing(("meta.update", "spawn"), ("meta.update:x", "spawn", "kill")) == ("kill",)
     assert missing((), ()) == ()
+
+
+ELSEWHERE = Path(hive_core.__file__).parent
+# Of the table of roles alone (row K26): who may end an agent follows from the place.
+BY_PLACE = {"kill"}
+
+
+@pytest.mark.parametrize("word", sorted({*PLAIN, *WITH_ARGUMENT}))
+def test_what_can_be_granted_is_read_by_something(word: str) -> None:
+    """A right that has no effect is given by nobody: another one has to say so here."""
+    own = {"capability.py", "roles.py"}
+    files = (each for each in ELSEWHERE.rglob("*.py") if each.name not in own)
+    named = [each for each in files if re.search(rf'"{re.escape(word)}[":]', each.read_text())]
+    assert bool(named) or word in BY_PLACE or why_without_effect(word), word
+
+
+def test_what_has_no_effect_is_loaded_and_not_given() -> None:
+    for each in ("subagents", "network:host", "network:lan"):
+        assert checked([each]) == (each,)
+        with pytest.raises(InvalidArgument, match=f"'{each}' has no effect: .+") as refusal:
+            granted(["spawn", each], field="capability")
+        assert refusal.value.field == "capability"
+        assert granted(["spawn", each], held=[each]) == checked(["spawn", each])
+    assert granted(["secret:x", "spawn"]) == ("secret:x", "spawn")

@@ -113,3 +113,16 @@ def show(world: World, id_: str, caller: str = "operator", **more: object) -> Re
 
 def state(world: World, id_: str) -> str:
     return row(world, id_).state
+
+
+def hold(world: World, agent: str, *capabilities: str) -> None:
+    """As in a spec of the time when that was not refused."""
+
+    def change(call: Call) -> Change[Nothing]:
+        spec = call.hive.spec(agent)
+        held = tuple(sorted({*spec.capabilities, *capabilities}))
+        hive = call.hive.with_spec(agent, spec.model_copy(update={"capabilities": held}))
+        return Change(Nothing(), hive, "before")
+
+    world.broker.perform("before", change)
+    world.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from operations.asked import hold
 from operations.world import World, fields, names, rows
 
 from hive_core.errors import AlreadyExists, Expired, NotAllowed, NotFound
@@ -165,17 +166,22 @@ def test_what_was_taken_from_its_family_meanwhile_does_not_come_back(world: Worl
     assert world.fault("a11", "send", to="b1", body="x") == "NotFound"
 
 
-def test_what_only_the_operator_gives_does_not_come_back_by_itself(world: World) -> None:
-    world.call("operator", "grant_capability", agent="a11", capability="network:host")
-    world.call("operator", "grant_capability", agent="a1", capability="network:host")
+def test_what_has_no_effect_does_not_come_back(world: World) -> None:
+    """Not even where the parent holds it, and to a root neither."""
+    world.grow("other")
+    for name in ("a1", "a11", "other"):
+        hold(world, name, "network:host", "subagents")
+    root = world.uuid("other")
+    world.call("operator", "destroy", agent="other")
+    assert world.call("operator", "restore", id=root)["lost"] == ["network:host", "subagents"]
     uuid = world.uuid("a11")
     world.call("a1", "destroy", agent="a11")
-    assert world.call("operator", "restore", id=uuid)["lost"] == ["network:host"]
+    assert world.call("operator", "restore", id=uuid)["lost"] == ["network:host", "subagents"]
 
 
 def test_a_root_comes_back_with_what_the_operator_gave_it(world: World) -> None:
     world.grow("other")
-    world.call("operator", "grant_capability", agent="other", capability="network:host")
+    world.call("operator", "grant_capability", agent="other", capability="secret:key")
     world.call("operator", "allow", agent="other", other="b1")
     world.call("operator", "allow", agent="other", other="a11")
     before = world.hive.spec("other")

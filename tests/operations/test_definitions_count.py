@@ -110,18 +110,15 @@ def test_nobody_hangs_deeper_below_an_agent_than_it_may_have_levels(world: World
 
 
 @pytest.mark.parametrize(
-    ("network", "held"),
-    [("none", []), ("egress-allowlist", ["network:egress-allowlist"]), ("host", ["network:host"])],
+    ("network", "error"),
+    [("none", ""), ("egress-allowlist", "InvalidArgument"), ("host", "InvalidArgument")],
 )
-def test_a_network_is_a_right_that_its_creator_has_to_hold(
-    world: World, network: str, held: list[str]
-) -> None:
-    agent = {"role": "worker", "network": network, "capabilities": ["network:lan"]}
-    world.call("operator", "set_definition", name="kind", agent=agent)
-    world.call("operator", "spawn", name="rita", definition="kind")
-    assert [each for each in world.hive.spec("rita").capabilities if "network" in each] == held
-    refused = world.fault("a", "spawn", name="rob", definition="kind", capabilities=[])
-    assert refused == ("NotAllowed" if held else "")
+def test_there_is_no_network_to_be_given(world: World, network: str, error: str) -> None:
+    agent = {"role": "worker", "network": network}
+    assert world.fault("operator", "set_definition", name="kind", agent=agent) == error
+    assert world.fault("operator", "spawn", name="rita", network=network) == error
+    refused = world.fault("a", "spawn", name="rob", network=network)
+    assert refused == ("NotAllowed" if error else "")
 
 
 def test_an_unknown_network_is_refused(world: World) -> None:

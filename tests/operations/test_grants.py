@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from operations.asked import hold
 from operations.world import World, texts
 
 from hive_core.errors import InvalidArgument
@@ -80,10 +81,47 @@ def test_both_must_live(world: World, agent: str, other: str) -> None:
 
 
 def test_a_granted_capability_is_held_and_can_be_handed_on(world: World) -> None:
-    found = world.call("operator", "grant_capability", agent="a", capability="network:web")
-    assert "network:web" in texts(found["capabilities"])
-    assert "network:web" in texts(world.call("a", "whoami")["capabilities"])
-    assert world.fault("a", "spawn", name="new", capabilities=["network:web"]) == ""
+    found = world.call("operator", "grant_capability", agent="a", capability="secret:web")
+    assert "secret:web" in texts(found["capabilities"])
+    assert "secret:web" in texts(world.call("a", "whoami")["capabilities"])
+    assert world.fault("a", "spawn", name="new", capabilities=["secret:web"]) == ""
+
+
+USELESS = ("network:host", "network:foo", "subagents")
+
+
+@pytest.mark.parametrize("capability", USELESS)
+def test_a_capability_that_nothing_reads_is_given_by_nobody(world: World, capability: str) -> None:
+    """It was granted, held, shown, and had no effect."""
+    with pytest.raises(InvalidArgument, match=f"'{capability}' has no effect: .*th") as refused:
+        world.call("operator", "grant_capability", agent="a", capability=capability)
+    assert refused.value.field == "capability"
+    agent = {"role": "worker", "capabilities": [capability]}
+    then = {"kind": "spawn", "text": "x", "agent": {"name": "by-clock", **agent}}
+    when = {"cron": "0 5 * * *"}
+    tries: list[tuple[str, dict[str, object]]] = [
+        ("spawn", {"name": "new", **agent}),
+        ("set_definition", {"name": "kind", "agent": agent}),
+        ("set_trigger", {"agent": "a", "name": "t", "when": when, "action": then}),
+    ]
+    for operation, given in tries:
+        with pytest.raises(InvalidArgument, match="has no effect"):
+            world.call("operator", operation, **given)
+    assert not [each for each in world.hive.specs.values() if capability in each.capabilities]
+
+
+def test_who_holds_one_of_old_keeps_it_and_hands_it_on_to_nobody(world: World) -> None:
+    """The spec loads; a grant of something else is no reason to lose it."""
+    hold(world, "a", *USELESS)
+    assert world.repo.read(world.hive.commit).spec("a") == world.hive.spec("a")
+    found = world.call("operator", "grant_capability", agent="a", capability="broadcast")
+    assert {*USELESS, "broadcast"} <= set(texts(found["capabilities"]))
+    assert world.fault("a", "spawn", name="x", capabilities=["network:foo"]) == "InvalidArgument"
+    assert world.fault("a", "spawn", name="x", capabilities=["network:host"]) == "NotAllowed"
+    assert world.fault("a", "spawn", name="x") == ""
+    for capability in USELESS:
+        world.call("operator", "revoke_capability", agent="a", capability=capability)
+    assert not set(USELESS) & set(world.hive.spec("a").capabilities)
 
 
 @pytest.mark.parametrize("capability", ["fly", "spawn:x", "secret", "network:", "secret:a b", ""])

@@ -12,7 +12,7 @@ from model.trees import spec as spec_of
 from hive_core.errors import InvalidArgument
 from hive_core.model.agent import AgentSpec, Limits
 from hive_core.model.approval import Effect
-from hive_core.model.capability import PLAIN, missing
+from hive_core.model.capability import PLAIN, missing, why_without_effect
 from hive_core.model.config import AgentConfig, Wishes
 from hive_core.plan.effect import Shown, apply, back, effect, fields, marks, rolled_back
 
@@ -25,6 +25,10 @@ CAPABILITIES = st.one_of(
     WORDS.map("meta.update:{}".format),
 )
 LISTS = st.lists(CAPABILITIES, max_size=4, unique=True)
+# What has an effect; the others may be held, of a time when that was not refused.
+ASKED = st.lists(
+    CAPABILITIES.filter(lambda each: not why_without_effect(each)), max_size=4, unique=True
+)
 LIMITS = st.fixed_dictionaries(
     {},
     optional={
@@ -34,8 +38,8 @@ LIMITS = st.fixed_dictionaries(
     },
 )
 PARTS: dict[str, st.SearchStrategy[Any]] = {
-    "capabilities": LISTS,
-    "network": st.one_of(WORDS, st.just("none")),
+    "capabilities": ASKED,
+    "network": st.just("none"),
     "mounts": st.lists(st.sampled_from(["meta", "applied"]), unique=True),
     "secrets": st.lists(WORDS, max_size=3, unique=True),
     "limits": LIMITS.filter(bool),
@@ -121,8 +125,6 @@ KINDS = ("capability", "network", "mount", "secret")
     ("request_", "kind", "name"),
     [
         ({"capabilities": ["spawn"]}, "capability", "spawn"),
-        ({"network": "veth"}, "network", "veth"),
-        ({"capabilities": ["network:host"]}, "network", "host"),
         ({"mounts": ["meta"]}, "mount", "meta"),
         ({"capabilities": ["applied.read"]}, "mount", "applied"),
         ({"secrets": ["api"]}, "secret", "api"),
@@ -138,6 +140,35 @@ def test_each_kind_of_privilege_has_its_own_word(
     spec = spec_of(1, capabilities=())
     (mark,) = marks(spec, Wishes.model_validate(request_))
     assert (mark.kind, mark.name, mark.gives) == (kind, name, True)
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind", "name"),
+    [
+        ({"network": "veth"}, "network", "veth"),
+        ({"capabilities": ["network:host"]}, "network", "host"),
+        ({"capabilities": ["subagents"]}, "capability", "subagents"),
+    ],
+)
+def test_a_right_that_has_no_effect_is_refused_and_shown_as_no_right(
+    request_: dict[str, object], kind: str, name: str
+) -> None:
+    """Nobody approves what does nothing; who holds it of old keeps it."""
+    spec, wishes = spec_of(1, capabilities=()), Wishes.model_validate(request_)
+    with pytest.raises(InvalidArgument, match="has no effect"):
+        apply(spec, wishes)
+    (mark,) = marks(spec, wishes)
+    assert (mark.kind, mark.name, mark.gives) == (kind, name, False)
+    assert mark.after == "refused: it has no effect"
+    right = name if kind == "capability" else f"{kind}:{name}"
+    held = spec.model_copy(update={"capabilities": (right,)})
+    assert apply(held, wishes) == held
+
+
+def test_a_network_that_is_given_up_takes_a_restart() -> None:
+    spec = spec_of(1, capabilities=("network:veth",))
+    after = given_(spec, network="none")
+    assert effect(Shown(spec, config()), Shown(after, config()), ()) is Effect.RESTART
 
 
 def test_what_it_holds_already_and_what_it_would_lose_is_no_new_privilege() -> None:
@@ -207,7 +238,6 @@ def test_files_are_taken_up_as_the_configuration_says(
         ({"mounts": ["meta"]}, Effect.LIVE),
         ({"limits": {"disk": 1 << 30}}, Effect.LIVE),
         ({"limits": {"memory_max": 1 << 30}}, Effect.RESTART),
-        ({"network": "veth"}, Effect.RESTART),
         ({"command": ["sh"]}, Effect.RESTART),
         ({"boot": True}, Effect.RESTART),
     ],

@@ -80,8 +80,8 @@ def test_a_child_holds_no_capability_that_its_creator_does_not_hold() -> None:
 
 def test_the_host_s_network_is_handed_on_by_nobody() -> None:
     """H29."""
-    hive = hive_of(TREE, {"bob": spec(2, capabilities=("spawn", "network:host", "network:veth"))})
-    spawn(hive, "bob", "bob", child(capabilities=("network:veth",)))
+    hive = hive_of(TREE, {"bob": spec(2, capabilities=("spawn", "network:host", "secret:a"))})
+    spawn(hive, "bob", "bob", child(capabilities=("secret:a",)))
     with pytest.raises(NotAllowed, match="network:host"):
         spawn(hive, "bob", "bob", child(capabilities=("network:host",)))
 
