@@ -58,7 +58,7 @@ class Clone:
         if self.name == self.me:
             raise InvalidArgument(f"that is your own: work in {self.source}", field="name")
         if not (self.agents / self.name).exists():
-            raise NotFound(f"{self.name}: no such agent below you")
+            raise NotFound(f"no such agent below you: {self.name}")
         own = self.source / ".git"
         if own.is_symlink() or not own.is_dir():
             advice = f"`hive-agent init-config {self.name}` makes one"

@@ -12,6 +12,8 @@ from hive_core.agent.link import Link, new_key
 from hive_core.varlink import Message
 
 _HIDDEN: Final = ("idempotency_key", "after")
+# One flag for one thing, whatever the wire calls it. The wire's own name works too, unsaid.
+_SHOWN_AS: Final = {"why": "--reason"}
 _RESUMED: Final = ("subscribe",)  # where people say from which number on
 
 
@@ -63,8 +65,11 @@ def _add(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
         parser.add_argument(flag.name, nargs=count, type=_value(flag), choices=words,
                             metavar=flag.name, help=text)  # fmt: skip
     else:
-        parser.add_argument(option, dest=flag.name, type=_value(flag), choices=words,
-                            metavar=flag.name.upper(), help=text)  # fmt: skip
+        shown = _SHOWN_AS.get(flag.name, option)
+        parser.add_argument(shown, dest=flag.name, type=_value(flag), choices=words,
+                            metavar=shown.lstrip("-").upper(), help=text)  # fmt: skip
+        if shown != option:
+            parser.add_argument(option, dest=flag.name, type=_value(flag), help=argparse.SUPPRESS)
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:

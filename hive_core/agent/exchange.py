@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hive_core.agent import show
 from hive_core.agent.derived import parser_of
 from hive_core.agent.link import Link
-from hive_core.errors import TimedOut
+from hive_core.errors import Conflict, TimedOut
 
 ABOUT: Final = "Send a message and wait for the answer to it."
 SECONDS: Final = 60.0
@@ -39,11 +39,18 @@ def exchange(path: str, arguments: Sequence[str]) -> int:
         reply = answer(link, str(sent["id"]), options.wait)
     if reply is None:
         raise TimedOut(f"no answer to {sent['id']} from {options.to}; a late one comes as mail")
+    check_delivered(reply)
     if options.output == "json":
         show.result(reply, "json")
     else:
         show.line(show.plain(str(reply["body"])))
     return 0
+
+
+def check_delivered(reply: Mapping[str, object]) -> None:
+    """Refuse the daemon's word that the message came to nobody: that is no answer."""
+    if reply.get("kind") == "dead_letter" and reply.get("relation") == "daemon":
+        raise Conflict(str(reply.get("body")))
 
 
 def answer(link: Link, message: str, seconds: float) -> dict[str, object] | None:

@@ -66,12 +66,16 @@ def _plainly(word: str, shown: str) -> str:
 
 
 def table(
-    cells: Cells, width: int | None, paint: Paint = _plainly, whole: Container[str] = ()
+    cells: Cells,
+    width: int | None,
+    paint: Paint = _plainly,
+    whole: Container[str] = (),
+    lines: int = _LINES,
 ) -> Iterator[str]:
     """Lines for rows of which the first has the headings; without a width each is one line.
 
     `paint` colours what stands for a word, once it has the place that it takes. Columns with the
-    headings in `whole` are never folded.
+    headings in `whole` are never folded. The last column is cut after `lines` lines.
     """
     most = None if width is None else width + 1
     natural = [max(breadth(row[at][:most]) for row in cells) for at in range(len(cells[0]))]
@@ -87,11 +91,11 @@ def table(
     rooms = _shrunk(natural[:-1], least, width - need - _GAP)
     below = _shrunk(natural[:-1], least, width)
     if _sum(rooms) + _GAP + need <= width:
-        yield from _aligned(cells, [*rooms, width - _GAP - _sum(rooms)], _LINES, paint)
+        yield from _aligned(cells, [*rooms, width - _GAP - _sum(rooms)], lines, paint)
     elif _sum(below) <= width:
-        yield from _below(cells, below, width, paint)
+        yield from _below(cells, below, width, paint, lines)
     else:
-        yield from _records(cells, width)
+        yield from _records(cells, width, max(lines, _FOLDED))
 
 
 def _sum(rooms: Sequence[int]) -> int:
@@ -110,12 +114,14 @@ def _shrunk(natural: Sequence[int], least: Sequence[int], most: int) -> list[int
     return rooms
 
 
-def _below(cells: Cells, rooms: Sequence[int], width: int, paint: Paint) -> Iterator[str]:
+def _below(
+    cells: Cells, rooms: Sequence[int], width: int, paint: Paint, lines: int
+) -> Iterator[str]:
     for number, row in enumerate(cells):
         colour = paint if number else _plainly
         yield from _aligned([row[:-1]], rooms, _FOLDED, colour, heading=False)
         if row[-1] not in _NOTHING:
-            for piece in fold(row[-1], width - _INDENT, _LINES):
+            for piece in fold(row[-1], width - _INDENT, lines):
                 yield " " * _INDENT + piece
 
 
@@ -148,7 +154,7 @@ def _aligned(
             yield "  ".join(shown).rstrip()
 
 
-def _records(cells: Cells, width: int) -> Iterator[str]:
+def _records(cells: Cells, width: int, lines: int) -> Iterator[str]:
     """Each row as lines of heading and value, an empty line between two."""
     headings, *rows = cells
     label = max(map(breadth, headings))
@@ -159,6 +165,6 @@ def _records(cells: Cells, width: int) -> Iterator[str]:
             if text in _NOTHING:
                 continue
             head = pad(heading.lower(), label)
-            for piece in fold(text, max(width - label - _GAP, _LEAST), _FOLDED):
+            for piece in fold(text, max(width - label - _GAP, _LEAST), lines):
                 yield f"{head}  {piece}"
                 head = " " * label

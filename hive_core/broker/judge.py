@@ -7,7 +7,7 @@ from typing import Final
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
 from hive_core.errors import HiveError, NotAllowed, NotFound
-from hive_core.policy.algebra import PLAIN, Asked, Decision
+from hive_core.policy.algebra import HIDDEN, PLAIN, Asked, Decision
 from hive_core.policy.decide import decide
 
 _NAMED = 64
@@ -43,12 +43,21 @@ def refusal(
     thing = operation.whose
     if thing is not None and not decision.visible:  # there, but not for this one: the same words
         return NotFound(f"no {thing.noun} {str(getattr(params, thing.param))[:_NAMED]}")
+    if not decision.visible:
+        return NotFound(_unseen(target or "", decision))
     # The name comes from the caller and can be as long as a frame.
     whom = (operation.preposition, target[:_NAMED]) if target else ()
     if thing is not None:
         whom = (operation.preposition or "of", *whom[1:]) if whom else ()
     words = ("cannot", operation.verb, *whom)
     sentence = f"{' '.join(filter(None, words))}: {decision.reason}"
-    if decision.visible:
-        return NotAllowed(sentence, rule=decision.rule)
-    return NotFound(sentence)
+    return NotAllowed(sentence, rule=decision.rule)
+
+
+def _unseen(target: str, decision: Decision) -> str:
+    """The same words for an agent that is not there and for one that the caller may not see.
+
+    They name it: of a call about two agents one must know which of them is meant.
+    """
+    whole = decision.reason != HIDDEN.reason
+    return decision.reason if whole else f"{HIDDEN.reason}: {target[:_NAMED]}"

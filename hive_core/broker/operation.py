@@ -114,9 +114,11 @@ class Operation:
     @cached_property
     def verb(self) -> str:
         """For sentences such as `cannot stop bob`."""
-        return self.name.replace("_", " ")
+        return _VERBS.get(self.name) or self.name.replace("_", " ")
 
 
+# Of operations that are named for what they return.
+_VERBS = {"history": "show the history", "loose_ends": "list the loose ends"}
 REGISTRY: dict[str, Operation] = {}
 
 

@@ -60,7 +60,10 @@ def listed(session: Session, name: str | None, style: str) -> None:
               help="One tool that it may use, such as 'bash(git *)'; may be repeated.")  # fmt: skip
 @click.option("--image", help="An image of hive.toml, or a directory with a prepared tree.")
 @click.option("--boot/--no-boot", default=None, help="Run an init inside.")
-@click.option("--capability", "capabilities", multiple=True, help="One right; may be repeated.")
+@click.option("--capability", "add_capabilities", multiple=True, metavar="CAPABILITY",
+              help="One right beside those of its role; may be repeated.")  # fmt: skip
+@click.option("--only-capability", "capabilities", multiple=True, metavar="CAPABILITY",
+              help="One right in place of those of its role; may be repeated.")  # fmt: skip
 @click.option("--limit", "bounds", multiple=True, metavar="KEY=VALUE",
               help="A bound such as memory_max=512M, tasks_max=200; may be repeated.")  # fmt: skip
 @click.option("--after-task", type=click.Choice(("stays", "sleeps", "exits")),

@@ -47,7 +47,7 @@ def page(found: Message, lines: Iterable[Row]) -> Iterator[str]:
     yield from _ways(row)
 
 
-_UNJUDGED: Final = ("received", "refused")  # nobody has worked out what it would do
+UNJUDGED: Final = ("received", "refused")  # nobody has worked out what it would do
 
 
 def _facts(found: Message, row: Row) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _facts(found: Message, row: Row) -> Iterator[str]:
     is_lock = row.get("kind") == "inputs"
     yield f"{'lock' if is_lock else 'commit':<10} {words(row.get('commit'))}"
     yield f"instead of {words(row.get('base'))}"
-    if row.get("state") not in _UNJUDGED:
+    if row.get("state") not in UNJUDGED:
         yield f"effect     {words(row.get('effect'))}{_counted(found) if is_lock else ''}"
     size = ", ".join(
         f"{name} {value}"
@@ -222,7 +222,7 @@ def _ways(row: Row) -> Iterator[str]:
     yield ""
     yield "To let it run with exactly this, or to refuse it:"
     yield f"  hive approvals approve {id_} --commit {commit[:DIGITS]}"
-    yield f"  hive approvals deny {id_} --why TEXT"
+    yield f"  hive approvals deny {id_} --reason TEXT"
     if row.get("kind") == "config":
         # Not by its name: git believes the repository by its own path, and follows no link to it.
         repo = f"{APPLIED}/{words(row.get('agent_uuid'))}.git"

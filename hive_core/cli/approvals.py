@@ -11,9 +11,10 @@ import click
 
 from hive_core.agent.link import camel
 from hive_core.agent.show import as_json
-from hive_core.cli.approval_page import count_followers, page
+from hive_core.cli.approval_page import UNJUDGED, count_followers, page
 from hive_core.cli.lazy import ListGroup
-from hive_core.cli.output import Column, Listing, echo, moment, output_option, say, words
+from hive_core.cli.options import reason_option
+from hive_core.cli.output import Column, Listing, Row, echo, moment, output_option, say, words
 from hive_core.cli.session import Session, entries
 from hive_core.errors import Conflict, HiveError
 
@@ -46,7 +47,13 @@ def approvals() -> None:
 @click.pass_obj
 def listed(session: Session, style: str, *, all_: bool) -> None:
     """List what waits for you, the newest first."""
-    APPROVALS.show(session.rows("list_approvals", "approvals", all=all_ or None), style)
+    rows = session.rows("list_approvals", "approvals", all=all_ or None)
+    APPROVALS.show(map(_judged, rows) if style == "table" else rows, style)
+
+
+def _judged(row: Row) -> Row:
+    """Nobody has worked out yet what a request does that is still being checked."""
+    return {**row, "effect": None} if row.get("state") in UNJUDGED else row
 
 
 @approvals.command
@@ -119,8 +126,8 @@ def _confirm(session: Session, id_: str) -> None:
 
 @approvals.command
 @click.argument("id_", metavar="ID", shell_complete=_complete)
-@click.option("--why", required=True, metavar="TEXT", help="Told to who asked and to the parent.")
+@reason_option("Told to the requester and to its parent.", required=True)
 @click.pass_obj
-def deny(session: Session, id_: str, why: str) -> None:
+def deny(session: Session, id_: str, reason: str) -> None:
     """Refuse what an agent wants to become."""
-    session.change("deny", id=id_, why=why)
+    session.change("deny", id=id_, why=reason)

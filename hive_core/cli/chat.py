@@ -12,11 +12,12 @@ import click
 
 from hive_core.agent.show import plain
 from hive_core.cli.output import block, echo, say
-from hive_core.cli.session import Session, complete_agent
-from hive_core.errors import HiveError, TimedOut, Unreachable
+from hive_core.cli.session import Session, complete_agent, entries
+from hive_core.errors import HiveError, NotRunning, TimedOut, Unreachable
 from hive_core.varlink import Message
 
 ROOT: Final = "root"
+_DOWN: Final = ("stopped", "parked", "failed", "absent")  # nobody reads; mail waits
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 4.0, 0.0)
 
 
@@ -85,17 +86,35 @@ class Conversation:
 @click.option("--wait", "seconds", type=click.FloatRange(0), default=30.0, show_default=True,
               help="Seconds to wait for answers after the end of the input.")  # fmt: skip
 @click.pass_obj
-def chat(session: Session, name: str, seconds: float) -> int:
+def chat(session: Session, name: str, seconds: float) -> None:
     """Talk to NAME: each line a message, answers as they come.
 
-    An answer that has not come when the input ends is waited for; 124 says that one did not come.
+    An answer that has not come when the input ends is waited for; 124 says that one did not come,
+    3 that NAME does not run.
     """
     talk = Conversation(session.socket, name)
-    session.ask("list_agents", root=name)
+    _check_runs(session, name)
     threading.Thread(target=talk.listen, daemon=True).start()
     if sys.stdin.isatty():
         say(f"talking to {name}; Ctrl-D ends")
     for line in sys.stdin:
         if line.strip():
             talk.send(session, line.rstrip("\n"))
-    return 0 if sys.stdin.isatty() or talk.wait(seconds) else TimedOut.exit_code
+    if not sys.stdin.isatty() and not talk.wait(seconds):
+        state = _state(session, name)
+        raise TimedOut(f"no answer from {name} within {seconds:g} s; it is {state}")
+
+
+def _state(session: Session, name: str) -> str:
+    rows = entries(session.ask("list_agents", root=name, limit=1), "agents")
+    return str(rows[0].get("state")) if rows else "absent"
+
+
+def _check_runs(session: Session, name: str) -> None:
+    """Refuse to talk to an agent that reads nothing."""
+    state = _state(session, name)
+    if state in _DOWN:
+        raise NotRunning(
+            f"cannot chat with {name}: it is {state}; `hive start {name}` starts it, `hive send"
+            f" {name} TEXT` leaves a message"
+        )

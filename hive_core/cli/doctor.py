@@ -30,6 +30,7 @@ from hive_core.varlink import Client
 
 PROGRAMS: Final = ("systemd-nspawn", "systemd-run", "systemctl", "nsenter", "git", "mount")
 _PATIENCE: Final = 5.0  # seconds; who asks how the daemon is need not wait for it
+_DETAIL_LINES: Final = 100
 SIGNERS: Final = ("ssh-keygen", "gpgv")  # without one, its kind of signed tag approves nothing
 
 
@@ -193,7 +194,10 @@ def _daemon(session: Session) -> Iterator[Finding]:
         yield Finding("alarm", "warn", str(alarm))
 
 
-FINDINGS: Final = Listing("check", (Column("check"), Column("verdict"), Column("detail")))
+# What to do stands at the end of a detail, which is therefore never cut.
+FINDINGS: Final = Listing(
+    "check", (Column("check"), Column("verdict"), Column("detail")), lines=_DETAIL_LINES
+)
 
 
 @click.command

@@ -17,7 +17,7 @@ from typing import Final
 
 from hive_core.cli.relay import in_pipes, on_terminal
 from hive_core.cli.session import Session, entries
-from hive_core.errors import Conflict, NotAllowed, NotFound, NotRunning
+from hive_core.errors import Conflict, NotAllowed, NotRunning
 from hive_core.model.names import agent_unit
 
 RANGE: Final = 65536
@@ -66,10 +66,7 @@ def locate(session: Session, name: str, doing: str) -> Place:
             f"cannot {doing} {name}: only root may enter a container, and the daemon never does;"
             " try it with sudo"
         )
-    try:
-        found = session.ask("locate", agent=name)
-    except NotFound as error:
-        raise NotFound(f"cannot {doing} {name}: no such agent") from error
+    found = session.ask("locate", agent=name)
     leader, base = found.get("leader"), found.get("uid_base")
     if not isinstance(leader, int) or not leader or not isinstance(base, int):
         raise NotRunning(f"cannot {doing} {name}: it is not running")

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from hive_core.agent.exchange import answer
+from hive_core.agent.exchange import answer, check_delivered
 from hive_core.agent.show import plain
 from hive_core.cli.output import Column, Listing, echo, moment, output_option, say
 from hive_core.cli.progress import working
@@ -35,7 +35,8 @@ DEAD: Final = Listing("id", (*_FIRST, Column("dead_why", "why"), Column("body"))
 def send(session: Session, /, name: str, text: str, wait: float | None, **given: object) -> None:
     """Send TEXT to NAME as the operator.
 
-    Printed is the message's id. - reads the text from standard input.
+    Printed is the message's id. - reads the text from standard input. With --wait the exit status
+    is 124 when no answer came in time, and 1 when the message could not be delivered.
     """
     body = sys.stdin.read() if text == "-" else text
     sent = session.change("send", to=name, body=body, reply_within=wait, **given)
@@ -46,6 +47,7 @@ def send(session: Session, /, name: str, text: str, wait: float | None, **given:
         reply = answer(session.link, str(sent.get("id")), wait)
     if reply is None:
         raise TimedOut(f"no answer to {sent.get('id')} from {name}; a late one comes as mail")
+    check_delivered(reply)
     echo(plain(str(reply.get("body"))))
 
 

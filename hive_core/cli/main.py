@@ -20,7 +20,7 @@ from hive_core.varlink import SILENCE
 SOCKET: Final = "/run/hive/operator.sock"
 INTERRUPTED: Final = 130
 # How the daemon says that it knows no such agent; the name is what the operator typed.
-_UNKNOWN: Final = re.compile(r"(\S+): no such agent$|no such agent as (\S+)$")
+_UNKNOWN: Final = re.compile(r"no such agent: (\S+)$")
 
 # Command -> the module of this package that has it.
 COMMANDS: Final = {
@@ -91,7 +91,7 @@ def why(error: HiveError, session: Session) -> str:
     if isinstance(error, TimedOut) and error.reason == SILENCE:
         return f"{error.reason}; is hived running? (`hive doctor`)"
     unknown = _UNKNOWN.search(error.reason) if isinstance(error, NotFound) else None
-    near = meant(unknown[1] or unknown[2], session.names()) if unknown else ""
+    near = meant(unknown[1], session.names()) if unknown else ""
     return sentence(error) + near
 
 

@@ -17,10 +17,12 @@ import click
 
 from hive_core.agent import layout
 from hive_core.agent.show import as_json, plain
+from hive_core.cli.progress import cleared
 
 Row = Mapping[str, object]
 
 FORMATS: Final = ("table", "json", "jsonl", "name")
+LINES: Final = 3  # of a last column: it has what others wrote, of any length
 WIDTH: Final = 80  # where the output is no terminal
 COLOURS: Final = {
     "running": "green", "starting": "yellow", "stopping": "yellow", "deploying": "yellow",
@@ -38,7 +40,9 @@ output_option: Final = click.option(
 def words(value: object) -> str:
     """A value for people, on one line."""
     match value:
-        case None | "" | [] | {}:
+        case None | "" | []:
+            text = "-"
+        case {} if not value:  # the pattern alone fits every mapping
             text = "-"
         case bool():
             text = "yes" if value else "no"
@@ -89,12 +93,14 @@ def block(text: str) -> str:
 def echo(text: str) -> None:
     """A line of data. Of what acts on a terminal colours alone get through."""
     parts = _COLOUR.split(text)
-    click.echo("".join(part if at % 2 else plain(part) for at, part in enumerate(parts)))
+    with cleared():
+        click.echo("".join(part if at % 2 else plain(part) for at, part in enumerate(parts)))
 
 
 def say(text: str) -> None:
     """A line of talk."""
-    click.echo(block(text), err=True)
+    with cleared():
+        click.echo(block(text), err=True)
 
 
 def coloured(word: str, shown: str = "") -> str:
@@ -112,21 +118,27 @@ def columns_of(terminal: bool | None = None) -> int:  # noqa: FBT001 - None asks
     return get_terminal_size((WIDTH, 24)).columns
 
 
-def table(rows: Iterable[Row], columns: Sequence[Column], width: int | None) -> Iterator[str]:
+def table(
+    rows: Iterable[Row], columns: Sequence[Column], width: int | None, lines: int = LINES
+) -> Iterator[str]:
     """Aligned lines below a heading."""
     cells = [[column.title for column in columns]]
     cells += [[column.cell(row) for column in columns] for row in rows]
     whole = {column.title for column in columns if column.whole}
-    return layout.table(cells, width, coloured, whole)
+    return layout.table(cells, width, coloured, whole, lines)
 
 
 @dataclass(frozen=True)
 class Listing:
-    """How one kind of row is listed; `name` is the field that `-o name` prints."""
+    """How one kind of row is listed; `name` is the field that `-o name` prints.
+
+    Of the last column a terminal gets at most so many `lines`.
+    """
 
     name: str
     columns: Sequence[Column]
     empty: str = "nothing to list"
+    lines: int = LINES
 
     def show(self, rows: Iterable[Row], style: str) -> None:
         """Print the rows; JSON lines are printed as they come."""
@@ -141,7 +153,7 @@ class Listing:
             say(self.empty)
         else:
             width = columns_of() if sys.stdout.isatty() else None
-            for line in table(found, self.columns, width):
+            for line in table(found, self.columns, width, self.lines):
                 echo(line)
 
 

@@ -1,4 +1,8 @@
-"""A line on standard error that says what is waited for; only on a terminal, gone at the end."""
+"""A line on standard error that says what is waited for; only on a terminal, gone at the end.
+
+Whatever else is printed meanwhile stands in a line of its own: `cleared` takes the spinner away
+first, and it is drawn again below.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,46 @@ _CLEAR: Final = "\r\x1b[K"
 _line: Final = threading.Lock()  # there is one: who waits within a wait says nothing
 
 
+class _Terminal:
+    """Whether the spinner stands in the last line, and a lock for whoever writes there."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.drawn = False
+
+    def draw(self, text: str) -> None:
+        with self.lock:
+            sys.stderr.write(_CLEAR + text)
+            sys.stderr.flush()
+            self.drawn = True
+
+    def clear(self) -> None:
+        with self.lock:
+            if self.drawn:
+                sys.stderr.write(_CLEAR)
+                sys.stderr.flush()
+                self.drawn = False
+
+
+_terminal: Final = _Terminal()
+
+
+@contextmanager
+def cleared() -> Iterator[None]:
+    """No spinner in the line while the body prints."""
+    with _terminal.lock:
+        _terminal.clear()
+        yield
+
+
 def _spin(text: str, done: threading.Event, after: float) -> None:
     if done.wait(after):
         return
     for frame in itertools.cycle(_FRAMES):
-        sys.stderr.write(f"{_CLEAR}{frame} {text}")
-        sys.stderr.flush()
+        _terminal.draw(f"{frame} {text}")
         if done.wait(_FRAME):
             break
-    sys.stderr.write(_CLEAR)
-    sys.stderr.flush()
+    _terminal.clear()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import click
 
 from hive_core.cli.approval_page import quoted
 from hive_core.cli.lazy import ListGroup
+from hive_core.cli.options import reason_option
 from hive_core.cli.output import Column, Listing, Row, moment, one, output_option, say, words
 from hive_core.cli.session import Session, complete_agent, entries
 from hive_core.cli.todo import age
@@ -93,11 +94,11 @@ def relay(session: Session, id_: str, name: str) -> None:
 
 @question.command
 @click.argument("id_", metavar="ID")
-@click.option("--why", default="", metavar="TEXT", help="Told to who asked and to who was asked.")
+@reason_option("Told to the asker and to the agent that was asked.")
 @click.pass_obj
-def cancel(session: Session, id_: str, why: str) -> None:
+def cancel(session: Session, id_: str, reason: str) -> None:
     """Take a question or an escalation out of the world, whoever asked it."""
-    reply = session.change("cancel_question", question=id_, why=why)
+    reply = session.change("cancel_question", question=id_, why=reason)
     say(f"cancelled: {words(reply.get('asker'))} is told")
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
 from hive_core.cli.install import layout, steps
 from hive_core.cli.install.machine import Machine, settings
+from hive_core.cli.options import yes_option
 from hive_core.cli.output import echo, say
 from hive_core.cli.progress import working
 from hive_core.cli.session import Session
 from hive_core.errors import NotAllowed, TimedOut
+
+_NAMED: Final = 10  # agents that a question names
 
 
 def need_root(doing: str) -> None:
@@ -63,14 +67,35 @@ def setup(session: Session) -> None:
 @click.command
 @click.option("--purge", is_flag=True, help="Also remove all agents' files, the settings and the "
               "accounts; this cannot be undone.")  # fmt: skip
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def teardown(*, purge: bool, yes: bool) -> None:
-    """Stop all agents and the daemons and remove their units."""
+    """Stop all agents and the daemons and remove their units.
+
+    It says what it stops, and asks. Files, settings and accounts stay, and `hive setup` brings
+    every agent back; with --purge they are removed too.
+    """
     need_root("tear down")
-    if purge and not yes and sys.stdin.isatty():
-        click.confirm("Remove every agent with all its files?", abort=True, err=True)
+    steps.check_removable()
     machine = Machine(echo)
+    if not yes:
+        _confirm(machine, purge=purge)
     with working("stopping"):
         steps.remove(machine)
     if purge:
         steps.purge(machine)
+
+
+def _confirm(machine: Machine, *, purge: bool) -> None:
+    """Say what ends, and ask whoever is there."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody to ask: teardown needs --yes here")
+    running = steps.running_agents(machine)
+    agents = ", ".join(running[:_NAMED]) + (" and others" if running[_NAMED:] else "")
+    say(f"This stops {len(running)} running agents{f' ({agents})' if running else ''}, hived and"
+        " hive-privd, and removes their units.")  # fmt: skip
+    if purge:
+        say("It then removes every agent with all its files, the settings and the accounts; this"
+            " cannot be undone.")  # fmt: skip
+    else:
+        say("Files, settings and accounts stay; `hive setup` brings every agent back.")
+    click.confirm("Go on?", abort=True, err=True)

@@ -14,6 +14,7 @@ from hive_core.agent.show import as_json, plain
 from hive_core.cli.approval_page import quoted
 from hive_core.cli.budgets import amount, written
 from hive_core.cli.lazy import ListGroup
+from hive_core.cli.options import reason_option
 from hive_core.cli.output import Column, Listing, Row, echo, moment, one, output_option, say, words
 from hive_core.cli.progress import working
 from hive_core.cli.session import Session, complete_agent, entries
@@ -35,7 +36,7 @@ def _said(row: Row) -> str:
     """How it came out, or what is said of it."""
     result = row.get("result")
     if isinstance(result, dict):
-        text = result.get("summary") or result.get("error")
+        text = result.get("summary") or result.get("error") or result.get("data")
         return f"{result.get('status')}: {words(text)}" if text else str(result.get("status"))
     percent = row.get("percent")
     progress = words(row.get("progress")) if row.get("progress") else ""
@@ -185,8 +186,9 @@ def _block(label: str, text: str) -> Iterator[str]:
 def assign(session: Session, /, name: str, text: str, *, wait: bool, **said: object) -> int:
     """Give the agent NAME something to do; TEXT says what (- reads it from standard input).
 
-    Prints the id of the task. With --wait the summary of its result; the exit status is 0 when
-    that is success or partial.
+    Prints the id of the task. With --wait that goes to standard error, and printed is the summary
+    of its result, or its data as JSON where there is no summary; the exit status is 0 when the
+    result is success or partial. Ctrl-C ends the waiting, not the task.
     """
     said["data"] = _object(said["data"])
     said["needs"] = list(cast("tuple[str, ...]", said["needs"])) or None
@@ -199,8 +201,14 @@ def assign(session: Session, /, name: str, text: str, *, wait: bool, **said: obj
     if not wait:
         echo(id_)
         return 0
-    with working(f"task {id_} of {name}"):
-        return _finished(session, id_)
+    say(f"task {id_} of {words(reply.get('agent'))}")
+    try:
+        with working(f"task {id_} of {name}"):
+            row = _ended(session, id_)
+    except KeyboardInterrupt:
+        say(f"this goes on: `hive wait --for task.done={id_}`, `hive task show {id_}`")
+        raise
+    return _print_result(id_, row.get("result"))
 
 
 def _object(text: object) -> dict[str, object] | None:
@@ -215,26 +223,32 @@ def _object(text: object) -> dict[str, object] | None:
     return found
 
 
-def _finished(session: Session, id_: str) -> int:
-    """Watch it to its end, and print what came out."""
+def _ended(session: Session, id_: str) -> Row:
+    """The task once it has ended."""
     for _ in session.link.stream(camel("watch_task"), {"task": id_}):
         pass  # each change is a reply; the last one is its end
     row = session.ask("get_task", task=id_).get("task")
-    result = row.get("result") if isinstance(row, dict) else None
+    return row if isinstance(row, dict) else {}
+
+
+def _print_result(id_: str, result: object) -> int:
+    """Print what came out: the summary, else the error, else the data."""
     found = result if isinstance(result, dict) else {}
     say(f"task {id_}: {words(found.get('status'))}")
-    if found.get("summary") or found.get("error"):
-        echo(plain(str(found.get("summary") or found.get("error"))))
+    if text := found.get("summary") or found.get("error"):
+        echo(plain(str(text)))
+    elif found.get("data") is not None:
+        echo(as_json(found["data"]))
     return 0 if found.get("status") in _WELL else NOT_WELL
 
 
 @task.command
 @click.argument("id_", metavar="ID")
-@click.option("--why", default="", metavar="TEXT", help="Told to who has it.")
+@reason_option("Told to the assignee.")
 @click.pass_obj
-def cancel(session: Session, id_: str, why: str) -> None:
+def cancel(session: Session, id_: str, reason: str) -> None:
     """Take a task back, with its sub-tasks; their work is ended. Lists what it hit."""
-    reply = session.change("cancel_task", task=id_, reason=why)
+    reply = session.change("cancel_task", task=id_, reason=reason)
     for line in _hit(entries(reply, "hit")):
         say(line)
     if reply.get("more"):

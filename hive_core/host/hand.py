@@ -154,7 +154,7 @@ class HandCommits:
         for uuid in sorted(before.names.keys() - after.names.keys()):
             wakes |= self._archive(before, uuid, now)
         for uuid in sorted(after.names.keys() - before.names.keys()):
-            self._ledger.ranges.allocate(uuid, self._settings.uid_start)
+            self._ledger.ranges.allocate(uuid, self._settings.uid_start, now)
             self._ledger.runs.want(uuid, Wanted.RUNNING, now, reason="committed by hand")
             wakes.add(f"run:{uuid}")
         for uuid in sorted(after.names.keys() & before.names.keys()):

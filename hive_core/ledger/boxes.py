@@ -74,7 +74,7 @@ class Boxes:
         from the start, until then.
         """
         if box.closed:
-            raise NotFound(f"no agent {box.name}")
+            raise NotFound(f"no such agent: {box.name}")
         rank, message, size = waiting
         self.check_room(box, size, 1 + twice)
         live = box.live

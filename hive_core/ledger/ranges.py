@@ -21,9 +21,21 @@ class Ranges:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def allocate(self, agent: str, first: int = FIRST) -> int:
-        """First uid of the agent's range; the same one whenever asked. None lies below `first`."""
-        return self.base(agent) or self._fresh(agent, first) or self._used(agent, first)
+    def allocate(self, agent: str, first: int = FIRST, at: float | None = None) -> int:
+        """First uid of the agent's range; the same one whenever asked. None lies below `first`.
+
+        `at` is remembered as the time when the agent came into being.
+        """
+        if base := self.base(agent):
+            return base
+        base = self._fresh(agent, first) or self._used(agent, first)
+        self._db.run("UPDATE ranges SET given = ? WHERE base = ?", (at, base))
+        return base
+
+    def given_at(self, agent: str) -> float | None:
+        """When the agent came into being; None where nobody wrote it down."""
+        found: float | None = self._db.value("SELECT given FROM ranges WHERE agent = ?", (agent,))
+        return found
 
     def base(self, agent: str) -> int | None:
         found: int | None = self._db.value("SELECT base FROM ranges WHERE agent = ?", (agent,))

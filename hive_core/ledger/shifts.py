@@ -34,6 +34,7 @@ _MOVED: Final = (
     " ended = ended + ?1",
     "UPDATE deploys SET until = until + ?1",
     "UPDATE generations SET at = at + ?1",
+    "UPDATE ranges SET given = given + ?1",
     "UPDATE hellos SET at = at + ?1",
     *artifacts.MOVED,
     *budgets.MOVED,

@@ -49,7 +49,7 @@ class Hive:
 
     def spec(self, name: str) -> AgentSpec:
         if name not in self.specs:
-            raise NotFound(f"no agent {name}", agent=name)
+            raise NotFound(f"no such agent: {name}", agent=name)
         return self.specs[name]
 
     def name(self, uuid: str) -> str | None:

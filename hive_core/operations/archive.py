@@ -128,7 +128,7 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     ledger = call.ledger
     ledger.archives.drop(archive.uuid)
     ledger.messages.reopen(archive.uuid)
-    ledger.ranges.allocate(archive.uuid, call.settings.uid_start)
+    ledger.ranges.allocate(archive.uuid, call.settings.uid_start, call.now)
     ledger.runs.want(archive.uuid, Wanted.RUNNING, call.now, reason="restored")
     return Change(
         Restored(

@@ -61,7 +61,7 @@ def loose_ends(call: Call, params: LooseEndsParams) -> LooseEnds:
     start = 0
     if params.after is not None:
         if params.after not in names:
-            raise NotFound(f"no agent {params.after[:64]} in this list")
+            raise NotFound(f"no such agent in this list: {params.after[:64]}")
         start = names.index(params.after) + 1
     found: list[LooseEnd] = []
     for at in range(start, len(names)):

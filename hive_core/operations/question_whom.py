@@ -23,7 +23,7 @@ def whom(hive: Hive, asker: str, to: str, kind: Ask) -> str:
     if to in (PARENT, above, OPERATOR):
         return _nearest(hive, asker, to, kind)
     if to not in visible_names(hive, asker):
-        raise NotFound(f"{cannot}: no such agent")
+        raise NotFound(f"no such agent: {to[:64]}")
     if stand(hive, to, asker) not in ABOVE:
         raise NotAllowed(f"{cannot}: not your ancestor", rule="ancestor")
     if hive.spec(asker).role is Role.TASK:

@@ -58,7 +58,7 @@ def whom(call: Call, said_: list[str], field: str) -> Whom:
     names = [each for each in dict.fromkeys(said_) if each not in WORDS]
     hidden = set(names) - set(visible_names(call.hive, call.caller)) if names else set()
     if hidden:
-        raise NotFound(f"no such agent as {sorted(hidden)[0]}")
+        raise NotFound(f"no such agent: {sorted(hidden)[0]}")
     for each in names:
         if not visible(call.hive, each, call.caller):
             raise InvalidArgument(f"{each} does not see you", field=field)

@@ -20,6 +20,7 @@ from hive_core.model.agent import (
     Tier,
 )
 from hive_core.model.budget import Kind
+from hive_core.model.capability import checked
 from hive_core.model.machine import Wanted
 from hive_core.model.names import short
 from hive_core.model.seed import seed_of
@@ -48,6 +49,11 @@ class SpawnParams(Traits, Waiting):
         None, max_length=64,
         description="Name of a definition: what is not said here is as it says there, and its text"
         " is the agent's first message.",
+    )  # fmt: skip
+    add_capabilities: list[str] = Field(
+        [], max_length=64,
+        description="Held beside `capabilities`, or beside the role's usual ones where those are"
+        " absent.",
     )  # fmt: skip
 
 
@@ -82,7 +88,7 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
         grants.check_seat(call.hive, parent, besides=besides)
     paid = take(call, call.uuid, Kind.CHILDREN)
     ledger = call.ledger
-    ledger.ranges.allocate(spec.id, call.settings.uid_start)
+    ledger.ranges.allocate(spec.id, call.settings.uid_start, call.now)
     ledger.runs.want(spec.id, Wanted.RUNNING, call.now)
     paid |= funded(call._replace(hive=hive), params.name, params.funds)
     job = begun(call, "spawn", {spec.id: "running"})
@@ -136,6 +142,7 @@ def _parent(call: Call, params: SpawnParams) -> str | None:
 
 def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
     role = Role(params.role)
+    held = grants.capabilities(call.hive, call.caller, parent, role, params.capabilities)
     quota = call.settings.limits.children
     image = params.image or call.settings.default_image
     config, nar = seed_of(image)
@@ -145,8 +152,7 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         tier=Tier(params.tier),
         title=params.title,
         capabilities=grants.with_network(
-            grants.capabilities(call.hive, call.caller, parent, role, params.capabilities),
-            params.network,
+            checked((*held, *params.add_capabilities)), params.network
         ),
         image=image,
         config=config,

@@ -139,7 +139,7 @@ def _uuid(call: Call, params: WaitAgentsParams, name: str) -> str | None:
     spec = call.hive.specs.get(name)
     expected = State.ABSENT.value in params.states or name == call.settings.root.name
     if spec is None and not expected:
-        raise NotFound(f"no agent {name}")
+        raise NotFound(f"no such agent: {name}")
     return None if spec is None else spec.id
 
 

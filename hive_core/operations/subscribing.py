@@ -141,7 +141,7 @@ def _filter(call: Call, params: SubscribeParams) -> Filter:
         return Filter.of(call, params.kinds, params.agents)
     below = call.hive.topology.subtree(call.caller)
     if strange := set(params.agents) - set(below):
-        raise NotFound(f"no agent {min(strange)} below you")
+        raise NotFound(f"no such agent below you: {min(strange)}")
     names = params.agents or below
     return Filter.of(call, params.kinds, names)
 

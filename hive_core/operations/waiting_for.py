@@ -267,7 +267,7 @@ def called_or_none(call: Call, party: str) -> str | None:
 def _seen(call: Call, name: str) -> str:
     """A party that the caller may know of; of others it does not learn that they exist."""
     if name != THE_OPERATOR and not visible(call.hive, call.caller, name):
-        raise NotFound(f"no agent {name}", agent=name)
+        raise NotFound(f"no such agent: {name}", agent=name)
     return _party(call, name)
 
 

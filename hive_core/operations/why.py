@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import REGISTRY, Operation, Params, Result, operation
 from hive_core.errors import InvalidArgument
+from hive_core.model.record import DAEMON
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.fields import Agent
 from hive_core.policy.algebra import Asked
@@ -48,12 +51,20 @@ def why(call: Call, params: WhyParams) -> Answer:
     if about is None and target not in (None, params.caller):
         raise InvalidArgument(f"{found.name} is about the caller alone", field="target")
     second = params.second or None
+    _check_known(call, (params.caller, target, second if found.second else None))
     asked = Asked(second if found.second else None)
     decision = decide(found.allow, call.hive, params.caller, target, asked)
     return Answer(
         allowed=decision.allowed, action=found.action, rule=decision.rule, reason=decision.reason,
         chain=list(chain(call.hive, params.caller, target)), commit=call.hive.commit,
     )  # fmt: skip
+
+
+def _check_known(call: Call, names: Iterable[str | None]) -> None:
+    """Refuse a question about an agent that does not exist: that is a slip of the pen."""
+    for name in names:
+        if name is not None and name not in (THE_OPERATOR, DAEMON):
+            call.hive.spec(name)
 
 
 def _known(name: str) -> Operation:

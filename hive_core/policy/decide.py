@@ -7,9 +7,10 @@ from typing import Final
 from hive_core.model.hive import Hive
 from hive_core.model.record import DAEMON, OPERATOR, Relation
 from hive_core.policy import standing
-from hive_core.policy.algebra import PLAIN, UNKNOWN_CALLER, Asked, Decision, Rule
+from hive_core.policy.algebra import HIDDEN, PLAIN, UNKNOWN_CALLER, Asked, Decision, Rule
 from hive_core.policy.standing import stand, visible
 
+_NAMED: Final = 64  # the name comes from the caller, and can be as long as a frame
 _PARTIES: Final = {DAEMON: Relation.DAEMON, OPERATOR: Relation.OPERATOR}
 _RELATIONS: Final = {
     standing.PARENT: Relation.PARENT,
@@ -41,7 +42,7 @@ def decide(
         return found
     if found is UNKNOWN_CALLER or not found.visible or visible(hive, caller, asked.second):
         return found
-    return Decision.refused("visible", f"no such agent as {asked.second}", visible=False)
+    return Decision.refused("visible", f"{HIDDEN.reason}: {asked.second[:_NAMED]}", visible=False)
 
 
 def visible_names(hive: Hive, caller: str) -> tuple[str, ...]:

@@ -108,7 +108,7 @@ def maker(profile: Profile) -> Callable[[Call], Change[Made]]:
         )  # fmt: skip
         parent = _above(call, profile)
         hive = call.hive.with_agent(profile.value, parent, spec)
-        call.ledger.ranges.allocate(spec.id, settings.uid_start)
+        call.ledger.ranges.allocate(spec.id, settings.uid_start, call.now)
         if _SPAWN in spec.capabilities and profile is Profile.MAID:
             call.ledger.marks.put(_GIVEN, spec.id)
         call.ledger.runs.want(spec.id, Wanted.RUNNING, call.now, reason=f"the {profile}")

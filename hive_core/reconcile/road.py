@@ -175,7 +175,7 @@ class Reconciler:
             for uuid in sorted(missing):
                 if uuid not in self.wishes.runs:
                     ledger.runs.want(uuid, Wanted.RUNNING, now, reason="declared")
-                ledger.ranges.allocate(uuid, self.ports.settings.uid_start)
+                ledger.ranges.allocate(uuid, self.ports.settings.uid_start, now)
         self.wishes.refresh(missing)
         self._dirty.update(dict.fromkeys(missing))
 

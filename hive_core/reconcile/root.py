@@ -34,7 +34,7 @@ def make(call: Call) -> Change[Made]:
         max_children=settings.limits.children, config=config, nar=nar,
     )  # fmt: skip
     hive = call.hive.with_agent(root.name, None, spec)
-    call.ledger.ranges.allocate(spec.id, settings.uid_start)
+    call.ledger.ranges.allocate(spec.id, settings.uid_start, call.now)
     call.ledger.runs.want(spec.id, Wanted.RUNNING, call.now, reason="the root agent")
     made = Made(name=root.name, uuid=spec.id)
     wakes = frozenset({f"run:{spec.id}"})

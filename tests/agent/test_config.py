@@ -116,7 +116,7 @@ def test_a_repository_of_another_user_of_the_child_can_be_cloned_and_fetched(
         ("ann", InvalidArgument, "that is your own: work in"),
         ("--upload-pack=x", InvalidArgument, "must be 1 to 32"),
         ("../bob", InvalidArgument, "must be 1 to 32"),
-        ("carol", NotFound, "carol: no such agent below you"),
+        ("carol", NotFound, "no such agent below you: carol"),
         ("dave", NotFound, "`hive-agent init-config dave` makes one"),
     ],
 )

@@ -78,10 +78,10 @@ def test_a_command_that_is_like_none_is_told_where_they_are_listed(hive: Hive) -
 
 
 def test_an_unknown_agent_suggests_one(hive: Hive) -> None:
-    hive.peer.answers["Stop"] = refusing(NotFound("cannot stop alise: no such agent"))  # type: ignore[assignment]
+    hive.peer.answers["Stop"] = refusing(NotFound("no such agent: alise"))  # type: ignore[assignment]
     done = hive("stop", "alise")
     assert done.status == 4
-    assert done.err == "hive: cannot stop alise: no such agent; did you mean alice?\n"
+    assert done.err == "hive: no such agent: alise; did you mean alice?\n"
 
 
 def test_tree_prints_json_lines_and_names(hive: Hive) -> None:

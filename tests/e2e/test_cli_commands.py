@@ -39,7 +39,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
               "--", "sh", "-c", "echo hello from the worker; exec sleep 1000")  # fmt: skip
     made.hive("agent", "create", "other", "--role", "lead")
     yield made
-    made.hive("teardown", "--purge")
+    made.hive("teardown", "--purge", "--yes")
 
 
 def test_create_returns_when_the_agent_runs(host: HiveHost) -> None:

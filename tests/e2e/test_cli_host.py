@@ -40,8 +40,17 @@ def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) 
 
     assert "nothing to do" in fresh.setup()
 
+    said = fresh.fails(2, "teardown", "--purge")
+    assert "nobody to ask: teardown needs --yes here" in said
+    typed = "import pty,sys; sys.exit(pty.spawn(['hive', 'teardown']) >> 8)"
+    refused = fresh.run("python3", "-c", typed, text="n\n", check=False)
+    assert refused.returncode == 130, refused
+    for text in ("This stops", "root", "hived and hive-privd", "Files, settings and accounts stay"):
+        assert text in refused.stdout, refused
+    assert fresh.hive("tree", "-o", "name") == "root\n"
+
     fresh.hive("agent", "create", "stubborn", "--", "sh", "-c", "trap '' TERM; sleep 1000")
-    fresh.hive("teardown")
+    fresh.hive("teardown", "--yes")
     assert units(fresh) == ""
     assert "hive/" not in fresh.run("cat", "/proc/self/mounts").stdout.replace("lib/hive ", "")
     assert fresh.run("hive", "tree", check=False).returncode == 69
@@ -49,7 +58,7 @@ def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) 
     fresh.setup()
     assert fresh.hive("tree", "-o", "name") == "root\nstubborn\n"
 
-    fresh.hive("teardown", "--purge")
+    fresh.hive("teardown", "--purge", "--yes")
     assert units(fresh) == ""
     for path in ("/var/lib/hive/meta", "/etc/hive", "/run/hive"):
         assert fresh.run("test", "-e", path, check=False).returncode == 1, path

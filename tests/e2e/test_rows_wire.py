@@ -382,7 +382,7 @@ def test_a_right_lost_in_mid_stream_ends_it(host: HiveHost) -> None:
         host.call("Move", agent="pet", parent="other", wait=20)
         said = follow.communicate(timeout=20)[1]
     assert follow.returncode == 4
-    assert said == "hive-agent: cannot get logs of pet: no such agent\n"
+    assert said == "hive-agent: no such agent: pet\n"
 
 
 def test_frames_that_are_none(host: HiveHost) -> None:

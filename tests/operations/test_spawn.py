@@ -6,7 +6,9 @@ import pytest
 from operations.world import World, fields, names, rows, world
 
 from hive_core.errors import AlreadyExists, Conflict, InvalidArgument, LimitReached
+from hive_core.model.agent import Role
 from hive_core.model.machine import Wanted
+from hive_core.model.roles import default_capabilities
 from hive_core.model.settings import Bounds, Settings
 
 
@@ -23,6 +25,16 @@ def test_a_new_agent_hangs_under_its_creator_and_is_wanted_running(world: World)
     assert world.ledger.ranges.base(spec.id) is not None
     job = world.call("a", "get_job", id=found["job"])
     assert (job["operation"], job["agents"], job["state"]) == ("spawn", ["new"], "running")
+
+
+def test_a_capability_may_be_added_to_those_of_the_role(world: World) -> None:
+    """`--capability broadcast` left the agent with nothing else (`capabilities` replaces)."""
+    usual = default_capabilities(Role.LEAD)
+    world.call("operator", "spawn", name="new", role="lead", add_capabilities=["broadcast"])
+    assert world.hive.spec("new").capabilities == tuple(sorted((*usual, "broadcast")))
+    world.call("operator", "spawn", name="bare", capabilities=[], add_capabilities=["escalate"])
+    assert world.hive.spec("bare").capabilities == ("escalate",)
+    assert world.fault("a", "spawn", name="no", add_capabilities=["meta.read"]) == "NotAllowed"
 
 
 def test_the_operators_agents_hang_under_the_root_agent_unless_told(world: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from operations.world import World
 
-from hive_core.errors import InvalidArgument
+from hive_core.errors import InvalidArgument, NotAllowed, NotFound
 
 
 def test_it_gives_rule_reason_chain_and_commit(world: World) -> None:
@@ -25,7 +25,7 @@ def ask(
 
 
 QUESTIONS = [
-    ("a", "stop", "a11", None), ("a", "stop", "b", None), ("a1", "stop", "nobody", None),
+    ("a", "stop", "a11", None), ("a", "stop", "b", None),
     ("operator", "destroy", "a", None), ("a1", "send", "a2", None), ("a1", "send", "b", None),
     ("root", "move", "a1", "b"), ("a", "move", "a1", "b"), ("root", "move", "a1", ""),
     ("operator", "move", "a1", ""), ("a", "spawn", "a1", None), ("a", "spawn", None, None),
@@ -56,9 +56,34 @@ def test_nothing_is_done_and_nothing_is_recorded(world: World) -> None:
     assert (world.hive, len(world.events())) == (before, count)
 
 
-def test_a_caller_that_is_no_agent_is_refused_everything(world: World) -> None:
-    found = ask(world, "nobody", "whoami")
-    assert (found["allowed"], found["rule"]) == (False, "known caller")
+@pytest.mark.parametrize("question", [
+    ("nobody", "whoami", None, None), ("nobody", "stop", "a", None), ("a", "stop", "nobody", None),
+    ("operator", "stop", "nobody", None), ("root", "move", "a1", "nobody"),
+])  # fmt: skip
+def test_a_name_that_is_no_agents_is_a_slip_and_no_refusal(
+    world: World, question: tuple[str, str, str | None, str | None]
+) -> None:
+    """`hive why nobody stop` ended with 5, as if there were somebody who may not."""
+    with pytest.raises(NotFound, match=r"^no such agent: nobody$"):
+        ask(world, *question)
+
+
+@pytest.mark.parametrize(("operation", "given"), [
+    ("history", {"agent": "nobody"}), ("list_agents", {"root": "nobody"}),
+    ("stop", {"agent": "nobody"}), ("loose_ends", {"agent": "nobody"}),
+    ("move", {"agent": "a1", "parent": "nobody"}), ("spawn", {"name": "x", "parent": "nobody"}),
+    ("wait_agents", {"agents": ["nobody"], "states": ["running"]}),
+])  # fmt: skip
+def test_every_operation_says_the_same_of_an_agent_that_is_not_there(
+    world: World, operation: str, given: dict[str, object]
+) -> None:
+    with pytest.raises(NotFound, match=r"^no such agent: nobody$"):
+        world.call("operator", operation, **given)
+
+
+def test_a_refusal_is_a_sentence_whatever_the_operation_is_called(world: World) -> None:
+    with pytest.raises(NotAllowed, match=r"^cannot show the history of a: not your descendant$"):
+        world.call("a1", "history", agent="a")
 
 
 @pytest.mark.parametrize(("operation", "target"), [("fly", "a"), ("recv", "a1"), ("", None)])

@@ -177,7 +177,7 @@ def test_the_new_parent_of_a_move_is_judged_after_the_target() -> None:
     assert (strange.rule, strange.visible) == ("known caller", True)
     second = decide(rules.MOVE, HIVE, "bob", "carl", Asked("nobody"))
     assert (second.reason, second.rule, second.visible, second.allowed) == (
-        "no such agent as nobody", "visible", False, False,
+        "no such agent: nobody", "visible", False, False,
     )  # fmt: skip
 
 

@@ -52,6 +52,35 @@ def test_a_deploy_restarts_is_watched_and_is_confirmed() -> None:
     play(story)
 
 
+def test_the_first_generation_began_when_the_agent_was_made() -> None:
+    """`hive history` showed one time for generations 1 and 2: that of the first deploy."""
+
+    async def story(stage: Stage) -> None:
+        made = stage.clock.now()
+        await stage.advance(3600)
+        await stage.deploy("bob", proposal({"agent.toml": ""}))
+        second, first = stage.generations("bob")
+        assert (first.at, second.at - first.at >= 3600) == (made, True)
+
+    play(story)
+
+
+def test_of_an_agent_of_an_older_hive_the_first_generation_began_before_the_request() -> None:
+    async def story(stage: Stage) -> None:
+        with stage.ledger.transaction():
+            stage.ledger.connection.run("UPDATE ranges SET given = NULL")
+        approval = stage.request("bob", proposal({"agent.toml": ""}))
+        await stage.settle()
+        asked = stage.approval(approval).created
+        await stage.advance(60)
+        stage.decide(approval)
+        await stage.settle()
+        second, first = stage.generations("bob")
+        assert (first.at, second.at - first.at >= 60) == (asked, True)
+
+    play(story)
+
+
 def test_a_live_change_is_shown_while_the_agent_runs_on() -> None:
     async def story(stage: Stage) -> None:
         first = await stage.deploy("bob", proposal({"agent.toml": LIVE}))

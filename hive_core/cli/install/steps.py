@@ -80,10 +80,22 @@ def _units(machine: Machine, changed: set[str]) -> None:
     machine.run("systemctl", "start", "hive-git.service")
 
 
-def remove(machine: Machine) -> None:
-    """Stop everything and take the units away; files and accounts stay."""
+def check_removable() -> None:
+    """Refuse a machine whose own configuration made it a hive host."""
     if NIXOS.exists():
         raise Conflict("NixOS is set up by its configuration: services.hive.enable = false")
+
+
+def running_agents(machine: Machine) -> list[str]:
+    """Names of the agents whose containers run now."""
+    first, last = layout.AGENTS[0].split("*")
+    units = machine.loaded(layout.AGENTS[0])
+    return sorted(unit.removeprefix(first).removesuffix(last) for unit in units)
+
+
+def remove(machine: Machine) -> None:
+    """Stop everything and take the units away; files and accounts stay."""
+    check_removable()
     machine.end(("hive-git.path", "hived.service"), _PATIENCE)
     machine.end(layout.AGENTS, _PATIENCE)
     machine.end(("hive-privd.service",), _PATIENCE)

@@ -66,7 +66,7 @@ def put_in_place(call: Call, step: Step) -> Change[Done]:
             uuid, Wanted.RUNNING, call.now, grace=run.grace, reason=reason, fresh=True
         )
         nonce = wish.nonce
-    _first_generation(call, spec)
+    _first_generation(call, spec, approval.created)
     number = ledger.generations.next(uuid)
     after = step.after
     ledger.generations.put(Generation(
@@ -203,11 +203,16 @@ def _start_again(call: Call, approval: Approval, found: Deploy, failure: Failure
     ).nonce
 
 
-def _first_generation(call: Call, spec: AgentSpec) -> None:
-    """What it had before its first deploy, so that there is a way back to it."""
+def _first_generation(call: Call, spec: AgentSpec, requested: float) -> None:
+    """What it had before its first deploy, so that there is a way back to it.
+
+    It had that from its creation on; of an agent whose creation an older hive did not write down
+    we only know that it had it when the deploy was `requested`.
+    """
     if call.ledger.generations.next(spec.id) == 1 and spec.config:
+        since = call.ledger.ranges.given_at(spec.id) or requested
         call.ledger.generations.put(Generation(
-            spec.id, 1, spec.config, "", call.now, spec.system or "", fields(spec)
+            spec.id, 1, spec.config, "", since, spec.system or "", fields(spec)
         ))  # fmt: skip
 
 

@@ -1,0 +1,46 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from typing_extensions import override
+else:  # importing typing_extensions would cost a tenth of the start
+
+    def override(method: object) -> object:
+        return method
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Renamed(click.Option):
+    """An option that had another name, `old`: that works for one more release, and no help says it.
+
+    Whoever was taught the old name by a script of theirs gets no error.
+    """
+
+    def __init__(self, *words: Any, old: str, **attributes: Any) -> None:  # noqa: ANN401 - click's
+        super().__init__(*words, **attributes)
+        self._old = old
+
+    @override
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # noqa: ANN401 - click's, and renamed in 8.2
+        shown = self.opts
+        self.opts = [*shown, self._old]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
+
+
+def reason_option(help_: str, *, required: bool = False) -> Callable[[F], F]:
+    """`--reason TEXT`, which is `reason` of the callback."""
+    default = {} if required else {"default": ""}
+    return click.option("--reason", cls=Renamed, old="--why", required=required, metavar="TEXT",
+                        help=help_, **default)  # fmt: skip
+
+
+yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask.")

@@ -1,0 +1,232 @@
+"""What a new user met in the first hours, each as it should have been."""
+
+from __future__ import annotations
+
+import io
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+from agent.peer import peer
+from cli.run import Hive
+from cli.test_approvals import ROW as APPROVAL
+from cli.test_tasks import ENDED, ID, RESULT, SHOWN
+from typing_extensions import override
+
+from hive_core.agent import exchange, layout
+from hive_core.cli import doctor, main
+from hive_core.cli.output import echo, say, table
+from hive_core.cli.progress import working
+from hive_core.errors import Conflict
+from hive_core.varlink import Message
+
+PACKAGE = str(Path(main.__file__).parents[1])
+CHECKOUT = str(Path(main.__file__).parents[2])
+# A process that a shell put into the background ignores SIGINT, and so do its children.
+MAIN = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from hive_core.cli.main import main; main()"
+)
+DEAD_LETTER: Message = {
+    "id": "m2", "from": "daemon", "relation": "daemon", "kind": "dead_letter", "reply_to": "m1",
+    "body": "Not delivered:\nm1 to bob: given up after 5 attempts",
+}  # fmt: skip
+
+
+# hive send --wait
+
+
+def test_a_message_that_was_not_delivered_is_no_answer(hive: Hive) -> None:
+    hive.peer.answers["Send"] = lambda _: {"id": "m1"}
+    hive.peer.answers["WaitReply"] = lambda _: {"reply": DEAD_LETTER}
+    done = hive("send", "bob", "hi", "--wait", "20")
+    assert (done.status, done.out) == (1, "")
+    assert "Not delivered" in done.err
+    assert "given up after 5 attempts" in done.err
+
+
+def test_an_agent_is_told_the_same_of_its_message(hive: Hive) -> None:
+    hive.peer.answers["Send"] = lambda _: {"id": "m1"}
+    hive.peer.answers["WaitReply"] = lambda _: {"reply": DEAD_LETTER}
+    with pytest.raises(Conflict, match="Not delivered"):
+        exchange.exchange(hive.peer.path, ["bob", "hi"])
+
+
+def test_an_agent_may_say_not_delivered_itself(hive: Hive) -> None:
+    """A child's words about a dead letter are an answer: only the daemon's word counts."""
+    hive.peer.answers["Send"] = lambda _: {"id": "m1"}
+    hive.peer.answers["WaitReply"] = lambda _: {"reply": {**DEAD_LETTER, "relation": "child"}}
+    assert hive("send", "bob", "hi", "--wait", "20").status == 0
+
+
+# hive chat
+
+
+@pytest.mark.parametrize("state", ["stopped", "parked", "failed"])
+def test_nobody_talks_to_an_agent_that_is_down(
+    hive: Hive, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hi\n"))
+    hive.peer.answers["ListAgents"] = lambda _: {"agents": [{"name": "foo", "state": state}]}
+    done = hive("chat", "foo")
+    assert (done.status, done.out) == (3, "")
+    assert f"cannot chat with foo: it is {state}" in done.err
+    assert "hive start foo" in done.err
+    assert not hive.peer.asked("Send")
+
+
+def test_a_chat_without_an_answer_ends_with_a_word(
+    hive: Hive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hi\n"))
+    hive.peer.answers["ListAgents"] = lambda _: {"agents": [{"name": "foo", "state": "sleeping"}]}
+    hive.peer.answers["Send"] = lambda _: {"id": "m1"}
+    hive.peer.answers["ListMessages"] = lambda _: {"messages": [], "next": None}
+    done = hive("chat", "foo", "--wait", "0.05")
+    assert (done.status, done.err) == (
+        124, "hive: no answer from foo within 0.05 s; it is sleeping\n",
+    )  # fmt: skip
+
+
+# hive task assign --wait
+
+
+def test_data_without_a_summary_is_the_result(hive: Hive) -> None:
+    row = {**ENDED, "result": {**RESULT, "status": "success", "summary": "", "data": {"n": 1}}}
+    hive.peer.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "queued"}
+    hive.peer.answers["WatchTask"] = lambda _: [{"state": "done"}]
+    hive.peer.answers["GetTask"] = lambda _: {**SHOWN, "task": row}
+    done = hive("task", "assign", "bob", "Add", "--wait")
+    assert (done.status, done.out) == (0, '{"n": 1}\n')
+    hive.peer.answers["ListTasks"] = lambda _: {"tasks": [row], "next": None}
+    assert 'success: {"n": 1}' in hive("task", "list", "--all").out
+
+
+def test_ctrl_c_leaves_the_id_of_the_task_and_says_how_to_go_on(tmp_path: Path) -> None:
+    """The real command, as a shell starts it; the daemon never says that the task has ended."""
+    blocked = threading.Event()
+
+    def never(_: Message) -> list[Message]:
+        blocked.wait(60)
+        return []
+
+    with peer(tmp_path / "operator.sock") as made:
+        made.answers["AssignTask"] = lambda _: {"task": ID, "agent": "bob", "state": "in_progress"}
+        made.answers["WatchTask"] = never
+        process = subprocess.Popen(
+            [sys.executable, "-c", MAIN,
+             "--socket", made.path, "task", "assign", "bob", "Add", "--wait"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=CHECKOUT,
+        )  # fmt: skip
+        made.wait_for("WatchTask")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        blocked.set()
+    assert (process.returncode, out) == (130, "")
+    first, second, *_ = err.splitlines()
+    assert first == f"task {ID} of bob"
+    assert second == f"this goes on: `hive wait --for task.done={ID}`, `hive task show {ID}`"
+
+
+# The spinner
+
+
+class Terminal(io.StringIO):
+    """What a terminal is given; both streams of a command end in it."""
+
+    @override
+    def isatty(self) -> bool:
+        return True
+
+    def until(self, text: str) -> None:
+        pause = threading.Event()
+        while text not in self.getvalue():
+            pause.wait(0.01)
+
+
+def lines(text: str) -> list[str]:
+    """What can be read in the end: a line begins anew at a carriage return that clears it."""
+    return [line.rsplit("\r\x1b[K", 1)[-1] for line in text.split("\n")]
+
+
+@pytest.mark.parametrize("print_", [echo, say])
+def test_the_spinner_is_gone_from_a_line_before_something_is_printed_there(
+    print_: Callable[[str], None],
+) -> None:
+    terminal = Terminal()
+    both = redirect_stdout(terminal), redirect_stderr(terminal)
+    with both[0], both[1], working("working", after=0.0):
+        terminal.until("working")
+        print_("a result")
+    assert lines(terminal.getvalue()) == ["a result", ""]
+
+
+# hive doctor, hive approvals
+
+
+def test_advice_of_doctor_is_never_cut() -> None:
+    detail = " ".join(f"word{number}" for number in range(60)) + "; `journalctl -u hived` says why"
+    row = {"check": "hived", "verdict": "fail", "detail": detail}
+    shown = " ".join(table([row], doctor.FINDINGS.columns, 80, doctor.FINDINGS.lines))
+    assert "…" not in shown
+    assert shown.endswith("why")
+    assert max(map(len, table([row], doctor.FINDINGS.columns, 80, doctor.FINDINGS.lines))) <= 80
+    assert "…" in " ".join(layout.table([["A", "B"], ["a", detail]], 80))
+
+
+def test_a_request_that_is_being_checked_has_no_effect_yet(hive: Hive) -> None:
+    received: Message = {**APPROVAL, "state": "received", "effect": "nothing"}
+    hive.peer.answers["ListApprovals"] = lambda _: {"approvals": [received], "next": None}
+    shown = hive("approvals").out
+    assert "received" in shown
+    assert "nothing" not in shown
+    hive.peer.answers["ListApprovals"] = lambda _: {
+        "approvals": [{**received, "state": "pending"}], "next": None,
+    }  # fmt: skip
+    assert "nothing" in hive("approvals").out
+
+
+# hive agent create
+
+
+def test_a_capability_is_held_beside_those_of_the_role(hive: Hive) -> None:
+    hive.peer.answers["Spawn"] = lambda _: {"uuid": "u"}
+    hive("agent", "create", "x", "--capability", "broadcast", "--no-wait")
+    hive("agent", "create", "y", "--only-capability", "escalate", "--no-wait")
+    first, second = hive.peer.asked("Spawn")
+    assert (first.get("add_capabilities"), first.get("capabilities")) == (["broadcast"], None)
+    assert (second.get("add_capabilities"), second.get("capabilities")) == (None, ["escalate"])
+
+
+# --reason everywhere
+
+
+@pytest.mark.parametrize("flag", ["--reason", "--why"])
+def test_a_reason_is_given_by_one_flag_and_the_old_one_still_works(hive: Hive, flag: str) -> None:
+    hive.peer.answers["Deny"] = lambda _: {}
+    hive.peer.answers["CancelTask"] = lambda _: {"hit": []}
+    hive.peer.answers["CancelQuestion"] = lambda _: {"asker": "bob"}
+    for words in (("approvals", "deny"), ("task", "cancel"), ("question", "cancel")):
+        assert hive(*words, ID, flag, "no need").status == 0
+        shown = hive(*words, "--help").out
+        assert "--reason" in shown
+        assert "--why" not in shown
+    (denied,) = hive.peer.asked("Deny")
+    (task,), (question,) = hive.peer.asked("CancelTask"), hive.peer.asked("CancelQuestion")
+    assert (denied["why"], task["reason"], question["why"]) == ("no need",) * 3
+    assert hive("approvals", "deny", ID).status == 2
+
+
+def test_units_name_documents_that_exist() -> None:
+    for unit in Path(PACKAGE).glob("*/units/*.service"):
+        for line in unit.read_text().splitlines():
+            if line.startswith("Documentation="):
+                for word in line.removeprefix("Documentation=").split():
+                    kind, _, place = word.partition(":")
+                    assert kind in ("file", "man"), line
+                    assert kind == "man" or Path(place.replace("@PACKAGE@", PACKAGE)).is_file()
