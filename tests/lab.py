@@ -5,39 +5,48 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from e2e.labhost import Lab, LabError, environment, trixie_tree
+from e2e.labhost import Lab, LabError, environment, fresh_lab, trixie_tree
 
-USAGE = "usage: scripts/lab [--trixie] [--] COMMAND..."
+USAGE = "usage: scripts/lab [--trixie | --fresh] [--] COMMAND..."
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE_SECONDS = 5.0
 
 
 def main(arguments: list[str]) -> int:
-    lower = Path("/")
-    if arguments[:1] == ["--trixie"]:
-        lower, arguments = trixie_tree(), arguments[1:]
+    kind = ""
+    if arguments[:1] in (["--trixie"], ["--fresh"]):
+        kind, arguments = arguments[0], arguments[1:]
     if arguments[:1] == ["--"]:
         arguments = arguments[1:]
     if not arguments or arguments[0].startswith("-"):
         sys.stderr.write(USAGE + "\n")
         return 0 if arguments in (["-h"], ["--help"]) else 2
+    name = os.environ.get("LAB_NAME", "lab")
     try:
-        with Lab(os.environ.get("LAB_NAME", "lab"), lower) as lab:
-            return _run(lab, arguments)
+        with _make_lab(kind, name) as lab:
+            # What is set here for pip, git or apt would be heeded on a machine that has none of it.
+            return _run(lab, arguments, {} if kind == "--fresh" else os.environ)
     except LabError as error:
         sys.stderr.write(f"lab: {error}\n")
         return 1
 
 
-def _run(lab: Lab, command: list[str]) -> int:
+def _make_lab(kind: str, name: str) -> Lab:
+    if kind == "--fresh":
+        return fresh_lab(name)
+    return Lab(name, trixie_tree() if kind == "--trixie" else Path("/"))
+
+
+def _run(lab: Lab, command: list[str], variables: Mapping[str, str]) -> int:
     here = str(Path.cwd())
     cwd = here if lab.path(here).is_dir() else "/"
     early: list[int] = []  # what came before there was anybody to hand it on to
     for number in _FORWARDED:
         signal.signal(number, lambda got, _: early.append(got))
-    process = subprocess.Popen(lab.argv(command, cwd), env=environment(os.environ))
+    process = subprocess.Popen(lab.argv(command, cwd), env=environment(variables))
     for number in _FORWARDED:
         signal.signal(number, lambda got, _: _forward(process, got))
     for got in early:

@@ -43,6 +43,16 @@ def host() -> render.Host:
     return render.Host(package, shared, tun, _ENV["PATH"])
 
 
+def make_nix_store() -> None:
+    """Make the directory of the Nix store where the Nix daemon has not been used yet.
+
+    A new installation has the socket of the daemon and no store, and what is not there cannot be
+    mounted. The daemon gives the directory its group and mode when it opens the store:
+    https://github.com/NixOS/nix/blob/2.8.0/src/libstore/local-store.cc#L127
+    """
+    Path("/nix/store").mkdir(mode=0o755, exist_ok=True)
+
+
 def label(name: str) -> str:
     """Give the description of the unit of this name while it is loaded; systemd keeps it in a file.
 
@@ -93,6 +103,8 @@ def start(action: a.StartUnit | a.RunJob) -> bool:
     """Check, write down what the unit will execute, and have systemd start it."""
     machine = host()
     if isinstance(action, a.RunJob):
+        if action.work.job.nix:
+            make_nix_store()
         mounts.mount_job(action)
         place, argv = tree.MOUNTS / action.job, render.job_argv(machine, action)
     else:

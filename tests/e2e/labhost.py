@@ -23,6 +23,7 @@ from e2e.cgroups import Groups
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TREE = Path("/var/cache/hive-lab/trixie")
+FRESH = Path("/var/cache/hive-lab/fresh")
 PARTS = Path(__file__).parent / "lab"
 
 Stream = IO[str] | int | None
@@ -39,9 +40,17 @@ class LabError(Exception):
 
 
 class Lab:
-    def __init__(self, name: str = "lab", lower: Path = Path("/")) -> None:
+    def __init__(
+        self, name: str = "lab", lower: Path = Path("/"), *, offer: Path | None = None
+    ) -> None:
+        """Make a host of the tree `lower`.
+
+        With `offer` it is as if just installed: nothing of this machine's Python environment is
+        in it, and what it lacks it installs from this folder (`scripts/setup --fresh`).
+        """
         self.name = name
         self._lower = lower
+        self._offer = offer
         self._groups = Groups(f"hive-lab-{name}-{secrets.token_hex(4)}")
         self._disk: subprocess.Popen[str] | None = None
         self._boot: subprocess.Popen[bytes] | None = None
@@ -188,7 +197,8 @@ class Lab:
             | {
                 "LAB_LOWER": str(self._lower),
                 "LAB_SRC": str(CHECKOUT),
-                "LAB_VENV": sys.prefix,
+                "LAB_VENV": "" if self._offer else sys.prefix,
+                "LAB_OFFER": str(self._offer or ""),
                 "LAB_NAME": self.name,
             },
         )
@@ -256,6 +266,12 @@ def trixie_tree() -> Path:
     return TREE
 
 
+def fresh_lab(name: str) -> Lab:
+    """Return a bare Debian 12 on which nothing was used before, made when missing."""
+    subprocess.run([CHECKOUT / "scripts/setup", "--fresh"], check=True)
+    return Lab(name, FRESH / "tree", offer=FRESH / "offered")
+
+
 def in_tree(command: Sequence[str], directory: str, tree: Path = TREE) -> list[str]:
     """What to execute (on the machine or in a lab) in order to execute `command` in the tree.
 
@@ -270,5 +286,6 @@ def in_tree(command: Sequence[str], directory: str, tree: Path = TREE) -> list[s
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    # A bare machine has no such environment; the entry is without effect there.
     path = f"/usr/local/sbin:/usr/local/bin:{sys.prefix}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     return {"HOME": "/root", "LANG": "C.UTF-8", **(extra or {}), "PATH": path}

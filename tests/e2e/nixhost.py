@@ -32,11 +32,21 @@ pending = 100
 class NixHost(HiveHost):
     def prepare(self, settings: str = SETTINGS) -> None:
         """All but locked inputs."""
+        self.forget_nix()
         inputs.make(Path(self.lab.path(INPUTS)), python=True)
         self.conf(CONF)
         self.run("systemctl", "start", "nix-daemon.socket")
         self.settings(settings)
         self.setup()
+
+    def forget_nix(self) -> None:
+        """Leave of Nix what its packages bring: a machine where it has never been used."""
+        script = (
+            "mount -t tmpfs -o mode=0755 nix /nix;"
+            " systemd-tmpfiles --create /usr/lib/tmpfiles.d/nix-daemon.conf;"
+            " test ! -e /nix/store"
+        )
+        self.run("sh", "-ec", script)
 
     def conf(self, text: str) -> None:
         """Another nix.conf; its daemon reads it when it starts."""
