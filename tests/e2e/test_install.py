@@ -9,8 +9,8 @@ pytestmark = pytest.mark.lab
 
 
 def test_an_installation_without_a_network_fails_in_one_line_and_changes_nothing(lab: Lab) -> None:
-    # A host may offer packages in a folder; this one offers none.
-    lab.run(["rm", "-f", "/etc/pip.conf"])
+    # A host may offer packages in a folder, and may have hive already; this one does neither.
+    lab.run(["rm", "-rf", "/etc/pip.conf", "/usr/local/lib/hive"])
     done = lab.run([str(CHECKOUT / "scripts/install")], check=False, timeout=300)
     assert done.returncode == 1, done
     *progress, last = done.stderr.splitlines()
