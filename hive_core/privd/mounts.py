@@ -197,12 +197,16 @@ def mount_job(action: RunJob) -> None:
     place, job = tree.MOUNTS / action.job, action.work.job
     if action.uuid and "root" in job.writes.values() and (tree.MOUNTS / action.uuid).exists():
         raise FileExistsError("it is mounted")
-    leaves = (*job.reads.items(), *job.writes.items())
-    found = {leaf: _place(action, what) for leaf, what in leaves}
+    sources = {leaf: _place(action, what) for leaf, what in (job.reads | job.writes).items()}
     place.mkdir()  # one that was not cleaned up after is in the way
+    # A new installation of Nix has no store yet, and what is not there cannot be mounted. Its daemon
+    # gives the directory its group and mode when it opens the store:
+    # https://github.com/NixOS/nix/blob/2.8.0/src/libstore/local-store.cc#L127
+    if job.nix:
+        Path("/nix/store").mkdir(exist_ok=True)
     if action.work is JobKind.COPY_TREE:
         tree.make((STATE,), "roots", {action.job: STORAGE_BASE})
-    for leaf, (steps, ids) in found.items():
+    for leaf, (steps, ids) in sources.items():
         with tree.opened(*steps) as source:
             attach(source, place / leaf, action.base, ids, _RDONLY * (leaf in job.reads))
     generate(place / "root", action.job, action.base)

@@ -39,18 +39,8 @@ def host() -> render.Host:
     own = () if Path("/usr") == mounts.USR else ("/nix/store",)
     parts = (f"/{part}" for part in render.SHARED[1:] if Path("/", part).exists())
     shared = (f"{mounts.USR}:/usr", *own, *parts)
-    package, tun = str(Path(__file__).parents[1]), Path("/dev/net/tun").exists()
-    return render.Host(package, shared, tun, _ENV["PATH"])
-
-
-def make_nix_store() -> None:
-    """Make the directory of the Nix store where the Nix daemon has not been used yet.
-
-    A new installation has the socket of the daemon and no store, and what is not there cannot be
-    mounted. The daemon gives the directory its group and mode when it opens the store:
-    https://github.com/NixOS/nix/blob/2.8.0/src/libstore/local-store.cc#L127
-    """
-    Path("/nix/store").mkdir(mode=0o755, exist_ok=True)
+    package = str(Path(__file__).parents[1])
+    return render.Host(package, shared, Path("/dev/net/tun").exists(), _ENV["PATH"])
 
 
 def label(name: str) -> str:
@@ -103,8 +93,6 @@ def start(action: a.StartUnit | a.RunJob) -> bool:
     """Check, write down what the unit will execute, and have systemd start it."""
     machine = host()
     if isinstance(action, a.RunJob):
-        if action.work.job.nix:
-            make_nix_store()
         mounts.mount_job(action)
         place, argv = tree.MOUNTS / action.job, render.job_argv(machine, action)
     else:
