@@ -199,7 +199,7 @@ def mount_job(action: RunJob) -> None:
         raise FileExistsError("it is mounted")
     sources = {leaf: _place(action, what) for leaf, what in (job.reads | job.writes).items()}
     place.mkdir()  # one that was not cleaned up after is in the way
-    # A new installation of Nix has no store yet, and what is not there cannot be mounted. Its daemon
+    # A new installation of Nix has no store yet, and what is missing cannot be mounted. Its daemon
     # gives the directory its group and mode when it opens the store:
     # https://github.com/NixOS/nix/blob/2.8.0/src/libstore/local-store.cc#L127
     if job.nix:
