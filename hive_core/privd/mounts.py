@@ -202,8 +202,7 @@ def mount_job(action: RunJob) -> None:
     # A new installation of Nix has no store yet, and what is missing cannot be mounted. Its daemon
     # gives the directory its group and mode when it opens the store:
     # https://github.com/NixOS/nix/blob/2.8.0/src/libstore/local-store.cc#L127
-    if job.nix:
-        Path("/nix/store").mkdir(exist_ok=True)
+    Path("/nix/store" if job.nix else "/").mkdir(exist_ok=True)
     if action.work is JobKind.COPY_TREE:
         tree.make((STATE,), "roots", {action.job: STORAGE_BASE})
     for leaf, (steps, ids) in sources.items():
