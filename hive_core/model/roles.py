@@ -6,7 +6,7 @@ only `kernel`, so that role is not in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -86,8 +86,10 @@ HABITS: Final[Mapping[Role, Habit]] = MappingProxyType({
     ),
 })  # fmt: skip
 
-# What the manager of older installs had beside its role: roots can see and bump what all run on.
-ROOT_EXTRA: Final = ("applied.read", "meta.read", "meta.update")
+# Beside its role: every root can ask for newer inputs, and the root agent alone, which stands above
+# whatever the operator makes, sees the meta repo and what is deployed, so the trees of all.
+ROOT_EXTRA: Final = ("meta.update",)
+ROOT_AGENT_EXTRA: Final = ("applied.read", "meta.read", *ROOT_EXTRA)
 
 # Low to high: a child's tier is never above its creator's.
 RANK: Final[Mapping[Tier, int]] = MappingProxyType(
@@ -95,9 +97,8 @@ RANK: Final[Mapping[Tier, int]] = MappingProxyType(
 )
 
 
-def default_capabilities(role: Role, *, root: bool = False) -> tuple[str, ...]:
-    """What an agent of this role holds when nobody says otherwise."""
-    extra = ROOT_EXTRA if root else ()
+def default_capabilities(role: Role, extra: Iterable[str] = ()) -> tuple[str, ...]:
+    """What an agent of this role holds when nobody says otherwise; `extra`: of a root."""
     return tuple(sorted({*HABITS[role].capabilities, *extra}))
 
 

@@ -23,6 +23,7 @@ from hive_core.model.budget import Kind
 from hive_core.model.capability import checked
 from hive_core.model.machine import Wanted
 from hive_core.model.names import short
+from hive_core.model.roles import ROOT_AGENT_EXTRA, ROOT_EXTRA, default_capabilities
 from hive_core.model.seed import seed_of
 from hive_core.operations.fields import Agent, Waiting
 from hive_core.operations.funding import funded
@@ -140,9 +141,19 @@ def _parent(call: Call, params: SpawnParams) -> str | None:
     return root if root in call.hive.topology else None
 
 
+def _usual(call: Call, params: SpawnParams, parent: str | None) -> tuple[str, ...]:
+    """What it holds when nobody says: a second root sees no more of the others than they of it."""
+    role = Role(params.role)
+    if parent is not None:
+        return default_capabilities(role)
+    is_root_agent = params.name == call.settings.root.name
+    return default_capabilities(role, ROOT_AGENT_EXTRA if is_root_agent else ROOT_EXTRA)
+
+
 def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
     role = Role(params.role)
-    held = grants.capabilities(call.hive, call.caller, parent, role, params.capabilities)
+    usual = _usual(call, params, parent)
+    held = grants.capabilities(call.hive, call.caller, usual, params.capabilities)
     quota = call.settings.limits.children
     image = params.image or call.settings.default_image
     config, nar = seed_of(image)

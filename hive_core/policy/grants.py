@@ -13,7 +13,7 @@ from hive_core.model.agent import AgentSpec, Limits, Role
 from hive_core.model.capability import HANDED_ON_BY_NOBODY, checked, granted, missing
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
-from hive_core.model.roles import HABITS, RANK, default_capabilities
+from hive_core.model.roles import HABITS, RANK
 from hive_core.model.tools import entries as allow_list
 from hive_core.model.tools import lacking
 from hive_core.policy.purse import CEILINGS, SUMMED, ceiling, claim, limit, remainder, share
@@ -66,16 +66,15 @@ def check_move(hive: Hive, caller: str, name: str, parent: str | None) -> None:
 
 
 def capabilities(
-    hive: Hive, creator: str, parent: str | None, role: Role, asked: Iterable[str] | None = None
+    hive: Hive, creator: str, usual: tuple[str, ...], asked: Iterable[str] | None = None
 ) -> tuple[str, ...]:
-    """What a new agent will hold: what was asked for, or its role's default as far as it goes.
+    """What a new agent will hold: what was asked for, or the `usual` as far as it goes.
 
     An agent gives of the default what it holds itself; what was asked for by name it must hold
     (`check_spawn` refuses the rest).
     """
     if asked is not None:
         return checked(asked)
-    usual = default_capabilities(role, root=parent is None)
     if creator == OPERATOR:
         return usual
     lacking = missing(hive.spec(creator).capabilities, usual)

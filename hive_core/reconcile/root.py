@@ -8,7 +8,7 @@ from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result
 from hive_core.model.agent import AgentSpec, Role, Tier
 from hive_core.model.machine import Wanted
-from hive_core.model.roles import default_capabilities
+from hive_core.model.roles import ROOT_AGENT_EXTRA, default_capabilities
 from hive_core.model.seed import seed_of
 
 NAME = "ensure_root"
@@ -29,7 +29,7 @@ def make(call: Call) -> Change[Made]:
     config, nar = seed_of(image)
     spec = AgentSpec(
         uuid=uuid4(), role=Role.AGENT, tier=Tier.STRATEGIC,
-        capabilities=default_capabilities(Role.AGENT, root=True),
+        capabilities=default_capabilities(Role.AGENT, ROOT_AGENT_EXTRA),
         image=image, boot=root.boot, command=root.command,
         max_children=settings.limits.children, config=config, nar=nar,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hive_core.model.agent import AfterTask, Role
 from hive_core.model.capability import checked
-from hive_core.model.roles import HABITS, ROOT_EXTRA, default_capabilities
+from hive_core.model.roles import HABITS, ROOT_AGENT_EXTRA, ROOT_EXTRA, default_capabilities
 
 
 def test_every_role_has_a_row_of_known_capabilities() -> None:
@@ -43,8 +43,9 @@ def test_a_task_ends_with_its_work_and_an_architect_sleeps_after_it() -> None:
 
 
 def test_roots_hold_the_meta_capabilities_beside_their_role() -> None:
-    """H13: roots by default."""
-    assert set(default_capabilities(Role.AGENT, root=True)) == {
-        *HABITS[Role.AGENT].capabilities,
-        *ROOT_EXTRA,
-    }
+    """H13: roots by default; what shows the trees of others the root agent alone."""
+    usual = set(HABITS[Role.AGENT].capabilities)
+    assert set(default_capabilities(Role.AGENT, ROOT_EXTRA)) == usual | {"meta.update"}
+    assert set(default_capabilities(Role.AGENT, ROOT_AGENT_EXTRA)) == usual | {
+        "applied.read", "meta.read", "meta.update",
+    }  # fmt: skip

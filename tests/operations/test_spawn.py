@@ -109,6 +109,16 @@ def test_a_child_is_of_no_higher_tier_and_a_task_never_strategic(
     assert world.fault(caller, "spawn", name="new", role=role, tier=tier) == error
 
 
+def test_a_second_root_does_not_see_the_trees_of_others(world: World) -> None:
+    """`/meta` and `/applied` show every agent, whose names are hidden from it otherwise."""
+    world.call("operator", "spawn", name="other", parent="")
+    world.call("operator", "spawn", name="eyes", parent="", capabilities=["meta.read"])
+    held = {name: set(world.hive.spec(name).capabilities) for name in ("root", "other", "eyes")}
+    assert {"applied.read", "meta.read", "meta.update"} <= held["root"]
+    assert held["other"] & {"applied.read", "meta.read", "meta.update"} == {"meta.update"}
+    assert held["eyes"] == {"meta.read"}
+
+
 def test_a_creator_gives_only_what_it_holds(world: World) -> None:
     world.call("operator", "revoke_capability", agent="a", capability="escalate")
     assert world.fault("a", "spawn", name="no", capabilities=["escalate"]) == "NotAllowed"

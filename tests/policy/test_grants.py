@@ -11,7 +11,7 @@ from hive_core.errors import HiveError, InvalidArgument, LimitReached, NotAllowe
 from hive_core.model.agent import AgentSpec, Limits, Role, Tier
 from hive_core.model.capability import missing
 from hive_core.model.hive import Hive
-from hive_core.model.roles import HABITS
+from hive_core.model.roles import HABITS, default_capabilities
 from hive_core.policy.grants import (
     capabilities,
     check_move,
@@ -94,12 +94,12 @@ def test_a_word_off_the_list_is_no_capability_for_the_operator_either() -> None:
 def test_nobody_asked_gets_the_defaults_of_the_role_as_far_as_the_creator_holds_them() -> None:
     """K26."""
     hive = hive_of(TREE, {"bob": spec(2, capabilities=("spawn", "escalate", "broadcast"))})
-    assert capabilities(hive, "bob", "bob", Role.AGENT) == ("escalate", "spawn")
-    assert capabilities(hive, "root", "bob", Role.TASK) == ("escalate",)
-    assert "meta.update" in capabilities(hive, "operator", None, Role.AGENT)
-    assert "meta.update" not in capabilities(hive, "operator", "root", Role.AGENT)
-    assert capabilities(hive, "bob", "bob", Role.AGENT, ["spawn", "kill"]) == ("kill", "spawn")
-    assert capabilities(hive, "bob", "bob", Role.AGENT, []) == ()
+    usual, task = default_capabilities(Role.AGENT), default_capabilities(Role.TASK)
+    assert capabilities(hive, "bob", usual) == ("escalate", "spawn")
+    assert capabilities(hive, "root", task) == ("escalate",)
+    assert capabilities(hive, "operator", usual) == usual
+    assert capabilities(hive, "bob", usual, ["spawn", "kill"]) == ("kill", "spawn")
+    assert capabilities(hive, "bob", usual, []) == ()
 
 
 def test_images_are_names_for_agents_and_also_paths_for_the_operator() -> None:

@@ -11,7 +11,7 @@ from model.trees import hive_of
 from policy.naive import Question, decide
 
 from hive_core.model.agent import Role
-from hive_core.model.roles import HABITS, ROOT_EXTRA
+from hive_core.model.roles import HABITS, ROOT_AGENT_EXTRA, ROOT_EXTRA
 from hive_core.operations import load
 from hive_core.policy.rules import Decision
 from hive_core.policy.standing import chain
@@ -117,6 +117,8 @@ def test_the_table_of_roles_is_the_one_in_the_code() -> None:
     }
     roots = PAGE.split("Roots hold ", 1)[1].split(" beside", 1)[0]
     assert tuple(CODE.findall(roots)) == ROOT_EXTRA
+    root_agent = PAGE.split("the root agent has ", 1)[1].split(" too:", 1)[0]
+    assert (*CODE.findall(root_agent), *ROOT_EXTRA) == ROOT_AGENT_EXTRA
 
 
 EXAMPLES = re.findall(
