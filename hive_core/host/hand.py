@@ -23,6 +23,7 @@ from hive_core.model.machine import Wanted
 from hive_core.model.push import NO_OBJECT
 from hive_core.model.record import DAEMON, OPERATOR, Relation
 from hive_core.model.settings import Bounds, Settings
+from hive_core.reconcile import placed
 from hive_core.reconcile.look import Look
 
 log = logging.getLogger(__name__)
@@ -107,8 +108,10 @@ class HandCommits:
         head = self.broker.hive.commit
         try:
             if not self.repo.stands(head):
-                found = self.repo.recover(head, judge(self._ledger, self._settings.limits))
-                self.settle(found)
+                look = judge(self._ledger, self._settings.limits)
+                self.settle(self.repo.recover(head, look))
+                if not self.repo.stands(self.broker.hive.commit):  # a commit of ours was added
+                    self.repo.recover(self.broker.hive.commit, look)
             if self.repo.refresh():  # else somebody's git is at work in it right now
                 self.look.left_changed = self.repo.dirty()
             self._check()
@@ -127,8 +130,10 @@ class HandCommits:
         if found.kind is Kind.ADOPT and found.hive is not None:
             before, after = self.broker.hive, found.hive
             told = "; ".join(f"{each.oid[:12]} by {each.author}" for each in found.commits)
+            if found.placed:
+                told += f"; placed under {self.repo.home}: {', '.join(found.placed)}"
             log.info("Adopting commits made by hand: %s", told)
-            self.broker.adopt(after, found.head, told, lambda: self._follow(before, after))
+            self.broker.adopt(after, found.head, told, lambda: self._follow(before, found))
         elif found.kind is Kind.RESTORED:
             self._set_back(found.head, found.reason)
         for oid, reason in self.repo.untold():  # also by a daemon that was killed before it told
@@ -148,9 +153,12 @@ class HandCommits:
             self.broker.audit.write(entry)
         self.broker.touch({EVENTS})
 
-    def _follow(self, before: Hive, after: Hive) -> set[str]:
+    def _follow(self, before: Hive, found: Recovery) -> set[str]:
         """The rows that an operation would have written along with such a change."""
+        after = found.hive or before
         now, wakes = self.broker.world.clock.now(), set[str]()
+        if found.placed:
+            placed.note(self._ledger, [after.spec(name).id for name in found.placed], now)
         for uuid in sorted(before.names.keys() - after.names.keys()):
             wakes |= self._archive(before, uuid, now)
         for uuid in sorted(after.names.keys() - before.names.keys()):

@@ -87,6 +87,7 @@ class Stores:
             ledger.close()
             raise
         repo.renders(settings.nix)
+        repo.places_under(settings.root.name)
         return ledger, repo
 
     def answerable(self, registry: Mapping[str, Operation]) -> Mapping[str, Operation]:

@@ -39,12 +39,12 @@ def fault(capability: str) -> str | None:
     return None if _ARGUMENT.fullmatch(argument) else "has an argument that is not a plain word"
 
 
-def checked(capabilities: Iterable[str]) -> tuple[str, ...]:
+def checked(capabilities: Iterable[str], field: str = "capabilities") -> tuple[str, ...]:
     """The capabilities sorted and without repetition, or InvalidArgument naming the odd one."""
     found = sorted(set(capabilities))
     for each in found:
         if reason := fault(each):
-            raise InvalidArgument(f"{each!r} {reason}", field="capabilities")
+            raise InvalidArgument(f"{each!r} {reason}", field=field)
     return tuple(found)
 
 
@@ -60,7 +60,7 @@ def granted(
 
     `held`: what the agent has already, which may be of a time when that was not refused.
     """
-    found, owned = checked(capabilities), frozenset(held)
+    found, owned = checked(capabilities, field), frozenset(held)
     for each in found:
         if each not in owned and (reason := why_without_effect(each)):
             raise InvalidArgument(f"{each!r} has no effect: {reason}", field=field)

@@ -16,6 +16,7 @@ from hive_core.plan.failure import alarm_without_parent
 from hive_core.plan.place import Places
 from hive_core.plan.state import facts, state_of
 from hive_core.ports import Clock
+from hive_core.reconcile import placed
 from hive_core.reconcile.wishes import Wishes
 
 
@@ -140,7 +141,9 @@ class Look:
         if self.short_of_room():
             damage.append("the disk is full: make room; stopping works meanwhile")
         troubles = (*self.faults, *self.troubles.values(), *sorted(given_up))
-        return [*damage, *troubles, *self._without_parent(), *dirty]
+        root = self.wishes.settings.root.name
+        hung = placed.alarms(self.wishes.ledger, self.places, root, self.clock.now())
+        return [*damage, *troubles, *self._without_parent(), *dirty, *hung]
 
     def _without_parent(self) -> Iterator[str]:
         """Failures of agents above which there is nobody but the operator."""

@@ -416,7 +416,7 @@ def test_why_says_what_would_be_decided(host: HiveHost) -> None:
             assert told["rule"]
             assert told["reason"]
     told = host.call("Why", caller="ann", operation="stop", target="cid")
-    assert told.parameters.keys() == {"allowed", "rule", "reason", "chain", "commit"}
+    assert told.parameters.keys() == {"allowed", "action", "rule", "reason", "chain", "commit"}
     assert told["chain"] == ["cid", "ann"]
     assert host.hive("why", "lead", "move", "cid", "ben").startswith("allowed\n")
     done = host.run("hive", "why", "ann", "move", "cid", "ben", check=False)

@@ -132,7 +132,7 @@ def test_shapes_that_the_operator_reads(host: HiveHost) -> None:
     assert status["hived"].keys() >= {"version", "since"}
     assert len(status["commit"]) == 40
     why = host.json("why", "lead", "stop", "kid")
-    assert why.keys() == {"allowed", "rule", "reason", "chain", "commit"}
+    assert why.keys() == {"allowed", "action", "rule", "reason", "chain", "commit"}
     assert (why["allowed"], why["chain"], why["commit"]) == (
         True,
         ["kid", "lead"],

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from host.meta import git
@@ -17,6 +18,7 @@ from hive_core.host.git import files
 from hive_core.host.hand import HandCommits
 from hive_core.host.stores import Stores
 from hive_core.ledger.store import Ledger
+from hive_core.model.agent import AgentSpec
 from hive_core.model.settings import Paths, Settings
 from hive_core.operations import load
 from hive_core.reconcile.look import Look
@@ -82,6 +84,104 @@ def test_an_agent_made_by_hand_should_run(found: World) -> None:
     assert run is not None
     assert (run.wanted.value, run.reason) == ("running", "committed by hand")
     assert found.ledger.ranges.base(other.id) is not None
+
+
+def put_spec(world_: World, name: str, number: int) -> AgentSpec:
+    """A file in agents/ of somebody new."""
+    like = world_.hive.spec("carl")
+    spec = like.model_copy(update={"uuid": UUID(int=number << 96)})
+    (path(world_) / "agents" / f"{name}.json").write_bytes(files.spec_bytes(spec))
+    return spec
+
+
+def commit_all(world_: World) -> str:
+    git(path(world_), "add", "-A")
+    git(path(world_), "commit", "-q", "-m", "by hand")
+    return git(path(world_), "rev-parse", "HEAD")
+
+
+PLACED = "was committed by hand without a place in topology.json: it hangs under root"
+
+
+def test_a_spec_without_a_place_hangs_under_the_root_agent(found: World) -> None:
+    """The default position; `status` says so until somebody moves it, for a day at most."""
+    spec = put_spec(found, "dora", 77)
+    put_spec(found, "kid", 78)
+    parents = {**found.hive.topology.parents, "kid": "dora"}
+    (path(found) / "topology.json").write_text(json.dumps(parents))
+    oid = commit_all(found)
+    made = hand(found)
+    made.look_again()
+    assert found.hive.topology.parents == {**parents, "dora": "root"}
+    assert found.ledger.runs.get(spec.id) is not None
+    head = found.hive.commit
+    assert found.repo.stands(head)
+    assert git(path(found), "rev-parse", f"{head}~1") == oid
+    assert git(path(found), "log", "-1", "--format=%s", head) == "place dora under root"
+    assert json.loads((path(found) / "topology.json").read_text())["dora"] == "root"
+    assert git(path(found), "status", "--porcelain") == ""
+    (event,) = [each for each in found.events() if each["operation"] == "hand"]
+    assert "placed under root: dora" in str(event["reason"])
+
+    def said() -> list[str]:
+        look = Look.build(found.ledger, found.settings, found.hive, found.clock)
+        return [each for each in look.alarms() if PLACED in each]
+
+    assert said() == [f"dora {PLACED} (`hive move`)"]
+    found.call("operator", "move", agent="dora", parent="carl")
+    assert said() == []
+    found.call("operator", "move", agent="dora", parent="root")
+    found.advance(86_400)
+    assert said() == []
+
+
+def test_a_daemon_that_ends_before_it_took_the_place_over_places_it_again(found: World) -> None:
+    """What is written before the ledger knows it is nobody's: the branch stays where it was."""
+    put_spec(found, "dora", 77)
+    oid = commit_all(found)
+    recovery = found.repo.recover(found.hive.commit)
+    assert recovery.placed == ("dora",)
+    assert found.repo.stands(oid)
+    again = hand(found)
+    again.look_again()
+    assert found.hive.topology.parent("dora") == "root"
+    assert found.repo.stands(found.hive.commit)
+
+
+def test_a_ledger_that_has_the_place_and_a_branch_that_lags_agree_again(found: World) -> None:
+    put_spec(found, "dora", 77)
+    oid = commit_all(found)
+    made = hand(found)
+    made.settle(found.repo.recover(found.hive.commit))
+    assert found.repo.stands(oid)
+    made.look_again()
+    assert found.repo.stands(found.hive.commit)
+    assert found.hive.topology.parent("dora") == "root"
+
+
+@pytest.mark.parametrize("left", [{"root": None, "ann": "root", "bob": "ann"}, {}])
+def test_an_agent_that_lost_its_place_is_put_nowhere(
+    found: World, left: dict[str, str | None]
+) -> None:
+    """Else a lost file would flatten the tree."""
+    before = found.hive
+    (path(found) / "topology.json").write_text(json.dumps(left))
+    commit_all(found)
+    made = hand(found)
+    made.look_again()
+    assert found.hive is before
+    ((_, reason),) = made.look.parked
+    assert "is not in both topology.json and agents/" in reason
+
+
+def test_without_a_root_agent_nobody_is_placed(found: World) -> None:
+    found.repo.places_under("boss")
+    put_spec(found, "dora", 77)
+    commit_all(found)
+    made = hand(found)
+    made.look_again()
+    ((_, reason),) = made.look.parked
+    assert reason == "dora has no place in topology.json, and there is no agent boss"
 
 
 @pytest.mark.parametrize("right", ["network:host", "subagents", "fly"])

@@ -75,5 +75,8 @@ def test_what_has_no_effect_is_loaded_and_not_given() -> None:
         with pytest.raises(InvalidArgument, match=f"'{each}' has no effect: .+") as refusal:
             granted(["spawn", each], field="capability")
         assert refusal.value.field == "capability"
+        with pytest.raises(InvalidArgument) as refusal:
+            granted(["fly"], field="capability")
+        assert refusal.value.field == "capability"
         assert granted(["spawn", each], held=[each]) == checked(["spawn", each])
     assert granted(["secret:x", "spawn"]) == ("secret:x", "spawn")

@@ -61,7 +61,9 @@ class Recovery:
     """What was found and done. `head` is where the branch stands now.
 
     `hive` is there to adopt: its commit is to become the ledger's head. `refused` is the commit
-    that was put aside, and `reason` says why, or what was wrong with the branch.
+    that was put aside, and `reason` says why, or what was wrong with the branch. `placed` are new
+    agents for which the commits name no place: then `head` is a commit of ours on top of them, to
+    which the branch goes once it is the ledger's.
     """
 
     kind: Kind
@@ -70,6 +72,7 @@ class Recovery:
     commits: tuple[HandCommit, ...] = ()
     reason: str = ""
     refused: str = ""
+    placed: tuple[str, ...] = ()
 
 
 def relation(store: Store, ledger: str, branch: str) -> Kind:
@@ -116,6 +119,16 @@ def same_agents(before: Hive, after: Hive) -> None:
         known = before.name(spec.id)
         if known not in (None, name):
             raise InvalidArgument(f"{known} cannot be renamed to {name}", field="name")
+
+
+def unplaced(before: Hive, written: Hive) -> tuple[str, ...]:
+    """New agents that have a spec and no entry in the topology.
+
+    One that was there has lost its entry, by a mistake or with the whole file: no place is made up
+    for it.
+    """
+    missing = written.specs.keys() - written.topology.parents.keys()
+    return tuple(sorted(missing - before.specs.keys()))
 
 
 def last_good(store: Store, read: Callable[[str], Hive], oid: str) -> Hive | None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from hive_core.errors import Busy, HiveError, Internal, InvalidArgument, StorageFull
@@ -25,8 +26,8 @@ from hive_core.host.git.objects import Objects
 from hive_core.host.git.recovery import Judge, Kind, Recovery
 from hive_core.host.git.worktree import WorkTree
 from hive_core.model.hive import Hive
-from hive_core.model.settings import Nix
-from hive_core.model.topology import DEPTH_LIMIT
+from hive_core.model.settings import Nix, RootAgent
+from hive_core.model.topology import DEPTH_LIMIT, Topology
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ class MetaRepo:
         # When the work tree is brought up to date after a move. A loop's call_soon lets the replies
         # go first; meanwhile the index stays locked.
         self.later: Callable[[Callable[[], None]], object] = lambda work: work()
+        # Where an agent hangs that is committed by hand without a place.
+        self.home = RootAgent().name
         # Why nothing may be written: without the tree in force, the next commit would be a tree
         # that lacks everybody.
         self.sealed = ""
@@ -86,6 +89,10 @@ class MetaRepo:
     def renders(self, nix: Nix) -> None:
         """Every commit from now on has a flake.nix with these inputs."""
         self._objects.flakes.nix = nix
+
+    def places_under(self, root: str) -> None:
+        """The name of the root agent."""
+        self.home = root
 
     def free(self) -> None:
         """Take away locks of a hived that is no more: people's git would stop at them."""
@@ -256,17 +263,33 @@ class MetaRepo:
         found: tuple[recovery.HandCommit, ...] = ()
         try:
             found = recovery.commits(self._objects.store, before.commit, branch)
-            hive = self.read(branch)
+            written = self._objects.read_as_written(branch)
+            placed = recovery.unplaced(before, written)
+            hive = self._placed(written, placed)
             recovery.same_agents(before, hive)
             if judge is not None:
                 judge(before, hive)
             packing.settle(self.folder, self._objects.check(branch), found)
+            head = self._write_places(hive, written, placed) if placed else branch
         except StorageFull:
             raise  # nothing is wrong with the commit
         except HiveError as error:
             return self._refuse(before.commit, branch, error.reason, found)
         self.refresh()
-        return Recovery(Kind.ADOPT, branch, hive, found)
+        return Recovery(Kind.ADOPT, head, hive, found, placed=placed)
+
+    def _placed(self, written: Hive, names: Sequence[str]) -> Hive:
+        """The hive with these agents where new ones land: under the root agent."""
+        if names and self.home not in written.topology.parents:
+            reason = f"{names[0]} has no place in topology.json, and there is no agent {self.home}"
+            raise InvalidArgument(reason, field="topology")
+        parents = {**written.topology.parents, **dict.fromkeys(names, self.home)}
+        return replace(written, topology=Topology(parents)).validated()
+
+    def _write_places(self, hive: Hive, written: Hive, names: Sequence[str]) -> str:
+        """A commit of ours on top of that by hand, on disk. No ref moves: the ledger decides."""
+        trailers = {"Hive-Caller": "daemon", "Hive-Operation": "hand"}
+        return self.write(hive, written, f"place {', '.join(names)} under {self.home}", trailers)
 
     def _refuse(
         self, head: str, branch: str, reason: str, found: tuple[recovery.HandCommit, ...] = ()
