@@ -101,6 +101,7 @@ def test_a_capability_that_nothing_reads_is_given_by_nobody(world: World, capabi
     when = {"cron": "0 5 * * *"}
     tries: list[tuple[str, dict[str, object]]] = [
         ("spawn", {"name": "new", **agent}),
+        ("spawn", {"name": "new", "add_capabilities": [capability]}),
         ("set_definition", {"name": "kind", "agent": agent}),
         ("set_trigger", {"agent": "a", "name": "t", "when": when, "action": then}),
     ]
