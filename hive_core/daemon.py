@@ -69,12 +69,12 @@ FIRST_LOOK: Final = 5.0
 class Daemon:
     """The parts, each built when it is first needed, inside the running loop."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, file: Path = config.FILE) -> None:
         self.settings = settings
         self.stores = Stores.open(settings)
         self.clock, self.journal = SystemClock(), HostJournal()
         self.keeper = notify.Keeper()
-        self.ending = Ending()
+        self.ending = Ending(refusals=lambda: [each.text for each in config.check(file)])
 
     @cached_property
     def look(self) -> Look:
@@ -295,8 +295,8 @@ class Daemon:
         self.stores.ledger.close()
 
 
-async def _serve(settings: Settings) -> None:
-    await Daemon(settings).serve()
+async def _serve(settings: Settings, file: Path) -> None:
+    await Daemon(settings, file).serve()
     await see_off(settings)
 
 
@@ -306,11 +306,14 @@ def main() -> None:
     notify.log_to_journal()
     began = time.monotonic()
     os.umask(0o027)
+    file = Path(sys.argv[1]) if len(sys.argv) > 1 else config.FILE
+    for each in config.check(file):
+        log.critical("Cannot use the settings: %s", each.text)
     try:
-        said = config.load(Path(sys.argv[1]) if len(sys.argv) > 1 else config.FILE)
+        said = config.load(file)
         settings = config.fitted(said, config.Size.here(said.paths.state))
         log.info("Starting hived %s", VERSION)
-        asyncio.run(_serve(settings))
+        asyncio.run(_serve(settings, file))
     except HiveError as error:
         log.critical("Cannot start: %s", error)
         sys.exit(error.exit_code)

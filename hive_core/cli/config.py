@@ -1,14 +1,20 @@
-"""`hive config`: what an agent's configuration may be, before anybody is asked to approve it."""
+"""`hive config`: what the settings of the host, and the configuration of an agent, may be.
+
+Asked before the daemon is told to use the one, and before anybody is asked to approve the other.
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import click
 
+from hive_core.agent.show import plain
+from hive_core.cli.install.layout import CONFIG
 from hive_core.cli.lazy import Group
-from hive_core.cli.output import Column, Listing, echo, output_option
+from hive_core.cli.output import Column, Listing, echo, output_option, say
 from hive_core.errors import NotFound
 
 _SEED: Final = Path(__file__).parents[1] / "seed"
@@ -16,12 +22,39 @@ _TEMPLATE: Final = {
     "agent.toml": "host", "AGENTS.md": "host", "agent.nix": "nix", "prompts/system.md": "host",
     "skills/README.md": "host",
 }  # fmt: skip
+_SETTINGS: Final = Listing("key", (), "no fault was found")
 _LISTING: Final = Listing("place", (Column("place"), Column("fault")), "no fault was found")
 
 
 @click.group(cls=Group)
 def config() -> None:
-    """Check the configuration of an agent, and show what it may say."""
+    """Check the settings of this host and the configuration of an agent; show what they may say."""
+
+
+@config.command("check")
+@click.argument("file", type=click.Path(path_type=Path), default=CONFIG)
+@output_option
+def check_settings(file: Path, style: str) -> int:
+    """Say what is wrong in the settings of this host, FILE (/etc/hive/hive.toml).
+
+    It is the judgement of the daemon, which does not start with a file that has a fault, and does
+    not reload one. Exit status 1 when there is a fault.
+    """
+    # Imported here: pydantic costs what the other commands do not need.
+    from hive_core.host.config import check  # noqa: PLC0415
+
+    if not file.exists() and str(file) != CONFIG:
+        raise NotFound(f"{file}: no such file")
+    findings = check(file)
+    if style == "table":
+        for each in findings:
+            echo(plain(each.text))
+        if not findings:
+            say(f"{file}: no fault was found")
+    else:
+        rows = [{**asdict(each), "file": str(each.file)} for each in findings]
+        _SETTINGS.show(rows, style)
+    return int(bool(findings))
 
 
 @config.command

@@ -103,11 +103,12 @@ def _directories() -> Iterator[Finding]:
 
 
 def _config() -> Iterator[Finding]:
-    try:
-        tomllib.loads(Path(CONFIG).read_text())
-    except (OSError, ValueError) as error:
-        yield _fail("config", f"{CONFIG}: {error}")
-    else:
+    """The validator of the daemon itself: with what it refuses, hived does not start."""
+    from hive_core.host import config  # noqa: PLC0415 - pydantic is slow to load
+
+    findings = config.check(Path(CONFIG))
+    yield from (_fail("config", each.text) for each in findings)
+    if not findings:
         yield _ok("config", CONFIG)
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.cli.output import say
-from hive_core.model.config import AgentConfig, faults
+from hive_core.model.config import AgentConfig
+from hive_core.model.faults import find_faults
 from hive_core.model.figures import Intake
 from hive_core.plan import toml
 from hive_core.plan.paths import Names
+from hive_core.plan.toml_lines import find_lines
 
 Fault = tuple[str, str]
 
@@ -40,10 +42,31 @@ def _toml(folder: Path) -> Iterator[Fault]:
     except ValueError as error:
         yield toml.FILE, str(error)
         return
-    wrong = faults(found)
-    yield from ((f"{toml.FILE}: {key}", text) for key, text in wrong)
+    wrong = find_faults(AgentConfig, found)
+    lines = find_lines(data, [each.place for each in wrong])
+    for each in wrong:
+        yield f"{toml.FILE}{_at(lines[each.place])}: {each.key}", each.reason
     if not wrong:
-        yield from _missing(folder, AgentConfig.model_validate(found))
+        config = AgentConfig.model_validate(found)
+        yield from _missing(folder, config)
+        yield from _network(config, data)
+
+
+def _at(line: int | None) -> str:
+    return f":{line}" if line is not None else ""
+
+
+def _network(config: AgentConfig, data: bytes) -> Iterator[Fault]:
+    """A profile that is asked for and gives nothing: somebody would wonder why."""
+    profile = config.request.network
+    if profile not in (None, "none"):
+        place = ("request", "network")
+        line = _at(find_lines(data, [place])[place])
+        yield (
+            f"{toml.FILE}{line}: request.network",
+            f"no agent has a network yet, so {profile!r} would give it none; leave it out, or say"
+            ' "none"',
+        )
 
 
 def _missing(folder: Path, found: AgentConfig) -> Iterator[Fault]:

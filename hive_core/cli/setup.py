@@ -43,6 +43,13 @@ def _await_root(session: Session) -> None:
         raise TimedOut(f"the agent {name} does not run; `hive logs {name}` may tell why")
 
 
+def _check_settings() -> None:
+    """Refuse settings with which hived would not start, before anything is changed."""
+    from hive_core.host.config import load  # noqa: PLC0415 - pydantic is slow to load
+
+    load(Path(layout.CONFIG))
+
+
 @click.command
 @click.pass_obj
 def setup(session: Session) -> None:
@@ -57,6 +64,7 @@ def setup(session: Session) -> None:
     machine = Machine(tell)
     if not steps.by_configuration(machine):
         steps.check(lambda text: say(f"warning: {text}"))
+        _check_settings()
         with working("setting up"):
             steps.install(machine)
     with working("starting the root agent"):

@@ -1,43 +1,90 @@
-"""`/etc/hive/hive.toml`, read once."""
+"""`/etc/hive/hive.toml`: read, and judged by one validator for all who ask."""
 
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from pydantic import ValidationError
-
 from hive_core.errors import InvalidArgument
 from hive_core.model.agent import Value
+from hive_core.model.faults import find_faults
 from hive_core.model.settings import Settings
+from hive_core.plan.toml_lines import find_lines
 
 V = TypeVar("V", bound=Value)
 
 FILE: Final = Path("/etc/hive/hive.toml")
 TASKS: Final = (Path("/proc/sys/kernel/pid_max"), Path("/proc/sys/kernel/threads-max"))
 _MIB: Final = 1 << 20
+_PLACE: Final = re.compile(r" \(at line (\d+), column \d+\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong in the file, and where; `line` counts from 1."""
+
+    file: Path
+    line: int | None
+    key: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """As compilers write it: `FILE:LINE: KEY: what is wrong`."""
+        place = str(self.file) if self.line is None else f"{self.file}:{self.line}"
+        return ": ".join(each for each in (place, self.key, self.reason) if each)
+
+
+def check(path: Path = FILE) -> list[Finding]:
+    """Everything that is wrong in the file; nothing is when there is none."""
+    return _judge(path)[1]
 
 
 def load(path: Path = FILE) -> Settings:
-    """The settings; all defaults when there is no file. InvalidArgument names the wrong key."""
+    """The settings; all defaults when there is no file. InvalidArgument names the first fault."""
+    tables, findings = _judge(path)
+    if findings:
+        first, more = findings[0], len(findings) - 1
+        others = f" (and {more} more: `hive config check {path}`)" if more else ""
+        raise InvalidArgument(f"{first.text}{others}", field=first.key or str(path))
+    return Settings.model_validate(tables)
+
+
+def _judge(path: Path) -> tuple[dict[str, object], list[Finding]]:
+    """What the file says, and all that is wrong with it."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return Settings()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"cannot read {path}: {error}", field=str(path)) from error
-    try:
-        return Settings.model_validate(tomllib.loads(text))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise InvalidArgument(f"cannot use {path}: {key}: {first['msg']}", field=key) from error
+        data = _read(path)
+        tables = tomllib.loads(data.decode())
+    except OSError as error:
+        return {}, [Finding(path, None, "", f"cannot be read: {error.strerror}")]
     except (ValueError, RecursionError) as error:  # tomllib: endless numbers, endless brackets
-        raise InvalidArgument(f"cannot read {path}: {error}", field=str(path)) from error
+        return {}, [_unreadable(path, error)]
+    faults = find_faults(Settings, tables)
+    lines = find_lines(data, [each.place for each in faults])
+    return tables, [Finding(path, lines[each.place], each.key, each.reason) for each in faults]
+
+
+def _read(path: Path) -> bytes:
+    """No file is an empty one."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _unreadable(path: Path, error: Exception) -> Finding:
+    """What is no TOML at all; tomllib says where."""
+    if isinstance(error, UnicodeDecodeError):
+        return Finding(path, None, "", f"not UTF-8 at byte {error.start}")
+    text = "nested too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())
+    place = _PLACE.search(text)
+    line = int(place[1]) if place else None
+    return Finding(path, line, "", f"no TOML: {_PLACE.sub('', text)[:200]}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,11 +32,14 @@ def fatal(error: BaseException) -> None:
 class Ending:
     """Set by the first SIGTERM or SIGINT; the second does not wait for what is under way.
 
-    SIGHUP asks too: systemd starts the daemon again, as its unit and its settings are by then.
+    SIGHUP asks too: systemd starts the daemon again, as its unit and its settings are by then. But
+    with settings that it would refuse it would not come back: then `refusals` names what is wrong
+    with them, and the daemon goes on with those that it has.
     """
 
     impatient: Callable[[], None] = at_once
     broken: Callable[[BaseException], None] = fatal
+    refusals: Callable[[], Sequence[str]] = list
     asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def listen(self) -> None:
@@ -44,7 +47,7 @@ class Ending:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.ask)
-        loop.add_signal_handler(signal.SIGHUP, self.asked.set)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
         loop.set_exception_handler(self.heard)
 
     def heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -52,6 +55,15 @@ class Ending:
         if isinstance(error := context.get("exception"), Broken):
             self.broken(error)
         loop.default_exception_handler(context)
+
+    def reload(self) -> None:
+        """End, to be started with the settings of now, if they are any good."""
+        if refusals := self.refusals():
+            for each in refusals:
+                log.error("Cannot reload: %s", each)
+            log.error("Cannot reload: the settings of the last start stay in force")
+            return
+        self.asked.set()
 
     def ask(self) -> None:
         if self.asked.is_set():

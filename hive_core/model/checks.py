@@ -6,10 +6,10 @@ import json
 from math import ceil
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from hive_core.model.agent import Value
+from hive_core.model.written import fault_at, split_command
 
 MOST: Final = 16
 # All of them go to the maid in one answer. What is longer is a script that the command names.
@@ -36,9 +36,9 @@ CheckName = Annotated[str, Field(pattern=r"^[a-z](-?[a-z0-9])*$", max_length=20)
 class Check(Value):
     """A command that the maid has run now and then, in a container of its own."""
 
-    command: Annotated[tuple[str, ...], AfterValidator(_command)] = Field(
-        description="What it runs. It is good when that ends with 0 in time."
-    )
+    command: Annotated[
+        tuple[str, ...], BeforeValidator(split_command), AfterValidator(_command)
+    ] = Field(description="What it runs. It is good when that ends with 0 in time.")
     every: float = Field(
         300.0, ge=1, le=7 * 86_400, description="Seconds from the end of one to the next."
     )
@@ -71,14 +71,8 @@ class Maid(Value):
     def fit(self, most: int, seconds: float) -> None:
         """Who did a check is kept like everybody who was destroyed: no more than so many."""
         if (kept := self.kept(seconds)) > most:
-            raise odd(
+            raise fault_at(
+                ("maid", "checks"),
                 f"with all of them so often, {kept} agents that did one are kept for"
-                f" retention.archive, and {most} may be: half of limits.agents"
+                f" retention.archive, and {most} may be: half of limits.agents",
             )
-
-
-def odd(why: str) -> ValidationError:
-    """What does not fit to other tables, under the name of this one."""
-    kind = PydanticCustomError("checks", "{why}", {"why": why})
-    fault = InitErrorDetails(type=kind, loc=("maid", "checks"), input=None)
-    return ValidationError.from_exception_data("Settings", [fault])

@@ -6,23 +6,21 @@ that was probably meant. What an agent asks for it gets by an approval and in no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agent import Limits, Value
 from hive_core.model.capability import fault
+from hive_core.model.faults import describe
+from hive_core.model.written import WrittenLimits, split_command
 
 FILE: Final = "agent.toml"
 _ARGV_MOST: Final = 32 << 10
 _WORD: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-_BARE: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
-_SHOWN_MOST: Final = 60
 
 
 def _capability(text: str) -> str:
@@ -43,6 +41,9 @@ def _argv(words: tuple[str, ...]) -> tuple[str, ...]:
 
 Capability = Annotated[str, AfterValidator(_capability), Field(max_length=100)]
 Word = Annotated[str, Field(pattern=_WORD)]
+Argv = Annotated[
+    tuple[str, ...], BeforeValidator(split_command), Field(max_length=1024), AfterValidator(_argv)
+]
 RelativePath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}$")]
 
 
@@ -87,11 +88,15 @@ class Wishes(Value):
     secrets: Annotated[tuple[Word, ...], Field(max_length=64)] | None = Field(
         None, description="Keys of secrets, each a capability `secret:KEY`."
     )
-    limits: Limits = Field(
-        Limits(), description="Bounds of its machine; one that is not named stays as it is."
+    limits: WrittenLimits = Field(
+        Limits(),
+        description="Bounds of its machine; one that is not named stays as it is. Bytes are a"
+        ' number, or a text such as `"512M"`.',
     )
-    command: Annotated[tuple[str, ...], Field(max_length=1024), AfterValidator(_argv)] | None = (
-        Field(None, description="What it runs; an empty command holds, and mail waits.")
+    command: Argv | None = Field(
+        None,
+        description="What it runs: a list of words, or a text that is split as a shell splits it"
+        " (no shell runs it). An empty command holds, and mail waits.",
     )
     boot: bool | None = Field(None, description="Whether an init runs inside.")
     harness: bool | None = Field(
@@ -134,46 +139,5 @@ def check(data: Mapping[str, object]) -> AgentConfig:
     try:
         return AgentConfig.model_validate(data)
     except ValidationError as error:
-        key, reason = _said(error)[0]
-        raise InvalidArgument(f"{FILE}: {key}: {reason}", field=key) from error
-
-
-def faults(data: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Everything that is wrong in a parsed file: the key, and what is wrong with it."""
-    try:
-        AgentConfig.model_validate(data)
-    except ValidationError as error:
-        return _said(error)
-    return []
-
-
-def _said(error: ValidationError) -> list[tuple[str, str]]:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [(_key(each["loc"]), _reason(each["type"], each["msg"], each["loc"])) for each in found]
-
-
-def _key(place: tuple[int | str, ...]) -> str:
-    """As `request.mounts[0]`; a name that nobody would write bare is quoted."""
-    parts = [f"[{part}]" if isinstance(part, int) else f".{_bare(part)}" for part in place]
-    return "".join(parts).removeprefix(".")
-
-
-def _bare(name: str) -> str:
-    text = name if len(name) <= _SHOWN_MOST else name[:_SHOWN_MOST] + "..."
-    return text if _BARE.fullmatch(text) else ascii(text)
-
-
-def _reason(kind: str, message: str, place: tuple[int | str, ...]) -> str:
-    if kind != "extra_forbidden":
-        return message.removeprefix("Value error, ")
-    near = get_close_matches(str(place[-1])[:_SHOWN_MOST], _fields(place[:-1]), 1, 0.6)
-    return f"unknown key; did you mean {near[0]}?" if near else "unknown key"
-
-
-def _fields(place: tuple[int | str, ...]) -> list[str]:
-    """The keys of the table there."""
-    model: type[Value] = AgentConfig
-    for part in place:
-        kind = model.model_fields[str(part)].annotation
-        model = kind if isinstance(kind, type) and issubclass(kind, Value) else Value
-    return list(model.model_fields)
+        fault = describe(AgentConfig, error)[0]
+        raise InvalidArgument(f"{FILE}: {fault.key}: {fault.reason}", field=fault.key) from error

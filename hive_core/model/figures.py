@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from hive_core.model.agent import Tier, Value
+from hive_core.model.written import Bytes
 
 
 class Life(Value):
@@ -83,9 +84,9 @@ class Triggers(Value):
 class Artifacts(Value):
     """What agents keep for each other, in bytes."""
 
-    size: int = Field(64 << 20, ge=1, description="Of one artifact.")
-    agent: int = Field(256 << 20, ge=1, description="Of all that one agent has stored.")
-    tree: int = Field(2 << 30, ge=1, description="Of all that the agents under one root have.")
+    size: Bytes = Field(64 << 20, ge=1, description="Of one artifact.")
+    agent: Bytes = Field(256 << 20, ge=1, description="Of all that one agent has stored.")
+    tree: Bytes = Field(2 << 30, ge=1, description="Of all that the agents under one root have.")
     count: int = Field(2000, ge=1, description="Versions that one agent has stored.")
     tree_count: int = Field(50_000, ge=1, description="Versions of the agents under one root.")
     versions: int = Field(10, ge=1, description="Kept of one name; older ones go.")
@@ -109,7 +110,7 @@ class Queues(Value):
     open: int = Field(32, ge=1, description="Queues of one agent, and pipes of one parent.")
     things: int = Field(1000, ge=1, description="What one queue takes when its owner does not say.")
     most: int = Field(100_000, ge=1, description="What the owner of a queue may say at most.")
-    bytes: int = Field(64 << 20, ge=1 << 16, description="Of all that is in one queue.")
+    bytes: Bytes = Field(64 << 20, ge=1 << 16, description="Of all that is in one queue.")
     follows: int = Field(64, ge=1, description="Topics that one agent follows.")
     followers: int = Field(1000, ge=1, description="Agents that one message to a topic reaches.")
     slots: int = Field(64, ge=1, description="Chunks in a pipe that were not read yet.")
@@ -154,9 +155,9 @@ class Models(Value):
 class Log(Value):
     """The events as files beside the ledger, and in the journal."""
 
-    rotate: int = Field(64 << 20, ge=4096, description="Bytes of one file.")
+    rotate: Bytes = Field(64 << 20, ge=4096, description="Bytes of one file.")
     age: float = Field(86_400.0, ge=60, description="Seconds that one file covers at most.")
-    total: int = Field(1 << 30, ge=8192, description="Bytes of all files; the oldest go.")
+    total: Bytes = Field(1 << 30, ge=8192, description="Bytes of all files; the oldest go.")
     journal: Literal["all", "most", "none"] = Field(
         "most", description="What goes to the journal; most: all but calls that only record."
     )
@@ -200,11 +201,11 @@ class BackOff(Value):
 class Intake(Value):
     """How much a proposed commit may bring (attack 18)."""
 
-    pack: int = Field(64 << 20, ge=1024, description="Bytes of its history, packed.")
+    pack: Bytes = Field(64 << 20, ge=1024, description="Bytes of its history, packed.")
     objects: int = Field(20_000, ge=10, description="Objects of its history.")
-    blob: int = Field(5 << 20, ge=1024, description="Bytes of one file.")
+    blob: Bytes = Field(5 << 20, ge=1024, description="Bytes of one file.")
     depth: int = Field(64, ge=1, le=64, description="Levels of folders.")
     files: int = Field(15_000, ge=10, description="Files of the commit.")
-    tree: int = Field(32 << 20, ge=1024, description="Bytes of all its files.")
-    diff: int = Field(4 << 20, ge=1024, description="Bytes of what has to be read to approve it.")
+    tree: Bytes = Field(32 << 20, ge=1024, description="Bytes of all its files.")
+    diff: Bytes = Field(4 << 20, ge=1024, description="Bytes of what has to be read to approve it.")
     seconds: float = Field(60.0, gt=0, description="Until it must be judged.")

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from hive_core.model import checks, figures
 from hive_core.model.agent import AgentName, Limits, SubtreeLimits, Value
+from hive_core.model.written import Bytes, Command, WrittenLimits, WrittenSubtree, fault_at
 
 MIB = 1 << 20
 UID_RANGE = 65536
@@ -37,7 +38,7 @@ class RootAgent(Value):
     name: AgentName = Field("root", description="What it is called.")
     image: ImageName | None = Field(None, description="Image; the default one when absent.")
     boot: bool = Field(default=False, description="Whether an init runs inside.")
-    command: tuple[str, ...] = Field((), description="What it runs; an empty command holds.")
+    command: Command = Field((), description="What it runs; an empty command holds.")
     autostart: bool = Field(default=True, description="Create and start it when hived starts.")
 
 
@@ -49,7 +50,7 @@ class Bounds(Value):
     agents: int = Field(10_000, ge=1, le=12_000, description="Agents on this host.")
     children: int = Field(10, ge=0, le=10_000, description="Children of a new agent.")
     inbox_count: int = Field(1000, ge=1, description="Messages in one inbox.")
-    inbox_bytes: int = Field(16 * MIB, ge=1024, description="Bytes in one inbox.")
+    inbox_bytes: Bytes = Field(16 * MIB, ge=1024, description="Bytes in one inbox.")
     send_rate: float = Field(50.0, gt=0, description="Messages a second to one recipient.")
     send_burst: int = Field(200, ge=1, description="Messages to one recipient at once.")
     attempts: int = Field(5, ge=1, description="Deliveries before a message is a dead letter.")
@@ -62,13 +63,13 @@ class Bounds(Value):
     commit_burst: int = Field(1000, ge=1, description="Commits of one agent at once.")
     open_jobs: int = Field(256, ge=1, description="Jobs of one agent that have not ended.")
     events: int = Field(1_000_000, ge=1000, description="Lines of the audit log; older ones go.")
-    events_bytes: int = Field(
+    events_bytes: Bytes = Field(
         1 << 30, ge=MIB, description="Bytes of the audit log; older lines go."
     )
-    notes_agent: int = Field(
+    notes_agent: Bytes = Field(
         MIB, ge=1 << 16, description="Bytes of what one agent notes in the log; its older notes go."
     )
-    notes_all: int = Field(
+    notes_all: Bytes = Field(
         16 * MIB, ge=1 << 16, description="Bytes of what all agents note; of whoever has most go."
     )
     refusals_kept: int = Field(60, ge=1, description="Refusals recorded per caller and minute.")
@@ -222,12 +223,12 @@ class Settings(Value):
     )
     operator_group: str = Field("hive-operator", description="Who may use the operator's socket.")
     uid_start: int = Field(0x30000000, description="First uid of the first agent's range.")
-    ballast: int = Field(8 * MIB, ge=0, description="Bytes held back for when the disk is full.")
-    agent_limits: Limits = Field(
+    ballast: Bytes = Field(8 * MIB, ge=0, description="Bytes held back for when the disk is full.")
+    agent_limits: WrittenLimits = Field(
         Limits(), description="Limits of an agent that sets none. A `disk` or `inodes` that is not"
         " set is a fifth of what the file system has.",
     )  # fmt: skip
-    all_limits: SubtreeLimits = Field(
+    all_limits: WrittenSubtree = Field(
         SubtreeLimits(), description="All agents together. A `memory_max` or `tasks_max` that is"
         " not set is four fifths of what the machine has.",
     )  # fmt: skip
@@ -264,20 +265,26 @@ class Settings(Value):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name in (self.default_image, self.root.image):
+        wanted = {("default_image",): self.default_image, ("root", "image"): self.root.image}
+        for place, name in wanted.items():
             if name is not None and name not in self.images:
-                raise ValueError(f"image {name} is not in [images]")
+                there = ", ".join(sorted(self.images))
+                raise fault_at(place, f"image {name} is not in [images]; there are {there}")
         for name, path in self.images.items():
             if (path is None) != (name in (HOST_IMAGE, NIX_IMAGE)):
-                raise ValueError(f"image {name}: only {HOST_IMAGE} and {NIX_IMAGE} have no path")
+                only = f"only {HOST_IMAGE} and {NIX_IMAGE} have no path, the others need one"
+                raise fault_at(("images", name), only)
         if self.uid_start not in UID_STARTS:
-            raise ValueError(f"uid_start must be one of {UID_STARTS}")
+            raise fault_at(
+                ("uid_start",), f"{self.uid_start} does not fit; allowed are {UID_STARTS[0]},"
+                f" {UID_STARTS[1]} and so on in steps of {UID_RANGE}, below {UID_STARTS.stop}",
+            )  # fmt: skip
         return self
 
     @model_validator(mode="after")
     def _checks_can_be_done(self) -> Self:
         if self.maid.checks and not self.daemons.maid:
-            raise checks.odd("nobody does them: [daemons] has no `maid = true`")
+            raise fault_at(("maid", "checks"), "nobody does them: [daemons] has no `maid = true`")
         # Agents need the rest.
         self.maid.fit(self.limits.agents // 2, self.retention.archive)
         return self

@@ -14,6 +14,7 @@ from hive_core.surfaces.reference import reference
 from hive_core.surfaces.roles import roles_page
 from hive_core.surfaces.seed import seed_module
 from hive_core.surfaces.settings import settings_page
+from hive_core.surfaces.settings_file import settings_file
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 WRITTEN: Final[Mapping[str, Callable[[Mapping[str, Operation]], str]]] = {
@@ -21,6 +22,7 @@ WRITTEN: Final[Mapping[str, Callable[[Mapping[str, Operation]], str]]] = {
     "docs/reference/operations.md": reference,
     "docs/reference/roles.md": roles_page,
     "docs/reference/settings.md": lambda _: settings_page(),
+    "hive_core/cli/install/hive.toml": lambda _: settings_file(),
     "docs/reference/agent-toml.md": lambda _: config_page(),
     "docs/reference/agent.schema.json": lambda _: config_schema(),
     "hive_core/model/seed.py": lambda _: seed_module(),

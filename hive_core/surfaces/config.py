@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from pydantic.fields import FieldInfo
 
 from hive_core.model.agent import Value
 from hive_core.model.config import AgentConfig
+from hive_core.model.written import SIZES
 
 _HEAD = """\
 # agent.toml
@@ -26,6 +27,9 @@ Limits: 64 KiB, tables 16 deep, no number that is not finite or beyond 2^53.
 """
 
 
+_SIZE: Final = {"type": "string", "pattern": r"^[0-9]{1,18} ?([KMGTkmgt]?(i?[Bb])?)$"}
+
+
 def config_page() -> str:
     """The whole page: a section for each table."""
     return "\n".join([_HEAD, *_sections(AgentConfig, "")])
@@ -34,6 +38,9 @@ def config_page() -> str:
 def config_schema() -> str:
     """JSON Schema, draft 2020-12."""
     schema: dict[str, Any] = AgentConfig.model_json_schema()
+    for name in SIZES:  # the model has what becomes of them
+        schema["$defs"]["Limits"]["properties"][name]["anyOf"].append(_SIZE)
+    schema["$defs"]["Wishes"]["properties"]["command"]["anyOf"].append({"type": "string"})
     about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "agent.toml"}
     return json.dumps({**schema, **about}, indent=2, sort_keys=True) + "\n"
 

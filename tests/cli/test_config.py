@@ -47,8 +47,8 @@ def test_every_fault_of_agent_toml_is_told_with_its_key(hive: Hive, folder: Path
         '[harness]\nskills = "talents"\n[request]\ncapabilites = []\nboot = "perhaps"\n'
     )
     assert faults(hive, folder) == {
-        "agent.toml: request.capabilites": "unknown key; did you mean capabilities?",
-        "agent.toml: request.boot": "Input should be a valid boolean, unable to interpret input",
+        "agent.toml:4: request.capabilites": "unknown key; did you mean capabilities?",
+        "agent.toml:5: request.boot": '"perhaps" does not fit; allowed is true or false',
     }
     (folder / "agent.toml").write_text('[harness]\nskills = "talents"\n')
     assert faults(hive, folder) == {"agent.toml: harness.skills": "there is no talents"}
@@ -103,3 +103,41 @@ def test_template_and_schema_are_printed_for_editors(hive: Hive) -> None:
     schema = json.loads(hive("config", "schema").out)
     assert set(schema["properties"]) == {"harness", "request", "settings"}
     assert schema["additionalProperties"] is False
+
+
+def test_the_settings_of_the_host_are_checked(hive: Hive, tmp_path: Path) -> None:
+    file = tmp_path / "hive.toml"
+    file.write_text("[limits]\ndepht = 3\n[waits]\nopen = 0\n")
+    done = hive("config", "check", str(file))
+    assert (done.status, done.out) == (
+        1, f"{file}:2: limits.depht: unknown key; did you mean depth?\n"
+        f"{file}:4: waits.open: 0 does not fit; allowed is a whole number from 1\n",
+    )  # fmt: skip
+    rows = json.loads(hive("config", "check", str(file), "-o", "json").out)
+    assert [(each["line"], each["key"]) for each in rows] == [
+        (2, "limits.depht"),
+        (4, "waits.open"),
+    ]
+    file.write_text("")
+    done = hive("config", "check", str(file))
+    assert (done.status, done.out, done.err) == (0, "", f"{file}: no fault was found\n")
+    assert hive("config", "check", str(tmp_path / "none.toml")).status == 4
+
+
+def test_agent_toml_takes_sizes_and_texts_and_says_what_it_does_not_take(
+    hive: Hive, folder: Path
+) -> None:
+    """`memory_max = "2G"` or `command = "ls"` were answered with pydantic's own words."""
+    text = '[request]\ncommand = "ls -l"\n[request.limits]\nmemory_max = "2G"\n'
+    (folder / "agent.toml").write_text(text)
+    assert faults(hive, folder) == {}
+    (folder / "agent.toml").write_text(text.replace("2G", "much").replace("ls -l", "ls '"))
+    assert faults(hive, folder) == {
+        "agent.toml:2: request.command": 'cannot split "ls \'" into words: No closing quotation',
+        "agent.toml:4: request.limits.memory_max":
+            "'much' is no size; write 512M, 2G or a number of bytes",
+    }  # fmt: skip
+    (folder / "agent.toml").write_text('[request]\nnetwork = "internet"\n')
+    ((place, fault),) = faults(hive, folder).items()
+    assert place == "agent.toml:2: request.network"
+    assert "no agent has a network yet" in fault

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 
@@ -96,6 +97,36 @@ def test_settings_that_make_no_sense_are_refused(host: HiveHost, text: str, says
     write(host, PURE)
     assert host.call("Status")["hived"]["since"] == since
     assert host.tree() == {}
+
+
+def test_a_running_daemon_keeps_its_settings_when_the_new_ones_have_a_fault(
+    host: HiveHost,
+) -> None:
+    """One validator: the daemon, doctor and `config check` say the same, with the line."""
+    since = host.call("Status")["hived"]["since"]
+    write(host, "[limits]\ndepht = 3\n[waits]\nopen = 'many'\n")
+    said = (
+        f"{TOML}:2: limits.depht: unknown key; did you mean depth?",
+        f'{TOML}:4: waits.open: "many" does not fit; allowed is a whole number from 1',
+    )
+    assert host.run("hive", "config", "check", check=False).stdout.splitlines() == list(said)
+    assert host.run("systemctl", "reload", "hived.service", check=False).returncode == 1
+    host.run("systemctl", "kill", "--signal=HUP", "--kill-whom=main", "hived.service")
+    log = ("journalctl", "--unit=hived.service", "--output=cat", "--no-pager", "--lines=20")
+    host.until(
+        lambda: "stay in force" in host.run(*log).stdout, "the daemon to look at its settings"
+    )
+    for each in said:
+        assert f"Cannot reload: {each}" in host.run(*log).stdout
+    doctor = host.run("hive", "doctor", "-o", "json", check=False)
+    assert doctor.returncode == 1
+    faults = [row["detail"] for row in json.loads(doctor.stdout) if row["check"] == "config"]
+    assert faults == list(said)
+    assert said[0] in host.fails(2, "setup")
+    assert host.call("Status")["hived"]["since"] == since
+    write(host, PURE)
+    host.run("systemctl", "reload", "hived.service")
+    host.until(lambda: host.call("Status")["hived"]["since"] > since, "the daemon to come back")
 
 
 def test_the_root_agent_is_as_the_settings_say(queen: HiveHost) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import InvalidArgument
-from hive_core.host.config import load
+from hive_core.host.config import check, load
 from hive_core.model.settings import Settings
 
 
@@ -52,7 +52,95 @@ def test_a_wrong_key_is_named(tmp_path: Path, text: str, key: str) -> None:
 
 
 def test_what_is_no_toml_is_refused_with_its_place(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="line 1"):
+    with pytest.raises(InvalidArgument, match=r"hive\.toml:1: no TOML"):
         load(written(tmp_path, "= 3"))
-    with pytest.raises(InvalidArgument, match="cannot read"):
+    with pytest.raises(InvalidArgument, match="cannot be read"):
         load(tmp_path)
+
+
+WRONG = """\
+default_image = "host"
+colour = "blue"
+
+[limits]
+# Levels.
+depht = 3
+agents = 0
+children = "many"
+inbox_bytes = "16 oranges"
+
+[root]
+command = [
+    "a",
+    7,
+]
+boot = "perhaps"
+[agent_limits]
+memory_max = "1K"
+[nix]
+system = "windows"
+[queues]
+copies = "all"
+[daemons]
+maid = true
+[maid.checks.disk]
+evry = 3
+"""
+
+
+def test_every_fault_has_its_line_its_key_and_what_is_allowed(tmp_path: Path) -> None:
+    """`hive doctor` said `config ok`, and the log of a hived that did not start named no line."""
+    path = written(tmp_path, WRONG)
+    found = {each.key: (each.line, each.reason) for each in check(path)}
+    expected = {
+        "colour": (2, "unknown key"),
+        "limits.depht": (6, "unknown key; did you mean depth?"),
+        "limits.agents": (7, "0 does not fit; allowed is a whole number from 1 to 12000"),
+        "limits.children": (8, '"many" does not fit; allowed is a whole number from 0 to 10000'),
+        "limits.inbox_bytes": (9, "'16 oranges' is no size; write 512M, 2G or a number of bytes"),
+        "root.command[1]": (12, "7 does not fit; allowed is a text in quotes"),
+        "root.boot": (16, '"perhaps" does not fit; allowed is true or false'),
+        "agent_limits.memory_max": (
+            18, "1024 does not fit; allowed is a whole number from 16777216 to 1125899906842624",
+        ),
+        "nix.system": (20, '"windows" does not fit; allowed is a text that matches'),
+        "queues.copies": (22, '"all" does not fit; allowed is "off" or "low"'),
+        "maid.checks.disk.evry": (26, "unknown key; did you mean every?"),
+        "maid.checks.disk.command": (25, "is missing"),
+    }  # fmt: skip
+    assert found.keys() == expected.keys()
+    for key, (line, reason) in expected.items():
+        assert found[key][0] == line, key
+        assert found[key][1].startswith(reason), found[key]
+    with pytest.raises(InvalidArgument) as caught:
+        load(path)
+    count = len(expected) - 1
+    assert f"(and {count} more: `hive config check {path}`)" in caught.value.reason
+
+
+@pytest.mark.parametrize(("text", "place", "reason"), [
+    ('default_image = "x"', (1, "default_image"), "image x is not in [images]; there are host"),
+    ('\n[root]\nimage = "x"', (3, "root.image"), "image x is not in [images]; there are host"),
+    ('[images]\ndebian = ""', (2, "images.debian"), "only host and nix have no path"),
+    ("uid_start = 1000", (1, "uid_start"), "1000 does not fit; allowed are 524288, 589824 and"),
+    ('[maid.checks.a]\ncommand = "df -h"', (1, "maid.checks"), "nobody does them"),
+    ("a = 1\nb = 2 3", (2, ""), "no TOML: Expected newline or end of document"),
+    ("a = [1,\n2", (None, ""), "no TOML: Unclosed array"),
+])  # fmt: skip
+def test_what_does_not_fit_together_has_a_place_too(
+    tmp_path: Path, text: str, place: tuple[int | None, str], reason: str
+) -> None:
+    (found,) = check(written(tmp_path, text))
+    assert (found.line, found.key) == place
+    assert found.reason.startswith(reason)
+
+
+def test_sizes_and_commands_may_be_texts(tmp_path: Path) -> None:
+    text = (
+        'ballast = "1M"\n[root]\ncommand = "sh -c \'echo hi\'"\n[limits]\ninbox_bytes = "2 GiB"\n'
+    )
+    text += '[agent_limits]\nmemory_max = "512M"\n[all_limits]\nmemory_max = 16777216\n'
+    found = load(written(tmp_path, text))
+    assert (found.ballast, found.limits.inbox_bytes) == (1 << 20, 2 << 30)
+    assert found.root.command == ("sh", "-c", "echo hi")
+    assert (found.agent_limits.memory_max, found.all_limits.memory_max) == (512 << 20, 16 << 20)

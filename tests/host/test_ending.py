@@ -61,3 +61,29 @@ def test_a_disk_that_fails_in_a_callback_is_the_end(caplog: pytest.LogCaptureFix
     (end,) = asyncio.run(listen())
     assert isinstance(end, Broken)
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_reload_with_settings_that_would_be_refused_changes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """K40: a running hived ended, and did not come back."""
+    wrong = ["hive.toml:6: limits.depht: unknown key; did you mean depth?"]
+
+    async def story() -> None:
+        looked = asyncio.Event()
+
+        def refusals() -> list[str]:
+            looked.set()
+            return list(wrong)
+
+        ending = Ending(refusals=refusals)
+        ending.listen()
+        os.kill(os.getpid(), signal.SIGHUP)
+        await looked.wait()
+        assert not ending.asked.is_set()
+        wrong.clear()
+        os.kill(os.getpid(), signal.SIGHUP)
+        await ending.asked.wait()
+
+    asyncio.run(story())
+    assert "Cannot reload: hive.toml:6: limits.depht" in caplog.text

@@ -13,6 +13,7 @@ from hive_core.errors import InvalidArgument
 from hive_core.host.git.seed import LAYERS, seed
 from hive_core.model import config
 from hive_core.model.config import AgentConfig, Wishes
+from hive_core.model.faults import find_faults
 from hive_core.plan import toml
 
 JSON = st.recursive(
@@ -48,7 +49,10 @@ def test_the_template_says_nothing_and_shows_every_key(kind: str) -> None:
         ({"request": {"limits": {"memory": 1}}}, "request.limits.memory: unknown key; did you m"),
         ({"harness": {"relaod": "live"}}, "harness.relaod: unknown key; did you mean reload?"),
         ({"request": {"capabilities": ["root"]}}, "capabilities[0]: 'root' is not a capability"),
-        ({"request": {"mounts": ["meta", "home"]}}, "mounts[1]: Input should be 'meta' or"),
+        (
+            {"request": {"mounts": ["meta", "home"]}},
+            'mounts[1]: "home" does not fit; allowed is "meta" or "applied"',
+        ),
         ({"request": {"secrets": ["../x"]}}, "request.secrets[0]: "),
         ({"request": {"command": [""]}}, "request.command: must start with a program"),
         ({"request": {"command": ["a\0b"]}}, "request.command: must not contain NUL"),
@@ -65,14 +69,15 @@ def test_a_fault_names_its_key(data: dict[str, object], reason: str) -> None:
 
 
 def test_all_faults_are_found_at_once() -> None:
-    found = config.faults({"harnes": {}, "request": {"boot": 7, "limits": {"disk": 1}}})
-    assert {key for key, _ in found} == {"harnes", "request.boot", "request.limits.disk"}
-    assert config.faults({}) == []
+    data = {"harnes": {}, "request": {"boot": 7, "limits": {"disk": 1}}}
+    found = find_faults(AgentConfig, data)
+    assert {each.key for each in found} == {"harnes", "request.boot", "request.limits.disk"}
+    assert find_faults(AgentConfig, {}) == []
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=3))
 def test_whatever_stands_there_is_a_configuration_or_has_a_fault(data: dict[str, object]) -> None:
-    found = config.faults(data)
+    found = find_faults(AgentConfig, data)
     if found:
         with pytest.raises(InvalidArgument):
             config.check(data)

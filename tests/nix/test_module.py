@@ -88,7 +88,9 @@ def test_a_unit_is_no_more_exposed_than_it_may_be(name: str, most: float) -> Non
 def test_a_switch_reloads_the_daemon_and_never_restarts_it() -> None:
     service = ask("e.config.systemd.services.hived")
     assert (service["restartIfChanged"], service["reloadIfChanged"]) == (False, True)
-    assert "kill -HUP" in service["serviceConfig"]["ExecReload"]
+    first, second = service["serviceConfig"]["ExecReload"]
+    assert first.endswith("/bin/hive config check")
+    assert "kill -HUP" in second
     mark = parsed(units()["hived.service"])["Unit", "X-Reload-Triggers"]
     other = ask('(s.units e.config)."hived.service"', enabled(deploy={"healthWindow": 31}))
     assert parsed(other)["Unit", "X-Reload-Triggers"] != mark

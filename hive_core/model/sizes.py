@@ -1,0 +1,17 @@
+"""Sizes as people write them: `512M`."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_SUFFIX: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE: Final = re.compile(r"(\d{1,18})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
+
+
+def parse_size(text: str) -> int:
+    """A number of bytes, with K, M, G or T for powers of 1024; ValueError when it is none."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text[:60]!r} is no size; write 512M, 2G or a number of bytes")
+    return int(match[1]) * _SUFFIX[match[2].upper()]
