@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hive_core.agent.link import Link, new_key
-from hive_core.errors import AlreadyExists, HiveError, NotFound, TimedOut, Unreachable
+from hive_core.errors import AlreadyExists, Conflict, HiveError, NotFound, TimedOut, Unreachable
 from hive_core.varlink import Message
 
 POLL: Final = 50
@@ -37,13 +37,17 @@ _ENDED: Final = frozenset({"done", "cancelled"})
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One task. `status` is empty while it has not ended; `tokens` and `cost`: what was said."""
+    """One task. `status` is empty while it has not ended; `tokens` and `cost`: what was said.
+
+    `offered`: whether its agent may begin it, and has not.
+    """
 
     id: str
     agent: str
     assigner: str
     title: str
     state: str
+    offered: bool
     attempt: int
     part_of: str
     created: float
@@ -62,8 +66,9 @@ class Row:
     def of(cls, row: Any) -> Row:  # noqa: ANN401 - JSON is anything
         result = row["result"] or {}
         return cls(
-            row["id"], row["agent"], row["assigner"], row["title"], row["state"], row["attempt"],
-            row["part_of"], row["created"], row["plan"], row["plan_required"], row["context"],
+            row["id"], row["agent"], row["assigner"], row["title"], row["state"], row["offered"],
+            row["attempt"], row["part_of"], row["created"], row["plan"], row["plan_required"],
+            row["context"],
             result.get("status", ""), result.get("summary", ""), result.get("error", ""),
             result.get("data") or {}, tuple(result.get("artifacts", ())),
             result.get("tokens") or 0, result.get("cost") or 0,
@@ -164,6 +169,15 @@ class Desk:
         if id_ not in self._read:
             self._read = {**dict(list(self._read.items())[-_REMEMBERED:]), id_: self.read(id_)}
         return replace(row, data=json.loads(self._read[id_]))
+
+    def begin(self, task: Row) -> bool:
+        """Say that it is worked on from now on. False: it was taken back."""
+        try:
+            self.change("begin_task", task=task.id)
+        except (Conflict, NotFound) as error:
+            say(f"task {task.id}: {error.reason}")
+            return False
+        return True
 
     def text(self, task: Row) -> tuple[str, Message]:
         """What a task says, and the data that came with it."""

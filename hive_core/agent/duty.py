@@ -42,7 +42,7 @@ def advance(desk: Desk, act: Callable[[Row], None]) -> None:
         try:
             if row.state == "stopping":
                 desk.finish(row, "stopped", "ended before it was done")
-            elif row.state in OPEN and not _wants_plan(desk, row):
+            elif _is_begun(desk, row) and not _wants_plan(desk, row):
                 act(row)
         except (NotAllowed, InvalidArgument) as error:
             desk.finish(row, "failed", error.reason)
@@ -51,6 +51,11 @@ def advance(desk: Desk, act: Callable[[Row], None]) -> None:
             later = error
     if later is not None:
         raise later
+
+
+def _is_begun(desk: Desk, row: Row) -> bool:
+    """Whether it may be worked on now; what was only offered is begun with this."""
+    return desk.begin(row) if row.offered else row.state in OPEN
 
 
 def _wants_plan(desk: Desk, row: Row) -> bool:

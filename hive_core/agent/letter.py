@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
@@ -10,6 +11,14 @@ from typing import Final, Self
 BODY_LIMIT: Final = 64 * 1024
 ANSWER_LIMIT: Final = 8 * 1024
 _CUT: Final = "\n[cut]"
+# What `serve` gives to its command when nobody says otherwise; beside these there are notices.
+MESSAGE, NOTICE = "message", "notice"
+KINDS: Final = frozenset({MESSAGE, "task"})
+# What reaches an agent through the daemon because somebody needs something of it, or it asked.
+_ADDRESSED: Final = frozenset({
+    "question", "escalation", "answer", "plan_submitted", "plan_approved", "plan_rejected",
+    "reminder", "trigger", "wait_over", "batch_done", "resume", "revision",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,15 @@ class Letter:
         found = message if isinstance(message, dict) else {}
         names = ("id", "from", "relation", "body", "kind", "thread", "reply_to")
         return cls(*(str(found.get(name) or "") for name in names))
+
+    def is_one_of(self, kinds: Collection[str]) -> bool:
+        """Whether it is of these kinds: by its own word, as a message, or as a notice.
+
+        Notices are what the daemon tells by itself: that the agent was moved, that a configuration
+        was deployed, how its tasks stand.
+        """
+        notice = self.relation == "daemon" and self.kind not in _ADDRESSED
+        return self.kind in kinds or (NOTICE if notice else MESSAGE) in kinds
 
     @property
     def answerable(self) -> bool:

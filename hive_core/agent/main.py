@@ -72,16 +72,24 @@ def _serve(path: str, arguments: Sequence[str]) -> int:
     parser.add_argument("--lease", type=int, default=60, help="seconds until a message that was "
                         "not acknowledged comes again (1-3600)")  # fmt: skip
     parser.add_argument("--timeout", type=float, help="seconds that one run may take")
-    parser.add_argument("--parallel", type=int, default=1, help="tasks at once (1-64)")
+    parser.add_argument("--parallel", type=int, default=1, help="tasks at once where the spec of "
+                        "the agent says nothing (1-64; 1)")  # fmt: skip
+    parser.add_argument("--kinds", default="message,task", metavar="KIND,...", help="what the "
+                        "command is given: message, task, notice (what the daemon tells by itself),"
+                        " or kinds of notices by name; the rest is logged (message,task)",
+                        )  # fmt: skip
     before, command = derived.split(arguments)
     options = parser.parse_args(before)
     if not command:
         parser.error("the command is missing: hive-agent serve -- COMMAND...")
     if not 1 <= options.parallel <= PARALLEL_MOST:
         parser.error(f"--parallel has to be 1 to {PARALLEL_MOST}")
+    kinds = frozenset(each.strip() for each in options.kinds.split(",") if each.strip())
+    if not kinds:
+        parser.error("--kinds has to name a kind: message, task, notice, or that of a notice")
     work = serve.Work(
         command, options.lease, options.timeout, parallel=options.parallel,
-        environment=dict(os.environ),
+        environment=dict(os.environ), kinds=kinds,
     )  # fmt: skip
     return serve.serve(path, work)
 

@@ -2,8 +2,8 @@
 
 One message at a time: the command gets the body on its standard input, what it prints is the
 reply, exit 0 acknowledges. At least once: after a crash the message comes again, and the reply's
-idempotency key (made of the message id) keeps the sender from getting two. Tasks are begun beside
-that, and each ends by its report (tasks.py).
+idempotency key (made of the message id) keeps the sender from getting two. Tasks are received and
+done beside that, so that neither waits for the other, and each ends by its report (tasks.py).
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from tempfile import NamedTemporaryFile
 from typing import Final, Never
 
 from hive_core.agent.attend import beside
-from hive_core.agent.letter import Letter, answers, reply_body
+from hive_core.agent.letter import KINDS, Letter, answers, reply_body
 from hive_core.agent.link import Link
+from hive_core.agent.outbox import TRY_AGAIN, Outbox, send_reply
 from hive_core.agent.tasks import Tasks
-from hive_core.errors import Conflict, HiveError, TimedOut, Unreachable
+from hive_core.errors import HiveError, TimedOut, Unreachable
 
 TRIES: Final = 3
 POLL: Final = 50  # seconds one `recv` waits; the daemon allows no more
-TRY_AGAIN: Final = 75
+_LOGGED: Final = 200
 _BACK: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-# Answers kept for senders whose inbox is full.
-_OWED: Final = 32
 
 
 class Stopped(BaseException):
@@ -47,7 +46,11 @@ def _pause(attempt: int, pauses: Sequence[float]) -> float:
 
 @dataclass
 class Work:
-    """The command, and how often and how long it is tried."""
+    """The command, and how often and how long it is tried.
+
+    `parallel`: tasks at once where the agent's spec says nothing. `kinds`: what the command is
+    given; of the rest of the mail a line is logged.
+    """
 
     command: Sequence[str]
     lease: int = 60
@@ -55,6 +58,7 @@ class Work:
     back_off: Sequence[float] = (1.0, 4.0)
     parallel: int = 1
     environment: dict[str, str] = field(default_factory=dict)
+    kinds: frozenset[str] = KINDS
 
     def run(self, letter: Letter) -> bytes:
         """What the command printed; raises CalledProcessError and the like when it failed."""
@@ -76,25 +80,46 @@ class Loop:
         self._link = link
         self._work = work
         self.tasks = Tasks(
-            link.path, work.command, work.environment, work.parallel, work.timeout, sleep
-        )
+            link.path, work.command, work.environment, work.parallel, work.timeout, sleep,
+            does="task" in work.kinds,
+        )  # fmt: skip
         self._sleep = sleep
-        self._owed: dict[str, bytes] = {}
+        self._one = threading.Lock()
+        self.outbox = Outbox()
 
     def forever(self) -> Never:
         self.recall()
+        self._know_room()
+        threading.Thread(target=self._do_tasks, name="tasks", daemon=True).start()
+        threading.Thread(target=self._send_replies, name="replies", daemon=True).start()
         try:
-            self._begin_again()
             while True:
                 self.step()
         finally:
             self.tasks.close()
 
-    def _begin_again(self) -> None:
+    def _know_room(self) -> None:
+        """How many tasks at once is one number: that of the spec, where it says one."""
         try:
-            self.tasks.again()
+            wanted = self._patiently("whoami").get("parallel")
         except HiveError as error:
-            _say(f"cannot look for tasks: {error.reason}")
+            _say(f"cannot ask how many tasks to do at once: {error.reason}")
+            return
+        if isinstance(wanted, int):
+            if self._work.parallel not in (1, wanted):
+                _say(f"{wanted} tasks at once, as the agent's spec says")
+            self.tasks.have_room(wanted)
+
+    def _do_tasks(self) -> Never:
+        """Beside the messages: what was begun before, then what is offered."""
+        self.tasks.again()
+        with Link(self._link.path, answer=POLL) as link:
+            while True:
+                self.tasks.step(link, self._work.lease, self.message)
+
+    def _send_replies(self) -> Never:
+        with Link(self._link.path, answer=POLL) as link:
+            self.outbox.forever(link.ask, self._sleep)
 
     def recall(self) -> None:
         """What the agent kept for this start is a file that the command finds in HIVE_SNAPSHOT."""
@@ -111,7 +136,7 @@ class Loop:
     def step(self) -> bool:
         """One message, if one comes while `recv` waits."""
         try:
-            reply = self._patiently("recv", wait=POLL, max=1, lease=self._work.lease)
+            reply = self._patiently("recv", wait=POLL, max=1, lease=self._work.lease, only="other")
         except HiveError as error:
             _say(f"cannot receive: {error.reason}")
             self._sleep(_BACK[-1])
@@ -122,12 +147,24 @@ class Loop:
         return bool(messages)
 
     def _handle(self, letter: Letter) -> None:
-        if self._is_of_a_task(letter):
-            return
+        if self.outbox.holds(letter.id):
+            self.outbox.deliver(self._patiently)
+        elif self.tasks.hear(letter):
+            self._quietly("ack", ids=[letter.id])
+        elif not letter.is_one_of(self._work.kinds):
+            _say(f"{letter.kind} of {letter.sender}: {_first_line(letter.body)}")
+            self._quietly("ack", ids=[letter.id])
+        else:
+            self.message(letter)
+
+    def message(self, letter: Letter) -> None:
+        """Have the command see to it, one message at a time whoever brings them."""
+        with self._one:
+            self._worked_on(letter)
+
+    def _worked_on(self, letter: Letter) -> None:
         try:
-            output = self._owed.pop(letter.id, None)
-            if output is None:
-                output = self._attempts(letter)
+            output = self._attempts(letter)
         except Stopped:
             # Given back at once, so that the next start need not wait for the lease to end.
             self._quietly("nack", ids=[letter.id], why="the agent stopped")
@@ -138,11 +175,11 @@ class Loop:
             self._quietly("ack", ids=[letter.id])
 
     def _said(self, letter: Letter, output: bytes) -> bool:
-        """Hand on what was printed. False: there is no room for it yet."""
+        """Hand on what was printed. False: there is no room for it yet, and others do not wait."""
         body = reply_body(output)
         if letter.answerable and body:
-            if not self._reply(letter, body):
-                self._owe(letter, output)
+            if not send_reply(self._patiently, letter, output):
+                self.outbox.keep(letter, output)
                 return False
         elif letter.question[0] and body:
             self._answer(letter, body)
@@ -151,18 +188,6 @@ class Loop:
         else:
             _say(f"message {letter.id} of {letter.sender}: done")
         return True
-
-    def _is_of_a_task(self, letter: Letter) -> bool:
-        """The task is on record at the daemon: the letter is done with once the work is begun."""
-        try:
-            taken = self.tasks.take(letter)
-        except HiveError as error:
-            _say(f"message {letter.id}: {error.reason}")
-            self._quietly("nack", ids=[letter.id], why=error.reason)
-            return True
-        if taken:
-            self._quietly("ack", ids=[letter.id])
-        return taken
 
     def _attempts(self, letter: Letter) -> bytes | None:
         """The command's output, or None after it failed for good and the message was buried."""
@@ -177,33 +202,6 @@ class Loop:
                 _say(f"message {letter.id}: {why} (try {attempt + 1} of {TRIES})")
         self._quietly("nack", ids=[letter.id], why=why, dead=True)
         return None
-
-    def _owe(self, letter: Letter, output: bytes) -> None:
-        """Others must not wait for one who does not read: the message comes again after its lease,
-        and the command is not run a second time for it.
-        """
-        self._owed[letter.id] = output
-        if len(self._owed) > _OWED:
-            del self._owed[next(iter(self._owed))]
-
-    def _reply(self, letter: Letter, body: str) -> bool:
-        """Answer once; a sender that is gone or may not be written to any more is only noted.
-
-        False: there is no room for it yet.
-        """
-        params: dict[str, object] = {"to": letter.sender, "body": body, "reply_to": letter.id}
-        if letter.thread:
-            params["thread"] = letter.thread
-        try:
-            self._patiently("send", **params, idempotency_key=f"reply:{letter.id}")
-        except Conflict:
-            _say(f"message {letter.id} was answered before")
-        except HiveError as error:
-            _say(f"cannot reply to {letter.sender}: {error.reason}")
-            return error.exit_code != TRY_AGAIN
-        else:
-            _say(f"message {letter.id} of {letter.sender}: answered")
-        return True
 
     def _answer(self, letter: Letter, text: str) -> None:
         """What the command printed is the answer to a question; silence leaves it open."""
@@ -225,11 +223,12 @@ class Loop:
         except HiveError as error:
             _say(f"cannot {operation}: {error.reason}")
 
-    def _patiently(self, operation: str, **params: object) -> dict[str, object]:
-        """Ask until there is an answer: the daemon may be away or busy, or for a while an inbox
-        full.
+    def _patiently(self, operation: str, /, **params: object) -> dict[str, object]:
+        """Ask until there is an answer: the daemon may be away or busy.
+
+        A reply that there is no room for is sent later.
         """
-        tries = len(_BACK) if operation == "send" else inf
+        tries = 0 if operation == "send" else inf
         attempt = 0
         while True:
             try:
@@ -243,6 +242,10 @@ class Loop:
                     raise
             self._sleep(_pause(attempt, _BACK))
             attempt += 1
+
+
+def _first_line(body: str) -> str:
+    return body.partition("\n")[0][:_LOGGED]
 
 
 def _reason(error: Exception) -> str:

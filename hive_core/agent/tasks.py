@@ -1,13 +1,13 @@
 """Tasks as `hive-agent serve` does them: one run of the command for each, ended when the task is.
 
-What the daemon says about a task is looked at before it is begun and while it runs, so nothing is
-done twice because a letter came twice, and work that is cancelled ends: the command's whole process
-group gets TERM, and KILL two seconds later.
+A task is taken when there is room for it, and begun by saying so to the daemon: until then it is
+queued there, its clock stands, and it can be taken back without a word. While it runs the daemon is
+listened to, so that work that is cancelled ends: the command's whole process group gets TERM, and
+KILL two seconds later.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,9 +17,8 @@ from typing import Final
 
 from hive_core.agent.letter import Letter
 from hive_core.agent.link import Link
+from hive_core.agent.task_output import result_of
 from hive_core.agent.task_run import (
-    GOES_ON,
-    OUTPUT_MOST,
     TOO_LATE,
     Given,
     Run,
@@ -35,11 +34,10 @@ WAITING: Final = frozenset({"awaiting_plan_approval", "awaiting_more_information
 AGAIN: Final = 75  # EX_TEMPFAIL: the command asks for another try
 TRIES: Final = 3
 POLL: Final = 50
-SUMMARY_MOST, DATA_MOST = 16 * 1024, 24 * 1024
+NO_TASKS: Final = "this agent does no tasks: its hive-agent serve was given other --kinds"
 LEFT: Final = "the agent stopped"
 ELSEWHERE: Final = "it was given anew"
 _BACK: Final = 1.0
-_CUT: Final = "\n[cut]"
 
 
 def say(text: str) -> None:
@@ -49,7 +47,7 @@ def say(text: str) -> None:
 
 @dataclass
 class Tasks:
-    """All tasks of this agent that run, at most `parallel` at once."""
+    """All tasks of this agent that run, at most `parallel` at once. `does`: whether it does any."""
 
     path: str
     command: Sequence[str]
@@ -57,49 +55,119 @@ class Tasks:
     parallel: int = 1
     timeout: float | None = None
     sleep: Callable[[float], object] = threading.Event().wait
+    does: bool = True
     _runs: dict[str, Run] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _closed: bool = False
 
     def __post_init__(self) -> None:
-        self._room = threading.BoundedSemaphore(self.parallel)
+        self._room = threading.Semaphore(self.parallel)
+
+    def have_room(self, parallel: int) -> None:
+        """As many as this at once; said before anything is begun."""
+        self.parallel = parallel
+        self._room = threading.Semaphore(parallel)
 
     def again(self) -> None:
         """After a start in a machine that was up: what had begun and has no end is done again."""
-        with Link(self.path, answer=POLL) as link:
-            for row in _rows(link.ask("list_tasks", only=True, open=True)):
-                if row.get("state") in WORKING:
-                    letter = Letter("", "daemon", "daemon", "", TASK, "", "")
-                    self.begin(str(row.get("id")), letter)
+        try:
+            with Link(self.path, answer=POLL) as link:
+                rows = list(_rows(link.ask("list_tasks", only=True, open=True)))
+        except HiveError as error:
+            say(f"cannot look for tasks: {error.reason}")
+            return
+        for row in rows:
+            if row.get("state") in WORKING:
+                self._room.acquire()
+                self._again(str(row.get("id")))
 
-    def take(self, letter: Letter) -> bool:
-        """Whether the letter is about a task and was seen to."""
+    def _again(self, task: str) -> None:
+        try:
+            self._begin(task, Letter("", "daemon", "daemon", "", TASK, "", ""))
+        except HiveError as error:
+            say(f"task {task}: {error.reason}")
+
+    def step(self, link: Link, lease: int, other: Callable[[Letter], None]) -> bool:
+        """Take one task when there is room for it, and begin it; what is none is for `other`."""
+        self._room.acquire()
+        try:
+            reply = link.ask("recv", wait=POLL, max=1, lease=lease, only="work")
+        except HiveError as error:
+            self._room.release()
+            say(f"cannot receive tasks: {error.reason}")
+            self.sleep(_BACK)
+            return False
+        messages = reply.get("messages")
+        letters = [Letter.of(each) for each in messages] if isinstance(messages, list) else []
+        if not letters:
+            self._room.release()
+        for letter in letters:
+            self._take(link, letter, other)
+        return bool(letters)
+
+    def _take(self, link: Link, letter: Letter, other: Callable[[Letter], None]) -> None:
+        """With the room that was kept for it. The letter is done with once the work is begun."""
         task = task_of(letter)
-        if not task or letter.kind not in (TASK, STOP, REPORT, *GOES_ON):
+        if not task:
+            self._room.release()
+            other(letter)
+            return
+        try:
+            self._begin(task, letter)
+            link.ask("ack", ids=[letter.id])
+        except HiveError as error:  # it comes again when its lease ends
+            say(f"task {task}: {error.reason}")
+
+    def hear(self, letter: Letter) -> bool:
+        """Whether the letter says something about a task that runs, and was seen to."""
+        task = task_of(letter)
+        if not task or letter.kind not in (STOP, REPORT):
             return False
         if letter.kind == STOP:
             self.stop(task, letter.body.partition("\n\n")[2])
-        elif letter.kind == REPORT:
-            say(f"task {task}: a report is asked for")
         else:
-            self.begin(task, letter)
+            say(f"task {task}: a report is asked for")
         return True
 
-    def begin(self, task: str, letter: Letter) -> None:
-        """Start it when there is room; what runs already is not started twice."""
+    def _begin(self, task: str, letter: Letter) -> None:
+        """Begin it with the room that was kept for it; what runs already is not begun twice."""
+        run = None
+        try:
+            run = self._run_of(task, letter)
+        finally:
+            if run is None:
+                self._room.release()
+        if run is not None:
+            threading.Thread(target=self._whole, args=(run,), name=f"task {task}").start()
+
+    def _run_of(self, task: str, letter: Letter) -> Run | None:
+        """What there is to run; None: nothing, as it runs, was taken back, or is not wanted."""
         with self._lock:
-            if task in self._runs:
-                return
-        self._room.acquire()
-        found = self._look(task)
-        row = mapping(found.get("task"))
-        if row.get("state") not in WORKING:
-            self._room.release()
-            say(f"task {task}: nothing to do, it is {row.get('state') or 'gone'}")
-            return
+            if task in self._runs or self._closed:
+                return None
+        found = self._begun(task)
+        if found is None:
+            return None
+        if not self.does:
+            self._report(task, {"status": "failed", "summary": NO_TASKS})
+            return None
         run = Run(self.command, Given.of(found, letter), self.timeout)
         with self._lock:
             self._runs[task] = run
-        threading.Thread(target=self._whole, args=(run,), name=f"task {task}").start()
+        return run
+
+    def _begun(self, task: str) -> Mapping[str, object] | None:
+        """Tell the daemon that it is worked on; None: it is not to be."""
+        try:
+            with Link(self.path, answer=POLL) as link:
+                state = link.change("begin_task", task=task).get("state")
+                if state in WORKING:
+                    return link.ask("get_task", task=task)
+        except (Conflict, NotFound) as error:
+            say(f"task {task}: {error.reason}")
+        else:
+            say(f"task {task}: nothing to do, it is {state}")
+        return None
 
     def stop(self, task: str, why: str) -> None:
         with self._lock:
@@ -110,6 +178,7 @@ class Tasks:
     def close(self) -> None:
         """End everything that runs; the tasks stay as they are."""
         with self._lock:
+            self._closed = True
             runs = list(self._runs.values())
         for run in runs:
             run.stop(LEFT)
@@ -160,42 +229,16 @@ class Tasks:
     def _outcome(self, run: Run, status: int, output: bytes) -> dict[str, object] | None:
         if run.stopped:
             how = "timeout" if run.stopped == TOO_LATE else "stopped"
-            return {"status": how, **self._said(run.given.id, output)}
+            return {"status": how, **result_of(self.path, run.given.id, output)}
         if status != 0:
             why = ended(status)
-            said = self._said(run.given.id, output)
+            said = result_of(self.path, run.given.id, output)
             return {**said, "status": "failed", "summary": f"{why}\n{said['summary']}".strip()}
         state = mapping(self._look(run.given.id).get("task")).get("state")
         if state in WAITING:
             say(f"task {run.given.id}: {str(state).replace('_', ' ')}")
             return None
-        return {"status": "success", **self._said(run.given.id, output)}
-
-    def _said(self, task: str, output: bytes) -> dict[str, object]:
-        """Text as the summary, a JSON object as data; what is too big for both as an artifact."""
-        text = output.decode(errors="replace").removesuffix("\n")
-        with suppress(ValueError):
-            found = json.loads(text)
-            if isinstance(found, dict) and len(text.encode()) <= DATA_MOST:
-                return {"summary": str(found.get("summary") or "")[:SUMMARY_MOST], "data": found}
-        if len(text.encode()) <= SUMMARY_MOST:
-            return {"summary": text}
-        kept = self._stored(task, text)
-        short = text.encode()[: SUMMARY_MOST - len(_CUT)].decode(errors="ignore") + _CUT
-        return {"summary": short, **({"artifacts": [kept]} if kept else {})}
-
-    def _stored(self, task: str, text: str) -> str:
-        """The whole output in the store; empty where the agent may not keep anything."""
-        try:
-            with Link(self.path, answer=POLL) as link:
-                reply = link.change(
-                    "store_artifact", name=f"tasks/{task}.txt", type="text/plain",
-                    visibility="subtree", text=text.encode()[:OUTPUT_MOST].decode(errors="ignore"),
-                )  # fmt: skip
-        except HiveError as error:
-            say(f"task {task}: its output is cut: {error.reason}")
-            return ""
-        return str(reply.get("id") or "")
+        return {"status": "success", **result_of(self.path, run.given.id, output)}
 
     def _report(self, task: str, report: dict[str, object]) -> None:
         with Link(self.path, answer=POLL) as link:

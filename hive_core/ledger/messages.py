@@ -69,15 +69,20 @@ class Messages:
         box = self._boxes.find(party)
         return self._posting.belongs(thread, box.number if box else None)
 
-    def lease(self, recipient: str, most: int, lease: float, now: float) -> list[Message]:
-        """Give out up to `most` messages; those not acked within `lease` seconds come back."""
+    def lease(
+        self, recipient: str, most: int, lease: float, now: float, only: str = ""
+    ) -> list[Message]:
+        """Give out up to `most` messages; those not acked within `lease` seconds come back.
+
+        `only`: `work`, what the daemon gives it to do, or `other`, the rest; empty: all.
+        """
         box = self._boxes.find(recipient)
         if box is None:
             return []
         self._boxes.place(box)
         if box.due <= now:
             self._come_back(box, now)
-        found = self._turns.next(box, recipient, most, now)
+        found = self._turns.next(box, recipient, most, now, only)
         if found:
             self._boxes.give(box, [turn[:2] for turn, _ in found], now + lease)
         return [letter for _, letter in found]

@@ -14,7 +14,6 @@ from hive_core.ledger import task_news
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.task_needs import TaskNeeds
 from hive_core.model.task import (
-    ACTIVE,
     COURSE,
     FINALS,
     ResultStatus,
@@ -36,7 +35,6 @@ _COLUMNS: Final = (
     " hard_at, left, stop, stop_at, message, plan, why, percent, progress, version, result"
 )
 _SELECT: Final = f"SELECT {_COLUMNS} FROM tasks "  # noqa: S608 - our own words
-_RUNNING: Final = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
 
 
 class Kept(TypedDict, total=False):
@@ -159,10 +157,14 @@ class Tasks:
         found = {each.id: each for each in map(_task, rows)}
         return [found[id_] for id_ in ids if id_ in found]
 
-    def active_of(self, assignee: str) -> list[Task]:
-        """What it was given and has not ended: at most as many as it may have at once."""
-        where = f"assignee = ? AND ended IS NULL AND state IN ({_RUNNING}) ORDER BY number"
-        return self._open(where, assignee, "INDEXED BY tasks_open")
+    def held_by(self, assignee: str) -> list[Task]:
+        """What it was offered and has not ended: at most as many as it may have at once."""
+        where = "assignee = ? AND ended IS NULL AND message <> '' ORDER BY number"
+        return self._open(where, assignee, "INDEXED BY tasks_held")
+
+    def begun_by(self, assignee: str) -> list[Task]:
+        """What it has begun and not ended."""
+        return [task for task in self.held_by(assignee) if task.begun]
 
     def given_by(self, assigner: str, most: int = -1) -> list[Task]:
         """What it gave to others and has not ended, the oldest first."""
@@ -191,23 +193,25 @@ class Tasks:
         sql = f"SELECT COUNT(*) FROM tasks {index} WHERE {column} = ? AND ended IS NULL"  # noqa: S608
         return int(self._db.value(f"{sql} AND {column} <> ''", (party,)))
 
-    def active(self, assignee: str) -> int:
-        """How many an agent has at once."""
-        where = f"assignee = ? AND ended IS NULL AND state IN ({_RUNNING})"
-        sql = f"SELECT COUNT(*) FROM tasks INDEXED BY tasks_open WHERE {where}"  # noqa: S608
+    def count_held(self, assignee: str) -> int:
+        """How many an agent was offered and has not ended."""
+        where = "assignee = ? AND ended IS NULL AND message <> ''"
+        sql = f"SELECT COUNT(*) FROM tasks INDEXED BY tasks_held WHERE {where}"  # noqa: S608
         return int(self._db.value(sql, (assignee,)))
+
+    def others_work_on(self, id_: str, assignee: str) -> bool:
+        """Whether another agent than its own has an open part of it."""
+        where = "part_of = ? AND part_of <> '' AND ended IS NULL AND assignee <> ?"
+        sql = f"SELECT EXISTS (SELECT 1 FROM tasks WHERE {where})"  # noqa: S608
+        return bool(self._db.value(sql, (id_, assignee)))
 
     def next_queued(self, assignee: str) -> Task | None:
         """The most urgent one that waits for room, then the oldest; none that is to be ended."""
-        queued = "assignee = ? AND ended IS NULL AND state = 'queued'"
+        queued = "assignee = ? AND ended IS NULL AND state = 'queued' AND message = ''"
         left = "NOT EXISTS (SELECT 1 FROM swept WHERE task = id)"
         sql = f"{_SELECT} INDEXED BY tasks_open WHERE {queued} AND {left}"
         row = self._db.row(f"{sql} ORDER BY priority, number LIMIT 1", (assignee,))
         return _task(row) if row else None
-
-    def locked(self, assignee: str) -> str:
-        """Why the agent may not execute anything; empty when it may."""
-        return next((why for each in self.active_of(assignee) if (why := each.locked)), "")
 
     def page(  # noqa: PLR0913 - a filter, by keyword
         self, parties: Iterable[str] | None, after: int | None, limit: int,

@@ -38,6 +38,12 @@ _HELD: Final = (
     " FROM queue h CROSS JOIN messages n ON n.id = h.id"
     " WHERE h.inbox = ?1 AND h.state = 2 GROUP BY n.sender, h.rank) "
 )
+# What the daemon gives an agent to do. Anybody may send mail of such a kind; that is no work.
+_WORK: Final = (
+    "(SELECT m.relation = 'daemon' AND m.kind IN ('task', 'answer', 'plan_approved',"
+    " 'plan_rejected') FROM messages m WHERE m.id = q.id)"
+)
+_ONLY: Final = {"": "", "work": f" AND {_WORK}", "other": f" AND NOT {_WORK}"}
 _FIRST: Final = " ORDER BY q.id LIMIT ?4"
 # CROSS JOIN keeps the planner to this order: https://www.sqlite.org/optoverview.html
 _LETTERS: Final = (
@@ -65,9 +71,11 @@ class Turns:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def next(self, box: Box, party: str, most: int, now: float) -> list[tuple[Turn, Message]]:
+    def next(
+        self, box: Box, party: str, most: int, now: float, only: str = ""
+    ) -> list[tuple[Turn, Message]]:
         """The next messages of a box, at most as many as fit an answer."""
-        turns = fitting(self._first(box, most, now))
+        turns = fitting(self._first(box, most, now, only))
         if not turns:
             return []
         wanted = dumps([each.id for each in turns])
@@ -77,8 +85,9 @@ class Turns:
             for turn, row in zip(turns, rows, strict=True)
         ]
 
-    def _first(self, box: Box, most: int, now: float) -> list[Turn]:
-        sql = _HELD + _READY + _BEHIND + _FIRST if box.held else _READY + _FIRST
+    def _first(self, box: Box, most: int, now: float, only: str) -> list[Turn]:
+        ready = _READY + _ONLY[only]
+        sql = _HELD + ready + _BEHIND + _FIRST if box.held else ready + _FIRST
         return first(
             [self._db.rows(sql, (box.number, rank, now, most)) for rank in box.ranks], most
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Final
 from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -102,6 +102,8 @@ class SubtreeLimits(Value):
     agents: int | None = Field(None, ge=0, le=100_000, description="Descendants at most.")
 
 
+# Tasks that an agent is offered at once where its spec says nothing.
+OFFERED_MOST: Final = 5
 # Asked for at every decision and for every agent at every commit; making it anew takes 1 us.
 _text = lru_cache(maxsize=1 << 17)(str)
 
@@ -130,7 +132,9 @@ class AgentSpec(Value):
         None, description="What it does when its last task has ended; absent: as its role does."
     )
     wakes: bool = Field(default=False, description="Mail wakes it when it sleeps.")
-    parallel: int = Field(5, ge=1, le=1000, description="Tasks that it has at once.")
+    parallel: int | None = Field(
+        None, ge=1, le=1000, description="Tasks that it has at once; absent: as its program says."
+    )
     tools: tuple[str, ...] | None = Field(
         None, max_length=256, description="Tools that it may use; absent: as its role may."
     )
@@ -150,6 +154,11 @@ class AgentSpec(Value):
     def id(self) -> str:
         """The UUID as text: the key of everything durable."""
         return _text(self.uuid)
+
+    @property
+    def at_once(self) -> int:
+        """How many tasks the daemon offers it at once."""
+        return self.parallel or OFFERED_MOST
 
     @property
     def boots(self) -> bool:

@@ -35,11 +35,11 @@ class ResultStatus(StrEnum):
 
 _S = TaskState
 FINALS: Final = frozenset({_S.DONE, _S.CANCELLED})
-# Not given to the agent yet, so that nothing is lost with it.
+# The agent has not begun it, so that nothing is lost with it.
 UNSTARTED: Final = frozenset({_S.QUEUED, _S.WAITING})
 # The agent waits for somebody: the clock of the task stands still.
 AWAITING: Final = frozenset({_S.AWAITING_PLAN_APPROVAL, _S.AWAITING_MORE_INFORMATION})
-# What counts against how many tasks an agent has at once.
+# The agent works on it, or is to.
 ACTIVE: Final = frozenset({_S.PENDING_DELEGATION, _S.IN_PROGRESS, *AWAITING, _S.STOPPING})
 WELL: Final = frozenset({ResultStatus.SUCCESS, ResultStatus.PARTIAL})
 
@@ -60,7 +60,7 @@ COURSE: Final = Course(
     moves=(
         Move(_S.QUEUED, "wait", _S.WAITING, "the daemon", "it waits for other tasks"),
         Move(_S.WAITING, "unblock", _S.QUEUED, "the daemon", "all it waited for ended well"),
-        Move(_S.QUEUED, "start", _S.IN_PROGRESS, "the daemon", "the agent has room for it"),
+        Move(_S.QUEUED, "begin", _S.IN_PROGRESS, "the assignee", "it says that it works on it"),
         Move(_S.QUEUED, "delegate", _S.PENDING_DELEGATION, "the daemon", "a new manager has it"),
         Move(_S.PENDING_DELEGATION, "begin", _S.IN_PROGRESS, "the assignee",
              "its first sub-task, or its first report"),
@@ -155,10 +155,10 @@ class TaskResult:
 class Task:
     """One row. Parties are UUID texts, the assigner may be `operator`; times since 1970.
 
-    `number` counts all tasks in the order of their making. `attempt`: how often it was given to
-    its agent for work. `message`: the letter with which it was given. `plan`: the approved one.
-    `left`: seconds of its deadline that it has, while its clock stands still. `stop`: the status
-    with which it will end, while it is stopping.
+    `number` counts all tasks in the order of their making. `attempt`: how often it was offered to
+    its agent. `message`: the letter that offers it; empty while the agent has none. `started`: when
+    the agent first began it. `plan`: the approved one. `left`: seconds of its deadline that it has,
+    while its clock stands still. `stop`: the status with which it will end, while it is stopping.
     """
 
     number: int
@@ -189,15 +189,31 @@ class Task:
         return self.state not in FINALS
 
     @property
-    def active(self) -> bool:
+    def begun(self) -> bool:
+        """Whether its agent said that it works on it; before that nothing of it can run.
+
+        A new manager may have begun before its first sub-task.
+        """
+        if self.state is TaskState.PENDING_DELEGATION:
+            return self.started is not None
         return self.state in ACTIVE
+
+    @property
+    def held(self) -> bool:
+        """Whether its agent may work on it: the daemon has offered it, and it has not ended."""
+        return self.open and bool(self.message)
+
+    @property
+    def offered(self) -> bool:
+        """Whether its agent has the letter and has not begun."""
+        return self.held and not self.begun
 
     @property
     def locked(self) -> str:
         """Why its work may not go on yet; empty: it may."""
         if self.state is TaskState.AWAITING_PLAN_APPROVAL:
             return f"the plan of task {self.id} is not approved yet"
-        if self.active and self.wish.plan_required and not self.plan:
+        if self.held and self.wish.plan_required and not self.plan:
             return f"task {self.id} needs an approved plan first"
         return ""
 

@@ -33,7 +33,7 @@ def shown(call: Call, uuid: str) -> frozenset[str]:
 
 def judged(ledger: Ledger, uuid: str) -> tuple[Activity, list[str]]:
     """What it is at, and the tasks that it has begun and not ended."""
-    begun = ledger.tasks.active_of(uuid)
+    begun = ledger.tasks.begun_by(uuid)
     tasks = [task.id for task in begun]
     if ledger.plans.waiting(uuid):
         return Activity.BLOCKED, tasks

@@ -10,10 +10,12 @@ from hive_core.model.agent import AgentSpec
 from hive_core.model.budget import Kind
 from hive_core.model.caps import Caps
 from hive_core.model.record import OPERATOR
-from hive_core.model.task import WELL, Task, TaskState, TaskWish
+from hive_core.model.task import WELL, Task, TaskWish
 from hive_core.operations.spending import cap, check_funds, take
+from hive_core.operations.task_begin import at_hand, delegated, waits_for_parts
 from hive_core.operations.task_funds import fund, own_kinds
-from hive_core.operations.task_moves import move, start_next, topic
+from hive_core.operations.task_moves import move, topic
+from hive_core.operations.task_offers import start_next
 from hive_core.operations.task_steps import log
 from hive_core.policy.standing import ABOVE, ITSELF, stand
 
@@ -41,12 +43,12 @@ def assign(
     paid = take(call, assigner, Kind.TASKS)
     first = [each for each in whole.after if call.ledger.tasks.known(each).open]
     task = call.ledger.tasks.create(assigner, spec.id, whole, call.now)
-    paid |= fund(call, task)
+    paid |= fund(call, task) | _delegates(call, whole.part_of)
     call.ledger.tasks.needs.add(task.id, first)
     cap(call, task.id, spec.id, _within(caps, spec))
     log(call, task, "assign", title=task.called)
     topics = frozenset({topic(task.id), f"tasks:{assigner}", f"tasks:{spec.id}", "events"})
-    topics |= _begun(call, whole.part_of) | paid
+    topics |= waits_for_parts(call, whole.part_of) | paid
     if first:
         task, more = move(call, task, "wait")
     else:
@@ -63,12 +65,10 @@ def _within(caps: Caps | None, spec: AgentSpec) -> Caps | None:
     return found.model_copy(update={"iterations": turns})
 
 
-def _begun(call: Call, part_of: str) -> frozenset[str]:
-    """A new manager has delegated."""
+def _delegates(call: Call, part_of: str) -> frozenset[str]:
+    """Whoever has parts of a task done works on it."""
     whole = call.ledger.tasks.get(part_of) if part_of else None
-    if whole is None or whole.state is not TaskState.PENDING_DELEGATION:
-        return frozenset()
-    return move(call, whole, "begin", why="its first sub-task")[1]
+    return frozenset() if whole is None else delegated(call, whole, "its first sub-task")[1]
 
 
 def _check_room(call: Call, assigner: str, assignee: str) -> None:
@@ -84,8 +84,8 @@ def _part_of(call: Call, assigner: str, wish: TaskWish) -> str:
     """The one task that the assigner works on; of several it has to say which."""
     if wish.part_of:
         return "" if wish.part_of == NOTHING else wish.part_of
-    active = call.ledger.tasks.active_of(assigner)
-    return active[0].id if len(active) == 1 else ""
+    mine = at_hand(call.ledger, assigner)
+    return mine[0].id if len(mine) == 1 else ""
 
 
 def _checked(call: Call, assigner: str, after: tuple[str, ...]) -> tuple[str, ...]:
@@ -115,6 +115,6 @@ def check_part_of(call: Call, part_of: str) -> None:
     found = call.ledger.tasks.get(part_of)
     if found is None or found.assignee != call.uuid:
         raise NotFound(f"no task {part_of[:64]} of yours")
-    if not found.active:
+    if not found.held:
         reason = f"task {part_of} is {found.state.value}"
         raise InvalidArgument(reason, field="part_of")

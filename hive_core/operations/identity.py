@@ -31,6 +31,9 @@ class Identity(Result):
     capabilities: list[str] = Field(description="What it may do beside what its place allows.")
     children: list[str] = Field(description="Names of its children.")
     limits: dict[str, int] = Field(description="Bounds of its machine; absent: the host's.")
+    parallel: int | None = Field(
+        description="Tasks that it has at once; null: as many as its program begins."
+    )
 
 
 class ListAgentsParams(Paged):
@@ -61,6 +64,7 @@ def whoami(call: Call, _params: WhoamiParams) -> Identity:
         return Identity(
             name=OPERATOR, uuid=OPERATOR, parent=None, role=OPERATOR, title="", tier="",
             model="", capabilities=[], children=list(call.hive.topology.roots), limits={},
+            parallel=None,
         )  # fmt: skip
     # Nothing but the snapshot goes into it; whether the caller may ask was judged before.
     told = call.hive.answers.get(call.caller)
@@ -82,6 +86,7 @@ def _identity(call: Call) -> Identity:
         capabilities=list(spec.capabilities),
         children=list(call.hive.topology.children(call.caller)),
         limits=spec.limits.model_dump(exclude_none=True),
+        parallel=spec.parallel,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -25,6 +25,11 @@ class RecvParams(Params):
         0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for a message when there is none."
     )
     max: int = Field(10, ge=1, le=100, description="Messages at most.")
+    only: Literal["work", "other"] | None = Field(
+        None,
+        description="work: tasks, and the answers and decisions that they go on with, as the daemon"
+        " gives them; other: everything else; absent: all.",
+    )
     lease: float | None = Field(
         None, ge=1, le=3600,
         description="Seconds after which a message that is not acked is given again; 60 if absent.",
@@ -107,7 +112,7 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
     """
     mail = call.ledger.messages
     lease = call.settings.grace.lease if params.lease is None else params.lease
-    found = mail.lease(call.uuid, params.max, lease, call.now)
+    found = mail.lease(call.uuid, params.max, lease, call.now, params.only or "")
     woke = call.ledger.plans.waits.woken_by([each.id for each in found])
     letters = Letters(messages=[_letter(each, woke.get(each.id)) for each in found])
     if found or (params.wait <= 0 and not call.more):

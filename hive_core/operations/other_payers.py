@@ -18,7 +18,7 @@ from hive_core.model.machine import Wanted
 from hive_core.operations.purses import above, owner, settled, title, topic, upward
 from hive_core.operations.said import placed
 from hive_core.operations.shortages import answered, drawing, paid, told, up_again
-from hive_core.operations.task_moves import start_next
+from hive_core.operations.task_offers import start_next
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _short_of(
 
 def _at_work(call: Call, kind: Kind, uuid: str) -> bool:
     if kind is not Kind.TIME:
-        return bool(call.ledger.tasks.active(uuid))
+        return bool(call.ledger.tasks.count_held(uuid))
     run = call.ledger.runs.get(uuid)
     return run is not None and run.wanted is Wanted.RUNNING
 

@@ -38,6 +38,7 @@ from hive_core.operations.plan_rows import (
     steps_text,
 )
 from hive_core.operations.question_words import quoted, short
+from hive_core.operations.task_begin import begin
 from hive_core.operations.task_ends import seen_task
 from hive_core.operations.task_moves import move
 from hive_core.operations.waiting_for import called_or_none
@@ -64,8 +65,9 @@ def create_plan(call: Call, params: CreatePlanParams) -> Record[PlanMade]:
     if task is None:
         raise InvalidArgument("say for which task: only a root plans without one", field="task")
     plan, voids = _created(call, params)
+    task, begun = begin(call, task, "its plan")
     task, topics = move(call, task, "submit", why=f"plan {plan.id} waits for approval", plan="")
-    topics |= _prompt(call, task, plan, voids)
+    topics |= begun | _prompt(call, task, plan, voids)
     return Record(made(plan, voids, called(call, task.assigner)), topics, audited(call, plan))
 
 
@@ -204,8 +206,9 @@ def _adopted(call: Call, task: Task | None, plan: Plan) -> frozenset[str]:
     """A task that needs a plan has one now; its state is as before."""
     if task is None:
         return frozenset()
+    task, begun = begin(call, task, "its plan")
     moved, topics = move(call, task, "submit", why=f"plan {plan.id}", plan="")
-    return topics | move(call, moved, "approve", why="its own plan", plan=plan.id)[1]
+    return begun | topics | move(call, moved, "approve", why="its own plan", plan=plan.id)[1]
 
 
 def _undecided(call: Call, params: ApprovePlanParams, verb: str) -> tuple[Task, Plan]:

@@ -31,6 +31,7 @@ from hive_core.operations.question_moves import (
     put_question,
 )
 from hive_core.operations.question_whom import PARENT, party, whom
+from hive_core.operations.task_begin import begin
 from hive_core.operations.task_moves import move
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, known
 from hive_core.policy.standing import ABOVE, stand
@@ -259,17 +260,20 @@ def check_wish(call: Call, items: Sequence[Item], deadline: float | None, id_: s
     task = call.ledger.tasks.get(id_)
     if task is None or task.assignee != call.uuid:
         raise NotFound(f"no task {id_} of yours")
-    if not task.active:
+    if not task.held:
         raise Conflict(f"cannot ask for task {id_}: it is {task.state}")
 
 
 def park(call: Call, question: Question) -> frozenset[str]:
     """The task waits for more information (row T5)."""
     task = call.ledger.tasks.get(question.task) if question.task else None
-    if task is None or task.state not in (TaskState.IN_PROGRESS, TaskState.PENDING_DELEGATION):
+    if task is None:
         return frozenset()
+    task, begun = begin(call, task, "its question")
+    if task.state not in (TaskState.IN_PROGRESS, TaskState.PENDING_DELEGATION):
+        return begun
     why = question_words.title(question)
-    return move(call, task, "ask", why=f"question {question.id}: {why}")[1]
+    return begun | move(call, task, "ask", why=f"question {question.id}: {why}")[1]
 
 
 def _upwards(call: Call, to: str, question: Question) -> str:

@@ -77,7 +77,7 @@ def _wish(call: Call, task: Task, params: ResumeTaskParams) -> TaskWish:
     )
     deadline = task.wish.deadline if params.deadline is None else params.deadline
     whole = call.ledger.tasks.get(task.wish.part_of) if task.wish.part_of else None
-    mine = whole is not None and whole.active and whole.assignee == call.uuid
+    mine = whole is not None and whole.held and whole.assignee == call.uuid
     return replace(
         task.wish, description=text, deadline=deadline, after=(), batch="",
         soft=None if deadline != task.wish.deadline else task.wish.soft,

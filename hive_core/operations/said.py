@@ -14,7 +14,7 @@ from hive_core.broker.happening import Started, when
 from hive_core.model.budget import Kind, Purse
 from hive_core.operations.purses import SLIDING, bounds, seen, topic
 from hive_core.operations.shortages import lifted, looked_again, short, warn
-from hive_core.operations.task_moves import start_next
+from hive_core.operations.task_offers import start_next
 
 
 def said_tokens(call: Call, uuid: str, tokens: int) -> frozenset[str]:

@@ -14,6 +14,7 @@ from hive_core.model.task import ResultStatus
 from hive_core.operations.purses import BUDGET, SLIDING, covered, note, owner, title
 from hive_core.operations.shortages import drawing, looked_again
 from hive_core.operations.task_moves import stop
+from hive_core.operations.task_offers import withdraw
 
 AT_ONCE: Final = 16
 
@@ -48,7 +49,9 @@ def _stop(call: Call, purse: Purse) -> tuple[tuple[str, ...], frozenset[str]]:
     for uuid in drawing(call, purse):
         for task in call.ledger.tasks.open_of(uuid):
             own = not purse.tier and purse.kind in covered(call, task.id, uuid)
-            if task.active and not own:
+            if task.offered and not own:
+                topics |= withdraw(call, task, why)[1]
+            elif task.begun and not own:
                 topics |= stop(call, task, ResultStatus.STOPPED, why)[1]
                 number += 1
     note(call, purse, "stopped", f"{why}; {number} tasks are stopped")

@@ -35,7 +35,7 @@ from hive_core.operations.purses import (
     who_gives,
 )
 from hive_core.operations.question_moves import Wish, end_question, finish, put_question
-from hive_core.operations.task_moves import start_next
+from hive_core.operations.task_offers import start_next
 
 _DIGITS: Final = 18
 

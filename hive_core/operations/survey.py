@@ -169,9 +169,11 @@ def _works(call: Call, parent: str) -> bool:
 
 
 def _quiet(call: Call, tasks: Iterable[Task]) -> float | None:
-    """Waiting for an answer is no silence of its own."""
-    begun = [each for each in tasks if each.active and each.state not in AWAITING]
-    return max((call.now - _last_word(call, each) for each in begun), default=None)
+    """Waiting for an answer is no silence of its own; not to begin what was offered is one."""
+    held = [each for each in tasks if each.held]
+    counted = [each for each in held if each.begun] or held
+    silent = (each for each in counted if each.state not in AWAITING)
+    return max((call.now - _last_word(call, each) for each in silent), default=None)
 
 
 def _last_word(call: Call, task: Task) -> float:

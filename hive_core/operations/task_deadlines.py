@@ -10,8 +10,9 @@ from hive_core.broker.operation import Result
 from hive_core.model.machine import State, Wanted
 from hive_core.model.task import ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.task_fates import confirmed
-from hive_core.operations.task_moves import passed_on, start_next, stop_all
+from hive_core.operations.task_moves import passed_on, stop_all
 from hive_core.operations.task_news import daemon_mail
+from hive_core.operations.task_offers import start_next
 from hive_core.operations.task_steps import log, topic
 
 REPORT: Final = "task_report"

@@ -1,7 +1,7 @@
 """What becomes of tasks when a machine starts or ends, and when an agent is destroyed (row T13).
 
 What an agent had begun is lost with its machine: it ends, or is done again where its assigner asked
-for that. What it had not taken yet waits, as its mail does, as long as somebody may start the agent
+for that. What it had not begun waits, as its mail does, as long as somebody may start the agent
 again; it ends with one that crashed and stays down.
 """
 
@@ -19,10 +19,11 @@ from hive_core.errors import HiveError
 from hive_core.ledger.sweeps import Handing, Sweep
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
-from hive_core.model.task import UNSTARTED, ResultStatus, Task, TaskResult, TaskState
+from hive_core.model.task import ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.sweeping import swept
-from hive_core.operations.task_moves import AT_ONCE, begun, end, move, start_next, takes
+from hive_core.operations.task_moves import AT_ONCE, end, move
 from hive_core.operations.task_news import news
+from hive_core.operations.task_offers import start_next, takes, withdraw
 from hive_core.operations.task_steps import held_by, log, topic
 
 HEIRS: Final = "heirs"
@@ -39,22 +40,20 @@ def ended_with_machine(call: Call, what: Ended) -> frozenset[str]:
     """Each task of an agent whose machine ended goes its way."""
     why = f"{what.name} {'was ended' if what.asked else 'ended'}: {what.reason}"
     tasks, down = call.ledger.tasks, not (what.asked or what.returns)
-    active, waiting = tasks.active_of(what.uuid), list[Task]()
+    held, waiting = tasks.held_by(what.uuid), list[Task]()
     if down:
-        waiting = [each for each in tasks.open_of(what.uuid) if each.state in UNSTARTED]
-    lost = [*waiting, *(each for each in active if down or begun(call, each))]
+        waiting = [each for each in tasks.open_of(what.uuid) if not each.begun]
+    lost = [*waiting, *(each for each in held if each.begun)]
     refused, started = _started(call, what.name, lost) if down else ("", frozenset[str]())
     # What was not given yet comes first, or it would be given when another one ends.
     topics, gone = {*started, *_never(call, waiting, why, refused)}, {each.id for each in lost}
-    for task in _still_open(call, active):
+    for task in _still_open(call, held):
         if task.state is TaskState.STOPPING:
             topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
         elif task.id in gone:
             topics |= _lost(call, task, why, refused)
-        elif task.active and not (what.returns or takes(call, what.name)):
-            call.ledger.messages.ack(task.assignee, [task.message])
-            before = task.attempt - 1  # nothing was tried
-            topics |= move(call, task, "hand_back", why=why, message="", attempt=before)[1]
+        elif task.offered and not _lies_ready(call, task, what):
+            topics |= withdraw(call, task, why)[1]
     return frozenset(topics) | start_next(call, what.uuid)
 
 
@@ -67,7 +66,7 @@ def ended_with_agent(call: Call, what: Gone) -> frozenset[str]:
     sweep = Sweep(call.uuid, call.caller, ResultStatus.FAILED, why)
     # Most of them go on waiting for their end a little: nothing is begun of one who is gone.
     topics |= swept(call, sweep, call.ledger.plans.sweeps.open_of([what.uuid]).waiting)
-    for task in _still_open(call, tasks.active_of(what.uuid)):
+    for task in _still_open(call, tasks.begun_by(what.uuid)):
         if task.state is TaskState.STOPPING:
             topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
         else:
@@ -113,6 +112,13 @@ def _still_open(call: Call, tasks: list[Task]) -> Iterator[Task]:
             yield now
 
 
+def _lies_ready(call: Call, task: Task, what: Ended) -> bool:
+    """Whether its letter is there for the next start of the agent, as nobody has read it."""
+    if not (what.returns or takes(call, what.name)):
+        return False
+    return call.ledger.messages.untaken(task.assignee, task.message)
+
+
 def _again(task: Task) -> bool:
     """Whether its assigner asked for another try, and it has one left."""
     return task.wish.requeue >= max(task.attempt, 1)
@@ -124,6 +130,8 @@ def _lost(call: Call, task: Task, why: str, refused: str) -> frozenset[str]:
         error = f"{why}; {refused}" if refused and _again(task) else why
         return end(call, task, "fail", TaskResult(ResultStatus.FAILED, error=error))[1]
     again = f"{why}; try {task.attempt + 1} of {task.wish.requeue + 1}"
+    if task.offered:
+        return withdraw(call, task, again, tried=True)[1]
     return move(call, task, "hand_back", why=again, message="")[1]
 
 

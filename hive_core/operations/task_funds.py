@@ -32,7 +32,8 @@ from hive_core.operations.purses import (
     upward,
 )
 from hive_core.operations.task_caps import at_bound, note_caps
-from hive_core.operations.task_moves import AT_ONCE, start_next
+from hive_core.operations.task_moves import AT_ONCE
+from hive_core.operations.task_offers import start_next
 
 PARTS: Final = "parts"  # topics: of whose parts more can begin
 WORDS: Final = {"tokens": Kind.TOKENS, "cost": Kind.MONEY}

@@ -8,33 +8,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Unpack
 
 from hive_core.broker.call import Call
 from hive_core.broker.happening import TaskEnded, happened
-from hive_core.errors import InboxFull
 from hive_core.ledger.tasks import Kept
-from hive_core.model.machine import State, Wanted
-from hive_core.model.task import UNSTARTED, WELL, ResultStatus, Task, TaskResult, TaskState
-from hive_core.operations.notices import More, post
-from hive_core.operations.purses import covered, exhausted
-from hive_core.operations.task_news import daemon_mail, from_daemon
-from hive_core.operations.task_steps import soft, step, topic
-from hive_core.operations.task_words import letter
+from hive_core.model.task import WELL, ResultStatus, Task, TaskResult, TaskState
+from hive_core.operations.task_begin import waits_for_parts
+from hive_core.operations.task_news import daemon_mail
+from hive_core.operations.task_offers import start_next
+from hive_core.operations.task_steps import step, topic
 
-TASK, STOP = "task", "task_stop"
-# Wanted and not running: nothing is given to one who has nobody to take it.
-_STUCK: Final = frozenset({State.FAILED, State.PARKED})
-_LATER: Final = 1.0  # seconds until a full inbox is tried again
+STOP: Final = "task_stop"
 # Tasks that are taken along at once: with one step, or with several that `stop_all` takes together.
 # Tasks that end together in another way take a step each, in one transaction.
 AT_ONCE: Final = 32
 
-__all__ = [
-    "AT_ONCE", "STOP", "TASK", "again", "begun", "end", "move", "passed_on", "start_next", "stop",
-    "stop_all", "takes", "topic",
-]  # fmt: skip
+__all__ = ["AT_ONCE", "STOP", "again", "end", "move", "passed_on", "stop", "stop_all", "topic"]
 
 
 def move(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task, frozenset[str]]:
@@ -89,10 +80,11 @@ def _stopped(
     if task.state is TaskState.STOPPING:
         return task, frozenset()
     name = call.hive.name(task.assignee)
-    if task.state in UNSTARTED or name is None or not begun(call, task):
+    if name is None or not task.begun:
         result = TaskResult(status, error=why)
         event = "drop" if status is ResultStatus.STOPPED else "fail"
-        return step(call, task, event, why=why, result=result)
+        found, topics = step(call, task, event, why=why, result=result)
+        return found, topics | (_taken_back(call, task, name, status, why) if name else frozenset())
     seconds = call.settings.tasks.grace if grace is None else grace
     found, topics = step(
         call, task, "stop", why=why, stop=status.value, stop_at=call.now + seconds
@@ -101,70 +93,14 @@ def _stopped(
     return found, topics | daemon_mail(call, name, STOP, body, priority=0)[1]
 
 
-def begun(call: Call, task: Task) -> bool:
-    """Whether its agent has taken it: before that, nothing of it can run."""
-    return task.active and not call.ledger.messages.untaken(task.assignee, task.message)
-
-
-def start_next(call: Call, assignee: str) -> frozenset[str]:
-    """Give an agent what it has room for: the most urgent first, then the oldest."""
-    topics = set[str]()
-    name = call.hive.name(assignee)
-    if name is None or not takes(call, name):
+def _taken_back(
+    call: Call, task: Task, name: str, status: ResultStatus, why: str
+) -> frozenset[str]:
+    """An agent that has read of a task and not begun it is told that it is not to."""
+    if not task.message or call.ledger.messages.untaken(task.assignee, task.message):
         return frozenset()
-    room = call.hive.spec(name).parallel - call.ledger.tasks.active(assignee)
-    while room > 0 and (task := _next(call, assignee)) is not None:
-        try:
-            topics |= given(call, task, name)[1]
-        except InboxFull:
-            call.ledger.tasks.note(task.id, soft_at=call.now + _LATER)
-            break
-        room -= 1
-    return frozenset(topics)
-
-
-def _next(call: Call, assignee: str) -> Task | None:
-    """The first that somebody pays for: where its agent has nothing left, one with its own."""
-    first = call.ledger.tasks.next_queued(assignee)
-    if first is None or exhausted(call, assignee) is None:
-        return first
-    queued = call.ledger.tasks.open_of(assignee) if call.ledger.budgets.funds.any else []
-    return next(
-        (
-            each for each in queued
-            if each.state is TaskState.QUEUED
-            and not call.ledger.plans.sweeps.holds(each.id)
-            and exhausted(call, assignee, covered(call, each.id, assignee)) is None
-        ),
-        None,
-    )  # fmt: skip
-
-
-def given(call: Call, task: Task, name: str) -> tuple[Task, frozenset[str]]:
-    """Hand a queued task to its agent, as a message."""
-    wish, attempt = task.wish, task.attempt + 1
-    ends = call.now + wish.deadline if wish.deadline else None
-    event = "delegate" if wish.manager and not task.attempt else "start"
-    asks = call.now + wish.soft if wish.soft else None
-    body = letter(call, replace(task, attempt=attempt))
-    more: More = {"priority": wish.priority, "thread": wish.thread}
-    sent, topics = post(call, from_daemon(call, name, TASK, body, **more))
-    found, others = step(
-        call, task, event, attempt=attempt, message=sent.id, started=task.started or call.now,
-        hard_at=ends, soft_at=soft(task, ends) if ends is not None else asks,
-    )  # fmt: skip
-    return found, topics | others
-
-
-def takes(call: Call, name: str) -> bool:
-    """Whether what is given to it now is taken: it runs, comes up, or is woken by mail."""
-    spec = call.hive.spec(name)
-    run = call.ledger.runs.get(spec.id)
-    if run is None or run.wanted is Wanted.STOPPED:
-        return False
-    if run.wanted is Wanted.RUNNING:
-        return call.states.state(spec.id) not in _STUCK
-    return spec.wakes
+    body = f"task: {task.id}\nstatus: {status.value}\ngrace: 0 s\n\n{why}"
+    return daemon_mail(call, name, STOP, body, priority=0)[1]
 
 
 @dataclass(slots=True)
@@ -214,7 +150,7 @@ def _ended(call: Call, task: Task, work: Work) -> frozenset[str]:
     """What follows from one end; more of them go to the end of `work`."""
     tasks = call.ledger.tasks
     status = task.result.status if task.result else ResultStatus.FAILED
-    topics = set(_withdrawn(call, task))
+    topics = {*_withdrawn(call, task), *waits_for_parts(call, task.wish.part_of)}
     if task.wish.after:
         tasks.needs.drop(task.id)
     _pass_on(call, task, work)

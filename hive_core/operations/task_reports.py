@@ -9,11 +9,12 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record, Wait
 from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, LimitReached
-from hive_core.model.task import UNSTARTED, WELL, ResultStatus, Task, TaskResult, TaskState
+from hive_core.model.task import WELL, ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.fields import WAIT_MOST, also, bounded_text
 from hive_core.operations.spending import report_of
+from hive_core.operations.task_begin import at_hand, begin, delegated
 from hive_core.operations.task_fates import confirmed
-from hive_core.operations.task_moves import end, move
+from hive_core.operations.task_moves import end
 from hive_core.operations.task_rows import ResultRow, result
 from hive_core.operations.task_steps import log, topic
 from hive_core.operations.task_wishes import Data, TaskId
@@ -40,6 +41,22 @@ class ReportProgressParams(ReportParams):
 class Reported(Result):
     task: str = Field(description="The task.")
     state: str = Field(description="How far it is; stopping: end the work now.")
+
+
+class BeginTaskParams(Mutation):
+    task: TaskId = Field(
+        validation_alias=also("task", "task_id"),
+        description="A task that the caller was offered. Also `task_id`.",
+    )
+
+
+class Begun(Result):
+    task: str = Field(description="The task.")
+    state: str = Field(description="How far it is; stopping: do not begin.")
+    attempt: int = Field(description="How often it was offered to its agent.")
+    deadline: float | None = Field(
+        description="When its work is stopped, in seconds since 1970; null while that is open."
+    )
 
 
 class FinishTaskParams(ReportParams):
@@ -96,6 +113,18 @@ def _of_reported(call: Call, params: ReportParams) -> str | None:
 _REPORTED: Final = Whose("task", "task", _of_reported)
 
 
+@operation(action="work", allow=SELF, whose=TASK, urgent=True)
+def begin_task(call: Call, params: BeginTaskParams) -> Record[Begun]:
+    """Say that the caller works on a task now: its clock starts with this, and not before.
+
+    Said again, it changes nothing. A report, a plan, a question about the task and a sub-task of it
+    begin it as well. What was taken back meanwhile is a `Conflict`: it is not to be done.
+    """
+    task, topics = begin(call, _mine(call, params.task, "begin"))
+    found = Begun(task=task.id, state=task.state.value, attempt=task.attempt, deadline=task.hard_at)
+    return Record(found, topics, {"task": task.id})
+
+
 @operation(action="work", allow=SELF, whose=_REPORTED)
 def report_progress(call: Call, params: ReportProgressParams) -> Record[Reported]:
     """Say how far a task is. Its assigner finds it in the task; nobody gets a message of it."""
@@ -104,7 +133,7 @@ def report_progress(call: Call, params: ReportProgressParams) -> Record[Reported
     if after > 0:
         reason = f"cannot report of task {task.id}: too often, try again in {after:.2f} s"
         raise LimitReached(reason, retry_after=after)
-    topics = _begun(call, task)
+    _, topics = delegated(call, task, "its first report")
     found = call.ledger.tasks.note(task.id, percent=params.percent, progress=params.text)
     log(call, found, "progress", params.text, percent=params.percent)
     return Record(
@@ -123,6 +152,7 @@ def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
     task = _mine(call, params.task, "finish")
     if task.locked and params.status in WELL:
         raise Conflict(f"cannot finish task {task.id} as {params.status}: {task.locked}")
+    task, begun = begin(call, task, "its report")
     said = TaskResult(
         ResultStatus(params.status), params.summary, params.data, artifacts=tuple(params.artifacts),
         tokens=params.tokens, cost=params.cost,
@@ -138,7 +168,7 @@ def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
     count = call.ledger.tasks.count("assigner", found.assigner)
     return Record(
         Finished(task=found.id, state=found.state.value, result=row, open=count),
-        topics | paid,
+        begun | topics | paid,
         {"task": found.id, "status": row.status, **_spent(params)},
     )  # fmt: skip
 
@@ -167,7 +197,7 @@ def watch_task(call: Call, params: WatchTaskParams) -> Watched | Wait[Watched]:
 
 def _only(call: Call, verb: str) -> Task:
     """The one task that the caller works on, when it does not say which."""
-    found = call.ledger.tasks.active_of(call.uuid)
+    found = at_hand(call.ledger, call.uuid)
     if not found:
         raise Conflict(f"cannot {verb} a task: you work on none")
     if len(found) > 1:
@@ -183,13 +213,7 @@ def _mine(call: Call, id_: str | None, verb: str) -> Task:
         status = first.status if first else task.state.value
         reason = f"cannot {verb} task {task.id}: it has ended as {status}"
         raise Conflict(reason, result=first.model_dump() if first else None)
-    if task.state in UNSTARTED:
-        raise Conflict(f"cannot {verb} task {task.id}: it is {task.state.value}, not begun")
+    if not task.held or (task.offered and call.ledger.plans.sweeps.holds(task.id)):
+        reason = f"it is {task.state.value}, and not offered to you"
+        raise Conflict(f"cannot {verb} task {task.id}: {reason}")
     return task
-
-
-def _begun(call: Call, task: Task) -> frozenset[str]:
-    """The first report of a new manager is the end of its delegating."""
-    if task.state is not TaskState.PENDING_DELEGATION:
-        return frozenset()
-    return move(call, task, "begin", why="its first report")[1]

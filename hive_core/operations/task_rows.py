@@ -33,17 +33,20 @@ class TaskRow(Result):
     assigner_uuid: str = Field(description="Its identity.")
     title: str = Field(description="A few words.")
     state: str = Field(description="How far it is.")
+    offered: bool = Field(
+        description="Whether its agent has its letter, or had, and did not begin it yet."
+    )
     why: str = Field(description="Why it is so; empty when nothing needs saying.")
     priority: int = Field(description="0 (first) to 3.")
-    attempt: int = Field(description="How often it was given to its agent.")
+    attempt: int = Field(description="How often it was offered to its agent.")
     part_of: str = Field(description="The task that it is a part of; empty: of none.")
     waits_for: list[str] = Field(description="Tasks that have to end well before.")
     percent: int | None = Field(description="What the agent says of its progress.")
     progress: str = Field(description="What the agent says of its progress.")
     created: float = Field(description="Seconds since 1970.")
-    started: float | None = Field(description="When it was first given to its agent.")
+    started: float | None = Field(description="When its agent first began it.")
     deadline: float | None = Field(
-        description="When it is stopped, in seconds since 1970; null while it has no end."
+        description="When it is stopped, in seconds since 1970; null while its clock stands."
     )
     ended: float | None = Field(description="When it came to its end; null before.")
     plan: str = Field(description="The approved plan; empty: none.")
@@ -61,7 +64,8 @@ def shown(call: Call, task: Task) -> TaskRow:
     return TaskRow(
         id=task.id, agent=who(call, task.assignee), agent_uuid=task.assignee,
         assigner=who(call, task.assigner), assigner_uuid=task.assigner, title=task.called,
-        state=task.state.value, why=task.why, priority=task.wish.priority, attempt=task.attempt,
+        state=task.state.value, offered=task.offered, why=task.why,
+        priority=task.wish.priority, attempt=task.attempt,
         part_of=task.wish.part_of, waits_for=tasks.needs.of(task.id) if task.open else [],
         percent=task.percent, progress=task.progress, created=task.created, started=task.started,
         deadline=task.hard_at, ended=task.ended, plan=task.plan,

@@ -9,10 +9,11 @@ from hive_core.ledger.events import Entry
 from hive_core.ledger.tasks import Kept
 from hive_core.ledger.traces import trace
 from hive_core.model.record import OPERATOR
-from hive_core.model.task import AWAITING, COURSE, Task, TaskState
+from hive_core.model.task import COURSE, Task, TaskState
 from hive_core.operations.activity import shown
 from hive_core.operations.ending import called
 from hive_core.operations.share import standing_in
+from hive_core.operations.task_clock import clock_after_step
 from hive_core.operations.task_news import news
 
 # What the assigner is told: what ends, and what waits for somebody or begins anew.
@@ -31,11 +32,12 @@ def topic(task: str) -> str:
 def step(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task, frozenset[str]]:
     """One legal move of one task, without what follows from it for others."""
     state = TaskState(COURSE.next(task.state, event))
-    whole: Kept = {"why": "", "assigner": held_by(call, task), **_clock(call, task, state), **kept}
+    clock = clock_after_step(call, task, state)
+    whole: Kept = {"why": "", "assigner": held_by(call, task), **clock, **kept}
     found = call.ledger.tasks.move(task.id, event, call.now, **whole)
     log(call, found, event, found.why)
     topics = {topic(task.id), f"tasks:{found.assigner}", "events"}
-    if task.active or found.active:  # else its agent is at the same as before
+    if task.begun or found.begun:  # else its agent is at the same as before
         topics |= shown(call, found.assignee)
     if (found.state in _TOLD or event == _AGAIN) and call.uuid != found.assigner:
         topics |= news(call, found)
@@ -73,26 +75,3 @@ def held_by(call: Call, task: Task) -> str:
     heirs = (each for each in chain if tree.is_ancestor(each, below) or (gone and each == below))
     heir = next(heirs, None)
     return OPERATOR if heir is None else call.hive.spec(heir).id
-
-
-def _clock(call: Call, task: Task, state: TaskState) -> Kept:
-    """A task that waits for somebody has the rest of its time afterwards."""
-    if state in AWAITING and task.state not in AWAITING:
-        left = None if task.hard_at is None else max(0.0, task.hard_at - call.now)
-        return Kept(left=left, hard_at=None, soft_at=None)
-    if state is TaskState.IN_PROGRESS and task.state in AWAITING:
-        ends = None if task.left is None else call.now + task.left
-        asks = soft(task, ends)
-        later = asks if asks is not None and asks > call.now else None
-        return Kept(left=None, hard_at=ends, soft_at=later)
-    if state in (TaskState.QUEUED, TaskState.STOPPING):
-        return Kept(left=None, hard_at=None, soft_at=None)
-    return Kept()
-
-
-def soft(task: Task, ends: float | None) -> float | None:
-    """When the agent is asked for a report, of a task whose time ends then."""
-    wish = task.wish
-    if not wish.soft or not wish.deadline or ends is None:
-        return None
-    return ends - max(0.0, wish.deadline - wish.soft)

@@ -16,7 +16,7 @@ from hive_core.operations.purses import BUDGET, topic
 from hive_core.operations.share import standing_in
 from hive_core.operations.task_ends import sees_task
 from hive_core.operations.task_funds import WORDS, FundRow, more, rows_of, taken
-from hive_core.operations.task_moves import start_next
+from hive_core.operations.task_offers import start_next
 from hive_core.operations.task_wishes import TaskId
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, holds
 

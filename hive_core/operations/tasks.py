@@ -35,7 +35,7 @@ class AssignTaskParams(WishParams):
 class Assigned(Result):
     task: str = Field(description="The task.")
     agent: str = Field(description="Who has it.")
-    state: str = Field(description="in_progress, or why it is not begun: queued, waiting.")
+    state: str = Field(description="queued until its agent begins it, or waiting.")
 
 
 class GetTaskParams(Params):
@@ -119,9 +119,9 @@ ASSIGNER: Final = known("assigner", "who gave the task", "you did not give it")
 def assign_task(call: Call, params: AssignTaskParams) -> Record[Assigned]:
     """Give an agent below the caller something to do. It gets it as a message of kind `task`.
 
-    It is begun at once when the agent runs, has room for it (`parallel`), and nothing has to come
-    first; else it waits and is begun by the daemon, in the order of priority and age. It has one
-    end, whatever becomes of the agent.
+    It is offered to the agent at once when that runs, has room for it (`parallel`), and nothing has
+    to come first; else it waits for that, in the order of priority and age. It is `queued`, and its
+    clock stands, until the agent begins it. It has one end, whatever becomes of the agent.
     """
     call.hive.spec(params.agent)
     wish = wish_of(call, params, params.description)

@@ -23,6 +23,7 @@ from hive_core.model.roles import HABITS, Behaviour
 from hive_core.model.tools import TOOLS, WORDS_MOST, Entry, Tool, argument, entry, tool
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.spending import check_tool, used_tool
+from hive_core.operations.task_begin import begin, lock_of
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 OPEN_MOST: Final = 16
@@ -87,8 +88,8 @@ def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     """
     wanted = tool(params.tool)
     words = argument(wanted, params.argument)
-    _check(call, wanted, words)
     _check_task(call, params)
+    _check(call, wanted, words, params.task)
     check_tool(call, call.uuid, params.task)
     held = call.ledger.tools.open_of(call.uuid)
     if len(held) >= OPEN_MOST:
@@ -98,6 +99,8 @@ def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     grant = Grant(uuid4().hex, call.uuid, wanted.name, (shown,), params.task, call.now, expires)
     call.ledger.tools.give(grant)
     topics = used_tool(call, call.uuid, params.task)
+    if params.task:
+        topics |= begin(call, call.ledger.tasks.known(params.task), "a tool was used for it")[1]
     return Record(
         GrantResult(grant=grant.id, tool=wanted.name, expires=expires),
         topics | {"grant"}, _fields(grant),
@@ -125,7 +128,7 @@ def list_tools(call: Call, params: ListToolsParams) -> Tools:
     rows = []
     for each in TOOLS.values():
         found, why = allowed(spec, each)
-        rows.append(_row(each, found, why or call.ledger.tasks.locked(spec.id)))
+        rows.append(_row(each, found, why or lock_of(call.ledger, spec.id)))
     return Tools(behaviour=HABITS[spec.role].behaviour.value, tools=rows)
 
 
@@ -159,7 +162,7 @@ def _check_task(call: Call, params: UseToolParams) -> None:
         raise NotFound(f"no open task {params.task} of yours")
 
 
-def _check(call: Call, wanted: Tool, words: tuple[str, ...]) -> None:
+def _check(call: Call, wanted: Tool, words: tuple[str, ...], task: str) -> None:
     """NotAllowed, which is recorded, when the agent may not use it so, or not now."""
     if call.by_operator:
         raise NotAllowed(f"cannot use {wanted.name}: tools are for agents", rule="tools")
@@ -167,7 +170,8 @@ def _check(call: Call, wanted: Tool, words: tuple[str, ...]) -> None:
     if not why and not any(each.matches(words) for each in found):
         why = f"{_hidden(call, words)!r} is not on your list"
     if not why:
-        why = call.ledger.tasks.locked(call.uuid)
+        named = call.ledger.tasks.known(task).locked if task else ""
+        why = named or lock_of(call.ledger, call.uuid)
     if why:
         raise NotAllowed(f"cannot use {wanted.name}: {why}", rule="tools")
 

@@ -86,7 +86,11 @@ class Traits(Params):
         None, description="What it does when its last task has ended; absent: as its role does."
     )
     wakes: bool = Field(default=False, description="Whether mail wakes it when it sleeps.")
-    parallel: int = Field(5, ge=1, le=1000, description="Tasks that it has at once.")
+    parallel: int | None = Field(
+        None, ge=1, le=1000,
+        description="Tasks that it has at once. Absent: as many as its program begins, of at most 5"
+        " that it is offered; `hive-agent serve` begins one.",
+    )  # fmt: skip
     require_plan: bool = Field(
         default=False,
         description="Nothing of its tasks is executed before a plan is approved, whoever gives one"

@@ -26,6 +26,7 @@ from hive_core.operations.pages import fitting, written
 from hive_core.operations.purses import SLIDING, bounds, drawn, millis, seen, settled, whose
 from hive_core.operations.said import said_context
 from hive_core.operations.spending import Spent, report
+from hive_core.operations.task_begin import begin
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 ROWS: Final = 2000
@@ -129,9 +130,11 @@ def report_usage(call: Call, params: ReportParams) -> Record[Reported]:
     )  # fmt: skip
     if not spent.figures and params.context is None and not params.turn_seconds:
         raise InvalidArgument("say what was used", field="tokens_in")
+    topics = frozenset[str]()
     if params.task is not None:
         _check_task(call, params.task)
-    topics = report(call, call.uuid, spent)
+        topics = begin(call, call.ledger.tasks.known(params.task), "it was spent on")[1]
+    topics |= report(call, call.uuid, spent)
     if params.context is not None:
         topics |= said_context(call, call.uuid, params.context)
     turns_counted(call, params.turn_seconds)

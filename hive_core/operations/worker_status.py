@@ -21,6 +21,7 @@ from hive_core.model.planning import StepState
 from hive_core.model.record import Event
 from hive_core.model.task import Task
 from hive_core.operations.fields import Agent
+from hive_core.operations.task_begin import lock_of
 from hive_core.operations.task_words import line
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
@@ -175,7 +176,7 @@ def _tools(seen: Seen, n: int) -> Iterator[str]:
 
 def _issues(seen: Seen, n: int) -> Iterator[str]:
     ledger, call = seen.call.ledger, seen.call
-    if why := ledger.tasks.locked(seen.uuid):
+    if why := lock_of(ledger, seen.uuid):
         yield f"locked: {why}"
     for question in ledger.questions.asked_by(seen.uuid)[:n]:
         yield f"waits for an answer to {question.kind.value} {question.id}"
@@ -186,7 +187,7 @@ def _issues(seen: Seen, n: int) -> Iterator[str]:
     yield from (f"gave up message {each.id}: {each.dead_why}" for each in dead)
     refused = [each for each in seen.events if each.allowed is False]
     yield from (f"was refused {each.operation}: {each.reason}" for each in refused[:n])
-    active = ledger.tasks.active_of(seen.uuid)
+    active = ledger.tasks.begun_by(seen.uuid)
     stuck = [task for task in active if task.hard_at is not None and task.hard_at <= call.now]
     yield from (f"task {task.id} is past its deadline" for task in stuck[:n])
 

@@ -131,7 +131,7 @@ def test_a_line_has_a_budget_of_its_own_where_the_job_says_so(stage: Stage) -> N
             operation == "finish_task"
             and stage.world.hive.specs[_name(stage, uuid)].role == "worker"
         ):
-            (task,) = stage.world.ledger.tasks.active_of(uuid)
+            (task,) = stage.world.ledger.tasks.held_by(uuid)
             found = rows(stage.world.call("operator", "get_task", task=task.id)["budget"])
             seen.extend(each["left"] for each in found)
 

@@ -60,7 +60,7 @@ def test_what_the_command_prints_is_the_reply_and_exit_0_acknowledges(broker: Pe
 
 def test_one_message_is_taken_at_a_time_so_that_the_others_can_go_elsewhere(broker: Peer) -> None:
     step(broker, "true")
-    assert broker.asked("Recv") == [{"wait": 50, "max": 1, "lease": 60}]
+    assert broker.asked("Recv") == [{"wait": 50, "max": 1, "lease": 60, "only": "other"}]
 
 
 def test_no_output_is_no_reply(broker: Peer) -> None:
@@ -132,17 +132,27 @@ def test_a_reply_that_cannot_be_sent_does_not_bring_the_message_back(
     assert broker.asked("Ack")
 
 
-def test_a_full_inbox_of_the_sender_is_waited_for(broker: Peer) -> None:
+def test_the_loop_goes_on_while_a_reply_waits_for_room(broker: Peer) -> None:
+    """The thread beside the loop sends it; nothing is waited for in between."""
+
     def full_once(_: Message) -> Message:
         if len(broker.asked("Send")) == 1:
             raise InboxFull("lead has to read first")
         return {"id": "m2"}
 
     broker.answers["Send"] = full_once
-    step(broker, *SHOUT)
+    slept = list[float]()
+    with Link(broker.path) as link:
+        loop = Loop(link, Work(SHOUT), slept.append)
+        loop.step()
+        assert (slept, broker.asked("Ack")) == ([], [])
+        broker.answers["Recv"] = lambda _: {"messages": [{**LETTER, "id": "m9"}]}
+        loop.step()
+        assert broker.asked("Ack") == [{"ids": ["m9"]}]
+        loop.outbox.deliver(link.ask)
     keys = [each["idempotency_key"] for each in broker.asked("Send")]
-    assert keys == ["reply:m1", "reply:m1"]
-    assert broker.asked("Ack")
+    assert keys == ["reply:m1", "reply:m9", "reply:m1"]
+    assert broker.asked("Ack") == [{"ids": ["m9"]}, {"ids": ["m1"]}]
 
 
 def test_a_sender_that_never_reads_holds_up_nobody_and_gets_its_answer_when_it_does(

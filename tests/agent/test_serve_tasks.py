@@ -48,8 +48,21 @@ class Daemon:
             self.state = state
             self.changed.notify_all()
 
-    def recv(self, _: Message) -> Message:
-        return {"messages": [self.letters.pop(0)] if self.letters else []}
+    def recv(self, params: Message) -> Message:
+        kinds = ("task", "answer", "plan_approved", "plan_rejected")
+        work = [
+            each for each in self.letters if each["relation"] == "daemon" and each["kind"] in kinds
+        ]
+        rest = [each for each in self.letters if each not in work]
+        found = (work if params["only"] == "work" else rest)[:1]
+        for each in found:
+            self.letters.remove(each)
+        return {"messages": found}
+
+    def begin(self, params: Message) -> Message:
+        if self.state in ("done", "cancelled", "queued"):
+            raise Conflict(f"cannot begin task {params['task']}: it is {self.state}")
+        return {"task": params["task"], "state": self.state, "attempt": self.attempt}
 
     def get(self, params: Message) -> Message:
         if params["task"] != ID:
@@ -78,8 +91,9 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     with peer(tmp_path / "broker.sock") as made:
         found = Daemon(made)
         made.answers = {
-            "Recv": found.recv, "GetTask": found.get, "WatchTask": found.watch,
-            "FinishTask": found.finish, "Ack": lambda _: {"acked": 1}, "Nack": lambda _: {},
+            "Recv": found.recv, "BeginTask": found.begin, "GetTask": found.get,
+            "WatchTask": found.watch, "FinishTask": found.finish,
+            "Ack": lambda _: {"acked": 1}, "Nack": lambda _: {},
             "ListTasks": lambda _: {"tasks": [{"id": ID, "state": found.state}]},
             "Send": lambda _: {"id": "m2"},
         }  # fmt: skip
@@ -96,8 +110,14 @@ def served(daemon: Daemon, *command: str, parallel: int = 1, timeout: float | No
     work = Work(command, timeout=timeout, parallel=parallel, environment=dict(os.environ))
     loop = Loop(link, work, lambda _: None)
     while daemon.letters:
-        loop.step()
+        step(daemon, loop)
     return loop
+
+
+def step(daemon: Daemon, loop: Loop) -> None:
+    """One of what comes; `serve` takes tasks in a thread of their own."""
+    if not loop.step():
+        loop.tasks.step(daemon.links[0], 60, loop.message)
 
 
 def done(daemon: Daemon, *command: str, timeout: float | None = None) -> Message:
@@ -260,7 +280,7 @@ def test_a_task_that_waits_for_an_answer_goes_on_with_it(daemon: Daemon) -> None
     daemon.state = "in_progress"
     head = json.dumps({"question": "q1", "task": ID, "answers": ["red"]})
     daemon.letters = [letter(f"{head}\nthe question q1 was answered\n   red", "answer")]
-    loop.step()
+    step(daemon, loop)
     loop.tasks.settle()
     assert daemon.reports()[0]["summary"] == "   red"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attacks.test_crowds_of_tasks import MANY, recorded
-from operations.given import give, state, take
+from operations.given import give, phase, state, take
 from operations.lives import ends, runs
 from operations.world import World, names, rows
 
@@ -24,8 +24,8 @@ def crowd(world: World, *agents: str) -> list[str]:
 
 
 def begun(world: World) -> list[object]:
-    """What was given to somebody so far."""
-    return [each["task"] for each in _fields(world, "start")]
+    """What was offered to somebody so far."""
+    return [each["task"] for each in _fields(world, "offer")]
 
 
 def _fields(world: World, what: str) -> list[dict[str, object]]:
@@ -44,7 +44,7 @@ def test_all_work_of_a_subtree_stops_turn_by_turn_and_none_of_it_is_begun_meanwh
         later = give(world, "root", "b")
         world.advance(0)
         for agent in ("a1", "a2", "a11"):
-            for each in world.ledger.tasks.active_of(world.uuid(agent)):
+            for each in world.ledger.tasks.held_by(world.uuid(agent)):
                 world.call(agent, "finish_task", task=each.id, status="stopped", summary="half")
     assert {state(world, each) for each in tasks} == {"cancelled"}
     assert max(sizes) <= 2 * AT_ONCE
@@ -137,18 +137,18 @@ def test_what_is_given_after_a_stop_is_begun_before_the_last_of_that_has_ended(
     world: World,
 ) -> None:
     tasks = crowd(world, "a1")
-    for each in world.ledger.tasks.active_of(world.uuid("a1")):
+    for each in world.ledger.tasks.held_by(world.uuid("a1")):
         world.call("a1", "finish_task", task=each.id, status="success", summary="")
     take(world, "a1")
     found = world.call("root", "stop_work", agent="a", reason="enough")
     assert found["stopping"] != 0
     words = {"agent": "a1", "description": "y", "priority": 3, "deadline": 0.0}
     given = [str(world.call("root", "assign_task", **words)["task"]) for _ in range(6)]
-    for each in world.ledger.tasks.active_of(world.uuid("a1")):
+    for each in world.ledger.tasks.held_by(world.uuid("a1")):
         if each.id in tasks:  # there is room
             world.call("a1", "finish_task", task=each.id, status="stopped", summary="")
     world.advance(0)
-    assert [state(world, each) for each in given] == ["in_progress"] * 5 + ["queued"]
+    assert [phase(world, each) for each in given] == ["offered"] * 5 + ["queued"]
     assert {state(world, each) for each in tasks} <= {"cancelled", "stopping", "done"}
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
-from operations.given import finish, give, state
+from operations.given import finish, give, state, take
 from operations.world import World, rows
 
 from hive_core.operations.task_moves import AT_ONCE
@@ -102,6 +102,10 @@ def test_what_hangs_on_many_that_are_stopped_at_once_is_taken_along_turn_by_turn
     with recorded(world) as sizes:
         if how == "cancel":
             world.call("root", "cancel_task", task=whole)
+        else:
+            for agent in ("a1", "a2"):
+                take(world, agent)
+                world.call("operator", "stop", agent=agent)
         world.advance(60)
         world.advance(30)
     assert {state(world, each) for each in waiting} == {"done"}

@@ -165,6 +165,7 @@ def test_who_does_not_stop_has_its_container_ended(host: HiveHost) -> None:
     """K14: after the grace; the agent comes back."""
     task = give(host, "held", "never mind")
     assert [each["kind"] for each in host.mail("held")] == ["task"]
+    host.ask("held", "BeginTask", task=task)
     host.hush("held")
     pid = host.main_pid("held")
     host.ask("lead", "CancelTask", task=task)
@@ -176,6 +177,7 @@ def test_who_does_not_stop_has_its_container_ended(host: HiveHost) -> None:
 def test_time_runs_out_softly_and_then_hard(host: HiveHost) -> None:
     """Q23: a report is asked for, then the work is stopped; what there was is kept."""
     task = give(host, "held", "slow", soft=0.5, deadline=2)
+    host.ask("held", "BeginTask", task=task)
     host.until(lambda: "task_report" in [each["kind"] for each in host.mail("held")], "not asked")
     reaches(host, task, "stopping")
     host.ask("held", "FinishTask", task=task, status="partial", summary="a half", data={"n": 1})
@@ -222,6 +224,35 @@ def test_work_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
         if each["kind"] == "task" and each["operation"] == "finish"
     ]  # fmt: skip
     assert (finishes.count(long), finishes.count(waits)) == (1, 1)
+
+
+def test_a_waiting_task_never_destroys_a_running_one(host: HiveHost) -> None:
+    """As it is by default: neither its deadline nor a cancel of it touches what runs."""
+    command = ["hive-agent", "serve", "--", "sh"]
+    host.grow(sv={"parent": "lead", "role": "worker", "command": command})
+    runs = give(host, "sv", f"sleep {3 * GRACE}; echo A", deadline=60)
+    reaches(host, runs, "in_progress")
+    late = give(host, "sv", "sleep 1; echo B", deadline=2)
+    unwanted = give(host, "sv", "echo C")
+    assert host.ask("lead", "CancelTask", task=unwanted)["state"] == "cancelled"
+    assert row(host, late)["state"] == "queued"
+    first, second = ended(host, runs, late)
+    assert (first["status"], first["summary"]) == ("success", "A")
+    assert (second["status"], second["summary"]) == ("success", "B")
+
+
+def test_a_program_and_the_daemon_agree_how_many_tasks_it_does_at_once(host: HiveHost) -> None:
+    """`parallel` of the spec is that of `hive-agent serve` too."""
+    command = ["hive-agent", "serve", "--", "sh"]
+    host.grow(pair={"parent": "lead", "role": "worker", "parallel": 2, "command": command})
+    both = "until test -e /tmp/$1; do sleep 0.1; done"
+    one = give(host, "pair", f"touch /tmp/one; set -- two; {both}; sleep 1")
+    two = give(host, "pair", f"touch /tmp/two; set -- one; {both}; sleep 1")
+    third = give(host, "pair", "true")
+    reaches(host, one, "in_progress")
+    reaches(host, two, "in_progress")
+    assert row(host, third)["state"] == "queued"
+    assert {each["status"] for each in ended(host, one, two, third)} == {"success"}
 
 
 def test_what_has_no_room_waits_and_is_begun_by_the_daemon(host: HiveHost) -> None:

@@ -72,7 +72,8 @@ def test_a2a_asks_how_it_was_done(status: str, name: str) -> None:
 
 def test_what_needs_a_plan_is_locked_until_one_is_approved() -> None:
     """Row T7."""
-    needs = replace(TASK, wish=TaskWish("x", plan_required=True), state=TaskState.IN_PROGRESS)
+    wish = TaskWish("x", plan_required=True)
+    needs = replace(TASK, wish=wish, state=TaskState.IN_PROGRESS, message="m")
     assert "needs an approved plan" in needs.locked
     assert not replace(needs, plan="p").locked
     assert (

@@ -14,7 +14,17 @@ def give(world: World, assigner: str, agent: str, **wish: object) -> str:
 
 
 def take(world: World, agent: str) -> list[dict[str, object]]:
-    """All that waits for an agent, read and acked."""
+    """All that waits for an agent, read and acked, its tasks begun."""
+    found = read(world, agent)
+    for each in found:
+        head = str(each["body"]).partition("\n")[0]
+        if each["kind"] == "task" and each["relation"] == "daemon":
+            world.call(agent, "begin_task", task=head.removeprefix("task: "))
+    return found
+
+
+def read(world: World, agent: str) -> list[dict[str, object]]:
+    """All that waits for an agent, read and acked, and nothing is done about it."""
     found = world.call(agent, "recv", max=100)["messages"]
     assert isinstance(found, list)
     if found:
@@ -34,3 +44,9 @@ def end(world: World, task: str, status: str = "success", **more: object) -> Non
     """Its agent reports."""
     found = world.ledger.tasks.known(task)
     finish(world, str(world.hive.name(found.assignee)), task, status, **more)
+
+
+def phase(world: World, task: str) -> str:
+    """Its state, or `offered`: queued, and its agent may begin it."""
+    found = world.ledger.tasks.known(task)
+    return "offered" if found.offered else found.state.value

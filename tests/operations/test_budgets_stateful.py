@@ -149,7 +149,7 @@ class Budgets(RuleBasedStateMachine):
     @rule(data=DATA, amount=st.integers(0, 300))
     def assign(self, data: st.DataObject, amount: int) -> None:
         caller, name = self.caller(data), self.agent(data, "agent")
-        own = self.world.ledger.tasks.active_of(self.world.uuid(caller))
+        own = self.world.ledger.tasks.held_by(self.world.uuid(caller))
         whole = data.draw(st.sampled_from(["-", *(each.id for each in own)]), "whole")
         wish = {"agent": name, "description": "x", "part_of": whole}
         if amount:

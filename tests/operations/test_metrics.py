@@ -33,6 +33,7 @@ def test_agents_mail_and_tasks_are_counted(world: World) -> None:
     world.call("a1", "send", to="a2", body="x", kind="made-up-1")
     world.call("a1", "send", to="a2", body="x", kind="made-up-2")
     task = str(world.call("root", "assign_task", agent="a", description="x")["task"])
+    world.call("a", "begin_task", task=task)
     found = scraped(world)
     assert found["hive_messages_total", (("kind", "message"),)] == 1
     assert found["hive_messages_total", (("kind", "other"),)] == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import finish, give, state
+from operations.given import finish, give, phase, state
 from operations.test_run_time import end, start, wanted
 from operations.test_said import bound, context, use
 from operations.test_said import row as bound_row
@@ -47,14 +47,14 @@ def test_the_queue_of_an_adopted_child_begins_where_its_new_parent_can_pay(world
     budget(world, "a", 10)
     waits = queued(world, "a1")
     world.call("operator", "destroy", agent="a")
-    assert state(world, waits) == "in_progress"
+    assert phase(world, waits) == "offered"
 
 
 def test_it_begins_where_nobody_pays_at_all(world: World) -> None:
     budget(world, "a", 10)
     waits = queued(world, "a11")
     world.call("operator", "destroy", agent="a")
-    assert state(world, waits) == "in_progress"
+    assert phase(world, waits) == "offered"
 
 
 def test_a_purse_that_was_emptied_by_giving_holds_nobody_after_its_agent(world: World) -> None:
@@ -80,7 +80,7 @@ def test_who_is_adopted_by_one_who_has_nothing_either_is_told_and_somebody_is_as
     assert asked(world, "operator") == ["root"]
     assert "the token budget of root is used up" in told(world, "a1")[-1]
     budget(world, "root", 10)
-    assert state(world, waits) == "in_progress"
+    assert phase(world, waits) == "offered"
 
 
 def test_time_to_stop_runs_again_for_who_comes_to_an_empty_purse(world: World) -> None:
@@ -107,7 +107,7 @@ def test_everybody_s_budgets_are_read_once_however_many_are_adopted(world: World
     world.ledger.connection._raw.set_trace_callback(None)
     everybody = [each for each in seen if "FROM purses WHERE kind" in each]
     assert len(everybody) < 5
-    assert state(world, waits) == "in_progress"
+    assert phase(world, waits) == "offered"
 
 
 def another_pays(world: World, how: str) -> None:
@@ -182,7 +182,7 @@ def test_what_a_subtree_left_behind_without_anything_is_begun_where_somebody_pay
     budget(world, "a", 10)
     waits = queued(world, "a1")
     world.call("operator", "move", agent="a1", parent="b")
-    assert state(world, waits) == "in_progress"
+    assert phase(world, waits) == "offered"
 
 
 # Bounds: judged at the move.
@@ -206,7 +206,7 @@ def test_a_context_that_is_kept_in_the_new_place_lets_the_queue_go_on(world: Wor
     finish(world, "a1", first)
     assert state(world, waits) == "queued"
     world.call("operator", "move", agent="a1", parent="b")
-    assert state(world, waits) == "in_progress"
+    assert phase(world, waits) == "offered"
     assert asked(world, "operator") == []
 
 
@@ -251,5 +251,5 @@ def test_the_bounds_of_who_is_destroyed_hold_nobody_below(world: World) -> None:
     context(world, "a1", 100)
     finish(world, "a1", first)
     world.call("operator", "destroy", agent="a")
-    assert state(world, waits) == "in_progress"
+    assert phase(world, waits) == "offered"
     assert asked(world, "operator") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.given import end, give, state
+from operations.given import end, give, phase, state
 from operations.world import World, rows, world
 
 from hive_core.errors import LimitReached
@@ -92,7 +92,7 @@ def test_work_goes_on_by_itself_when_the_hour_is_over(world: World) -> None:
     world.advance(HOUR)
     assert state(world, others[-1]) == "queued", "not before the whole of the hour is over"
     world.advance(120)
-    assert state(world, others[-1]) == "in_progress"
+    assert phase(world, others[-1]) == "offered"
     assert rows(world.call("operator", "list_questions")["questions"]) == []
 
 
@@ -283,7 +283,7 @@ def test_a_bound_of_nothing_lets_no_work_through_until_there_is_one_of_something
     assert [refused(world, each) for each in ("a1", "b")] == [True, False]
     assert state(world, others[-1]) == "queued"
     bound(world, "a", 100, kind)
-    assert state(world, others[-1]) == "in_progress"
+    assert phase(world, others[-1]) == "offered"
     assert not refused(world, "a1")
 
 

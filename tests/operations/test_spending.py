@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from operations.given import finish, give, take
+from operations.given import finish, give, phase, take
 from operations.world import World, rows, world
 
 from hive_core.errors import LimitReached
@@ -134,7 +134,7 @@ def test_who_had_an_empty_budget_goes_on_where_another_one_pays(world: World, ho
         world.call("root", "allocate_budget", agent="a1", kind="tokens", close=True)
     else:
         world.call("root", "move", agent="a1", parent="b")
-    assert state(world, waits) == "in_progress"
+    assert phase(world, waits) == "offered"
     assert rows(world.call("a", "list_questions")["questions"]) == []
     assert "is closed, and what is above pays: go on" in told(world, "a1")[-1]
 
@@ -151,7 +151,7 @@ def test_a_closed_budget_below_an_empty_one_wakes_nobody(world: World) -> None:
     assert state(world, waits) == "queued"
     assert not any("is closed" in each for each in told(world, "a1"))
     budget(world, "a", 20)
-    assert state(world, waits) == "in_progress"
+    assert phase(world, waits) == "offered"
 
 
 def test_a_message_a_task_and_an_agent_are_refused_before_they_are_made(world: World) -> None:

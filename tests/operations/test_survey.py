@@ -75,7 +75,7 @@ def test_work_that_says_nothing_is_seen_by_how_long(world: World) -> None:
     """Since its last word; what waits for an answer is not quiet, and who should answer is."""
     assert row(world, "work")["quiet"] is None
     task = world.call("lead", "assign_task", agent="work", description="dig")["task"]
-    world.call("work", "recv")
+    world.call("work", "begin_task", task=task)
     world.advance(50)
     assert row(world, "work")["quiet"] == pytest.approx(50)
     world.call("work", "report_progress", task=task, text="dug", percent=10)

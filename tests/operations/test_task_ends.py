@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import finish, give, state, take
+from operations.given import finish, give, phase, state, take
 from operations.lives import ends, run_of, runs
 from operations.world import World, rows
 
@@ -70,7 +70,7 @@ def test_only_the_assignee_reports(world: World, caller: str) -> None:
 def test_what_is_not_begun_has_nothing_to_report(world: World) -> None:
     first = give(world, "a", "a1")
     second = give(world, "a", "a1", needs=[first])
-    with pytest.raises(Conflict, match="it is waiting, not begun"):
+    with pytest.raises(Conflict, match="it is waiting, and not offered to you"):
         finish(world, "a1", second)
 
 
@@ -132,7 +132,7 @@ def test_who_does_not_stop_has_its_container_ended(world: World) -> None:
     assert (run.nonce, run.wanted, run.grace) == (nonce + 1, Wanted.RUNNING, 0.0)
     ends(world, "a1", 137, returns=True)
     assert state(world, task) == "cancelled"
-    assert state(world, beside) == "in_progress"
+    assert phase(world, beside) == "offered"
     assert row(world, beside).attempt == 2
 
 
@@ -253,7 +253,7 @@ def test_a_stop_ends_what_was_begun_and_keeps_what_was_not(world: World) -> None
     assert row(world, fresh).attempt == 0
     world.call("a", "start", agent="a1")
     runs(world, "a1")
-    assert (state(world, fresh), row(world, fresh).attempt) == ("in_progress", 1)
+    assert (phase(world, fresh), row(world, fresh).attempt) == ("offered", 1)
 
 
 def test_a_crash_for_good_ends_what_was_not_begun_too(world: World) -> None:
@@ -272,7 +272,7 @@ def test_one_that_comes_back_finds_what_it_had_not_taken(world: World) -> None:
     task = str(world.call("a", "assign_task", agent="a1", description="y")["task"])
     ends(world, "a1", 1, returns=True)
     runs(world, "a1")
-    assert (state(world, task), row(world, task).attempt) == ("in_progress", 1)
+    assert (phase(world, task), row(world, task).attempt) == ("offered", 1)
     assert len(take(world, "a1")) == 1
 
 

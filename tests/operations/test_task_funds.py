@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import end, finish, give, state, take
+from operations.given import end, finish, give, phase, state, take
 from operations.world import World, rows
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
@@ -156,7 +156,7 @@ def test_of_those_in_the_queue_only_what_is_paid_for_is_begun(world: World) -> N
     assert (state(world, carried[-1]), state(world, own)) == ("queued", "queued")
     use(world, "a1", 10)
     end(world, first)
-    assert (state(world, carried[-1]), state(world, own)) == ("queued", "in_progress")
+    assert (phase(world, carried[-1]), phase(world, own)) == ("queued", "offered")
 
 
 def test_what_is_given_for_one_tier_pays_besides(world: World) -> None:
@@ -248,7 +248,7 @@ def test_what_is_queued_goes_on_when_a_purse_emptied_by_giving_is_filled(world: 
         end(world, each)
     assert (left(world, "a"), state(world, waits)) == ((0, 0, 0), "queued")
     end(world, all_of_it)
-    assert (left(world, "a"), state(world, waits)) == ((500, 0, 0), "in_progress")
+    assert (left(world, "a"), phase(world, waits)) == ((500, 0, 0), "offered")
 
 
 def test_queued_parts_go_on_when_their_whole_has_something_again(world: World) -> None:
@@ -258,10 +258,10 @@ def test_queued_parts_go_on_when_their_whole_has_something_again(world: World) -
     part = given(world, "a1", "a11", 100, deadline=0.0)
     for each in running:
         end(world, each)
-    assert (state(world, waits), state(world, part)) == ("queued", "in_progress")
+    assert (phase(world, waits), phase(world, part)) == ("queued", "offered")
     take(world, "a11")
     end(world, part)
-    assert state(world, waits) == "in_progress"
+    assert phase(world, waits) == "offered"
 
 
 def test_a_part_spared_for_its_whole_s_own_is_stopped_some_time_after_that_is_gone(

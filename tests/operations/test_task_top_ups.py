@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
-from operations.given import end, give, state
+from operations.given import end, give, phase, state
 from operations.test_task_funds import fund, given, left, told, use
 from operations.world import World, rows, world
 
@@ -81,7 +81,7 @@ def test_queued_parts_that_it_pays_for_are_begun(world: World) -> None:
     end(world, running[0])
     assert state(world, waits) == "queued"
     world.call("root", "fund_task", task=whole, tokens=10)
-    assert state(world, waits) == "in_progress"
+    assert phase(world, waits) == "offered"
 
 
 def test_the_last_of_very_many_parts_is_begun_too(world: World) -> None:
@@ -96,7 +96,7 @@ def test_the_last_of_very_many_parts_is_begun_too(world: World) -> None:
     end(world, running[0])
     assert state(world, waits) == "queued"
     world.call("root", "fund_task", task=whole, tokens=10)
-    assert state(world, waits) == "in_progress"
+    assert phase(world, waits) == "offered"
 
 
 def test_parts_of_very_many_agents_are_begun_so_many_in_each_turn(world: World) -> None:
@@ -114,10 +114,10 @@ def test_parts_of_very_many_agents_are_begun_so_many_in_each_turn(world: World) 
     held = world.ledger.budgets.funds.get(whole, Kind.TOKENS)
     assert held is not None
     world.broker.perform("top-up", lambda call: Record(Result(), more(call, held, 10)))
-    assert [state(world, each) for each in parts].count("in_progress") == AT_ONCE
+    assert [phase(world, each) for each in parts].count("offered") == AT_ONCE
     world.kill()
     world.advance(0)
-    assert {state(world, each) for each in parts} == {"in_progress"}
+    assert {phase(world, each) for each in parts} == {"offered"}
 
 
 def test_a_part_is_topped_up_out_of_its_whole(world: World) -> None:
@@ -266,7 +266,7 @@ def step(world: World, what: str, *which: int) -> None:
     name, other = names[which[0] % 3], names[which[1] % 3]
     tasks = world.ledger.tasks.page(None, None, 20, open_=True)
     task = tasks[which[2] % len(tasks)].id if tasks else ""
-    own = world.ledger.tasks.active_of(world.uuid(name))
+    own = world.ledger.tasks.held_by(world.uuid(name))
     wish: dict[str, object] = {
         "agent": other,
         "description": "x",

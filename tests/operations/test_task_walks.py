@@ -235,9 +235,10 @@ class Walks(RuleBasedStateMachine):
         for name in self.living():
             uuid = self.world.uuid(name)
             mine = [row for row in open_ if row.assignee == uuid]
-            active = [row for row in mine if row.state in ACTIVE]
+            held = [row for row in mine if row.held]
+            assert {row.id for row in mine if row.state in ACTIVE} <= {row.id for row in held}
             assert ledger.count("assignee", uuid) == len(mine) == len(ledger.open_of(uuid))
-            assert ledger.active(uuid) == len(active) <= self.world.hive.spec(name).parallel
+            assert ledger.count_held(uuid) == len(held) <= self.world.hive.spec(name).at_once
             given = [row for row in open_ if row.assigner == uuid]
             assert ledger.count("assigner", uuid) == len(given)
         assert {row.assignee for row in open_} <= set(self.world.hive.names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations.given import finish, give, state, take
+from operations.given import finish, give, phase, state, take
 from operations.world import World, names, rows, texts
 
 from hive_core.errors import Conflict, NotFound
@@ -64,7 +64,7 @@ def test_one_that_waits_is_unblocked_by_the_last_good_end(world: World) -> None:
     finish(world, "a1", first, summary="the figure is 7")
     assert state(world, third) == "waiting"
     finish(world, "a2", second, "partial")
-    assert state(world, third) == "in_progress"
+    assert phase(world, third) == "offered"
     (letter,) = [each for each in take(world, "a2") if each["kind"] == "task"]
     assert "the figure is 7" in str(letter["body"])
 
@@ -150,8 +150,8 @@ def test_the_history_of_a_task_is_its_events(world: World) -> None:
     found = world.call("a", "get_task", task=task)
     steps = [(row["event"], row["state"], row["by"]) for row in rows(found["history"])]
     assert steps == [
-        ("assign", "queued", "a"), ("start", "in_progress", "a"), ("progress", "in_progress", "a1"),
-        ("finish", "done", "a1"),
+        ("assign", "queued", "a"), ("offer", "queued", "a"), ("begin", "in_progress", "a1"),
+        ("progress", "in_progress", "a1"), ("finish", "done", "a1"),
     ]  # fmt: skip
     seqs = {row["seq"] for row in world.events() if row["kind"] == "task"}
     assert {row["seq"] for row in rows(found["history"])} == seqs
@@ -232,7 +232,7 @@ def test_an_agent_and_its_task_are_made_together(world: World) -> None:
     assert world.hive.topology.parent(name) == "a"
     spec = world.hive.spec(name)
     assert (spec.role.value, spec.title) == ("worker", "Software Engineer!")
-    assert (made["state"], made["wait_id"]) == ("in_progress", None)
+    assert (made["state"], made["wait_id"]) == ("queued", None)
     (letter,) = take(world, name)
     assert str(letter["body"]).startswith(f"task: {made['task_id']}\n")
     other = world.call("a", "spawn_agent_and_assign_task", **given)

@@ -137,6 +137,7 @@ def test_nothing_is_executed_before_the_plan_is_approved(hive: World) -> None:
     task = assigned(hive, plan_required=True)
     with pytest.raises(NotAllowed, match=task.id):
         use(hive, "wu", *STATUS)
+    hive.call("wu", "begin_task", task=task.id)
     moved(hive, task, "submit")
     hive.call("lead", "send", to="wu", body="approved, go on")
     with pytest.raises(NotAllowed, match="not approved yet"):

@@ -21,6 +21,7 @@ class Identity(TypedDict):
     capabilities: list[str]
     children: list[str]
     limits: dict[str, int]
+    parallel: int | None
 
 
 class Sent(TypedDict):

@@ -1,0 +1,92 @@
+"""Replies that their recipients have no room for: sent beside the loop, which goes on meanwhile.
+
+The message stays leased until its reply is sent. Given again, its command is not run again.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Final, Never, Protocol
+
+from hive_core.agent.letter import Letter, reply_body
+from hive_core.errors import Conflict, HiveError
+
+TRY_AGAIN: Final = 75
+# Replies kept for senders whose inbox is full; of more the oldest message is worked on once more.
+MOST: Final = 32
+PAUSE: Final = 2.0  # seconds between two rounds
+
+
+class Ask(Protocol):
+    """One call by its name; raises what the daemon refuses."""
+
+    def __call__(self, operation: str, /, **params: object) -> dict[str, object]: ...
+
+
+def send_reply(ask: Ask, letter: Letter, output: bytes) -> bool:
+    """Answer a message once; a sender that is gone or may not be written to is only noted.
+
+    False: its inbox is full.
+    """
+    params: dict[str, object] = {
+        "to": letter.sender, "body": reply_body(output), "reply_to": letter.id,
+    }  # fmt: skip
+    if letter.thread:
+        params["thread"] = letter.thread
+    try:
+        ask("send", **params, idempotency_key=f"reply:{letter.id}")
+    except Conflict:
+        say(f"message {letter.id} was answered before")
+    except HiveError as error:
+        say(f"cannot reply to {letter.sender}: {error.reason}")
+        return error.exit_code != TRY_AGAIN
+    else:
+        say(f"message {letter.id} of {letter.sender}: answered")
+    return True
+
+
+class Outbox:
+    """What waits for room, by message."""
+
+    def __init__(self) -> None:
+        self._replies: dict[str, tuple[Letter, bytes]] = {}
+        self._lock = threading.Lock()
+        self.filled = threading.Event()
+
+    def keep(self, letter: Letter, output: bytes) -> None:
+        with self._lock:
+            self._replies[letter.id] = (letter, output)
+            if len(self._replies) > MOST:
+                del self._replies[next(iter(self._replies))]
+        self.filled.set()
+
+    def holds(self, message: str) -> bool:
+        """Whether the reply to this message waits here."""
+        return message in self._replies
+
+    def deliver(self, ask: Ask) -> None:
+        """Try each reply once; a message whose reply was sent is done with."""
+        for letter, output in list(self._replies.values()):
+            with self._lock:  # the loop and the thread may be at the same one
+                if self.holds(letter.id) and send_reply(ask, letter, output):
+                    del self._replies[letter.id]
+                    ask("ack", ids=[letter.id])
+        if not self._replies:
+            self.filled.clear()
+
+    def forever(self, ask: Ask, sleep: Callable[[float], object]) -> Never:
+        """What the thread beside the loop does."""
+        while True:
+            self.filled.wait()
+            sleep(PAUSE)
+            try:
+                self.deliver(ask)
+            except HiveError as error:
+                say(f"cannot send replies: {error.reason}")
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"hive-agent: {text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,45 @@
+"""What a command printed for a task, as its result."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from typing import Final
+
+from hive_core.agent.link import Link
+from hive_core.agent.task_run import OUTPUT_MOST
+from hive_core.errors import HiveError
+
+SUMMARY_MOST, DATA_MOST = 16 * 1024, 24 * 1024
+_CUT: Final = "\n[cut]"
+_PATIENCE: Final = 50.0
+
+
+def result_of(path: str, task: str, output: bytes) -> dict[str, object]:
+    """Text as the summary, a JSON object as data; what is too big for both as an artifact."""
+    text = output.decode(errors="replace").removesuffix("\n")
+    with suppress(ValueError):
+        data = json.loads(text)
+        if isinstance(data, dict) and len(text.encode()) <= DATA_MOST:
+            return {"summary": str(data.get("summary") or "")[:SUMMARY_MOST], "data": data}
+    if len(text.encode()) <= SUMMARY_MOST:
+        return {"summary": text}
+    artifact = _stored(path, task, text)
+    short = text.encode()[: SUMMARY_MOST - len(_CUT)].decode(errors="ignore") + _CUT
+    return {"summary": short, **({"artifacts": [artifact]} if artifact else {})}
+
+
+def _stored(path: str, task: str, text: str) -> str:
+    """The whole output in the store; empty where the agent may not keep anything."""
+    try:
+        with Link(path, answer=_PATIENCE) as link:
+            reply = link.change(
+                "store_artifact", name=f"tasks/{task}.txt", type="text/plain",
+                visibility="subtree", text=text.encode()[:OUTPUT_MOST].decode(errors="ignore"),
+            )  # fmt: skip
+    except HiveError as error:
+        sys.stderr.write(f"hive-agent: task {task}: its output is cut: {error.reason}\n")
+        sys.stderr.flush()
+        return ""
+    return str(reply.get("id") or "")
