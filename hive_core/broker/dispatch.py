@@ -15,6 +15,7 @@ from hive_core.broker.line import Ask, Line, Step
 from hive_core.broker.operation import Operation, unlisted
 from hive_core.broker.outcome import EVENTS, Case
 from hive_core.broker.pace import Pace
+from hive_core.broker.room import Room
 from hive_core.broker.turn import Redo, Turn, World
 from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound, StorageFull
 from hive_core.model.record import DAEMON, OPERATOR
@@ -34,6 +35,7 @@ class Dispatch:
         self._world = world
         self._audit = audit
         self._pace = Pace()
+        self._room = Room()
         prefix = uuid4().hex[:12]
         self._requests = (f"{prefix}-{number:x}" for number in count(1))
 
@@ -112,6 +114,8 @@ class Dispatch:
         if after > 0:
             reason = f"cannot {operation.verb}: too many calls, try again in {after:.2f} s"
             raise LimitReached(reason, retry_after=after)
+        if operation.writes:
+            self._room.check(call, operation)
 
     def _asked(self, case: Case) -> Step:
         ready = case.ask.ready

@@ -101,7 +101,11 @@ class Boxes:
         if live.count >= limits.inbox_count * factor or (
             live.bytes + size > limits.inbox_bytes * factor
         ):
-            raise InboxFull(f"the inbox of {box.name} is full: it has to read first")
+            raise InboxFull(
+                f"the inbox of {box.name} is full ({limits.inbox_count} messages or"
+                f" {limits.inbox_bytes} bytes, [limits] inbox_count and inbox_bytes): it has to"
+                " read first"
+            )
 
     def place(self, box: Box, most: int | None = None) -> None:
         """Give each message of the box its place, or the oldest of them."""

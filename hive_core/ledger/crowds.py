@@ -1,4 +1,4 @@
-"""Who fills a box: asked only when it is half full, counted once, then followed.
+"""Who fills a box: asked only when it is a quarter full, counted once, then followed.
 
 Counting looks at each message of the box, so it must not follow from every ack of a full one.
 """
@@ -63,7 +63,7 @@ class Crowds:
         self._known: dict[int, _Count] = {}
 
     def of(self, party: str) -> Crowd:
-        """Who sent what waits in a box or is given out; nobody while it is less than half full."""
+        """Who sent what waits in a box or is given out; nobody while it is under a quarter full."""
         box = self._boxes.find(party)
         if box is None or not self._crowded(box):
             return NOBODY
@@ -110,4 +110,4 @@ class Crowds:
 
     def _crowded(self, box: Box) -> bool:
         limits, live = self._limits, box.live
-        return live.count * 2 >= limits.inbox_count or live.bytes * 2 >= limits.inbox_bytes
+        return live.count * 4 >= limits.inbox_count or live.bytes * 4 >= limits.inbox_bytes

@@ -163,7 +163,7 @@ class Messages:
             self._boxes.check_room(box, len(body.encode()))
 
     def crowd(self, recipient: str) -> Crowd:
-        """Messages and bytes by sender, of a box that is half full or more; of others nobody."""
+        """Messages and bytes by sender, of a box that is a quarter full or more; else nobody."""
         return self._crowds.of(recipient)
 
     def reopen(self, recipient: str) -> None:

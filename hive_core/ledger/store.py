@@ -23,6 +23,7 @@ from hive_core.ledger.deploys import Deploys
 from hive_core.ledger.events import Events
 from hive_core.ledger.generations import Generations
 from hive_core.ledger.hellos import Hellos
+from hive_core.ledger.history import History
 from hive_core.ledger.jobs import COURSE as JOB_COURSE
 from hive_core.ledger.jobs import Jobs
 from hive_core.ledger.keys import Keys
@@ -37,6 +38,7 @@ from hive_core.ledger.reminders import Reminders
 from hive_core.ledger.runs import Runs
 from hive_core.ledger.shifts import Shifts
 from hive_core.ledger.starts import StartsTable
+from hive_core.ledger.stored import Stored
 from hive_core.ledger.tasks import Tasks
 from hive_core.ledger.tools import Tools
 from hive_core.ledger.triggers import Triggers
@@ -139,6 +141,8 @@ class Ledger:
         self.queues = Queues(connection)
         self.budgets = Budgets(connection, self.events)
         self.tools = Tools(connection)
+        self.stored = Stored(connection)
+        self.history = History(connection, self.stored)
         self.reports = Rates(REPORT_RATE, REPORT_BURST)
         self.sends = Rates(limits.send_rate, limits.send_burst)
         self.changes = Rates(limits.change_rate, limits.change_burst)
@@ -169,6 +173,7 @@ class Ledger:
                 ledger._guard_states()
                 ledger.messages.start()
                 ledger.budgets.usage.open()
+                ledger.stored.start()
         except BaseException:
             connection.close()
             raise

@@ -66,6 +66,16 @@ class Bounds(Value):
     events_bytes: Bytes = Field(
         1 << 30, ge=MIB, description="Bytes of the audit log; older lines go."
     )
+    ledger: Bytes = Field(
+        8 << 30, ge=16 * MIB, description="Bytes of the ledger; from half of it on, one branch has"
+        " an eighth at most. What ends something, and the operator, always go on.",
+    )  # fmt: skip
+    stored: Bytes = Field(
+        128 * MIB, ge=MIB, description="Bytes of what one agent has in the ledger and is not over."
+    )
+    history: Bytes = Field(
+        64 * MIB, ge=MIB, description="Bytes of what is over and one agent's; its oldest goes."
+    )
     notes_agent: Bytes = Field(
         MIB, ge=1 << 16, description="Bytes of what one agent notes in the log; its older notes go."
     )

@@ -12,12 +12,13 @@ from hive_core.broker.operation import Result, operation
 from hive_core.errors import Conflict, InvalidArgument, LimitReached
 from hive_core.ledger.approvals import DAY, Request
 from hive_core.model.approval import Approval, Binding, Kind
+from hive_core.model.branches import branch
 from hive_core.model.capability import covers, fault
 from hive_core.operations.ending import topic
 from hive_core.operations.fields import Agent, Waiting, bounded_text
 from hive_core.operations.jobs import begun
 from hive_core.operations.notices import CONFIG, tell
-from hive_core.operations.share import branch, standing_in
+from hive_core.operations.share import standing_in
 from hive_core.policy.rules import ANCESTOR, COVERED, INPUTS, OPERATOR, PROPOSE, SELF
 
 MESSAGE_BYTES: Final = 4096

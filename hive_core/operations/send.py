@@ -15,12 +15,11 @@ from hive_core.model.record import OPERATOR, Message, Relation
 from hive_core.operations.copies import copied
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.notices import TOPIC, post
-from hive_core.operations.share import check_share
+from hive_core.operations.share import BODY_MOST, check_share
 from hive_core.operations.spending import take
 from hive_core.policy.decide import relation
 from hive_core.policy.rules import ROUTE, SELF
 
-BODY_MOST = 64 * 1024
 TTL_MOST = 30 * 86_400.0
 PRIORITY = 2
 REPLY_MOST = 300.0

@@ -107,6 +107,7 @@ class Upkeep:
                     self._first_event_after(now - ledger.shifts.ahead(now) - kept.events)
                 )
                 ledger.events.notes.tidy()
+                ledger.stored.tidy()
             self._forget()
             ledger.checkpoint()
             self.idle()

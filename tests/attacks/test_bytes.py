@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from time import process_time
 
+import pytest
 from operations.world import World, names, rows, world
 
+from hive_core.broker.room import BRINGS
+from hive_core.errors import LimitReached
+from hive_core.ledger.stored import HISTORY
 from hive_core.model.record import OPERATOR
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.settings import MIB, Bounds, Settings
+from hive_core.operations import load
 
 
 def stored(made: World) -> int:
@@ -68,3 +73,113 @@ def test_attack_61_a_page_that_is_full_reads_no_further() -> None:
         few = min(seconds(made, 20) for _ in range(5))
         many = min(seconds(made, 1000) for _ in range(5))
         assert many < 2 * few
+
+
+TEXT = "x" * 30_000
+
+
+def until_full(made: World, caller: str, operation: str, /, **params: object) -> str:
+    """Which setting bounds it; what is stored has reached that by then."""
+    for _ in range(1000):
+        try:
+            made.call(caller, operation, **params)
+        except LimitReached as error:
+            return str(error.fields["setting"])
+    raise AssertionError(f"a thousand calls of {operation} were served")
+
+
+def test_attack_62_what_is_not_over_is_bounded_in_bytes_by_agent() -> None:
+    settings = Settings(limits=Bounds(stored=MIB))
+    with world(settings, "root/a", "a/a1", "a/a2", "root/b") as made:
+        made.call("a", "open_queue", name="q", limit=1000)
+        for operation, params in (
+            ("put", {"queue": "a/q", "body": TEXT}),
+            ("assign_task", {"agent": "a1", "description": TEXT}),
+            ("send", {"to": "a1", "body": TEXT}),
+        ):
+            assert until_full(made, "a", operation, **params) == "limits.stored"
+        # It can get below it again, and nobody else is kept from anything.
+        for other in ("a1", "a2", "b"):
+            assert made.fault(other, "send", to="root" if other == "b" else "a", body="x") == ""
+        made.call("a", "close_queue", queue="a/q")
+        made.advance(1)
+        assert made.fault("a", "send", to="a1", body=TEXT) == ""
+        assert made.fault(OPERATOR, "send", to="a1", body=TEXT) == ""
+
+
+def test_attack_62_what_is_over_is_bounded_in_bytes_by_agent_and_its_oldest_goes() -> None:
+    settings = Settings(limits=Bounds(history=MIB, change_burst=100_000))
+    with world(settings, "root/a", "a/a1", "root/b", "b/b1") as made:
+        theirs = made.call("b", "assign_task", agent="b1", description="small")["task"]
+        made.call("b", "cancel_task", task=theirs)
+        tasks = []
+        for number in range(100):
+            given = made.call("a", "assign_task", agent="a1", description=f"{number}{TEXT}")["task"]
+            made.call("a", "cancel_task", task=given)
+            made.call("a", "ack", ids=["f" * 13], idempotency_key=f"{number}" * 20)
+            tasks.append(given)
+        sizes = made.ledger.stored.of(made.uuid("a"))
+        assert sum(size for noun, size in sizes.items() if noun in HISTORY) < MIB + len(TEXT) * 4
+        assert made.fault("a", "get_task", task=tasks[0]) == "NotFound"
+        assert made.fault("a", "get_task", task=tasks[-1]) == ""
+        assert made.fault("b", "get_task", task=theirs) == ""
+
+
+def test_attack_62_keys_of_one_agent_push_out_its_own_oldest() -> None:
+    settings = Settings(limits=Bounds(history=MIB, change_burst=100_000))
+    with world(settings, "root/a", "a/a1") as made:
+        for number in range(6000):
+            made.call("a", "ack", ids=["f" * 13], idempotency_key=f"{number:0100}")
+        keys = made.ledger.connection.value("SELECT COUNT(*) FROM keys")
+        assert keys < 4000
+        assert made.ledger.keys.lookup(made.uuid("a"), f"{5999:0100}") is not None
+
+
+def test_attack_62_no_branch_fills_the_ledger_for_the_others() -> None:
+    settings = Settings(
+        limits=Bounds(ledger=16 * MIB, inbox_bytes=64 * MIB, inbox_count=100_000, children=20)
+    )
+    hands = [f"a{number}" for number in range(12)]
+    with world(settings, "root/a", "root/b", "b/b1", *(f"a/{each}" for each in hands)) as made:
+        served = 0
+        for each in hands:
+            made.call(each, "open_queue", name="q", may_put=["parent"], may_take=["parent"])
+            made.call("b", "whoami")
+            while made.fault("a", "put", queue=f"{each}/q", body=TEXT) == "":
+                served += 1
+                if served % 20 == 0:
+                    made.advance(1)
+                assert served < 1000
+        with pytest.raises(LimitReached, match=r"half full.*of a and below.*\[limits\] ledger"):
+            made.call("a", "send", to="a1", body="x")
+        assert made.ledger.stored.used() < 12 * MIB
+        # Others store, the operator does, and what ends something goes on.
+        assert made.fault("b", "send", to="b1", body=TEXT) == ""
+        assert made.fault(OPERATOR, "send", to="a", body=TEXT) == ""
+        for each in hands:
+            assert made.fault(each, "close_queue", queue=f"{each}/q") == ""
+        made.advance(2)
+        assert made.fault("a", "send", to="a1", body="x") == ""
+
+
+# Operations with a text that go on when there is no room, and why.
+GOES_ON = {
+    "allocate_budget": "moves what is there", "answer": "ends a question", "approve": "operator",
+    "end_tool": "ends a grant", "finish_task": "ends a task", "keep_snapshot": "one, replaced",
+    "report_usage": "sums, of known models", "request_apply_commit": "few a day",
+    "request_update_meta_inputs": "few a day", "resume": "for the operator and parents, to resume",
+    "resume_task": "a task that is there", "set_definition": "operator", "set_secret": "operator",
+    "store_artifact": "has bounds of its own", "update_plan_step": "a step that is there",
+    "use_tool": "few open", "report_progress": "replaced", "nack": "gives back",
+}  # fmt: skip
+
+
+def test_every_operation_that_takes_a_text_is_bounded_or_says_why_not() -> None:
+    taking = {
+        name for name, operation in load().items()
+        if name == operation.name and operation.mutates
+        and any("AfterValidator" in f"{field.annotation}{field.metadata}"
+                for field in operation.params.model_fields.values())
+    }  # fmt: skip
+    assert taking - BRINGS - GOES_ON.keys() == set()
+    assert load().keys() >= BRINGS

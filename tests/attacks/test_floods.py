@@ -102,10 +102,10 @@ def _fill(made: World, sender: str, to: str, most: int = 40) -> int:
 SHARED = Settings(limits=Bounds(inbox_count=32, send_burst=1000))
 
 
-def test_attack_37_one_sender_fills_no_more_than_half_of_a_box() -> None:
+def test_attack_37_one_sender_fills_no_more_than_a_third_of_a_box() -> None:
+    """And each one after it gets a share of what is left."""
     with world(SHARED, "root/a", "a/a1", "a/a2", "a/a3") as made:
-        assert _fill(made, "a1", "a3") == 16
-        assert [_fill(made, each, "a3") for each in ("a2", "root", "a")] == [4, 4, 4]
+        assert [_fill(made, each, "a3") for each in ("a1", "a2", "root", "a")] == [11, 7, 5, 3]
         # What was read makes room again, in the box and in a sender's share of it.
         letters = rows(made.call("a3", "recv", max=14)["messages"])
         made.call("a3", "ack", ids=[each["id"] for each in letters])
@@ -114,17 +114,41 @@ def test_attack_37_one_sender_fills_no_more_than_half_of_a_box() -> None:
 
 
 def test_attack_37_nobody_keeps_out_the_operators_mail_not_even_by_many_hands() -> None:
-    """An agent that creates others has their letters in its own branch's half."""
+    """An agent that creates others has their letters counted as its own."""
     with world(SHARED, "root/a", "root/b", "b/b1") as made:
         made.call("a", "spawn", name="hand0")
         for number in range(1, 8):
             made.call(f"hand{number - 1}", "spawn", name=f"hand{number}")
-        assert _fill(made, "hand0", OPERATOR) == 16
-        assert sum(_fill(made, f"hand{number}", OPERATOR) for number in range(1, 8)) == 0
-        assert made.fault("a", "send", to=OPERATOR, body="help") == "InboxFull"
-        for other in ("b", "b1", "root"):
+        assert _fill(made, "hand0", OPERATOR) == 8
+        assert [_fill(made, f"hand{number}", OPERATOR) for number in range(1, 8)] == [
+            2, 1, 1, 1, 1, 1, 0,
+        ]  # fmt: skip
+        for other in ("a", "b", "b1", "root"):
             assert made.fault(other, "send", to=OPERATOR, body="help") == ""
-            assert made.fault(other, "send", to=OPERATOR, body="help") == ""
+
+
+def test_attack_62_an_agent_that_fills_the_operators_inbox_keeps_out_none_of_its_own_branch() -> (
+    None
+):
+    """Half of it was for the first that came, and a branch had one half together."""
+    with world(SHARED, "root/a", "a/a1", "a1/x", "a/a2", "a2/y", "root/b") as made:
+        held = {each: _fill(made, each, OPERATOR) for each in ("x", "a1", "a", "root", "b")}
+        assert held["x"] == 8
+        # Everyone else got in, and so does who comes last; and the operator's own mail.
+        assert all(held.values())
+        for last in ("y", "a2"):
+            assert made.fault(last, "send", to=OPERATOR, body="help") == ""
+        assert made.fault(OPERATOR, "send", to=OPERATOR, body="x") == ""
+
+
+def test_attack_62_branch_after_branch_gets_into_the_operators_inbox() -> None:
+    branches = [f"c{number}" for number in range(9)]
+    settings = Settings(limits=Bounds(inbox_count=1000, send_burst=1000))
+    with world(settings, *(f"root/{each}" for each in branches)) as made:
+        held = [_fill(made, each, OPERATOR, 1000) for each in branches]
+        assert held[0] == 250
+        assert all(count >= 1 for count in held)
+        assert sorted(held, reverse=True) == held
 
 
 def test_attack_37_big_letters_count_by_their_bytes() -> None:

@@ -60,11 +60,11 @@ def test_only_mail_between_siblings_is_copied_and_a_copy_never_again(copied: Wor
     assert kinds == {"a": ["message", "copy"], "root": [], "operator": ["message"]}
 
 
-def test_copies_leave_half_of_the_inbox_and_stop_no_mail(copied: World) -> None:
+def test_copies_leave_most_of_the_inbox_and_stop_no_mail(copied: World) -> None:
     for _ in range(30):
         copied.call("a1", "send", to="a2", body="x")
         copied.call("a2", "ack", ids=[row["id"] for row in copied.mail("a2")])
-    assert len(copied.mail("a")) == 20
+    assert len(copied.mail("a")) == 14  # a third is the share of one sender
 
 
 def test_a_copy_that_dies_is_nobodys_news(copied: World) -> None:

@@ -147,6 +147,7 @@ class World:
         self.agenda.start()
 
     def close(self) -> None:
+        self._check_stored()
         self._let_go()
         self.ledger.close()
 
@@ -182,6 +183,13 @@ class World:
         self.clock.follow()
         self.agenda.moved()
         self.advance(0)
+
+    def _check_stored(self) -> None:
+        """Whatever a test did: what is kept of the bytes of each party is what the tables hold."""
+        with self.ledger.transaction():
+            for party in ("operator", *(spec.id for spec in self.hive.specs.values())):
+                self.ledger.messages.lease(party, 0, 1.0, 0.0)  # mail gets its places
+        assert self.ledger.stored.kept() == self.ledger.stored.counted()
 
     # The transport, as the broker sees it.
 

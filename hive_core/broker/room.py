@@ -1,0 +1,87 @@
+"""How many bytes of the ledger an agent may have, and its branch when the ledger fills (attack 62).
+
+Asked before what brings bytes. What ends something, takes something out or answers always goes on:
+an agent that is at its bound can get below it again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from hive_core.broker.call import Call
+from hive_core.broker.operation import Operation
+from hive_core.errors import LimitReached
+from hive_core.ledger.stored import HISTORY
+from hive_core.model.branches import branch
+
+# What brings bytes that stay. A test holds that each other operation with a text has a reason.
+BRINGS: Final = frozenset({
+    "ask", "assign_task", "create_plan", "escalate", "inject_message", "note_event", "publish",
+    "put", "remind", "run_parallel_workers", "send", "set_trigger", "spawn",
+    "spawn_agent_and_assign_task", "wait_for", "wake", "write_pipe",
+})  # fmt: skip
+# Of a ledger that is half full or more, one branch has an eighth at most.
+EIGHTH, HALF = 8, 2
+# So many calls of a party until its history is looked at again.
+_SELDOM: Final = 16
+# Seconds until it is looked again how full the ledger is.
+_AGAIN: Final = 1.0
+
+
+class Room:
+    def __init__(self) -> None:
+        self._calls: Counter[str] = Counter()
+        # When it was looked how full the ledger is, how full, and what each branch has of it.
+        self._looked, self._used, self._shares = -1.0, 0, Counter[str]()
+
+    def check(self, call: Call, operation: Operation) -> None:
+        """LimitReached when what an agent wants to store has no room."""
+        self._calls[call.uuid] += 1
+        brings = operation.name in BRINGS
+        if not brings and self._calls[call.uuid] % _SELDOM:
+            return
+        limits, ledger = call.settings.limits, call.ledger
+        sizes = ledger.stored.of(call.uuid)
+        live = {noun: size for noun, size in sizes.items() if noun not in HISTORY}
+        past = sum(sizes.values()) - sum(live.values())
+        if past > limits.history:
+            past = ledger.history.shorten(call.uuid, limits.history)
+        if not brings:
+            return
+        if past > limits.history:
+            reason = f"more than {limits.history} bytes hang on tasks of yours that are open"
+            raise _full(operation, reason, "history")
+        if sum(live.values()) > limits.stored:
+            noun = max(live, key=lambda each: live[each])
+            reason = f"you have {limits.stored} bytes in the ledger, most of it {noun}"
+            raise _full(operation, reason, "stored")
+        self._check_all(call, operation)
+
+    def _check_all(self, call: Call, operation: Operation) -> None:
+        """Half of the ledger is for whoever comes first, an eighth of it for each branch."""
+        most = call.settings.limits.ledger
+        if abs(call.now - self._looked) >= _AGAIN:
+            self._look(call, most)
+        if self._used >= most:
+            raise _full(operation, f"the ledger of this host is full ({most} bytes)", "ledger")
+        if self._used * HALF >= most:
+            mine = branch(call.hive, call.caller)
+            if self._shares[mine] * EIGHTH >= most:
+                reason = f"the ledger is half full, and an eighth of it is of {mine} and below"
+                raise _full(operation, reason, "ledger")
+
+    def _look(self, call: Call, most: int) -> None:
+        self._looked, self._used = call.now, call.ledger.stored.used()
+        self._shares.clear()
+        if self._used * HALF >= most:
+            for party, size in call.ledger.stored.all().items():
+                if (name := call.hive.name(party)) is not None:
+                    self._shares[branch(call.hive, name)] += size
+
+
+def _full(operation: Operation, reason: str, setting: str) -> LimitReached:
+    return LimitReached(
+        f"cannot {operation.verb}: {reason}; the bound is [limits] {setting}",
+        setting=f"limits.{setting}",
+    )
