@@ -24,11 +24,21 @@ if TYPE_CHECKING:
 @click.pass_obj
 def metrics(session: Session, write: Path | None) -> None:
     """Print figures of this host for Prometheus."""
-    text = page(entries(session.ask("get_metrics"), "families"))
+    text = page(joined(session.rows("get_metrics", "families")))
     if write is None:
         echo(text.rstrip("\n"))
         return
     written(write, iter([text.encode()]), force=True)
+
+
+def joined(parts: Iterable[Row]) -> list[Row]:
+    """Whole families, by name: some come in parts."""
+    found: dict[str, Row] = {}
+    for part in parts:
+        name = str(part["name"])
+        before = entries(dict(found[name]), "samples") if name in found else []
+        found[name] = {**part, "samples": [*before, *entries(dict(part), "samples")]}
+    return [found[name] for name in sorted(found)]
 
 
 class _Found:

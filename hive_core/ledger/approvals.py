@@ -80,12 +80,35 @@ class Approvals:
         row = self._db.row(f"SELECT {_COLUMNS} FROM approvals WHERE id = ?", (id_,))  # noqa: S608
         return _approval(row) if row else None
 
+    def origins(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Kind and requester of each of these: what was found out about them is not read."""
+        rows = self._db.rows(
+            "SELECT id, kind, requester FROM approvals"
+            " WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(ids)),),
+        )
+        return {id_: (kind, requester) for id_, kind, requester in rows}
+
     def open(self) -> list[Approval]:
         """Those that have not ended, the oldest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NULL ORDER BY number"  # noqa: S608
         )
         return [_approval(row) for row in rows]
+
+    def pending(self, most: int) -> list[Approval]:
+        """Those that wait for the operator, the oldest first."""
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NULL AND state = ?"  # noqa: S608
+            " ORDER BY number LIMIT ?",
+            (ApprovalState.PENDING.value, most),
+        )
+        return [_approval(row) for row in rows]
+
+    def count_pending(self) -> int:
+        """How many wait for the operator."""
+        sql = "SELECT COUNT(*) FROM approvals WHERE ended IS NULL AND state = ?"
+        return int(self._db.value(sql, (ApprovalState.PENDING.value,)))
 
     def of_agent(self, agent: str) -> list[Approval]:
         """Those of one agent that have not ended, the oldest first."""

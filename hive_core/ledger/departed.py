@@ -66,6 +66,8 @@ class Departures:
         self._db = connection
         self._usage = usage
         self._rests = 0.0
+        # Rows moved by this daemon: whoever adds up part by part knows that some have moved.
+        self.moved = 0
 
     def add(self, gone: Departed, now: float) -> None:
         self._db.run(
@@ -129,6 +131,7 @@ class Departures:
             rows, tasks = self._fold(target, agent)
             moved += rows + tasks
             whole = whole and not self._has(agent)
+        self.moved += moved
         if whole:
             self.remove(gone.agent)
         return moved

@@ -13,7 +13,7 @@ gone is a dead letter, and its sender gets a daemon message about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import inf
 from operator import itemgetter
 
@@ -174,12 +174,16 @@ class Messages:
 
     def inbox(self, recipient: str, *, dead: bool, limit: int, after: str = "") -> list[Message]:
         """A look without a lease: what waits or is given out, or the dead letters; by age."""
+        return list(self.listed(recipient, dead=dead, limit=limit, after=after)[1])
+
+    def listed(
+        self, recipient: str, *, dead: bool, limit: int, after: str = ""
+    ) -> tuple[int, Iterator[Message]]:
+        """The same one by one, with their number: whoever has enough reads no more of them."""
         box = self._boxes.find(recipient)
-        if box is None:
-            return []
-        found = self._boxes.listed(box, number(after) or 0, limit, dead=dead)
-        rows = [self._db.row(_WHOLE, (each,)) for each in found]
-        return [message(row) for row in rows if row is not None]
+        ids = [] if box is None else self._boxes.listed(box, number(after) or 0, limit, dead=dead)
+        rows = (self._db.row(_WHOLE, (each,)) for each in ids)
+        return len(ids), (message(row) for row in rows if row is not None)
 
     def get(self, message_id: str) -> Message | None:
         """One message, whatever became of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -157,6 +157,15 @@ class Questions:
     def open(self) -> list[Question]:
         """All that have not ended, the oldest first."""
         return self._all("WHERE ended IS NULL ORDER BY number")
+
+    def oldest_held(self, holders: Iterable[str]) -> dict[str, float]:
+        """When the oldest open one was asked that waits on each of these."""
+        rows = self._db.rows(
+            "SELECT holder, MIN(asked) FROM questions WHERE ended IS NULL"
+            " AND holder IN (SELECT value FROM json_each(?)) GROUP BY holder",
+            (_text(list(holders)),),
+        )
+        return dict(rows)
 
     def asked_by(self, asker: str) -> list[Question]:
         """Open ones, the oldest first."""

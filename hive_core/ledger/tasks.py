@@ -193,6 +193,15 @@ class Tasks:
         sql = f"SELECT COUNT(*) FROM tasks {index} WHERE {column} = ? AND ended IS NULL"  # noqa: S608
         return int(self._db.value(f"{sql} AND {column} <> ''", (party,)))
 
+    def open_counts(self, assignees: Iterable[str]) -> dict[str, int]:
+        """How many open ones each of these has that has any."""
+        rows = self._db.rows(
+            "SELECT assignee, COUNT(*) FROM tasks INDEXED BY tasks_assignee WHERE ended IS NULL"
+            " AND assignee IN (SELECT value FROM json_each(?)) GROUP BY assignee",
+            (json.dumps(list(assignees)),),
+        )
+        return dict(rows)
+
     def count_held(self, assignee: str) -> int:
         """How many an agent was offered and has not ended."""
         where = "assignee = ? AND ended IS NULL AND message <> ''"
@@ -260,10 +269,12 @@ class Tasks:
         """An event of this number is about it."""
         self._db.later("INSERT INTO task_events VALUES (?, ?)", (id_, seq))
 
-    def events_of(self, id_: str) -> list[int]:
-        """Numbers of its events, the oldest first."""
-        rows = self._db.rows("SELECT seq FROM task_events WHERE task = ? ORDER BY seq", (id_,))
-        return [row[0] for row in rows]
+    def events_of(self, id_: str, last: int) -> list[int]:
+        """Numbers of the last of its events, the oldest first."""
+        rows = self._db.rows(
+            "SELECT seq FROM task_events WHERE task = ? ORDER BY seq DESC LIMIT ?", (id_, last)
+        )
+        return [row[0] for row in reversed(rows)]
 
     def hand_over(self, assigner: str, heir: str, why: str) -> list[str]:
         """All that it gave and has not ended is another's from now on; the ids."""

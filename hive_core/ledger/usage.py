@@ -161,6 +161,15 @@ class Usage:
         sql = "SELECT COALESCE(SUM(amount), 0) FROM usage WHERE agent = ? AND day = ? AND kind = ?"
         return int(self._db.value(sql, (agent, day, kind)))
 
+    def agents(self) -> set[str]:
+        """Everybody of whom there is something, found by steps from one to the next."""
+        rows = self._db.rows(
+            "WITH RECURSIVE each(agent) AS (SELECT MIN(agent) FROM usage UNION ALL"
+            " SELECT (SELECT MIN(agent) FROM usage WHERE agent > each.agent) FROM each"
+            " WHERE each.agent IS NOT NULL) SELECT agent FROM each WHERE agent IS NOT NULL"
+        )
+        return {agent for (agent,) in rows} | {agent for _, agent, _ in self._counts}
+
     def sums(self, by: str, day: int, agents: Iterable[str] | None = None) -> Sums:
         """From this day on, of these agents or of everybody: by one column, kind and source.
 
@@ -187,12 +196,13 @@ class Usage:
             if amount:
                 yield Figure(int(on), agent, kind.value, Source.MEASURED.value, "", "", amount)
 
-    def by_model(self, kind: str) -> list[tuple[str, str, str, str, int]]:
+    def by_model(self, kind: str, agents: Iterable[str]) -> list[tuple[str, str, str, str, int]]:
         """Agent, model, kind, source and amount of the kinds that begin so; what was reported."""
         rows = self._db.rows(
             "SELECT agent, model, kind, source, SUM(amount) FROM usage"
-            " WHERE kind >= ?1 AND kind < ?1 || '~' GROUP BY 1, 2, 3, 4",
-            (kind,),
+            " WHERE agent IN (SELECT value FROM json_each(?2))"
+            " AND kind >= ?1 AND kind < ?1 || '~' GROUP BY 1, 2, 3, 4",
+            (kind, json.dumps(list(agents))),
         )
         return [(agent, model, of, source, amount) for agent, model, of, source, amount in rows]
 

@@ -114,7 +114,7 @@ def list_approvals(call: Call, params: ListApprovalsParams) -> ApprovalRows:
     An agent sees what it asked for itself, and that there is one for itself or a descendant.
     """
     found = _listed(call, params)
-    rows = [shown_row(call, each) for each in found[: params.limit]]
+    rows = [shown_row(call, each) for each in found[: params.most]]
     fit = list(fitting(rows, lambda row: written(row.message, row.reason)))
     return ApprovalRows(approvals=fit, next=fit[-1].id if len(fit) < len(found) else None)
 
@@ -241,13 +241,13 @@ def _listed(call: Call, params: ListApprovalsParams) -> list[Approval]:
     if after is not None:
         _known(call, after)
     if call.by_operator:
-        return approvals.page(after, params.limit + 1, open_=open_)
+        return approvals.page(after, params.most + 1, open_=open_)
     seen = (
         id_
         for id_, agent, requester in approvals.parties(after, open_=open_)
         if requester == call.uuid or above(call, agent)
     )
-    return approvals.known(islice(seen, params.limit + 1))
+    return approvals.known(islice(seen, params.most + 1))
 
 
 def _known(call: Call, id_: str) -> Approval:

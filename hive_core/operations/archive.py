@@ -148,8 +148,8 @@ def list_archives(call: Call, params: ListArchivesParams) -> Archives:
     """List the destroyed agents that can still be restored, the oldest first."""
     at, _, uuid = (params.after or "").partition(":")
     after = (float(at), uuid) if at else None
-    found = call.ledger.archives.page(call.now, params.limit + 1, after)
-    shown = (_archive_row(call, each) for each in found[: params.limit])
+    found = call.ledger.archives.page(call.now, params.most + 1, after)
+    shown = (_archive_row(call, each) for each in found[: params.most])
     rows = list(fitting(shown, lambda row: written(row.name)))
     last = rows[-1] if len(rows) < len(found) else None
     return Archives(archives=rows, next=f"{last.destroyed_at!r}:{last.id}" if last else None)

@@ -135,12 +135,12 @@ def list_artifacts(call: Call, params: ListArtifactsParams) -> ArtifactRows:
             at = each.number
             if each.name.startswith(params.prefix) and may_read(each, who):
                 found.append(each)
-            if len(found) >= params.limit:
+            if len(found) >= params.most:
                 break
         whole = len(page) < _SCAN
-        if whole or len(found) >= params.limit:
+        if whole or len(found) >= params.most:
             break
-    return _page(call, found, at, whole=whole and len(found) < params.limit)
+    return _page(call, found, at, whole=whole and len(found) < params.most)
 
 
 def _number(text: str | None) -> bool:

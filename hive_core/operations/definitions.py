@@ -98,8 +98,8 @@ def remove_definition(call: Call, params: NamedDefinition) -> Record[Removed]:
 @operation(action="read", allow=SELF)
 def list_definitions(call: Call, params: Paged) -> Definitions:
     """List what kinds of agents the operator has defined; `spawn` makes one by its name."""
-    found = call.ledger.tools.definitions.after(params.after or "", params.limit + 1)
-    page = map(_row, found[: params.limit])
+    found = call.ledger.tools.definitions.after(params.after or "", params.most + 1)
+    page = map(_row, found[: params.most])
     rows = list(fitting(page, lambda row: written(row.name, row.description)))
     return Definitions(definitions=rows, next=rows[-1].name if len(rows) < len(found) else None)
 

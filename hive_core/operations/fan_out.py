@@ -79,7 +79,7 @@ def get_batch(call: Call, params: GetBatchParams) -> BatchReports:
     batch = batches.known(params.batch)
     first = int(params.after) if params.after and params.after.isdecimal() else 0
     items = batches.items(batch.id)
-    shown = (report(call, each) for each in items[first : first + params.limit])
+    shown = (report(call, each) for each in items[first : first + params.most])
     fit = list(fitting(shown, lambda row: _AROUND + len(row.model_dump_json().encode())))
     after = first + len(fit)
     return BatchReports(

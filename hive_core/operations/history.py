@@ -15,7 +15,7 @@ from hive_core.model.approval import Approval, Binding, Generation, Kind
 from hive_core.operations.ending import called, topic
 from hive_core.operations.fields import Agent, Waiting
 from hive_core.operations.jobs import begun
-from hive_core.operations.pages import Page, Paged, fitting
+from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.operations.proposals import GOAL
 from hive_core.plan.waves import waves
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
@@ -72,11 +72,12 @@ def history(call: Call, params: HistoryParams) -> History:
     """List what an agent ran with, the newest first, with what failed and why."""
     name = params.agent or (None if call.by_operator else call.caller)
     agent = None if name is None else call.hive.spec(name).id
-    found = call.ledger.generations.page(agent, params.limit, _place(call, params.after))
-    current = {each.agent: _in_force(call, each.agent) for each in found}
-    rows = [_row(call, each, current[each.agent]) for each in found]
-    fit = list(fitting(rows, lambda row: len(row.model_dump_json())))
-    whole = len(fit) == len(found) < params.limit
+    found = call.ledger.generations.page(agent, params.most, _place(call, params.after))
+    current = {each: _in_force(call, each) for each in {each.agent for each in found}}
+    origins = call.ledger.approvals.origins({each.approval for each in found})
+    rows = (_row(call, each, current[each.agent], origins.get(each.approval)) for each in found)
+    fit = list(fitting(rows, lambda row: written(row.system, row.failed)))
+    whole = len(fit) == len(found) < params.most
     last = found[len(fit) - 1] if fit else None
     return History(
         generations=fit, next=None if whole or not last else f"{last.agent}:{last.number}"
@@ -186,11 +187,13 @@ def _in_force(call: Call, agent: str) -> int:
     return newest.number if newest else 0
 
 
-def _row(call: Call, each: Generation, current: int) -> GenerationRow:
-    approval = call.ledger.approvals.get(each.approval)
+def _row(
+    call: Call, each: Generation, current: int, origin: tuple[str, str] | None
+) -> GenerationRow:
+    kind, requester = origin or ("", "")
     return GenerationRow(
         agent=called(call, each.agent), number=each.number, current=each.number == current,
-        commit=each.commit, approval=each.approval, kind=approval.kind if approval else "",
-        requester=called(call, approval.requester) if approval else "", at=each.at,
+        commit=each.commit, approval=each.approval, kind=kind,
+        requester=called(call, requester) if requester else "", at=each.at,
         system=each.system, failed=each.failed,
     )  # fmt: skip

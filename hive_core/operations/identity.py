@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Final
 
 from pydantic import Field
 
@@ -14,6 +15,8 @@ from hive_core.operations.fields import Agent
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.decide import visible_names
 from hive_core.policy.rules import ANYONE, SELF
+
+_AGENTS: Final = 500  # in a page: their rows are made of what is in memory
 
 
 class WhoamiParams(Params):
@@ -38,7 +41,9 @@ class Identity(Result):
 
 class ListAgentsParams(Paged):
     root: Agent | None = Field(None, description="Only this agent and its descendants.")
-    limit: int = Field(3000, ge=1, le=3000, description="Agents in a page at most.")
+    limit: int = Field(
+        500, ge=1, le=3000, description="Agents in a page at most; no page has more than 500."
+    )
 
 
 class Row(Result):
@@ -101,7 +106,7 @@ def list_agents(call: Call, params: ListAgentsParams) -> Agents:
     seen = frozenset(visible_names(call.hive, call.caller))
     names = _in_tree_order(call, seen, params.root)
     start = _place(call, names, params.after)
-    page = islice((_row(call, seen, each) for each in names[start:]), params.limit)
+    page = islice((_row(call, seen, each) for each in names[start:]), min(params.limit, _AGENTS))
     rows = list(fitting(page, lambda row: written(row.title)))
     end = start + len(rows) >= len(names)
     return Agents(agents=rows, next=None if end else rows[-1].uuid)

@@ -166,12 +166,12 @@ def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wai
     An ancestor may not: mail is between its sender and its recipient, and the operator's to see.
     """
     owner = _owner(call, params.agent)
-    found = call.ledger.messages.inbox(
-        owner, dead=params.dead, limit=params.limit, after=params.after or ""
+    number, found = call.ledger.messages.listed(
+        owner, dead=params.dead, limit=params.most, after=params.after or ""
     )
     rows = map(_listed, found)
     listed = list(fitting(rows, lambda row: _AROUND + len(row.model_dump_json().encode())))
-    more = call.more or len(listed) < len(found) or len(found) == params.limit
+    more = call.more or len(listed) < number or number == params.most
     last = listed[-1].id if listed else params.after
     page = ListedLetters(messages=listed, next=last if more else None)
     if call.more and not listed:

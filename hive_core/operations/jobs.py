@@ -41,7 +41,7 @@ class JobResult(Result):
 
 
 class ListJobsParams(Paged):
-    limit: int = Field(100, ge=1, le=1000, description="Jobs in a page at most.")
+    """Jobs are about many agents, each of which is named."""
 
 
 class Jobs(Page):
@@ -76,8 +76,8 @@ def list_jobs(call: Call, params: ListJobsParams) -> Jobs:
     if after is not None and not _owns(call, call.ledger.jobs.get(after)):
         raise InvalidArgument(f"no job {after[:64]}", field="after")
     mine = None if call.by_operator else call.uuid
-    found = call.ledger.jobs.page(mine, params.limit + 1, after)
-    page = (_shown(call, job) for job in found[: params.limit])
+    found = call.ledger.jobs.page(mine, params.most + 1, after)
+    page = (_shown(call, job) for job in found[: params.most])
     rows = list(fitting(page, lambda job: written(job.model_dump_json())))
     return Jobs(jobs=rows, next=rows[-1].id if len(rows) < len(found) else None)
 

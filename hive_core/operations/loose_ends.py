@@ -23,6 +23,7 @@ from hive_core.operations.pages import Page, Paged
 from hive_core.operations.question_words import short, title
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
+_AGENTS = 50  # in a page: each costs a dozen queries, whether it has any or not
 _SHOWN = 50  # of one kind and agent; of the others only how many
 
 
@@ -55,7 +56,8 @@ def loose_ends(call: Call, params: LooseEndsParams) -> LooseEnds:
     """List everything that is open of an agent and its descendants, with ids, ages and who.
 
     Questions asked and to answer, escalations, tasks taken and given, plans to decide, waits,
-    batches, reminders, approvals, mail and dead letters. A page ends behind an agent.
+    batches, reminders, approvals, mail and dead letters. A page ends behind an agent; it may be
+    empty and not the last.
     """
     names = _scope(call, params)
     start = 0
@@ -66,7 +68,8 @@ def loose_ends(call: Call, params: LooseEndsParams) -> LooseEnds:
     found: list[LooseEnd] = []
     for at in range(start, len(names)):
         found += ends_of(call, names[at])
-        if len(found) >= params.limit and at + 1 < len(names):
+        full = len(found) >= params.most or at + 1 == start + _AGENTS
+        if full and at + 1 < len(names):
             return LooseEnds(ends=found, next=names[at])
     return LooseEnds(ends=found)
 

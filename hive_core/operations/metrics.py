@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate, islice
+from itertools import accumulate
 from math import inf
 from typing import Final
 
@@ -14,11 +14,13 @@ from pydantic import Field
 from hive_core.broker.call import Call
 from hive_core.broker.happening import Arrived, Ended, TaskEnded, when
 from hive_core.broker.operation import Params, Result, operation
+from hive_core.errors import InvalidArgument
 from hive_core.model.record import DAEMON, OPERATOR
+from hive_core.operations.pages import Page
 from hive_core.policy.rules import OPERATOR as THE_OPERATOR
 
-# Series of one family; agents come and go, and a page has an end.
-SERIES_MOST: Final = 5000
+# Agents whose figures are on one page.
+AGENTS: Final = 50
 _MILLIONTHS: Final = 1e6
 # Seconds that a turn of a model takes, at most, in each bucket.
 BUCKETS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, inf)
@@ -28,7 +30,10 @@ _KINDS: Final = frozenset({"message", "request", "reply", "topic", "copy"})
 
 
 class MetricsParams(Params):
-    """Nothing: the whole page."""
+    after: str | None = Field(
+        None, pattern=r"^[0-9]{1,3}:[0-9]{1,6}$",
+        description="`next` of the page before; absent for the first page.",
+    )  # fmt: skip
 
 
 class Sample(Result):
@@ -44,19 +49,32 @@ class Family(Result):
     samples: list[Sample] = Field(description="One a series.")
 
 
-class Metrics(Result):
-    families: list[Family] = Field(description="By name.")
+class Metrics(Page):
+    families: list[Family] = Field(
+        description="One, or a part of it: one that has figures of each agent is on several pages."
+    )
 
 
 @operation(action="administer", allow=THE_OPERATOR)
-def get_metrics(call: Call, _params: MetricsParams) -> Metrics:
+def get_metrics(call: Call, params: MetricsParams) -> Metrics:
     """Give the figures that `hive metrics` prints for Prometheus.
 
     Counters of messages, restarts and ended tasks begin at 0 when the daemon starts. Tokens and
-    cost are sums of what the ledger still keeps.
+    cost are sums of what the ledger still keeps. Called with `more`, the pages follow each other.
     """
-    found = (_family(call, *each) for each in _FAMILIES)
-    return Metrics(families=sorted(found, key=lambda each: each.name))
+    family, part = map(int, (params.after or "0:0").split(":"))
+    if family >= len(_FAMILIES):
+        raise InvalidArgument("is of no page", field="after")
+    name, kind, text, samples = _FAMILIES[family]
+    found, whole = samples(call, part)
+    rows = [
+        Sample.model_construct(labels=labels, value=value, suffix=suffix)
+        for labels, value, suffix in found
+    ]
+    shown = Family(name=name, type=kind, help=text, samples=rows)
+    following = f"{family + 1}:0" if whole else f"{family}:{part + 1}"
+    last = whole and family + 1 == len(_FAMILIES)
+    return Metrics(families=[shown], next=None if last else following)
 
 
 @when(Arrived)
@@ -90,16 +108,12 @@ def turns_counted(call: Call, seconds: Iterable[float]) -> None:
 
 
 Samples = Iterator[tuple[dict[str, str], float, str]]
+# The samples of a part of a family, counted from 0, and whether it is the last one.
+Parts = Callable[[Call, int], tuple[Samples, bool]]
 
 
-def _family(
-    call: Call, name: str, kind: str, text: str, samples: Callable[[Call], Samples]
-) -> Family:
-    rows = [
-        Sample(labels=labels, value=value, suffix=suffix)
-        for labels, value, suffix in islice(samples(call), SERIES_MOST)
-    ]
-    return Family(name=name, type=kind, help=text, samples=rows)
+def _whole(samples: Callable[[Call], Samples]) -> Parts:
+    return lambda call, _: (samples(call), True)
 
 
 def _by(label: str, counts: Mapping[str, float]) -> Samples:
@@ -148,46 +162,56 @@ def _turns(call: Call) -> Samples:
         yield {"role": role}, turns.seconds, "_sum"
 
 
-def _usage(kind: str, unit: float) -> Callable[[Call], Samples]:
-    def samples(call: Call) -> Samples:
+def _usage(kind: str, unit: float) -> Parts:
+    """Some agents a part, in the order of the tree; those who are gone together in the last."""
+
+    def samples(call: Call, agents: Iterable[str]) -> Samples:
         sums: Counter[tuple[str, str, str, str]] = Counter()
-        for uuid, model, of, source, amount in call.ledger.budgets.usage.by_model(kind):
+        for uuid, model, of, source, amount in call.ledger.budgets.usage.by_model(kind, agents):
             sums[call.hive.name(uuid) or "", model, of, source] += amount
         for (agent, model, of, source), amount in sorted(sums.items()):
             labels = {"agent": agent, "model": model, "type": of, "source": source}
             yield labels, amount / unit, ""
 
-    return samples
+    def part(call: Call, number: int) -> tuple[Samples, bool]:
+        names = call.hive.topology.order[AGENTS * number : AGENTS * (number + 1)]
+        if names:
+            return samples(call, [call.hive.spec(name).id for name in names]), False
+        gone = call.ledger.budgets.usage.agents().difference(call.hive.names)
+        return samples(call, gone), True
+
+    return part
 
 
-_FAMILIES: Final[tuple[tuple[str, str, str, Callable[[Call], Samples]], ...]] = (
-    ("hive_agents", "gauge", "Agents by the state of their machine.", _states),
-    ("hive_activity", "gauge", "Agents by what they are at.", _activities),
+_FAMILIES: Final[tuple[tuple[str, str, str, Parts], ...]] = (
+    ("hive_agents", "gauge", "Agents by the state of their machine.", _whole(_states)),
+    ("hive_activity", "gauge", "Agents by what they are at.", _whole(_activities)),
     ("hive_messages", "counter", "Messages by kind, since the daemon started.",
-     _counted(_MESSAGES, "kind")),
-    ("hive_queue_depth", "gauge", "Messages that wait or are given out.", _queue),
-    ("hive_dead_letters", "gauge", "Messages that were given up.", _dead),
+     _whole(_counted(_MESSAGES, "kind"))),
+    ("hive_queue_depth", "gauge", "Messages that wait or are given out.", _whole(_queue)),
+    ("hive_dead_letters", "gauge", "Messages that were given up.", _whole(_dead)),
     ("hive_tasks", "gauge", "Open tasks by state.",
-     lambda call: _by("state", call.ledger.events.tally.tasks())),
+     _whole(lambda call: _by("state", call.ledger.events.tally.tasks()))),
     ("hive_tasks_ended", "counter", "Ended tasks by status, since the daemon started.",
-     _counted(_TASKS, "status")),
+     _whole(_counted(_TASKS, "status"))),
     ("hive_restarts", "counter", "Machines that were started again, since the daemon started.",
-     _counted(_RESTARTS, "cause")),
+     _whole(_counted(_RESTARTS, "cause"))),
     ("hive_approvals_pending", "gauge", "Approvals that wait for the operator.",
-     lambda call: _one(call.ledger.events.tally.approvals()[0])),
-    ("hive_approval_wait_seconds", "summary", "Seconds from a request to its decision.", _waits),
+     _whole(lambda call: _one(call.ledger.events.tally.approvals()[0]))),
+    ("hive_approval_wait_seconds", "summary", "Seconds from a request to its decision.",
+     _whole(_waits)),
     ("hive_questions_open", "gauge", "Questions and escalations without an answer.",
-     lambda call: _one(call.ledger.events.tally.questions())),
+     _whole(lambda call: _one(call.ledger.events.tally.questions()))),
     ("hive_tokens", "counter", "Tokens by agent and model, as far back as usage is kept.",
      _usage("token", 1)),
     ("hive_cost", "counter", "Cost by agent and model, in the host's currency, likewise.",
      _usage("money", _MILLIONTHS)),
     ("hive_turn_duration_seconds", "histogram",
-     "Turns of models as agents report them, by role, since the daemon started.", _turns),
+     "Turns of models as agents report them, by role, since the daemon started.", _whole(_turns)),
     ("hive_start_time_seconds", "gauge", "When the daemon started, in seconds since 1970.",
-     lambda call: _one(call.states.since())),
+     _whole(lambda call: _one(call.states.since()))),
     ("hive_events", "counter", "Number of the last event of the log.",
-     lambda call: _one(call.ledger.events.last)),
+     _whole(lambda call: _one(call.ledger.events.last))),
     ("hive_alarms", "gauge", "What the operator has to know, by number.",
-     lambda call: _one(len(call.states.alarms()))),
+     _whole(lambda call: _one(len(call.states.alarms())))),
 )  # fmt: skip

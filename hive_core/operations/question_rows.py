@@ -100,8 +100,8 @@ def list_questions(call: Call, params: ListQuestionsParams) -> QuestionRows:
     questions, after = call.ledger.questions, params.after
     if after is not None and not _sees(call, after):
         raise NotFound(f"no question {after[:64]}")
-    rows = questions.page(_of(call, params.which), after, params.limit + 1, open_=params.open)
-    shown = [_row(call, each) for each in rows[: params.limit]]
+    rows = questions.page(_of(call, params.which), after, params.most + 1, open_=params.open)
+    shown = [_row(call, each) for each in rows[: params.most]]
     fit = list(fitting(shown, lambda row: written(row.prompt, row.reason)))
     return QuestionRows(questions=fit, next=fit[-1].id if len(fit) < len(rows) else None)
 

@@ -218,14 +218,14 @@ def list_queues(call: Call, params: ListQueuesParams) -> QueuesPage:
     after = params.after or "0"
     if not after.isdecimal():
         raise InvalidArgument("not what a page ended with", field="after")
-    looked = call.ledger.queues.listed(int(after), params.limit)
+    looked = call.ledger.queues.listed(int(after), params.most)
     rows = [
         (_row(call, each, held), each.number) for each in looked if (held := rights(call, each))
     ]
     listed = list(fitting(rows, lambda row: len(row[0].model_dump_json()) + 16))
     cut = len(listed) < len(rows)
     last = listed[-1][1] if cut else looked[-1].number if looked else 0
-    full = cut or len(looked) == params.limit
+    full = cut or len(looked) == params.most
     return QueuesPage(queues=[row for row, _ in listed], next=str(last) if full else None)
 
 

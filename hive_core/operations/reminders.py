@@ -132,7 +132,7 @@ def list_reminders(call: Call, params: ListRemindersParams) -> ReminderRows:
     if params.after is not None and params.after not in ids:
         raise NotFound(f"no reminder {params.after[:64]}")
     start = 0 if params.after is None else ids.index(params.after) + 1
-    page = found[start : start + params.limit]
+    page = found[start : start + params.most]
     fit = list(fitting(map(_row_of(call), page), lambda row: written(row.body)))
     more = start + len(fit) < len(found)
     return ReminderRows(reminders=fit, next=fit[-1].id if more and fit else None)

@@ -10,7 +10,6 @@ from hive_core import VERSION
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import NotFound
-from hive_core.model.approval import ApprovalState
 from hive_core.model.machine import Machine, State
 from hive_core.model.names import agent_unit
 from hive_core.operations.fields import WAIT_MOST, Agent
@@ -89,7 +88,7 @@ def status(call: Call, _params: StatusParams) -> Status:
         agents=dict(sorted(states.items())),
         hived=Hived(version=VERSION, since=call.states.since()),
         alarms=[*alarms[:SHOWN], *more],
-        waiting=sum(each.state is ApprovalState.PENDING for each in call.ledger.approvals.open()),
+        waiting=call.ledger.approvals.count_pending(),
     )
 
 

@@ -6,7 +6,6 @@ after: what it may here is bounded by the place of its parent, and no more of it
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from pydantic import Field
@@ -23,13 +22,14 @@ from hive_core.operations.zombies import names
 from hive_core.policy.rules import SELF
 
 _UP = frozenset({State.RUNNING, State.DEGRADED})
-_TASKS = 10_000
 _SHOWN = 50
 _AT_ONCE = 20
 
 
 class SurveyParams(Paged):
-    limit: int = Field(1000, ge=1, le=2000, description="Agents in a page at most.")
+    limit: int = Field(
+        100, ge=1, le=2000, description="Agents in a page at most; no page has more than 100."
+    )
 
 
 class Found(Result):
@@ -84,7 +84,7 @@ def survey(call: Call, params: SurveyParams) -> Survey:
     """Tell how the caller and everybody below it are; the maid, how all below its parent are."""
     order = _scope(call)
     start = 0 if params.after is None else _place(call, order, params.after)
-    chosen = order[start : start + params.limit]
+    chosen = order[start : start + params.most]
     rows = list(fitting(_rows(call, chosen), lambda row: written(row.name)))
     end = start + len(rows) >= len(order)
     figures = call.settings.daemons
@@ -143,12 +143,8 @@ def _ended(call: Call, name: str) -> float:
 def _rows(call: Call, chosen: list[str]) -> Iterable[Found]:
     uuids = {name: call.hive.spec(name).id for name in chosen}
     zombies = call.ledger.lives.zombies()
-    asked: dict[str, float] = {}
-    for question in call.ledger.questions.open():
-        asked.setdefault(question.holder, question.asked)
-    tasks: defaultdict[str, list[Task]] = defaultdict(list)
-    for task in call.ledger.tasks.page(uuids.values(), None, _TASKS, open_=True):
-        tasks[task.assignee].append(task)
+    asked = call.ledger.questions.oldest_held(uuids.values())
+    tasks = call.ledger.tasks.open_counts(uuids.values())
     for name, uuid in uuids.items():
         parent, spec = call.hive.topology.parent(name), call.hive.spec(name)
         state = call.states.state(uuid)
@@ -157,7 +153,8 @@ def _rows(call: Call, chosen: list[str]) -> Iterable[Found]:
             activity=call.states.activity(uuid),
             ended_at=_ended(call, name) if uuid in zombies else None,
             orphan=state in _UP and parent is not None and not _works(call, parent),
-            tasks=len(tasks[uuid]), quiet=_quiet(call, tasks[uuid]),
+            tasks=tasks.get(uuid, 0),
+            quiet=_quiet(call, call.ledger.tasks.held_by(uuid)) if uuid in tasks else None,
             unanswered=call.now - asked[uuid] if uuid in asked else None,
         )  # fmt: skip
 
@@ -177,7 +174,7 @@ def _quiet(call: Call, tasks: Iterable[Task]) -> float | None:
 
 
 def _last_word(call: Call, task: Task) -> float:
-    numbers = call.ledger.tasks.events_of(task.id)
+    numbers = call.ledger.tasks.events_of(task.id, 1)
     event = call.ledger.events.get(numbers[-1]) if numbers else None
     begun = task.started or task.created
     return begun if event is None else max(begun, event.time)

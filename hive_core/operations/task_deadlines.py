@@ -112,7 +112,7 @@ def _forced(call: Call, task: Task) -> frozenset[str]:
 
 def _asked_before(call: Call, task: Task) -> float | None:
     """When its end was asked for first, if nothing has happened to it since."""
-    for seq in call.ledger.tasks.events_of(task.id)[-1:]:
+    for seq in call.ledger.tasks.events_of(task.id, 1):
         event = call.ledger.events.get(seq)
         if event is not None and event.operation == _FORCED:
             return event.time

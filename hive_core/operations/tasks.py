@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Final, Literal
 
 from pydantic import Field
@@ -138,24 +137,21 @@ def get_task(call: Call, params: GetTaskParams) -> WholeTask:
     return WholeTask(
         task=shown(call, task), description=wish.description,
         data=None if wish.data is None else dict(wish.data), artifacts=list(wish.artifacts),
-        budget=rows_of(call, task.id), history=list(_history(call, task)),
+        budget=rows_of(call, task.id), history=_history(call, task),
     )  # fmt: skip
 
 
 def _history(call: Call, task: Task) -> list[StepRow]:
     """The last of its events, as far as the log reaches back."""
-    log = call.ledger.events
-    found = []
-    for seq in call.ledger.tasks.events_of(task.id)[-_HISTORY:]:
-        for event in islice(log.page(seq - 1, 1), 1):
-            if event.seq == seq:
-                fields = event.fields
-                by, state = str(fields.get("caller_name", "")), str(fields.get("state", ""))
-                found.append(StepRow(
-                    seq=seq, time=event.time, event=event.operation, state=state, by=by,
-                    why=event.reason,
-                ))  # fmt: skip
-    return found
+    numbers = call.ledger.tasks.events_of(task.id, _HISTORY)
+    return [
+        StepRow(
+            seq=event.seq, time=event.time, event=event.operation,
+            state=str(event.fields.get("state", "")), why=event.reason,
+            by=str(event.fields.get("caller_name", "")),
+        )
+        for event in call.ledger.events.some(numbers)
+    ]  # fmt: skip
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
@@ -171,10 +167,10 @@ def list_tasks(call: Call, params: ListTasksParams) -> TaskRows:
             raise InvalidArgument(f"no task {params.after[:64]}", field="after")
         after = before.number
     found = call.ledger.tasks.page(
-        _scope(call, params), after, params.limit + 1,
+        _scope(call, params), after, params.most + 1,
         state=params.state, open_=params.open, given=not params.only,
     )  # fmt: skip
-    rows = list(fitting((shown(call, each) for each in found[: params.limit]), size))
+    rows = list(fitting((shown(call, each) for each in found[: params.most]), size))
     return TaskRows(tasks=rows, next=rows[-1].id if len(rows) < len(found) else None)
 
 

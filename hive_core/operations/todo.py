@@ -9,7 +9,6 @@ from pydantic import Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Params, Result, operation
-from hive_core.model.approval import ApprovalState
 from hive_core.model.machine import State
 from hive_core.model.question import Ask, Question
 from hive_core.model.record import OPERATOR as THE_OPERATOR
@@ -96,11 +95,10 @@ def _plans(call: Call) -> Iterator[Todo]:
 
 
 def _approvals(call: Call) -> Iterator[Todo]:
-    for each in call.ledger.approvals.open()[:_MOST]:
-        if each.state is ApprovalState.PENDING:
-            who = called(call, each.agent) if each.agent else ""
-            text = f"{each.kind}, effect {each.effect}: {each.message}"
-            yield _row("approval", each.id, who, text, each.created, each.expires)
+    for each in call.ledger.approvals.pending(_MOST):
+        who = called(call, each.agent) if each.agent else ""
+        text = f"{each.kind}, effect {each.effect}: {each.message}"
+        yield _row("approval", each.id, who, text, each.created, each.expires)
 
 
 def _agents(call: Call) -> Iterator[Todo]:

@@ -256,9 +256,9 @@ def list_triggers(call: Call, params: ListTriggersParams) -> Triggers:
     everybody = params.agent is None and call.by_operator
     agent = None if everybody else call.hive.spec(params.agent or call.caller).id
     after = int(params.after) if params.after and params.after.isdecimal() else 0
-    found = call.ledger.triggers.page(agent, after, params.limit)
+    found = call.ledger.triggers.page(agent, after, params.most)
     rows = list(fitting(map(lambda each: shown(call, each), found), _size))  # noqa: C417 - lazy
-    more = len(rows) < len(found) or len(found) == params.limit
+    more = len(rows) < len(found) or len(found) == params.most
     return Triggers(triggers=rows, next=str(found[len(rows) - 1].number) if more else None)
 
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Annotated, Final, Literal
 
@@ -14,19 +15,19 @@ from pydantic import BeforeValidator, Field
 from hive_core.broker.call import Call, Later, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument
-from hive_core.ledger.usage import Figure, day_of, key_of
 from hive_core.model.budget import AMOUNT_MOST, SAID, UNITS, Kind, Purse, Source, shown, source_of
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.budgets import Tiers
-from hive_core.operations.cpu_time import live_cpu, measuring, running
+from hive_core.operations.cpu_time import measuring, running
 from hive_core.operations.departing import Places
 from hive_core.operations.fields import Agent
 from hive_core.operations.metrics import turns_counted
 from hive_core.operations.pages import fitting, written
-from hive_core.operations.purses import SLIDING, bounds, drawn, millis, seen, settled, whose
+from hive_core.operations.purses import SLIDING, bounds, drawn, seen, settled, whose
 from hive_core.operations.said import said_context
 from hive_core.operations.spending import Spent, report
 from hive_core.operations.task_begin import begin
+from hive_core.operations.usage_sums import Adding, add_up, go_on
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 ROWS: Final = 2000
@@ -163,7 +164,10 @@ def get_usage(call: Call, params: UsageParams) -> UsageResult | Later[UsageResul
     uuid = call.hive.spec(name).id if name else ""
     if call.brought is None and params.by != "task" and (those := running(call, name)):
         return Later(measuring(those))
-    sums = [*_sums(call, params, uuid), *(_contexts(call, uuid) if params.by == "agent" else ())]
+    found = _found(call, params, uuid)
+    if isinstance(found, Adding):
+        return Later(go_on(found))
+    sums = [*_sums(found), *(_contexts(call, uuid) if params.by == "agent" else ())]
     shown_ = list(fitting(sums[:ROWS], lambda each: written(each.key)))
     return UsageResult(
         budgets=list(_balances(call, uuid, tuple(Kind)) if uuid else _all(call)),
@@ -196,25 +200,25 @@ def _balance(call: Call, purse: Purse, task: str = "") -> Balance:
     )  # fmt: skip
 
 
-def _sums(call: Call, params: UsageParams, uuid: str) -> list[Sum]:
+def _found(call: Call, params: UsageParams, uuid: str) -> Adding | Counter[tuple[str, str, str]]:
+    """Sums by key, kind and source."""
+    if params.by != "task":
+        column, by = _COLUMNS.get(params.by, ""), params.by
+        return add_up(call, uuid, params.since or 0.0, column, partial(_keys, by, uuid))
+    found = Counter[tuple[str, str, str]]()
+    inside = Places(call).below(uuid) if uuid else None
+    usage = call.ledger.budgets.usage
+    for task, kind, source, amount in usage.by_task(params.since or 0.0, inside, ROWS + 1):
+        found[task, kind, source] += amount
+    return found
+
+
+def _sums(found: Counter[tuple[str, str, str]]) -> list[Sum]:
     """Who lives comes first, then the lines of those who are gone."""
-    places, found = Places(call), Counter[tuple[str, str, str]]()
-    inside = places.below(uuid) if uuid else None
-    usage, since = call.ledger.budgets.usage, params.since or 0.0
-    if params.by == "task":
-        for task, kind, source, amount in usage.by_task(since, inside, ROWS + 1):
-            found[task, kind, source] += amount
-    else:
-        column = _COLUMNS.get(params.by, "")
-        sums = usage.sums(column, day_of(since), inside)
-        for each in _live(call):
-            if inside is None or each.agent in inside:
-                sums[key_of(column, each), each.kind, each.source] += each.amount
-        for (what, kind, source), amount in sums.items():
-            for key in _keys(places, params.by, what, uuid):
-                found[key, kind, source] += amount
     return [
-        Sum(key=key, kind=kind, source=source, amount=shown(kind, found[key, kind, source]))
+        Sum.model_construct(
+            key=key, kind=kind, source=source, amount=shown(kind, found[key, kind, source])
+        )
         for key, kind, source in sorted(found, key=_order)[: ROWS + 1]
     ]
 
@@ -228,15 +232,16 @@ def _order(row: tuple[str, str, str]) -> tuple[bool, bool, tuple[str, str, str]]
 def _contexts(call: Call, uuid: str) -> Iterator[Sum]:
     """As they are now: no sums."""
     places = Places(call)
+    inside = places.below(uuid) if uuid else frozenset()
     for agent, tokens in call.ledger.budgets.bounds.contexts().items():
-        if not uuid or uuid in places.chain(agent):
+        if not uuid or agent in inside:
             yield Sum(
                 key=places.name(agent), kind=Kind.CONTEXT.value, source=Source.REPORTED.value,
                 amount=tokens,
             )  # fmt: skip
 
 
-def _keys(places: Places, by: str, what: str | int, top: str) -> Iterable[str]:
+def _keys(by: str, top: str, places: Places, what: str | int) -> Iterable[str]:
     """Under which keys something counts."""
     if by == "subtree":
         chain = places.chain(str(what))
@@ -247,15 +252,6 @@ def _keys(places: Places, by: str, what: str | int, top: str) -> Iterable[str]:
 
 def _date(day: int) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(day * DAY))
-
-
-def _live(call: Call) -> Iterator[Figure]:
-    """Time and processor time of machines that run, which is not written down yet."""
-    yield from live_cpu(call)
-    now, measured = millis(call.now), Source.MEASURED.value
-    for uuid, since in call.ledger.budgets.running().items():
-        ran = max(0, now - since)
-        yield Figure(day_of(call.now), uuid, Kind.TIME.value, measured, "", "", ran)
 
 
 # Which column it is by; of all else there is one.

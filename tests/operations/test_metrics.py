@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 import pytest
 from operations.world import World, rows
 from prometheus_client.parser import text_string_to_metric_families
 
-from hive_core.cli.metrics import page
+from hive_core.cli.metrics import joined, page
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -21,8 +22,13 @@ def series(text: str) -> Series:
     }
 
 
+def families(world: World) -> list[Mapping[str, object]]:
+    pages = world.ask("operator", "get_metrics", more=True).pages
+    return joined(each for shown in pages for each in rows(shown["families"]))
+
+
 def scraped(world: World) -> Series:
-    return series(page(rows(world.call("operator", "get_metrics")["families"])))
+    return series(page(families(world)))
 
 
 def test_agents_mail_and_tasks_are_counted(world: World) -> None:
@@ -40,7 +46,7 @@ def test_agents_mail_and_tasks_are_counted(world: World) -> None:
     assert found["hive_queue_depth", ()] >= before["hive_queue_depth", ()] + 3
     assert found["hive_tasks", (("state", "in_progress"),)] == 1
     assert found["hive_events_total", ()] == world.ledger.events.last
-    assert task not in page(rows(world.call("operator", "get_metrics")["families"]))
+    assert task not in page(families(world))
     world.call("root", "cancel_task", task=task)
 
 
@@ -113,14 +119,10 @@ def test_what_is_no_time_of_a_turn_is_refused(world: World, turns: object) -> No
 
 def test_the_whole_page_is_read_by_prometheus_s_own_parser(world: World) -> None:
     world.call("a1", "report_usage", turn_seconds=1, tokens_in=1, cost=1, model="m")
-    families = {
-        each["name"]: each for each in rows(world.call("operator", "get_metrics")["families"])
-    }
-    found = {
-        each.name: each for each in text_string_to_metric_families(page(list(families.values())))
-    }
-    assert found.keys() == families.keys()
+    said = {each["name"]: each for each in families(world)}
+    found = {each.name: each for each in text_string_to_metric_families(page(list(said.values())))}
+    assert found.keys() == said.keys()
     assert {name: each.type for name, each in found.items()} == {
-        name: each["type"] for name, each in families.items()
+        name: each["type"] for name, each in said.items()
     }
     assert found["hive_start_time_seconds"].samples[0].value == world.seen.since()

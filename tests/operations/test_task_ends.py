@@ -347,7 +347,7 @@ def test_what_ended_long_ago_is_forgotten_and_nothing_else(world: World) -> None
     with world.ledger.transaction():
         assert world.ledger.tasks.prune(world.clock.now() - 50) == 1
     assert world.ledger.tasks.get(old) is None
-    assert world.ledger.tasks.events_of(old) == []
+    assert world.ledger.tasks.events_of(old, 1000) == []
     assert all(world.ledger.tasks.get(each) for each in (whole, part, new))
 
 

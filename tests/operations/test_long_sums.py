@@ -1,0 +1,97 @@
+"""Attack 61: what is added up over many agents is added up in parts, and comes out whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from operations.test_metrics import scraped
+from operations.world import World, rows, world
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.operation import Result
+from hive_core.errors import Conflict
+from hive_core.ledger.departed import Departed
+from hive_core.ledger.usage import Figure
+from hive_core.model.settings import Bounds, Settings
+from hive_core.operations.metrics import AGENTS as IN_A_PAGE
+from hive_core.operations.usage_sums import AGENTS as IN_A_PART
+from hive_core.operations.usage_sums import Adding, add_up
+
+MANY = 2 * max(IN_A_PAGE, IN_A_PART) + 10
+
+
+@pytest.fixture(name="crowd", scope="module")
+def _crowd() -> Iterator[World]:
+    """`a` with so many workers that each part has some, each of which has used something."""
+    settings = Settings(limits=Bounds(children=1000))
+    edges = [f"a/w{number}" for number in range(MANY)]
+    with world(settings, "root/a", *edges) as made:
+        for number in range(MANY):
+            made.call(f"w{number}", "report_usage", tokens_in=number + 1, model="m")
+        yield made
+
+
+@pytest.mark.parametrize("caller", ["a", "operator"])
+@pytest.mark.parametrize("by", ["agent", "subtree", "day", "model", "tier", "user"])
+def test_attack_61_sums_over_many_agents_are_whole(crowd: World, caller: str, by: str) -> None:
+    sums = rows(crowd.call(caller, "get_usage", by=by)["sums"])
+    found = {row["key"]: row["amount"] for row in sums if row["kind"] == "tokens_in"}
+    total = MANY * (MANY + 1) // 2
+    if by == "agent":
+        assert found == {f"w{number}": number + 1 for number in range(MANY)}
+    elif by == "subtree":
+        assert found["a"] == total
+        assert found["w7"] == 8
+    else:
+        assert list(found.values()) == [total]
+
+
+def test_attack_61_each_part_of_a_sum_is_a_turn_of_its_own_in_the_queue(crowd: World) -> None:
+    """Between two of them others are served, and each counts as time used by who asked."""
+    used = crowd.broker._queue._used
+    charges = list[str]()
+    charge = crowd.broker._queue.charge
+
+    def noted(party: str, seconds: float) -> None:
+        charges.append(party)
+        charge(party, seconds)
+
+    crowd.broker._queue.charge = noted  # type: ignore[method-assign]
+    crowd.call("a", "get_usage")
+    crowd.broker._queue.charge = charge  # type: ignore[method-assign]
+    assert charges.count(crowd.uuid("a")) > MANY // IN_A_PART
+    assert crowd.uuid("a") in used
+
+
+def test_what_moves_to_another_line_between_two_parts_is_counted_once(crowd: World) -> None:
+    """Sums of those who are gone go to one line while all are still being added up."""
+    gone = Departed("0" * 36, "gone", crowd.uuid("a"), brief=True)
+    ledger, totals = crowd.ledger, list[int]()
+
+    def handler(call: Call) -> Record[Result]:
+        ledger.budgets.departed.add(gone, call.now)
+        ledger.budgets.usage.add(Figure(1, gone.agent, "tokens_in", "reported", "", "", 1_000_000))
+        found = add_up(call, "", 0.0, "", lambda _, __: ("all",))
+        assert isinstance(found, Adding)
+        ledger.budgets.departed.fold(gone)
+        while isinstance(found, Adding):
+            found = add_up(call._replace(brought=found), "", 0.0, "", lambda _, __: ("all",))
+        totals.append(found["all", "tokens_in", "reported"])
+        raise Conflict("nothing of it stays")
+
+    with pytest.raises(Conflict):
+        crowd.broker.perform("move", handler)
+    assert set(totals) == {1_000_000 + MANY * (MANY + 1) // 2}  # it may have been run again
+
+
+def test_attack_61_figures_of_many_agents_come_in_parts_each_once(crowd: World) -> None:
+    """A thousand agents with six models each did not fit into one frame: there were no figures."""
+    found = scraped(crowd)
+    tokens = [(dict(key[1])["agent"], value) for key, value in found.items()
+              if key[0] == "hive_tokens_total"]  # fmt: skip
+    assert sorted(tokens) == sorted((f"w{number}", number + 1) for number in range(MANY))
+
+
+def test_a_page_of_figures_that_there_is_not_is_refused(crowd: World) -> None:
+    assert crowd.fault("operator", "get_metrics", after="99:0") == "InvalidArgument"
