@@ -127,7 +127,8 @@ class Daemon:
 
     @cached_property
     def jobs(self) -> NspawnJobs:
-        return NspawnJobs(self.bus, self.privd, self.settings.paths.exits, self.settings.paths.work)
+        paths = self.settings.paths
+        return NspawnJobs(self.bus, self.privd, paths.exits, paths.work, self.journal)
 
     @cached_property
     def road(self) -> Reconciler:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,8 +22,10 @@ from hive_core.host import exits
 from hive_core.host.bus import Unit
 from hive_core.host.exchange import Exchange, sweep
 from hive_core.model.names import is_uuid, job_unit
+from hive_core.model.record import LogQuery
 from hive_core.plan.actions import JOB_BASES, Action, CloseDoor, KillUnit, RunJob, Unmount
 from hive_core.plan.results import Done, Result
+from hive_core.ports import Journal
 
 log = logging.getLogger(__name__)
 JOBS: Final = "hive-job@"
@@ -31,6 +35,15 @@ _LOOK_AGAIN: Final = 5.0  # should a signal get lost
 _KILLED: Final = 15.0
 _DOWN: Final = ("inactive", "failed")
 _SAID, _SAID_MOST, _LINE = "said.json", 1 << 20, 500
+_LAST: Final = 10  # lines of a failed job that are told
+_PAUSES: Final = (0.0, 0.1, 0.2, 0.5)  # seconds before each look into the journal
+# What systemd-nspawn says of the container itself: nothing of why its program failed.
+_FRAME: Final = re.compile(r"(Spawning container |Press Ctrl-\] |Container |Trying to halt )")
+
+
+def _shown(text: str) -> str:
+    """A line of somebody else's, plainly visible and not long."""
+    return "".join(char if char.isprintable() else " " for char in text[:_LINE]).strip()
 
 
 class Units(Protocol):
@@ -49,8 +62,11 @@ class Root(Protocol):
 class NspawnJobs:
     """The port `Jobs` on a real host; `folder` holds the records of ends, `work` the exchange."""
 
-    def __init__(self, bus: Units, privd: Root, folder: Path, work: Path) -> None:
+    def __init__(
+        self, bus: Units, privd: Root, folder: Path, work: Path, journal: Journal | None = None
+    ) -> None:
         self._bus, self._privd, self._exits, self._work = bus, privd, folder, work
+        self._journal = journal
         self._free = deque(JOB_BASES)
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._changed: dict[str, asyncio.Event] = {}
@@ -84,6 +100,7 @@ class NspawnJobs:
         if unit in self._changed:
             raise Busy(f"job {action.work} is running already")
         event = self._changed[unit] = asyncio.Event()
+        began = time.time()
         try:
             await self._end(action.job)
             before = exits.read(self._exits, action.job)
@@ -92,7 +109,8 @@ class NspawnJobs:
                 await self._ended(unit, event)
             end = exits.read(self._exits, action.job)
         except TimeoutError as error:
-            raise TimedOut(f"job {action.work} did not end") from error
+            said = await self._last_lines(action.job, "", began)
+            raise TimedOut(f"job {action.work} did not end{said}") from error
         finally:
             # Nobody waits for it: a daemon that stops has no bus any more, and the next one sweeps.
             tidying = asyncio.create_task(self._tidy(action.job))
@@ -100,11 +118,34 @@ class NspawnJobs:
             tidying.add_done_callback(self._tidying.discard)
         await tidying
         if end is None or (before is not None and end.invocation == before.invocation):
-            raise Internal(f"job {action.work} left no word of its end")
+            said = await self._last_lines(action.job, "", began)
+            raise Internal(f"job {action.work} exited without writing a result{said}")
         if not end.clean:
             why = self._fault(action) if end.result == "exit-code" else ""
-            raise Internal(f"job {action.work}: {why or end.text}")
+            said = await self._last_lines(action.job, end.invocation, began)
+            raise Internal(f"job {action.work}: {why or end.text}{said}")
         return Done(changed=True)
+
+    async def _last_lines(self, job: str, invocation: str, since: float) -> str:
+        """What the job wrote last, to stand behind the reason of its failure; text of others.
+
+        Whoever reads only `ended with 1` knows nothing. The last of it may reach the journal after
+        the end.
+        """
+        if self._journal is None:
+            return ""
+        begun = None if invocation else since
+        query = LogQuery(job, job_unit(job), 2 * _LAST, begun, invocation=invocation)
+        for pause in _PAUSES:
+            await asyncio.sleep(pause)
+            try:
+                lines = [line.text for line in await self._journal.read(query)]
+            except HiveError as error:
+                log.warning("Cannot read what job %s wrote: %s", job, error)
+                return ""
+            if words := [_shown(each) for each in lines if each.strip() and not _FRAME.match(each)]:
+                return "\n".join(["; it wrote last:", *words[-_LAST:]])
+        return ""
 
     def _fault(self, action: RunJob) -> str:
         """The line in which the program itself said what went wrong; text of others, like all."""
@@ -115,7 +156,7 @@ class NspawnJobs:
             text = str(said["fault"])
         except (HiveError, OSError, ValueError, KeyError, TypeError, RecursionError):
             return ""
-        return "".join(char if char.isprintable() else " " for char in text[:_LINE]).strip()
+        return _shown(text)
 
     async def _tidy(self, job: str) -> None:
         try:

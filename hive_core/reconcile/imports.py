@@ -10,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
+from hive_core.broker.call import Call, Record
 from hive_core.errors import Conflict, HiveError, NotFound
 from hive_core.host.exchange import exchange
 from hive_core.model.record import Job
 from hive_core.model.review import SAID, SAID_MOST, Said
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
 from hive_core.plan.chain import job_of
+from hive_core.reconcile.deploy.change import Done
 from hive_core.reconcile.deploy.tasks import Tasks
 from hive_core.reconcile.given import Broker, Ports
 
@@ -82,11 +84,13 @@ class Imports:
             return _figures(box.read(SAID, SAID_MOST))
 
     def _finish(self, job: Job, error: str, figures: dict[str, object]) -> None:
-        ledger = self.ports.ledger
-        with ledger.transaction():
-            ledger.jobs.progress(job.id, figures)
-            ledger.jobs.finish(job.id, error, self.ports.clock.now())
-        self.broker.touch(frozenset({f"job:{job.id}"}))
+        def finish(call: Call) -> Record[Done]:
+            call.ledger.jobs.progress(job.id, figures)
+            call.ledger.jobs.finish(job.id, error, call.now)
+            fields = {"job": job.id, **({"error": error} if error else {})}
+            return Record(Done(text=error or "copied"), frozenset({f"job:{job.id}"}), fields)
+
+        self.broker.perform("end_import", finish)
 
 
 def _figures(data: bytes) -> dict[str, object]:

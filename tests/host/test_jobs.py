@@ -18,6 +18,7 @@ from hive_core.host.jobs import NspawnJobs
 from hive_core.model.names import job_unit
 from hive_core.plan import actions as a
 from hive_core.plan.results import Done, Result
+from hive_core.testing.journal import MemoryJournal
 
 JOB, OTHER = (f"0000000{number}-0000-4000-9000-000000000001" for number in (1, 2))
 DEEP = "[" * 100_000
@@ -40,6 +41,7 @@ class Host:
     gone: bool = False  # there is no bus any more
     breaks: int = 0  # the look at which the bus goes away for once
     serial: int = 0
+    journal: MemoryJournal = field(default_factory=MemoryJournal)
 
     async def loaded(self, patterns: Iterable[str]) -> list[Unit]:
         del patterns
@@ -92,7 +94,8 @@ def on(
 
     async def run() -> None:
         async with asyncio.timeout(10):
-            await test(host, NspawnJobs(host, host, host.exits, host.work))
+            jobs = NspawnJobs(host, host, host.exits, host.work, host.journal)
+            await test(host, jobs)
 
     asyncio.run(run())
     return host
@@ -120,6 +123,42 @@ def test_a_job_fails_with_the_line_of_its_program(tmp_path: Path) -> None:
             (box.folder / "out/said.json").write_text(json.dumps(said))
             with pytest.raises(Internal, match=r"^job review: no such  commit x{400,500}$"):
                 await jobs.run(REVIEW)
+
+    on(tmp_path, test, status="1", result="exit-code")
+
+
+def test_a_job_that_fails_says_what_it_wrote_last(tmp_path: Path) -> None:
+    """`job lock: ended with 1` told a newcomer nothing; the journal had the reason."""
+
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        write = host.journal.write
+        write(JOB, "Spawning container hive-job on /x.", job_unit(JOB))
+        for number in range(30):
+            write(JOB, f"line {number}", job_unit(JOB))
+        write(OTHER, "of another one", job_unit(OTHER))
+        write(JOB, "Failed to stat /nix/store:\x1b[2J No such file " + "x" * 1000, job_unit(JOB))
+        write(JOB, "Container hive-job failed with error code 1.", job_unit(JOB))
+        with pytest.raises(Internal) as failed:
+            await jobs.run(REVIEW)
+        first, *lines = failed.value.reason.splitlines()
+        assert first == "job review: ended with 1; it wrote last:"
+        assert lines[0] == "line 21"
+        assert len(lines) == 10
+        assert lines[-1].startswith("Failed to stat /nix/store: [2J No such file xxx")
+        assert all(each.isprintable() and len(each) <= 500 for each in lines)
+
+    on(tmp_path, test, status="1", result="exit-code")
+
+
+def test_a_job_without_a_line_and_a_journal_that_cannot_be_read_are_no_other_fault(
+    tmp_path: Path,
+) -> None:
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        with pytest.raises(Internal, match=r"^job review: ended with 1$"):
+            await jobs.run(REVIEW)
+        host.journal.fault = Busy("the journal took too long; try again")
+        with pytest.raises(Internal, match=r"^job review: ended with 1$"):
+            await jobs.run(REVIEW)
 
     on(tmp_path, test, status="1", result="exit-code")
 
@@ -226,7 +265,7 @@ def test_a_job_that_leaves_no_word_of_its_end_has_failed(tmp_path: Path) -> None
     async def test(host: Host, jobs: NspawnJobs) -> None:
         host.exits = tmp_path / "elsewhere"
         host.exits.mkdir()
-        with pytest.raises(Internal, match="left no word of its end"):
+        with pytest.raises(Internal, match="exited without writing a result"):
             await jobs.run(REVIEW)
 
     on(tmp_path, test)

@@ -97,4 +97,5 @@ def _finished(call: Call, job: str, error: str) -> Record[Done]:
     if found is None or found.ended is not None:
         return Record(Done(text="it has ended meanwhile"))
     call.ledger.jobs.finish(job, error, call.now)
-    return Record(Done(text=error or "seeded"), frozenset({f"job:{job}"}))
+    fields = {"job": job, **({"error": error} if error else {})}
+    return Record(Done(text=error or "seeded"), frozenset({f"job:{job}"}), fields)

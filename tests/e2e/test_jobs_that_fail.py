@@ -1,0 +1,37 @@
+"""A job that fails says why, wherever somebody may read of it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+WHY = "the disk of this job is on fire"
+
+
+def test_an_error_that_ends_a_job_carries_the_last_lines_that_it_wrote(lab: Lab) -> None:
+    """It was `job seed: ended with 1` in the record, the event, the log and on the terminal."""
+    host = HiveHost(lab)
+    host.setup()
+    host.hive("agent", "create", "worker", "--", "sleep", "1000")
+    unit = host.run("systemctl", "cat", "hive-privd.service").stdout
+    package = re.search(r"ExecStartPre=/bin/sh (\S+)/privd/hive-prepare", unit)
+    assert package is not None
+    broken = f"import sys; print('it began'); sys.exit({WHY!r})"
+    host.run("tee", "/run/broken.py", text=broken)
+    host.run("mount", "--bind", "/run/broken.py", f"{package[1]}/jobs/main.py")
+    reply = host.call("InitConfig", agent="worker")
+    done = host.run("hive", "wait", "--for", f"job={reply['job']}", "--timeout", "60", check=False)
+    assert done.returncode == 1, done
+    job = host.call("GetJob", id=reply["job"])
+    for text in (done.stderr, str(job["error"])):
+        assert "job seed: ended with 1; it wrote last:" in text
+        assert WHY in text
+        assert "Trying to halt" not in text
+    events = [event for event in host.json("events") if event["operation"] == "seed_config"]
+    assert WHY in json.dumps(events), host.json("events")[-3:]
