@@ -14,7 +14,7 @@ from hive_core.broker.dispatch import Dispatch
 from hive_core.broker.fair_queue import READING, RECORDING, FairQueue
 from hive_core.broker.line import Ask, Door, Line, Step, released
 from hive_core.broker.operation import Operation, Result
-from hive_core.broker.outcome import EVENTS, TREE
+from hive_core.broker.outcome import EVENTS, TREE, strike
 from hive_core.broker.request import Fixed, Reader, size_of
 from hive_core.broker.turn import Redo, Turn, World
 from hive_core.broker.waiting import Waiting
@@ -129,6 +129,7 @@ class Broker:
         with ledger.transaction():
             ledger.head = commit
             self.audit.write(adopted(commit, reason, clock.now()))
+            strike(ledger, self.hive, hive)
             topics = frozenset((TREE, EVENTS, *also()))
         self.hive = hive.at(commit)
         self._tell(topics)

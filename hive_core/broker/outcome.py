@@ -13,9 +13,11 @@ from hive_core.broker.turn import Repository, Turn, World
 from hive_core.errors import Busy
 from hive_core.model.hive import Hive
 from hive_core.policy.algebra import Decision
+from hive_core.policy.coming_back import taken
 
 if TYPE_CHECKING:
     from hive_core.ledger.jobs import Jobs
+    from hive_core.ledger.store import Ledger
 
 TREE, EVENTS = "tree", "events"
 _WRITTEN = (Change, Record)
@@ -87,6 +89,7 @@ def written(case: Case, world: World, audit: Audit) -> Step:
         text = reply.body(found.result)
         if isinstance(found, Change):
             hive = _committed(case, found, world.repo)
+            strike(call.ledger, call.hive, hive)
         if case.operation.mutates and not (isinstance(found, Record) and found.told):
             kind = CHANGED if isinstance(found, Change) else found.kind
             audit.record(kind, call, case.judged, hive.commit, found.fields)
@@ -101,6 +104,13 @@ def written(case: Case, world: World, audit: Audit) -> Step:
     if case.ask.streams:
         return page(case.ask, found.result)
     return answer(case.ask, turn, text, call.ledger.jobs)
+
+
+def strike(ledger: Ledger, before: Hive, after: Hive) -> None:
+    """What somebody may do no more, nobody who was below it comes back with from an archive."""
+    changed = before.specs is not after.specs and ledger.archives.any
+    if changed and (lost := taken(before, after)):
+        ledger.archives.strike(lost)
 
 
 def _keep(case: Case, found: Outcome) -> None:

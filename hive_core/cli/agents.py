@@ -150,9 +150,14 @@ def restore(session: Session, archive: str | None, style: str, *, no_wait: bool)
         return
     reply = session.change("restore", id=_archived(session, archive))
     say(f"{reply.get('name')} is back")
-    for key, why in (("lost", "does not hold it"), ("disallowed", "may not write there")):
+    for key, why in (
+        ("lost", "its parent does not hold it, or it was taken from one above"),
+        ("disallowed", "its parent may not write there"),
+    ):
         if reply.get(key):
-            say(f"it comes back without {words(reply[key])}: its parent {why}")
+            say(f"it comes back without {words(reply[key])}: {why}")
+    if reply.get("restarts"):
+        say(f"restarts {words(reply['restarts'])}, who had its files before")
     session.finish(reply, "restoring", wait=not no_wait)
 
 
@@ -160,7 +165,7 @@ def _move_lines(reply: Row) -> Iterator[str]:
     """What a move means for what runs."""
     restarts = reply.get("restarts")
     yield f"restarts  {words(restarts)}" if restarts else "live      nothing is restarted"
-    for key, text in (("gaining", "gains"), ("scanned", "loses"), ("ended", "ended")):
+    for key, text in (("gaining", "gains"), ("left", "may hold")):
         if reply.get(key):
             yield f"{text:<9} {words(reply[key])}"
 
@@ -170,21 +175,33 @@ def _move_lines(reply: Row) -> Iterator[str]:
 @click.option("--parent", required=True, shell_complete=complete_agent,
               help='The new parent; "" makes a root.')  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what it would restart, and do nothing.")
+@click.option("--when-idle", type=click.FloatRange(0, 86_400), metavar="SECONDS",
+              help="Let those who lose access finish first, for so long at most.")  # fmt: skip
+@click.option("--no-restart", is_flag=True,
+              help="Restart nobody who loses access: they keep what they hold open.")  # fmt: skip
 @no_wait
 @output_option
 @click.pass_obj
 def move(  # noqa: PLR0913 - one parameter for each word of the command line
-    session: Session, name: str, parent: str, style: str, *, dry_run: bool, no_wait: bool
-) -> None:
+    session: Session, name: str, parent: str, style: str, when_idle: float | None, *,
+    dry_run: bool, no_restart: bool, no_wait: bool,
+) -> None:  # fmt: skip
     """Put NAME with all its descendants under another parent, live.
 
-    Printed is what it means: who is restarted, who gains and who loses sight of NAME's files, and
-    which processes were ended because they still held one.
+    NAME and its descendants go on running. Agents that were above NAME and are not any more are
+    restarted, with all below them that does not move along: they may hold files of NAME open. The
+    command ends when access is really gone.
+
+    Printed is who is restarted and who gains sight of NAME's files. With --no-restart, `hive
+    status` shows who may still hold files of NAME until those agents were restarted.
     """
+    given = {"agent": name, "parent": parent, "no_restart": no_restart}
+    if when_idle is not None:
+        given["when_idle"] = when_idle
     if dry_run:
-        reply = session.ask("move", agent=name, parent=parent, dry_run=True)
+        reply = session.ask("move", **given, dry_run=True)
     else:
         with working(f"moving {name}"):
-            reply = session.change("move", agent=name, parent=parent, wait=0 if no_wait else WAIT)
+            reply = session.change("move", **given, wait=0 if no_wait else WAIT)
         session.finish(reply, f"moving {name}", wait=not no_wait)
     one(reply, style, "agent", lambda: _move_lines(reply))

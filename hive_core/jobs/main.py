@@ -20,7 +20,7 @@ KINDS: Final = {
     "fetch": "fetch", "fetch_clone": "fetch", "review": "review", "receive": "receive",
     "seed": "seed",
     "evaluate": "nix_evaluate", "build": "nix_build", "lock": "nix_lock",
-    "import_state": "import_state",
+    "import_state": "import_state", "own_inodes": "own_inodes",
 }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from hive_core.ledger.questions import Questions
 from hive_core.ledger.queues import Queues
 from hive_core.ledger.ranges import Ranges
 from hive_core.ledger.reminders import Reminders
+from hive_core.ledger.revocations import Revocations
 from hive_core.ledger.runs import Runs
 from hive_core.ledger.shifts import Shifts
 from hive_core.ledger.starts import StartsTable
@@ -47,6 +48,7 @@ from hive_core.model.approval import COURSE as APPROVAL_COURSE
 from hive_core.model.planning import BATCH, ITEM, PLAN, STEP, WAIT
 from hive_core.model.question import COURSE as QUESTION_COURSE
 from hive_core.model.rates import Rates
+from hive_core.model.revocation import COURSE as REVOCATION_COURSE
 from hive_core.model.settings import Bounds
 from hive_core.model.states import Course
 from hive_core.model.task import COURSE as TASK_COURSE
@@ -58,7 +60,7 @@ COURSES: Final[tuple[tuple[str, Course], ...]] = (
     ("jobs", JOB_COURSE), ("approvals", APPROVAL_COURSE), ("questions", QUESTION_COURSE),
     ("tasks", TASK_COURSE),
     ("plans", PLAN), ("plan_steps", STEP), ("waits", WAIT), ("batches", BATCH),
-    ("batch_items", ITEM), ("fires", FIRE),
+    ("batch_items", ITEM), ("fires", FIRE), ("revocations", REVOCATION_COURSE),
 )  # fmt: skip
 
 
@@ -124,6 +126,7 @@ class Ledger:
         self.ranges = Ranges(connection)
         self.archives = Archives(connection)
         self.starts = StartsTable(connection)
+        self.revocations = Revocations(connection)
         self.shifts = Shifts(connection)
         self.approvals = Approvals(connection)
         self.generations = Generations(connection)

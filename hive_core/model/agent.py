@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Annotated, Final
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from hive_core.model.names import name_fault, short
 
@@ -49,13 +49,6 @@ class Tier(StrEnum):
     STRATEGIC = "strategic"
     TACTICAL = "tactical"
     OPERATIONAL = "operational"
-
-
-class Revoke(StrEnum):
-    """How an ex-ancestor loses what it had open in a subtree that moved away."""
-
-    SCAN = "scan"
-    RESTART = "restart"
 
 
 class AfterTask(StrEnum):
@@ -123,7 +116,6 @@ class AgentSpec(Value):
     limits: Limits = Limits()
     subtree: SubtreeLimits | None = None
     max_children: int = Field(10, ge=0, le=10_000)
-    revoke: Revoke = Revoke.SCAN
     config: Commit | None = Field(None, description="The deployed commit of its configuration.")
     nar: NarHash | None = Field(None, description="SHA-256 of the files of that commit as a NAR.")
     system: StorePath | None = Field(None, description="What the `nix` image runs.")
@@ -149,6 +141,14 @@ class AgentSpec(Value):
     model: str | None = Field(
         None, min_length=1, max_length=200, description="Its model; absent: that of its tier."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_is_no_more(cls, given: object) -> object:
+        """Read specs of an older hive: `revoke` said how access ends, which has one way now."""
+        if isinstance(given, dict) and "revoke" in given:
+            return {key: value for key, value in given.items() if key != "revoke"}
+        return given
 
     @property
     def id(self) -> str:

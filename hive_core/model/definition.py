@@ -25,12 +25,12 @@ SHARED: Final = ("name", "description", "tools", "disallowedTools", "model", "ma
 LATER: Final = ("skills", "color", "permissionMode", "mcpServers", "hooks", "temperature")
 OURS: Final = (
     "role", "tier", "title", "image", "boot", "command", "capabilities", "limits", "subtree",
-    "max_children", "max_depth", "revoke", "after_task", "wakes", "parallel", "require_plan",
+    "max_children", "max_depth", "after_task", "wakes", "parallel", "require_plan",
     "network", "funds",
 )  # fmt: skip
 # Other words for ours.
 ALSO: Final = {"requirePlan": "require_plan"}
-LATER_OURS: Final = ("brain",)
+LATER_OURS: Final = ("brain", "revoke")
 NONE: Final = "none"  # the one network that there is
 # Of bytes, as people write them: 2G.
 _SIZE: Final = re.compile(r"([0-9]+)([KMGT])i?B?", re.ASCII | re.IGNORECASE)

@@ -21,6 +21,8 @@ from hive_core.operations.lifecycle import ScopeParams, in_scope
 from hive_core.operations.notices import ADOPTED, RESTORED, inbox, senders, tell
 from hive_core.operations.other_payers import adopted, paid_before
 from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.operations.revoking import How, revoke, running
+from hive_core.plan.moving import losing
 from hive_core.policy.coming_back import afresh
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
@@ -41,12 +43,17 @@ class Restored(Result):
     uuid: str = Field(description="Its identity, as before.")
     parent: str | None = Field(description="Its old parent, or the root agent if that is gone.")
     lost: list[str] = Field(
-        description="Capabilities that it had and that its parent does not hold (any more)."
+        description="Capabilities that it had, and that its parent does not hold or that were taken"
+        " from one above it meanwhile."
     )
     disallowed: list[str] = Field(
         description="Names, or UUIDs of those gone, that it could write to and its parent cannot."
     )
-    job: str = Field(description="Ends when the agent runs.")
+    restarts: list[str] = Field(
+        description="Who is restarted: those that were above it and are not any more, with all"
+        " below them."
+    )
+    job: str = Field(description="Ends when the agent runs; nobody who lost it holds a file of it.")
 
 
 class ListArchivesParams(Paged):
@@ -112,8 +119,9 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     It is the same agent: UUID, spec, storage and dead letters. Its name must be free. It goes
     under its old parent, or under the root agent when that is gone; its children stay where they
     were adopted. What was taken from its family meanwhile does not come back with it: it holds no
-    capability that its parent does not hold, and its allow-list has nobody to whom its parent may
-    not write. The reply says what was cut, and so does a message to the agent.
+    capability that its parent does not hold or that was taken from one above it, and its allow-list
+    has nobody to whom its parent may not write. The reply says what was cut, and
+    so does a message to the agent.
     """
     archive = call.ledger.archives.get(params.id)
     if archive is None:
@@ -126,6 +134,13 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     lost, disallowed = _cut(call.hive, spec, kept)
     hive = call.hive.with_agent(archive.name, parent, kept)
     ledger = call.ledger
+    if lost:
+        ledger.archives.strike({archive.uuid: lost})
+    lost = sorted({*lost, *archive.struck})
+    job = begun(call, "restore", {archive.uuid: "running"})
+    above = [name for uuid in archive.above if (name := hive.name(uuid)) is not None]
+    apart = [name for name in above if name not in hive.topology.lineage(archive.name)]
+    revoke(call, hive, archive.name, apart, How(job, came_back=True))
     ledger.archives.drop(archive.uuid)
     ledger.messages.reopen(archive.uuid)
     ledger.ranges.allocate(archive.uuid, call.settings.uid_start, call.now)
@@ -133,7 +148,7 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     return Change(
         Restored(
             name=archive.name, uuid=archive.uuid, parent=parent, lost=lost, disallowed=disallowed,
-            job=begun(call, "restore", {archive.uuid: "running"}),
+            restarts=running(call, hive, losing(hive, apart, archive.name)), job=job,
         ),
         hive,
         f"restore {archive.name}{_without(lost, disallowed)}",
@@ -175,10 +190,12 @@ def _archive(call: Call, name: str) -> frozenset[str]:
     of an old exit again.
     """
     spec = confirmed(call, call.hive.spec(name))
-    parent = call.hive.topology.parent(name)
-    above = call.hive.spec(parent).id if parent is not None else None
+    lineage = [call.hive.spec(each).id for each in call.hive.topology.lineage(name)]
     ends = call.now + call.settings.retention.archive
-    call.ledger.archives.put(Archive(spec.id, name, spec.model_dump_json(), above, call.now, ends))
+    call.ledger.archives.put(Archive(
+        spec.id, name, spec.model_dump_json(), lineage[0] if lineage else None, call.now, ends,
+        above=tuple(reversed(lineage)),
+    ))  # fmt: skip
     call.ledger.runs.want(spec.id, Wanted.STOPPED, call.now, reason="destroyed")
     topics = ended_with(call, spec.id) | happened(call, Gone(spec.id, name))
     dead = call.ledger.messages.bury(spec.id, f"{name} was destroyed", call.now)

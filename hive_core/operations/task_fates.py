@@ -43,7 +43,9 @@ def ended_with_machine(call: Call, what: Ended) -> frozenset[str]:
     held, waiting = tasks.held_by(what.uuid), list[Task]()
     if down:
         waiting = [each for each in tasks.open_of(what.uuid) if not each.begun]
-    lost = [*waiting, *(each for each in held if each.begun)]
+    # A restart that takes away access is nobody's try.
+    revoked = call.ledger.revocations.restarts(what.uuid, int(str(what.fields.get("nonce", 0))))
+    lost = [*waiting, *(each for each in held if each.begun and not revoked)]
     refused, started = _started(call, what.name, lost) if down else ("", frozenset[str]())
     # What was not given yet comes first, or it would be given when another one ends.
     topics, gone = {*started, *_never(call, waiting, why, refused)}, {each.id for each in lost}
@@ -52,6 +54,10 @@ def ended_with_machine(call: Call, what: Ended) -> frozenset[str]:
             topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
         elif task.id in gone:
             topics |= _lost(call, task, why, refused)
+        elif task.begun:
+            call.ledger.messages.ack(task.assignee, [task.message])
+            untried = task.attempt - 1
+            topics |= move(call, task, "hand_back", why=why, message="", attempt=untried)[1]
         elif task.offered and not _lies_ready(call, task, what):
             topics |= withdraw(call, task, why)[1]
     return frozenset(topics) | start_next(call, what.uuid)

@@ -78,10 +78,6 @@ class Traits(Params):
     )
     max_children: int | None = Field(None, ge=0, le=10_000, description="Children at most.")
     max_depth: int | None = Field(None, ge=0, le=64, description="Levels below it at most.")
-    revoke: Literal["scan", "restart"] = Field(
-        "scan",
-        description="How it loses what it had open in a subtree that moves away from it.",
-    )
     after_task: Literal["stays", "sleeps", "exits"] | None = Field(
         None, description="What it does when its last task has ended; absent: as its role does."
     )

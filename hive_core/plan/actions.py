@@ -213,14 +213,6 @@ class SetSlice(_Action):
     limits: Limits
 
 
-class EndHolders(_OfUnit):
-    """End the processes of an agent that still hold what was moved out of its sight. -> `Ended`
-
-    For agents that cannot mount. privd looks only at processes of this UUID's unit and ends those
-    with a descriptor, directory, program or mapping outside of what their container shows.
-    """
-
-
 class ObserveUnit(_OfUnit):
     """Say what only root can see of a running agent. -> `UnitFacts`
 
@@ -257,7 +249,7 @@ class RunJob(_Action):
 Action = (
     MakeNode | MoveNode | ArchiveNode | RestoreNode | DropArchive | OpenDoor | CloseDoor
     | AdoptRoot | DropRoot | Mount | Unmount | ShowStore | StartUnit | StopUnit | KillUnit
-    | SetSlice | EndHolders | ObserveUnit | ObserveStorage | RunJob
+    | SetSlice | ObserveUnit | ObserveStorage | RunJob
 )  # fmt: skip
 
 

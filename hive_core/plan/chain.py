@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from uuid import UUID, uuid5
 
-from hive_core.model.agent import Revoke
 from hive_core.model.machine import Machine, Run, Wanted
 from hive_core.model.settings import HOST_IMAGE, NIX_IMAGE
 from hive_core.plan.actions import (
     JOB_BASES,
     Action,
     AdoptRoot,
-    EndHolders,
     JobKind,
     KillUnit,
     Mount,
@@ -72,15 +70,15 @@ def shows(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
 def stores(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
     """What it sees of hived's repositories, where that is not as it should be.
 
-    Only while it runs: what hangs in the door at the start is locked into the container. Who can
-    mount may have mounted it elsewhere too, and loses it with a fresh start.
+    Only while it runs: what hangs in the door at the start is locked into the container. Who sees
+    one no more may hold it open, or have mounted it elsewhere, and loses it with a fresh start.
     """
     base, replaced = desired.bases.get(place.uuid, 0), _is_replaced(desired, machine)
     runs = machine.active == "active" and machine.verified and machine.executed and not replaced
     wanted = place.stores if runs else place.stores & machine.stores
     lost = machine.stores - place.stores
-    if lost and runs and (place.boots or place.spec.revoke is Revoke.RESTART):
-        yield Renew(place.uuid), "it may have kept what it is to see no more"
+    if lost and runs:
+        yield Renew(place.uuid), "it may still hold what it is to see no more"
     for store in sorted(wanted ^ machine.stores):
         why = "it may see it" if store in wanted else "it may not see it"
         yield ShowStore(place.uuid, store, base, store in wanted), why
@@ -130,7 +128,7 @@ class Chain:
             and machine.mounted and machine.door and machine.listening and not machine.fault
             and machine.identity == place.identity and machine.view == place.view
             and machine.config == place.config and machine.stores == place.stores
-            and machine.slice == place.slice_unit and place.uuid not in self.desired.revoking
+            and machine.slice == place.slice_unit
             and (place.uuid not in self.desired.starts or not self._troubled)
         )  # fmt: skip
 
@@ -187,15 +185,12 @@ class Chain:
         if why := self.must_stop():
             if self.machine.fault:
                 yield KillUnit(uuid, name), why
-            elif not self.blocked:
+            elif not self.blocked or uuid in self.desired.held:  # what is revoked goes at once
                 yield (KillUnit if self.run.grace == 0 else StopUnit)(uuid, name), why
         elif not self._healthy:
             self.wait = self.moment.monotonic + self._pause
-        else:
-            if not self.machine.mounted and (mount := self._mount()):
-                yield mount, "it is missing"
-            if uuid in self.desired.revoking:
-                yield self._revoke()
+        elif not self.machine.mounted and (mount := self._mount()):
+            yield mount, "it is missing"
 
     @property
     def _pause(self) -> float:
@@ -204,12 +199,6 @@ class Chain:
             return POLL_MOST
         age = self.moment.monotonic - self.machine.since
         return min(POLL_MOST, max(POLL_FIRST, age / 4))
-
-    def _revoke(self) -> Act:
-        spec, why = self.place.spec, "what it could see has moved away"
-        if self.place.boots or spec.revoke is Revoke.RESTART:
-            return Renew(self.place.uuid), why
-        return EndHolders(self.place.uuid, self.place.name), why
 
     def _going(self) -> Iterator[Act]:
         deadline = self.machine.since + self.run.grace
@@ -235,7 +224,7 @@ class Chain:
 
     def _may_start(self) -> bool:
         unbuilt = self.place.image == NIX_IMAGE and self.place.spec.system is None
-        unwanted = self.run.wanted is not Wanted.RUNNING
+        unwanted = self.run.wanted is not Wanted.RUNNING or self.place.uuid in self.desired.held
         if unwanted or unbuilt or self.place.uuid not in self.desired.bases:
             return False
         match self._trouble:

@@ -19,8 +19,8 @@ _NONE: Mapping[str, float] = MappingProxyType({})
 class Desired:
     """Head and runs, with what the ledger keeps for the change road.
 
-    `archives`: destroyed agents, and when their bytes go. `revoking`: agents that lost part of
-    their view and may still hold it. `unclaimed`: nobody's, and to be cleared away.
+    `archives`: destroyed agents, and when their bytes go. `held`: agents that may not start until
+    access is revoked. `unclaimed`: nobody's, and to be cleared away.
     """
 
     places: Places
@@ -29,7 +29,7 @@ class Desired:
     bases: Mapping[str, int]
     starts: Mapping[str, Starts] = field(default_factory=lambda: MappingProxyType({}))
     archives: Mapping[str, float] = field(default_factory=lambda: _NONE)
-    revoking: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
     unclaimed: Collection[str] = frozenset()
 
 

@@ -31,7 +31,8 @@ class JobKind(StrEnum):
 
     Purges delete the bytes of an archived node or a copied root; a copy is that of a prepared
     tree, into a root named like the job; a measure says how much there is in the nodes of an agent
-    without parent and below. A clone is one that an agent made of another's configuration. Only
+    without parent and below. A clone is one that an agent made of another's configuration.
+    `own_inodes` copies each file of a node and below that has a hard link elsewhere. Only
     `lock` has a network.
     """
 
@@ -50,6 +51,7 @@ class JobKind(StrEnum):
     BUILD = "build", Job(set(), _IN, _OUT, seconds=1900, nix=True)
     LOCK = "lock", Job(set(), _IN, _OUT, "2G", nix=True)
     IMPORT_STATE = "import_state", Job(_NODE | {"image"}, _OLD, _STATE, seconds=1800)
+    OWN_INODES = "own_inodes", Job(_NODE, _IN, {**_OUT, "node": "node"}, seconds=3600)
 
     def __new__(cls, name: str, job: Job) -> Self:
         member = str.__new__(cls, name)

@@ -53,7 +53,7 @@ class ShowConfig:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Ask for a fresh start of an agent that lost part of its view and may have mounted it."""
+    """Ask for a fresh start of an agent that is to see a repository no more and may hold it."""
 
     uuid: str
 

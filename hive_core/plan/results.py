@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from hive_core.plan.actions import Action, EndHolders, ObserveStorage, ObserveUnit
+from hive_core.plan.actions import Action, ObserveStorage, ObserveUnit
 from hive_core.plan.fields import build
 
 
@@ -14,23 +14,6 @@ class Done:
     """The state asked for is there; `changed` tells whether it was not before."""
 
     changed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A process that was ended, and the kind of link (`fd`, `cwd`, `map_files`...) that told."""
-
-    pid: int
-    command: str
-    link: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What `EndHolders` ended, and in how many passes; the last two found none."""
-
-    holders: tuple[Holder, ...]
-    passes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +44,8 @@ class StorageFacts:
     doors: tuple[str, ...]
 
 
-Result = Done | Ended | UnitFacts | StorageFacts
+Result = Done | UnitFacts | StorageFacts
 _OTHERS: Final[dict[type[Any], type[Any]]] = {
-    EndHolders: Ended,
     ObserveUnit: UnitFacts,
     ObserveStorage: StorageFacts,
 }

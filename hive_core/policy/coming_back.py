@@ -28,6 +28,16 @@ def afresh(hive: Hive, parent: str | None, spec: AgentSpec) -> AgentSpec:
     )
 
 
+def taken(before: Hive, after: Hive) -> dict[str, frozenset[str]]:
+    """Which agents, by UUID, hold which capabilities no more."""
+    found = {}
+    for uuid, name in before.names.items():
+        old, now = before.specs[name], after.specs.get(after.names.get(uuid, ""))
+        if now is not None and now is not old:
+            found[uuid] = frozenset(old.capabilities) - frozenset(now.capabilities)
+    return {uuid: lost for uuid, lost in found.items() if lost}
+
+
 def _reaches(hive: Hive, sender: str, uuid: str) -> bool:
     """Whether the parent may write to it itself, by its place or by its own list."""
     name = hive.names[uuid]

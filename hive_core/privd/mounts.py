@@ -185,7 +185,7 @@ def _place(action: RunJob, what: str) -> tuple[tree.Steps, Ids]:
     steps = {
         "in": (STATE, "work", action.job, "in"), "out": (STATE, "work", action.job, "out"),
         "config": (*node, "config"), "state": (*node, "state"), "root": (tree.ROOTS, uuid),
-        "archive": (tree.ARCHIVE, uuid), "nodes": (tree.TREE, short(uuid)),
+        "archive": (tree.ARCHIVE, uuid), "nodes": (tree.TREE, short(uuid)), "node": node,
     }.get(what) or (tree.registered(what, action.image or ""),)  # fmt: skip
     ids = {"in": _hive(), "out": _hive(), "image": _OWN, "import": _OWN}.get(what, _STORED)
     return steps, ids

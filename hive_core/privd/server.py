@@ -38,7 +38,7 @@ DO: Final[dict[type[Any], Callable[[Any], bool | dict[str, object]]]] = {
     a.CloseDoor: lambda x: mounts.blind(x.uuid) and tree.close_door(x.uuid),
     a.Mount: mounts.mount, a.Unmount: lambda x: mounts.detach(x.uuid), a.ShowStore: mounts.show,
     a.StartUnit: units.start, a.StopUnit: units.stop, a.KillUnit: units.kill,
-    a.SetSlice: lambda x: units.act(*render.set_slice(x)), a.EndHolders: units.end_holders,
+    a.SetSlice: lambda x: units.act(*render.set_slice(x)),
     a.ObserveUnit: units.observe, a.ObserveStorage: lambda _: tree.observe(), a.RunJob: units.start,
 }  # fmt: skip
 

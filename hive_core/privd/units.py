@@ -1,14 +1,11 @@
 """The door to systemd: transient units of agents and jobs, slices, and the processes in them.
 
-What only root may read of a process, and the end of those that hold on.
+What only root may read of a process.
 """
 
 import os
-import signal
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from hive_core.model.names import agent_unit, job_unit
@@ -16,7 +13,6 @@ from hive_core.plan import actions as a
 from hive_core.plan import render
 from hive_core.privd import mounts, tree
 
-_CLEAN, _PASSES, _STILL, _SECONDS = 2, 20, 2, 10
 _ENV = {"PATH": os.environ.get("PATH", os.defpath)}
 
 
@@ -139,77 +135,6 @@ def _contained(action: a.ObserveUnit, leader: int) -> dict[str, object]:
         bound = Path(__file__).with_name("hive-bound")
         run("nsenter", f"--user=/proc/{leader}/ns/user", "sh", str(bound))
     return {"mapped": mapped, "payload": payload, "tree": same}
-
-
-def end_holders(action: a.EndHolders) -> dict[str, object]:
-    """End processes that hold what their container no longer shows.
-
-    What was renamed out of a mount has no path there any more: its link in /proc reads "/" but
-    is not the container's root. https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html
-    """
-    unit = ours(action.name, action.uuid)
-    leader = Path(f"/proc/{_children(int(show(unit, 'MainPID')))[0]}")
-    root, first = (leader / "root").stat(), int((leader / "uid_map").read_text().split()[1])
-    ended: list[dict[str, object]] = []
-    passes, clean, until = 0, 0, time.monotonic() + _SECONDS
-    ids = range(first, first + a.RANGE)
-    with _still(show(unit, "ControlGroup")):
-        while clean < _CLEAN and (passes := passes + 1) <= _PASSES:
-            pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
-            found = [holder for pid in pids if (holder := _end(pid, ids, root, until))]
-            ended += found
-            clean = 0 if found else clean + 1
-            time.sleep(0.01 if found else 0)
-    if clean < _CLEAN:
-        raise FileExistsError("processes take hold faster than they are ended")
-    return {"holders": ended, "passes": passes}
-
-
-@contextmanager
-def _still(group: str) -> Iterator[None]:
-    """Freeze a control group, so that nobody forks away from under the search."""
-    freeze, events = control(group, "freeze"), control(group, "events")
-    freeze.write_text("1")
-    try:
-        until = time.monotonic() + _STILL
-        while "frozen 1" not in events.read_text():
-            if time.monotonic() > until:
-                raise RuntimeError("its processes do not hold still")
-            time.sleep(0.001)
-        yield
-    finally:
-        with suppress(OSError):  # it ends with its last process
-            freeze.write_text("0")
-
-
-def _end(pid: int, ids: range, root: os.stat_result, until: float) -> dict[str, object] | None:
-    # The number may be used again, what a descriptor names never changes. Whose process it is, its
-    # uid tells: nothing in a container has one out of its range, whatever its control group is.
-    with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", 0) as process:
-        links = _links(pid, until) if Path(f"/proc/{pid}").stat().st_uid in ids else ()
-        if link := next((link for link in links if _escaped(link, root)), None):
-            command = Path(f"/proc/{pid}/comm").read_text().strip()
-            signal.pidfd_send_signal(process.fileno(), signal.SIGKILL)
-            return {"pid": pid, "command": command, "link": str(link)}
-    return None
-
-
-def _links(pid: int, until: float) -> Iterator[Path]:
-    """List what a process holds; threads may have descriptors and directories of their own."""
-    process = Path(f"/proc/{pid}")
-    yield process / "exe"
-    yield from (process / "map_files").iterdir()
-    for thread in (process / "task").iterdir():
-        if time.monotonic() > until:
-            raise RuntimeError("the agent holds more than can be looked through")
-        yield from (thread / "cwd", thread / "root", *(thread / "fd").iterdir())
-
-
-def _escaped(link: Path, root: os.stat_result) -> bool:
-    with suppress(OSError):
-        shown = str(link.readlink()).removesuffix(" (deleted)")
-        return shown == "/" and not os.path.samestat(link.stat(), root)
-    return False
 
 
 def _children(pid: int) -> list[int]:

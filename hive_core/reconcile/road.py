@@ -20,11 +20,11 @@ from hive_core.plan.desired import Plan
 from hive_core.plan.diff import ahead, in_order, is_starting, plan
 from hive_core.plan.place import Places
 from hive_core.plan.state import Phase, phase
-from hive_core.reconcile import moves
 from hive_core.reconcile.counting import Counting
 from hive_core.reconcile.given import Broker, Ports
-from hive_core.reconcile.goals import Scene
+from hive_core.reconcile.goals import MOVED, Scene, restarting
 from hive_core.reconcile.look import Look
+from hive_core.reconcile.revocation import Revoker
 from hive_core.reconcile.shaping import Shaping
 from hive_core.reconcile.wishes import Wishes
 from hive_core.reconcile.work import Work
@@ -47,6 +47,7 @@ class Reconciler:
     work: Work
     counting: Counting
     shaping: Shaping
+    revoker: Revoker
     looked: asyncio.Event = field(default_factory=asyncio.Event)
     _dirty: dict[str, None] = field(default_factory=dict)
     _stale: set[str] = field(default_factory=set)
@@ -62,7 +63,12 @@ class Reconciler:
         cls, ports: Ports, broker: Broker, look: Look, fatal: Callable[[BaseException], None]
     ) -> Self:
         work = Work(ports, broker, look, fatal)
-        found = cls(ports, broker, look, look.wishes, work, Counting(work), Shaping(work))
+        awake = asyncio.Event()
+        revoker = Revoker.build(work, awake.set, fatal)
+        found = cls(
+            ports, broker, look, look.wishes, work, Counting(work), Shaping(work, revoker),
+            revoker, _awake=awake,
+        )  # fmt: skip
         work.again = found.changed
         ports.machines.subscribe(found.changed)
         found.changed(FULL)
@@ -98,7 +104,8 @@ class Reconciler:
     @property
     def idle(self) -> bool:
         """Nothing is dirty and nothing under way; timers may still be set."""
-        return not (self._whole or self._tree or self._dirty or self._stale or self.work.busy)
+        waits = self._whole or self._tree or self._dirty or self._stale
+        return not (waits or self.work.busy or self.revoker.busy)
 
     async def fresh_plan(self) -> Plan:
         """What the next pass would do, after a look at the whole host.
@@ -134,11 +141,13 @@ class Reconciler:
             await self.shaping.ahead(ahead(desired, self.look.machines, idle))
         whole, dirty = self._take_dirty()
         if not (whole or dirty):
+            self.revoker.advance()
             return
         dirty = await self._observe(whole=whole, dirty=dirty)
         dirty -= self.counting.count(dirty)
         self._judge(dirty)
         self.looked.set()
+        self.revoker.advance()
         for part in self._parts(dirty):
             await self._apply(part, self._plan(part))
             await asyncio.sleep(0)
@@ -157,7 +166,7 @@ class Reconciler:
                     self._stale.add(uuid)
         for uuid in self._stale:
             self.work.settled(uuid)  # what went wrong before counts no more: it is wanted anew
-        if self._stale or self._whole:
+        if self._stale or self._whole or another:  # two moves may end in the tree from before
             self.wishes.take(self._stale)
             self._stale.clear()
         if another or self._whole:
@@ -240,11 +249,11 @@ class Reconciler:
     def _finish(self, dirty: set[str]) -> set[str]:
         scene = Scene(
             self.look.places, self.look.machines, self.wishes.runs, self.wishes.starts,
-            self.look.states, self.work.stuck,
+            self.look.states, self.work.stuck, self.wishes.revoking,
         )  # fmt: skip
         ended: dict[str, str] = {}
         for job in self.wishes.jobs.values():
-            moving = moves.MOVED in job.goals.values()
+            moving = MOVED in job.goals.values() or restarting(job)
             if moving or not dirty.isdisjoint(job.goals):
                 verdict = scene.verdict(job)
                 waits = verdict == "" and not self.work.busy.keys().isdisjoint(job.goals)

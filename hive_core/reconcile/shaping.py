@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from hive_core.errors import HiveError
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Plan, Step
-from hive_core.reconcile import moves
+from hive_core.reconcile.revocation import Revoker
 from hive_core.reconcile.work import Work
 
 
 @dataclass
 class Shaping:
     work: Work
+    revoker: Revoker
 
     async def ahead(self, found: Plan) -> None:
         """Steps that need no fresh look. What cannot be done comes again with one, and is told."""
-        self._announce([step for step in found.tree if isinstance(step.action, a.MoveNode)])
+        self._announce(found.tree)
         for step in found.steps:
             with suppress(HiveError):
                 await self.work.do(step)
@@ -27,7 +28,7 @@ class Shaping:
 
     async def apply(self, tree: tuple[Step, ...]) -> set[str]:
         """Steps on the tree go one after another; what could not be done comes again."""
-        self._announce([step for step in tree if isinstance(step.action, a.MoveNode)])
+        self._announce(tree)
         failed = set()
         for step in tree:
             try:
@@ -39,25 +40,14 @@ class Shaping:
                 self._came_along(step)
         return failed
 
-    def _announce(self, steps: list[Step]) -> None:
+    def _announce(self, steps: tuple[Step, ...]) -> None:
         """Before anything moves: who loses sight of it."""
-        if not steps:
-            return
-        ledger, now = self.work.ports.ledger, self.work.ports.clock.now()
-        with ledger.transaction():
-            for step in steps:
-                if isinstance(step.action, a.MoveNode):
-                    lost = moves.losing(self.work.look.places, step.action)
-                    moves.announce(ledger, self.work.look.wishes.jobs, step.uuid, lost, now)
-        self.work.look.wishes.refresh(())
+        self.revoker.announce(each.action for each in steps if isinstance(each.action, a.MoveNode))
 
     def _came_along(self, step: Step) -> None:
         """Everybody whose facts this step changed is looked at again."""
         for name in self.work.look.places.hive.topology.subtree(step.name):
             self.work.again(self.work.look.places.named(name).uuid)
         if isinstance(step.action, a.MoveNode):
-            for uuid in (
-                *moves.losing(self.work.look.places, step.action),
-                *self.work.look.wishes.archives,
-            ):
+            for uuid in self.work.look.wishes.archives:
                 self.work.again(uuid)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from hive_core.ledger.store import Ledger
 from hive_core.model.machine import Run, Starts
 from hive_core.model.record import DAEMON, Job
+from hive_core.model.revocation import PENDING, Revocation, RevocationState
 from hive_core.model.settings import Settings
 from hive_core.plan.desired import Desired
+from hive_core.plan.moving import losing
 from hive_core.plan.place import Places
 
-PENDING, DONE = "pending", "done"
 V = TypeVar("V")
-
-
-def losers(job: Job) -> Mapping[str, str]:
-    """Who lost part of its view by a move, and how far taking it away has come."""
-    found = job.progress.get("losers", {})
-    return found if isinstance(found, dict) else {}
 
 
 @dataclass
@@ -34,6 +29,7 @@ class Wishes:
     starts: dict[str, Starts] = field(default_factory=dict)
     archives: dict[str, float] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
+    revocations: dict[int, Revocation] = field(default_factory=dict)
     unclaimed: set[str] = field(default_factory=set)
 
     def load(self) -> None:
@@ -50,6 +46,7 @@ class Wishes:
         self._read(uuids)
         self.archives = {each.uuid: each.expires for each in self.ledger.archives.all()}
         self.jobs = {job.id: job for job in self.ledger.jobs.open()}
+        self.revocations = {each.id: each for each in self.ledger.revocations.open()}
 
     def refresh(self, uuids: Iterable[str]) -> None:
         """Read again what the change road itself has written of these agents, at any moment.
@@ -64,6 +61,12 @@ class Wishes:
                 self.archives.pop(uuid, None)
         jobs = self.ledger.jobs.open()
         self.jobs = {job.id: job for job in jobs if job.id in self.jobs or job.caller == DAEMON}
+        self.revocations = {
+            each.id: each for each in self.ledger.revocations.open() if self._is_known(each)
+        }
+
+    def _is_known(self, revocation: Revocation) -> bool:
+        return revocation.id in self.revocations or revocation.job in self.jobs
 
     def _read(self, uuids: Iterable[str]) -> None:
         for uuid in uuids:
@@ -73,13 +76,12 @@ class Wishes:
 
     @property
     def revoking(self) -> frozenset[str]:
-        """Who still has to be cut off from what moved away."""
-        return frozenset(
-            uuid
-            for job in self.jobs.values()
-            for uuid, mark in losers(job).items()
-            if mark == PENDING
-        )
+        """Jobs that wait until access is revoked."""
+        return frozenset(each.job for each in self.revocations.values() if each.state in PENDING)
+
+    def held(self, places: Places) -> frozenset[str]:
+        """Who may not start until access is revoked."""
+        return frozenset().union(*(held(each, places) for each in self.revocations.values()))
 
     def disown(self, seen: Iterable[str], places: Places) -> None:
         """Row H30: whoever left something, be it a uid range, and is known to nobody any more."""
@@ -88,8 +90,28 @@ class Wishes:
     def desired(self, places: Places) -> Desired:
         return Desired(
             places, self.settings, self.runs, self.bases, self.starts, self.archives,
-            self.revoking, self.unclaimed,
+            self.held(places), self.unclaimed,
         )  # fmt: skip
+
+
+def losers(revocation: Revocation, places: Places) -> frozenset[str]:
+    """Who may hold what it is about: those who were told to restart, and all below those who lost.
+
+    Whoever came to be below them meanwhile is among them: it may have been handed something.
+    """
+    hive = places.hive
+    agent = hive.name(revocation.agent)
+    lost = [name for each in revocation.lost if (name := hive.name(each)) is not None]
+    below = {hive.spec(name).id for name in losing(hive, lost, agent or "")}
+    return frozenset({*below, *revocation.nonces})
+
+
+def held(revocation: Revocation, places: Places) -> frozenset[str]:
+    """Who may not start before it is done."""
+    own = {revocation.agent} if revocation.came_back and revocation.state in PENDING else set()
+    if revocation.state in (RevocationState.RESTARTING, RevocationState.CLOSING):
+        return losers(revocation, places) | own
+    return frozenset(own)
 
 
 def _put(rows: dict[str, V], key: str, value: V | None) -> None:

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from hive_core.errors import (
-    Conflict,
-    HiveError,
-    Internal,
-    StorageFull,
-    TimedOut,
-    Unreachable,
-)
-from hive_core.model.record import Job
+from hive_core.errors import HiveError, StorageFull, TimedOut, Unreachable
+from hive_core.model.machine import Run
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Step
 from hive_core.plan.local import Forget, Local, Renew
-from hive_core.plan.place import Place
-from hive_core.plan.results import Done, Ended, Result
-from hive_core.reconcile import moves
+from hive_core.plan.results import Done
 from hive_core.reconcile.given import Broker, Ports
 from hive_core.reconcile.look import Look
 
@@ -30,6 +21,21 @@ log = logging.getLogger(__name__)
 RETRY_FIRST, RETRY_MOST = 0.2, 30.0
 STUCK_AFTER: Final = 3
 NO_ANSWER: Final = (Unreachable, TimedOut)
+
+
+def restart(ports: Ports, run: Run, why: str) -> int:
+    """Inside a transaction: have a machine start afresh; the nonce of that start.
+
+    Nobody tried anything: its failures count on as they did, and there is not one more.
+    """
+    ledger = ports.ledger
+    fresh = ledger.runs.want(
+        run.agent, run.wanted, ports.clock.now(), grace=run.grace, reason=why, fresh=True
+    )
+    starts = ledger.starts.get(run.agent)
+    if starts is not None and starts.nonce == run.nonce:
+        ledger.starts.put(run.agent, replace(starts, nonce=fresh.nonce))
+    return fresh.nonce
 
 
 @dataclass
@@ -155,35 +161,18 @@ class Work:
                 self._forget(uuid)
             case a.RunJob() as job:
                 await self.ports.jobs.run(job)
-            case a.EndHolders():
-                await self._revoke(step)
             case action:
-                self._note(step, await self.ports.machines.apply(action))
-
-    async def _revoke(self, step: Step) -> None:
-        """End who holds on; who cannot be searched is restarted, for it may not keep anything."""
-        try:
-            self._note(step, await self.ports.machines.apply(step.action))
-        except (Conflict, Internal) as error:
-            log.warning("%s is restarted instead: %s", step.text, error)
-            self._renew(step)
-
-    def _note(self, step: Step, result: Result) -> None:
-        if isinstance(result, Ended) and (place := self._place(step)):
-            with self.ports.ledger.transaction():
-                topics = moves.scanned(self.ports.ledger, self._jobs, place, result)
-            self._told(topics, step.uuid)
-        elif isinstance(result, Done) and not result.changed:
-            log.debug("%s: was so before", step.text)
+                result = await self.ports.machines.apply(action)
+                if isinstance(result, Done) and not result.changed:
+                    log.debug("%s: was so before", step.text)
 
     def _renew(self, step: Step) -> None:
-        place, run = self._place(step), self.look.wishes.runs.get(step.uuid)
-        if place is None or run is None:
+        run = self.look.wishes.runs.get(step.uuid)
+        if step.uuid not in self.look.places.by_uuid or run is None:
             return
-        ledger, now = self.ports.ledger, self.ports.clock.now()
-        with ledger.transaction():
-            topics = moves.renewed(ledger, self._jobs, place, run, now)
-        self._told(topics, step.uuid)
+        with self.ports.ledger.transaction():
+            restart(self.ports, run, step.why)
+        self._told(set(), step.uuid)
 
     def _forget(self, uuid: str) -> None:
         ledger = self.ports.ledger
@@ -200,10 +189,3 @@ class Work:
     def _told(self, topics: set[str], uuid: str) -> None:
         self.look.wishes.refresh((uuid,))
         self.broker.touch(frozenset(topics))
-
-    def _place(self, step: Step) -> Place | None:
-        return self.look.places.by_uuid.get(step.uuid)
-
-    @property
-    def _jobs(self) -> Mapping[str, Job]:
-        return self.look.wishes.jobs

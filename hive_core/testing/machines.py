@@ -14,7 +14,7 @@ from hive_core.plan.chain import copy_of
 from hive_core.plan.diff import USUAL
 from hive_core.plan.local import Local
 from hive_core.plan.place import limits_of
-from hive_core.plan.results import Done, Ended, Holder, Result
+from hive_core.plan.results import Done, Result
 from hive_core.plan.storage import Storage
 from hive_core.testing.clock import ManualClock
 
@@ -25,7 +25,7 @@ class MemoryMachines:
 
     `slow`: units stay on their way until `settle` is called. `refused`: actions that fail, by kind.
     `meanwhile`: what else happens, once, while the host is looked at.
-    `holding`: processes that `EndHolders` finds, by agent. `stubborn`: agents that never stop.
+    `stubborn`: agents that never stop.
     `used`: processor time of machines that run; it goes with their end.
     """
 
@@ -39,7 +39,6 @@ class MemoryMachines:
     strays: tuple[Stray, ...] = ()
     refused: dict[str, HiveError] = field(default_factory=dict)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
-    holding: dict[str, tuple[Holder, ...]] = field(default_factory=dict)
     stubborn: set[str] = field(default_factory=set)
     used: dict[str, Cpu] = field(default_factory=dict)
     applied: list[a.Action | Local] = field(default_factory=list)
@@ -101,8 +100,6 @@ class MemoryMachines:
                 self._stop(uuid, killed=isinstance(action, a.KillUnit))
             case a.SetSlice(path, limits):
                 self.slices[slice_unit(path)] = limits_of(limits)
-            case a.EndHolders(uuid):
-                return Ended(self.holding.pop(uuid, ()), 2)
             case _:
                 pass
         return Done(changed=True)

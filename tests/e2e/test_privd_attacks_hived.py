@@ -14,7 +14,6 @@ from hive_core.plan.actions import (
     ArchiveNode,
     CloseDoor,
     DropRoot,
-    EndHolders,
     JobKind,
     KillUnit,
     MakeNode,
@@ -105,7 +104,7 @@ def test_4_nobody_starts_with_the_range_or_the_root_of_another(host: Host) -> No
     host.do(thief.mount)
     with pytest.raises(Conflict):  # the name is taken, whoever asks for it
         host.do(replace(thief.start, name=victim.name))
-    for action in (StopUnit, KillUnit, EndHolders):
+    for action in (StopUnit, KillUnit):
         with pytest.raises(NotFound):
             host.do(action(thief.uuid, victim.name))
     assert host.runs(victim)

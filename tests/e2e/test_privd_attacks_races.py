@@ -67,15 +67,13 @@ class Race:
         self.host.say(agent, f"cat >racer <<'END'\n{AGENT}\nEND\npython3 -I racer & sleep 0.1")
         return agent
 
-    def journey(self, parent: Agent, child: Agent, other: Agent) -> None:
+    def journey(self, child: Agent, other: Agent) -> None:
         """A grandchild comes, runs, moves with its node under running agents, and ends."""
         host, kid = self.host, self.host.agent(child)
         away = (*other.lineage, kid.lineage[-1])
-        holders: list[Action] = [a.EndHolders(each.uuid, each.name) for each in (parent, child)]
         coming: list[Action] = [a.MakeNode(kid.lineage), a.OpenDoor(kid.uuid), kid.mount, kid.start]
         moving: list[Action] = [
             a.MoveNode(kid.lineage, away),
-            *holders,
             a.MoveNode(away, kid.lineage),
         ]
         archiving: list[Action] = [
@@ -146,7 +144,7 @@ def test_10_12_13_nodes_are_moved_archived_and_restored_while_they_are_swapped(r
     before = look(host.lab)
 
     def journey() -> None:
-        race.journey(parent, child, other)
+        race.journey(child, other)
         # Holders are ended, the racers among them: a search that finds them did its work.
         for each in (parent, child):
             host.say(each, "pgrep -f racer >/dev/null || { python3 -I racer & sleep 0.1; }")

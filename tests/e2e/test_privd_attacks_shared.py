@@ -10,9 +10,8 @@ from e2e.labhost import Lab
 from e2e.privdhost import Agent, Host
 from long import bound
 
-from hive_core.errors import Conflict, Internal, NotFound
-from hive_core.plan.actions import EndHolders, KillUnit, Limits, MakeNode, MoveNode
-from hive_core.plan.results import Ended
+from hive_core.errors import NotFound
+from hive_core.plan.actions import KillUnit, Limits
 
 pytestmark = pytest.mark.lab
 
@@ -191,53 +190,6 @@ print(len(open("cgroup.procs").read().split()) > 1)
     assert host.lab.run(groups).stdout == ""
     host.launch(agent)  # nothing is in the way of the next start
     host.stop(agent)
-
-
-def test_12_who_hides_in_a_deep_control_group_keeps_nothing(host: Host) -> None:
-    loser, winner = host.running(), host.agent()
-    child = host.agent(loser)
-    host.do(MakeNode(winner.lineage))
-    host.do(MakeNode(child.lineage))
-    short = child.lineage[-1]
-    hold = f"""
-os.open("/tree/kids/{short}/state", os.O_RDONLY)
-if os.fork() == 0:
-    os.setsid()
-    with open("cgroup.procs", "w") as file:
-        file.write(str(os.getpid()))
-    null = os.open("/dev/null", os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-    time.sleep(60)
-"""
-    attack(host, loser, DEEP + hold)
-    host.do(MoveNode(child.lineage, (*winner.lineage, short)))
-    ended = host.do(EndHolders(loser.uuid, loser.name))
-    assert isinstance(ended, Ended)
-    assert ended.holders
-
-
-def test_12_the_search_for_holders_has_an_end(host: Host) -> None:
-    """An agent cannot keep the helper busy; who cannot be searched is restarted by hived."""
-    agent = host.running(limits=Limits(tasks_max=1024))
-    many = """
-for _ in range(4000):
-    os.open("/dev/null", os.O_RDONLY)
-for _ in range(600):
-    if os.fork() == 0:
-        os.setsid()
-        for number in (0, 1, 2):
-            os.dup2(3, number)
-        time.sleep(60)
-"""
-    attack(host, agent, many)
-    begin = time.monotonic()
-    with pytest.raises((Internal, Conflict)):
-        host.do(EndHolders(agent.uuid, agent.name))
-    assert time.monotonic() - begin < bound(20)
-    assert host.runs(agent)  # and thawed
-    host.do(KillUnit(agent.uuid, agent.name))
-    host.ended(agent)
 
 
 def test_8_a_fork_bomb_stays_within_its_bounds(host: Host) -> None:

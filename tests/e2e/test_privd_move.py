@@ -1,4 +1,4 @@
-"""Moves that take effect in running containers, the end of those that hold on, and archives."""
+"""Moves that take effect in running containers, inodes of their own for files, and archives."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,11 +9,11 @@ from e2e.privdhost import Agent, Host
 
 from hive_core.errors import Conflict, Internal, NotFound
 from hive_core.plan.actions import (
+    STORAGE_BASE,
     AdoptRoot,
     ArchiveNode,
     DropArchive,
     DropRoot,
-    EndHolders,
     JobKind,
     MakeNode,
     MoveNode,
@@ -22,23 +22,9 @@ from hive_core.plan.actions import (
     RunJob,
     Unmount,
 )
-from hive_core.plan.results import Done, Ended, StorageFacts
+from hive_core.plan.results import Done, StorageFacts
 
 pytestmark = pytest.mark.lab
-
-HOLDERS = {
-    "fd": "exec 5<kids/{id}/state/note; sleep 999",
-    "directory": "exec 5<kids/{id}/kids; sleep 999",
-    "cwd": "cd kids/{id}/state; exec sleep 999",
-    "exe": "cp /usr/bin/sleep kids/{id}/state/; exec kids/{id}/state/sleep 999",
-    "mapping": "exec python3 -c \"import mmap, time; f = open('kids/{id}/state/note', 'r+b'); "
-    'm = mmap.mmap(f.fileno(), 0); f.close(); time.sleep(999)"',
-    "deleted": "exec 5<>kids/{id}/state/gone; rm kids/{id}/state/gone; sleep 999",
-    "thread": 'exec python3 -c "import os, threading, time; '
-    "t = threading.Thread(target=lambda: (ctypes.CDLL(None).unshare(0x600), "
-    "os.chdir('kids/{id}/state'), time.sleep(999))); import ctypes; t.start()\"",
-    "deep": "mkdir -p kids/{id}/state/a/b; exec 5<kids/{id}/state/a/b; sleep 999",
-}
 
 
 @pytest.fixture(scope="module")
@@ -86,65 +72,8 @@ def test_a_move_that_makes_no_sense_is_refused(host: Host) -> None:
         host.do(MakeNode(("deadbeef", "00000001")))
 
 
-@pytest.fixture(scope="module")
-def parents(host: Host) -> tuple[Agent, Agent]:
-    """Who loses children, one after the other, and who gets them."""
-    return host.running(), host.running()
-
-
-@pytest.mark.parametrize("kind", HOLDERS)
-def test_who_holds_on_to_a_moved_node_is_ended(
-    host: Host, parents: tuple[Agent, Agent], kind: str
-) -> None:
-    loser, winner = parents
-    child = host.agent(loser)
-    host.do(MakeNode(child.lineage))
-    short = child.lineage[-1]
-    host.say(loser, f"echo secret >/tree/kids/{short}/state/note")
-    script = HOLDERS[kind].format(id=short)
-    host.say(loser, f"cd /tree; ({script}) >/dev/null 2>&1 & echo $! >/tree/state/pid; sleep 0.5")
-    host.say(loser, "sleep 998 >/dev/null 2>&1 & echo $! >/tree/state/bystander")
-    assert host.do(EndHolders(loser.uuid, loser.name)) == Ended((), 2)
-    host.do(MoveNode(child.lineage, moved(child, winner).lineage))
-    ended = host.do(EndHolders(loser.uuid, loser.name))
-    assert isinstance(ended, Ended)
-    assert ended.holders, kind
-    assert ended.passes >= 3
-    check = "kill -0 $(cat bystander) && ! kill -0 $(cat pid) && echo right"
-    assert host.say(loser, check, check=False).endswith("right")
-    assert host.do(EndHolders(loser.uuid, loser.name)) == Ended((), 2)
-    assert host.do(EndHolders(winner.uuid, winner.name)) == Ended((), 2)
-
-
-def test_who_forks_all_the_time_does_not_get_away(host: Host) -> None:
-    """No process of the chain lives for long; each hands the descriptor to the next."""
-    loser, winner = host.running(), host.agent()
-    child = host.agent(loser)
-    host.do(MakeNode(winner.lineage))
-    host.do(MakeNode(child.lineage))
-    path = f"/tree/kids/{child.lineage[-1]}/state"
-    chain = f"""
-import os, time
-os.open('{path}', os.O_RDONLY)
-open('/tree/state/began', 'w')
-start = time.time()
-while time.time() < start + 60:
-    if os.fork():
-        os._exit(0)
-open('/tree/state/survived', 'w')
-"""
-    until_it_began = "until [ -e /tree/state/began ]; do sleep 0.02; done"
-    host.say(loser, f'python3 -c "{chain}" >/dev/null 2>&1 & {until_it_began}')
-    host.do(MoveNode(child.lineage, moved(child, winner).lineage))
-    ended = host.do(EndHolders(loser.uuid, loser.name))
-    assert isinstance(ended, Ended)
-    assert [holder.command for holder in ended.holders] == ["python3"] * len(ended.holders)
-    assert ended.holders
-    assert host.say(loser, "pgrep python3 || echo none") == "none"
-
-
 def test_a_booted_agent_keeps_what_it_bound_until_it_is_restarted(host: Host) -> None:
-    """Why hived restarts a losing ancestor that can mount instead of scanning it."""
+    """Why hived restarts who loses access: no rename takes away what was bound before."""
     loser, winner = host.running(boot=True, command=()), host.agent()
     child = host.agent(loser)
     host.do(MakeNode(winner.lineage))
@@ -159,6 +88,39 @@ def test_a_booted_agent_keeps_what_it_bound_until_it_is_restarted(host: Host) ->
     host.stop(loser)
     host.launch(loser)
     assert host.enter(loser, "sh", "-c", "ls /mnt /tree/kids; echo $?") == "/tree/kids:\n2"
+
+
+def test_attack_58_a_job_gives_linked_files_inodes_of_their_own(host: Host) -> None:
+    """In a node and below it, whoever owns them; the job sees nothing of where else they are."""
+    one, two = host.agent(), host.agent()
+    for each in (one, two):
+        host.do(MakeNode(each.lineage))
+    below = host.agent(one)
+    host.do(MakeNode(below.lineage))
+    make = f"""
+    cd /var/lib/hive/tree; one={one.node}/state; below={below.node}/state; two={two.node}/state
+    echo text >$two/a; chown {STORAGE_BASE + 1000}:{STORAGE_BASE + 5} $two/a; chmod 4600 $two/a
+    mkdir $one/deep; chmod 0 $one/deep; ln $two/a $one/deep/a; ln $two/a $below/a
+    echo own >$one/own; ln $one/own $below/own
+    chown {STORAGE_BASE}:{STORAGE_BASE} $one/own $one/deep
+    """
+    host.lab.run(["sh", "-ec", make])
+    job, base = host.a_job()
+    folder = f"/var/lib/hive/work/{job}"
+    host.lab.run(["sh", "-ec", f"mkdir -p {folder}/in {folder}/out; chown -R hive: {folder}"])
+    record = host.job(RunJob(job, JobKind.OWN_INODES, base, uuid=one.uuid, lineage=one.lineage))
+    said = host.lab.run(["cat", f"{folder}/out/said.json"]).stdout
+    assert record["status"] == "0", said
+    assert '"links": 2' in said
+    names = [f"{two.node}/state/a", f"{one.node}/state/deep/a", f"{below.node}/state/a"]
+    stat = host.lab.run(["stat", "-c", "%h %a %u %g %i", *names]).stdout.splitlines()
+    facts = f"4600 {STORAGE_BASE + 1000} {STORAGE_BASE + 5}"
+    assert [each.rpartition(" ")[0] for each in stat] == [f"1 {facts}", f"2 {facts}", f"2 {facts}"]
+    assert stat[1] == stat[2] != stat[0]
+    own = host.lab.run(["stat", "-c", "%h %i", f"{one.node}/state/own", f"{below.node}/state/own"])
+    first, second = own.stdout.splitlines()
+    assert first == second
+    assert first.startswith("2 ")
 
 
 def test_archive_restore_and_deletion(host: Host) -> None:

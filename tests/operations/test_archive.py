@@ -166,6 +166,50 @@ def test_what_was_taken_from_its_family_meanwhile_does_not_come_back(world: Worl
     assert world.fault("a11", "send", to="b1", body="x") == "NotFound"
 
 
+def test_a_capability_taken_from_one_above_and_given_back_there_does_not_come_back(
+    world: World,
+) -> None:
+    """What was taken meanwhile stays taken, also where its parent holds it again."""
+    uuid = world.uuid("a11")
+    world.call("a1", "destroy", agent="a11")
+    world.call("operator", "revoke_capability", agent="a", capability="spawn", recursive=True)
+    for name in ("a", "a1"):
+        world.call("operator", "grant_capability", agent=name, capability="spawn")
+    assert world.call("operator", "restore", id=uuid)["lost"] == ["spawn"]
+    assert "spawn" not in world.hive.spec("a11").capabilities
+    assert "kill" in world.hive.spec("a11").capabilities
+
+
+def test_a_parent_that_comes_back_with_less_gives_its_child_no_more_later(world: World) -> None:
+    parent, child = world.uuid("a1"), world.uuid("a11")
+    world.call("operator", "destroy", agent="a1", recursive=True)
+    world.call("operator", "revoke_capability", agent="a", capability="spawn")
+    assert world.call("operator", "restore", id=parent)["lost"] == ["spawn"]
+    for name in ("a", "a1"):
+        world.call("operator", "grant_capability", agent=name, capability="spawn")
+    assert world.call("operator", "restore", id=child)["lost"] == ["spawn"]
+
+
+def test_attack_58_who_was_above_it_and_is_not_any_more_is_restarted(world: World) -> None:
+    """Its old parent is gone, so it comes under the root agent: others above it lose it."""
+    world.grow("a11/x")
+    uuid = world.uuid("x")
+    world.call("operator", "destroy", agent="x")
+    world.call("operator", "destroy", agent="a11")
+    found = world.call("operator", "restore", id=uuid)
+    assert (found["parent"], found["restarts"]) == ("root", ["a", "a1", "a2"])
+    (revocation,) = world.ledger.revocations.open()
+    assert (revocation.agent, revocation.came_back) == (uuid, True)
+    assert revocation.lost == (world.uuid("a"), world.uuid("a1"))
+    assert revocation.job == found["job"]
+
+
+def test_under_its_old_parent_nobody_is_restarted(world: World) -> None:
+    uuid = world.uuid("a11")
+    world.call("operator", "destroy", agent="a11")
+    assert world.call("operator", "restore", id=uuid)["restarts"] == []
+
+
 def test_what_has_no_effect_does_not_come_back(world: World) -> None:
     """Not even where the parent holds it, and to a root neither."""
     world.grow("other")

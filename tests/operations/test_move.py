@@ -48,19 +48,41 @@ def test_the_moved_agent_and_its_new_parent_are_told(world: World) -> None:
     assert world.mail("a11") == []
 
 
-def test_without_limits_or_boot_a_move_is_live(world: World) -> None:
-    found = world.call("operator", "move", agent="a1", parent="b")
-    assert found["live"] is True
-    assert (found["restarts"], found["scanned"], found["gaining"]) == ([], ["a"], ["b"])
+def test_a_move_restarts_who_was_above_and_what_stays_below_it(world: World) -> None:
+    """Attack 58: what they may hold open nobody can find, so it is ended with them."""
+    found = world.call("operator", "move", agent="a1", parent="b", dry_run=True)
+    assert (found["live"], found["crossing"], found["left"]) == (False, [], [])
+    assert (found["restarts"], found["gaining"]) == (["a", "a2"], ["b"])
+    again = world.call("operator", "move", agent="a1", parent="b")
+    assert again["restarts"] == found["restarts"]
+    (revocation,) = world.ledger.revocations.open()
+    assert (revocation.agent, revocation.job) == (world.uuid("a1"), again["job"])
+    assert (revocation.lost, revocation.latest) == ((world.uuid("a"),), None)
 
 
-def test_a_losing_ancestor_in_boot_mode_is_restarted(world: World) -> None:
-    world.call("operator", "spawn", name="boot", parent="a", boot=True)
-    world.call("operator", "spawn", name="strict", parent="boot", revoke="restart")
-    world.grow("strict/x")
-    found = world.call("operator", "move", agent="x", parent="b", dry_run=True)
-    assert (found["live"], found["restarts"]) == (False, ["strict", "boot"])
-    assert found["scanned"] == ["a"]
+def test_a_move_that_takes_nothing_away_is_live(world: World) -> None:
+    found = world.call("operator", "move", agent="a1", parent="a2")
+    assert (found["live"], found["restarts"], found["gaining"]) == (True, [], ["a2"])
+    assert world.ledger.revocations.open() == []
+
+
+def test_who_loses_may_finish_first(world: World) -> None:
+    world.call("root", "move", agent="a1", parent="b", when_idle=30)
+    (revocation,) = world.ledger.revocations.open()
+    assert revocation.latest == world.clock.now() + 30
+    assert fields(world.events()[-1])["when_idle"] == 30
+
+
+def test_only_the_operator_leaves_access_open_and_it_is_recorded(world: World) -> None:
+    given = {"agent": "a1", "parent": "b", "no_restart": True}
+    assert world.fault("root", "move", **given) == "NotAllowed"
+    assert world.fault("operator", "move", **given, when_idle=1) == "InvalidArgument"
+    found = world.call("operator", "move", **given)
+    assert (found["live"], found["restarts"], found["left"]) == (True, [], ["a", "a2"])
+    (revocation,) = world.ledger.revocations.open()
+    assert not revocation.restart
+    assert revocation.nonces.keys() == {world.uuid("a"), world.uuid("a2")}
+    assert fields(world.events()[-1])["no_restart"] is True
 
 
 def test_what_crosses_the_border_of_a_limited_subtree_is_restarted(world: World) -> None:
@@ -73,7 +95,8 @@ def test_what_crosses_the_border_of_a_limited_subtree_is_restarted(world: World)
 
 def test_a_mere_count_of_agents_is_no_border(world: World) -> None:
     world.call("operator", "spawn", name="team", parent="b", subtree={"agents": 5})
-    assert world.call("operator", "move", agent="a1", parent="team", dry_run=True)["live"] is True
+    found = world.call("operator", "move", agent="a1", parent="team", dry_run=True)
+    assert found["crossing"] == []
 
 
 def test_what_does_not_run_is_not_restarted(world: World) -> None:
@@ -100,13 +123,13 @@ def test_a_move_to_where_it_is_does_nothing(world: World) -> None:
     assert world.hive is before
 
 
-def test_a_move_that_waits_lists_what_was_ended(world: World) -> None:
-    """ARCHITECTURE, what a move means: the result lists what was ended."""
+def test_a_move_that_waits_tells_when_access_was_gone(world: World) -> None:
+    """ARCHITECTURE, what a move means: the job ends when access is really gone."""
     asked = world.ask("operator", "move", agent="a1", parent="b", wait=10)
     (job,) = [each for each in world.ledger.jobs.open() if each.operation == "move"]
     assert job.goals == {world.uuid("a1"): "moved"}
-    world.finish(job.id, ended=["process 12 of a"])
-    assert asked.result()["ended"] == ["process 12 of a"]
+    world.finish(job.id, revoked=12.5)
+    assert asked.result()["revoked"] == 12.5
 
 
 def test_from_the_commit_on_decisions_use_the_new_tree(world: World) -> None:

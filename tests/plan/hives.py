@@ -8,7 +8,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from hive_core.model.agent import AgentSpec, Limits, Revoke, Role, SubtreeLimits
+from hive_core.model.agent import AgentSpec, Limits, Role, SubtreeLimits
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Run, Starts, Wanted
 from hive_core.model.settings import Settings
@@ -48,7 +48,7 @@ class World:
     runs: dict[str, Run] = field(default_factory=dict)
     starts: dict[str, Starts] = field(default_factory=dict)
     archives: dict[str, float] = field(default_factory=dict)
-    revoking: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.host = MemoryMachines(self.clock, lambda: {*self.places.by_uuid, *self.archives})
@@ -77,7 +77,7 @@ class World:
         bases = {each: FIRST_BASE + n * a.RANGE for each, n in numbers.items()}
         return Desired(
             self.places, self.settings, self.runs, bases, self.starts, self.archives,
-            frozenset(self.revoking),
+            frozenset(self.held),
         )  # fmt: skip
 
     @property
@@ -100,7 +100,6 @@ class World:
     def _do(self, step: Step) -> None:
         match step.action:
             case Renew(uuid):
-                self.revoking.discard(uuid)
                 run = self.runs[uuid]
                 self.runs[uuid] = replace(run, nonce=run.nonce + 1)
             case Forget(uuid):
@@ -108,9 +107,6 @@ class World:
             case a.RunJob() as job:
                 if job.work is a.JobKind.COPY_TREE:
                     self.host.storage.roots.add(job.job)
-            case a.EndHolders(uuid):
-                self.revoking.discard(uuid)
-                self.host.do(step.action)
             case action:
                 self.host.do(action)
 
@@ -139,7 +135,6 @@ def _specs(draw: st.DrawFn, number: int) -> AgentSpec:
         role=draw(st.sampled_from([Role.DAEMON, Role.AGENT, Role.WORKER])),
         image=draw(st.sampled_from(["host", "debian"])),
         boot=draw(st.booleans()),
-        revoke=draw(st.sampled_from(Revoke)),
         limits=Limits(memory_max=draw(st.sampled_from([None, 1 << 28]))),
         subtree=SubtreeLimits(memory_max=limit) if limit else None,
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hive_core.plan import actions as a
 from hive_core.plan.fields import Malformed
-from hive_core.plan.results import Done, Ended, Holder, StorageFacts, UnitFacts, encode, read
+from hive_core.plan.results import Done, StorageFacts, UnitFacts, encode, read
 
 UUID = "0123abcd-0000-4000-8000-000000000001"
 OTHER = "89abcdef-0000-4000-8000-000000000002"
@@ -35,7 +35,6 @@ ALL: list[a.Action] = [
     a.StopUnit(UUID, "bob"),
     a.KillUnit(UUID, "bob"),
     a.SetSlice((), a.Limits()),
-    a.EndHolders(UUID, "bob"),
     a.ObserveUnit(UUID, "bob", (SHORT,), BASE, 4711),
     a.ObserveStorage(),
     a.RunJob(OTHER, a.JobKind.PURGE_ARCHIVE, a.JOB_BASES[0], uuid=UUID),
@@ -48,6 +47,7 @@ ALL: list[a.Action] = [
     ),
     a.RunJob(OTHER, a.JobKind.REVIEW, a.JOB_BASES[0], words=("0" * 40, "a/b.c_d:e,f+g=h-I")),
     a.RunJob(OTHER, a.JobKind.FETCH, a.JOB_BASES[0], uuid=UUID, lineage=("89abcdef", SHORT)),
+    a.RunJob(OTHER, a.JobKind.OWN_INODES, a.JOB_BASES[0], uuid=UUID, lineage=(SHORT,)),
     a.RunJob(OTHER, a.JobKind.SEED, a.JOB_BASES[0], uuid=UUID, lineage=(SHORT,), words=("1",)),
     a.RunJob(
         OTHER, a.JobKind.IMPORT_STATE, a.JOB_BASES[0], uuid=UUID, image="old", lineage=(SHORT,)
@@ -214,9 +214,6 @@ def test_ranges_do_not_meet() -> None:
 
 def test_results_are_read_by_the_kind_of_action() -> None:
     assert read(ALL[0], {"changed": True}) == Done(changed=True)
-    holder = {"pid": 5, "command": "sh", "link": "/proc/5/cwd"}
-    ended = read(a.EndHolders(UUID, "bob"), {"holders": [holder], "passes": 3})
-    assert ended == Ended((Holder(5, "sh", "/proc/5/cwd"),), 3)
     facts = dict.fromkeys(("ours", "mapped", "payload", "tree"), True)
     observed = read(a.ObserveUnit(UUID, "bob", (SHORT,), BASE, 5), {**facts, "leader": 6})
     assert observed == UnitFacts(**facts, leader=6)

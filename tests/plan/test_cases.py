@@ -50,8 +50,8 @@ def desired(case: dict[str, Any]) -> Desired:
             given = {"nonce": runs[key].nonce, **each["failures"]}
             starts[key] = Starts(**{**given, "failures": tuple(given["failures"])})
     archives = {uuid(s): at for s, at in case["desired"].get("archives", {}).items()}
-    revoking = frozenset(specs[name].id for name in case["desired"].get("revoking", ()))
-    return Desired(places, settings, runs, bases, starts, archives, revoking)
+    held = frozenset(specs[name].id for name in case["desired"].get("held", ()))
+    return Desired(places, settings, runs, bases, starts, archives, held)
 
 
 def as_it_should_be(place: Place, run: Run) -> Machine:

@@ -18,7 +18,7 @@ from hive_core.model.settings import Bounds, Settings
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Plan
 from hive_core.plan.diff import USUAL, ahead, plan
-from hive_core.plan.local import Forget, Hush, Listen, Renew, ShowIdentity, ShowView
+from hive_core.plan.local import Forget, Hush, Listen, ShowIdentity, ShowView
 from hive_core.plan.state import facts, state_of
 
 TREE = {"root": None, "ann": "root", "bob": "ann", "cat": "ann", "dan": "root"}
@@ -250,12 +250,21 @@ def test_a_move_across_the_border_of_a_subtree_limit_restarts_what_crosses_it() 
     assert world.host.units[world.uuid("bob")].slice == f"hive-{limited.short}.slice"
 
 
-def test_who_lost_its_view_has_its_holders_ended_or_is_restarted() -> None:
-    world = World(hive(TREE, {"dan": spec(4, boot=True)}))
+def test_attack_58_who_lost_access_goes_down_at_once_and_stays_down_while_it_is_held() -> None:
+    """Leaves do not go first: each moment that one of them runs is a moment of access."""
+    world = running()
+    starts = len(world.host.starts)
+    world.held = {world.uuid("ann"), world.uuid("bob")}
+    for name in ("ann", "bob"):
+        world.want(name, Wanted.RUNNING)
+    assert [step.text for step in world.plan().steps] == [
+        "ann: StopUnit (a fresh start is wanted)", "bob: StopUnit (a fresh start is wanted)",
+    ]  # fmt: skip
     world.converge()
-    world.revoking = {world.uuid("ann"), world.uuid("dan")}
-    acts = {step.name: type(step.action) for step in world.plan().steps}
-    assert acts == {"ann": a.EndHolders, "dan": Renew}
+    assert {name for name in TREE if world.uuid(name) in world.host.units} == {"root", "cat", "dan"}
+    world.held = set()
+    world.converge()
+    assert len(world.host.starts) == starts + 2
 
 
 def test_two_agents_that_change_places_are_moved_parents_first() -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from types import MappingProxyType
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.trees import forests, hive_of
 
-from hive_core.model.agent import AgentSpec, Revoke, SubtreeLimits
+from hive_core.model.agent import AgentSpec, SubtreeLimits
 from hive_core.model.hive import Hive
 from hive_core.model.settings import Settings
-from hive_core.plan.moving import consequences
+from hive_core.plan.moving import consequences, losing
 from hive_core.plan.place import Places
 
 # top holds two branches; `x` with `y` below it is moved from the left one to the right one.
 PARENTS = {
     "top": None, "left": "top", "inner": "left", "x": "inner", "y": "x", "right": "top",
+    "twin": "inner", "pup": "twin", "other": "left",
 }  # fmt: skip
 LIMIT = SubtreeLimits(memory_max=1 << 30)
 
@@ -28,23 +28,53 @@ def changed(hive: Hive, name: str, **update: object) -> Hive:
     return replace(hive, specs=MappingProxyType({**hive.specs, name: spec}))
 
 
-def test_those_who_lose_and_those_who_gain_are_told_apart() -> None:
+def test_attack_58_who_loses_is_all_that_was_above_with_whatever_stays_below() -> None:
     hive = hive_of(PARENTS)
     found = consequences(hive, hive.moved("x", "right"), "x")
-    assert (found.scanned, found.restarted) == (("inner", "left"), ())
+    assert found.lost == ("left", "inner")
+    assert set(found.losing) == {"left", "inner", "twin", "pup", "other"}
     assert (found.gaining, found.crossing) == (("right",), ())
 
 
-@pytest.mark.parametrize("update", [{"boot": True}, {"revoke": Revoke.RESTART}])
-def test_a_loser_that_can_mount_is_restarted(update: dict[str, object]) -> None:
-    hive = changed(hive_of(PARENTS), "left", **update)
-    found = consequences(hive, hive.moved("x", "right"), "x")
-    assert (found.scanned, found.restarted) == (("inner",), ("left",))
+def test_a_common_ancestor_loses_nothing_and_who_goes_up_loses_what_it_leaves() -> None:
+    hive = hive_of(PARENTS)
+    found = consequences(hive, hive.moved("x", "left"), "x")
+    assert found.lost == ("inner",)
+    assert set(found.losing) == {"inner", "twin", "pup"}
 
 
-def test_a_common_ancestor_loses_nothing_even_in_boot_mode() -> None:
-    hive = changed(hive_of(PARENTS), "top", boot=True)
-    assert consequences(hive, hive.moved("x", "right"), "x").restarted == ()
+def test_nobody_loses_what_goes_further_down() -> None:
+    hive = hive_of(PARENTS)
+    found = consequences(hive, hive.moved("x", "pup"), "x")
+    assert (found.lost, found.losing) == ((), ())
+
+
+def test_whoever_is_above_it_again_has_not_lost_it() -> None:
+    hive = hive_of(PARENTS)
+    assert losing(hive, ["left", "inner"], "x") == ()
+    assert set(losing(hive.moved("x", "left"), ["left", "inner"], "x")) == {"inner", "twin", "pup"}
+    assert losing(hive, ["gone", "right"], "x") == ("right",)
+
+
+@given(forests(), st.data())
+@settings(max_examples=80, deadline=None)
+def test_who_loses_is_never_above_and_never_moves_along(
+    parents: dict[str, str | None], data: st.DataObject
+) -> None:
+    """Against the slow answer: everybody below somebody who was above before and is not now."""
+    hive = hive_of(parents)
+    agent = data.draw(st.sampled_from(sorted(parents)))
+    below = set(hive.topology.subtree(agent))
+    after = hive.moved(
+        agent, data.draw(st.sampled_from([None, *(n for n in sorted(parents) if n not in below)]))
+    )
+    old, new = hive.topology.lineage(agent), after.topology.lineage(agent)
+    gone = {name for name in old if name not in new}
+    slow = {
+        name for name in parents if name not in below
+        and ({name, *after.topology.lineage(name)} & gone)
+    }  # fmt: skip
+    assert set(consequences(hive, after, agent).losing) == slow
 
 
 @given(forests(), st.data())

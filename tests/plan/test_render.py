@@ -188,6 +188,7 @@ SEEN = {
     "build": ("in", "out", "1G", 1900),
     "lock": ("in", "out", "2G", 600),
     "import_state": ("in in2", "out agent", "1G", 1800),
+    "own_inodes": ("in", "out node", "1G", 3600),
 }
 
 

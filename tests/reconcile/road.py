@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from seeds import empty_ledger
@@ -14,12 +15,15 @@ from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.ledger.archives import Archive
+from hive_core.ledger.revocations import NewRevocation
 from hive_core.ledger.store import Ledger
 from hive_core.model.agent import AgentSpec
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Machine, State, Wanted
 from hive_core.model.record import DAEMON, Job, Message
-from hive_core.model.settings import Settings
+from hive_core.model.settings import Paths, Settings
+from hive_core.plan.actions import JobKind, RunJob
+from hive_core.plan.moving import consequences
 from hive_core.reconcile.given import Broker, Ports
 from hive_core.reconcile.look import Look
 from hive_core.reconcile.road import Reconciler
@@ -33,15 +37,19 @@ class Road:
     """`settle` runs passes until nothing is left to do; time stands still meanwhile."""
 
     def __init__(self, folder: Path, hive: Hive, settings: Settings | None = None) -> None:
-        self.settings = settings or Settings()
+        paths = Paths(state=folder / "state", runtime=folder / "run")
+        self.settings = (settings or Settings()).model_copy(update={"paths": paths})
         self.hive = hive
         self.clock = ManualClock()
         empty_ledger().plant(folder)
         self.ledger = Ledger.open(folder / "hive.db", limits=self.settings.limits, primed=0)
         self.host = MemoryMachines(self.clock)
         self.journal = MemoryJournal()
-        self.jobs = MemoryJobs(self.host)
+        self.links = 0  # of those who lose access, that are found outside
+        self.jobs = MemoryJobs(self.host, work=paths.work)
+        self.jobs.programs[JobKind.OWN_INODES] = self._own_inodes
         self.topics: list[str] = []
+        self.how: dict[str, Any] = {}  # of a move: `restart`, `latest`
         self.faults: list[BaseException] = []
         self.restart()
 
@@ -54,6 +62,10 @@ class Road:
         self.road = Reconciler.build(ports, given, look, self.faults.append)
         self.look = look
         self.host.known = look.known
+
+    def _own_inodes(self, _: RunJob, folder: Path) -> None:
+        figures = {"files": 9, "links": self.links}
+        (folder / "out/said.json").write_text(json.dumps({"ok": True, "figures": figures}))
 
     def _perform(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R:
         """As the broker does it, without commits and without the audit log."""
@@ -69,8 +81,8 @@ class Road:
     async def settle(self) -> None:
         for _ in range(MANY):
             await self.road.converge()
-            while self.road.work.busy:
-                await asyncio.gather(*self.road.work.busy.values())
+            while busy := [*self.road.work.busy.values(), *self.road.revoker.tasks.busy.values()]:
+                await asyncio.gather(*busy)
             if self.road.idle:
                 assert not self.faults, self.faults
                 return
@@ -101,6 +113,12 @@ class Road:
                      **{n: s.id for n, s in hive.specs.items()}}  # fmt: skip
             wanted = {known[name]: goal for name, goal in goals.items()}
             job = self.ledger.jobs.create("test", "operator", wanted, now)
+            for name in (each for each, goal in goals.items() if goal == "moved"):
+                what = consequences(before, hive, name)
+                if what.lost:
+                    lost = tuple(hive.spec(each).id for each in what.lost)
+                    new = NewRevocation(job.id, hive.spec(name).id, name, lost, **self.how)
+                    self.ledger.revocations.create(new, now)
         self.road.heard(frozenset({"tree"}))
         return job
 
@@ -145,7 +163,7 @@ class Road:
         self.host.refused[action] = error
 
     async def close(self) -> None:
-        for task in self.road.work.busy.values():
+        for task in (*self.road.work.busy.values(), *self.road.revoker.tasks.busy.values()):
             task.cancel()
         self.ledger.close()
 

@@ -16,7 +16,7 @@ from hive_core.model.settings import Bounds, Settings
 from hive_core.plan import actions as a
 from hive_core.plan.chain import copy_of
 from hive_core.plan.local import Local
-from hive_core.plan.results import Holder, Result
+from hive_core.plan.results import Result
 
 TREE = {"root": None, "ann": "root", "bob": "ann", "cat": "ann", "dan": "root"}
 Story = Callable[[Road], Awaitable[None]]
@@ -389,75 +389,6 @@ def test_a_step_that_changes_nothing_is_not_repeated_in_a_hurry(tmp_path: Path) 
         road.host.stubborn.add(uuid)
         await road.settle()
         assert len([each for each in road.host.applied if isinstance(each, a.StopUnit)]) <= 2
-
-    play(tmp_path, story)
-
-
-def test_a_move_takes_away_what_it_must_and_lists_it(tmp_path: Path) -> None:
-    """Row H6, RUNTIME 9."""
-
-    async def story(road: Road) -> None:
-        ann = road.uuid("ann")
-        road.host.holding[ann] = (Holder(12, "cat", "fd"),)
-        starts = list(road.host.starts)
-        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
-        assert job.state == "done"
-        assert job.progress["ended"] == ["pid 12 (cat) of ann"]
-        assert road.host.starts == starts
-        short = {name: road.uuid(name)[:8] for name in TREE}
-        assert road.host.storage.node(short["bob"]) == (short["root"], short["dan"], short["bob"])
-
-    play(tmp_path, story)
-
-
-def test_who_can_mount_is_restarted_when_it_loses_something(tmp_path: Path) -> None:
-    async def story(road: Road) -> None:
-        before = {name: road.unit(name).invocation for name in TREE}
-        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
-        after = {name: road.unit(name).invocation for name in TREE}
-        assert {name for name in TREE if before[name] != after[name]} == {"ann"}
-        assert (job.state, job.progress["ended"]) == ("done", ["all of ann"])
-        assert not any(isinstance(each, a.EndHolders) for each in road.host.applied)
-
-    play(tmp_path, story, hive(TREE, ann={"boot": True}))
-
-
-def test_a_daemon_that_dies_within_a_move_still_takes_it_away(tmp_path: Path) -> None:
-    async def story(road: Road) -> None:
-        road.refuse("EndHolders", Unreachable("gone"))
-        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
-        assert job.state == "running"
-        road.host.refused.clear()
-        road.restart()
-        await road.settle()
-        assert road.job(job.id).state == "done"
-        assert any(isinstance(each, a.EndHolders) for each in road.host.applied)
-
-    play(tmp_path, story)
-
-
-def test_who_cannot_be_searched_is_restarted(tmp_path: Path) -> None:
-    """Attack 12: holding too much to look through keeps nothing."""
-
-    async def story(road: Road) -> None:
-        before = {name: road.unit(name).invocation for name in TREE}
-        road.refuse("EndHolders", Internal("too much"))
-        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
-        after = {name: road.unit(name).invocation for name in TREE}
-        assert {name for name in TREE if before[name] != after[name]} == {"ann"}
-        assert (job.state, job.progress["ended"]) == ("done", ["all of ann"])
-
-    play(tmp_path, story)
-
-
-def test_a_move_by_hand_is_watched_like_any_other(tmp_path: Path) -> None:
-    async def story(road: Road) -> None:
-        road.hive = road.hive.moved("ann", None)
-        road.road.heard(frozenset({"tree"}))
-        await road.settle()
-        ended = [each.uuid for each in road.host.applied if isinstance(each, a.EndHolders)]
-        assert ended == [road.uuid("root")]
-        assert road.ledger.jobs.open() == []
 
     play(tmp_path, story)
 

@@ -51,7 +51,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One agent as it is now. `spec` None: it was destroyed."""
+    """One agent as it is now. `spec` None: it was destroyed.
+
+    `held`: it is down until others' access is revoked; `released`: when it last was not any more.
+    """
 
     now: float
     spec: AgentSpec | None
@@ -60,6 +63,8 @@ class Scene:
     state: State
     starts: Starts | None
     hello: Hello | None
+    held: bool = False
+    released: float = 0.0
 
     @property
     def config(self) -> str:
@@ -94,14 +99,14 @@ def watched(trial: Trial, scene: Scene) -> Verdict:
 
 def _placed(trial: Trial, scene: Scene) -> Iterator[Verdict]:
     yield from _decided(trial, scene)
-    due, switches = trial.at + trial.patience, trial.effect is Effect.SWITCH
+    due, switches = max(trial.at, scene.released) + trial.patience, trial.effect is Effect.SWITCH
     shown = scene.machine.config == scene.config and is_up(scene)
     if shown and (not switches or _has_switched(trial, scene)):
         yield Verdict(Say.GOOD)
-    if scene.now >= due:
+    if scene.now >= due and not scene.held:
         what = "has not switched" if switches else "did not come up"
         yield Verdict(Say.BAD, f"it {what} within {trial.patience:.0f} s")
-    yield Verdict(Say.WAIT, until=due)
+    yield Verdict(Say.WAIT, until=None if scene.held else due)
 
 
 def _watched(trial: Trial, scene: Scene) -> Iterator[Verdict]:
@@ -112,9 +117,10 @@ def _watched(trial: Trial, scene: Scene) -> Iterator[Verdict]:
     if scene.now < until:
         yield Verdict(Say.WAIT, until=until)
     if scene.state is not State.RUNNING or scene.machine.nonce != scene.nonce:
-        if scene.now >= until + trial.patience:
+        latest = max(until, scene.released) + trial.patience
+        if scene.now >= latest and not scene.held:
             yield Verdict(Say.BAD, f"it is {scene.state} at the end of the window")
-        yield Verdict(Say.WAIT, until=until + trial.patience)
+        yield Verdict(Say.WAIT, until=None if scene.held else latest)
     if scene.spec and scene.spec.harness and not _has_said_hello(trial, scene):
         yield Verdict(Say.BAD, "it has not said hello")
     yield Verdict(Say.GOOD)

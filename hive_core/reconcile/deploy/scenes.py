@@ -28,7 +28,8 @@ class Scenes:
         return Scene(
             ports.clock.now(), hive.spec(name) if name else None, ports.ledger.runs.get(uuid),
             look.machine(uuid) or Machine(uuid), look.state(uuid), ports.ledger.starts.get(uuid),
-            ports.ledger.hellos.get(uuid),
+            ports.ledger.hellos.get(uuid), uuid in ports.ledger.revocations.restarting(),
+            ports.ledger.revocations.released(uuid),
         )  # fmt: skip
 
     def trial(self, approval: Approval, found: Deploy, invocation: str) -> Trial:

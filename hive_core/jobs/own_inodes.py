@@ -1,0 +1,241 @@
+"""Give each file of a node and below it that has a hard link elsewhere an inode of its own.
+
+Nothing runs that could change the node meanwhile, so its own names for an inode can be counted:
+an inode with more links than that is shared with somebody else. Its names here get a copy, and
+names of one inode become names of one copy. Each is put in place by one rename(2), so a job that
+was killed is begun again and finds less to do.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from errno import EINVAL, ENOSYS, EOPNOTSUPP, EXDEV
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_WALK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAKE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_HELD: Final = 256  # directories above the present one that are kept open
+_BLOCK: Final = 1 << 24
+_CANNOT: Final = frozenset({EINVAL, ENOSYS, EOPNOTSUPP, EXDEV})
+SPARE: Final = ".hive-own-inode"  # the name of a copy until it is in place
+Inode = tuple[int, int]
+Figures = dict[str, float]
+
+
+class Name(NamedTuple):
+    """One name of a file: the number of its directory in the walk, and its name in there."""
+
+    folder: int
+    name: str
+
+
+def run(_words: Sequence[str], root: Path) -> Figures:
+    """The job; `node` is what it works on."""
+    figures: Figures = {"files": 0, "inodes": 0, "links": 0, "bytes": 0}
+    with closing(_Walk(root / "node")) as walk:
+        shared = _shared(walk, figures)
+        for inode, names in shared.items():
+            figures["inodes"] += 1
+            figures["bytes"] += _separate(walk, inode, names)
+            figures["links"] += len(names)
+    if shared:
+        os.sync()
+    return figures
+
+
+@dataclass(slots=True)
+class _Folder:
+    """A directory on the way down; `handle` is None while it is closed for want of handles."""
+
+    number: int
+    inode: Inode
+    handle: int | None
+    subfolders: list[str]
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A walk through a tree of any depth: by descriptors, following no symlink.
+
+    `parents` remembers each directory that was seen, by the number of the one above and its name.
+    """
+
+    top: Path
+    parents: list[tuple[int, str]] = field(default_factory=list)
+    _path: list[_Folder] = field(default_factory=list)
+
+    def files(self) -> Iterator[tuple[Name, os.stat_result]]:
+        """Give each name that is no directory, with the facts of its inode."""
+        yield from self._enter(os.open(self.top, _WALK), (0, "."))
+        while self._path:
+            folder = self._path[-1]
+            if folder.subfolders:
+                name = folder.subfolders.pop()
+                with suppress(FileNotFoundError):
+                    handle = os.open(name, _WALK, dir_fd=folder.handle)
+                    yield from self._enter(handle, (folder.number, name))
+            else:
+                self._leave()
+
+    def _enter(self, handle: int, place: tuple[int, str]) -> Iterator[tuple[Name, os.stat_result]]:
+        facts = os.fstat(handle)
+        folder = _Folder(len(self.parents), (facts.st_dev, facts.st_ino), handle, [])
+        self.parents.append(place)
+        self._path.append(folder)
+        if len(self._path) > _HELD and (above := self._path[-_HELD - 1]).handle is not None:
+            os.close(above.handle)
+            above.handle = None
+        for name in os.listdir(handle):
+            with suppress(FileNotFoundError):
+                facts = os.stat(name, dir_fd=handle, follow_symlinks=False)
+                if stat.S_ISDIR(facts.st_mode):
+                    folder.subfolders.append(name)
+                else:
+                    yield Name(folder.number, name), facts
+
+    def _leave(self) -> None:
+        left = self._path.pop()
+        if self._path and self._path[-1].handle is None:
+            above = os.open("..", _WALK, dir_fd=left.handle)
+            facts = os.fstat(above)
+            self._path[-1].handle = above
+            if (facts.st_dev, facts.st_ino) != self._path[-1].inode:
+                raise OSError("a directory was moved while it was looked through")
+        if left.handle is not None:
+            os.close(left.handle)
+
+    @contextmanager
+    def opened(self, number: int) -> Iterator[int]:
+        """Open a directory of the walk again, step by step: a path may be longer than allowed."""
+        steps = []
+        while number:
+            number, name = self.parents[number]
+            steps.append(name)
+        handle = os.open(self.top, _WALK)
+        try:
+            for step in reversed(steps):
+                handle, above = os.open(step, _WALK, dir_fd=handle), handle
+                os.close(above)
+            yield handle
+        finally:
+            os.close(handle)
+
+    def close(self) -> None:
+        for folder in self._path:
+            if folder.handle is not None:
+                os.close(folder.handle)
+
+
+def _shared(walk: _Walk, figures: Figures) -> dict[Inode, list[Name]]:
+    """The names here of inodes that have names elsewhere too.
+
+    A symlink and a device hold nobody's bytes.
+    """
+    names: dict[Inode, list[Name]] = {}
+    elsewhere: dict[Inode, int] = {}
+    for name, facts in walk.files():
+        figures["files"] += 1
+        if facts.st_nlink > 1 and not (stat.S_ISLNK(facts.st_mode) or _is_device(facts.st_mode)):
+            inode = (facts.st_dev, facts.st_ino)
+            names.setdefault(inode, []).append(name)
+            elsewhere[inode] = facts.st_nlink - len(names[inode])
+    return {inode: names[inode] for inode, links in elsewhere.items() if links > 0}
+
+
+def _is_device(mode: int) -> bool:
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
+def _separate(walk: _Walk, inode: Inode, names: Sequence[Name]) -> int:
+    """Put a copy in the place of each name of one inode; how many bytes were copied."""
+    first, *others = names
+    with walk.opened(first.folder) as home:
+        facts = os.stat(first.name, dir_fd=home, follow_symlinks=False)
+        if (facts.st_dev, facts.st_ino) != inode:
+            return 0  # it is another file by now
+        _clear(home)
+        _copy(home, first.name, facts)
+        _put_in_place(home, first.name)
+        for other in others:
+            with walk.opened(other.folder) as folder:
+                _clear(folder)
+                os.link(first.name, SPARE, src_dir_fd=home, dst_dir_fd=folder,
+                        follow_symlinks=False)  # fmt: skip
+                _put_in_place(folder, other.name)
+    return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
+
+
+def _clear(folder: int) -> None:
+    """Remove what a job left that was killed."""
+    with suppress(FileNotFoundError):
+        os.unlink(SPARE, dir_fd=folder)
+
+
+def _put_in_place(folder: int, name: str) -> None:
+    os.rename(SPARE, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _copy(folder: int, name: str, facts: os.stat_result) -> None:
+    """Make a copy beside the original, with all that belongs to it."""
+    if stat.S_ISREG(facts.st_mode):
+        old = os.open(name, _READ, dir_fd=folder)
+        try:
+            copy = os.open(SPARE, _MAKE, 0o600, dir_fd=folder)
+            try:
+                _fill(old, copy)
+                _copy_attributes(old, copy)
+            finally:
+                os.close(copy)
+        finally:
+            os.close(old)
+    else:
+        os.mknod(SPARE, stat.S_IFMT(facts.st_mode) | 0o600, dir_fd=folder)
+    os.chown(SPARE, facts.st_uid, facts.st_gid, dir_fd=folder, follow_symlinks=False)
+    os.chmod(SPARE, stat.S_IMODE(facts.st_mode), dir_fd=folder)  # after chown, which clears setuid
+    times = (facts.st_atime_ns, facts.st_mtime_ns)
+    os.utime(SPARE, ns=times, dir_fd=folder, follow_symlinks=False)
+
+
+def _fill(old: int, copy: int) -> None:
+    """Copy the bytes; a hole stays a hole.
+
+    https://man7.org/linux/man-pages/man2/lseek.2.html tells of SEEK_DATA.
+    """
+    end, at = os.fstat(old).st_size, 0
+    os.ftruncate(copy, end)
+    while at < end:
+        try:
+            at = os.lseek(old, at, os.SEEK_DATA)
+        except OSError:  # nothing but a hole is left
+            return
+        hole = os.lseek(old, at, os.SEEK_HOLE)
+        while at < hole:
+            count = _copy_range(old, copy, min(_BLOCK, hole - at), at)
+            if count == 0:
+                return
+            at += count
+
+
+def _copy_range(old: int, copy: int, count: int, at: int) -> int:
+    """File systems that can share blocks do.
+
+    https://man7.org/linux/man-pages/man2/copy_file_range.2.html
+    """
+    try:
+        return os.copy_file_range(old, copy, count, at, at)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+        return os.pwrite(copy, os.pread(old, count, at), at)
+
+
+def _copy_attributes(old: int, copy: int) -> None:
+    for key in os.listxattr(old):
+        with suppress(OSError):  # one that only the machine's own root may set
+            os.setxattr(copy, key, os.getxattr(old, key))

@@ -1,0 +1,247 @@
+"""Taking away what agents may hold of others that are not below them any more (attack 58).
+
+Nothing shows all that a process may hold: descriptors in flight, mappings, mounts of its own. So
+those who lost access, and all below them, go down together; while none of them runs, a job gives
+each of their files that has a hard link elsewhere an inode of its own; then they start afresh. What
+is to be done stands in the ledger before it is done, so a daemon that dies goes on from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+from hive_core.errors import HiveError, Internal
+from hive_core.host.exchange import exchange
+from hive_core.ledger.events import Entry
+from hive_core.ledger.revocations import NewRevocation
+from hive_core.model.machine import Machine, Run, Wanted
+from hive_core.model.record import DAEMON
+from hive_core.model.review import SAID, SAID_MOST, Said
+from hive_core.model.revocation import Revocation, RevocationState
+from hive_core.plan.actions import JOB_BASES, JobKind, MoveNode, RunJob
+from hive_core.plan.chain import job_of
+from hive_core.plan.place import Place
+from hive_core.plan.state import Phase, Trouble, phase, trouble
+from hive_core.reconcile.deploy.tasks import Tasks
+from hive_core.reconcile.goals import MOVED, RESTARTING
+from hive_core.reconcile.wishes import losers
+from hive_core.reconcile.work import Work, restart
+
+log = logging.getLogger(__name__)
+LOOK: Final = 0.5  # seconds between looks at who is to finish first
+IDLE: Final = "idle"
+_NAMES_MOST: Final = 64  # in an event
+_BACK_MOST: Final = 1000  # for whom the job waits until they are up again
+_S = RevocationState
+
+
+@dataclass
+class Revoker:
+    """`advance` takes each revocation as far as it can be; call it in every pass."""
+
+    work: Work
+    tasks: Tasks
+
+    @classmethod
+    def build(
+        cls, work: Work, wake: Callable[[], None], fatal: Callable[[BaseException], None]
+    ) -> Self:
+        return cls(work, Tasks(work.ports.clock, lambda _: wake(), fatal))
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.tasks.busy)
+
+    def announce(self, moves: Iterable[MoveNode]) -> None:
+        """Before nodes are moved: who loses sight of them, where no call has written that down.
+
+        So it is after a commit by hand.
+        """
+        look, ledger, now = self.work.look, self.work.ports.ledger, self.work.ports.clock.now()
+        wanted = list(self._unannounced(moves))
+        if not wanted:
+            return
+        with ledger.transaction():
+            for uuid, lost in wanted:
+                name = look.places.by_uuid[uuid].name
+                job = ledger.jobs.create("move", DAEMON, {uuid: MOVED}, now)
+                ledger.revocations.create(NewRevocation(job.id, uuid, name, lost), now)
+        look.wishes.refresh(())
+
+    def _unannounced(self, moves: Iterable[MoveNode]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        places, known = self.work.look.places.by_uuid, self.work.look.wishes
+        asked = {uuid for job in known.jobs.values() for uuid in job.goals}
+        asked |= {each.agent for each in known.revocations.values()}
+        shorts = {uuid[:8]: uuid for uuid in places}
+        for action in moves:
+            uuid = shorts.get(action.target[-1])
+            lost = [short for short in action.source[:-1] if short not in action.target]
+            above = tuple(shorts[short] for short in lost if short in shorts)
+            if uuid is not None and uuid not in asked and above:
+                yield uuid, above
+
+    def advance(self) -> None:
+        for revocation in list(self.work.look.wishes.revocations.values()):
+            if str(revocation.id) not in self.tasks.busy:
+                self._advance(revocation)
+
+    def _advance(self, revocation: Revocation) -> None:
+        match revocation.state:
+            case _S.WAITING if not revocation.restart:
+                self._split(revocation, "leave")
+            case _S.WAITING:
+                self._restart_when_due(revocation)
+            case _S.RESTARTING if self._all_down(revocation):
+                self._split(revocation, "end")
+            case _S.LEFT if not revocation.nonces:
+                self._step(revocation, "close")
+            case _S.CLOSING:
+                self._split(revocation, "end")
+            case _:
+                pass
+
+    # Going down.
+
+    def _restart_when_due(self, revocation: Revocation) -> None:
+        look, clock = self.work.look, self.work.ports.clock
+        agents = losers(revocation, look.places)
+        if revocation.latest is not None and clock.now() < revocation.latest:
+            up = (uuid for uuid in agents if not self._is_down(uuid))
+            if any(look.activity(uuid) != IDLE for uuid in up):
+                self.tasks.later(str(revocation.id), clock.monotonic() + LOOK)
+                return
+        why = f"{revocation.name} is not below it any more"
+        with self.work.ports.ledger.transaction():
+            nonces = {
+                run.agent: restart(self.work.ports, run, why) for run in self._running(agents)
+            }
+            self.work.ports.ledger.revocations.note(revocation.id, nonces)
+            self.work.ports.ledger.revocations.step(revocation.id, "restart", clock.now())
+        self._take_up(revocation, agents)
+
+    def _running(self, agents: Iterable[str]) -> Iterator[Run]:
+        """Who runs or is on its way up. Who is down after a failure holds nothing, and waits on."""
+        look = self.work.look
+        for uuid in agents:
+            run = look.wishes.runs.get(uuid)
+            if run is None or run.wanted is not Wanted.RUNNING:
+                continue
+            failed = trouble(run, look.wishes.starts.get(uuid)) is not Trouble.NONE
+            if not (failed and self._is_down(uuid)):
+                yield run
+
+    def _is_down(self, uuid: str) -> bool:
+        machine = self.work.look.machines.get(uuid) or Machine(uuid)
+        there = uuid in self.work.busy or uuid in self.work.starting
+        return phase(machine) is Phase.DOWN and not there
+
+    def _all_down(self, revocation: Revocation) -> bool:
+        agents = losers(revocation, self.work.look.places)
+        agents |= {revocation.agent} if revocation.came_back else set()
+        return all(map(self._is_down, agents)) and self._in_place(revocation)
+
+    def _in_place(self, revocation: Revocation) -> bool:
+        """Whether the agent's node is where nobody reaches it who lost it."""
+        place = self.work.look.places.by_uuid.get(revocation.agent)
+        machine = self.work.look.machines.get(revocation.agent)
+        return place is None or (machine is not None and machine.node == place.lineage)
+
+    # Hard links.
+
+    def _split(self, revocation: Revocation, event: str) -> None:
+        if self._in_place(revocation):
+            self.tasks.begin(str(revocation.id), self._splitting(revocation, event))
+
+    async def _splitting(self, revocation: Revocation, event: str) -> None:
+        key = f"revocation {revocation.id}"
+        try:
+            links = await self._own_inodes(revocation)
+        except HiveError as error:
+            text = f"cannot take access to {revocation.name} away: {error}"
+            self.work.look.troubles[key] = text
+            raise
+        self.work.look.troubles.pop(key, None)
+        self._step(revocation, event, links)
+
+    async def _own_inodes(self, revocation: Revocation) -> int:
+        """How many names of files had a link elsewhere; no file has one any more."""
+        links = 0.0
+        for place in self._nodes(revocation):
+            id_ = job_of(f"{revocation.id} {place.uuid}", JobKind.OWN_INODES)
+            with exchange(self.work.ports.settings.paths.work, id_) as box:
+                await self.work.ports.jobs.run(
+                    RunJob(id_, JobKind.OWN_INODES, JOB_BASES[0], place.uuid, None, place.lineage)
+                )
+                said = Said.read(box.read(SAID, SAID_MOST))
+            if not said.ok:
+                raise Internal(f"job own_inodes: {said.reason}")
+            links += dict(said.figures).get("links", 0)
+        return int(links)
+
+    def _nodes(self, revocation: Revocation) -> list[Place]:
+        """Nodes whose files must not be anybody else's; one below another goes along with it."""
+        places, machines = self.work.look.places.by_uuid, self.work.look.machines
+        agents = losers(revocation, self.work.look.places)
+        agents |= {revocation.agent} if revocation.came_back else set()
+        found = [
+            places[uuid] for uuid in agents
+            if uuid in places and uuid in machines and machines[uuid].node == places[uuid].lineage
+        ]  # fmt: skip
+        nodes = {place.lineage for place in found}
+        return [
+            place for place in sorted(found, key=lambda place: place.lineage)
+            if not any(place.lineage[:depth] in nodes for depth in range(1, len(place.lineage)))
+        ]  # fmt: skip
+
+    # Its end.
+
+    def _step(self, revocation: Revocation, event: str, links: int = 0) -> None:
+        ledger, now = self.work.ports.ledger, self.work.ports.clock.now()
+        agents = losers(revocation, self.work.look.places)
+        topics = {f"job:{revocation.job}"}
+        with ledger.transaction():
+            after = ledger.revocations.step(revocation.id, event, now)
+            if event != "close":
+                topics |= self._tell(after, links)
+        self._take_up(revocation, agents)
+        self.work.broker.touch(frozenset(topics))
+
+    def _tell(self, revocation: Revocation, links: int) -> set[str]:
+        """Inside a transaction: the event, and the progress of the job."""
+        ledger, now = self.work.ports.ledger, self.work.ports.clock.now()
+        hive = self.work.look.places.hive
+        lost, agents = (
+            sorted(hive.name(uuid) or uuid for uuid in each)
+            for each in (revocation.lost, revocation.nonces)
+        )
+        done = revocation.state is _S.DONE
+        job = ledger.jobs.get(revocation.job)
+        if job is not None and job.ended is None:
+            again = sorted(revocation.nonces)[:_BACK_MOST]
+            news: dict[str, object] = {"revoked": now, RESTARTING: again} if done else {}
+            ledger.jobs.progress(job.id, {**job.progress, **news, "links": links})
+        if done:
+            text = f"who was above {revocation.name} before holds nothing of it any more"
+        else:
+            text = f"who was above {revocation.name} before runs on and may hold files of it"
+        ledger.events.append(Entry(
+            kind="revoked" if done else "revocation_left", caller=DAEMON, operation="watch",
+            target=revocation.agent, allowed=None, rule="", reason=text, commit=hive.commit,
+            request="", now=now,
+            fields={
+                "target_name": revocation.name, "lost": lost[:_NAMES_MOST], "links": links,
+                "restarted" if done else "left": agents[:_NAMES_MOST], "count": len(agents),
+                "job": revocation.job,
+            },
+        ))  # fmt: skip
+        return {"events"}
+
+    def _take_up(self, revocation: Revocation, agents: Iterable[str]) -> None:
+        """What was written counts from now on; everybody whom it concerns is looked at again."""
+        everybody = {*agents, revocation.agent}
+        self.work.look.wishes.refresh(everybody)
+        for uuid in everybody:
+            self.work.again(uuid)

@@ -1,0 +1,406 @@
+"""Attack 58: whatever an old ancestor made ready before a move, it gives it no byte afterwards.
+
+Each attacker is a program that runs in the container of an agent, as the agent's own: asked to, it
+writes down what it can read at that moment. The moved agent writes through a descriptor that it has
+had open since before the move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+from long import figure, times
+
+pytestmark = pytest.mark.lab
+# Runs each program that is put beside it, once, and goes on whatever becomes of them.
+OBEYS = """
+while :; do
+    for each in attack-*; do
+        [ -e "$each" ] && mv "$each" "running-$each" && python3 -I "running-$each" &
+    done
+    sleep 0.1
+done
+"""
+AGENT: dict[str, object] = {"command": ["sh", "-c", OBEYS]}
+NOTES = "/agents/kid/state/notes"
+START = """
+import array, ctypes, mmap, os, socket, sys, threading, time
+NOTES, KIDS, NAME = "/agents/kid/state/notes", "/agents/kid/state", sys.argv[0].split("attack-")[1]
+def ready():
+    open("ready-" + NAME, "w").close()
+def answer(read):
+    ready()
+    while not os.path.exists("ask-" + NAME):
+        time.sleep(0.02)
+    os.remove("ask-" + NAME)
+    with open("answer.new", "w") as file:
+        file.write(read())
+    os.rename("answer.new", "answer-" + NAME)
+def hold(handle):
+    answer(lambda: os.pread(handle, 99, 0).decode())
+def send(link, *handles):
+    link.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", handles))])
+def receive(link):
+    _, rights, _, _ = link.recvmsg(1, socket.CMSG_SPACE(4))
+    return array.array("i", rights[0][2])[0]
+"""
+WRITER = """
+handle = os.open("notes", os.O_RDWR)
+ready()
+while True:
+    if os.path.exists("write"):
+        os.pwrite(handle, b"after", 0)
+        os.rename("write", "written")
+    time.sleep(0.02)
+"""
+HOLDS = {
+    "descriptor": "hold(os.open(NOTES, os.O_RDONLY))",
+    "in-flight": """
+one, two = socket.socketpair()
+handle = os.open(NOTES, os.O_RDONLY)
+send(one, handle)
+os.close(handle)
+answer(lambda: os.pread(receive(two), 99, 0).decode())
+""",
+    "mapping": """
+def other():
+    handle = os.open(NOTES, os.O_RDWR)
+    shared = mmap.mmap(handle, 4096)
+    os.close(handle)
+    answer(lambda: shared[:5].decode())
+threading.Thread(target=other).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # this thread only
+""",
+    "directory": """
+os.chdir(KIDS)
+kids, own = os.open(KIDS, os.O_RDONLY), os.open("/tree/state", os.O_RDONLY)
+os.fchdir(own)
+def read():
+    handle = os.open("notes", os.O_RDONLY, dir_fd=kids)
+    return os.read(handle, 99).decode()
+answer(read)
+""",
+}
+LISTENS = """
+with socket.socket(socket.AF_UNIX) as door:
+    door.bind("door"); door.listen(); ready()
+    link, _ = door.accept()
+    handle = receive(link)
+link.close()
+open("got-" + NAME, "w").close()
+hold(handle)
+"""
+HANDS = """
+with socket.socket(socket.AF_UNIX) as link:
+    link.connect("/agents/{to}/state/door")
+    send(link, os.open(NOTES, os.O_RDONLY))
+ready()
+"""
+
+
+class Tree:
+    """`kid`, with `pup` below it, hangs below `one`, beside `stay`; `two` is where it moves."""
+
+    def __init__(self, host: HiveHost) -> None:
+        self.host = host
+
+    def fresh(self) -> None:
+        """The same agents anew, and `kid` with its notes open."""
+        host = self.host
+        host.prune({"root": None})
+        host.grow(one=AGENT, two=AGENT)
+        host.grow(**{name: {**AGENT, "parent": "one"} for name in ("kid", "stay")})
+        host.grow(pup={**AGENT, "parent": "kid"})
+        host.inside("kid", "sh", "-c", "printf before >/tree/state/notes")
+        host.inside("kid", "truncate", "-s", "4096", "/tree/state/notes")
+        self.run("kid", "writer", WRITER)
+
+    def run(self, agent: str, name: str, program: str) -> None:
+        """Have an agent run a program, until it is ready."""
+        self.begin(agent, name, program)
+        self.host.until(lambda: self.has(agent, f"ready-{name}"), f"{name} is not ready", 30)
+
+    def begin(self, agent: str, name: str, program: str) -> None:
+        put = f"cd /tree/state; cat >new; mv new attack-{name}"
+        words = ("nsenter", f"--target={self.host.call('Locate', agent=agent)['leader']}", "--all")
+        self.host.run(*words, "sh", "-c", put, text=START + program)
+
+    def has(self, agent: str, file: str) -> bool:
+        return self.host.inside(agent, "ls", "/tree/state").split().count(file) > 0
+
+    def write(self) -> None:
+        """`kid` writes into its notes, through what it has had open since the beginning."""
+        self.host.inside("kid", "touch", "/tree/state/write")
+        self.host.until(lambda: self.has("kid", "written"), "kid does not write")
+
+    def leak(self, agent: str, name: str) -> str:
+        """What an attacker can read now; nothing when it is no more."""
+        self.host.wait("running", agent)
+        self.host.inside(agent, "touch", f"/tree/state/ask-{name}")
+        self.host.until(
+            lambda: self.has(agent, f"answer-{name}") or not self.runs(name),
+            f"{name} neither answers nor ends",
+        )
+        return self.host.inside(agent, "cat", f"/tree/state/answer-{name}", check=False)
+
+    def runs(self, name: str) -> bool:
+        found = self.host.run("pgrep", "-f", f"running-attack-{name}$", check=False)
+        return found.returncode == 0
+
+    def ends(self, job: str, why: str, seconds: float = 90) -> None:
+        done = lambda: self.host.call("GetJob", id=job)["state"] != "running"  # noqa: E731
+        self.host.until(done, f"the move does not end after {why}", seconds)
+
+    def read(self, agent: str, file: str) -> str:
+        self.host.wait("running", agent)
+        return self.host.inside(agent, "cat", file).rstrip("\0\n")
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    found = HiveHost(lab)
+    found.setup()
+    yield found
+    found.hush()
+
+
+@pytest.fixture
+def tree(host: HiveHost) -> Tree:
+    found = Tree(host)
+    found.fresh()
+    return found
+
+
+def test_attack_58_nothing_that_a_process_holds_outlives_a_move(tree: Tree) -> None:
+    """A descriptor, one in flight, a mapping whose first thread is dead, a directory."""
+    host = tree.host
+    for name, program in HOLDS.items():
+        tree.run("one", name, program)
+    tree.run("stay", "sibling", "NOTES and hold(os.open('ready-sibling', os.O_CREAT))")
+    before = host.pids("root", "two", "kid", "pup", "one", "stay")
+    said = host.hive("move", "kid", "--parent", "two")
+    assert "restarts  one, stay" in said
+    after = host.pids(*before)
+    assert {name for name in before if before[name] != after[name]} == {"one", "stay"}
+    tree.write()
+    assert tree.read("two", NOTES) == "aftere"
+    assert {name: tree.leak("one", name) for name in HOLDS} == dict.fromkeys(HOLDS, "")
+    assert not tree.runs("sibling")
+
+
+def test_attack_58_a_hard_link_gives_nothing_after_a_move(tree: Tree) -> None:
+    host = tree.host
+    host.inside("one", "ln", NOTES, "/tree/state/kept")
+    host.inside("one", "ln", "/tree/state/kept", "/agents/stay/state/kept")
+    host.hive("move", "kid", "--parent", "two")
+    tree.write()
+    assert tree.read("two", NOTES) == "aftere"
+    assert tree.read("one", "/tree/state/kept") == "before"
+    assert tree.read("stay", "/tree/state/kept") == "before"
+    host.inside("one", "sh", "-c", "echo changed >/tree/state/kept")
+    assert tree.read("stay", "/tree/state/kept") == "changed"  # names of one file, as before
+    assert tree.read("kid", "/tree/state/notes") == "aftere"
+
+
+def test_a_link_into_a_sibling_that_moves_along_stays_one(tree: Tree) -> None:
+    """And whoever moves is not restarted for it."""
+    host = tree.host
+    host.inside("one", "ln", NOTES, "/agents/pup/state/notes")
+    before = host.pids("kid", "pup")
+    host.hive("move", "kid", "--parent", "two")
+    assert host.pids("kid", "pup") == before
+    tree.write()
+    assert tree.read("pup", "/tree/state/notes") == "aftere"
+    assert host.inside("two", "stat", "-c", "%h", NOTES) == "2\n"
+
+
+def test_attack_58_what_was_handed_to_who_stays_below_is_taken_from_it(tree: Tree) -> None:
+    tree.run("stay", "taker", LISTENS)
+    tree.begin("one", "giver", HANDS.replace("{to}", "stay"))
+    tree.host.until(lambda: tree.has("one", "ready-giver"), "nothing is handed on")
+    tree.host.until(lambda: tree.has("stay", "got-taker"), "nothing was taken")
+    tree.host.hive("move", "kid", "--parent", "two")
+    tree.write()
+    assert tree.leak("stay", "taker") == ""
+
+
+def test_what_was_handed_to_who_moves_is_its_own(tree: Tree) -> None:
+    tree.run("pup", "taker", LISTENS)
+    tree.begin("one", "giver", HANDS.replace("{to}", "pup"))
+    tree.host.until(lambda: tree.has("pup", "got-taker"), "nothing was taken")
+    tree.host.hive("move", "kid", "--parent", "two")
+    tree.write()
+    assert tree.leak("pup", "taker").startswith("after")
+
+
+def test_attack_58_a_bind_mount_of_one_that_boots_is_gone(tree: Tree) -> None:
+    host = tree.host
+    host.grow(boo={"boot": True})
+    host.call("Move", agent="kid", parent="boo", wait=40)
+    mount = "mkdir -p /mnt; mount --bind /agents/kid/state /mnt"
+    host.inside("boo", "sh", "-ec", mount)
+    assert host.inside("boo", "cat", "/mnt/notes").startswith("before")
+    host.hive("move", "kid", "--parent", "two")
+    tree.write()
+    host.wait("running", "boo")
+    assert host.inside("boo", "sh", "-c", "ls /agents; ls /mnt 2>/dev/null", check=False) == "boo\n"
+
+
+def test_attack_58_who_is_destroyed_and_restored_has_kept_nothing(tree: Tree) -> None:
+    """Its children were adopted: what it had linked of them is its own copy now."""
+    host = tree.host
+    host.inside("one", "ln", NOTES, "/tree/state/kept")
+    one, before = host.uuid("one"), host.pids("kid", "stay", "pup")
+    host.hive("destroy", "one", "--yes")
+    assert host.pids("kid", "stay", "pup") == before
+    host.hive("restore", one)
+    tree.write()
+    assert tree.read("one", "/tree/state/kept") == "before"
+    assert host.tree()["kid"] == "root"
+
+
+def test_attack_58_who_comes_back_elsewhere_is_nobody_else_s(tree: Tree) -> None:
+    """Its old parent is gone, so it comes under the root agent: who was above that loses it."""
+    host = tree.host
+    host.call("Move", agent="stay", parent="two", wait=40)
+    host.call("Move", agent="kid", parent="stay", wait=40)
+    host.wait("running", "one", "stay", "two", "kid")
+    host.inside("two", "ln", NOTES, "/tree/state/kept")
+    tree.run("two", "holds", HOLDS["descriptor"])
+    kid, pup = host.uuid("kid"), host.pids("pup")
+    host.hive("destroy", "kid", "--yes")
+    host.hive("destroy", "stay", "--yes")
+    before = host.pids("one", "root", "pup")
+    assert before["pup"] == pup["pup"]
+    found = host.call("Restore", id=kid, wait=50)
+    assert (found["parent"], found["restarts"]) == ("root", ["two", "pup"])
+    after = host.pids(*before)
+    assert {name for name in before if before[name] != after[name]} <= {"pup"}
+    host.inside("kid", "sh", "-c", "printf after >/tree/state/notes")
+    assert tree.read("two", "/tree/state/kept") == "before"
+    assert tree.leak("two", "holds") == ""
+
+
+def test_without_restarts_the_operator_sees_who_may_still_hold_what(tree: Tree) -> None:
+    host = tree.host
+    tree.run("one", "holds", HOLDS["descriptor"])
+    assert host.ask("root", "Move", agent="kid", parent="two", no_restart=True).error
+    before = host.pids("one", "stay")
+    said = host.hive("move", "kid", "--parent", "two", "--no-restart")
+    assert "may hold  one, stay" in said
+    assert host.pids("one", "stay") == before
+    tree.write()
+    assert tree.leak("one", "holds").startswith("after")  # as the operator wanted
+    told = "may still hold files of kid, and were not restarted: "
+    assert f"{told}one, stay" in host.hive("status")
+    host.hive("restart", "one")
+    assert f"{told}stay" in host.hive("status")
+    host.hive("restart", "stay")
+    host.until(lambda: told not in host.hive("status"), "is still told")
+    (event,) = [each for each in host.events(limit=1000) if each["kind"] == "revocation_left"]
+    assert event["fields"]["left"] == ["one", "stay"]
+
+
+def test_tasks_of_who_is_restarted_are_begun_again_and_not_tried_twice(tree: Tree) -> None:
+    host = tree.host
+    host.grow(busy={"parent": "one", "role": "worker", "command": SERVES})
+    task = host.call("AssignTask", agent="busy", description="go")["task"]
+
+    def state() -> dict[str, Any]:
+        found: dict[str, Any] = host.call("GetTask", task=task)["task"]
+        return found
+
+    host.until(lambda: tree.has("busy", "began"), "does not begin")
+    host.inside("busy", "rm", "/tree/state/began")
+    host.hive("move", "kid", "--parent", "two")
+    host.until(lambda: tree.has("busy", "began"), "does not begin again", 60)
+    assert state()["attempt"] == 1, state()
+    host.inside("busy", "touch", "/tree/state/go-on")
+    host.until(lambda: state()["state"] == "done", "does not end", 60)
+    assert state()["result"]["status"] == "success", state()
+
+
+SERVES = [
+    "hive-agent", "serve", "--",
+    "sh", "-c", "touch began; until [ -e go-on ]; do sleep 0.1; done; echo done",
+]  # fmt: skip
+
+
+def test_when_idle_lets_them_finish(tree: Tree) -> None:
+    host = tree.host
+    host.grow(busy={"parent": "one", "role": "worker", "command": SERVES})
+    task = host.call("AssignTask", agent="busy", description="go")["task"]
+    host.until(lambda: tree.has("busy", "began"), "does not begin")
+    before = host.pids("one", "busy", "stay")
+    moving = host.call("Move", agent="kid", parent="two", when_idle=600)
+    assert host.inside("two", "ls", "/agents") == "kid\npup\ntwo\n"  # that is at once
+    assert host.pids(*before) == before
+    host.inside("busy", "touch", "/tree/state/go-on")
+    tree.ends(moving["job"], "they are idle")
+    assert host.call("GetTask", task=task)["task"]["result"]["status"] == "success"
+    host.wait("running", *before)
+    after = host.pids(*before)
+    assert all(before[name] != after[name] for name in before)
+
+
+@pytest.mark.parametrize("daemon", ["hived", "hive-privd"])
+def test_attack_58_a_kill_at_any_step_leaves_nobody_access(tree: Tree, daemon: str) -> None:
+    """Killed when it was told, when the first loser ends, when the job runs, when one starts."""
+    host = tree.host
+    host.inside("one", "ln", NOTES, "/tree/state/kept")
+    began = list[str]()  # main processes of `one`
+    moments = {
+        "told": lambda: True,
+        "a loser ends": lambda: host.show("stay", "ActiveState") != "active",
+        "the job runs": lambda: bool(
+            host.run("systemctl", "list-units", "--no-legend", "hive-job@*").stdout
+        ),
+        "a loser starts": lambda: host.show("one", "MainPID") not in ("0", began[-1]),
+    }
+    for number, moment in enumerate(moments):
+        began.append(host.show("one", "MainPID"))
+        tree.run("one", f"holds{number}", HOLDS["descriptor"])
+        kid = host.main_pid("kid")
+        job = host.call("Move", agent="kid", parent="two")["job"]
+        with suppress(AssertionError):  # it may have been quicker than whoever looks
+            host.until(moments[moment], moment, 5)
+        host.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", f"{daemon}.service")
+        host.hush()
+        host.answers()
+        tree.ends(job, f"a kill when {moment}")
+        assert host.call("GetJob", id=job)["error"] == "", moment
+        host.wait("running", "one", "stay")
+        assert host.main_pid("kid") == kid
+        assert not tree.runs(f"holds{number}"), moment
+        assert host.inside("one", "stat", "-c", "%h", "/tree/state/kept") == "1\n", moment
+        host.call("Move", agent="kid", parent="one", wait=40)
+        host.inside("one", "ln", "-f", NOTES, "/tree/state/kept")
+        host.wait("running", "two")
+
+
+@pytest.mark.sized
+def test_attack_58_many_links_are_split_also_when_the_job_is_killed_half_way(tree: Tree) -> None:
+    host, count = tree.host, times(4000, 100_000)
+    make = f"mkdir many; cd many; seq {count} | while read n; do echo $n >$n; done"
+    host.inside("kid", "sh", "-c", f"cd /tree/state; {make}")
+    host.inside("one", "cp", "-al", "/agents/kid/state/many", "/tree/state/")
+    job = host.call("Move", agent="kid", parent="two")["job"]
+    shared = "find /var/lib/hive/tree -path '*/state/many/*' -type f -links +1 | wc -l"
+
+    def left() -> int:
+        return int(host.run("sh", "-c", shared, timeout=300).stdout)
+
+    host.until(lambda: left() < 2 * count, "the job does not begin", 60)
+    host.run("sh", "-c", "systemctl kill --signal=KILL 'hive-job@*'", check=False)
+    before = left()
+    tree.ends(job, "its job was killed", 300)
+    assert host.call("GetJob", id=job)["error"] == ""
+    assert left() == 0
+    host.wait("running", "one")
+    assert host.inside("one", "cat", f"/tree/state/many/{count}") == f"{count}\n"
+    figure("links split", files=count, left_at_the_kill=before)

@@ -1,0 +1,321 @@
+"""Access that a move takes away: who goes down, when, and what is told (attack 58, row H6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from reconcile.road import Road, hive
+
+from hive_core.errors import Internal, Unreachable
+from hive_core.model.hive import Hive
+from hive_core.model.machine import Starts, State, Wanted
+from hive_core.model.revocation import RevocationState
+from hive_core.model.settings import Settings
+from hive_core.operations import revoking  # noqa: F401 - knows what an end means
+from hive_core.plan import actions as a
+
+# `bob` with `cat` below it moves from `ann` to `dan`; `eve` stays below `ann`.
+TREE = {
+    "root": None, "ann": "root", "bob": "ann", "cat": "bob", "eve": "ann", "dan": "root",
+}  # fmt: skip
+LOSERS = {"ann", "eve"}
+Story = Callable[[Road], Awaitable[None]]
+
+
+def play(folder: Path, story: Story, first: Hive | None = None) -> None:
+    async def run() -> None:
+        road = Road(folder, first or hive(TREE), Settings())
+        await road.settle()
+        try:
+            await story(road)
+        finally:
+            await road.close()
+
+    asyncio.run(run())
+
+
+def invocations(road: Road) -> dict[str, str]:
+    units = {name: road.host.units.get(road.uuid(name)) for name in road.hive.specs}
+    return {name: unit.invocation if unit else "" for name, unit in units.items()}
+
+
+def jobs(road: Road) -> list[str]:
+    """Whose nodes were looked through for links."""
+    found = [each for each in road.jobs.ran if each.work is a.JobKind.OWN_INODES]
+    return [str(road.hive.name(each.uuid or "")) for each in found]
+
+
+def state(road: Road) -> list[RevocationState]:
+    return [each.state for each in road.ledger.revocations.open()]
+
+
+def test_attack_58_who_loses_is_restarted_and_who_moves_runs_on(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        before, road.links = invocations(road), 3
+        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        after = invocations(road)
+        assert {name for name in TREE if before[name] != after[name]} == LOSERS
+        assert all(after.values())
+        assert (job.state, job.error) == ("done", "")
+        assert (job.progress["links"], job.progress["revoked"]) == (3, road.clock.now())
+        assert jobs(road) == ["ann"]  # with what lies below it
+        (event,) = [e for e in road.ledger.events.page(0, 1000) if e.kind == "revoked"]
+        assert event.fields["restarted"] == ["ann", "eve"]
+        assert (event.fields["lost"], event.fields["links"]) == (["ann"], 3)
+        assert road.ledger.revocations.open() == []
+
+    play(tmp_path, story)
+
+
+def test_attack_58_no_loser_starts_before_all_are_down_and_their_links_are_split(
+    tmp_path: Path,
+) -> None:
+    """One that runs could hand the others what they have just lost."""
+
+    async def story(road: Road) -> None:
+        road.host.slow = True
+        before = list(road.host.starts)
+        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        await road.settle()
+        for name in ("eve", "ann"):
+            assert road.host.starts == before
+            assert jobs(road) == []
+            road.host.settle(road.uuid(name))
+            await road.settle()
+        assert jobs(road) == ["ann"]
+        assert {*road.host.starts[len(before) :]} == {road.uuid(name) for name in LOSERS}
+        for name in LOSERS:
+            road.host.settle(road.uuid(name))
+        await road.settle()
+        assert road.job(job.id).state == "done"
+
+    play(tmp_path, story)
+
+
+def test_the_job_ends_when_who_was_restarted_is_up_again_or_cannot_be(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        road.refuse("Mount", Internal("no room"))
+        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        assert job.state == "running"
+        assert job.progress["revoked"] == road.clock.now()  # that is over, whatever follows
+        await road.want(Wanted.STOPPED, "ann")
+        road.host.refused.clear()
+        await road.advance(60)
+        assert road.job(job.id).state == "done"
+        assert (road.state("ann"), road.state("eve")) == (State.STOPPED, State.RUNNING)
+
+    play(tmp_path, story)
+
+
+def test_attack_58_losers_stay_down_while_their_links_cannot_be_split(tmp_path: Path) -> None:
+    """Fail closed; and the operator is told."""
+
+    async def story(road: Road) -> None:
+        road.jobs.refused = Internal("no room")
+        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        assert job.state == "running"
+        await road.advance(10)
+        assert LOSERS.isdisjoint(name for name in TREE if road.uuid(name) in road.host.units)
+        assert any("no room" in each for each in road.look.alarms())
+        road.jobs.refused = None
+        await road.advance(60)
+        assert road.job(job.id).state == "done"
+        assert all(invocations(road).values())
+        assert road.look.alarms() == []
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("action", ["MoveNode", "StopUnit", "StartUnit", "Mount", "RunJob"])
+def test_attack_58_a_kill_of_either_daemon_at_each_step_loses_no_part_of_it(
+    tmp_path: Path, action: str
+) -> None:
+    """The helper is away at one step, and hived dies there too; the next one goes on."""
+
+    async def story(road: Road) -> None:
+        before = invocations(road)
+        away = Unreachable("cannot reach the root helper")
+        if action == "RunJob":
+            road.jobs.refused = away
+        else:
+            road.refuse(action, away)
+        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        await road.settle()
+        road.host.refused.clear()
+        road.jobs.refused = None
+        road.restart()
+        await road.advance(60)
+        after = invocations(road)
+        assert {name for name in TREE if before[name] != after[name]} == LOSERS
+        assert all(after.values())
+        assert (road.job(job.id).state, jobs(road)[-1:]) == ("done", ["ann"])
+
+    play(tmp_path, story)
+
+
+def test_who_is_below_a_loser_by_now_is_restarted_too(tmp_path: Path) -> None:
+    """It may have been handed what the loser held."""
+
+    async def story(road: Road) -> None:
+        road.how = {"latest": road.clock.now() + 100}
+        busy = busy_until_told(road, "eve")
+        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        await road.settle()
+        assert state(road) == [RevocationState.WAITING]
+        spec = road.hive.spec("eve").model_copy(update={"uuid": hive({"x": None}).spec("x").uuid})
+        road.begin(road.hive.with_agent("fay", "eve", spec))
+        await road.settle()
+        before = invocations(road)
+        busy.clear()
+        await road.advance(1)
+        after = invocations(road)
+        assert {name for name in before if before[name] != after[name]} == {*LOSERS, "fay"}
+        assert road.job(job.id).state == "done"
+
+    play(tmp_path, story)
+
+
+def busy_until_told(road: Road, *names: str) -> set[str]:
+    """Agents that work on something while they are in this set."""
+    found = {road.uuid(name) for name in names}
+    activity = road.look.activity
+    road.look.activity = (  # type: ignore[method-assign]
+        lambda uuid: "running" if uuid in found else activity(uuid)
+    )
+    return found
+
+
+def test_when_idle_waits_until_they_are_and_no_longer_than_said(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        busy_until_told(road, "eve")
+        before, now = invocations(road), road.clock.now()
+        road.how = {"latest": now + 20}
+        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        await road.settle()
+        await road.advance(19)
+        assert invocations(road) == before
+        assert road.job(job.id).state == "running"
+        await road.advance(2)
+        after = invocations(road)
+        assert {name for name in TREE if before[name] != after[name]} == LOSERS
+        assert road.job(job.id).state == "done"
+
+    play(tmp_path, story)
+
+
+def test_when_idle_does_not_wait_for_who_has_nothing_to_do(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        before = invocations(road)
+        road.how = {"latest": road.clock.now() + 20}
+        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        after = invocations(road)
+        assert {name for name in TREE if before[name] != after[name]} == LOSERS
+        assert job.state == "done"
+
+    play(tmp_path, story)
+
+
+def test_without_restarts_it_is_told_who_may_still_hold_what_until_they_ended(
+    tmp_path: Path,
+) -> None:
+    async def story(road: Road) -> None:
+        before = invocations(road)
+        road.how = {"restart": False}
+        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        nonces = {road.uuid(name): 1 for name in LOSERS}
+        with road.ledger.transaction():
+            road.ledger.revocations.note(road.ledger.revocations.open()[0].id, nonces)
+        await road.settle()
+        assert invocations(road) == before
+        assert (road.job(job.id).state, jobs(road)) == ("done", ["ann"])
+        assert "revoked" not in road.job(job.id).progress
+        assert road.look.alarms() == [
+            "may still hold files of bob, and were not restarted: ann, eve"
+        ]
+        await road.want(Wanted.RUNNING, "ann", fresh=True)
+        assert road.look.alarms() == ["may still hold files of bob, and were not restarted: eve"]
+        road.restart()
+        await road.settle()
+        await road.want(Wanted.RUNNING, "eve", fresh=True)
+        assert road.look.alarms() == []
+        assert jobs(road) == ["ann", "ann"]  # what was linked in between
+        assert road.ledger.revocations.open() == []
+        assert all(invocations(road).values())
+
+    play(tmp_path, story)
+
+
+def test_such_a_restart_is_no_failure_and_forgives_none(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        uuid = road.uuid("ann")
+        run = road.ledger.runs.get(uuid)
+        assert run is not None
+        failed = Starts((1.0, 2.0), 3.0, exit_seen="x", nonce=run.nonce, why="y", returns=True)
+        with road.ledger.transaction():
+            road.ledger.starts.put(uuid, failed)
+        road.road.heard(frozenset({f"run:{uuid}"}))
+        await road.settle()
+        await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        found = road.ledger.starts.get(uuid)
+        assert found == replace(failed, nonce=run.nonce + 1)
+        assert road.state("ann") is State.RUNNING
+        assert road.events("crash") == []
+
+    play(tmp_path, story)
+
+
+def test_a_loser_that_is_parked_stays_parked(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        uuid = road.uuid("eve")
+        road.host.crash(uuid)
+        await road.settle()
+        assert road.state("eve") is State.FAILED
+        run = road.ledger.runs.get(uuid)
+        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        assert (job.state, road.state("eve")) == ("done", State.FAILED)
+        assert road.ledger.runs.get(uuid) == run
+
+    play(tmp_path, story)
+
+
+def test_a_move_by_hand_takes_access_away_like_any_other(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        before = invocations(road)
+        road.hive = road.hive.moved("ann", None)
+        road.road.heard(frozenset({"tree"}))
+        await road.settle()
+        after = invocations(road)
+        assert {name for name in TREE if before[name] != after[name]} == {"root", "dan"}
+        assert road.ledger.jobs.open() == []
+        assert len(road.events("revoked")) == 1
+
+    play(tmp_path, story)
+
+
+def test_moved_there_and_back_nobody_who_is_above_it_again_is_restarted(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        before = invocations(road)
+        road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        road.begin(road.hive.moved("bob", "ann"), bob="moved")
+        await road.settle()
+        after = invocations(road)
+        assert {name for name in TREE if before[name] != after[name]} == {"dan"}
+        assert road.ledger.jobs.open() == []
+
+    play(tmp_path, story)
+
+
+def test_children_that_a_destroyed_agent_leaves_run_on(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        before = invocations(road)
+        job = await road.commit(road.hive.without("ann"))
+        assert job.error == ""
+        after = invocations(road)
+        assert {name for name in after if before[name] != after[name]} == set()
+        assert road.ledger.revocations.open() == []
+
+    play(tmp_path, story)
