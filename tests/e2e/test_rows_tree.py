@@ -185,8 +185,10 @@ def test_new_ones_land_under_their_creator_and_overrides_survive(host: HiveHost)
     host.run("systemctl", "restart", "hived.service")
     host.hush()
     assert host.tree() == {**TREE, "new-a": "island"}
+    host.wait("running", "ann")  # it was restarted, for it has lost new-a
     assert host.ask("ann", "Stop", agent="new-a").error == "NotFound"
     host.hive("destroy", "new-a", "--yes")
+    host.wait("running", *TREE)
     assert topology(host) == TREE
 
 
@@ -226,13 +228,14 @@ def test_every_listing_shows_the_parent(host: HiveHost) -> None:
 
 
 def test_a_subtree_moves_live_mounts_included(host: HiveHost) -> None:
-    """H6: no restart, descendants along, and files follow within running containers."""
+    """H6: who moves is not restarted, with its descendants; files follow in running containers."""
     before = host.pids(*TREE)
     host.inside("cid", "sh", "-c", "echo deep >/agents/cid/state/note")
     assert host.inside("lead", "cat", "/agents/cid/state/note") == "deep\n"
     host.hive("move", "ann", "--parent", "rival")
     try:
-        assert host.pids(*TREE) == before
+        after = host.pids(*TREE)
+        assert {name for name in TREE if before[name] != after[name]} == {"lead", "ben"}
         assert host.tree() == {**TREE, "ann": "rival"}
         assert host.inside("rival", "cat", "/agents/cid/state/note") == "deep\n"
         host.inside("rival", "sh", "-c", "echo from-rival >/agents/ann/state/note")
@@ -304,7 +307,8 @@ def test_who_may_move_whom_where(host: HiveHost) -> None:
     assert host.inside("root", "ls", "/agents") == "rival\nroot\n"
     assert host.ask("lead", "Send", to="island", body="roots are no siblings").error == "NotFound"
     host.hive("move", "lead", "--parent", "root")
-    assert host.pids(*TREE) == before
+    after = host.pids(*TREE)
+    assert {name for name in TREE if before[name] != after[name]} == {"root", "rival"}
 
 
 def test_an_agent_sees_its_own_files_and_those_below(host: HiveHost) -> None:
