@@ -66,6 +66,9 @@ def listed(session: Session, name: str | None, style: str) -> None:
               help="One right in place of those of its role; may be repeated.")  # fmt: skip
 @click.option("--limit", "bounds", multiple=True, metavar="KEY=VALUE",
               help="A bound such as memory_max=512M, tasks_max=200; may be repeated.")  # fmt: skip
+@click.option("--subtree-limit", "subtree", multiple=True, metavar="KEY=VALUE",
+              help="A bound of the agent with all its descendants together, such as"
+              " memory_max=2G, agents=20; may be repeated.")  # fmt: skip
 @click.option("--after-task", type=click.Choice(("stays", "sleeps", "exits")),
               help="When its last task has ended.  [default: as its role does]")  # fmt: skip
 @click.option("--wakes", is_flag=True, default=None, help="Mail wakes it when it sleeps.")
@@ -81,8 +84,8 @@ def create(session: Session, /, name: str, **given: object) -> None:
     wait = not given.pop("no_wait")
     if "/" in str(given.get("image")):
         enter(str(given["image"]))
-    bounds = limits(given.pop("bounds"))
-    params = {**_wanted(given), **({"limits": bounds} if bounds else {})}
+    bounds = {"limits": limits(given.pop("bounds")), "subtree": limits(given.pop("subtree"))}
+    params = {**_wanted(given), **{key: value for key, value in bounds.items() if value}}
     reply = session.change("spawn", name=name, **params)
     say(f"{name} is {reply.get('uuid')}")
     session.finish(reply, f"starting {name}", wait=wait)

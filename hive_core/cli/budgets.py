@@ -232,8 +232,8 @@ budget.add_command(click.Command(
 def group(session: Session, name: str, style: str) -> None:
     """Show the group that NAME works in: machines with common bounds, and what pays for it.
 
-    The bounds are those of `--subtree-...` of NAME, or of the nearest above it that has some; new
-    children join by themselves. What is used now is what the kernel says; of CPU all that was
+    The bounds are those that `hive agent create --subtree-limit` gave NAME, or the nearest above it
+    that has some; new children join by themselves. What is used now is what the kernel says; of CPU all that was
     used since the group began.
     """
     located = session.ask("locate", agent=name)
