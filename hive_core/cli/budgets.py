@@ -233,8 +233,8 @@ def group(session: Session, name: str, style: str) -> None:
     """Show the group that NAME works in: machines with common bounds, and what pays for it.
 
     The bounds are those that `hive agent create --subtree-limit` gave NAME, or the nearest above it
-    that has some; new children join by themselves. What is used now is what the kernel says; of CPU all that was
-    used since the group began.
+    that has some; new children join by themselves. What is used now is what the kernel says; of CPU
+    all that was used since the group began.
     """
     located = session.ask("locate", agent=name)
     rows = list(group_of(str(located.get("unit")))) if located.get("main_pid") else []

@@ -12,7 +12,7 @@ from hive_core.agent.show import plain
 from hive_core.cli.output import Column, Listing, echo, moment, output_option, say
 from hive_core.cli.progress import working
 from hive_core.cli.session import Session, complete_agent
-from hive_core.errors import TimedOut
+from hive_core.errors import NotFound, TimedOut
 
 _FIRST: Final = (
     Column("id"), Column("sent_at", "sent", moment), Column("from"), Column("relation"),
@@ -51,6 +51,15 @@ def send(session: Session, /, name: str, text: str, wait: float | None, **given:
     echo(plain(str(reply.get("body"))))
 
 
+def _check_mine(session: Session, ids: tuple[str, ...]) -> None:
+    """Refuse all when one of them is not in the operator's inbox: it may be misspelt."""
+    mine = {row.get("id") for row in session.rows("list_messages", "messages")}
+    if unknown := [each for each in ids if each not in mine]:
+        raise NotFound(
+            f"no such message in your inbox: {', '.join(unknown)}; `hive inbox` lists it"
+        )
+
+
 @click.command
 @click.argument("name", required=False, shell_complete=complete_agent)
 @click.option("--dead", is_flag=True, help="Messages that were given up.")
@@ -68,6 +77,7 @@ def inbox(
     if ids:
         if name is not None:
             raise click.UsageError("only the operator's own messages can be taken out")
+        _check_mine(session, ids)
         say(f"{session.ask('ack', ids=list(ids)).get('acked')} taken out")
         return
     rows = session.rows("list_messages", "messages", agent=name, dead=dead or None)

@@ -27,7 +27,7 @@ def lines(row: Row) -> Iterator[str]:
     yield f"commit   {words(row.get('commit'))}"
     yield f"agents   {_counts(row)}"
     if row.get("waiting"):
-        yield f"waiting  {words(row.get('waiting'))} for you (`hive approvals`)"
+        yield f"waiting  {words(row.get('waiting'))} for you (`hive todo`)"
     for each in entries(dict(row), "refused"):
         text = f"{words(each.get('commit'))}: {words(each.get('reason'))}"
         yield f"{click.style('refused', fg='red')}  {text}"

@@ -101,7 +101,7 @@ def _event(session: Session, kind: str, deadline: Deadline) -> None:
     newest = entries(session.ask("list_events", last=1), "events")
     after = str(newest[-1].get("seq")) if newest else "0"
     while True:
-        page = _coming(session, after, deadline)
+        page = _coming(session, after, kind, deadline)
         for row in entries(page, "events"):
             if row.get("kind") == kind:
                 echo(as_json(row))
@@ -109,13 +109,13 @@ def _event(session: Session, kind: str, deadline: Deadline) -> None:
         after = str(page.get("next") or after)
 
 
-def _coming(session: Session, after: str, deadline: Deadline) -> Message:
-    """The next page of events. A daemon that is started anew meanwhile has forgotten none."""
+def _coming(session: Session, after: str, kind: str, deadline: Deadline) -> Message:
+    """The next page of events of a kind; a daemon that was started anew has forgotten none."""
     while True:
         left = deadline.slice()
         try:
             with Client(session.socket, wait=left) as client:
-                return next(client.stream(camel("list_events"), {"after": after}))
+                return next(client.stream(camel("list_events"), {"after": after, "kinds": [kind]}))
         except TimedOut:
             continue  # the slice is over; of the whole time `deadline` knows
         except Unreachable:

@@ -12,6 +12,13 @@ OPERATOR = "operator"
 DAEMON = "daemon"
 
 
+# Every kind of event that the daemon writes by itself; what agents note is `own.WORD`.
+EVENT_KINDS = (
+    "change", "record", "refusal", "adopt", "start", "exit", "crash", "activity", "limit", "task",
+    "question", "escalation", "trigger", "budget", "reminder", "tool",
+)  # fmt: skip
+
+
 class Relation(StrEnum):
     """What the sender is to the recipient at the time of sending."""
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated, Final, NamedTuple, Self, TypeVar
 
 from pydantic import Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Result
+from hive_core.errors import InvalidArgument
 from hive_core.ledger.events import Events
 from hive_core.ledger.heads import Head
 from hive_core.ledger.notes import OWN, is_note
-from hive_core.model.record import Event
+from hive_core.model.record import EVENT_KINDS, Event
 from hive_core.operations.pages import REPLY_BYTES
 
 R = TypeVar("R")
@@ -51,7 +53,11 @@ class Filter:
     def of(
         cls, call: Call, kinds: Sequence[str], agents: Sequence[str], since: float | None = None
     ) -> Self:
-        """As somebody asked for it; agents by name, or by UUID."""
+        """As somebody asked for it; agents by name, or by UUID. A kind that is none is refused:
+        whoever follows it would wait for ever.
+        """
+        for each in kinds:
+            _check_kind(each)
         specs = call.hive.specs
         found = frozenset(specs[each].id if each in specs else each for each in agents)
         return cls(tuple(kinds), found, since)
@@ -70,6 +76,15 @@ class Filter:
         if self.parties and not self.parties & {head.caller, head.target}:
             return False
         return not self.kinds or any(_is(head.kind, each) for each in self.kinds)
+
+
+def _check_kind(wanted: str) -> None:
+    if wanted.startswith(OWN) or (wanted.endswith("*") and OWN.startswith(wanted[:-1])):
+        return
+    if not any(_is(each, wanted) for each in EVENT_KINDS):
+        near = get_close_matches(wanted, EVENT_KINDS, 1, 0.6)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(EVENT_KINDS)}, own.*"
+        raise InvalidArgument(f"no event is of kind {wanted!r}; {hint}", field="kinds")
 
 
 class Part(NamedTuple):

@@ -13,6 +13,7 @@ from hive_core.errors import NotFound
 from hive_core.model.machine import Machine, State
 from hive_core.model.names import agent_unit
 from hive_core.operations.fields import WAIT_MOST, Agent
+from hive_core.operations.todo import list_todo
 from hive_core.policy.rules import OPERATOR
 
 SHOWN = 100  # of a kind: the answer must fit into a message, whatever went wrong
@@ -39,7 +40,7 @@ class Status(Result):
     agents: dict[str, int] = Field(description="How many agents are in each state.")
     hived: Hived = Field(description="The daemon.")
     alarms: list[str] = Field(description="What needs the operator.")
-    waiting: int = Field(description="Requests that wait for the operator.")
+    waiting: int = Field(description="What waits for the operator: the rows of `todo`.")
 
 
 class LocateParams(Params):
@@ -88,7 +89,7 @@ def status(call: Call, _params: StatusParams) -> Status:
         agents=dict(sorted(states.items())),
         hived=Hived(version=VERSION, since=call.states.since()),
         alarms=[*alarms[:SHOWN], *more],
-        waiting=call.ledger.approvals.count_pending(),
+        waiting=sum(1 for _ in list_todo(call)),
     )
 
 

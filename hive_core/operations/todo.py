@@ -57,11 +57,16 @@ def todo(call: Call, _params: TodoParams) -> Todos:
     Alarms, escalations, questions, plans and approvals to decide, agents that are parked or failed,
     commits that are not in force, mail and dead letters.
     """
-    found = [*_alarms(call), *_asked(call), *_plans(call), *_approvals(call), *_agents(call),
-             *_mail(call)]  # fmt: skip
+    found = list(list_todo(call))
     found.sort(key=lambda each: KINDS.index(each.kind))
     fit = list(fitting(found, lambda each: written(each.text)))
     return Todos(todo=fit, more=len(found) - len(fit))
+
+
+def list_todo(call: Call) -> Iterator[Todo]:
+    """All rows, as they are found. `status` counts them: there is one count of what waits."""
+    for part in (_alarms, _asked, _plans, _approvals, _agents, _mail):
+        yield from part(call)
 
 
 def _alarms(call: Call) -> Iterator[Todo]:

@@ -78,7 +78,7 @@ def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
         if isinstance(each, click.Option):
             yield f"{name} {each.opts[0]}", each.help or ""
     if isinstance(command, click.Group):
-        context = click.Context(command)
+        context = click.Context(command, **hive.context_settings)
         for word in command.list_commands(context):
             below = command.get_command(context, word)
             assert below is not None
@@ -136,13 +136,14 @@ def check_agent(words: list[str]) -> None:
 
 def check_hive(words: list[str], *, whole: bool) -> None:
     command: click.Command = hive
-    context = click.Context(hive, info_name="hive")
+    # click keeps the help option that it made first, by the settings of that context.
+    context = click.Context(hive, info_name="hive", **hive.context_settings)
     rest = list(words)
     if rest[:1] and rest[0].startswith("-"):
         hive.make_parser(context).parse_args(rest)
         return
     while isinstance(command, click.Group):
-        if not rest or isinstance(command, ListGroup) and rest[0].startswith("-"):
+        if not rest or (isinstance(command, ListGroup) and rest[0].startswith("-")):
             rest = ["list", *rest] if isinstance(command, ListGroup) else ["--help"]
         word = rest.pop(0)
         if word == "--help":

@@ -262,6 +262,16 @@ def test_the_status_counts_what_waits_for_the_operator(world: World) -> None:
     assert world.call(OPERATOR, "status")["waiting"] == 1
 
 
+def test_the_status_counts_what_todo_lists(world: World) -> None:
+    """`todo` had six rows while `status` said `waiting: 0`."""
+    waits(world)
+    world.call("root", "send", to=OPERATOR, body="look")
+    world.call("root", "ask", to=OPERATOR, items=[{"prompt": "Which?"}])
+    rows_ = rows(world.call(OPERATOR, "todo")["todo"])
+    assert len(rows_) == 3
+    assert world.call(OPERATOR, "status")["waiting"] == len(rows_)
+
+
 def test_a_listing_has_pages(world: World) -> None:
     ids = [waits(world, OPERATOR, commit=f"{number:040x}") for number in range(5)]
     found, after = [], None

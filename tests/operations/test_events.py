@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 from operations.world import World, fields, names, rows
+
+import hive_core
+from hive_core.errors import InvalidArgument
+from hive_core.model.record import EVENT_KINDS
+
+PACKAGE = Path(hive_core.__file__).parent
 
 CONTRACT = {
     "seq", "time", "kind", "caller", "operation", "target", "allowed", "rule", "reason", "commit",
@@ -108,3 +117,38 @@ def test_what_was_read_is_counted_and_can_be_asked_for(world: World) -> None:
     assert (counts["whoami"], counts["list_agents"]) == (4, 1)
     assert world.call("operator", "count_reads", caller=world.uuid("a1")) == found
     assert world.call("operator", "count_reads", caller="nobody")["reads"] == []
+
+
+def test_a_kind_that_no_event_has_is_refused(world: World) -> None:
+    """`hive events --kind nonsense` ended with 0, and who follows it waits for ever."""
+    for caller, operation in (("operator", "list_events"), ("a1", "subscribe")):
+        with pytest.raises(
+            InvalidArgument, match="no event is of kind 'nonsense'; there are"
+        ) as odd:
+            world.call(caller, operation, kinds=["refusal", "nonsense"])
+        assert odd.value.field == "kinds"
+        with pytest.raises(InvalidArgument, match="did you mean refusal"):
+            world.call(caller, operation, kinds=["refusel"])
+        for kinds in (["refusal"], ["ta*"], ["own.step"], ["own.*"], ["o*"], []):
+            assert world.fault(caller, operation, kinds=kinds) == ""
+
+
+def kind_of(call: ast.Call) -> object:
+    """What stands in a line of code as the kind of the event that it writes."""
+    named = [each.value for each in call.keywords if each.arg == "kind"]
+    word = (named + call.args)[:1]
+    if isinstance(call.func, ast.Name) and call.func.id == "_event":
+        word = call.args[1:2]
+    return word[0].value if word and isinstance(word[0], ast.Constant) else None
+
+
+def test_the_daemon_writes_events_of_kinds_that_are_listed_only() -> None:
+    """Else nobody could ask for them. Those that stand in the code as words."""
+    files = (file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py"))
+    nodes = (node for text in files for node in ast.walk(ast.parse(text)))
+    written = {
+        kind_of(node) for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        and node.func.id in ("Entry", "Line", "_event")
+    } - {None}  # fmt: skip
+    assert {"task", "limit", "activity", "tool", "start"} <= written <= set(EVENT_KINDS)

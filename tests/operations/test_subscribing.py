@@ -61,7 +61,7 @@ def test_agents_and_kinds_can_be_chosen_below_oneself_only(world: World) -> None
     world.call("a2", "send", to="a1", body="x")
     assert names(seen(world, "a", start, agents=["a2"], kinds=["own.*"]), "kind") == ["own.step"]
     assert len(seen(world, "a", start, kinds=["record", "own.step"])) == 3
-    assert seen(world, "a", start, kinds=["own"]) == []
+    assert seen(world, "a", start, kinds=["own.other"]) == []
     for strange in ("b1", "root", "nobody"):
         with pytest.raises(NotFound, match="below you"):
             seen(world, "a", start, agents=[strange])
