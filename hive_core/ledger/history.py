@@ -1,6 +1,7 @@
 """What is over and kept to be looked up, bounded in bytes for each party: its oldest goes first.
 
-Ended tasks, questions, batches and waits, plans, first results of calls with a key, and jobs.
+Ended tasks, questions, batches and waits, plans, first results of calls with a key, what
+was used for tasks, and jobs.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _OLDEST: Final = {
         "SELECT id FROM waits WHERE agent = ? AND ended IS NOT NULL ORDER BY number LIMIT 64"
     ),
     "keys": "SELECT id FROM keys WHERE caller = ? ORDER BY id LIMIT 4096",
+    "usage": "SELECT task, kind, source FROM task_usage WHERE agent = ? ORDER BY at LIMIT 256",
     "jobs": "SELECT id FROM jobs WHERE caller = ? AND ended IS NOT NULL ORDER BY id LIMIT 64",
 }
 # What goes with each of them: parts first, because they are counted by what they are parts of.
@@ -56,6 +58,7 @@ _GONE: Final = {
     "plans": ("DELETE FROM plan_steps WHERE plan = ?", "DELETE FROM plans WHERE id = ?"),
     "waits": ("DELETE FROM awaited WHERE wait = ?", "DELETE FROM waits WHERE id = ?"),
     "keys": ("DELETE FROM keys WHERE id = ?",),
+    "usage": ("DELETE FROM task_usage WHERE task = ? AND kind = ? AND source = ?",),
     "jobs": ("DELETE FROM jobs WHERE id = ?",),
 }
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final
 
 from hive_core.errors import HiveError
-from hive_core.ledger import opening
+from hive_core.ledger import leavings, opening
 from hive_core.ledger.approvals import Approvals
 from hive_core.ledger.archives import Archives
 from hive_core.ledger.artifacts import Artifacts
@@ -242,6 +242,10 @@ class Ledger:
     def back_up(self, path: Path) -> None:
         """A whole copy of the ledger as of now, for a thread beside the calls."""
         back_up(self.connection, path)
+
+    def forget_leavings(self, before: float) -> int:
+        """Rows that nothing refers to any more; of agents that went before a moment."""
+        return leavings.forget(self.connection, self.events.base, before)
 
     def alarms(self) -> list[str]:
         """What the operator has to know: damage, a log that does not get shorter (attack 52)."""

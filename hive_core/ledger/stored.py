@@ -18,7 +18,7 @@ from hive_core.ledger.connection import Connection
 # Bytes of a row beside its texts.
 _AROUND: Final = 200
 HISTORY: Final = frozenset({
-    "old tasks", "old questions", "batches", "plans", "waits", "keys", "jobs"
+    "old tasks", "old questions", "batches", "plans", "waits", "keys", "jobs", "usage",
 })  # fmt: skip
 
 
@@ -66,6 +66,7 @@ TABLES: Final = (
     Counted("triggers", "{row}.owner", "'triggers'", ("rule", "action"), ("rule", "action")),
     Counted("things", "{row}.sender", "'queues'", ("body",)),
     Counted("chunks", _WRITER, "'pipes'", ("data",)),
+    Counted("task_usage", "{row}.agent", "'usage'", ("task", "kind", "source")),
     Counted("keys", "{row}.caller", "'keys'", ("key", "result")),
     Counted(
         "jobs", "{row}.caller", "'jobs'", ("goals", "progress", "error"), ("progress", "error")

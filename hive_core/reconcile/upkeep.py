@@ -108,6 +108,7 @@ class Upkeep:
                 )
                 ledger.events.notes.tidy()
                 ledger.stored.tidy()
+                ledger.forget_leavings(now - ledger.shifts.ahead(now) - kept.archive)
             self._forget()
             ledger.checkpoint()
             self.idle()
