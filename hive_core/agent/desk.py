@@ -179,6 +179,16 @@ class Desk:
             return False
         return True
 
+    def recall(self, part: Row) -> bool:
+        """Take back a part that nobody will do: its agent was stopped before it began."""
+        if part.state != "queued" or part.offered:
+            return False
+        child = self.children().get(part.agent)
+        if child is None or child.state != "stopped":
+            return False
+        why = f"{part.agent} is stopped"
+        return bool(self.quietly("cancel_task", task=part.id, reason=why))
+
     def text(self, task: Row) -> tuple[str, Message]:
         """What a task says, and the data that came with it."""
         found = self.ask("get_task", task=task.id)

@@ -94,7 +94,7 @@ class Lead:
         for first in range(workers):
             mine = [line for line in lines if line.group % workers == first]
             line = next((each for each in mine if each.value is None), None)
-            if line is None or line.busy:
+            if line is None or (line.busy and not self._recalled(line)):
                 continue
             before = _before(line, lines)
             usual = f"{self._desk.name}-{first + 1}" if before is None else before.agent
@@ -111,6 +111,10 @@ class Lead:
                 data={"try": len(line.tries) + 1, "before": _known(line, lines)}, budget=job.purse,
                 context=KEEP if keeps or goes_on else CLEAR,
             )  # fmt: skip
+
+    def _recalled(self, line: Line) -> bool:
+        """Whether it was taken back from a worker that was stopped; then it is tried again."""
+        return any(self._desk.recall(row) for row in line.tries if row.open)
 
     def _other(self, usual: str, first: int, workers: int) -> str:
         """Somebody else for the last try: one more where there is room, else the next one."""

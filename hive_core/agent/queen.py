@@ -94,8 +94,8 @@ class Queen:
         way = _begun(parts) or self._chosen(row, text)
         last = _last(parts, way)
         if last is not None and last.open:
-            return
-        if last is not None and last.well:
+            self._look_after(row, last)
+        elif last is not None and last.well:
             self._collected(row, text, parts, last)
         elif way == ARCHITECT:
             self._planned(row, text, parts)
@@ -103,6 +103,11 @@ class Queen:
             self._delegate(row, way, text, _count(parts, way) + 1)
         else:
             self._failed(row, text, parts, last)
+
+    def _look_after(self, row: Row, part: Row) -> None:
+        """She does not wait for what nobody will do: that was a try, and there may be another."""
+        if self._desk.recall(part):
+            self._advance(row)
 
     def _chosen(self, row: Row, text: str) -> str:
         way, why = strategy(text, self._memory.read().get("history", []))
@@ -145,8 +150,8 @@ class Queen:
         plans, runs = _count(parts, "plan"), _count(parts, "lead")
         plan = parts.get(f"plan.{plans}")
         if plan is not None and plan.open:
-            return
-        if plan is not None and plan.well and runs < plans:
+            self._look_after(row, plan)
+        elif plan is not None and plan.well and runs < plans:
             self._delegate(row, ARCHITECT, text, plans, **self._handed_on(row, plan, plans))
         elif plans < REVISIONS and (plan is None or plan.well):
             self._draw(row, text, parts, plans)
@@ -224,7 +229,12 @@ class Queen:
         return [each for each in self._desk.children().values() if each.role == "lead"]
 
     def _reap(self) -> None:
-        """Leads that had nothing to do for a while go."""
+        """Leads that had nothing to do for a while go, and architects whose task is over."""
+        open_ = {each.id[:8] for each in self._desk.mine()}
+        for name in self._desk.children():
+            stem, _, task = name.partition("-")
+            if stem == "architect" and task not in open_:
+                self._desk.dismiss(name)
         busy = {each.agent for each in self._desk.given()}
         now = time.monotonic()
         idle = {each.name for each in self._leads() if each.name not in busy}

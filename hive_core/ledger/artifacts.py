@@ -18,6 +18,11 @@ _COLUMNS: Final = (
     " lineage, latest"
 )
 _AT_ONCE: Final = 64
+# What `latest` says of a version. 1: the newest of its name. 2: the newest for some, who may not
+# read the one after it, as that was stored for others or in another place of the tree.
+_NEWEST: Final = 1
+# So many of one name are looked through for a reader: an owner may store for others by turns.
+FOR_SOME_MOST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +47,19 @@ def _artifact(row: tuple[Any, ...]) -> Artifact:
      created, lineage, latest) = row  # fmt: skip
     return Artifact(
         number, id_, owner, owner_name, author, name, version, type_, Visibility(visibility),
-        digest, size, created, tuple(json.loads(lineage)), bool(latest),
+        digest, size, created, tuple(json.loads(lineage)), latest == _NEWEST,
     )  # fmt: skip
+
+
+# The version before one that goes is judged by the one that comes after it now, if there is one.
+_BEFORE: Final = (
+    "UPDATE artifacts SET latest = COALESCE((SELECT CASE"
+    "   WHEN n.visibility = artifacts.visibility AND n.lineage = artifacts.lineage THEN 0"
+    "   ELSE 2 END FROM artifacts n"
+    "  WHERE n.owner = ?1 AND n.name = ?2 AND n.version > ?3 ORDER BY n.version LIMIT 1),"
+    " 1) WHERE number = (SELECT number FROM artifacts"
+    "  WHERE owner = ?1 AND name = ?2 AND version < ?3 ORDER BY version DESC LIMIT 1)"
+)
 
 
 class Artifacts:
@@ -64,9 +80,11 @@ class Artifacts:
             (content.digest, content.size, content.blocks),
         )
         self._db.run("DELETE FROM old_contents WHERE digest = ?", (content.digest,))
+        lineage = json.dumps(new.lineage)
         self._db.run(
-            "UPDATE artifacts SET latest = 0 WHERE owner = ? AND name = ? AND latest",
-            (new.owner, new.name),
+            "UPDATE artifacts SET latest = CASE WHEN visibility = ?3 AND lineage = ?4 THEN 0"
+            " ELSE 2 END WHERE owner = ?1 AND name = ?2 AND latest = 1",
+            (new.owner, new.name, new.visibility.value, lineage),
         )
         id_ = uuid4().hex[:12]
         self._db.run(
@@ -74,7 +92,7 @@ class Artifacts:
             " digest, size, created, lineage, root)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (id_, new.owner, new.owner_name, new.author, new.name, version, new.type,
-             new.visibility.value, content.digest, content.size, now, json.dumps(new.lineage),
+             new.visibility.value, content.digest, content.size, now, lineage,
              new.root),
         )  # fmt: skip
         self._count(new.owner, new.root, content.size, 1)
@@ -86,12 +104,7 @@ class Artifacts:
     def remove(self, each: Artifact) -> None:
         """Forget a version, and have its bytes removed when no other has the same."""
         self._db.run("DELETE FROM artifacts WHERE number = ?", (each.number,))
-        if each.latest:
-            self._db.run(
-                "UPDATE artifacts SET latest = 1 WHERE number = (SELECT number FROM artifacts"
-                " WHERE owner = ? AND name = ? ORDER BY version DESC LIMIT 1)",
-                (each.owner, each.name),
-            )
+        self._db.run(_BEFORE, (each.owner, each.name, each.version))
         if not self.versions(each.owner, each.name):
             self._db.run(
                 "DELETE FROM artifact_names WHERE owner = ? AND name = ?", (each.owner, each.name)
@@ -118,18 +131,21 @@ class Artifacts:
     def get(self, id_: str) -> Artifact | None:
         return self._one("id = ?", id_)
 
-    def named(self, owner: str, name: str, version: int | None) -> Artifact | None:
-        """A version of a name; the latest when none is said."""
-        if version is None:
-            return self._one("owner = ? AND name = ? ORDER BY version DESC", owner, name)
+    def named(self, owner: str, name: str, version: int) -> Artifact | None:
+        """A version of a name."""
         return self._one("owner = ? AND name = ? AND version = ?", owner, name, version)
+
+    def newest(self, owner: str, name: str) -> list[Artifact]:
+        """The newest version of a name, and before it those that are the newest for some."""
+        where = "owner = ? AND name = ? AND latest ORDER BY version DESC LIMIT ?"
+        return self._many(where, owner, name, FOR_SOME_MOST)
 
     def versions(self, owner: str, name: str) -> list[Artifact]:
         """The newest first."""
         return self._many("owner = ? AND name = ? ORDER BY version DESC", owner, name)
 
     def page(self, owner: str | None, after: int, limit: int) -> list[Artifact]:
-        """The latest versions behind a number, by age: so many rows are looked at, and no more."""
+        """The newest versions, for whomever, behind a number, by age: so many rows and no more."""
         if owner is None:
             return self._many("latest AND number > ? ORDER BY number LIMIT ?", after, limit)
         where = "owner = ? AND latest AND number > ? ORDER BY number LIMIT ?"

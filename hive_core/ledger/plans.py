@@ -75,6 +75,16 @@ class Plans:
         row = self._db.row(f"SELECT {_COLUMNS} FROM plans WHERE id = ?", (id_,))  # noqa: S608
         return self._plan(row) if row else None
 
+    def prompted(self, id_: str, party: str, letter: str) -> None:
+        """Who was asked for a decision, with which message."""
+        sql = "UPDATE plans SET asked = ?, letter = ? WHERE id = ?"
+        self._db.run(sql, (party, letter, id_))
+
+    def prompt(self, id_: str) -> tuple[str, str]:
+        """Who was asked, and the message; both empty where nobody was."""
+        row = self._db.row("SELECT asked, letter FROM plans WHERE id = ?", (id_,))
+        return (row[0], row[1]) if row else ("", "")
+
     def known(self, id_: str) -> Plan:
         found = self.get(id_)
         if found is None:

@@ -14,6 +14,7 @@ from hive_core.ledger.archives import Archive
 from hive_core.model.agent import AgentSpec
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Wanted
+from hive_core.operations.child_news import tell_parents
 from hive_core.operations.ending import confirmed, ended_with
 from hive_core.operations.fields import Waiting
 from hive_core.operations.jobs import begun
@@ -212,6 +213,8 @@ def _tell_family(call: Call, hive: Hive, gone: str, orphans: Sequence[str]) -> f
         names = ", ".join(orphans)
         body = f"{gone} was destroyed; its children are yours now: {names}"
         topics |= tell(call, hive, adopter, ADOPTED, body)
+    else:
+        topics |= tell_parents(call, hive, [gone], "destroyed")
     return frozenset(topics)
 
 

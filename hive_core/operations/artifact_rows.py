@@ -61,6 +61,15 @@ def reader(call: Call) -> Reader:
     return Reader(call.uuid, frozenset(line) | call.ledger.artifacts.left_behind(line))
 
 
+def newest_for(call: Call, who: Reader, owner: str, name: str) -> Artifact | None:
+    """The newest version of a name that this reader may read.
+
+    Who stood above the owner keeps what was stored then, and not what was stored after a move.
+    """
+    versions = call.ledger.artifacts.newest(owner, name)
+    return next((each for each in versions if may_read(each, who)), None)
+
+
 def keeps(call: Call, each: Artifact) -> bool:
     """Whether the caller may delete it: the owner, who is above it, and, when it is gone, who was
     above it when this was stored."""

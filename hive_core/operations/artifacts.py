@@ -10,13 +10,14 @@ from pydantic import Field
 from hive_core.broker.call import Call, Later, Reads, Ready, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, NotAllowed
-from hive_core.model.artifact import Artifact, Content, may_read
+from hive_core.model.artifact import Artifact, Content, Reader, may_read
 from hive_core.operations.artifact_rows import (
     ArtifactRow,
     Id,
     Name,
     Whom,
     keeps,
+    newest_for,
     party_of,
     readable,
     reader,
@@ -38,7 +39,9 @@ class GetArtifactParams(Params):
     owner: Whom | None = Field(
         None, description="Whose: name or UUID; yours when absent. The UUID finds who is gone."
     )
-    version: int | None = Field(None, ge=1, description="The latest when absent.")
+    version: int | None = Field(
+        None, ge=1, description="The newest that the caller may read when absent."
+    )
     after: str | None = Field(
         None, max_length=20, pattern=r"^[0-9]+$", description="`next` of the part before."
     )
@@ -55,7 +58,9 @@ class ListArtifactsParams(Paged):
 
 
 class ArtifactRows(Page):
-    artifacts: list[ArtifactRow] = Field(description="The latest version of each, by age.")
+    artifacts: list[ArtifactRow] = Field(
+        description="The newest version of each that the caller may read, by age."
+    )
 
 
 class DeleteArtifactParams(Mutation):
@@ -116,7 +121,11 @@ def _found(call: Call, params: GetArtifactParams) -> Artifact:
     if params.id is not None:
         return readable(call, kept.get(params.id), params.id)
     owner, name = party_of(call, params.owner), params.name or ""
-    found = kept.named(owner, name, params.version) if owner is not None else None
+    found = None
+    if owner is not None and params.version is not None:
+        found = kept.named(owner, name, params.version)
+    elif owner is not None:
+        found = newest_for(call, reader(call), owner, name)
     whose = f" of {params.owner}" if params.owner else ""
     return readable(call, found, f"{name}{whose}")
 
@@ -133,7 +142,7 @@ def list_artifacts(call: Call, params: ListArtifactsParams) -> ArtifactRows:
         page = call.ledger.artifacts.page(owner, at, _SCAN)
         for each in page:
             at = each.number
-            if each.name.startswith(params.prefix) and may_read(each, who):
+            if each.name.startswith(params.prefix) and _is_newest_for(call, each, who):
                 found.append(each)
             if len(found) >= params.most:
                 break
@@ -141,6 +150,13 @@ def list_artifacts(call: Call, params: ListArtifactsParams) -> ArtifactRows:
         if whole or len(found) >= params.most:
             break
     return _page(call, found, at, whole=whole and len(found) < params.most)
+
+
+def _is_newest_for(call: Call, each: Artifact, who: Reader) -> bool:
+    """Whether the reader may have this version, and no newer one of its name."""
+    if not may_read(each, who):
+        return False
+    return each.latest or newest_for(call, who, each.owner, each.name) == each
 
 
 def _number(text: str | None) -> bool:

@@ -17,12 +17,12 @@ from hive_core.model.machine import State, Wanted
 from hive_core.model.record import OPERATOR
 from hive_core.model.roles import after_task
 from hive_core.operations.activity import shown
+from hive_core.operations.child_news import EXIT
 from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.operations.notices import tell
 from hive_core.policy.rules import SELF
 from hive_core.policy.standing import NOBODY, STRANGER, UNSEEN, stand
 
-EXIT: Final = "child_exit"
 KEPT: Final = 86_400.0
 _BODY_MOST: Final = 16_384
 _OVER: Final = frozenset({State.STOPPED, State.FAILED, State.PARKED, State.ABSENT})

@@ -16,6 +16,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result, operation
 from hive_core.model.machine import State, Wanted
 from hive_core.model.settings import NIX_IMAGE
+from hive_core.operations.child_news import tell_parents
 from hive_core.operations.fields import Agent, Reason, Waiting
 from hive_core.operations.history import rolled_out
 from hive_core.operations.jobs import begun
@@ -71,7 +72,7 @@ def stop(call: Call, params: StopParams) -> Record[Hit]:
     """Stop an agent gracefully. It keeps its place, its files and its mail."""
     grace = call.settings.grace.stop if params.grace is None else params.grace
     end = partial(_down, call, grace=grace, reason="stopped")
-    return each_of(call, params, "stop", "stopped", end)
+    return _parents_told(call, each_of(call, params, "stop", "stopped", end), "stopped")
 
 
 @operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
@@ -79,7 +80,8 @@ def kill(call: Call, params: KillParams) -> Record[Hit]:
     """End an agent at once, without grace. It keeps its place, its files and its mail."""
     end = partial(_down, call, grace=0.0, reason=params.reason or "killed")
     found = each_of(call, params, "kill", "stopped", end)
-    return replace(found, fields={**found.fields, "reason": params.reason})
+    found = replace(found, fields={**found.fields, "reason": params.reason})
+    return _parents_told(call, found, "killed", params.reason)
 
 
 @operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
@@ -120,6 +122,12 @@ def update(call: Call, params: ScopeParams) -> Record[Hit]:
 
     found = each_of(call, params, "update", "running", want, built=built)
     return replace(found, wakes=found.wakes | rolled_out(call, built, found.result.job))
+
+
+def _parents_told(call: Call, found: Record[Hit], done: str, why: str = "") -> Record[Hit]:
+    """With those told whose children they were."""
+    told = tell_parents(call, call.hive, found.result.agents, done, why)
+    return replace(found, wakes=found.wakes | told)
 
 
 def in_scope(call: Call, agent: str, *, recursive: bool) -> tuple[str, ...]:

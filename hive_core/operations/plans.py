@@ -19,6 +19,7 @@ from hive_core.model.task import Task
 from hive_core.operations.ending import called
 from hive_core.operations.notices import More, tell
 from hive_core.operations.pages import fitting
+from hive_core.operations.plan_prompts import take_back_prompt
 from hive_core.operations.plan_rows import (
     STEPS_MOST,
     ApprovePlanParams,
@@ -41,6 +42,7 @@ from hive_core.operations.question_words import quoted, short
 from hive_core.operations.task_begin import begin
 from hive_core.operations.task_ends import seen_task
 from hive_core.operations.task_moves import move
+from hive_core.operations.task_news import daemon_mail
 from hive_core.operations.waiting_for import called_or_none
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, known
 
@@ -68,6 +70,7 @@ def create_plan(call: Call, params: CreatePlanParams) -> Record[PlanMade]:
     task, begun = begin(call, task, "its plan")
     task, topics = move(call, task, "submit", why=f"plan {plan.id} waits for approval", plan="")
     topics |= begun | _prompt(call, task, plan, voids)
+    topics = topics.union(*(take_back_prompt(call, each) for each in voids))
     return Record(made(plan, voids, called(call, task.assigner)), topics, audited(call, plan))
 
 
@@ -140,6 +143,7 @@ def approve_plan(call: Call, params: ApprovePlanParams) -> Record[PlanDecided]:
     task, plan = _undecided(call, params, "approve")
     plan = call.ledger.plans.move(plan.id, "approve", call.now, by=call.uuid)
     topics = move(call, task, "approve", why=f"plan {plan.id} is approved", plan=plan.id)[1]
+    topics |= take_back_prompt(call, plan.id)
     topics |= _answer(call, task, plan, APPROVED, "Your plan is approved: carry it out.")
     return Record(decided(call, plan), topics, audited(call, plan))
 
@@ -156,6 +160,7 @@ def reject_plan(call: Call, params: RejectPlanParams) -> Record[PlanDecided]:
     task, plan = _undecided(call, params, "reject")
     plan = call.ledger.plans.move(plan.id, "reject", call.now, by=call.uuid, reason=params.reason)
     topics = move(call, task, "reject", why=f"plan {plan.id} is rejected: {params.reason}")[1]
+    topics |= take_back_prompt(call, plan.id)
     text = f"Your plan is rejected: {one_line(params.reason)}\nMake another one with create_plan."
     topics |= _answer(call, task, plan, REJECTED, text)
     return Record(decided(call, plan), topics, audited(call, plan))
@@ -175,19 +180,23 @@ def update_plan_step(call: Call, params: UpdateStepParams) -> Record[PlanRow]:
 @when(TaskEnded)
 def plans_end(call: Call, what: TaskEnded) -> frozenset[str]:
     """Of a task that has ended no plan is decided any more."""
+    topics = frozenset[str]()
     for each in call.ledger.plans.of_task(what.id):
         if each.state is PlanState.SUBMITTED:
             call.ledger.plans.move(each.id, "void", call.now, reason="its task has ended")
-    return frozenset()
+            topics |= take_back_prompt(call, each.id)
+    return topics
 
 
 @when(Gone)
 def plans_go(call: Call, what: Gone) -> frozenset[str]:
     """The plans of a destroyed agent are kept as a record; nothing of them is open."""
+    topics = frozenset[str]()
     for each in call.ledger.plans.of_agent(what.uuid, STEPS_MOST):
         if each.open:
             call.ledger.plans.move(each.id, "void", call.now, reason="its agent is gone")
-    return frozenset()
+            topics |= take_back_prompt(call, each.id)
+    return topics
 
 
 def _own_task(call: Call, id_: str) -> Task:
@@ -238,7 +247,10 @@ def _prompt(call: Call, task: Task, plan: Plan, voids: list[str]) -> frozenset[s
         f"Answer with approve_plan {task.id} {plan.id}, or reject_plan {task.id} {plan.id} REASON."
         " A message is no answer.",
     ]
-    return tell(call, call.hive, name, SUBMITTED, "\n".join(lines), **_thread(task))
+    letter, topics = daemon_mail(call, name, SUBMITTED, "\n".join(lines), **_thread(task))
+    asked = THE_OPERATOR if name == THE_OPERATOR else call.hive.spec(name).id
+    call.ledger.plans.prompted(plan.id, asked, letter)
+    return topics
 
 
 def _thread(task: Task) -> More:

@@ -20,9 +20,10 @@ from hive_core.ledger.sweeps import Handing, Sweep
 from hive_core.model.hive import Hive
 from hive_core.model.record import OPERATOR
 from hive_core.model.task import ResultStatus, Task, TaskResult, TaskState
+from hive_core.operations.plan_prompts import take_back
 from hive_core.operations.sweeping import swept
 from hive_core.operations.task_moves import AT_ONCE, end, move
-from hive_core.operations.task_news import news
+from hive_core.operations.task_news import correct_news, news
 from hive_core.operations.task_offers import start_next, takes, withdraw
 from hive_core.operations.task_steps import held_by, log, topic
 
@@ -97,7 +98,9 @@ def given_on(call: Call, hive: Hive, agent: str) -> frozenset[str]:
 def _handed_on(call: Call, task: Task, holder: str, why: str) -> frozenset[str]:
     found = call.ledger.tasks.note(task.id, assigner=holder, why=why)
     log(call, found, "inherit", why)
-    return news(call, found) | {topic(task.id), "events"}
+    topics = news(call, found) | {topic(task.id), "events"}
+    topics |= correct_news(call, task.assigner, task.id, known=True)
+    return topics | take_back(call, task.id)
 
 
 def confirmed(call: Call, task: Task, partial: TaskResult) -> tuple[Task, frozenset[str]]:

@@ -2,11 +2,12 @@
 
 As long as it has not taken the message, the next one takes its place; and of what happens within
 the same moment it is told at once. So 64 tasks that end together are one message or two to read,
-and what is read is never old.
+and what is read is never old: a message that is not true any more is written anew, or taken back.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final, Unpack
 
 from hive_core.broker.call import Call, Record
@@ -17,7 +18,7 @@ from hive_core.ledger.letters import NewMessage
 from hive_core.ledger.task_news import KEPT, News
 from hive_core.model.record import DAEMON, OPERATOR, Relation
 from hive_core.model.task import Task
-from hive_core.operations.notices import PRIORITY, More, post
+from hive_core.operations.notices import PRIORITY, More, inbox, post
 from hive_core.operations.task_words import SHOWN, board
 
 TASKS: Final = "tasks"
@@ -39,6 +40,26 @@ def news(call: Call, task: Task) -> frozenset[str]:
     kept = told.get(party)
     fresh = (*(each for each in kept.fresh if each != task.id), task.id)[-KEPT:]
     return _tell(call, kept._replace(fresh=fresh))
+
+
+def correct_news(call: Call, party: str, task: str, *, known: bool) -> frozenset[str]:
+    """A task took a step that is no news: what its assigner has not read of it is put right.
+
+    `known`: it is not to be told of the task any more, as it did this itself, or has it no more.
+    """
+    before = call.ledger.tasks.news.get(party)
+    now = before
+    if known:
+        now = now._replace(
+            told=tuple(each for each in now.told if each != task),
+            fresh=tuple(each for each in now.fresh if each != task),
+        )
+    if now.message and call.ledger.messages.untaken(party, now.message):
+        now = now._replace(due=min(now.due or inf, max(call.now, now.at + MOMENT)))
+    if now == before:
+        return frozenset()
+    call.ledger.tasks.news.keep(now)
+    return frozenset({f"task_news:{party}"})
 
 
 @due(at=lambda ledger: ledger.tasks.news.next_due(), topics=frozenset({"task_news"}))
@@ -63,7 +84,10 @@ def _tell(call: Call, kept: News) -> frozenset[str]:
         mail.ack(party, [kept.message])
     before = (each for each in kept.told if unread and each not in kept.fresh)
     new = (*before, *kept.fresh)[-KEPT:]
-    changed = [found for each in new if (found := tasks.get(each)) is not None]
+    changed = [task for each in new if (task := tasks.get(each)) and task.assigner == party]
+    if not changed:
+        tasks.news.keep(News(party, at=kept.at))
+        return frozenset({inbox(party)})
     count = tasks.count("assigner", party)
     body = board(call, changed, tasks.given_by(party, 2 * SHOWN), count)
     message, topics = daemon_mail(call, name, TASKS, body)

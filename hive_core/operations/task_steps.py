@@ -9,14 +9,14 @@ from hive_core.ledger.events import Entry
 from hive_core.ledger.tasks import Kept
 from hive_core.ledger.traces import trace
 from hive_core.model.record import OPERATOR
-from hive_core.model.task import COURSE, Task, TaskState
+from hive_core.model.task import AWAITING, COURSE, Task, TaskState
 from hive_core.operations.activity import shown
 from hive_core.operations.ending import called
 from hive_core.operations.share import standing_in
 from hive_core.operations.task_clock import clock_after_step
-from hive_core.operations.task_news import news
+from hive_core.operations.task_news import correct_news, news
 
-# What the assigner is told: what ends, and what waits for somebody or begins anew.
+# What the assigner is told: what ends, what waits for somebody and no more, what begins anew.
 _TOLD: Final = frozenset({
     TaskState.DONE, TaskState.CANCELLED, TaskState.AWAITING_PLAN_APPROVAL,
     TaskState.AWAITING_MORE_INFORMATION,
@@ -39,9 +39,19 @@ def step(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task
     topics = {topic(task.id), f"tasks:{found.assigner}", "events"}
     if task.begun or found.begun:  # else its agent is at the same as before
         topics |= shown(call, found.assignee)
-    if (found.state in _TOLD or event == _AGAIN) and call.uuid != found.assigner:
+    if call.uuid != found.assigner and _is_news(task, found, event):
         topics |= news(call, found)
+    else:
+        topics |= correct_news(call, found.assigner, found.id, known=call.uuid == found.assigner)
+    if found.assigner != task.assigner:
+        topics |= correct_news(call, task.assigner, found.id, known=True)
     return found, frozenset(topics)
+
+
+def _is_news(before: Task, now: Task, event: str) -> bool:
+    """Whether the assigner has to hear of it: nothing that it was told stays when it is not so."""
+    again = event == _AGAIN or (event == "begin" and now.attempt > 1)
+    return now.state in _TOLD or before.state in AWAITING or again
 
 
 def log(call: Call, task: Task, event: str, why: str = "", **more: object) -> None:

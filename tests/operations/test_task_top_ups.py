@@ -300,6 +300,9 @@ def test_no_tree_ever_has_more_than_it_was_given(steps: list[tuple[str, int, int
         for task in made.ledger.tasks.page(None, None, 100, open_=True):
             with suppress(HiveError):  # it may end with another one
                 made.call("operator", "cancel_task", task=task.id)
+        for task in made.ledger.tasks.page(None, None, 100, open_=True):
+            with suppress(HiveError):
+                end(made, task.id, "stopped")
         made.advance(200)  # longer than any of them has for its end
         found = [left(made, each) for each in ("r1", "r2")]
         assert made.ledger.budgets.funds.every() == []

@@ -1,0 +1,79 @@
+"""A name and a listing give the newest version that the reader may see."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from operations.world import World, rows
+
+from hive_core.errors import NotFound
+from hive_core.ledger.artifacts import FOR_SOME_MOST
+
+
+def store(world: World, who: str, text: str, visibility: str = "subtree") -> str:
+    made = world.call(who, "store_artifact", name="report", text=text, visibility=visibility)
+    return str(made["id"])
+
+
+def named(world: World, who: str, owner: str = "a1") -> str:
+    """What a reader gets by name; empty: nothing."""
+    try:
+        found = world.call(who, "get_artifact", owner=owner, name="report")
+    except NotFound:
+        return ""
+    return base64.b64decode(str(found["data"])).decode()
+
+
+def listed(world: World, who: str) -> list[tuple[object, object]]:
+    found = rows(world.call(who, "list_artifacts", prefix="report")["artifacts"])
+    return [(each["version"], each["latest"]) for each in found]
+
+
+def test_who_stood_above_its_owner_has_by_name_what_it_was_promised(world: World) -> None:
+    store(world, "a1", "first")
+    store(world, "a1", "second")
+    owner = world.uuid("a1")
+    world.call("operator", "move", agent="a1", parent="b")
+    store(world, "a1", "third")
+    assert (named(world, "a", owner), named(world, "b")) == ("second", "third")
+    assert (listed(world, "a"), listed(world, "b")) == ([(2, False)], [(3, True)])
+    assert listed(world, "operator") == [(3, True)]
+    assert listed(world, "root") == [(3, True)]
+
+
+def test_what_was_stored_for_others_hides_nothing(world: World) -> None:
+    store(world, "a1", "for all", "subtree")
+    store(world, "a1", "for me", "private")
+    assert (named(world, "a"), named(world, "a1")) == ("for all", "for me")
+    assert (listed(world, "a"), listed(world, "a1")) == ([(1, False)], [(2, True)])
+
+
+def test_the_newest_of_each_reader_follows_when_versions_go(world: World) -> None:
+    first, second = store(world, "a1", "1", "subtree"), store(world, "a1", "2", "private")
+    third = store(world, "a1", "3", "subtree")
+    world.call("a1", "delete_artifact", id=second)
+    assert (named(world, "a"), listed(world, "a")) == ("3", [(3, True)])
+    fourth = store(world, "a1", "4", "private")
+    world.call("a1", "delete_artifact", id=third)
+    assert (named(world, "a"), listed(world, "a")) == ("1", [(1, False)])
+    world.call("a1", "delete_artifact", id=fourth)
+    assert (named(world, "a1"), listed(world, "a1")) == ("1", [(1, True)])
+    world.call("a1", "delete_artifact", id=first)
+    assert listed(world, "a1") == []
+
+
+@pytest.mark.parametrize("turns", [FOR_SOME_MOST - 2, FOR_SOME_MOST + 2])
+def test_an_owner_that_stores_for_others_by_turns_costs_its_readers_no_more_than_that(
+    world: World, turns: int
+) -> None:
+    store(world, "a1", "for all", "subtree")
+    with world.ledger.transaction():
+        world.ledger.connection.run_each(
+            "INSERT INTO artifacts (id, owner, owner_name, author, name, version, type, visibility,"
+            " digest, size, created, lineage, root, latest) SELECT ?1, owner, owner_name, author,"
+            " name, ?2, type, 'private', digest, size, created, lineage, root, 2 FROM artifacts"
+            " WHERE version = 1",
+            [(f"made{number}", number + 2) for number in range(turns)],
+        )
+    assert named(world, "a") == ("for all" if turns < FOR_SOME_MOST else "")

@@ -1,0 +1,200 @@
+"""What an assigner hears of its tasks is so: each change once, and nothing that is not true."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from long import times
+from operations.given import finish, give, read, state
+from operations.lives import ends, runs
+from operations.world import World, rows, world
+
+from hive_core.errors import HiveError, Internal
+from hive_core.model.task import AWAITING, FINALS, TaskState
+
+LINES = {each.value: each.value.replace("_", " ") for each in TaskState}
+
+
+def news(world: World, name: str) -> list[str]:
+    """The letters about its tasks that it has not read."""
+    world.advance(0.2)
+    return [str(each["body"]) for each in world.mail(name) if each["kind"] == "tasks"]
+
+
+def untrue(world: World, body: str) -> list[str]:
+    """Lines of a letter that say of a task what is not so."""
+    found = []
+    for line in body.splitlines():
+        task = world.ledger.tasks.get(line.partition(" ")[0])
+        if task is not None:
+            said = line.rpartition("] ")[2] if "] " in line else line
+            if not said.startswith(LINES[task.state.value]):
+                found.append(line)
+    return found
+
+
+def plan(world: World, task: str) -> str:
+    made = world.call("a1", "create_plan", task=task, steps=[{"title": "dig"}])
+    return str(made["plan"])
+
+
+DECIDES = {
+    "approve_plan": ({}, "in_progress"),
+    "reject_plan": ({"reason": "smaller"}, "in_progress"),
+}
+
+
+@pytest.mark.parametrize("who", ["operator", "root"])
+@pytest.mark.parametrize("how", DECIDES)
+def test_who_gave_a_task_hears_that_somebody_else_decided_on_its_plan(
+    world: World, how: str, who: str
+) -> None:
+    more, then = DECIDES[how]
+    task = give(world, "a", "a1", plan_required=True)
+    id_ = plan(world, task)
+    assert "awaiting plan approval" in news(world, "a")[0]
+    read(world, "a")
+    world.call(who, how, task=task, plan=id_, **more)
+    (letter,) = news(world, "a")
+    assert (untrue(world, letter), state(world, task)) == ([], then)
+    assert id_ in letter
+
+
+def test_who_gave_a_task_hears_that_somebody_else_answered_its_question(world: World) -> None:
+    task = give(world, "a", "a1")
+    asked = world.call("a1", "ask", task=task, items=["how?"])["question"]
+    read(world, "a")
+    world.call("operator", "answer", question=asked, answers=["so"])
+    (letter,) = news(world, "a")
+    assert untrue(world, letter) == []
+    assert f"{task} a1 [mend it] in progress" in letter
+
+
+@pytest.mark.parametrize("who", ["operator", "root", "a"])
+def test_a_letter_that_asks_for_a_decision_goes_when_that_is_made(world: World, who: str) -> None:
+    task = give(world, "a", "a1", plan_required=True)
+    id_ = plan(world, task)
+    assert [each["kind"] for each in world.mail("a")] == ["tasks", "plan_submitted"]
+    world.call(who, "approve_plan", task=task, plan=id_)
+    world.advance(0.2)
+    kinds = [each["kind"] for each in world.mail("a")]
+    assert kinds == ([] if who == "a" else ["tasks"]), "its own step is no news"
+
+
+def test_a_newer_plan_and_the_end_of_its_task_take_the_letter_back_too(world: World) -> None:
+    task = give(world, "a", "a1", plan_required=True)
+    first, second = plan(world, task), plan(world, task)
+    (letter,) = [each for each in world.mail("a") if each["kind"] == "plan_submitted"]
+    assert second in str(letter["body"])
+    assert f'"plan": "{first}"' not in str(letter["body"])
+    world.call("a1", "finish_task", task=task, status="failed", summary="no")
+    assert [each["kind"] for each in world.mail("a")] == ["tasks"]
+
+
+def test_what_was_not_read_is_written_anew_when_it_is_not_so_any_more(world: World) -> None:
+    """Also by a step that is no news of its own."""
+    done, waits = (
+        give(world, "a", "a1"),
+        str(world.call("a", "assign_task", agent="a2", description="y")["task"]),
+    )
+    finish(world, "a1", done)
+    assert f"{waits} a2 [y] queued" in news(world, "a")[0]
+    world.call("a2", "begin_task", task=waits)
+    (letter,) = news(world, "a")
+    assert f"{waits} a2 [y] in progress" in letter
+    assert f"{done} a1 [mend it] done" in letter
+
+
+def test_who_loses_a_task_reads_nothing_of_it_any_more(world: World) -> None:
+    task = give(world, "a", "a1", plan_required=True)
+    plan(world, task)
+    world.call("operator", "move", agent="a1", parent="b")
+    assert news(world, "a") == []
+    assert [each["kind"] for each in world.mail("a")] == []
+    assert "yours now" in news(world, "root")[0]
+
+
+# Who does what to a task of a's that a1 has; the agent whose machine ends does nothing itself.
+STEPS = (
+    ("a1", "begin"), ("a1", "report"), ("a1", "finish"), ("a1", "plan"), ("a1", "ask"),
+    *((who, what) for who in ("a", "root", "operator")
+      for what in ("approve", "reject", "answer", "cancel")),
+    ("daemon", "crash"), ("daemon", "stop"), ("daemon", "time"), ("daemon", "up"),
+)  # fmt: skip
+
+
+def act(world: World, who: str, what: str, task: str) -> None:
+    """One step, where it is allowed now."""
+    plans = rows(world.call("operator", "list_plans", task=task)["plans"])
+    newest = plans[0]["plan"] if plans else ""
+    asked = [str(each.id) for each in world.ledger.questions.about(task)]
+    calls: dict[str, tuple[str, dict[str, object]]] = {
+        "begin": ("begin_task", {}), "report": ("report_progress", {"text": "at it"}),
+        "finish": ("finish_task", {"status": "success", "summary": "x"}),
+        "plan": ("create_plan", {"steps": [{"title": "dig"}]}), "ask": ("ask", {"items": ["how?"]}),
+        "approve": ("approve_plan", {"plan": newest}), "cancel": ("cancel_task", {}),
+        "reject": ("reject_plan", {"plan": newest, "reason": "no"}),
+    }  # fmt: skip
+    if what == "answer":
+        for each in asked:
+            world.call(who, "answer", question=each, answers=["so"])
+    elif what == "crash":
+        ends(world, "a1", 137, returns=True)
+    elif what == "stop":
+        world.call("operator", "stop", agent="a1")
+        ends(world, "a1")
+    elif what == "up":
+        world.call("operator", "start", agent="a1")
+        runs(world, "a1")
+    elif what == "time":
+        world.advance(31)
+    else:
+        operation, params = calls[what]
+        world.call(who, operation, task=task, **params)
+
+
+@pytest.mark.sized
+@settings(
+    max_examples=times(60, 2000), deadline=None, suppress_health_check=list(HealthCheck)
+)  # fmt: skip
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(STEPS), st.booleans()), min_size=3, max_size=14),
+    again=st.integers(0, 2),
+)
+def test_whoever_does_whatever_the_giver_knows_how_its_task_stands(
+    steps: list[tuple[tuple[str, str], bool]], again: int
+) -> None:
+    """What it has not read is true; what it read is true, or it is told, once for each change.
+
+    It knows what it did itself. That work was begun, or is being stopped, it is not told.
+    """
+    with world(None, "root/a", "a/a1") as made:
+        runs(made, "a", "a1")
+        wish = {"agent": "a1", "description": "x", "deadline": 30, "requeue": again}
+        task = str(made.call("a", "assign_task", **wish)["task"])
+        known = state(made, task)
+        for (who, what), reads in steps:
+            before = state(made, task)
+            with suppress(HiveError):
+                try:
+                    act(made, who, what, task)
+                except Internal as error:
+                    raise AssertionError(error) from error
+            letters, now = news(made, "a"), state(made, task)
+            assert len(letters) <= 1
+            assert [line for each in letters for line in untrue(made, each)] == []
+            if who == "a" and now != before:
+                known = now
+            if reads:
+                read(made, "a")
+                told = [f"{task} a1 [x] " in each.partition("\n\nopen:")[0] for each in letters]
+                known = now if any(told) else known
+                quiet = {TaskState.QUEUED, TaskState.IN_PROGRESS, TaskState.STOPPING}
+                same = known == now or {TaskState(known), TaskState(now)} <= quiet
+                assert same, (known, now, what)
+                if now in (*FINALS, *AWAITING):
+                    assert known == now
+                assert news(made, "a") == [], "it is told once"
