@@ -15,6 +15,7 @@ from hive_core.cli.approval_page import UNJUDGED, count_followers, page
 from hive_core.cli.lazy import ListGroup
 from hive_core.cli.options import reason_option
 from hive_core.cli.output import Column, Listing, Row, echo, moment, output_option, say, words
+from hive_core.cli.progress import working
 from hive_core.cli.session import Session, entries
 from hive_core.errors import Conflict, HiveError
 
@@ -67,7 +68,8 @@ def show(session: Session, id_: str, style: str) -> None:
     with ! is what the agent could not do before.
     """
     pages = session.link.stream(camel("get_approval"), {"id": id_})
-    first = next(pages)
+    with working(f"reading {id_}"):
+        first = next(pages)
     lines = (line for each in itertools.chain([first], pages) for line in entries(each, "lines"))
     match style:
         case "table":

@@ -14,6 +14,7 @@ from hive_core.agent import artifacts
 from hive_core.agent.show import plain
 from hive_core.cli.lazy import ListGroup
 from hive_core.cli.output import Column, Listing, moment, output_option, say
+from hive_core.cli.progress import cleared, working
 from hive_core.cli.session import Session, complete_agent
 from hive_core.errors import InvalidArgument, NotFound
 
@@ -65,7 +66,8 @@ def get(  # noqa: PLR0913 - options
     }  # fmt: skip
     parts = artifacts.parts(session.link, which_one)
     try:
-        _put_out(parts, file, force=force)
+        with working(f"reading {which}", after=1.0):
+            _put_out(parts, file, force=force)
     except NotFound as error:
         if owner is None:
             raise NotFound(f"{error.reason}; a name is looked up with --of NAME") from None
@@ -79,7 +81,8 @@ def _put_out(parts: Iterator[bytes], file: Path | None, *, force: bool) -> None:
         _shown(parts)
     else:
         for part in parts:
-            sys.stdout.buffer.write(part)
+            with cleared():
+                sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
 
 
@@ -90,7 +93,8 @@ def _shown(parts: Iterator[bytes]) -> None:
     except UnicodeDecodeError:
         reason = f"{len(data)} bytes that are no text: write them to a file with --to"
         raise InvalidArgument(reason, field="to") from None
-    click.echo(plain(text))
+    with cleared():
+        click.echo(plain(text))
 
 
 @artifact.command
@@ -105,13 +109,14 @@ def _shown(parts: Iterator[bytes]) -> None:
 def put(session: Session, /, owner: str, file: BinaryIO, name: str | None, **given: object) -> None:
     """Store FILE (- reads standard input) as an artifact of OWNER; prints its id."""
     called = name or Path(str(file.name)).name
-    upload = session.ask("begin_artifact")["upload"]
-    size: object = 0
-    while part := file.read(PART):
-        data = base64.b64encode(part).decode()
-        size = session.ask("append_artifact", upload=upload, offset=size, data=data)["size"]
-    stored = session.change("store_artifact", owner=owner, name=called, upload=upload,
-                            type=given["type_"], visibility=given["visibility"])  # fmt: skip
+    with working(f"storing {called}", after=1.0):
+        upload = session.ask("begin_artifact")["upload"]
+        size: object = 0
+        while part := file.read(PART):
+            data = base64.b64encode(part).decode()
+            size = session.ask("append_artifact", upload=upload, offset=size, data=data)["size"]
+        stored = session.change("store_artifact", owner=owner, name=called, upload=upload,
+                                type=given["type_"], visibility=given["visibility"])  # fmt: skip
     click.echo(str(stored["id"]))
 
 

@@ -15,6 +15,7 @@ from hive_core.agent.show import plain
 from hive_core.cli.install.layout import CONFIG
 from hive_core.cli.lazy import Group
 from hive_core.cli.output import Column, Listing, echo, output_option, say
+from hive_core.cli.progress import working
 from hive_core.errors import NotFound
 
 _SEED: Final = Path(__file__).parents[1] / "seed"
@@ -71,7 +72,8 @@ def lint(folder: Path, style: str) -> int:
 
     if not folder.is_dir():
         raise NotFound(f"{folder}: no such folder")
-    rows = [{"place": place, "fault": fault} for place, fault in found(folder)]
+    with working(f"reading {folder}"):
+        rows = [{"place": place, "fault": fault} for place, fault in found(folder)]
     _LISTING.show(rows, style)
     return int(bool(rows))
 

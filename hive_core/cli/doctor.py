@@ -23,6 +23,7 @@ from hive_core.agent.link import camel
 from hive_core.cli.install.layout import CONFIG, LEAST, UNITS, WISHED, directories
 from hive_core.cli.install.machine import systemd_version
 from hive_core.cli.output import Column, Listing, output_option
+from hive_core.cli.progress import working
 from hive_core.cli.session import Session
 from hive_core.errors import HiveError
 from hive_core.host import nixconf
@@ -209,6 +210,7 @@ def doctor(session: Session, style: str) -> int:
 
     The exit status is 1 if something is broken.
     """
-    findings = [each for check in CHECKS for each in check()] + list(_daemon(session))
+    with working("checking this machine"):
+        findings = [each for check in CHECKS for each in check()] + list(_daemon(session))
     FINDINGS.show([asdict(each) for each in findings], style)
     return int(any(each.verdict == "fail" for each in findings))

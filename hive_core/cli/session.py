@@ -17,6 +17,7 @@ from hive_core.varlink import Client, Message
 WAIT: Final = 50  # seconds; the daemon allows no more
 SILENT: Final = "no answer from hived yet; `hive doctor` tells how it is"
 _QUICK: Final = 2.0  # for what only makes the command line nicer
+_SILENCE: Final = 1.0  # seconds after which somebody at a terminal is told that they wait
 
 
 class Session:
@@ -41,7 +42,7 @@ class Session:
     @staticmethod
     def _patient(params: Mapping[str, object]) -> contextlib.AbstractContextManager[None]:
         """Says that hived is silent; whoever asks it to wait has words of its own for that."""
-        return contextlib.nullcontext() if "wait" in params else working(SILENT, after=_QUICK)
+        return contextlib.nullcontext() if "wait" in params else working(SILENT, after=_SILENCE)
 
     def rows(self, operation: str, field: str, /, **params: object) -> Iterator[Message]:
         """All pages of a listing."""

@@ -90,7 +90,8 @@ def teardown(*, purge: bool, yes: bool) -> None:
     with working("stopping"):
         steps.remove(machine)
     if purge:
-        steps.purge(machine)
+        with working("removing"):
+            steps.purge(machine)
 
 
 def _confirm(machine: Machine, *, purge: bool) -> None:

@@ -75,8 +75,16 @@ def _task(session: Session, id_: str, deadline: Deadline) -> None:
         found = session.ask("wait_tasks", tasks=[id_], wait=deadline.slice())
         if found.get("done"):
             (row,) = entries(found, "tasks")
-            echo(" ".join(words(row.get(key)) for key in ("task", "status", "summary")))
+            told = {**row, "summary": row.get("summary") or _data(session, id_)}
+            echo(" ".join(words(told.get(key)) for key in ("task", "status", "summary")))
             return
+
+
+def _data(session: Session, id_: str) -> object:
+    """What a program gave as its result that says nothing in words."""
+    row = session.ask("get_task", task=id_).get("task")
+    result = row.get("result") if isinstance(row, dict) else None
+    return result.get("data") if isinstance(result, dict) else None
 
 
 def _question(session: Session, id_: str, deadline: Deadline) -> None:

@@ -58,6 +58,24 @@ def test_required_parameters_are_positional_and_in_the_order_of_the_declaration(
     assert asked == {"to": "lead", "body": "all done", "priority": 0}
 
 
+def test_why_something_is_done_is_one_flag_whatever_the_wire_calls_it(
+    broker: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`cancel-task` had `--reason`, `nack` had `--why`: that still works, and no help says it."""
+    broker.answers["Nack"] = broker.answers["CancelTask"] = lambda _: {}
+    for flag in ("--reason", "--why"):
+        run(["nack", "m1", flag, "broken"], broker.path)
+    run(["cancel-task", "t1", "--reason", "broken"], broker.path)
+    assert [each["why"] for each in broker.asked("Nack")] == ["broken", "broken"]
+    assert broker.asked("CancelTask")[0]["reason"] == "broken"
+    for command in ("nack", "cancel-task", "cancel-question"):
+        with pytest.raises(SystemExit):
+            run([command, "--help"], broker.path)
+        said = capsys.readouterr().out
+        assert "--reason" in said
+        assert "--why" not in said
+
+
 def test_a_request_is_one_line_with_the_words_in_their_order(broker: Peer) -> None:
     """H9: what an agent or an ancestor asks the operator for."""
     broker.answers["RequestApplyCommit"] = lambda _: {"approval": "x", "job": "y"}

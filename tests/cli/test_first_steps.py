@@ -107,6 +107,14 @@ def test_data_without_a_summary_is_the_result(hive: Hive) -> None:
     assert 'success: {"n": 1}' in hive("task", "list", "--all").out
 
 
+def test_a_wait_for_a_task_shows_its_data_too(hive: Hive) -> None:
+    end = {"task": ID, "state": "done", "status": "success", "summary": ""}
+    row = {**ENDED, "result": {**RESULT, "summary": "", "data": {"n": 1}}}
+    hive.peer.answers["WaitTasks"] = lambda _: {"done": True, "tasks": [end]}
+    hive.peer.answers["GetTask"] = lambda _: {**SHOWN, "task": row}
+    assert hive("wait", "--for", f"task.done={ID}").out == f'{ID} success {{"n": 1}}\n'
+
+
 def test_ctrl_c_leaves_the_id_of_the_task_and_says_how_to_go_on(tmp_path: Path) -> None:
     """The real command, as a shell starts it; the daemon never says that the task has ended."""
     blocked = threading.Event()
@@ -230,3 +238,30 @@ def test_units_name_documents_that_exist() -> None:
                     kind, _, place = word.partition(":")
                     assert kind in ("file", "man"), line
                     assert kind == "man" or Path(place.replace("@PACKAGE@", PACKAGE)).is_file()
+
+
+@pytest.mark.parametrize(("words", "method", "answer", "text"), [
+    (("status",), "Status", {"agents": {}}, "no answer from hived yet"),
+    (("tree",), "ListAgents", {"agents": [], "next": None}, "no answer from hived yet"),
+    (("approvals", "show", ID), "GetApproval", {"approval": APPROVAL, "lines": [], "marks": []},
+     f"reading {ID}"),
+    (("artifact", "get", ID), "GetArtifact", {"data": "aGk=", "artifact": {"id": ID}, "next": None},
+     f"reading {ID}"),
+    (("send", "bob", "hi", "--wait", "9"), "WaitReply", {"reply": {"body": "hello"}},
+     "waiting for an answer from bob"),
+])  # fmt: skip
+def test_who_waits_at_a_terminal_is_told_for_what(
+    hive: Hive, words: tuple[str, ...], method: str, answer: Message, text: str
+) -> None:
+    """The daemon answers when the words are there, so each is seen, however fast the machine is."""
+    terminal = Terminal()
+
+    def slow(_: Message) -> Message:
+        terminal.until(text)
+        return answer
+
+    hive.peer.answers["Send"] = lambda _: {"id": "m1"}
+    hive.peer.answers[method] = slow
+    with redirect_stdout(terminal), redirect_stderr(terminal):
+        assert hive(*words).status == 0
+    assert not any(text in line for line in lines(terminal.getvalue()))
