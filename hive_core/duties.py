@@ -118,4 +118,4 @@ async def _clear(contents: Contents, ledger: Ledger) -> None:
                 contents.remove(each)
             await asyncio.sleep(0)  # calls come first
     except (HiveError, OSError) as error:
-        log.warning("Cannot clear up what nobody accounts for: %s", error)
+        log.warning("Cannot remove orphaned files: %s", error)

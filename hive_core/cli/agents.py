@@ -51,26 +51,28 @@ def listed(session: Session, name: str | None, style: str) -> None:
 @click.argument("name")
 @click.option("--parent", shell_complete=complete_agent,
               help='The parent; the root agent if absent, "" makes a root.')  # fmt: skip
-@click.option("--role", type=click.Choice(ROLES), help="What it is for.  [default: agent]")
+@click.option(
+    "--role", type=click.Choice(ROLES), help="Its role (see `hive role`).  [default: agent]"
+)
 @click.option("--title", help="What people call it.")
 @click.option("--tier", type=click.Choice(("strategic", "tactical", "operational")),
-              help="Which class of model.  [default: operational]")  # fmt: skip
-@click.option("--definition", help="What is not said here is as this definition says.")
+              help="Class of model that it uses.  [default: operational]")  # fmt: skip
+@click.option("--definition", help="Take everything that is not given here from this definition.")
 @click.option("--tool", "tools", multiple=True, metavar="TOOL[(ARGUMENT)]",
               help="One tool that it may use, such as 'bash(git *)'; may be repeated.")  # fmt: skip
 @click.option("--image", help="An image of hive.toml, or a directory with a prepared tree.")
 @click.option("--boot/--no-boot", default=None, help="Run an init inside.")
 @click.option("--capability", "add_capabilities", multiple=True, metavar="CAPABILITY",
-              help="One right beside those of its role; may be repeated.")  # fmt: skip
+              help="A capability beside those of its role (repeatable).")  # fmt: skip
 @click.option("--only-capability", "capabilities", multiple=True, metavar="CAPABILITY",
-              help="One right in place of those of its role; may be repeated.")  # fmt: skip
+              help="A capability in place of those of its role (repeatable).")  # fmt: skip
 @click.option("--limit", "bounds", multiple=True, metavar="KEY=VALUE",
               help="A bound such as memory_max=512M, tasks_max=200; may be repeated.")  # fmt: skip
 @click.option("--subtree-limit", "subtree", multiple=True, metavar="KEY=VALUE",
               help="A bound of the agent with all its descendants together, such as"
               " memory_max=2G, agents=20; may be repeated.")  # fmt: skip
 @click.option("--after-task", type=click.Choice(("stays", "sleeps", "exits")),
-              help="When its last task has ended.  [default: as its role does]")  # fmt: skip
+              help="What it does after its last task.  [default: by role]")  # fmt: skip
 @click.option("--wakes", is_flag=True, default=None, help="Mail wakes it when it sleeps.")
 @no_wait
 @click.argument("command", nargs=-1)
@@ -78,8 +80,8 @@ def listed(session: Session, name: str | None, style: str) -> None:
 def create(session: Session, /, name: str, **given: object) -> None:
     """Make the agent NAME and start it.
 
-    What stands after -- is its command. Any command is a valid agent; without one it holds and
-    its mail waits.
+    What stands after -- is its command. Any program can be an agent; without a command the agent
+    only collects mail.
     """
     wait = not given.pop("no_wait")
     if "/" in str(given.get("image")):
@@ -116,10 +118,10 @@ def _confirm(session: Session, name: str, *, recursive: bool) -> None:
 @no_wait
 @click.pass_obj
 def destroy(session: Session, name: str, *, recursive: bool, yes: bool, no_wait: bool) -> None:
-    """Take NAME out of the tree.
+    """Destroy NAME: stop it and take it out of the tree.
 
-    It is kept for a while: `hive restore` brings it back. Without --recursive its children move up
-    to its parent.
+    Its files are kept for a while: `hive restore` brings it back. Without --recursive its children
+    move up to its parent.
     """
     if not yes:
         if not sys.stdin.isatty():
@@ -144,9 +146,9 @@ def _archived(session: Session, word: str) -> str:
 @no_wait
 @click.pass_obj
 def restore(session: Session, archive: str | None, style: str, *, no_wait: bool) -> None:
-    """Bring a destroyed agent back; alone it lists them.
+    """Bring a destroyed agent back; without an argument, list the destroyed agents.
 
-    A name that several destroyed agents had is not enough: then it takes the ID.
+    Where several destroyed agents had the same name, give the ID.
     """
     if archive is None:
         ARCHIVES.show(session.rows("list_archives", "archives"), style)

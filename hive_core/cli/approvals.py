@@ -26,7 +26,7 @@ APPROVALS: Final = Listing(
      Column("expires", words=moment)),
     "nothing waits for you",
 )  # fmt: skip
-_all: Final = click.option("--all", "all_", is_flag=True, help="Those that have ended too.")
+_all: Final = click.option("--all", "all_", is_flag=True, help="Also list those that have ended.")
 
 
 def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -128,7 +128,7 @@ def _confirm(session: Session, id_: str) -> None:
 
 @approvals.command
 @click.argument("id_", metavar="ID", shell_complete=_complete)
-@reason_option("Told to the requester and to its parent.", required=True)
+@reason_option("Reason shown to the requester and to its parent.", required=True)
 @click.pass_obj
 def deny(session: Session, id_: str, reason: str) -> None:
     """Refuse what an agent wants to become."""

@@ -23,7 +23,7 @@ HISTORY: Final = Listing(
 @output_option
 @click.pass_obj
 def history(session: Session, name: str | None, style: str) -> None:
-    """List what NAME ran with, the newest first; without NAME of all agents."""
+    """List the configurations that NAME ran with, the newest first; without NAME, of all agents."""
     HISTORY.show(session.rows("history", "generations", agent=name), style)
 
 
@@ -34,7 +34,7 @@ def history(session: Session, name: str | None, style: str) -> None:
 @click.option("--no-wait", is_flag=True, help="Return once it is recorded.")
 @click.pass_obj
 def rollback(session: Session, name: str, to: str | None, *, no_wait: bool) -> None:
-    """Let NAME run again with what it ran with before.
+    """Deploy an earlier configuration of NAME again.
 
     Returns when that is deployed and healthy. Capabilities that NAME lost since stay lost.
     """

@@ -14,13 +14,13 @@ _DOING: Final = {
     "sleep": "putting to sleep", "resume": "waking", "update": "updating",
 }  # fmt: skip
 _HELP: Final = {
-    "start": "Start NAME; also out of back-off and parking.",
-    "stop": "Stop NAME gracefully; after its grace it is killed.",
+    "start": "Start NAME, also if it waits after a failure or was parked.",
+    "stop": "Stop NAME; it is killed if it does not end within --grace.",
     "restart": "Stop NAME and start it afresh.",
     "kill": "End NAME at once.",
     "sleep": "Put NAME to sleep: its container is stopped, its mail waits.",
     "resume": "Wake NAME, which sleeps.",
-    "update": "Bring NAME to what its spec and image say now.",
+    "update": "Rebuild NAME from its spec and image as they are now.",
 }
 _GRACE_MAX: Final = 30
 
@@ -30,9 +30,9 @@ def _extra(operation: str) -> list[click.Parameter]:
         return [click.Option(["--grace"], type=click.FloatRange(0, _GRACE_MAX),
                              help="Seconds until it is killed.  [default: 5]")]  # fmt: skip
     if operation == "kill":
-        return [click.Option(["--reason"], help="Why; kept in the record.")]
+        return [click.Option(["--reason"], help="Reason, kept in the event log.")]
     if operation == "resume":
-        return [click.Option(["--body"], help="A message that it finds.")]
+        return [click.Option(["--body"], help="A message that it finds when it wakes.")]
     return []
 
 
@@ -54,7 +54,7 @@ def _lifecycle(operation: str) -> click.Command:
     params: list[click.Parameter] = [
         click.Argument(["names"], nargs=-1, required=True, metavar="NAME...",
                        shell_complete=complete_agent),
-        click.Option(["--recursive"], is_flag=True, help="Descendants too, leaves first."),
+        click.Option(["--recursive"], is_flag=True, help="Also its descendants, the lowest first."),
         click.Option(["--no-wait"], is_flag=True, help="Return once it is recorded."),
         *_extra(operation),
     ]  # fmt: skip

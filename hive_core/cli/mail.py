@@ -24,11 +24,11 @@ DEAD: Final = Listing("id", (*_FIRST, Column("dead_why", "why"), Column("body"))
 @click.command
 @click.argument("name", shell_complete=complete_agent)
 @click.argument("text")
-@click.option("--kind", help="What kind of message it is.")
-@click.option("--thread", help="The thread it belongs to.")
-@click.option("--reply-to", help="The message it answers.")
+@click.option("--kind", help="A word for programs, such as report.")
+@click.option("--thread", help="Conversation that it belongs to.")
+@click.option("--reply-to", help="ID of the message that it answers.")
 @click.option("--priority", type=click.IntRange(0, 3), help="0 critical, 1, 2 (default), 3 low.")
-@click.option("--ttl", type=float, help="Seconds after which it is of no use.")
+@click.option("--ttl", type=float, help="Seconds after which it is not delivered any more.")
 @click.option("--wait", type=click.FloatRange(1, 300), metavar="SECONDS",
               help="Wait for the answer, and print that instead.")  # fmt: skip
 @click.pass_obj
@@ -51,18 +51,19 @@ def send(session: Session, /, name: str, text: str, wait: float | None, **given:
     echo(plain(str(reply.get("body"))))
 
 
-def _check_mine(session: Session, ids: tuple[str, ...]) -> None:
-    """Refuse all when one of them is not in the operator's inbox: it may be misspelt."""
-    mine = {row.get("id") for row in session.rows("list_messages", "messages")}
-    if unknown := [each for each in ids if each not in mine]:
-        raise NotFound(
-            f"no such message in your inbox: {', '.join(unknown)}; `hive inbox` lists it"
-        )
+def _take_out(session: Session, ids: tuple[str, ...]) -> None:
+    """One after the other, so that one that is not there can be named: it may be misspelt."""
+    unknown = [each for each in ids if not session.ask("ack", ids=[each]).get("acked")]
+    if done := len(ids) - len(unknown):
+        say(f"{done} taken out")
+    if unknown:
+        where = "in your inbox or taken out of a queue"
+        raise NotFound(f"no such message {where}: {', '.join(unknown)}; `hive inbox` lists yours")
 
 
 @click.command
 @click.argument("name", required=False, shell_complete=complete_agent)
-@click.option("--dead", is_flag=True, help="Messages that were given up.")
+@click.option("--dead", is_flag=True, help="List dead letters: messages that were given up.")
 @click.option("--done", "ids", multiple=True, metavar="ID",
               help="Take this message out of the operator's inbox; may be repeated.")  # fmt: skip
 @output_option
@@ -77,8 +78,7 @@ def inbox(
     if ids:
         if name is not None:
             raise click.UsageError("only the operator's own messages can be taken out")
-        _check_mine(session, ids)
-        say(f"{session.ask('ack', ids=list(ids)).get('acked')} taken out")
+        _take_out(session, ids)
         return
     rows = session.rows("list_messages", "messages", agent=name, dead=dead or None)
     (DEAD if dead else INBOX).show(rows, style)

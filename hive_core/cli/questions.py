@@ -36,9 +36,9 @@ _TIMES: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 
 everyone: Final = click.option(
-    "--all", "everyone", is_flag=True, help="Of the whole hive, whoever they wait on."
+    "--all", "everyone", is_flag=True, help="List those of the whole hive, whoever has to answer."
 )
-ended_too: Final = click.option("--ended", is_flag=True, help="Those that have ended too.")
+ended_too: Final = click.option("--ended", is_flag=True, help="Also list those that have ended.")
 
 
 @click.group(cls=ListGroup)
@@ -87,17 +87,17 @@ def answer(session: Session, id_: str, answers: tuple[str, ...]) -> None:
 @click.argument("name", shell_complete=complete_agent)
 @click.pass_obj
 def relay(session: Session, id_: str, name: str) -> None:
-    """Pass a question that waits for you to NAME, an ancestor of who asked."""
+    """Pass a question that waits for you to NAME, an ancestor of the asker."""
     reply = session.change("relay_question", question=id_, to=name)
     say(f"{id_} waits on {words(reply.get('to'))} now")
 
 
 @question.command
 @click.argument("id_", metavar="ID")
-@reason_option("Told to the asker and to the agent that was asked.")
+@reason_option("Reason shown to the asker and to the agent that was asked.")
 @click.pass_obj
 def cancel(session: Session, id_: str, reason: str) -> None:
-    """Take a question or an escalation out of the world, whoever asked it."""
+    """Cancel a question or an escalation, whoever asked it."""
     reply = session.change("cancel_question", question=id_, why=reason)
     say(f"cancelled: {words(reply.get('asker'))} is told")
 
@@ -116,13 +116,15 @@ def escalations(session: Session, style: str, *, everyone: bool, ended: bool) ->
 @click.command
 @click.argument("name", shell_complete=complete_agent)
 @click.argument("text")
-@click.option("--in", "after", metavar="TIME", help="From now on: 90, 90s, 5m, 2h, 3d, 1w.")
-@click.option("--at", "at", metavar="TIME", help="As 2030-01-31T09:00, local time if no zone.")
+@click.option("--in", "after", metavar="TIME", help="How long from now: 90, 90s, 5m, 2h, 3d, 1w.")
+@click.option(
+    "--at", "at", metavar="TIME", help="When: 2030-01-31T09:00, in local time unless it has a zone."
+)
 @click.pass_obj
 def remind(session: Session, name: str, text: str, after: str | None, at: str | None) -> None:
-    """Have TEXT come to NAME later, as a message; NAME may be `operator`.
+    """Send TEXT to NAME later; NAME may be `operator`. Prints the id of the reminder.
 
-    It comes also while the agent is stopped or asleep: its mail waits. Printed is its id.
+    It is delivered also while the agent is stopped or asleep: its mail waits.
     """
     if (after is None) == (at is None):
         raise click.UsageError("say when: --in or --at")

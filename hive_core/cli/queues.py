@@ -82,7 +82,7 @@ def take(
 @click.argument("name", metavar="OWNER/NAME")
 @click.pass_obj
 def close(session: Session, name: str) -> None:
-    """Close a queue. Who put something in that nobody took is told."""
+    """Close a queue; whoever put something in that nobody took is told."""
     left = session.change("close_queue", queue=name).get("left")
     say(f"{name} is closed; {left} things were left")
 

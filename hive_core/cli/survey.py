@@ -33,7 +33,11 @@ def is_noted(row: Row) -> bool:
 
 
 @click.command
-@click.option("--noted", is_flag=True, help="Only zombies, orphans, the unwell, the unanswered.")
+@click.option(
+    "--noted",
+    is_flag=True,
+    help="Only agents that need somebody: zombies, orphans, failed, unanswered.",
+)
 @output_option
 @click.pass_obj
 def survey(session: Session, style: str, *, noted: bool) -> None:
@@ -48,7 +52,7 @@ def survey(session: Session, style: str, *, noted: bool) -> None:
 
 @click.command
 @click.option("--older", type=click.FloatRange(0), default=0, show_default=True,
-              help="Only who ended so many seconds ago.")  # fmt: skip
+              help="Only those that ended at least so many seconds ago.")  # fmt: skip
 @click.pass_obj
 def reap(session: Session, older: float) -> None:
     """Clear away zombies now. How they ended can still be asked for."""

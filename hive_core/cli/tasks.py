@@ -61,7 +61,7 @@ def task() -> None:
 @task.command("list")
 @click.argument("name", required=False, shell_complete=complete_agent)
 @click.option("--state", type=click.Choice(STATES), help="Only in this state.")
-@click.option("--all", "everything", is_flag=True, help="Those that have ended too.")
+@click.option("--all", "everything", is_flag=True, help="Also list those that have ended.")
 @output_option
 @click.pass_obj
 def listed(
@@ -77,10 +77,10 @@ def listed(
 
 @task.command
 @click.argument("name", required=False, shell_complete=complete_agent)
-@click.option("--all", "everything", is_flag=True, help="Those that have ended too.")
+@click.option("--all", "everything", is_flag=True, help="Also list those that have ended.")
 @click.pass_obj
 def board(session: Session, name: str | None, *, everything: bool) -> None:
-    """Show tasks by how far they are; a task of which others are parts stands before them."""
+    """Show tasks by state, each part below the task that it is a part of."""
     rows = list(session.rows("list_tasks", "tasks", agent=name, open=None if everything else True))
     if not rows:
         say(TASKS.empty)
@@ -111,7 +111,7 @@ def _tree(rows: Sequence[Row]) -> Iterator[str]:
 @output_option
 @click.pass_obj
 def show(session: Session, id_: str, style: str) -> None:
-    """Show what is to be done, how far it is, what came out, and each step until now.
+    """Show a task: description, state, result, and each step until now.
 
     What agents wrote stands behind a bar, odd characters spelled out.
     """
@@ -171,17 +171,21 @@ def _block(label: str, text: str) -> Iterator[str]:
 @click.option("--title", default=None, help="A few words for lists.")
 @click.option("--data", default=None, metavar="JSON", help="An object for programs.")
 @click.option("--deadline", type=float, default=None, metavar="SECONDS",
-              help="Of work, after which it is stopped; 0: never.")  # fmt: skip
+              help="Seconds of work after which the task is stopped; 0: never.")  # fmt: skip
 @click.option("--soft", type=float, default=None, metavar="SECONDS",
-              help="Of work, after which a report is asked for.")  # fmt: skip
-@click.option("--needs", multiple=True, metavar="ID", help="A task that has to end well before.")
+              help="Seconds of work after which a report is requested.")  # fmt: skip
+@click.option(
+    "--needs", multiple=True, metavar="ID", help="Start only after this task succeeds (repeatable)."
+)
 @click.option("--requeue", type=int, default=None, metavar="N",
-              help="Done again so often when its agent ends on the way.")  # fmt: skip
-@click.option("--plan", is_flag=True, help="Nothing is executed before its plan is approved.")
+              help="Retries if the agent exits before the task ends.")  # fmt: skip
+@click.option(
+    "--plan", is_flag=True, help="The agent plans first; nothing runs before its plan is approved."
+)
 @click.option("--context", type=click.Choice(("keep", "clear")), default=None,
-              help="Whether it begins with what the agent remembers.")  # fmt: skip
-@click.option("--priority", type=click.IntRange(0, 3), default=None, help="0 (first) to 3.")
-@click.option("--wait", is_flag=True, help="Return when it has ended, with its result.")
+              help="Whether the agent keeps what it remembers, or begins afresh.")  # fmt: skip
+@click.option("--priority", type=click.IntRange(0, 3), default=None, help="0 (most urgent) to 3.")
+@click.option("--wait", is_flag=True, help="Wait until the task ends, and print its result.")
 @click.pass_obj
 def assign(session: Session, /, name: str, text: str, *, wait: bool, **said: object) -> int:
     """Give the agent NAME something to do; TEXT says what (- reads it from standard input).
@@ -244,10 +248,10 @@ def _print_result(id_: str, result: object) -> int:
 
 @task.command
 @click.argument("id_", metavar="ID")
-@reason_option("Told to the assignee.")
+@reason_option("Reason shown to the assignee.")
 @click.pass_obj
 def cancel(session: Session, id_: str, reason: str) -> None:
-    """Take a task back, with its sub-tasks; their work is ended. Lists what it hit."""
+    """Cancel a task with its parts, and stop the work on them; prints which were cancelled."""
     reply = session.change("cancel_task", task=id_, reason=reason)
     for line in _hit(entries(reply, "hit")):
         say(line)
@@ -261,7 +265,7 @@ def cancel(session: Session, id_: str, reason: str) -> None:
 @click.argument("given", metavar="AMOUNT")
 @click.pass_obj
 def top_up(session: Session, id_: str, kind: str, given: str) -> None:
-    """Add AMOUNT to what a task has of its own, out of the budget of who gave it.
+    """Add AMOUNT to the task's own budget, out of the budget of the agent that assigned it.
 
     Money is written 12.50.
     """

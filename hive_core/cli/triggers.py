@@ -61,7 +61,7 @@ def fires(session: Session, id_: str, style: str) -> None:
 
 @trigger.command("set")
 @click.argument("name", shell_complete=complete_agent)
-@click.argument("called")
+@click.argument("called", metavar="TRIGGER")
 @click.argument("text")
 @click.option("--cron", help="Five fields as in crontab(5), or six with seconds in front.")
 @click.option("--zone", help="Time zone of --cron and --at; UTC when absent.")
@@ -69,9 +69,14 @@ def fires(session: Session, id_: str, style: str) -> None:
 @click.option("--at", help="Once: ISO 8601, or seconds since 1970.")
 @click.option("--webhook", is_flag=True, help="When its address is called.")
 @click.option("--path", help="Of the webhook: its address is /hook/NAME/PATH; an id when absent.")
-@click.option("--method", "methods", multiple=True, help="Taken by the webhook; POST when absent.")
 @click.option(
-    "--strict", is_flag=True, help="The webhook takes only signatures over all of a request."
+    "--method",
+    "methods",
+    multiple=True,
+    help="HTTP method that the webhook accepts; POST when absent.",
+)
+@click.option(
+    "--strict", is_flag=True, help="The webhook accepts only signatures over the whole request."
 )
 @click.option(
     "--secret-stdin",
@@ -83,7 +88,7 @@ def fires(session: Session, id_: str, style: str) -> None:
     type=click.Choice(["message", "wake", "task", "spawn"]),
     default="message",
     show_default=True,
-    help="What then.",
+    help="What it does when it fires.",
 )
 @click.option("--agent", "agent_name", help="For spawn: what the new agents are called.")
 @click.option("--role", default="task", show_default=True, help="For spawn: their role.")
@@ -94,14 +99,14 @@ def fires(session: Session, id_: str, style: str) -> None:
     type=click.Choice(["skip", "latest", "all"]),
     default="latest",
     show_default=True,
-    help="Of times at which nothing could be done.",
+    help="Which of the times are made up for at which the daemon did not run.",
 )
-@click.option("--off", is_flag=True, help="Not yet.")
+@click.option("--off", is_flag=True, help="Create it switched off.")
 @click.pass_obj
 def set_(session: Session, /, name: str, called: str, text: str, **said: object) -> None:
-    """Have a trigger CALLED so fire for NAME; TEXT is the message or the task.
+    """Create or replace the trigger TRIGGER for agent NAME; TEXT is the message or the task.
 
-    Yours of that name is replaced. Printed is its id.
+    Prints the id of the trigger. One of yours with the same name is replaced.
     """
     when = {key: said[key] for key in ("cron", "zone", "every", "at") if said[key] is not None}
     if said["webhook"]:

@@ -47,7 +47,7 @@ def converge(session: Session, style: str, *, dry_run: bool) -> None:
 @output_option
 @click.pass_obj
 def gc(session: Session, style: str, *, dry_run: bool) -> None:
-    """Remove what no agent accounts for any more.
+    """Remove what belongs to no agent any more.
 
     That is archives past their time and their uid ranges, secrets and generations of agents that
     will not come back. Strange units, mounts and files are listed and left to you.

@@ -88,7 +88,7 @@ async def _ssh(folder: Path, text: str) -> str:
         status, said = await _ask(folder, "ssh-keygen", *asked, given=folder / "payload")
         if status == 0:
             return name
-    raise NotAllowed("the signature is of nobody who may sign")
+    raise NotAllowed("signer is not in allowed_signers")
 
 
 async def _pgp(folder: Path, text: str) -> str:
@@ -100,7 +100,7 @@ async def _pgp(folder: Path, text: str) -> str:
     words = [line.split(" ", 3) for line in said.split("\n") if line.startswith("[GNUPG:] ")]
     good = {each[1]: each[-1] for each in words}
     if status or "VALIDSIG" not in good or "GOODSIG" not in good or good.keys() & {*_BAD}:
-        raise NotAllowed("the signature is of nobody who may sign")
+        raise NotAllowed("signer is not in allowed_signers")
     return good["GOODSIG"]
 
 

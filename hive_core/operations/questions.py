@@ -254,7 +254,7 @@ def _item(given: ItemParams) -> Item:
 def check_wish(call: Call, items: Sequence[Item], deadline: float | None, id_: str) -> None:
     """What makes no sense together: a default that never counts, a task of another."""
     if deadline is None and any(item.default is not None for item in items):
-        raise InvalidArgument("a default counts at a deadline: say when", field="deadline")
+        raise InvalidArgument("`default` requires `deadline`", field="deadline")
     if not id_:
         return
     task = call.ledger.tasks.get(id_)

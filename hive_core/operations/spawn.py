@@ -125,9 +125,12 @@ def _check_room(call: Call, name: str) -> None:
     """
     most = call.settings.limits.agents
     if len(call.hive.specs) >= most:
-        raise LimitReached(f"cannot spawn {name}: this host has its agents")
+        raise LimitReached(f"cannot spawn {name}: host agent limit ({most}) reached")
     if not call.by_operator and call.ledger.ranges.given() >= most:
-        raise LimitReached(f"cannot spawn {name}: too many were destroyed and are kept yet")
+        raise LimitReached(
+            f"cannot spawn {name}: host agent limit ({most}) reached, with the destroyed agents"
+            " that are still kept"
+        )
 
 
 def _parent(call: Call, params: SpawnParams) -> str | None:

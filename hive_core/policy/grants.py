@@ -172,7 +172,7 @@ def check_seat(
     tree = hive.topology
     most = hive.spec(parent).max_children
     if len(tree.children(parent)) - len(besides.intersection(tree.children(parent))) >= most:
-        raise LimitReached(f"{parent} has its {most} children")
+        raise LimitReached(f"max_children ({most}) of {parent} reached")
     coming = 1 if moved is None else tree.size(moved)
     for name in (parent, *tree.lineage(parent)):
         bound = limit(hive.spec(name).subtree, "agents")
@@ -180,7 +180,7 @@ def check_seat(
             continue
         free = sum(tree.is_ancestor(name, each) for each in besides)
         if tree.size(name) - 1 - free + coming > bound:
-            raise LimitReached(f"{name} has at most {bound} descendants")
+            raise LimitReached(f"limit on descendants ({bound}) of {name} reached")
     _check_depth(hive, parent, moved)
 
 
@@ -194,7 +194,7 @@ def _check_depth(hive: Hive, parent: str, moved: str | None) -> None:
     for name in (parent, *tree.lineage(parent)):
         bound = hive.spec(name).max_depth
         if bound is not None and lowest - tree.level(name) > bound:
-            raise LimitReached(f"{name} has at most {bound} levels below it")
+            raise LimitReached(f"max_depth ({bound}) of {name} reached")
 
 
 def _check_limits(

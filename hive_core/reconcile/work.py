@@ -112,8 +112,8 @@ class Work:
             self._unheard.discard(uuid)
         full = isinstance(error, StorageFull)
         (self._short_of_room.add if full else self._short_of_room.discard)(uuid)
-        self.look.troubles[uuid] = f"cannot bring {name} about: {error}"
-        log.warning("Cannot bring %s about (try %d): %s", name, self._pause(uuid), error)
+        self.look.troubles[uuid] = f"cannot reconcile agent {name}: {error}"
+        log.warning("Cannot reconcile agent %s (try %d): %s", name, self._pause(uuid), error)
 
     def _pause(self, uuid: str) -> int:
         """Twice as long as the time before; how often by now."""
@@ -164,7 +164,7 @@ class Work:
             case action:
                 result = await self.ports.machines.apply(action)
                 if isinstance(result, Done) and not result.changed:
-                    log.debug("%s: was so before", step.text)
+                    log.debug("%s: no change", step.text)
 
     def _renew(self, step: Step) -> None:
         run = self.look.wishes.runs.get(step.uuid)

@@ -33,7 +33,7 @@ def test_who_has_no_room_for_a_child_says_so_and_tries_again_later() -> None:
             maid.attend(1)
             maid.look()
         (told,) = made.told()
-        assert "- unchecked: disk could not be checked: maid has its 0 children" in told
+        assert "- unchecked: disk could not be checked: max_children (0) of maid reached" in told
         assert made.asked() == []
         assert maid.checks.pause() == pytest.approx(60, abs=3)
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.lab
 
 SHOWN = ("HELLO FROM OUTSIDE", "not your descendant", "container_crash", "refused",
          "live      nothing is restarted", "└── tester", "awaiting plan approval",
-         "From 1 to 1000 it is 500500.", "owl running", "All of this was so.")  # fmt: skip
+         "From 1 to 1000 it is 500500.", "owl running", "All checks passed.")  # fmt: skip
 
 
 def test_the_demo_shows_every_scene_in_time_and_leaves_nothing_behind() -> None:

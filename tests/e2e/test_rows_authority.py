@@ -165,7 +165,7 @@ def test_ten_children_and_no_more(host: HiveHost) -> None:
         made = host.ask("ann", "Spawn", name=f"kid-{number}", role="task")
         assert not made.error, made
     full = host.ask("ann", "Spawn", name="kid-8", role="task")
-    assert (full.error, full.reason) == ("LimitReached", "ann has its 10 children")
+    assert (full.error, full.reason) == ("LimitReached", "max_children (10) of ann reached")
     host.ask("ann", "Destroy", agent="kid-0")
     assert not host.ask("ann", "Spawn", name="kid-8", role="task").error
     for number in range(1, 9):

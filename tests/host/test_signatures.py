@@ -75,7 +75,7 @@ def test_a_tag_says_what_it_names_and_who_signed_it(desk: Desk) -> None:
 
 def test_somebody_who_is_not_listed_may_not_sign(desk: Desk) -> None:
     desk.allow()
-    with pytest.raises(NotAllowed, match="nobody who may sign"):
+    with pytest.raises(NotAllowed, match="signer is not in allowed_signers"):
         desk.who(read(desk.tag("eve")))
 
 
@@ -184,6 +184,6 @@ def test_a_pgp_key_that_is_not_good_any_more_may_not_sign(desk: Desk, case: str)
     desk.signers.chmod(0o644)
     payload = b"as it was signed"
     tag = SignedTag("", "commit", "", payload, signature.encode(), Flavour.PGP)
-    with pytest.raises(NotAllowed, match="nobody who may sign"):
+    with pytest.raises(NotAllowed, match="signer is not in allowed_signers"):
         desk.who(tag)
     desk.run("gpgconf", "--kill", "all")

@@ -112,7 +112,7 @@ def test_a_signature_of_somebody_else_is_refused_and_recorded(desk: Desk, tmp_pa
     desk.tag("-s", "-m", "yes")
     desk.push()
     assert desk.glance().state is ApprovalState.PENDING
-    assert "nobody who may sign" in desk.told()[0]
+    assert "signer is not in allowed_signers" in desk.told()[0]
 
 
 def test_a_tag_for_another_commit_or_approval_approves_nothing(desk: Desk) -> None:

@@ -102,9 +102,9 @@ def test_nobody_hangs_deeper_below_an_agent_than_it_may_have_levels(world: World
     world.call("operator", "set_definition", name="flat", agent={"role": "lead", "max_depth": 1})
     world.call("a", "spawn", name="lee", definition="flat")
     world.call("lee", "spawn", name="kid", role="lead")
-    with pytest.raises(LimitReached, match="lee has at most 1 levels below it"):
+    with pytest.raises(LimitReached, match=r"max_depth \(1\) of lee reached"):
         world.call("kid", "spawn", name="grandkid")
-    with pytest.raises(LimitReached, match="lee has at most 1 levels"):
+    with pytest.raises(LimitReached, match=r"max_depth \(1\) of lee reached"):
         world.call("a", "move", agent="a1", parent="lee")
     world.call("a", "move", agent="a2", parent="lee")
 

@@ -471,6 +471,6 @@ def test_who_has_files_that_are_damaged_can_be_stopped_and_does_not_start() -> N
         assert stage.state("bob") is State.STOPPED
         await stage.want("bob", Wanted.RUNNING)
         assert stage.uuid("bob") not in stage.host.units
-        assert "cannot bring bob about" in stage.look.troubles[stage.uuid("bob")]
+        assert "cannot reconcile agent bob" in stage.look.troubles[stage.uuid("bob")]
 
     play(story)

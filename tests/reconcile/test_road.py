@@ -357,7 +357,7 @@ def test_what_cannot_be_done_is_tried_again_and_told(tmp_path: Path, kind: type[
         assert any("no room" in each for each in road.look.alarms())
         for _ in range(4):
             await road.advance(1)
-        assert road.job(job.id).error.startswith(f"{kind.__name__}: cannot bring bob about")
+        assert road.job(job.id).error.startswith(f"{kind.__name__}: cannot reconcile agent bob")
         road.host.refused.clear()
         await road.advance(60)
         assert road.state("bob") is State.RUNNING
