@@ -19,7 +19,7 @@ from hive_core.broker.turn import World
 from hive_core.duties import Duties, ended
 from hive_core.errors import HiveError
 from hive_core.host import config, notify
-from hive_core.host.applied import Applied, tell_changed
+from hive_core.host.applied import Applied
 from hive_core.host.bus import Bus
 from hive_core.host.clock import SystemClock
 from hive_core.host.copies import Copies
@@ -121,9 +121,7 @@ class Daemon:
 
     @cached_property
     def applied(self) -> Applied:
-        paths = self.settings.paths
-        told = partial(tell_changed, paths.runtime / "applied.changed")
-        return Applied(paths.applied, self.settings.operator_group, told)
+        return Applied(self.settings.paths.applied)
 
     @cached_property
     def jobs(self) -> NspawnJobs:

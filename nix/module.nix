@@ -148,11 +148,6 @@ in
       stopIfChanged = false;
     };
 
-    systemd.services.hive-git = lib.recursiveUpdate (units.service (privdUnits + "/hive-git.service")) {
-      path = [ tools ];
-    };
-    systemd.paths.hive-git = units.path (privdUnits + "/hive-git.path");
-
     systemd.services.hive-declare = mkIf (cfg.agents != { }) {
       description = "Agents that the configuration of this host declares";
       after = [ "hived.service" ];
@@ -169,9 +164,8 @@ in
       } // forClients;
     };
 
-    # Operators' git takes the daemon's repositories for its own; hive-git.service writes which.
+    # People's git finds git-remote-hive of the package on PATH: `git clone hive::meta`.
     programs.git.enable = mkDefault true;
-    programs.git.config.include.path = "/etc/hive/gitconfig";
 
     boot.kernel.sysctl = {
       # Every container takes its inotify instances and its terminals from root's.

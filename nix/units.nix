@@ -1,6 +1,6 @@
 # Units, read from the same templates that `hive setup` renders on Debian: one source for both.
 #
-# A template becomes the options of `systemd.services` (or `paths`), so that other modules see its
+# A template becomes the options of `systemd.services`, so that other modules see its
 # settings and may add to them.
 { lib, places }:
 let
@@ -50,8 +50,4 @@ in
       environment = lib.listToAttrs (map variable (words (found.Service.Environment or [ ])));
       serviceConfig = lib.mapAttrs (_: single) (removeAttrs found.Service [ "Environment" ]);
     };
-
-  path = file:
-    let found = read file; in
-    common found // { pathConfig = lib.mapAttrs (_: single) found.Path; };
 }

@@ -22,7 +22,6 @@ from hive_core.plan.shown import shown
 from hive_core.varlink import Message
 
 BAR, GOES_ON = "│ ", "┊ "
-APPLIED: Final = "/var/lib/hive/applied"
 DIGITS: Final = 8
 _NARROWEST: Final = 20
 _SIGNS: Final = {"+": "green", "-": "red", "@": "cyan"}
@@ -224,10 +223,9 @@ def _ways(row: Row) -> Iterator[str]:
     yield f"  hive approvals approve {id_} --commit {commit[:DIGITS]}"
     yield f"  hive approvals deny {id_} --reason TEXT"
     if row.get("kind") == "config":
-        # Not by its name: git believes the repository by its own path, and follows no link to it.
-        repo = f"{APPLIED}/{words(row.get('agent_uuid'))}.git"
+        repo = f"hive::{words(row.get('agent'))}"
         yield "Or with git, in any repository, by a key of /etc/hive/allowed_signers:"
-        yield f"  git fetch {repo} refs/hive/proposals/{id_}"
+        yield f"  git fetch {repo} proposals/{id_}"
         yield f"  git tag -s -m approved approve/{id_} {commit}"
         yield f"  git push {repo} approve/{id_}"
 

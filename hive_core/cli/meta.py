@@ -1,66 +1,90 @@
-"""`hive meta git ...`: git in the meta repository, as the user that owns it.
+"""`hive meta log|show|diff`: a look at the meta repository, as the daemon itself reads it.
 
-Run as root, git would leave files there that the daemon cannot write, and would obey the
-configuration of a repository that is not root's.
+To work in it, clone it: `git clone hive::meta`. No git ever runs in the daemon's own repositories
+for people, since whoever can set one up can have it run programs (attack 59).
 """
 
 from __future__ import annotations
 
-import os
-import pwd
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 import click
 
+from hive_core.cli.approval_page import difference, quoted
 from hive_core.cli.lazy import Group
-from hive_core.errors import NotAllowed, NotFound
+from hive_core.cli.output import Column, Listing, Row, echo, moment, one, output_option, say, words
+from hive_core.cli.session import Session
 
-REPOSITORY: Final = "/var/lib/hive/meta"
-USER: Final = "hive"
-_KEPT: Final = (
-    "TERM", "LANG", "LC_ALL", "EDITOR", "GIT_EDITOR", "VISUAL", "PATH", "NO_COLOR",
-    "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
+LOG: Final = Listing(
+    "commit",
+    (Column("commit", words=lambda value: words(value)[:12]), Column("time", words=moment),
+     Column("author"),
+     Column("message", "subject", lambda value: words(str(value).partition("\n")[0]))),
+    "nothing was committed yet",
 )  # fmt: skip
 
 
 @click.group(cls=Group)
 def meta() -> None:
-    """Look into the meta repository, or change it by hand."""
+    """Look into the meta repository; `git clone hive::meta` makes a clone to work in."""
 
 
-def command(arguments: tuple[str, ...]) -> list[str]:
-    """The git command line: no hooks, nothing of the operator's own configuration."""
-    return ["git", "-C", REPOSITORY, "-c", "core.hooksPath=/dev/null", *arguments]
+@meta.command
+@click.argument("commit", required=False)
+@click.option("-n", "--lines", type=click.IntRange(1), default=20, show_default=True,
+              help="Commits at most.")  # fmt: skip
+@output_option
+@click.pass_obj
+def log(session: Session, commit: str | None, lines: int, style: str) -> None:
+    """List the commits from COMMIT back, the newest first; without it from what is in force."""
+    rows = session.rows("meta_log", "commits", after=commit, limit=min(lines, 200))
+    LOG.show(islice(rows, lines), style)
 
 
-def environment() -> dict[str, str]:
-    """What git may know of the operator, who is the author of what is committed by hand."""
-    kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
-    who = os.environ.get("SUDO_USER") or pwd.getpwuid(os.getuid()).pw_name
-    named = {"NAME": who, "EMAIL": f"{who}@{os.uname().nodename}"}
-    authors = {
-        f"GIT_{role}_{key}": value
-        for role in ("AUTHOR", "COMMITTER")
-        for key, value in named.items()
-    }
-    return {"HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", **authors, **kept}
+@meta.command
+@click.argument("commit", required=False)
+@output_option
+@click.pass_obj
+def show(session: Session, commit: str | None, style: str) -> None:
+    """Show COMMIT, or the one in force: who, when, what for, and which lines it changes."""
+    (found,) = _entries(session.ask("meta_log", after=commit, limit=1))
+    rows = session.follow("meta_diff", "lines", new=found["commit"])
+    if style == "table":
+        one(found, style, "commit", lambda: _page(found, rows))
+    else:
+        one({**found, "lines": [*rows]}, style, "commit", tuple)
 
 
-@meta.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def git(arguments: tuple[str, ...]) -> None:
-    """Run git there as the user hive: hive meta git log --oneline."""
-    if os.geteuid() != 0:
-        raise NotAllowed(f"cannot run git as {USER}: only root may become another user; try sudo")
-    try:
-        user = pwd.getpwnam(USER)
-    except KeyError as error:
-        raise NotFound(
-            "there is no user hive here: `hive setup` makes this machine a host"
-        ) from error
-    os.initgroups(USER, user.pw_gid)
-    os.setgid(user.pw_gid)
-    os.setuid(user.pw_uid)
-    os.umask(0o007)
-    words = command(arguments)
-    os.execvpe(words[0], words, environment())  # noqa: S606 - no shell is wanted
+@meta.command
+@click.argument("old", required=False)
+@click.argument("new", required=False)
+@click.pass_obj
+def diff(session: Session, old: str | None, new: str | None) -> None:
+    """Show which lines differ between two commits.
+
+    Without NEW it is what is in force, without OLD what was before that.
+    """
+    rows = session.follow("meta_diff", "lines", old=old, new=new)
+    empty = True
+    for line in difference(rows):
+        empty = False
+        echo(line)
+    if empty:
+        say("they are the same")
+
+
+def _page(found: Row, rows: Iterable[Row]) -> Iterator[str]:
+    yield f"Commit:  {words(found.get('commit'))}"
+    yield f"Author:  {words(found.get('author'))}"
+    yield f"Date:    {moment(found.get('time'))}"
+    yield ""
+    yield from quoted(str(found.get("message")).rstrip("\n"))
+    yield ""
+    yield from difference(rows)
+
+
+def _entries(reply: Row) -> list[Row]:
+    found = reply.get("commits")
+    return found if isinstance(found, list) else []

@@ -87,6 +87,7 @@ OUTPUTS: Final = {
     "tools": ("list_tools", "tools"),
     "definition list": ("list_definitions", "definitions"),
     "definition show": ("get_definition", None),
+    "meta log": ("meta_log", "commits"),
 }
 TREE: Final = """
 `hive tree` nests the rows of `list_agents`: a list of roots, each `{name, uuid, parent, role,

@@ -65,15 +65,17 @@ class Daemon:
     def push(self, ref: str, old: str, new: str, pack: bytes) -> None:
         """Send a pack in as many parts as it takes; raises why it was refused."""
         upload: Message = {}
+        at, answer = 0, Message()
         with Client(self._socket, wait=None) as client:
-            for at in range(0, max(1, len(pack)), PIECE):
+            while not answer.get("outcome"):
                 data = pack[at : at + PIECE]
                 answer = client.call(f"{_METHOD}PushPack", {
                     "repo": self._repo, "ref": ref, "old": old, "new": new, "offset": at,
-                    "pack": base64.b64encode(data).decode(), "part": at + PIECE < len(pack),
+                    "pack": base64.b64encode(data).decode(), "part": at + len(data) < len(pack),
                     "idempotency_key": f"git-{new[:12]}-{os.urandom(12).hex()}", **upload,
                 })  # fmt: skip
                 upload = {"upload": answer["upload"]} if answer.get("upload") else {}
+                at += len(data)
 
     def _stream(self, method: str, params: Message) -> Iterator[Message]:
         with Client(self._socket, wait=None) as client:

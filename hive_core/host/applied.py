@@ -7,18 +7,15 @@ brought in line with the hive again and again, so that a daemon that died half w
 from __future__ import annotations
 
 import asyncio
-import grp
-import os
 import shutil
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from hive_core.errors import NotFound
 from hive_core.host.git.applied import AppliedRepo
 from hive_core.host.git.seed import seed
-from hive_core.host.git.writing import shared
+from hive_core.host.git.writing import FOLDER, shared
 from hive_core.model.hive import Hive
 from hive_core.model.names import is_uuid
 from hive_core.model.seed import SEEDS, kind_of
@@ -26,19 +23,13 @@ from hive_core.plan import nar
 
 ARCHIVE: Final = ".archive"
 _SUFFIX: Final = ".git"
-_MODE: Final = 0o2750
 
 
 class Applied:
-    """`told` is called when a repository came or went."""
+    """Where they are, and which are there."""
 
-    def __init__(
-        self, folder: Path, group: str = "", told: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._group = group
-        self._told = told
-        self._gid = -1
         self._there: set[str] = set()
         self._shelved: set[str] = set()
         self._links: dict[str, str] = {}
@@ -46,18 +37,14 @@ class Applied:
 
     def open(self) -> None:
         """Look at what there is; the folder itself is made when it is missing."""
-        with suppress(KeyError):
-            self._gid = grp.getgrnam(self._group).gr_gid if self._group else -1
         with shared(self.folder):
             for each in (self.folder, self.folder / ARCHIVE):
                 each.mkdir(exist_ok=True)
-                os.chown(each, -1, self._gid)
-                each.chmod(_MODE)
+                each.chmod(FOLDER)
             self._there = set(_uuids(self.folder))
             self._shelved = set(_uuids(self.folder / ARCHIVE))
             links = (each for each in self.folder.iterdir() if each.is_symlink())
             self._links = {each.name: str(each.readlink()) for each in links}
-        self._told()
 
     def repo(self, uuid: str) -> AppliedRepo:
         """The repository of one agent, living or archived."""
@@ -77,7 +64,7 @@ class Applied:
         self, hive: Hive, archived: Collection[str], dead: Callable[[str], bool]
     ) -> None:
         """Repositories and names as the hive has them; `dead`: nobody will ever come back."""
-        living, before = hive.names, len(self._there)
+        living = hive.names
         if living is self._seen and self._shelved <= set(archived):
             return  # a commit that is about nobody's coming or going
         with shared(self.folder):
@@ -85,8 +72,7 @@ class Applied:
                 # Beside the loop: each is a dozen files, on a disk that may be busy.
                 await asyncio.to_thread(self._bring, uuid, hive.specs[living[uuid]].image)
                 self._there.add(uuid)
-            gone = self._there - living.keys()
-            for uuid in gone:
+            for uuid in self._there - living.keys():
                 self._shelve(uuid)
             for uuid in self._shelved - set(archived) - living.keys():
                 if dead(uuid):
@@ -94,15 +80,13 @@ class Applied:
                     self._shelved.discard(uuid)
             self._name({name: f"{uuid}{_SUFFIX}" for uuid, name in living.items()})
         self._seen = living
-        if gone or len(self._there) != before:
-            self._told()
 
     def _bring(self, uuid: str, image: str) -> None:
         if uuid in self._shelved:
             self._shelf(uuid).rename(self.folder / f"{uuid}{_SUFFIX}")
             self._shelved.discard(uuid)
         else:
-            AppliedRepo(self.folder / f"{uuid}{_SUFFIX}").make(kind_of(image), self._gid)
+            AppliedRepo(self.folder / f"{uuid}{_SUFFIX}").make(kind_of(image))
 
     def _shelve(self, uuid: str) -> None:
         (self.folder / f"{uuid}{_SUFFIX}").rename(self._shelf(uuid))
@@ -122,12 +106,6 @@ class Applied:
             spare.symlink_to(target)
             spare.rename(self.folder / name)
         self._links = dict(wanted)
-
-
-def tell_changed(file: Path) -> None:
-    """Have root write down anew which repositories operators' git may trust (`hive-git`)."""
-    with suppress(OSError):
-        file.touch()
 
 
 def _uuids(folder: Path) -> list[str]:

@@ -96,7 +96,7 @@ class HandCommits:
         """Judge a commit that was pushed. Conflict says why it is refused; it is kept aside."""
         self.repo.push("" if old == NO_OBJECT else old, new)
         self.look_again()
-        if self.broker.hive.commit == new:
+        if self.repo.adopted(self.broker.hive.commit, new):
             return
         reason = dict(self.repo.refused()).get(new, "")
         if not reason:
@@ -113,6 +113,8 @@ class HandCommits:
                 if not self.repo.stands(self.broker.hive.commit):  # a commit of ours was added
                     self.repo.recover(self.broker.hive.commit, look)
             if self.repo.refresh():  # else somebody's git is at work in it right now
+                if restored := self.repo.restore():
+                    log.warning("Restored what was changed in meta: %s", ", ".join(restored))
                 self.look.left_changed = self.repo.dirty()
             self._check()
         except HiveError as error:

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from hive_core.errors import Internal, StorageFull
 from hive_core.host.disk import FULL
+from hive_core.host.git import gitfolder, making
+from hive_core.host.git.private import make_private
+from hive_core.host.git.writing import put
 from hive_core.ledger.connection import TooNew
 from hive_core.model.settings import Paths
 
@@ -34,10 +38,25 @@ def _configurations(paths: Paths) -> None:
         folder.chmod(0o700)
 
 
+def _private(paths: Paths) -> None:
+    """Nobody else's git enters the repositories any more, and their settings are ours."""
+    for folder, repositories, config in (
+        (paths.meta, [paths.meta / ".git"], making.CONFIG),
+        (paths.applied, [*paths.applied.glob("**/*.git")], gitfolder.CONFIG),
+    ):
+        if folder.is_dir():
+            make_private(folder)
+        for each in repositories:
+            if each.is_dir() and not each.is_symlink():
+                put(each / "config", config)
+                shutil.rmtree(each / "hooks", ignore_errors=True)
+
+
 # Forward only: a step that was released is never changed, and new ones go to the end.
 STEPS: Final[tuple[tuple[str, Callable[[Paths], None]], ...]] = (
     ("tree, meta repository and ledger", _first),
     ("folders for jobs and for secrets", _configurations),
+    ("repositories that nobody else enters", _private),
 )
 
 

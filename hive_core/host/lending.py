@@ -28,6 +28,7 @@ AT_ONCE: Final = 2  # processes
 LENT_MOST: Final = 8  # packs that are being handed out
 IDLE: Final = 600.0
 DEADLINE: Final = 300.0
+SOON: Final = 10.0  # seconds until who asked hears something
 _SAID: Final = 500
 
 
@@ -37,6 +38,7 @@ class Lent:
 
     path: Path
     at: float
+    making: asyncio.Task[None]
 
 
 @dataclass
@@ -51,15 +53,24 @@ class Lending:
     async def pack(
         self, folder: Path, wants: Sequence[str], haves: Sequence[str], after: str | None
     ) -> tuple[bytes, str | None]:
-        """The part after `after`, or the first one of a pack that is made for it."""
+        """The part after `after`, or the first one of a pack that is made for it.
+
+        A part is empty when the pack is not ready soon: a call is not answered late.
+        """
         if after is None:
-            id_, offset = await self._make(folder, wants, haves), 0
+            id_, offset = self._begin(folder, wants, haves), 0
         else:
             id_, offset = _place(after)
         lent = self._lent.get(id_)
         if lent is None:
             raise Expired("this pack is not kept any more: fetch again")
         lent.at = self.clock()
+        done, _ = await asyncio.wait([lent.making], timeout=SOON)
+        if not done:
+            return b"", f"{id_}.0"
+        if lent.making.exception() is not None:
+            self._drop(id_)
+        lent.making.result()
         data, more = await asyncio.to_thread(_piece, lent.path, offset)
         if not more:
             self._drop(id_)
@@ -74,12 +85,12 @@ class Lending:
         finally:
             out.unlink(missing_ok=True)
 
-    async def _make(self, folder: Path, wants: Sequence[str], haves: Sequence[str]) -> str:
+    def _begin(self, folder: Path, wants: Sequence[str], haves: Sequence[str]) -> str:
         self._drop_some()
         id_ = uuid4().hex
-        out = self._place(id_)
-        await self._run("pack", folder, out, {"wants": [*wants], "haves": [*haves]})
-        self._lent[id_] = Lent(out, self.clock())
+        out, asked = self._place(id_), {"wants": [*wants], "haves": [*haves]}
+        making = asyncio.create_task(self._run("pack", folder, out, asked))
+        self._lent[id_] = Lent(out, self.clock(), making)
         return id_
 
     def _place(self, id_: str) -> Path:
@@ -95,7 +106,9 @@ class Lending:
             self._drop(min(self._lent, key=lambda id_: self._lent[id_].at))
 
     def _drop(self, id_: str) -> None:
-        self._lent.pop(id_).path.unlink(missing_ok=True)
+        lent = self._lent.pop(id_)
+        lent.making.cancel()
+        lent.path.unlink(missing_ok=True)
 
     async def _run(self, kind: str, folder: Path, out: Path, asked: object) -> None:
         async with self._turns:

@@ -30,6 +30,9 @@ from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
 from hive_core.plan.caps import Caps
 from hive_core.ports import Jobs
 
+AT_ONCE: Final = 8
+SOON: Final = 20.0  # seconds until who pushed hears something
+KEPT: Final = 120.0  # seconds for which what came of a push is told
 _SLACK: Final = 2 << 20
 
 
@@ -40,6 +43,15 @@ class Received:
     pack: bytes
     table: bytes
     tag: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """A push that is being judged, by how many bytes."""
+
+    push: Push
+    size: int
+    task: asyncio.Task[str]
 
 
 @dataclass
@@ -53,10 +65,14 @@ class Pushes:
     repo: Callable[[str], AppliedRepo]
     uploads: Uploads
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _judging: dict[str, Judging] = field(default_factory=dict)
 
     async def push(self, push: Push, part: Part) -> Progress:
         """Keep a part; with the last one judge the push. What is wrong with it is raised."""
         self._check(push)
+        judging = self._judging.get(part.upload or "")
+        if part.upload and judging is not None and judging.push == push:
+            return await self._outcome(part.upload)
         data = part.data
         if part.more or part.upload is not None:
             async with self._alone:
@@ -67,8 +83,30 @@ class Pushes:
         if len(data) > self.settings.intake.pack:
             most = self.settings.intake.pack
             raise InvalidArgument(f"cannot push: larger than {most} bytes", field="pack")
+        return await self._outcome(self._begin(push, data))
+
+    def _begin(self, push: Push, data: bytes) -> str:
+        """Judge it beside the call, which may be over before."""
+        if len(self._judging) >= AT_ONCE:
+            raise Busy(f"cannot push: {AT_ONCE} others are being judged just now")
         judge = self._commit if push.repo == META else self._tag
-        return Progress("", len(data), await judge(push, data))
+        id_, task = uuid4().hex, asyncio.create_task(judge(push, data))
+        self._judging[id_] = Judging(push, len(data), task)
+        task.add_done_callback(lambda _: self._forget_later(id_))
+        return id_
+
+    def _forget_later(self, id_: str) -> None:
+        """Whoever pushed may be gone."""
+        asyncio.get_running_loop().call_later(KEPT, self._judging.pop, id_, None)
+
+    async def _outcome(self, id_: str) -> Progress:
+        """What came of it; nothing yet when that takes long, and the call is to be repeated."""
+        found = self._judging[id_]
+        done, _ = await asyncio.wait([found.task], timeout=SOON)
+        if not done:
+            return Progress(id_, found.size)
+        self._judging.pop(id_, None)
+        return Progress("", found.size, found.task.result())
 
     def _check(self, push: Push) -> None:
         """Which refs are anybody's to push; all others are hived's own."""

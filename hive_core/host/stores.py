@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import NoReturn
 
 from hive_core.broker.call import Call
@@ -14,6 +15,7 @@ from hive_core.broker.operation import Operation, Params
 from hive_core.errors import Busy, HiveError, Internal, StorageFull
 from hive_core.host import layout, notify
 from hive_core.host.artifacts import Contents
+from hive_core.host.git import restoring
 from hive_core.host.git.faults import DamagedRepo
 from hive_core.host.git.recovery import Recovery
 from hive_core.host.git.repo import MetaRepo
@@ -39,7 +41,8 @@ class Stores:
     damage: str = ""
 
     @classmethod
-    def open(cls, settings: Settings) -> Stores:
+    def open(cls, settings: Settings, restore: Path = restoring.FOLDER) -> Stores:
+        """`restore`: where an operator put packs with what a damaged repository lacks."""
         try:
             ledger, repo = cls._opened(settings)
         except StorageFull:  # a daemon that cannot start can stop nobody
@@ -48,7 +51,7 @@ class Stores:
             log.warning("The disk is full: starting on the room that was held back")
             ledger, repo = cls._opened(settings)
         try:
-            found = repo.recover(ledger.head, judge(ledger, settings.limits))
+            found = cls._recovered(ledger, repo, settings, restore)
             hive = repo.read(ledger.head) if ledger.head else Hive()
             repo.mend()
         except DamagedRepo as error:
@@ -61,6 +64,21 @@ class Stores:
             hive = repo.read(ledger.head) if ledger.head else Hive()
             return cls(ledger, repo, hive, settings.paths)
         return cls(ledger, repo, hive, settings.paths, found)
+
+    @staticmethod
+    def _recovered(ledger: Ledger, repo: MetaRepo, settings: Settings, restore: Path) -> Recovery:
+        may = judge(ledger, settings.limits)
+        try:
+            return repo.recover(ledger.head, may)
+        except DamagedRepo:
+            try:
+                taken = restoring.restore_objects(repo.folder, restore)
+            except (OSError, ValueError) as error:
+                log.warning("Cannot restore from %s: %s", restore, error)
+                taken = 0
+            if not taken:
+                raise
+            return repo.recover(ledger.head, may)
 
     @cached_property
     def vault(self) -> Vault:

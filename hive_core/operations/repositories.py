@@ -79,9 +79,11 @@ class PushPackParams(Mutation):
 
 
 class Pushed(Result):
-    upload: str = Field(description="Where the next part goes; empty when the push was judged.")
+    upload: str = Field(
+        description="For the next call, with the next part or none; empty when it was judged."
+    )
     size: int = Field(description="How many bytes of the pack there are.")
-    outcome: str = Field(description="adopted or approved; empty while more is to come.")
+    outcome: str = Field(description="adopted or approved; empty while it is not judged.")
 
 
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{4,40}$")]

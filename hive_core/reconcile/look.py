@@ -144,7 +144,7 @@ class Look:
             for each in self.wishes.revocations.values()
             if each.state is RevocationState.LEFT and each.nonces
         )
-        dirty = (f"changed by hand and not committed: {path}" for path in self.left_changed)
+        dirty = (f"in the folder of meta, and in no commit: {path}" for path in self.left_changed)
         damage = [each for each in (self.damage, *self.wishes.ledger.alarms()) if each]
         if self.short_of_room():
             damage.append("the disk is full: make room; stopping works meanwhile")

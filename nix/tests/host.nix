@@ -48,8 +48,9 @@
 
     with subtest("an operator who is not root sees the tree and its history"):
         host.succeed("su - alice -c 'hive tree'")
-        host.wait_until_succeeds("su - alice -c 'git -C /var/lib/hive/applied/worker log --oneline'")
-        host.succeed("hive meta git log --oneline")
+        host.wait_until_succeeds("su - alice -c 'git clone hive::worker && git -C worker log --oneline'")
+        host.succeed("hive meta log")
+        host.succeed("git clone hive::meta /root/meta && git -C /root/meta log --oneline")
 
     with subtest("a move stops nobody"):
         before = [pid(name) for name in ("root", "lead", "worker", "rival")]

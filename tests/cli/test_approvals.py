@@ -74,7 +74,7 @@ def test_the_page_has_who_what_marks_lines_and_the_ways_to_decide(hive: Hive) ->
         "│ better words", "│ mixed script", "│ === a.md", "│     7 + one", "│     7 - two",
         f"  hive approvals approve {ID} --commit {COMMIT[:8]}",
         f"  git tag -s -m approved approve/{ID} {COMMIT}",
-        f"  git push /var/lib/hive/applied/u.git approve/{ID}",
+        f"  git push hive::alice approve/{ID}",
     ):  # fmt: skip
         assert text in done.out, text
     assert done.out.count("=== a.md") == 1

@@ -298,11 +298,17 @@ def test_capabilities_and_routes_are_given_and_taken(host: HiveHost) -> None:
     host.fails(4, *send)
 
 
-def test_git_in_the_meta_repo_is_run_as_its_owner(host: HiveHost) -> None:
-    assert "spawn worker under lead" in host.hive("meta", "git", "log", "--format=%s")
-    host.hive("meta", "git", "commit", "--allow-empty", "-q", "-m", "a note by hand")
-    owners = host.run("find", "/var/lib/hive/meta", "!", "-user", "hive").stdout
-    assert owners == ""
+def test_attack_59_the_meta_repo_is_read_by_the_daemon_and_changed_in_a_clone(
+    host: HiveHost,
+) -> None:
+    assert "spawn worker under lead" in host.hive("meta", "log")
+    assert "worker" in host.hive("meta", "show")
+    commit = "git -c user.name=op -c user.email=op@x commit --allow-empty -q -m 'a note by hand'"
+    host.run("sh", "-ec", f"cd; git clone -q hive::meta noted; cd noted; {commit}; git push -q")
+    assert "a note by hand" in host.hive("meta", "log", "-n", "1")
+    alien = host.run("find", "/var/lib/hive/meta", "!", "-user", "hive", "-o", "-perm", "/077",
+                     "!", "-type", "l").stdout  # fmt: skip
+    assert alien == ""
     assert host.hive("tree", "-o", "name").startswith("root\n")
 
 

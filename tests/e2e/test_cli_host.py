@@ -34,8 +34,7 @@ def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) 
     assert "systemd-journal" in fresh.run("id", "-nG", "hive").stdout
     socket = fresh.run("stat", "-c", "%G %a", "/run/hive/operator.sock").stdout
     assert socket == "hive-operator 660\n"
-    asked = ("git", "config", "--system", "--includes", "--get-all", "safe.directory")
-    assert "/var/lib/hive/meta" in fresh.run(*asked).stdout.splitlines()
+    assert_git_enters_clones_only(fresh)
     assert fresh.run("hive", "doctor").returncode == 0
 
     assert "nothing to do" in fresh.setup()
@@ -64,6 +63,14 @@ def test_a_bare_machine_becomes_a_host_and_nothing_of_it_stays(fresh: HiveHost) 
         assert fresh.run("test", "-e", path, check=False).returncode == 1, path
     for account in (("passwd", "hive"), ("group", "hive"), ("group", "hive-operator")):
         assert fresh.run("getent", *account, check=False).returncode == 2
+
+
+def assert_git_enters_clones_only(fresh: HiveHost) -> None:
+    """Attack 59: nothing of ours stands in the settings of everybody's git."""
+    asked = ("git", "config", "--system", "--includes", "--list")
+    assert "/hive" not in fresh.run(*asked, check=False).stdout
+    clone = "git clone -q hive::meta /root/m; ls /root/m/agents"
+    assert fresh.run("sh", "-ec", clone).stdout == "root.json\n"
 
 
 def units(host: HiveHost) -> str:

@@ -52,7 +52,8 @@ def test_h13_an_agent_is_built_once_the_inputs_are_locked(bare: NixHost) -> None
     assert {each["input"] for each in done["review"]["changes"]} == {"hive", "nixpkgs"}  # type: ignore[index]
     bare.wait("running", "early")
     assert bare.guest("early", "readlink", "/run/current-system") == bare.system("early")
-    log = bare.run("git", "-C", "/var/lib/hive/meta", "log", "--format=%s", "--", "flake.lock")
+    bare.run("git", "clone", "-q", "hive::meta", "/root/meta")
+    log = bare.run("git", "-C", "/root/meta", "log", "--format=%s", "--", "flake.lock")
     assert log.stdout.splitlines() == ["update inputs (1 agent follows)"]
     bare.hive("destroy", "early", "--yes")
 

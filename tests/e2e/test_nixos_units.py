@@ -27,7 +27,7 @@ mkdir -p "$1/lib/hive"
 ln -s "$bin" "$1/bin"
 ln -s "$package" "$1/lib/hive/hive_core"
 ln -s /usr "$1/lib/hive/usr"
-systemctl stop hive-git.path hived hive-privd
+systemctl stop hived hive-privd
 """
 
 
@@ -46,7 +46,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
         json.dumps({"ann": {"command": ["sleep", "1000"]}, "bob": {"parent": "ann"}})
     )
     found.run("systemctl", "daemon-reload")
-    found.run("systemctl", "start", "hive-privd", "hived", "hive-git.path")
+    found.run("systemctl", "start", "hive-privd", "hived")
     yield found
     found.hush()
 

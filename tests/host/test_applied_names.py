@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from hive_core.errors import HiveError
-from hive_core.host.applied import Applied, tell_changed
+from hive_core.host.applied import Applied
 from hive_core.host.git.seed import seed
 from hive_core.model.agent import AgentSpec
 from hive_core.model.hive import Hive
@@ -31,12 +31,8 @@ def uuid(number: int) -> str:
 
 class Store:
     def __init__(self, folder: Path) -> None:
-        self.told = 0
-        self.applied = Applied(folder / "applied", told=self._tell)
+        self.applied = Applied(folder / "applied")
         self.applied.open()
-
-    def _tell(self) -> None:
-        self.told += 1
 
     def follow(
         self, hive: Hive, archived: tuple[str, ...] = (), dead: tuple[str, ...] = ()
@@ -55,7 +51,6 @@ def test_everybody_has_one_under_its_name(tmp_path: Path) -> None:
     for name in NAMES:
         head = tmp_path / "applied" / name / "refs/heads/main"
         assert head.read_text().strip() == seed("host").commit
-    assert store.told == 2
 
 
 def test_a_name_that_is_used_again_leads_to_the_new_one(tmp_path: Path) -> None:
@@ -108,10 +103,3 @@ def test_the_seed_needs_no_repository_and_a_name_leads_nowhere_else(tmp_path: Pa
         store.applied.nar(uuid(9), "0" * 40, seed("host").nar)
     with pytest.raises(HiveError):
         store.applied.repo("../../etc")
-
-
-def test_root_is_told_and_a_place_that_is_missing_is_no_fault(tmp_path: Path) -> None:
-    tell_changed(tmp_path / "applied.changed")
-    assert (tmp_path / "applied.changed").exists()
-    tell_changed(tmp_path / "none" / "applied.changed")
-    assert not (tmp_path / "none").exists()

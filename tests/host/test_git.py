@@ -200,13 +200,13 @@ def test_packing_keeps_everything(meta: Meta) -> None:
     meta.change(hive.without("a7"))
 
 
-def test_people_and_the_daemon_can_both_write(folder: Path) -> None:
-    """RUNTIME 23: setgid directories, and files that the group may write."""
+def test_attack_59_nobody_but_the_daemon_enters_it(folder: Path) -> None:
     MetaRepo.open(folder / "meta")
     for path in (folder / "meta", *(folder / "meta" / ".git").rglob("*")):
         if path.is_dir():
-            assert path.stat().st_mode & 0o2070 == 0o2070, path
-    assert "sharedrepository" in (folder / "meta/.git/config").read_text().lower()
+            assert path.stat().st_mode & 0o7777 == 0o700, path
+    assert "shared" not in (folder / "meta/.git/config").read_text().lower()
+    assert not (folder / "meta/.git/hooks").exists()
 
 
 def test_dirt_is_what_git_calls_it(meta: Meta) -> None:

@@ -7,12 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-from host.meta import Meta, family, spec
+from host.meta import Meta, family, git, spec
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import DamagedRepo, Kind, MetaRepo
 from hive_core.host.git.locks import left_behind
+from hive_core.host.stores import Stores
 from hive_core.model.hive import Hive
+from hive_core.model.settings import Paths, Settings
 
 PARTS = ["HEAD", "HEAD^{tree}", "HEAD:agents", "HEAD:topology.json", "HEAD:agents/anna.json"]
 
@@ -172,3 +174,28 @@ def test_a_lock_from_before_the_host_last_started_is_nobodys(meta: Meta) -> None
         os.utime(meta.repo.folder / name, (0, 0))
     meta.change(hive.with_agent("bob", "root", spec(3)))
     assert meta.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("how", ["empty", "cut", "missing"])
+def test_what_a_damaged_repository_lacks_comes_from_packs_of_any_clone(
+    folder: Path, how: str
+) -> None:
+    """Nobody's git enters the repository for that."""
+    meta = Meta(folder / "state")
+    hive = meta.change(family("anna"))
+    backup, restore = folder / "backup", folder / "restore"
+    restore.mkdir()
+    git(folder, "clone", "-q", "--mirror", "--no-hardlinks", str(meta.path), str(backup))
+    git(backup, "pack-objects", "-q", "--all", str(restore / "pack"))
+    lost = [meta.git("rev-parse", part) for part in PARTS[1:]]
+    for oid in lost:
+        spoil(meta.object(oid), how)
+    meta.close()
+    settings = Settings(paths=Paths(state=folder / "state"))
+    damaged = Stores.open(settings, folder / "nothing")
+    assert damaged.damage
+    damaged.ledger.close()
+    mended = Stores.open(settings, restore)
+    assert (mended.damage, mended.hive.specs) == ("", hive.specs)
+    assert mended.repo.verify() == []
+    mended.ledger.close()

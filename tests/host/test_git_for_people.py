@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from host.githost import Served, served
+from host.githost import CAPS, ROOT, Served, served
 
 ZERO = "0" * 40
 
@@ -172,3 +175,93 @@ def test_attack_59_a_replaced_object_is_pushed_as_what_it_is(people: Served) -> 
     people.git("replace", good, evil, cwd=place)
     people.git("push", "--quiet", "origin", "main", cwd=place)
     assert parents(people) == {"root": None, "ann": "root", "bob": "ann"}
+
+
+def hive(people: Served, *words: str) -> str:
+    """What the operator's command prints."""
+    program = "import sys; from hive_core.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--socket", people.socket, *words], text=True, check=False,
+        capture_output=True, cwd=ROOT,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def test_attack_59_hive_meta_prints_what_the_daemon_reads_escaped(people: Served) -> None:
+    """Nobody becomes another user on the operator's terminal, and no pager of hived's runs."""
+    mine = clone(people)
+    first = people.git("rev-parse", "HEAD", cwd=mine)
+    people.git("config", "i18n.commitEncoding", "utf-8", cwd=mine)
+    (mine / "notes.txt").write_text("a\x1b]0;evil\x07b\nlast\n")
+    people.git("add", "notes.txt", cwd=mine)
+    people.git("commit", "-q", "-m", "evil \x1b[2Jsubject\n\nbody\x1b[1m", cwd=mine)
+    people.git("push", "--quiet", "origin", "main", cwd=mine)
+    head = people.git("rev-parse", "HEAD", cwd=mine)
+    said = {
+        words: hive(people, "meta", *words.split())
+        for words in (
+            "log",
+            "show",
+            f"show {head[:8]}",
+            "diff",
+            f"diff {first[:10]} {head}",
+            "log -o json",
+        )
+    }
+    for text in said.values():
+        assert "\x1b" not in text.replace("\\u001b", "")
+    assert said["log"].splitlines()[1].startswith(head[:12])
+    assert "evil ⟨U+001B⟩[2Jsubject" in said["log"]
+    assert first[:12] in said["log"]
+    assert "body⟨U+001B⟩[1m" in said["show"]
+    assert "+ a⟨U+001B⟩]0;evil⟨U+0007⟩b" in said["show"] == said[f"show {head[:8]}"]
+    assert "=== notes.txt" in said["diff"] == said[f"diff {first[:10]} {head}"]
+    assert json.loads(said["log -o json"])[0]["commit"] == head
+    for odd in ("0123abcd", "0" * 40, "main"):
+        assert "hive: " in hive(people, "meta", "show", odd)
+
+
+def test_a_clone_of_a_damaged_repository_says_so_and_the_daemon_goes_on(people: Served) -> None:
+    """libgit2 may crash over it, or never return: it does so in a process of its own."""
+    head = people.call("ListRefs", repo="meta")["refs"][0]["oid"]
+    tree = people.call("MetaLog", limit=1)["commits"][0]["commit"]
+    assert tree == head
+    objects = people.folder / "state/meta/.git/objects"
+    for each in objects.glob("??/*"):
+        if each.parent.name + each.name != head:
+            data = each.read_bytes()
+            each.chmod(0o600)
+            each.write_bytes(data[: len(data) // 2])
+    said = people.git("clone", "hive::meta", "lost", check=False)
+    assert "hive: cannot read .git" in said
+    assert people.call("ListRefs", repo="meta")["refs"]
+    assert list((people.folder / "state/served").iterdir()) == []
+
+
+def test_a_clone_comes_in_parts_that_fit_into_a_frame(people: Served) -> None:
+    mine = clone(people)
+    (mine / "large.bin").write_bytes(os.urandom(CAPS.blob - 100))
+    people.git("add", "large.bin", cwd=mine)
+    people.git("commit", "-q", "-m", "large", cwd=mine)
+    people.git("push", "--quiet", "origin", "main", cwd=mine)
+    head = people.git("rev-parse", "HEAD", cwd=mine)
+    found = people.call("ExportPack", repo="meta", wants=[head])
+    assert found["next"]
+    fresh = people.folder / "fresh"
+    people.git("clone", "--quiet", "hive::meta", str(fresh))
+    assert (fresh / "large.bin").read_bytes() == (mine / "large.bin").read_bytes()
+    people.git("fsck", "--strict", "--full", cwd=fresh)
+
+
+def test_a_commit_on_which_the_daemon_builds_at_once_is_taken(people: Served) -> None:
+    """A new agent without a place is put below the root agent by a commit of the daemon's own."""
+    mine = clone(people)
+    spec = json.loads((mine / "agents/ann.json").read_text())
+    spec["uuid"] = str(uuid4())
+    (mine / "agents/dora.json").write_text(json.dumps(spec))
+    people.git("add", "agents/dora.json", cwd=mine)
+    people.git("commit", "-q", "-m", "a new one", cwd=mine)
+    people.git("push", "--quiet", "origin", "main", cwd=mine)
+    assert parents(people)["dora"] == "root"
+    people.git("pull", "--quiet", "--ff-only", cwd=mine)
+    assert json.loads((mine / "topology.json").read_text())["dora"] == "root"

@@ -188,8 +188,7 @@ def test_a_first_commit_that_is_invalid_leaves_the_branch_empty(meta: Meta) -> N
 
 
 def test_what_was_committed_by_hand_is_on_disk_before_it_is_adopted(meta: Meta) -> None:
-    """git leaves loose objects to luck unless it is told otherwise."""
-    assert meta.git("config", "core.fsync") == "all"
+    """git leaves loose objects to luck."""
     meta.change(family("anna"))
     meta.by_hand("agents/anna.json", text(2, title="By hand"))
     meta.git("gc", "-q")

@@ -224,11 +224,24 @@ def test_a_refused_commit_is_shown_recorded_and_in_nobodys_way(found: World) -> 
     assert hands.look.left_changed == []
 
 
-def test_an_edit_that_is_not_committed_is_an_alarm(found: World) -> None:
-    (path(found) / "topology.json").write_text("{}")
+def test_attack_59_what_is_changed_in_the_work_tree_is_restored_at_the_next_look(
+    found: World,
+) -> None:
+    """Seen: a deleted topology.json, and a line in flake.nix, stayed until some later commit."""
+    before = {each: (path(found) / each).read_bytes() for each in ("topology.json", "flake.nix")}
+    (path(found) / "topology.json").unlink()
+    (path(found) / "flake.nix").write_bytes(before["flake.nix"] + b"# mine\n")
+    git(path(found), "rm", "-q", "--cached", "agents/ann.json")
+    (path(found) / "mine.txt").write_text("of no commit")
     hands = hand(found)
     hands.look_again()
-    assert "changed by hand and not committed: topology.json" in hands.look.alarms()
+    for file, data in before.items():
+        assert (path(found) / file).read_bytes() == data
+    assert hands.look.left_changed == ["mine.txt"]
+    assert "in the folder of meta, and in no commit: mine.txt" in hands.look.alarms()
+    (path(found) / "mine.txt").unlink()
+    hands.look_again()
+    assert git(path(found), "status", "--porcelain") == ""
 
 
 def test_the_uuid_of_a_destroyed_agent_does_not_come_back_by_hand(found: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,3 +88,40 @@ def test_a_marker_that_cannot_be_read_is_no_reason_to_begin_anew(paths: Paths) -
     paths.layout.write_text("storage two\n")
     with pytest.raises(Internal, match="cannot read"):
         layout.settle(paths)
+
+
+def test_attack_59_repositories_of_an_older_version_become_the_daemons_alone(paths: Paths) -> None:
+    """Operators' git could write there: settings, hooks and files that are open somewhere."""
+    paths.state.mkdir()
+    applied = paths.applied / ".archive/11111111-1111-4111-8111-111111111111.git"
+    for git in (paths.meta / ".git", applied):
+        (git / "hooks").mkdir(parents=True)
+        (git / "hooks/post-checkout").write_text("#!/bin/sh\n")
+        (git / "config").write_text("[core]\n\tsharedRepository = group\n\tfsmonitor = /bin/evil\n")
+        (git / "refs/tags").mkdir(parents=True)
+        (git / "refs/tags/one").write_text("1" * 40)
+        (git / "objects/11").mkdir(parents=True)
+        (git / "objects/11/22").write_bytes(b"an object")
+        for each in (git, *git.rglob("*")):
+            each.chmod(0o2775 if each.is_dir() else 0o664)
+        os.mkfifo(git / "refs/pipe")
+    (applied / "refs/link").symlink_to("/etc/passwd")
+    theirs = [applied / "objects/11", applied / "objects/11/22", applied / "refs/tags/one"]
+    if os.geteuid() == 0:
+        for each in theirs:
+            os.chown(each, 65534, 65534)
+    held = (applied / "refs/tags/one").open("r+")
+    layout.settle(paths)
+    held.write("2" * 40)
+    held.close()
+    for top in (paths.meta, paths.applied):
+        for each in (top, *top.rglob("*")):
+            facts = each.lstat()
+            assert facts.st_uid == os.geteuid(), each
+            assert each.is_symlink() or (facts.st_gid, facts.st_mode & 0o7077) == (os.getegid(), 0)
+    for git in (paths.meta / ".git", applied):
+        assert "fsmonitor" not in (git / "config").read_text()
+        assert not (git / "hooks").exists()
+        assert not (git / "refs/pipe").exists()
+        assert (git / "objects/11/22").read_bytes() == b"an object"
+        assert (git / "refs/tags/one").read_text() == "1" * 40

@@ -16,7 +16,7 @@ from hive_core.cli.install import layout
 from hive_core.model.settings import Settings
 from nix import options_page
 
-SHARED = ("hived.service", "hive-privd.service", "hive-git.service", "hive-git.path")
+SHARED = ("hived.service", "hive-privd.service")
 # What only NixOS has or needs: paths of the store, and how a switch goes about a unit.
 OURS = {
     ("Service", "Environment"), ("Service", "X-ReloadIfChanged"), ("Service", "X-StopIfChanged"),
@@ -75,7 +75,7 @@ def test_a_unit_changes_only_with_its_golden_file(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "most"), [
-    ("hived", 2.0), ("hive-privd", 5.0), ("hive-git", 2.0), ("hive-declare", 2.0),
+    ("hived", 2.0), ("hive-privd", 5.0), ("hive-declare", 2.0),
 ])  # fmt: skip
 def test_a_unit_is_no_more_exposed_than_it_may_be(name: str, most: float) -> None:
     """SECURITY section 4, by systemd's own measure; hive-privd has to mount."""

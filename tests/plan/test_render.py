@@ -183,6 +183,7 @@ SEEN = {
     "fetch": ("in agent", "out", "1G", 90),
     "fetch_clone": ("in agent", "out", "1G", 90),
     "review": ("in", "out", "1G", 90),
+    "receive": ("in", "out", "1G", 90),
     "seed": ("in", "out agent", "1G", 90),
     "evaluate": ("in", "out", "4G", 150),
     "build": ("in", "out", "1G", 1900),

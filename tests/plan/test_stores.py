@@ -50,7 +50,7 @@ def test_h18_who_may_see_a_store_is_shown_it_once_it_runs() -> None:
     assert stores(made) == {"meta"}
 
 
-def test_h18_a_grant_and_a_revocation_take_effect_live() -> None:
+def test_h18_a_grant_takes_effect_live_and_a_revocation_restarts() -> None:
     made = world()
     respec(made, capabilities=["applied.read", "meta.read"])
     assert steps(made) == ["applied True", "meta True"]
@@ -62,8 +62,11 @@ def test_h18_a_grant_and_a_revocation_take_effect_live() -> None:
     assert len(made.host.starts) == 2
 
 
-@pytest.mark.parametrize("fields", [{"boot": True}, {}])
-def test_who_may_still_hold_it_loses_it_with_one_fresh_start(fields: dict[str, object]) -> None:
+@pytest.mark.parametrize("fields", [{}, {"boot": True}])
+def test_attack_59_who_may_hold_it_still_loses_it_with_one_fresh_start(
+    fields: dict[str, object],
+) -> None:
+    """An open file or a working directory outlives the mount."""
     made = world(capabilities=["meta.read", "applied.read"], **fields)
     respec(made, capabilities=["applied.read"])
     assert steps(made)[:2] == ["Renew", "meta False"]

@@ -64,9 +64,8 @@ def test_the_scripts_that_root_runs_are_few_lines() -> None:
         for line in path.read_text().splitlines()
         if line.strip() and not line.lstrip().startswith("#")
     ]
-    assert {path.name for path in scripts} == {
-        "hive-bound", "hive-git", "hive-prepare", "hive-run", "hive-stopped"
-    }  # fmt: skip
+    names = {path.name for path in scripts}
+    assert names == {"hive-bound", "hive-prepare", "hive-run", "hive-stopped"}
     assert len(lines) <= SCRIPTS
 
 

@@ -20,10 +20,17 @@ HOME: Final = "/var/lib/hive"
 RUN: Final = "/run/hive"
 CONFIG: Final = "/etc/hive/hive.toml"
 META: Final = f"{HOME}/meta"
-UNITS: Final = ("hive-privd.service", "hived.service", "hive-git.path")
-GIT: Final = "/etc/hive/gitconfig"  # written by hive-git.service: what operators' git may enter
+UNITS: Final = ("hive-privd.service", "hived.service")
+REMOTE: Final = "git-remote-hive"  # git looks for it on PATH, as everybody's git does
+LINK: Final = Path("/usr/local/bin") / REMOTE
 AGENTS: Final = ("hive-agent@*.service", "hive-job@*.service")
 SYSTEM: Final = Path("/etc/systemd/system")
+# Of older versions, whose operators had their git enter hived's repositories (attack 59).
+OLD_UNITS: Final = ("hive-git.path", "hive-git.service")
+OLD_GIT: Final = "/etc/hive/gitconfig"
+OLD_FILES: Final = (
+    *(SYSTEM / unit for unit in OLD_UNITS), Path(OLD_GIT), Path("/run/hive/applied.changed"),
+)  # fmt: skip
 TMPFILES: Final = Path("/etc/tmpfiles.d")
 PACKAGE: Final = Path(__file__).parents[2]
 TEMPLATES: Final = (PACKAGE / "privd" / "units", PACKAGE / "host" / "units")
@@ -85,7 +92,7 @@ def templates() -> Iterator[Path]:
         yield from sorted(each for each in room.glob("*") if each.suffix in _TARGETS)
 
 
-_TARGETS: Final = {".service": SYSTEM, ".path": SYSTEM, ".tmpfiles": TMPFILES}
+_TARGETS: Final = {".service": SYSTEM, ".tmpfiles": TMPFILES}
 
 
 def _target(template: Path) -> Path:

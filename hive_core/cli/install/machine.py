@@ -23,6 +23,7 @@ from hive_core.errors import Conflict, HiveError
 
 _SHELLS: Final = ("/usr/sbin/nologin", "/sbin/nologin", "/bin/false")
 _POLL: Final = 0.05
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of a login
 
 
 class Broken(HiveError):
@@ -134,15 +135,25 @@ class Machine:
                 path.unlink()
                 self._tell(f"removed {path}")
 
-    def git(self, key: str, value: str, *, wanted: bool) -> None:
-        """Have a line in the settings of every user's git, or not."""
+    def forget_git(self, key: str, value: str) -> None:
+        """Drop a line from the settings of every user's git."""
         config = ("git", "config", "--system")
-        listed = value in self.run(*config, "--get-all", key, check=False).splitlines()
-        if wanted and not listed:
-            self.run(*config, "--add", key, value)
-            self._tell(f"told git of {value}")
-        elif listed and not wanted:
+        if value in self.run(*config, "--get-all", key, check=False).splitlines():
             self.run(*config, "--fixed-value", "--unset-all", key, value)
+            self._tell(f"git is not told of {value} any more")
+
+    def reachable(self, link: Path, program: Path) -> None:
+        """Have everybody's PATH lead to a program of ours, if it does not."""
+        if link.is_symlink() and not link.exists():
+            link.unlink()  # of an installation that is gone
+        if shutil.which(link.name, path=_PATH) is None and program.exists():
+            link.symlink_to(program)
+            self._tell(f"linked {link}")
+
+    def unreachable(self, link: Path) -> None:
+        if link.is_symlink():
+            link.unlink()
+            self._tell(f"removed {link}")
 
     def account_gone(self, user: str, groups: Sequence[str]) -> None:
         if user in {each.pw_name for each in pwd.getpwall()}:

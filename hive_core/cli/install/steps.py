@@ -45,13 +45,24 @@ def install(machine: Machine) -> None:
         machine.directory(directory)
     machine.file(layout.config())
     machine.file(_images())
-    machine.git("include.path", layout.GIT, wanted=True)
-    machine.git("safe.directory", layout.META, wanted=False)  # of older versions
-    files = layout.rendered(installation())
+    _older(machine)
+    found = installation()
+    machine.reachable(layout.LINK, Path(found.bin) / layout.REMOTE)
+    files = layout.rendered(found)
     changed = [each.path for each in files if machine.file(each)]
     for path in (each.path for each in files if each.path.parent == layout.TMPFILES):
         machine.run("systemd-tmpfiles", "--create", str(path))
     _units(machine, {path.name for path in changed})
+
+
+def _older(machine: Machine) -> None:
+    """Take away how operators' git once entered repositories that hived can configure."""
+    units = [each for each in layout.OLD_UNITS if (layout.SYSTEM / each).exists()]
+    if units:
+        machine.run("systemctl", "disable", "--now", "--quiet", *units, check=False)
+    machine.remove(layout.OLD_FILES)
+    machine.forget_git("include.path", layout.OLD_GIT)
+    machine.forget_git("safe.directory", layout.META)
 
 
 def _images() -> layout.File:
@@ -77,7 +88,6 @@ def _units(machine: Machine, changed: set[str]) -> None:
     for unit in layout.UNITS:
         if not machine.active(unit) or unit in changed:
             machine.restart(unit)
-    machine.run("systemctl", "start", "hive-git.service")
 
 
 def check_removable() -> None:
@@ -96,7 +106,7 @@ def running_agents(machine: Machine) -> list[str]:
 def remove(machine: Machine) -> None:
     """Stop everything and take the units away; files and accounts stay."""
     check_removable()
-    machine.end(("hive-git.path", "hived.service"), _PATIENCE)
+    machine.end(("hived.service",), _PATIENCE)
     machine.end(layout.AGENTS, _PATIENCE)
     machine.end(("hive-privd.service",), _PATIENCE)
     machine.run("systemctl", "disable", "--quiet", *layout.UNITS, check=False)
@@ -108,11 +118,12 @@ def remove(machine: Machine) -> None:
         machine.run("systemctl", "revert", *slices, check=False)
     written = [each.path for each in layout.rendered(layout.Installation("", ""))]
     machine.remove([*written, Path(layout.RUN)])
+    machine.unreachable(layout.LINK)
+    _older(machine)
     machine.run("systemctl", "daemon-reload")
 
 
 def purge(machine: Machine) -> None:
     """Remove what agents and operators made, and the accounts."""
     machine.remove([Path(layout.HOME), Path(layout.CONFIG).parent, Path(layout.PROFILES.path)])
-    machine.git("include.path", layout.GIT, wanted=False)
     machine.account_gone(layout.USER, (layout.USER, layout.OPERATORS))

@@ -73,12 +73,12 @@ class AppliedRepo:
     def exists(self) -> bool:
         return (self.path / "HEAD").is_file()
 
-    def make(self, kind: str, group: int = -1) -> None:
+    def make(self, kind: str) -> None:
         """A repository that holds the seed. Nothing in it is lost that could not be made again."""
         if self.exists:
             return
         with shared(self.path):
-            spare = gitfolder.fresh(self.path.with_name(f".{self.path.name}.new"), group)
+            spare = gitfolder.fresh(self.path.with_name(f".{self.path.name}.new"))
             pack, table, archive = _seeded(kind)
             self._put_pack(spare, pack, table, durable=False)
             put(spare / "hive" / f"{seed(kind).commit}.nar", archive, durable=False)

@@ -1,7 +1,7 @@
 """The folder of a bare repository as git lays it out: made, read and tidied without git.
 
-https://git-scm.com/docs/gitrepository-layout. Operators may push to it with their own git, as
-members of its group; nothing here runs in their name, and hived runs no git in it.
+https://git-scm.com/docs/gitrepository-layout. Nobody runs git in it: people have clones of their
+own, over `git-remote-hive`.
 """
 
 from __future__ import annotations
@@ -17,43 +17,30 @@ from typing import Final
 
 from hive_core.host.git.packed import named
 from hive_core.host.git.packs import Pack
-from hive_core.host.git.writing import REF, folder, put
+from hive_core.host.git.writing import folder, put
 
 _REF_MOST: Final = 4096  # bytes
 _PACKED_MOST: Final = 16 << 20
 _FOLDERS: Final = (
     "objects/pack", "objects/info", "refs/heads", "refs/tags", "refs/hive/proposals", "hive",
 )  # fmt: skip
-# Hooks of operators would run with other operators' rights; git's own sweeping knows nothing of
-# ours; a push may add a tag and take nothing away.
 CONFIG: Final = b"""[core]
 \trepositoryformatversion = 0
 \tfilemode = true
 \tbare = true
-\tsharedRepository = group
-\thooksPath = /dev/null
-[gc]
-\tauto = 0
-[receive]
-\tautogc = false
-\tfsckObjects = true
-\tdenyDeletes = true
-\tdenyNonFastForwards = true
 """
 
 
-def fresh(path: Path, group: int) -> Path:
+def fresh(path: Path) -> Path:
     """An empty one; whatever was left of a try before is gone."""
     with suppress(FileNotFoundError):
         shutil.rmtree(path)
-    path.mkdir()
-    os.chown(path, -1, group)
-    path.chmod(0o2770)
+    folder(path)
     for each in _FOLDERS:
         at = path
         for part in each.split("/"):
             at = folder(at / part)
-    put(path / "HEAD", b"ref: refs/heads/main\n", REF, durable=False)
+    put(path / "HEAD", b"ref: refs/heads/main\n", durable=False)
     put(path / "config", CONFIG, durable=False)
     return path
 
@@ -62,7 +49,7 @@ def loose(path: Path, kind: str, data: bytes) -> None:
     """An object of ours in a file of its own."""
     name = named(kind, data)
     raw = b"%s %d\0%s" % (kind.encode(), len(data), data)
-    put(folder(path / "objects" / name[:2]) / name[2:], zlib.compress(raw), 0o440)
+    put(folder(path / "objects" / name[:2]) / name[2:], zlib.compress(raw))
 
 
 def keep_pack(place: Path, pack: bytes, table: bytes, *, durable: bool = True) -> str:
@@ -86,7 +73,7 @@ def refs(path: Path) -> dict[str, str]:
 
 
 def _text(path: Path, most: int) -> str:
-    """A plain file; operators may write there, so nothing else is followed or waited for."""
+    """A plain file; nothing else is followed or waited for."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - a descriptor
         found = os.fstat(handle)
@@ -141,7 +128,7 @@ def _drop_refs(path: Path, approvals: set[str]) -> None:
     elsewhere = dict(_packed(path / "packed-refs"))
     if gone.keys() & elsewhere.keys():
         lines = (f"{oid} {name}\n" for name, oid in elsewhere.items() if name not in gone)
-        put(path / "packed-refs", "".join(lines).encode(), REF)
+        put(path / "packed-refs", "".join(lines).encode())
     for name, oid in gone.items():
         (path / name).unlink(missing_ok=True)
         if name.startswith("refs/tags/"):

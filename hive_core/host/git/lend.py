@@ -23,6 +23,7 @@ from pygit2.enums import ObjectType
 from pygit2.packbuilder import PackBuilder
 
 from hive_core.errors import HiveError
+from hive_core.host.git.packing import loose_objects
 from hive_core.host.git.store import FILES, Store
 from hive_core.jobs.diff import Diff
 from hive_core.jobs.said import Refused
@@ -82,6 +83,9 @@ def _below(git: pygit2.Repository, tree: str, seen: set[str]) -> Iterator[str]:
 
 def pack(folder: Path, out: Path, asked: dict[str, list[str]]) -> None:
     """Write the pack to `out`."""
+    store = Store(folder)
+    for oid in loose_objects(folder / "objects"):
+        store.sure(oid, "what is lent")  # libgit2 never returns from one that is cut short
     git = pygit2.Repository(str(folder))
     builder = PackBuilder(git)
     builder.set_threads(1)

@@ -22,7 +22,7 @@ from hive_core.host.git.faults import writing
 
 _MARK: Final = "hived"
 _NAME: Final = "hive-lock"
-_MODE: Final = 0o664
+_MODE: Final = 0o600
 _SLACK: Final = 60.0
 _STARTED: Final = 19  # field of /proc/PID/stat behind the name: proc(5), starttime
 

@@ -5,30 +5,33 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Final
 
 import pygit2
-from pygit2.enums import RepositoryInitMode
 
 from hive_core.host.disk import kept
 from hive_core.host.git.branch import BRANCH
+from hive_core.host.git.writing import FOLDER
+
+CONFIG: Final = b"""[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = false
+"""
 
 
 def make(path: Path) -> None:
-    """An empty repository that root and the daemon can both write (RUNTIME 23)."""
+    """An empty repository that nobody but the daemon can enter (attack 59)."""
     spare = path / ".new"  # on the same file system, whatever `path` is
     shutil.rmtree(spare, ignore_errors=True)
-    git = pygit2.init_repository(
-        str(spare), mode=RepositoryInitMode.SHARED_GROUP, initial_head=BRANCH.rpartition("/")[2]
-    )
-    git.config["core.sharedRepository"] = "group"
-    # What people commit here is as durable as ours; git leaves loose objects to luck by default.
-    git.config["core.fsync"] = "all"
-    git.config["maintenance.auto"] = False  # hived packs, and waits for nobody's lock meanwhile
+    pygit2.init_repository(str(spare), initial_head=BRANCH.rpartition("/")[2])
     folder = spare / ".git"
+    shutil.rmtree(folder / "hooks", ignore_errors=True)
+    (folder / "config").write_bytes(CONFIG)
     for number in range(256):
         (folder / "objects" / f"{number:02x}").mkdir(exist_ok=True)
     _settle(folder)
-    path.chmod(0o2770)
+    path.chmod(FOLDER)
     folder.rename(path / ".git")
     spare.rmdir()
     kept(path)
@@ -39,7 +42,7 @@ def _settle(folder: Path) -> None:
     """Modes, and everything on disk."""
     for each in (folder, *folder.rglob("*")):
         if each.is_dir():
-            each.chmod(0o2775)
+            each.chmod(FOLDER)
             kept(each)
         elif each.is_file():
             with each.open("rb") as file:

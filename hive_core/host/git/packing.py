@@ -35,7 +35,7 @@ def pack(folder: Path, at_least: int) -> int:
     works without the interpreter's lock, and sees no pack that is there already.
     """
     objects = folder / "objects"
-    loose = list(_loose(objects))
+    loose = list(loose_objects(objects))
     if len(loose) < at_least:
         return 0
     git, store = with_loose(folder), Store(folder)
@@ -98,7 +98,8 @@ def _flush_packs(folder: Path) -> None:
     kept(folder)
 
 
-def _loose(objects: Path) -> Iterator[str]:
+def loose_objects(objects: Path) -> Iterator[str]:
+    """Names of those that are in no pack, or in a file of their own as well."""
     for file in objects.glob("[0-9a-f][0-9a-f]/*"):
         oid = file.parent.name + file.name
         if _OID.fullmatch(oid):

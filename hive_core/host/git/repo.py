@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from hive_core.errors import Busy, HiveError, Internal, InvalidArgument, StorageFull
 from hive_core.host.git import checkup, packing, recovery
@@ -30,6 +32,9 @@ from hive_core.model.settings import Nix, RootAgent
 from hive_core.model.topology import DEPTH_LIMIT, Topology
 
 log = logging.getLogger(__name__)
+
+
+_NEAR: Final = 10  # commits of the daemon's own that follow one by hand at once, and more
 
 
 def nothing(step: str) -> None:
@@ -152,6 +157,10 @@ class MetaRepo:
         with self._branch.locked(old):
             self._branch.move(new)
 
+    def adopted(self, head: str, oid: str) -> bool:
+        """Whether a commit is `head`, or the daemon has just committed on top of it."""
+        return bool(head) and oid in islice(recovery.ancestors(self._objects.store, head), _NEAR)
+
     def check_whole(self, new: str, old: str) -> None:
         """InvalidArgument unless all of a commit is here, and all between it and `old`.
 
@@ -241,6 +250,14 @@ class MetaRepo:
         except DamagedRepo as error:
             return [error.reason]
         return self._tree.dirty()
+
+    def restore(self) -> list[str]:
+        """Put back what somebody changed in the work tree; the names of those files."""
+        try:
+            return self._tree.restore() if self._branch.checked_out() else []
+        except HiveError as error:
+            log.info("The work tree is not restored: %s", error.reason)
+            return []
 
     def verify(self) -> list[Damage]:
         """Look for damage in what is in force: refs, locks and every object of the head."""

@@ -96,6 +96,31 @@ class WorkTree:
             self._spare.rename(self._index)
             self.note(head)
 
+    def restore(self) -> list[str]:
+        """Put back what differs from what is shown; which files that were.
+
+        What belongs to no commit stays, and is listed by `dirty`.
+        """
+        shown, store = self.shown(), self._objects.store
+        changed = self.dirty()
+        if not shown or not changed:
+            return []
+        wanted = dict(store.walk(store.commit(shown).tree))
+        self.lock.acquire()
+        try:
+            with writing():
+                index = self._open(shown)
+                for path in changed:
+                    if path in wanted and not (self._root / path).is_dir():
+                        self._put(index, path, wanted[path])
+                    elif path not in wanted:
+                        self._stage(index, path, None)
+                index.write()
+                self._spare.rename(self._index)
+        finally:
+            self.lock.release()
+        return [path for path in changed if path in wanted]
+
     def settle(self) -> None:
         """Make durable what is shown; safe in a thread beside the one that shows."""
         shown, store = self.shown(), self._objects.store

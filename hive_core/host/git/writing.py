@@ -1,4 +1,4 @@
-"""Files of a repository that the operators' group shares: whole when they have their name."""
+"""Files of a repository, hived's alone: whole when they have their name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import Final
 from hive_core.errors import Busy, Internal, StorageFull
 from hive_core.host.disk import kept
 
-FOLDER: Final = 0o2770
-FILE: Final = 0o640  # what is written once
-REF: Final = 0o660  # what an operator's git may replace
+FOLDER: Final = 0o700
+FILE: Final = 0o600
 _DEAD: Final = 60.0  # seconds after which a lock is nobody's: ours are held for a moment
 
 
@@ -31,7 +30,7 @@ def shared(folder: Path) -> Iterator[None]:
 
 
 def folder(path: Path) -> Path:
-    """A directory that the group may write to, whatever the umask says."""
+    """A directory that nobody else may enter, whatever the umask says."""
     if not path.is_dir():
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(FOLDER)
@@ -52,7 +51,7 @@ def put_ref(path: Path, oid: str, *, durable: bool = True) -> None:
     folder(path.parent)
     lock = path.with_name(f"{path.name}.lock")
     handle = _locked(lock)
-    os.fchmod(handle, REF)
+    os.fchmod(handle, FILE)
     _become(path, lock, handle, f"{oid}\n".encode(), durable=durable)
 
 
@@ -75,7 +74,7 @@ def _become(path: Path, spare: Path, handle: int, data: bytes, *, durable: bool)
 def _locked(lock: Path) -> int:
     for _ in range(2):
         with suppress(FileExistsError):
-            return os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, REF)
+            return os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
         with suppress(FileNotFoundError):
             if time.time() - lock.stat().st_mtime > _DEAD:
                 lock.unlink()

@@ -1,0 +1,62 @@
+"""Repositories that others could enter once become hived's alone (attack 59).
+
+Before, the operators' group could write to them with git. What its members made belongs to them, so
+it is made anew; what they could write is made anew too, since they may have it open.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Final
+
+log = logging.getLogger(__name__)
+_FOLDER: Final = 0o700
+_SHARED: Final = 0o022
+_SPARE: Final = ".private"
+
+
+def make_private(folder: Path) -> None:
+    """Have a folder and all that is in it belong to nobody else. Safe to repeat after a kill."""
+    with os.scandir(folder) as entries:
+        found = [Path(each.path) for each in entries]
+    for path in found:
+        facts = path.lstat()
+        if stat.S_ISDIR(facts.st_mode):
+            make_private(path if facts.st_uid == os.geteuid() else _new_folder(path))
+        elif stat.S_ISREG(facts.st_mode):
+            _make_file_private(path, facts)
+        elif not stat.S_ISLNK(facts.st_mode):
+            path.unlink()  # no part of a repository
+    os.chown(folder, -1, os.getegid())
+    folder.chmod(_FOLDER)
+
+
+def _new_folder(path: Path) -> Path:
+    """The same in a folder of ours; git's folders let their group write."""
+    new = path.with_name(f"{path.name}{_SPARE}")
+    new.mkdir(exist_ok=True)
+    for each in path.iterdir():
+        each.rename(new / each.name)
+    path.rmdir()
+    return new.rename(path)
+
+
+def _make_file_private(path: Path, facts: os.stat_result) -> None:
+    mode = facts.st_mode & _FOLDER
+    if facts.st_uid == os.geteuid() and not facts.st_mode & _SHARED:
+        os.chown(path, -1, os.getegid())
+        path.chmod(mode)
+        return
+    new = path.with_name(f"{path.name}{_SPARE}")
+    try:
+        shutil.copyfile(path, new)
+    except PermissionError as error:
+        log.warning("Cannot make %s private: %s", path, error)  # somebody's half written object
+        new.unlink(missing_ok=True)
+        return
+    new.chmod(mode)
+    new.rename(path)
