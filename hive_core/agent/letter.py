@@ -32,12 +32,13 @@ class Letter:
     kind: str
     thread: str
     reply_to: str
+    source: str = ""
 
     @classmethod
     def of(cls, message: object) -> Self:
         """From the wire: absent and null look the same."""
         found = message if isinstance(message, dict) else {}
-        names = ("id", "from", "relation", "body", "kind", "thread", "reply_to")
+        names = ("id", "from", "relation", "body", "kind", "thread", "reply_to", "source")
         return cls(*(str(found.get(name) or "") for name in names))
 
     def is_one_of(self, kinds: Collection[str]) -> bool:
@@ -78,6 +79,7 @@ class Letter:
             "HIVE_MESSAGE_ID": self.id,
             "HIVE_FROM": self.sender,
             "HIVE_RELATION": self.relation,
+            "HIVE_SOURCE": self.source,
             "HIVE_THREAD": self.thread,
             "HIVE_KIND": self.kind,
             "HIVE_REPLY_TO": self.reply_to,

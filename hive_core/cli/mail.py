@@ -9,7 +9,7 @@ import click
 
 from hive_core.agent.exchange import answer, check_delivered
 from hive_core.agent.show import plain
-from hive_core.cli.output import Column, Listing, echo, moment, output_option, say
+from hive_core.cli.output import Column, Listing, Row, echo, moment, output_option, say
 from hive_core.cli.progress import working
 from hive_core.cli.session import Session, complete_agent
 from hive_core.errors import NotFound, TimedOut
@@ -81,4 +81,10 @@ def inbox(
         _take_out(session, ids)
         return
     rows = session.rows("list_messages", "messages", agent=name, dead=dead or None)
-    (DEAD if dead else INBOX).show(rows, style)
+    (DEAD if dead else INBOX).show(map(_labelled, rows) if style == "table" else rows, style)
+
+
+def _labelled(row: Row) -> Row:
+    """`self (forge)`: what caused a wake stands beside what the sender is, never in its place."""
+    source = row.get("source")
+    return {**row, "relation": f"{row.get('relation')} ({source})"} if source else row

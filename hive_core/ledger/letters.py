@@ -14,7 +14,7 @@ _ID: Final = re.compile(r"[0-9a-f]{13,15}")
 # Column order of `message`. q is the place in the queue, m the letter, s and r the parties.
 COLUMNS: Final = (
     "m.id, s.party, s.name, r.party, r.name, m.relation, m.body, m.kind, m.thread, m.reply_to,"
-    " m.priority, m.sent_at, m.expires_at, q.attempt, q.why"
+    " m.priority, m.sent_at, m.expires_at, m.source, q.attempt, q.why"
 )
 
 
@@ -34,6 +34,7 @@ class NewMessage(NamedTuple):
     ttl: float | None = None
     # Seconds in which the sender waits for an answer.
     reply_within: float | None = None
+    source: str | None = None
 
 
 def text_id(number: int) -> str:
@@ -53,5 +54,6 @@ def message(row: tuple[Any, ...]) -> Message:
         id=found, sender=row[1], sender_name=row[2], recipient=row[3], recipient_name=row[4],
         relation=Relation(row[5]), body=row[6], kind=row[7], thread=row[8] or found,
         reply_to=None if reply_to is None else text_id(reply_to), priority=row[10],
-        sent_at=row[11], expires_at=row[12], attempt=row[13] or 0, dead_why=row[14],
+        sent_at=row[11], expires_at=row[12], source=row[13], attempt=row[14] or 0,
+        dead_why=row[15],
     )  # fmt: skip

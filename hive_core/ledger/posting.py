@@ -17,7 +17,7 @@ from hive_core.model.record import DAEMON, Message, Relation
 _LISTED = 20
 _INSERT = (
     "INSERT INTO messages (id, sender, recipient, relation, kind, thread, reply_to, priority,"
-    " sent_at, expires_at, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " sent_at, expires_at, body, source) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _JOIN = "INSERT INTO threads (thread, message, sender, recipient) VALUES (?, ?, ?, ?)"
 # Only exact str is bound without a detour through the adapters of sqlite3.
@@ -102,7 +102,7 @@ class Posting:
     ) -> Message:  # fmt: skip
         (
             party, party_name, recipient, recipient_name, relation, body, kind, priority, _, _,
-            ttl, within,
+            ttl, within, source,
         ) = new  # fmt: skip
         box = self._boxes.enter(recipient, recipient_name)
         size = len(body) if body.isascii() else len(body.encode())
@@ -119,7 +119,7 @@ class Posting:
             _INSERT,
             (
                 found, sender.number, box.number, _WORDS[relation], kind, thread, reply_to,
-                priority, now, expires_at, body,
+                priority, now, expires_at, body, source,
             ),
         )  # fmt: skip
         if thread is not None:
@@ -128,7 +128,7 @@ class Posting:
         return Message(
             text, party, party_name, recipient, recipient_name, relation, body, kind,
             thread or text, None if reply_to is None else text_id(reply_to), priority, now,
-            expires_at,
+            expires_at, source=source,
         )  # fmt: skip
 
     def shift(self, seconds: float) -> None:

@@ -34,7 +34,10 @@ class Relation(StrEnum):
 
 
 class Message(NamedTuple):
-    """One letter. `sender` and `recipient` are UUID texts, or `operator` or `daemon`."""
+    """One letter. `sender` and `recipient` are UUID texts, or `operator` or `daemon`.
+
+    `source`: what caused a wake, in the words of the agent that woke itself.
+    """
 
     id: str
     sender: str
@@ -51,6 +54,7 @@ class Message(NamedTuple):
     expires_at: float | None
     attempt: int = 0
     dead_why: str | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

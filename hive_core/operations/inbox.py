@@ -52,6 +52,9 @@ class Letter(Result):
     priority: int = Field(description="0 (critical) to 3 (low).")
     sent_at: float = Field(description="Seconds since 1970.")
     attempt: int = Field(description="How often it was given, this time included.")
+    source: str | None = Field(
+        None, description="Of a wake: what caused it, in the words of the agent itself."
+    )
     wait_id: str | None = Field(None, description="The wait of the recipient that it ended.")
 
 
@@ -194,5 +197,6 @@ def _letter(message: Message, woke: str | None = None) -> Letter:
         id=message.id, sender=message.sender_name, from_uuid=message.sender,
         relation=message.relation.value, to=message.recipient_name, body=message.body,
         kind=message.kind, thread=message.thread, reply_to=message.reply_to,
-        priority=message.priority, sent_at=message.sent_at, attempt=message.attempt, wait_id=woke,
+        priority=message.priority, sent_at=message.sent_at, attempt=message.attempt,
+        source=message.source, wait_id=woke,
     )  # fmt: skip

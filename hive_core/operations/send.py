@@ -64,6 +64,11 @@ class SendParams(Mutation):
 
 class WakeParams(Mutation):
     body: Body = Field(description="Text, at most 64 KiB.")
+    source: str | None = Field(
+        None, max_length=32, pattern=r"^[!-~]([ -~]*[!-~])?$",
+        description="A label of at most 32 characters of ASCII: what in the container caused it. It"
+        " is shown beside `self` and gives no rights.",
+    )  # fmt: skip
 
 
 class Sent(Result):
@@ -122,11 +127,15 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
 
 @operation(action="send", allow=SELF)
 def wake(call: Call, params: WakeParams) -> Record[Sent]:
-    """Put a message into the caller's own inbox, always labelled `self`."""
+    """Put a message into the caller's own inbox, always labelled `self`.
+
+    A process beside the agent (a watcher of files, of a forge) says by `source` what it is.
+    """
     _check_rate(call, call.uuid, call.caller)
     letter = NewMessage(
         sender=call.uuid, sender_name=call.caller, recipient=call.uuid, recipient_name=call.caller,
         relation=Relation.SELF, body=params.body, kind="wake", priority=PRIORITY,
+        source=params.source,
     )  # fmt: skip
     return _sent(*post(call, letter))
 

@@ -76,6 +76,13 @@ def test_the_command_learns_about_the_message_from_its_environment(broker: Peer)
     assert broker.asked("Send")[0]["body"] == "m1 lead parent t1"
 
 
+def test_the_command_learns_what_caused_a_wake(broker: Peer) -> None:
+    own = {"from": "bob", "relation": "self", "kind": "wake", "source": "forge"}
+    broker.answers["Recv"] = lambda _: {"messages": [{**LETTER, **own}]}
+    step(broker, "/bin/sh", "-c", '[ "$HIVE_RELATION $HIVE_SOURCE" = "self forge" ]')
+    assert broker.asked("Ack") == [{"ids": ["m1"]}]
+
+
 def test_a_failing_command_is_tried_three_times_with_growing_pauses_then_buried(
     broker: Peer,
 ) -> None:

@@ -295,6 +295,16 @@ def test_only_root_may_enter_a_container(hive: Hive, monkeypatch: pytest.MonkeyP
     assert not hive.peer.calls
 
 
+def test_what_caused_a_wake_stands_beside_self(hive: Hive) -> None:
+    row: Message = {"id": "m1", "sent_at": 1.0, "from": "bob", "relation": "self", "body": "x"}
+    rows: list[object] = [{**row, "source": "forge"}, {**row, "source": None}]
+    hive.peer.answers["ListMessages"] = lambda _: {"messages": rows, "next": None}
+    first, second = hive("inbox", "bob").out.splitlines()[1:]
+    assert "self (forge)" in first
+    assert "(" not in second
+    assert json.loads(hive("inbox", "bob", "-o", "json").out) == rows
+
+
 def test_messages_are_taken_out_only_of_the_operators_own_inbox(hive: Hive) -> None:
     hive.peer.answers["Ack"] = lambda asked: {"acked": int(asked["ids"] != ["xyz"])}
     assert hive("inbox", "--done", "m1", "--done", "m2").err == "2 taken out\n"

@@ -112,7 +112,7 @@ def test_shapes_that_an_agent_reads(host: HiveHost) -> None:
     )
     assert got.keys() == {
         "id", "from", "from_uuid", "relation", "to", "body", "kind", "thread", "reply_to",
-        "priority", "sent_at", "attempt", "wait_id",
+        "priority", "sent_at", "attempt", "source", "wait_id",
     }  # fmt: skip
     assert (got["id"], got["from"], got["relation"]) == (sent["id"], "kid", "child")
     assert (got["body"], got["priority"], got["attempt"]) == ("ünï ☃", 2, 1)

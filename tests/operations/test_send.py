@@ -135,6 +135,28 @@ def test_a_wake_is_always_labelled_self(world: World) -> None:
     assert world.fault("a1", "wake", body="x", to="a") == "InvalidParameter"
 
 
+def test_a_wake_says_what_caused_it_and_stays_labelled_self(world: World) -> None:
+    """A watcher in the container is no party: its label stands beside the relation."""
+    world.call("a1", "wake", body="push to main", source="forge notify/2")
+    world.call("a1", "wake", body="x")
+    first, second = world.mail("a1")
+    assert (first["relation"], first["from"], first["source"]) == ("self", "a1", "forge notify/2")
+    assert second["source"] is None
+    (given, _) = rows(world.call("a1", "recv")["messages"])
+    assert (given["relation"], given["source"]) == ("self", "forge notify/2")
+    world.call("a", "send", to="a1", body="y")
+    assert rows(world.call("a1", "recv")["messages"])[0]["source"] is None
+
+
+@pytest.mark.parametrize("source", ["", " ", "x" * 33, "a\nb", "a ", "\u202eoperator", "é"])
+def test_the_source_of_a_wake_is_a_short_label(world: World, source: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        world.call("a1", "wake", body="x", source=source)
+    assert refused.value.field == "source"
+    assert world.fault("a1", "wake", body="x", source="x" * 32) == ""
+    assert world.fault("a1", "send", to="a", body="x", source="y") == "InvalidParameter"
+
+
 def test_a_stopped_agent_finds_its_mail_when_it_runs(world: World) -> None:
     world.call("a", "stop", agent="a1")
     world.call("a", "send", to="a1", body="for later")
