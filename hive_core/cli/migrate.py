@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from hive_core.cli.install import layout
-from hive_core.cli.install.machine import Machine
+from hive_core.cli.install.machine import Machine, settings
 from hive_core.cli.install.old import Old
 from hive_core.cli.install.takeover import Takeover, steps
 from hive_core.cli.output import Column, Listing, Row, echo, output_option, say
@@ -17,6 +17,9 @@ from hive_core.cli.progress import working
 from hive_core.cli.session import Session
 from hive_core.cli.setup import need_root, root_agent
 from hive_core.errors import Conflict
+
+if TYPE_CHECKING:
+    from hive_core.model.settings import Bounds
 
 MARKER: Final = Path(layout.HOME, "layout")
 ROWS: Final = Listing("what", tuple(map(Column, ("kind", "number", "what", "state"))))
@@ -43,7 +46,7 @@ def _own(style: str, *, dry_run: bool) -> int:
 
 
 def _from(session: Session, folder: Path, *, dry_run: bool) -> None:
-    """Take over an older install."""
+    """Take over an older install. A dry run refuses whatever the real one would refuse."""
     config = Path(layout.CONFIG)
     root = root_agent(config)[0] if config.exists() else "root"
     old = Old(folder, root)
@@ -53,17 +56,26 @@ def _from(session: Session, folder: Path, *, dry_run: bool) -> None:
     _refuse(old)
     for each in old.left:
         say(f"stays where it is: {each}")
-    if dry_run:
-        for step in steps(old, root):
-            echo(f"would {step.text}")
-        echo(f"would write {old.marker}")
-        return
     need_root("migrate")
     takeover = Takeover(session, old, echo)
-    takeover.check(root)
+    takeover.check(root, _bounds(config))
     _refuse(old)
+    if dry_run:
+        for step in steps(old, root):
+            if not takeover.has_made(step):
+                echo(f"would {step.text}")
+        echo(f"would write {old.marker}")
+        return
     takeover.run(root)
     echo(f"wrote {old.marker}")
+
+
+def _bounds(config: Path) -> Bounds:
+    """What this host takes, by its settings; they are the daemon's too, so imported here alone."""
+    found = settings(config).get("limits") if config.exists() else None
+    module = importlib.import_module("hive_core.model.settings")
+    bounds: Bounds = module.Bounds.model_validate(found if isinstance(found, dict) else {})
+    return bounds
 
 
 def _refuse(old: Old) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from hive_core.cli.install import imports
 from hive_core.cli.install.old import MARKER, Old
 from hive_core.cli.install.takeover import Takeover, steps
 from hive_core.cli.session import Session
-from hive_core.errors import Conflict
+from hive_core.errors import Conflict, NotAllowed
+from hive_core.model.settings import Bounds
 from hive_core.varlink import Message
 
 STEPS = [
@@ -91,13 +93,19 @@ def take_over(
     takeover = Takeover(session, Old(folder, "root"), said.append, daemon.table)
     takeover.step = step
     try:
-        takeover.check("root")
+        takeover.check("root", Bounds())
         takeover.run("root")
     finally:
         session.close()
     return said
 
 
+@pytest.fixture(name="as_root")
+def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+
+@pytest.mark.usefixtures("daemon", "as_root")
 def test_a_dry_run_prints_every_step_and_changes_nothing(hive: Hive, old: Path) -> None:
     before = listing(old)
     done = hive("migrate", "--from", str(old), "--dry-run")
@@ -105,7 +113,86 @@ def test_a_dry_run_prints_every_step_and_changes_nothing(hive: Hive, old: Path) 
     assert (done.status, done.out.splitlines()) == (0, expected)
     assert f"stays where it is: {old}/agents/alice/loose-file" in done.err
     assert listing(old) == before
-    assert hive.peer.calls == []
+    assert {name for name, _ in hive.peer.calls} == {"ListAgents"}
+
+
+BOTH = pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+
+
+def faults_of(hive: Hive, old: Path, dry: tuple[str, ...]) -> list[str]:
+    """What is said by a run that refuses, before it did anything."""
+    before = listing(old)
+    done = hive("migrate", "--from", str(old), *dry)
+    assert (done.status, done.out, listing(old)) == (1, "", before)
+    assert {name for name, _ in hive.peer.calls} <= {"ListAgents"}
+    return done.err.splitlines()
+
+
+@BOTH
+@pytest.mark.usefixtures("as_root")
+def test_a_dry_run_refuses_what_the_real_one_refuses(
+    hive: Hive, daemon: Daemon, old: Path, dry: tuple[str, ...]
+) -> None:
+    """It printed a whole plan where the real run then refused."""
+    daemon.agents["bob"] = "root"
+    assert "fault: 'bob': there is an agent of this name here" in faults_of(hive, old, dry)
+    del daemon.agents["bob"], daemon.agents["root"]
+    assert "`hive setup` makes it" in faults_of(hive, old, dry)[-1]
+
+
+@BOTH
+def test_a_dry_run_is_root_s_as_well(
+    hive: Hive, old: Path, monkeypatch: pytest.MonkeyPatch, dry: tuple[str, ...]
+) -> None:
+    """Others cannot see what it would find."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    done = hive("migrate", "--from", str(old), *dry)
+    assert (done.status, done.out, hive.peer.calls) == (NotAllowed.exit_code, "", [])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "fault"),
+    [
+        (Bounds(agents=5), "5 agents: this host has 1 agents and takes 5 (limits.agents)"),
+        (Bounds(depth=3), "'carol': 4 levels deep, of 3 (limits.depth)"),
+    ],
+)
+def test_what_a_later_step_would_be_refused_for_is_said_before_the_first(
+    hive: Hive, daemon: Daemon, old: Path, bounds: Bounds, fault: str
+) -> None:
+    found, session = Old(old, "root"), Session(hive.peer.path)
+    takeover = Takeover(session, found, lambda _: None, daemon.table)
+    takeover.check("root", Bounds())
+    assert found.faults == []
+    takeover.check("root", bounds)
+    session.close()
+    assert found.faults == [fault]
+
+
+def test_a_path_that_cannot_be_entered_is_a_fault(
+    hive: Hive, daemon: Daemon, tmp_path: Path
+) -> None:
+    folder = make(tmp_path / "odd\x1b").resolve()
+    found, session = Old(folder, "root"), Session(hive.peer.path)
+    Takeover(session, found, lambda _: None, daemon.table).check("root", Bounds())
+    session.close()
+    assert found.faults
+    assert all("a path that cannot be written down" in each for each in found.faults)
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_dry_run_leaves_out_what_a_killed_run_has_made(
+    hive: Hive, daemon: Daemon, old: Path
+) -> None:
+    def end(step: str) -> None:
+        if step == "created alice":
+            raise Killed
+
+    with pytest.raises(Killed):
+        take_over(hive, daemon, old, end)
+    out = hive("migrate", "--from", str(old), "--dry-run").out
+    assert "would create alice" not in out
+    assert "would create bob below alice" in out
 
 
 def test_the_manager_becomes_the_root_agent_and_children_keep_their_parents(
@@ -167,7 +254,7 @@ def test_an_agent_of_ours_is_never_taken_for_one_of_theirs(
     daemon.agents["bob"] = "root"
     found = Old(old, "root")
     session = Session(hive.peer.path)
-    Takeover(session, found, lambda _: None, daemon.table).check("root")
+    Takeover(session, found, lambda _: None, daemon.table).check("root", Bounds())
     session.close()
     assert found.faults == ["'bob': there is an agent of this name here"]
     assert daemon.copied == {}

@@ -12,12 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hive_core.cli.install import imports
 from hive_core.cli.install.old import Old, OldAgent
 from hive_core.cli.session import Session
 from hive_core.errors import Conflict
 from hive_core.varlink import Message
+
+if TYPE_CHECKING:
+    from hive_core.model.settings import Bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +65,47 @@ class Takeover:
     ) -> None:
         self._session, self._old, self._tell, self._table = session, old, tell, table
         self.step: Callable[[str], None] = lambda _: None
+        self._there = frozenset[str]()
 
-    def check(self, root: str) -> None:
-        """Refuse when a name is taken here by somebody else, or the root agent is missing."""
+    def check(self, root: str, bounds: Bounds) -> None:
+        """Add what speaks against it here to the faults; Conflict without a root agent.
+
+        Whatever a step would be refused for later is said before the first one.
+        """
         rows = {str(row["name"]): row for row in self._session.rows("list_agents", "agents")}
+        self._there = frozenset(rows)
         if root not in rows:
             raise Conflict(f"the root agent {root} is not there: `hive setup` makes it")
         made = self._made()
         for agent in self._old.agents:
             if agent.name in rows and agent.name not in made and agent.name != root:
                 self._old.faults.append(f"{agent.name!r}: there is an agent of this name here")
+        self._check_room(bounds)
+        for each in steps(self._old, root):
+            if each.source is not None and not str(each.source).isprintable():
+                self._old.faults.append(f"{str(each.source)!r}: a path that cannot be written down")
+
+    def _check_room(self, bounds: Bounds) -> None:
+        coming = [each for each in self._old.agents if each.name not in self._there]
+        if len(self._there) + len(coming) > bounds.agents:
+            there, most = len(self._there), bounds.agents
+            reason = f"this host has {there} agents and takes {most} (limits.agents)"
+            self._old.faults.append(f"{len(coming)} agents: {reason}")
+        for agent in self._old.agents:
+            if (level := self._level(agent)) > bounds.depth:
+                reason = f"{level} levels deep, of {bounds.depth} (limits.depth)"
+                self._old.faults.append(f"{agent.name!r}: {reason}")
+
+    def _level(self, agent: OldAgent) -> int:
+        parents = {each.name: each.parent for each in self._old.agents}
+        level, parent = 1, agent.parent
+        while parent is not None:
+            level, parent = level + 1, parents[parent]
+        return level
+
+    def has_made(self, step: Step) -> bool:
+        """Whether an earlier try, that was killed, made this agent."""
+        return step.source is None and step.agent.name in self._made() & self._there
 
     def run(self, root: str) -> None:
         """Do what is left to do, then write the marker."""
