@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from types import MappingProxyType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -93,6 +103,8 @@ class Operation:
     facts: Facts[Any] | None = None
     whose: Whose | None = None
     aliases: tuple[str, ...] = ()
+    # Names of others under which this one is called when its parameter is named: name, parameter.
+    shares: Mapping[str, str] = field(default_factory=dict)
     streams: bool = False
     urgent: bool = False
 
@@ -120,6 +132,7 @@ class Operation:
 # Of operations that are named for what they return.
 _VERBS = {"history": "show the history", "loose_ends": "list the loose ends"}
 REGISTRY: dict[str, Operation] = {}
+NOTHING_SHARED: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def camel(name: str) -> str:
@@ -137,6 +150,7 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     facts: Facts[Any] | None = None,
     whose: Whose | None = None,
     aliases: tuple[str, ...] = (),
+    shares: Mapping[str, str] = NOTHING_SHARED,
     streams: bool = False,
     urgent: bool = False,
     into: dict[str, Operation] = REGISTRY,
@@ -151,6 +165,7 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
     an empty second means "no parent". The `preposition` stands before the target in refusals:
     "cannot send to bob". `facts` finds what the rule cannot see (`reply`). `whose` stands in
     place of a target where a call is about a thing of an agent (a task, a question).
+    `shares` names aliases of another operation: a call of one that names this parameter is ours.
     An operation with `after` in its params and `next` in its result streams; `streams=True` is
     for one that is asked again with the same params. An `urgent` one may use the ballast when the
     disk is full.
@@ -163,7 +178,7 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
         found = replace(
             _bare(handler, action, bounded(action, allow)),
             target=target, second=second, preposition=preposition, facts=facts, whose=whose,
-            aliases=aliases, urgent=urgent,
+            aliases=aliases, shares=shares, urgent=urgent,
         )  # fmt: skip
         if streams:
             found = replace(found, streams=True)
@@ -222,7 +237,7 @@ def _check(found: Operation, registry: dict[str, Operation]) -> None:
     if found.target is not None and found.whose is not None:
         raise TypeError(f"{found.name} is about an agent or about a thing, not both")
     thing = found.whose.param if found.whose is not None else None
-    for name in filter(None, (found.target, found.second, thing)):
+    for name in filter(None, (found.target, found.second, thing, *found.shares.values())):
         if name not in found.params.model_fields:
             raise TypeError(f"{found.name} judges {name}, which is not among its params")
     if not found.doc:

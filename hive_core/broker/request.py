@@ -37,6 +37,13 @@ class Reader:
             for each in registry.values()
             for name in (each.name, *each.aliases)
         }
+        # Names that two share: the parameter that tells, and whose call it is with and without it.
+        self._shared = {
+            f"{INTERFACE}.{camel(name)}": (parameter, each)
+            for each in registry.values()
+            for name, parameter in each.shares.items()
+        }
+        self._owners = {name: self._methods.pop(name) for name in self._shared}
         self._fixed = fixed
         self.monotonic = monotonic
         self._interfaces = {INTERFACE, *(name.rpartition(".")[0] for name in fixed)}
@@ -71,7 +78,7 @@ class Reader:
             parameters = {}
         elif not isinstance(parameters, dict):
             raise InvalidParameter("parameters", _expected("an object", parameters))
-        found = self._methods.get(method)
+        found = self._methods.get(method) or self._of_several(method, parameters)
         if found is None:
             ask.reply = self._fixed_reply(method, parameters)
             return
@@ -82,6 +89,13 @@ class Reader:
         except ValidationError as error:
             raise misfit(error, parameters, found.params) from None
         ask.request = (found, params)
+
+    def _of_several(self, method: str, parameters: Mapping[str, object]) -> Operation | None:
+        shared = self._shared.get(method)
+        if shared is None:
+            return None
+        parameter, other = shared
+        return other if parameter in parameters else self._owners[method]
 
     def _fixed_reply(self, method: str, parameters: Mapping[str, object]) -> bytes:
         if method in self._fixed:

@@ -126,12 +126,19 @@ def request_update_meta_inputs(call: Call, params: UpdateInputsParams) -> Record
     return Record(requested, frozenset({topic(found.id)}), fields)
 
 
-@operation(action="configure", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
+@operation(
+    action="configure",
+    allow=SELF | ANCESTOR | OPERATOR,
+    target="agent",
+    preposition="of",
+    shares={"request_init_config": "agent"},
+)
 def init_config(call: Call, params: InitConfigParams) -> Record[Reseeded]:
     """Put the template of a configuration into an agent's clone, in place of what is there.
 
     What was there is kept beside it, in `.before`. What the agent runs with stays as it is until
-    a commit is approved.
+    a commit is approved. `request_init_config` is this where it names an `agent`, and `spawn` where
+    it names a new one (`name`).
     """
     name = params.agent or call.caller
     uuid = call.hive.spec(name).id

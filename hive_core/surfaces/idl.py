@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from hive_core import errors
@@ -64,7 +65,8 @@ def interface(registry: Mapping[str, Operation]) -> str:
     kinds = [kind for name, kind in errors.BY_WIRE.items() if name.startswith(errors.HIVE)]
     names = {camel(name) for each in registry.values() for name in (each.name, *each.aliases)}
     shapes = Shapes(names | {kind.__name__ for kind in kinds})
-    methods = [_method(each, shapes) for _, each in sorted(registry.items())]
+    shared = {name: each for each in registry.values() for name in each.shares}
+    methods = [_method(each, shapes, shared) for _, each in sorted(registry.items())]
     return "\n".join((
         "# Agents in a tree: who is there, what they do and say, and who may change it.",
         f"interface {INTERFACE}",
@@ -75,16 +77,33 @@ def interface(registry: Mapping[str, Operation]) -> str:
     ))  # fmt: skip
 
 
-def _method(operation: Operation, shapes: Shapes) -> str:
+def _method(operation: Operation, shapes: Shapes, shared: Mapping[str, Operation]) -> str:
     params = shapes.fields(params_schema(operation), absent=True)
     result = shapes.fields(result_schema(operation), absent=False)
     takes, gives = _struct(params), _struct(result)
     doc = _comment(f"{operation.doc}\nAllowed: {operation.allow.text}.")
     lines = [f"{doc}method {operation.method}{takes} -> {gives}\n"]
     for alias in operation.aliases:
+        if alias in shared:
+            lines.append(_shared(alias, operation, shared[alias], shapes))
+            continue
         doc = _comment(f"The same as {operation.method}.")
         lines.append(f"{doc}method {camel(alias)}{takes} -> {gives}\n")
     return "\n".join(lines)
+
+
+def _shared(alias: str, first: Operation, other: Operation, shapes: Shapes) -> str:
+    """A name for two operations: what either takes and gives, all of which may be absent."""
+    params = (shapes.fields(params_schema(each), absent=True) for each in (first, other))
+    results = (shapes.fields(result_schema(each), absent=False) for each in (first, other))
+    takes, gives = (_struct(_either(*sides)) for sides in (params, results))
+    doc = _comment(f"{other.method} when it names `{other.shares[alias]}`, else {first.method}.")
+    return f"{doc}method {camel(alias)}{takes} -> {gives}\n"
+
+
+def _either(*sides: Iterable[Field]) -> list[Field]:
+    fields = {each.name: each for side in sides for each in side}
+    return [replace(each, type=f"?{each.type.removeprefix('?')}") for each in fields.values()]
 
 
 def _type(named: Named) -> str:

@@ -51,6 +51,8 @@ def _facts(operation: Operation) -> Iterator[str]:
     yield f"- Allowed: {operation.allow.text}"
     if operation.aliases:
         yield f"- Also called: {', '.join(f'`{each}`' for each in sorted(operation.aliases))}"
+    for name, parameter in operation.shares.items():
+        yield f"- Also called: `{name}`, with `{parameter}`"
     if operation.mutates:
         yield "- Recorded in the audit log"
     if operation.streams:

@@ -222,6 +222,14 @@ def test_mistakes_of_a_declaration_stop_the_import(change: dict[str, Any], why: 
         operation(action="read", allow=OPERATOR, into=registry)(other)
 
 
+def test_a_shared_name_is_an_alias_of_another_operation(found: Operation) -> None:
+    for name, parameter in found.shares.items():
+        (owner,) = [each for each in REGISTRY.values() if name in each.aliases]
+        assert owner is not found
+        assert parameter in found.params.model_fields
+        assert parameter not in owner.params.model_fields
+
+
 def test_nobody_outside_of_the_tree_may_anything(found: Operation) -> None:
     question = Question(Hive(), "ghost", found.name, None)
     assert not decide(found.allow, question).allowed

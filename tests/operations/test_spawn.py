@@ -53,6 +53,22 @@ def test_the_names_of_the_seed_are_spawn(world: World, name: str) -> None:
     assert world.hive.topology.parent("new") == "a"
 
 
+def test_the_name_of_the_seed_reseeds_an_agent_that_is_there(world: World) -> None:
+    """`request_init_config` with an `agent` is `init_config`, and judged as that."""
+    found = world.call("a", "request_init_config", agent="a1")
+    assert set(found) == {"agent", "job"}
+    assert found["agent"] == "a1"
+    job = world.ledger.jobs.get(str(found["job"]))
+    assert job is not None
+    assert job.goals == {world.uuid("a1"): "seed"}
+    assert world.events()[-1]["operation"] == "init_config"
+    assert world.fault("a2", "request_init_config", agent="a1") == "NotAllowed"
+    assert world.fault("b1", "request_init_config", agent="a1") == "NotFound"
+    assert world.fault("a", "request_init_config", agent="a1", name="x") == "InvalidParameter"
+    assert world.fault("a", "request_spawn", agent="a1") == "InvalidParameter"
+    assert world.fault("a", "request_init_config") == "InvalidParameter"
+
+
 @pytest.mark.parametrize(
     ("caller", "parent", "error"),
     [
