@@ -131,6 +131,8 @@ def _page(found: Row, row: Row) -> Iterator[str]:
                          ("progress", "progress")):  # fmt: skip
         if row.get(field):
             yield f"{label:<10} {words(row.get(field))}"
+    if found.get("hint"):
+        yield f"not begun  {words(found.get('hint'))}"
     for label, field in (("created", "created"), ("started", "started"), ("deadline", "deadline"),
                          ("ended", "ended")):  # fmt: skip
         if row.get(field) is not None:
@@ -200,8 +202,9 @@ def assign(session: Session, /, name: str, text: str, *, wait: bool, **said: obj
     text = sys.stdin.read() if text == "-" else text
     reply = session.change("assign_task", agent=name, description=text, **said)
     id_ = str(reply.get("task"))
-    if not wait or reply.get("state") != "in_progress":
-        say(f"{words(reply.get('agent'))}: {_state(reply.get('state'))}")
+    hint = f"; {words(reply.get('hint'))}" if reply.get("hint") else ""
+    if hint or not wait:
+        say(f"{words(reply.get('agent'))}: {_state(reply.get('state'))}{hint}")
     if not wait:
         echo(id_)
         return 0

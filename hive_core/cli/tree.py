@@ -67,10 +67,16 @@ def _fit(label: str, width: int) -> str:
     return label if len(label) <= width else "…" + label[len(label) - width + 1 :]
 
 
+def _details(row: Row) -> list[str]:
+    """Where a machine runs and its agent works, one word says both."""
+    role, state, activity = (words(row.get(each)) for each in _DETAILS)
+    return [role, state, "" if activity == state else activity]
+
+
 def draw(roots: list[Node], width: int) -> list[str]:
     """The tree in lines of at most `width` columns."""
     lines = list(_labels(roots))
-    details = [[words(row.get(each)) for each in _DETAILS] for _, row in lines]
+    details = [_details(row) for _, row in lines]
     rooms = [max(map(len, column)) for column in zip(*details, strict=True)]
     room = max(width - sum(rooms) - 2 * len(rooms), 8)
     longest = min(max((len(label) for label, _ in lines), default=0), room)

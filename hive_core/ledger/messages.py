@@ -51,6 +51,7 @@ class Messages:
         self._requests = Requests(connection)
         self._posting = Posting(connection, self._boxes, self._requests, self._crowds)
         self._turns = Turns(connection)
+        self._readers = set[str]()
 
     def start(self) -> None:
         """What an earlier daemon gave out is held, and what it had no time to place is placed."""
@@ -76,6 +77,7 @@ class Messages:
 
         `only`: `work`, what the daemon gives it to do, or `other`, the rest; empty: all.
         """
+        self._readers.add(recipient)
         box = self._boxes.find(recipient)
         if box is None:
             return []
@@ -156,6 +158,22 @@ class Messages:
         """Whether it waits in this box and was never given out."""
         _, places = self._standing(recipient, [message_id])
         return any(place.state == Stands.READY and not place.attempt for place in places)
+
+    def under_way(self, recipient: str) -> bool:
+        """Whether it was given a message that it has not acked."""
+        box = self._boxes.find(recipient)
+        if box is None or not box.live.count:
+            return False
+        sql = "SELECT EXISTS (SELECT 1 FROM queue WHERE inbox = ? AND state = ?)"
+        return bool(self._db.value(sql, (box.number, int(Stands.LEASED))))
+
+    def is_reader(self, party: str) -> bool:
+        """Whether it has asked for its mail since its machine, or this daemon, started."""
+        return party in self._readers
+
+    def starts_anew(self, party: str) -> None:
+        """Its machine starts, or is gone: nobody has asked yet."""
+        self._readers.discard(party)
 
     def check_room(self, recipient: str, body: str) -> None:
         """InboxFull when a message of an agent with this text would not fit."""

@@ -45,6 +45,7 @@ from hive_core.ledger.tools import Tools
 from hive_core.ledger.triggers import Triggers
 from hive_core.ledger.waves import Waves
 from hive_core.model.approval import COURSE as APPROVAL_COURSE
+from hive_core.model.life import Activity
 from hive_core.model.planning import BATCH, ITEM, PLAN, STEP, WAIT
 from hive_core.model.question import COURSE as QUESTION_COURSE
 from hive_core.model.rates import Rates
@@ -199,6 +200,12 @@ class Ledger:
     def savepoint(self) -> Savepoint:
         """`with` it inside a transaction: what is inside is rolled back on any exception."""
         return self._savepoint
+
+    def activity(self, agent: str) -> str:
+        """What an agent is at: by its tasks, waits and questions, or a message that it has."""
+        activity = self.lives.activity(agent)
+        idle = activity == Activity.IDLE.value
+        return Activity.RUNNING.value if idle and self.messages.under_way(agent) else activity
 
     @property
     def schema(self) -> int:

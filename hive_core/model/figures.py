@@ -190,7 +190,10 @@ class BuiltIn(Value):
 class BackOff(Value):
     """How a machine that fails is started again, in seconds."""
 
-    first: float = Field(1.0, gt=0, description="Pause after the first failure; then doubled.")
+    first: float = Field(1.0, gt=0, description="Pause after the first failure.")
+    growth: Literal["double", "add"] = Field(
+        "double", description="Whether each further one doubles the pause, or adds the first to it."
+    )
     most: float = Field(300.0, gt=0, description="Longest pause.")
     jitter: float = Field(0.2, ge=0, le=1, description="Share of the pause that chance may add.")
     failures: int = Field(5, ge=1, description="Failures that park an agent...")

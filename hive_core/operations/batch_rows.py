@@ -121,8 +121,8 @@ class Report(Result):
     error: str = Field(description="Why it did not go well.")
     duration: float | None = Field(description="Seconds from its start to its end.")
     attempts: int = Field(description="How often it was given to a worker.")
-    tokens: int | None = Field(description="As the worker reports.")
-    cost: float | None = Field(description="As the worker reports.")
+    tokens: int | None = Field(description="As was reported for it, also by report_usage.")
+    cost: int | None = Field(description="Millionths of the currency, reported likewise.")
 
 
 class BatchReports(Page):
@@ -166,9 +166,15 @@ def report(call: Call, item: Item) -> Report:
         data=dict(result.data) if result and result.data is not None else None,
         artifacts=list(result.artifacts) if result else [],
         error=result.error if result else item.reason, duration=lasted,
-        attempts=task.attempt if task else 0, tokens=result.tokens if result else None,
-        cost=result.cost if result else None,
+        attempts=task.attempt if task else 0, **_spent(call, item.task),
     )  # fmt: skip
+
+
+def _spent(call: Call, task: str) -> dict[str, int | None]:
+    """All that was reported for the task, on the way and at its end; None: nothing was."""
+    used = call.ledger.budgets.usage.of_task(task) if task else {}
+    tokens = [used[kind] for kind in ("tokens", "tokens_in", "tokens_out") if kind in used]
+    return {"tokens": sum(tokens) if tokens else None, "cost": used.get("money")}
 
 
 def _synthetic(item: Item) -> str:

@@ -130,6 +130,7 @@ def _may_end(call: Call, uuid: str) -> bool:
 def _runs(call: Call, what: Started) -> frozenset[str]:
     """Whoever runs again is nobody's zombie."""
     call.ledger.lives.settle(what.uuid, call.now)
+    call.ledger.messages.starts_anew(what.uuid)
     return shown(call, what.uuid) | {f"life:{what.uuid}"}
 
 
@@ -174,6 +175,7 @@ def _gone(call: Call, what: Gone) -> frozenset[str]:
             asked=True, wanted=DESTROYED, stays=True, output="", at=call.now,
         ))  # fmt: skip
     lives.gone(what.uuid)
+    call.ledger.messages.starts_anew(what.uuid)
     lives.inherit(what.uuid, to)
     return frozenset({f"life:{what.uuid}", f"child:{to}"})
 

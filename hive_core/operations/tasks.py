@@ -16,6 +16,7 @@ from hive_core.operations.fields import Agent
 from hive_core.operations.pages import Page, Paged, fitting
 from hive_core.operations.share import standing_in
 from hive_core.operations.task_funds import FundRow, rows_of
+from hive_core.operations.task_hint import hint_for
 from hive_core.operations.task_moves import AT_ONCE, again, stop_all
 from hive_core.operations.task_rows import TaskRow, shown, size
 from hive_core.operations.task_wishes import TaskId, Text, WishParams, wish_of
@@ -35,6 +36,10 @@ class Assigned(Result):
     task: str = Field(description="The task.")
     agent: str = Field(description="Who has it.")
     state: str = Field(description="queued until its agent begins it, or waiting.")
+    hint: str = Field(
+        description="What keeps the agent from beginning it, such as that it is stopped; empty:"
+        " nothing that is known."
+    )
 
 
 class GetTaskParams(Params):
@@ -58,6 +63,7 @@ class WholeTask(Result):
     budget: list[FundRow] = Field(
         description="What it has of its own; empty where it has nothing, and after its end."
     )
+    hint: str = Field(description="What keeps its agent from beginning it; empty: nothing known.")
     history: list[StepRow] = Field(description="Its events, the oldest first.")
 
 
@@ -125,7 +131,9 @@ def assign_task(call: Call, params: AssignTaskParams) -> Record[Assigned]:
     call.hive.spec(params.agent)
     wish = wish_of(call, params, params.description)
     task, topics = assign(call, call.uuid, params.agent, wish, params.caps)
-    found = Assigned(task=task.id, agent=params.agent, state=task.state.value)
+    found = Assigned(
+        task=task.id, agent=params.agent, state=task.state.value, hint=hint_for(call, task)
+    )
     return Record(found, topics, {"task": task.id})
 
 
@@ -137,7 +145,7 @@ def get_task(call: Call, params: GetTaskParams) -> WholeTask:
     return WholeTask(
         task=shown(call, task), description=wish.description,
         data=None if wish.data is None else dict(wish.data), artifacts=list(wish.artifacts),
-        budget=rows_of(call, task.id), history=_history(call, task),
+        budget=rows_of(call, task.id), hint=hint_for(call, task), history=_history(call, task),
     )  # fmt: skip
 
 

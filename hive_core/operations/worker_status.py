@@ -122,7 +122,7 @@ def _row(
     lines = [one_line(text[:_TEXT]) for view in views for text in view(seen, params.n)]
     return WorkerRow(
         worker=name, role=spec.role.value, state=call.states.state(spec.id).value,
-        activity=call.ledger.lives.activity(spec.id), tasks=count, lines=lines,
+        activity=call.ledger.activity(spec.id), tasks=count, lines=lines,
     )  # fmt: skip
 
 

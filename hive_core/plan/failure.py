@@ -54,8 +54,8 @@ def pause(back_off: BackOff, uuid: str, count: int) -> float:
     """Seconds before try number `count`; chance comes from the agent, so it can be repeated."""
     drawn = sha256(f"{uuid}:{count}".encode()).digest()
     chance = int.from_bytes(drawn[:4], "big") / 2**32
-    doubled = back_off.first * float(1 << min(count - 1, 32))
-    return min(back_off.most, doubled * (1 + back_off.jitter * chance))
+    times = count if back_off.growth == "add" else 1 << min(count - 1, 32)
+    return min(back_off.most, back_off.first * times * (1 + back_off.jitter * chance))
 
 
 def alarm_without_parent(

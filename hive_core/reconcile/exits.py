@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +15,7 @@ from hive_core.errors import HiveError
 from hive_core.ledger.events import Entry
 from hive_core.model.agent import AfterTask
 from hive_core.model.life import HOST_DOWN, Began, Over
-from hive_core.model.machine import Wanted
+from hive_core.model.machine import Run, Wanted
 from hive_core.model.names import agent_unit
 from hive_core.model.record import DAEMON, LogLine, LogQuery
 from hive_core.model.roles import after_task
@@ -29,6 +30,11 @@ WATCH: Final = "watch"
 CRASH = "container_crash"
 BODY_MOST = 16_384
 OUTPUT_MOST: Final = 8192
+# https://github.com/systemd/systemd/blob/v252/src/nspawn/nspawn.c: on a signal, and at the end.
+_FRAME: Final = re.compile(
+    r"Trying to halt container( by sending |\. Send SIGTERM again)"
+    r"|Container \S+ (has been shut down|terminated by signal|failed with error code|is being )"
+)
 
 
 class Told(Result):
@@ -53,8 +59,15 @@ class Counted:
     @property
     def why(self) -> str:
         """`bob crashed: killed with KILL; next try in 2 s`."""
+        return self.why_now(None)
+
+    def why_now(self, run: Run | None) -> str:
+        """The same, with what is wanted after all that followed from this end."""
         place, starts = self.case.place, self.verdict.starts
-        if self.verdict.parked:
+        wanted = run is not None and run.wanted is Wanted.RUNNING
+        if run is not None and wanted and run.nonce != self.case.run.nonce:
+            then = "it is started again, for a task that has another try"
+        elif self.verdict.parked:
             then = f"parked after {len(starts.failures)} failures"
         elif starts.returns:
             then = f"next try in {starts.next_at - starts.failures[-1]:.0f} s"
@@ -122,13 +135,23 @@ def write(call: Call, counted: Counted, lines: Lines) -> frozenset[str]:
     text = counted.why if verdict.crash else f"{place.name} {_said(counted)}"
     _event(call, kind, (place.uuid, place.name), text, _fields(counted))
     # It is written down here, and a secret is not. No more is looked through than is kept.
-    output, masks = "\n".join(line.text for line in lines), ledger.events.masks
+    output, masks = "\n".join(own_lines(lines)), ledger.events.masks
     parent = call.hive.topology.parent(call.hive.names[place.uuid])
+    # A task may have another try, for which the agent is started: its parent is told what is so.
+    topics |= happened(call, _ended(counted, masks.hide_end(output, OUTPUT_MOST)))
     if verdict.crash and parent is not None:
-        head = masks.hide(output, BODY_MOST)
-        body = f"{counted.why}\n\nlast lines:\n{head}" if head else counted.why
+        head, why = masks.hide(output, BODY_MOST), counted.why_now(ledger.runs.get(place.uuid))
+        body = f"{why}\n\nlast lines:\n{head}" if head else why
         topics |= tell(call, call.hive, parent, CRASH, body[:BODY_MOST])
-    return topics | happened(call, _ended(counted, masks.hide_end(output, OUTPUT_MOST)))
+    return topics
+
+
+def own_lines(lines: Lines) -> list[str]:
+    """What the agent wrote, without what nspawn says around it."""
+    texts = [line.text for line in lines]
+    while texts and _FRAME.match(texts[-1]):
+        texts.pop()
+    return texts
 
 
 def _said(counted: Counted) -> str:

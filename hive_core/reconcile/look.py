@@ -116,8 +116,8 @@ class Look:
         return self.states.get(uuid) or self._judged(uuid)
 
     def activity(self, uuid: str) -> str:
-        """What an agent is at, by what is open of its tasks, waits and questions."""
-        return self.wishes.ledger.lives.activity(uuid)
+        """What an agent is at."""
+        return self.wishes.ledger.activity(uuid)
 
     def machine(self, uuid: str) -> Machine | None:
         return self.machines.get(uuid)

@@ -325,3 +325,36 @@ def test_nobody_but_the_daemon_brings_a_question(broker: Peer, more: Message) ->
     broker.answers["Recv"] = lambda _: {"messages": [question(1, **more)]}
     assert step(broker, *SHOUT)
     assert broker.asked("Answer") == []
+
+
+NOTICES = ("config", "moved", "tasks", "child_exit", "made-up-later")
+
+
+@pytest.mark.parametrize("kind", NOTICES)
+def test_notices_of_the_daemon_are_logged_and_not_given_to_the_command(
+    broker: Peer, tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
+) -> None:
+    told = {**LETTER, "from": "daemon", "relation": "daemon", "kind": kind, "body": "so it is\nx"}
+    broker.answers["Recv"] = lambda _: {"messages": [told]}
+    step(broker, "touch", str(tmp_path / "ran"))
+    assert not (tmp_path / "ran").exists()
+    assert broker.asked("Ack") == [{"ids": ["m1"]}]
+    assert f"{kind} of daemon: so it is\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kinds", [{"message", "notice"}, {"config"}])
+def test_who_wants_notices_gets_them(broker: Peer, tmp_path: Path, kinds: set[str]) -> None:
+    told = {**LETTER, "from": "daemon", "relation": "daemon", "kind": "config"}
+    broker.answers["Recv"] = lambda _: {"messages": [told]}
+    turn(broker, Work(("touch", str(tmp_path / "ran")), kinds=frozenset(kinds)))
+    assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("kind", ["question", "reminder", "trigger", "wait_over", "answer"])
+def test_what_the_daemon_brings_for_somebody_is_a_message(
+    broker: Peer, tmp_path: Path, kind: str
+) -> None:
+    told = {**LETTER, "from": "daemon", "relation": "daemon", "kind": kind}
+    broker.answers["Recv"] = lambda _: {"messages": [told]}
+    step(broker, "touch", str(tmp_path / "ran"))
+    assert (tmp_path / "ran").exists()

@@ -10,7 +10,7 @@ from hive_core.cli.tree import draw, nest
 
 GOLDEN = """\
 root                          agent   running  idle     The one in charge
-├── lead                      lead    running  running
+├── lead                      lead    running
 │   ├── tester                worker  failed   -        Finds out what breaks
 │   └── writer                worker  running  blocked
 │       └── spell-checker     task    stopped  -

@@ -51,3 +51,15 @@ def test_a_batch_is_begun_when_there_is_enough_for_its_first_task(world: World) 
     assert items(world, id_) == ["ended", "given"]
     with pytest.raises(LimitReached):
         world.call("a", "run_parallel_workers", tasks=[{"task": "x", "budget": {"tokens": 300}}])
+
+
+def test_what_was_spent_on_each_task_stands_in_the_batch(world: World) -> None:
+    """On the way, with the task, and in its report."""
+    id_, (first, second, *_) = batch(world, 100, 100)
+    worker = str(world.hive.name(world.ledger.tasks.known(first).assignee))
+    world.call(worker, "report_usage", tokens_in=20, tokens_out=5, cost=7, task=first)
+    world.call(worker, "finish_task", task=first, status="success", summary="x", tokens=3)
+    reports = world.call("a", "get_batch", batch=id_)["reports"]
+    assert isinstance(reports, list)
+    assert [(each["tokens"], each["cost"]) for each in reports] == [(28, 7), (None, None)]
+    assert second

@@ -54,7 +54,7 @@ class Seen:
         return self.states.get(uuid, usual)
 
     def activity(self, uuid: str) -> str:
-        return self.ledger.lives.activity(uuid)
+        return self.ledger.activity(uuid)
 
     def machine(self, uuid: str) -> Machine | None:
         return self.machines.get(uuid)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from plan.hives import hive, spec
 
+from hive_core.model.figures import BackOff
 from hive_core.model.machine import Exit, Run, Starts, Wanted
 from hive_core.model.settings import Settings
-from hive_core.plan.failure import Case, Verdict
+from hive_core.plan.failure import Case, Verdict, pause
 from hive_core.plan.place import Places
 
 NOW = 1_000_000.0
@@ -55,3 +56,10 @@ def test_who_is_killed_again_and_again_is_parked() -> None:
         verdict = judge("agent", end, starts)
         assert verdict.parked == (number == 4)
         starts = verdict.starts
+
+
+def test_pauses_double_or_grow_by_the_first_one_as_is_set() -> None:
+    """K10: 5, 10 and 15 s where `growth` is `add` and `first` is 5."""
+    added = BackOff(first=5.0, growth="add", jitter=0.0)
+    assert [pause(added, "x", count) for count in (1, 2, 3)] == [5.0, 10.0, 15.0]
+    assert [pause(BackOff(jitter=0.0), "x", count) for count in (1, 2, 3)] == [1.0, 2.0, 4.0]

@@ -10,8 +10,12 @@ from reconcile.road import Road, hive
 from typing_extensions import override
 
 from hive_core.model.masks import Masks
-from hive_core.operations import children  # noqa: F401 - it keeps the ends
-from hive_core.reconcile.exits import BODY_MOST, OUTPUT_MOST
+from hive_core.model.record import OPERATOR, LogLine
+from hive_core.model.task import TaskWish
+from hive_core.operations import load
+from hive_core.reconcile.exits import BODY_MOST, OUTPUT_MOST, own_lines
+
+load()
 
 
 def test_endless_last_lines_are_cut(tmp_path: Path) -> None:
@@ -45,6 +49,37 @@ def test_a_registered_secret_stands_in_no_last_lines(tmp_path: Path) -> None:
         await road.close()
 
     asyncio.run(story())
+
+
+def test_who_is_started_again_for_a_task_is_not_said_to_stay_down(tmp_path: Path) -> None:
+    async def story() -> None:
+        road = Road(tmp_path, hive({"root": None, "bob": "root"}))
+        await road.settle()
+        tasks = road.ledger.tasks
+        with road.ledger.transaction():
+            task = tasks.create(OPERATOR, road.uuid("bob"), TaskWish("x", requeue=1), 1.0)
+            tasks.note(task.id, message="1", attempt=1)
+            tasks.move(task.id, "begin", 1.0, started=1.0)
+        road.host.crash(road.uuid("bob"))
+        await road.settle()
+        (letter,) = [each for each in road.mail("root") if each.kind == "container_crash"]
+        assert letter.body == (
+            "bob crashed: ended with 1; it is started again, for a task that has another try"
+        )
+        await road.close()
+
+    asyncio.run(story())
+
+
+def test_what_nspawn_says_at_an_end_is_none_of_the_agents_lines() -> None:
+    said = ["Trying to halt container is what I do", "bye"]
+    frame = [
+        "Trying to halt container by sending TERM to container PID 1. Send SIGTERM again to"
+        " trigger immediate termination.",
+        "Container bob terminated by signal KILL.",
+    ]
+    lines = [LogLine(1.0, "hive-agent@bob.service", each) for each in (*said, *frame)]
+    assert own_lines(lines) == said
 
 
 class Counting(Masks):

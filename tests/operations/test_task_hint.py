@@ -1,0 +1,67 @@
+"""Who gives a task to an agent that will not begin it hears so at once, with its state."""
+
+from __future__ import annotations
+
+import pytest
+from operations.lives import ends, run_of, runs
+from operations.world import World, rows
+
+from hive_core.model.machine import Starts, State
+
+
+def assigned(world: World, **more: object) -> dict[str, object]:
+    return world.call("a", "assign_task", agent="a1", description="x", **more)
+
+
+def test_an_agent_that_reads_nothing_is_named_until_it_asks_for_its_mail(world: World) -> None:
+    runs(world, "a1")
+    said = assigned(world)
+    assert said["state"] == "queued"
+    assert said["hint"] == "a1 runs and has not asked for its mail since it started"
+    world.call("a1", "recv")
+    assert assigned(world)["hint"] == ""
+    ends(world, "a1", 137, returns=True)
+    runs(world, "a1")
+    assert "has not asked" in str(assigned(world)["hint"])
+
+
+STATES = {
+    State.STOPPED: "a1 is stopped: it gets the task when it is started",
+    State.FAILED: "a1 is failed (ended with 7): it gets the task when it is started",
+    State.PARKED: "a1 is parked (ended with 7): it gets the task when it is started",
+    State.SLEEPING: "a1 sleeps: it gets the task when it is resumed",
+    State.STARTING: "",
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_state_of_an_agent_that_cannot_begin_is_said(world: World, state: State) -> None:
+    uuid = world.uuid("a1")
+    with world.ledger.transaction():
+        nonce = run_of(world, "a1").nonce
+        world.ledger.starts.put(uuid, Starts((1.0,), 1.0, False, "i", nonce, "ended with 7"))  # noqa: FBT003
+    world.seen.states[uuid] = state
+    said = assigned(world)
+    assert said["hint"] == STATES[state]
+    assert world.call("operator", "get_task", task=said["task"])["hint"] == said["hint"]
+
+
+def test_nothing_is_said_of_what_waits_for_others_or_was_begun(world: World) -> None:
+    first = assigned(world)
+    second = assigned(world, needs=[first["task"]])
+    assert second["hint"] == ""
+    world.call("a1", "begin_task", task=first["task"])
+    assert world.call("operator", "get_task", task=first["task"])["hint"] == ""
+
+
+def test_an_agent_that_has_a_message_to_do_is_at_work(world: World) -> None:
+    def activity() -> object:
+        found = rows(world.call("a", "list_agents", root="a1")["agents"])
+        return found[0]["activity"]
+
+    world.call("a", "send", to="a1", body="hello")
+    assert activity() == "idle"
+    (letter,) = rows(world.call("a1", "recv")["messages"])
+    assert activity() == "running"
+    world.call("a1", "ack", ids=[letter["id"]])
+    assert activity() == "idle"
