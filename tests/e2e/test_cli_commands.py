@@ -332,12 +332,13 @@ def test_destroy_and_restore(host: HiveHost) -> None:
     host.hive("destroy", "brief", "--yes")
 
 
-def test_a_move_says_what_it_means_and_is_live(host: HiveHost) -> None:
-    before = host.main_pid("worker")
+def test_a_move_says_what_it_means_and_who_moves_runs_on(host: HiveHost) -> None:
+    before = host.pids("worker", "lead")
     dry = host.json("move", "worker", "--parent", "other", "--dry-run")
-    assert (dry["restarts"], dry["live"]) == ([], True)
-    host.hive("move", "worker", "--parent", "other")
-    assert host.main_pid("worker") == before
+    assert (dry["restarts"], dry["live"]) == (["lead"], False)
+    assert "restarts  lead\n" in host.hive("move", "worker", "--parent", "other")
+    assert host.main_pid("worker") == before["worker"]
+    assert host.main_pid("lead") not in (0, before["lead"])
     identity = json.loads(host.inside("worker", "cat", "/run/hive/identity.json"))
     assert identity["parent"] == "other"
     host.hive("move", "worker", "--parent", "lead")

@@ -256,6 +256,23 @@ def test_a_stop_ends_what_was_begun_and_keeps_what_was_not(world: World) -> None
     assert (phase(world, fresh), row(world, fresh).attempt) == ("offered", 1)
 
 
+def test_a_restart_that_takes_away_access_is_nobody_s_try(world: World) -> None:
+    """Attack 58: what it worked on is handed back, and offered to its next start."""
+    runs(world, "a1")
+    begun = give(world, "a", "a1")
+    world.call("operator", "move", agent="a2", parent="b")
+    (revocation,) = world.ledger.revocations.open()
+    with world.ledger.transaction():
+        uuid, now = world.uuid("a1"), world.clock.now()
+        fresh = world.ledger.runs.want(uuid, Wanted.RUNNING, now, fresh=True)
+        world.ledger.revocations.note(revocation.id, {uuid: fresh.nonce})
+        world.ledger.revocations.step(revocation.id, "restart", now)
+    ends(world, "a1", 1, returns=True)
+    assert state(world, begun) == "queued"
+    runs(world, "a1")
+    assert (phase(world, begun), row(world, begun).attempt) == ("offered", 1)
+
+
 def test_a_crash_for_good_ends_what_was_not_begun_too(world: World) -> None:
     """Nobody waits for ever for one who stays down."""
     runs(world, "a1")

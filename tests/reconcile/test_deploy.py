@@ -8,6 +8,7 @@ from reconcile.deploying import LIVE, Stage, play, proposal
 
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result
+from hive_core.errors import Internal
 from hive_core.model.agent import AgentSpec, Role
 from hive_core.model.approval import ApprovalState as S
 from hive_core.model.approval import Effect
@@ -167,6 +168,33 @@ def test_who_starts_it_again_in_the_window_has_it_watched_from_then_on() -> None
         assert stage.state_of(approval) is S.WATCHING
         await stage.advance(2)
         assert stage.state_of(approval) is S.DEPLOYED
+
+    play(story)
+
+
+def test_a_restart_that_takes_away_access_is_not_held_against_it() -> None:
+    """The window begins again, on the generation that is tried; also when it takes long."""
+
+    async def story(stage: Stage) -> None:
+        await stage.grow({"cat": "ann"}, cat={"uuid": "000000ca-0000-4000-8000-000000000000"})
+        approval = await stage.deploy("bob", proposal({"agent.toml": ""}))
+        await stage.advance(WINDOW - 5)
+        stage.jobs.refused = Internal("no room")
+        stage.change(stage.broker.hive.moved("cat", "root"))
+        await stage.settle()
+        assert stage.state("bob") is State.STARTING
+        assert stage.uuid("bob") not in stage.host.units
+        for _ in range(10):
+            await stage.advance(WINDOW)
+        assert stage.state_of(approval) is S.WATCHING
+        stage.jobs.refused = None
+        await stage.advance(WINDOW)
+        assert stage.state("bob") is State.RUNNING
+        await stage.advance(WINDOW - 1)
+        assert stage.state_of(approval) is S.WATCHING
+        await stage.advance(2)
+        assert stage.state_of(approval) is S.DEPLOYED
+        assert [each.failed for each in stage.generations("bob")] == ["", ""]
 
     play(story)
 
