@@ -176,7 +176,10 @@ class HandCommits:
         spec, parent = before.specs[name], before.topology.parent(name)
         above = before.specs[parent].id if parent else None
         expires = now + self._settings.retention.archive
-        archive = Archive(uuid, name, spec.model_dump_json(), above, now, expires)
+        lineage = [before.spec(each).id for each in reversed(before.topology.lineage(name))]
+        archive = Archive(
+            uuid, name, spec.model_dump_json(), above, now, expires, above=tuple(lineage)
+        )
         self._ledger.archives.put(archive)
         self._ledger.runs.want(uuid, Wanted.STOPPED, now, reason="destroyed")
         dead = self._ledger.messages.bury(uuid, "the recipient was destroyed", now)

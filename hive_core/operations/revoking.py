@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hive_core.broker.call import Call
-from hive_core.broker.happening import Ended, Gone, when
+from hive_core.broker.happening import Ended, when
 from hive_core.ledger.revocations import NewRevocation
 from hive_core.model.hive import Hive
 from hive_core.model.machine import State
@@ -54,14 +54,5 @@ def running(call: Call, hive: Hive, names: Iterable[str]) -> list[str]:
 @when(Ended)
 def _held_until_now(call: Call, what: Ended) -> frozenset[str]:
     """What a machine held ends with it."""
-    return _over(call, what.uuid)
-
-
-@when(Gone)
-def _gone(call: Call, what: Gone) -> frozenset[str]:
-    """Who is destroyed is not waited for."""
-    return _over(call, what.uuid)
-
-
-def _over(call: Call, uuid: str) -> frozenset[str]:
-    return frozenset({f"run:{uuid}"} if call.ledger.revocations.has_ended(uuid) else ())
+    over = call.ledger.revocations.has_ended(what.uuid)
+    return frozenset({f"run:{what.uuid}"} if over else ())

@@ -9,7 +9,7 @@ from typing import Final, Self
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
 from hive_core.model.machine import Machine, Observed, Run, State, Stray
-from hive_core.model.revocation import Revocation, RevocationState
+from hive_core.model.revocation import Revocation
 from hive_core.model.settings import Settings
 from hive_core.plan.desired import Moment, Plan
 from hive_core.plan.diff import plan
@@ -18,7 +18,7 @@ from hive_core.plan.place import Places
 from hive_core.plan.state import facts, state_of
 from hive_core.ports import Clock
 from hive_core.reconcile import placed
-from hive_core.reconcile.wishes import Wishes
+from hive_core.reconcile.wishes import Wishes, left
 
 NAMES: Final = 20  # in an alarm
 
@@ -139,16 +139,16 @@ class Look:
             for uuid, state in self.states.items()
             if state is State.PARKED and uuid in names and uuid in self.wishes.starts
         )
-        left = (
+        held = (
             f"may still hold files of {each.name}, and were not restarted: {self._names(each)}"
             for each in self.wishes.revocations.values()
-            if each.state is RevocationState.LEFT and each.nonces
+            if left(each, self.places)
         )
         dirty = (f"in the folder of meta, and in no commit: {path}" for path in self.left_changed)
         damage = [each for each in (self.damage, *self.wishes.ledger.alarms()) if each]
         if self.short_of_room():
             damage.append("the disk is full: make room; stopping works meanwhile")
-        troubles = (*self.faults, *self.troubles.values(), *sorted(given_up), *left)
+        troubles = (*self.faults, *self.troubles.values(), *sorted(given_up), *held)
         root = self.wishes.settings.root.name
         hung = placed.alarms(self.wishes.ledger, self.places, root, self.clock.now())
         return [*damage, *troubles, *self._without_parent(), *dirty, *hung]
@@ -164,6 +164,6 @@ class Look:
 
     def _names(self, revocation: Revocation) -> str:
         """Some of those who were left running, for people."""
-        names = sorted(self.name(uuid) or uuid for uuid in revocation.nonces)
+        names = sorted(self.places.by_uuid[uuid].name for uuid in left(revocation, self.places))
         more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
         return ", ".join(names[:NAMES]) + more

@@ -27,7 +27,7 @@ from hive_core.plan.place import Place
 from hive_core.plan.state import Phase, Trouble, phase, trouble
 from hive_core.reconcile.deploy.tasks import Tasks
 from hive_core.reconcile.goals import MOVED, RESTARTING
-from hive_core.reconcile.wishes import losers
+from hive_core.reconcile.wishes import left, losers
 from hive_core.reconcile.work import Work, restart
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class Revoker:
                 self._restart_when_due(revocation)
             case _S.RESTARTING if self._all_down(revocation):
                 self._split(revocation, "end")
-            case _S.LEFT if not revocation.nonces:
+            case _S.LEFT if not left(revocation, self.work.look.places):
                 self._step(revocation, "close")
             case _S.CLOSING:
                 self._split(revocation, "end")

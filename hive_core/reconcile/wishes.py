@@ -106,6 +106,13 @@ def losers(revocation: Revocation, places: Places) -> frozenset[str]:
     return frozenset({*below, *revocation.nonces})
 
 
+def left(revocation: Revocation, places: Places) -> frozenset[str]:
+    """Who of those that were not restarted still runs on; who was destroyed does not."""
+    if revocation.state is not RevocationState.LEFT:
+        return frozenset()
+    return frozenset(revocation.nonces.keys() & places.by_uuid.keys())
+
+
 def held(revocation: Revocation, places: Places) -> frozenset[str]:
     """Who may not start before it is done."""
     own = {revocation.agent} if revocation.came_back and revocation.state in PENDING else set()

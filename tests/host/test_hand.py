@@ -262,6 +262,33 @@ def test_the_uuid_of_a_destroyed_agent_does_not_come_back_by_hand(found: World) 
     found.ledger = Ledger.open(state / "hive.db")  # for the world to close
 
 
+def test_a_capability_taken_by_hand_does_not_come_back_from_an_archive(found: World) -> None:
+    """What was taken from one above meanwhile is lost, whoever took it, and given back or not."""
+    bob = found.uuid("bob")
+    found.call("operator", "destroy", agent="bob")
+    before = found.hive.spec("ann")
+    less = before.model_copy(update={"capabilities": ("kill",)})
+    for spec in (less, before):
+        (path(found) / "agents/ann.json").write_bytes(files.spec_bytes(spec))
+        commit(found, {"root": None, "ann": "root", "carl": "root"})
+        hand(found).look_again()
+        assert found.hive.spec("ann") == spec
+    lost = found.call("operator", "restore", id=bob)["lost"]
+    assert isinstance(lost, list)
+    assert "kill" not in lost
+    assert found.hive.spec("bob").capabilities == ("kill",)
+
+
+def test_who_is_destroyed_by_hand_is_known_to_have_been_below_those_above(found: World) -> None:
+    """So that whoever it comes back under, they lose it."""
+    bob = found.uuid("bob")
+    commit(found, {"root": None, "ann": "root", "carl": "root"})
+    hand(found).look_again()
+    archive = found.ledger.archives.get(bob)
+    assert archive is not None
+    assert archive.above == (found.uuid("root"), found.uuid("ann"))
+
+
 def test_a_damaged_branch_is_mended_from_the_ledger_and_recorded(found: World) -> None:
     ref = found.repo.folder / "refs/heads/main"
     ref.write_bytes(b"")

@@ -249,6 +249,22 @@ def test_without_restarts_it_is_told_who_may_still_hold_what_until_they_ended(
     play(tmp_path, story)
 
 
+def test_who_was_left_running_and_is_destroyed_is_not_told_of_any_more(tmp_path: Path) -> None:
+    async def story(road: Road) -> None:
+        road.how = {"restart": False}
+        road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        with road.ledger.transaction():
+            revocation = road.ledger.revocations.open()[0].id
+            road.ledger.revocations.note(revocation, {road.uuid("eve"): 1})
+        await road.settle()
+        assert len(road.look.alarms()) == 1
+        await road.commit(road.hive.without("eve"))
+        assert road.look.alarms() == []
+        assert road.ledger.revocations.open() == []
+
+    play(tmp_path, story)
+
+
 def test_such_a_restart_is_no_failure_and_forgives_none(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
         uuid = road.uuid("ann")
