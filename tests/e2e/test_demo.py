@@ -13,7 +13,7 @@ from long import bound
 pytestmark = pytest.mark.lab
 
 SHOWN = ("HELLO FROM OUTSIDE", "not your descendant", "container_crash", "refused",
-         "live      nothing is restarted", "└── tester", "awaiting plan approval",
+         "restarts  lead", "└── tester", "awaiting plan approval",
          "From 1 to 1000 it is 500500.", "owl running", "All checks passed.")  # fmt: skip
 
 
