@@ -29,8 +29,12 @@ _RUNS = re.compile(
     r"^(alias|pager)\.",
     re.IGNORECASE,
 )
-# With such a value git does not even read the file, or means something else than a program.
-_NO_PROGRAM = re.compile(r"^(core\.worktree|.*\.worktree|core\.precomposeunicode)$", re.IGNORECASE)
+# With such a value git does not even read the file: these take a truth, a number or a list.
+_NO_PROGRAM = re.compile(
+    r"^(core\.worktree|.*\.worktree|core\.precomposeunicode|advice\..*|color\..*|core\.quotepath"
+    r"|.*\.cachetextconv|.*fsck\..*|.*\.skipdefaultupdate|include\.path)$",
+    re.IGNORECASE,
+)
 _LEAST = {
     "core.fsmonitor", "core.pager", "core.editor", "core.sshCommand", "core.askPass",
     "core.hooksPath", "core.gitProxy", "core.alternateRefsCommand", "diff.external",
