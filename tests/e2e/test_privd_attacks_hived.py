@@ -6,24 +6,35 @@ from dataclasses import replace
 import pytest
 from e2e.attackers import as_hive
 from e2e.labhost import Lab
-from e2e.privdhost import Host
+from e2e.privdhost import Agent, Host
 
 from hive_core.errors import Conflict, HiveError, NotFound
 from hive_core.plan.actions import (
+    KINDS,
+    Action,
     AdoptRoot,
     ArchiveNode,
     CloseDoor,
+    DropArchive,
     DropRoot,
     JobKind,
     KillUnit,
+    Limits,
     MakeNode,
     Mount,
+    MoveNode,
+    ObserveStorage,
+    ObserveUnit,
     OpenDoor,
+    RestoreNode,
     RunJob,
+    SetSlice,
+    ShowStore,
+    StartUnit,
     StopUnit,
     Unmount,
 )
-from hive_core.plan.results import Done
+from hive_core.plan.results import Done, encode
 
 pytestmark = pytest.mark.lab
 
@@ -184,3 +195,79 @@ except OSError:
     host.reconnect()
     assert host.raw({"method": "org.hive.Privd.Apply", "parameters": {}})["error"]
     assert host.show("hive-privd.service", "MainPID") == before
+
+
+WORDS: tuple[object, ...] = (
+    "../../etc", "/etc", "--bind=/:/host", "-p", "$(touch /canary)", "a b", "a\nExecStart=/bin/sh",
+    "\0", "%n", "*", -1, 1 << 70, 1.5, True, None, [], ["/etc"], {}, {"path": "/etc"},
+)  # fmt: skip
+# What may be any word at all, and is rendered as data: the words of an agent's own program. Words
+# of a job are plain ones, and their meaning is the job's. A limit that is absent is no limit.
+DATA = {("StartUnit", "command"), ("RunJob", "words")}
+
+
+def every_action(agent: Agent, job: str, base: int) -> list[Action]:
+    uuid, lineage, limits = agent.uuid, agent.lineage, Limits()
+    return [
+        MakeNode(lineage), MoveNode(lineage, ("0000beef", lineage[-1])), ArchiveNode(lineage, uuid),
+        RestoreNode(uuid, lineage), DropArchive(uuid), OpenDoor(uuid), CloseDoor(uuid),
+        AdoptRoot(job, uuid), DropRoot(uuid), agent.mount, Unmount(uuid),
+        ShowStore(uuid, "meta", agent.base, shown=True), agent.start, StopUnit(uuid, agent.name),
+        KillUnit(uuid, agent.name), SetSlice((), limits),
+        ObserveUnit(uuid, agent.name, lineage, agent.base, 2), ObserveStorage(),
+        RunJob(job, JobKind.MEASURE, base, uuid=uuid),
+    ]  # fmt: skip
+
+
+def fits(action: Action, field: str, word: object) -> bool:
+    """Whether this is one of the values that the field is for."""
+    value = getattr(action, field)
+    optional = value is None or (type(action), field) in ((StartUnit, "parent"), (KillUnit, "name"))
+    return (
+        word == value or (optional and word is None)
+        or (isinstance(value, bool) and isinstance(word, bool))
+        or (field in ("slice", "path") and word == [])
+        or (field == "limits" and word == {})
+    )  # fmt: skip
+
+
+def test_attack_59_no_word_of_hived_becomes_a_path_a_flag_or_a_program(host: Host) -> None:
+    """Every field of every action, with everything that could mean more than it should."""
+    agent = host.agent()
+    job, base = host.a_job()
+    actions = every_action(agent, job, base)
+    assert {type(each).__name__ for each in actions} == KINDS.keys()
+    before = host.lab.run(["sh", "-c", "find /etc /canary -xdev 2>/dev/null | sort | sha256sum"])
+    tried = 0
+    for action in actions:
+        good = encode(action)
+        bad = [{**good, key: "/etc"} for key in ("path", "argv", "program", "flags", "unit")]
+        bad += [{**good, "kind": word} for word in WORDS]
+        for field in good.keys() - {"kind"}:
+            if (type(action).__name__, field) not in DATA:
+                bad += [{**good, field: word} for word in WORDS if not fits(action, field, word)]
+        for each in bad:
+            reply = host.raw({"method": "org.hive.Privd.Apply", "parameters": {"action": each}})
+            assert "error" in reply, each
+            tried += 1
+    assert tried > 1000
+    after = host.lab.run(["sh", "-c", "find /etc /canary -xdev 2>/dev/null | sort | sha256sum"])
+    assert after.stdout == before.stdout
+
+
+def test_attack_59_words_of_a_command_run_in_the_container_and_nowhere_else(host: Host) -> None:
+    """hived chooses what an agent runs. It runs as the agent, whatever it looks like."""
+    agent = host.agent()
+    words = (
+        "sh", "-c", 'printf "%s\\n" "$@" >/tree/state/words; touch /canary; exec sleep 1000',
+        "--bind=/",
+        "$(touch /canary)", "`touch /canary`", "${HOME}", "%n", "$$", "a\nExecStart=/bin/sh", "--",
+    )  # fmt: skip
+    host.prepare(agent)
+    host.do(replace(agent.start, command=words))
+    host.until(lambda: host.runs(agent), "does not run")
+    said = host.lab.path(agent.node / "state/words")
+    host.until(lambda: said.exists() and said.read_text().endswith("--\n"), "it says nothing")
+    assert said.read_text() == "\n".join((*words[4:], ""))
+    assert not host.lab.path("/canary").exists()
+    host.stop(agent)
