@@ -107,6 +107,7 @@ SHOWN = {
     "trigger list": [], "artifact list": [], "survey": [], "question list": [], "escalations": [],
     "reminders": ["lead"], "role list": [], "tools": ["worker"], "definition list": [],
     "definition show": ["reviewer"], "agent list": [], "secret list": ["worker"], "budget list": [],
+    "meta log": [],
 }  # fmt: skip
 
 
@@ -306,9 +307,9 @@ def test_attack_59_the_meta_repo_is_read_by_the_daemon_and_changed_in_a_clone(
     commit = "git -c user.name=op -c user.email=op@x commit --allow-empty -q -m 'a note by hand'"
     host.run("sh", "-ec", f"cd; git clone -q hive::meta noted; cd noted; {commit}; git push -q")
     assert "a note by hand" in host.hive("meta", "log", "-n", "1")
-    alien = host.run("find", "/var/lib/hive/meta", "!", "-user", "hive", "-o", "-perm", "/077",
-                     "!", "-type", "l").stdout  # fmt: skip
-    assert alien == ""
+    assert host.run("find", "/var/lib/hive/meta", "!", "-user", "hive").stdout == ""
+    closed = host.run("stat", "-c", "%a %U", "/var/lib/hive/meta", "/var/lib/hive/applied").stdout
+    assert closed == "700 hive\n700 hive\n"
     assert host.hive("tree", "-o", "name").startswith("root\n")
 
 

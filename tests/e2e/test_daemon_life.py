@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ from long import bound
 
 pytestmark = pytest.mark.lab
 HOLD = ["sleep", "1000"]
-META = "/var/lib/hive/meta"
 
 
 @pytest.fixture(scope="module")
@@ -160,13 +160,17 @@ def test_a_kill_under_load_loses_nothing_that_was_acknowledged(host: HiveHost) -
     assert pids(host) == before
 
 
+def by_hand(host: HiveHost, script: str) -> subprocess.CompletedProcess[str]:
+    """Whoever commits by hand does so in a clone, and pushes."""
+    clone = "rm -rf /root/by-hand; git clone -q hive::meta /root/by-hand; cd /root/by-hand"
+    commit = "git -c user.name=op -c user.email=op@example commit -qam 'by hand'"
+    return host.run("sh", "-ec", f"{clone}; {script}; {commit}; git push -q", check=False)
+
+
 def test_a_hand_commit_is_in_force_within_a_second(host: HiveHost) -> None:
     """Row H2."""
-    script = (
-        'sed -i \'s/"title": ""/"title": "Chief"/\' agents/ann.json && '
-        "git -c user.name=op -c user.email=op@example commit -qam 'a title'"
-    )
-    host.run("sh", "-c", f"cd {META} && {script}")
+    done = by_hand(host, 'sed -i \'s/"title": ""/"title": "Chief"/\' agents/ann.json')
+    assert done.returncode == 0, done
     host.until(lambda: host.ask("ann", "Whoami")["title"] == "Chief", "in force", bound(1.5))
     identity = json.loads(host.inside("ann", "cat", "/run/hive/identity.json"))
     assert identity["title"] == "Chief"
@@ -175,11 +179,7 @@ def test_a_hand_commit_is_in_force_within_a_second(host: HiveHost) -> None:
 def test_a_hand_commit_that_makes_no_sense_is_parked_and_in_nobodys_way(host: HiveHost) -> None:
     commit = host.call("Status")["commit"]
     cycle = json.dumps({"ann": "bob", "bob": "ann", "root": None})
-    script = (
-        f"git clone -q hive::meta cycle && cd cycle && echo '{cycle}' >topology.json && "
-        "git -c user.name=op -c user.email=op@example commit -qam 'a cycle' && git push -q"
-    )
-    assert "cycle" in host.run("sh", "-c", f"cd /root && {script}", check=False).stderr
+    assert "cycle" in by_hand(host, f"echo '{cycle}' >topology.json").stderr
     host.until(lambda: host.call("Status")["refused"], "refused", seconds=3)
     found = host.call("Status")
     assert found["commit"] == commit
@@ -194,16 +194,14 @@ def test_agents_come_and_go_and_move_by_hand_commit(host: HiveHost) -> None:
     uuid = "12345678-0000-4000-8000-000000000001"
     spec = json.dumps({"uuid": uuid, "command": HOLD})
     tree = {"ann": "root", "bob": "root", "dan": "ann", "root": None}
-    git = "git -c user.name=op -c user.email=op@example"
-    host.run("sh", "-c", f"cd {META} && echo '{spec}' >agents/dan.json && "
-             f"echo '{json.dumps(tree)}' >topology.json && git add agents/dan.json && "
-             f"{git} commit -qam 'dan comes, bob moves'")  # fmt: skip
+    files = f"echo '{spec}' >agents/dan.json; echo '{json.dumps(tree)}' >topology.json"
+    assert by_hand(host, f"{files}; git add agents/dan.json").returncode == 0
     host.until(lambda: host.tree() == tree, "adopted")
     host.wait("running", "dan")
     assert [each["kind"] for each in host.mail("bob", wait=30)] == ["moved"]
     del tree["dan"]
-    host.run("sh", "-c", f"cd {META} && echo '{json.dumps(tree)}' >topology.json && "
-             f"git rm -q agents/dan.json && {git} commit -qam 'dan goes'")  # fmt: skip
+    files = f"echo '{json.dumps(tree)}' >topology.json; git rm -q agents/dan.json"
+    assert by_hand(host, files).returncode == 0
     host.until(lambda: host.show("dan", "ActiveState") == "inactive", "ended")
     host.until(lambda: [each["id"] for each in host.call("ListArchives")["archives"]
                         if each["id"] == uuid], "archived")  # fmt: skip
