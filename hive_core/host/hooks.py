@@ -120,7 +120,8 @@ class Hooks:
     def _answer(self, asked: Asked) -> Response | None:
         """None for who has no business there."""
         trigger = self._known(asked.target)
-        found = signed(self._secret(trigger), asked, self.clock())
+        secret = self._secret(trigger)
+        found = signed(secret, asked, self.clock())
         if trigger is None or found is Signed.NOT:
             return None
         rule = trigger.rule
@@ -128,7 +129,7 @@ class Hooks:
             return Response(status_code=405, headers={"Allow": ", ".join(rule.methods)})
         if not enough(found, asked.method, strict=rule.strict):
             return None
-        return self._handed(trigger, asked, found)
+        return self._handed(trigger, asked, found, secret)
 
     def _known(self, target: str) -> Trigger | None:
         address = _ADDRESS.fullmatch(target.partition("?")[0])
@@ -154,12 +155,16 @@ class Hooks:
             log.warning("Cannot read what webhook %s is signed with: %s", trigger.id, error)
             return os.urandom(32)
 
-    def _handed(self, trigger: Trigger, asked: Asked, found: Signed) -> Response | None:
+    def _handed(
+        self, trigger: Trigger, asked: Asked, found: Signed, secret: bytes
+    ) -> Response | None:
         """Accepted means that it is on the disk."""
         kind, whole = asked.headers.get("content-type", "")[:100], found is Signed.WHOLE
         query = asked.target.partition("?")[2] if whole else ""
-        key = asked.key if whole else asked.said
-        delivery = Delivery(trigger.id, key, kind, *_text(asked.body), query)
+        encoding, text = _text(asked.body)
+        delivery = Delivery(
+            trigger.id, asked.mark(found, secret), asked.said, kind, encoding, text, query
+        )  # fmt: skip
         try:
             fire = self.perform("deliver", lambda call: deliver(call, delivery))
         except (NotFound, NotAllowed):

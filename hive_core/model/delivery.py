@@ -49,11 +49,15 @@ class Asked:
         """The key that the sender gave; empty: none."""
         return next((found for name in KEYS if (found := self.headers.get(name))), "")
 
-    @property
-    def key(self) -> str:
-        """What tells a repeat. A signature over all of a request is good once, key or none."""
-        whole = self.headers.get(SIGNATURE, "")
-        return self.said or (whole.lower() if whole.startswith(WHOLE) else "")
+    def mark(self, found: Signed, secret: bytes) -> str:
+        """What tells a repeat: nothing that is not signed, or who overhears it could change it.
+
+        A signature over all of a request covers the key, and is good once where there is none. Of
+        one over the body alone the body is all that tells.
+        """
+        if found is Signed.WHOLE:
+            return self.said or self.headers.get(SIGNATURE, "").lower()
+        return f"body:{hmac.new(secret, self.body, 'sha256').hexdigest()}"
 
     def text(self) -> bytes:
         """What the whole signature is over."""

@@ -1,4 +1,4 @@
-"""What a webhook brings: one fire, once for each key."""
+"""What a webhook brings: one fire, once for each signed request."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ BUSY: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What came, as text; `key` tells a repeat, and is empty when the sender gave none.
+    """What came, as text. `mark` tells a repeat; `key` is what the sender said, or empty.
 
     `query`: of the address, where it is signed.
     """
 
     trigger: str
+    mark: str
     key: str
     type: str
     encoding: str
@@ -33,7 +34,7 @@ class Delivery:
 
 
 class Delivered(Result):
-    fire: str = Field(description="The fire; the same for the same key.")
+    fire: str = Field(description="The fire; the same for the same request.")
     new: bool = Field(description="Whether it fired now.")
 
 
@@ -44,7 +45,7 @@ def deliver(call: Call, delivery: Delivery) -> Record[Delivered] | Change[Delive
     name = call.hive.name(trigger.agent) if trigger is not None else None
     if trigger is None or name is None:
         raise NotFound(f"no trigger {delivery.trigger}")
-    if delivery.key and (known := triggers.fires.delivered(trigger.hook, delivery.key)):
+    if known := triggers.fires.delivered(trigger.hook, delivery.mark):
         return Record(Delivered(fire=known, new=False), told=True)
     done = Round(call, trigger.agent, name)
     room, more = done.room()
@@ -54,8 +55,7 @@ def deliver(call: Call, delivery: Delivery) -> Record[Delivered] | Change[Delive
     if why := refusal(call, trigger):
         raise NotAllowed(f"cannot fire {trigger.name}: {why}")
     fire = triggers.fires.begin(trigger, call.now, call.now, 1)
-    if delivery.key:
-        triggers.fires.deliver(trigger.hook, delivery.key, fire.id, call.now)
+    triggers.fires.deliver(trigger.hook, delivery.mark, fire.id, call.now)
     return _fired(done, trigger, fire, delivery)
 
 

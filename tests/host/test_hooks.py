@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from host.street import GROUP, SECRET, Street, _street, hook, hooks_of, sign  # noqa: F401
+from host.street import GROUP, SECRET, Street, _street, hook, hooks_of, sign, whole  # noqa: F401
 from operations.test_triggers import DO, bodies, fires, put
 from operations.world import rows, world
 
@@ -42,12 +42,44 @@ def test_a_repeated_delivery_is_the_same_fire(street: Street) -> None:
     path = hook(street)
     first = street.sent(path, idempotency_key="k1")
     again = street.sent(path, idempotency_key="k1")
-    other = street.sent(path, idempotency_key="k2")
+    other = street.sent(path, b"[]", idempotency_key="k1")
     assert (first.status, again.status, other.status) == (202, 200, 202)
     assert first.body == again.body != other.body
     assert len(bodies(street.hive, "a")) == 2
     street.hive.advance(7 * 86_400 + 1)
     assert street.sent(path, idempotency_key="k1").status == 202
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {}, {"idempotency_key": "k2"}, {"hive_delivery": "k1"}, {"x_github_delivery": "k2"},
+        {"hive_timestamp": "1"}, {"content_type": "text/plain"},
+        {"hive_signature": "", "x_hub_signature_256": sign(b"{}")},
+        {"hive_signature": sign(b"{}").upper().replace("SHA256", "sha256")},
+    ],
+)  # fmt: skip
+def test_what_is_signed_by_its_body_alone_is_not_sent_again_under_another_key(
+    street: Street, more: dict[str, str]
+) -> None:
+    """The key is not signed: who overhears the request could choose one."""
+    path = hook(street)
+    first = street.sent(path, idempotency_key="k1")
+    headers = {"hive_signature": sign(b"{}"), **more}
+    again = street.ask(path, headers=headers)
+    assert (first.status, again.status) == (202, 200)
+    assert again.body == first.body
+    assert street.ask(f"{path}?other=1", headers=headers).body == first.body
+    assert len(bodies(street.hive, "a")) == 1
+
+
+def test_the_key_of_a_request_that_is_signed_as_a_whole_tells_a_repeat(street: Street) -> None:
+    """It is signed too: the same body under another key is another fire."""
+    path, now = hook(street), street.hive.clock.now()
+    keys = ("k1", "k1", "k2")
+    answers = [street.ask(path, headers=whole(path, now, key=key)) for key in keys]
+    assert [each.status for each in answers] == [202, 200, 202]
+    assert len(bodies(street.hive, "a")) == 2
 
 
 def test_what_was_delivered_is_known_to_the_next_daemon(street: Street) -> None:
@@ -118,7 +150,7 @@ def test_a_secret_that_is_made_here_is_told_once_and_stands_nowhere_but_in_the_v
     assert street.sent(path, secret=made).status == 202
     again = put(street.hive, when={"webhook": {}})
     assert (again["secret"], again["path"]) == ("", path)
-    assert street.sent(path, secret=made).status == 202
+    assert street.sent(path, b"[]", secret=made).status == 202
     listed = json.dumps(rows(street.hive.call("a", "list_triggers")["triggers"]))
     files = b"".join(each.read_bytes() for each in street.hive.folder.glob("hive.db*"))
     assert made not in listed
@@ -136,7 +168,7 @@ def test_a_new_secret_ends_the_old_one_and_the_vault_keeps_no_rest(street: Stree
     assert len(street.hive.vault.keys(path.removeprefix("/hook/"))) == 1
     trigger = rows(street.hive.call("a", "list_triggers")["triggers"])[0]["id"]
     street.hive.call("operator", "gc")
-    assert street.sent(path, secret="another secret of it").status == 202  # noqa: S106
+    assert street.sent(path, b"[]", secret="another secret of it").status == 202  # noqa: S106
     street.hive.call("a", "remove_trigger", trigger=trigger)
     street.hive.advance(1)
     assert street.sent(path, secret="another secret of it").status == 404  # noqa: S106
@@ -152,10 +184,11 @@ def test_an_agent_that_had_enough_in_this_minute_is_spared_and_the_sender_told(
         hive.loop.run_until_complete(hooks.listen(tmp_path / "s", GROUP))
         street = Street(hive, tmp_path / "s")
         path = hook(street)
-        assert [street.sent(path).status for _ in range(4)] == [202, 202, 202, 429]
-        assert 1 <= int(street.sent(path).headers["retry-after"]) <= 61
+        bodies_ = [f"[{number}]".encode() for number in range(4)]
+        assert [street.sent(path, each).status for each in bodies_] == [202, 202, 202, 429]
+        assert 1 <= int(street.sent(path, bodies_[3]).headers["retry-after"]) <= 61
         hive.advance(61)
-        assert street.sent(path).status == 202
+        assert street.sent(path, bodies_[3]).status == 202
         hooks.close()
 
 
