@@ -13,6 +13,7 @@ from policy.naive import Question, decide
 from hive_core.model.agent import Role
 from hive_core.model.roles import HABITS, ROOT_AGENT_EXTRA, ROOT_EXTRA
 from hive_core.operations import load
+from hive_core.plan.flake import pins
 from hive_core.policy.rules import Decision
 from hive_core.policy.standing import chain
 
@@ -136,6 +137,14 @@ def test_the_examples_are_what_hive_why_says(example: tuple[str, ...]) -> None:
     assert (decision.rule, decision.reason) == (rule, reason)
     walked = chain(HIVE, caller, target)
     assert " -> ".join(walked or ("-",)) == names
+
+
+def test_the_page_says_why_agents_of_other_images_are_in_no_flake() -> None:
+    """And it is so: of both kinds of image one alone has an entry."""
+    assert "the agents of the image `nix` alone" in PAGE
+    made = {"image": "nix", "config": "1a" * 20, "nar": "sha256-x"}
+    hive = HIVE.with_spec("carl", HIVE.spec("carl").model_copy(update=made))
+    assert [pin.name for pin in pins(hive)] == ["carl"]
 
 
 def test_there_are_examples() -> None:
