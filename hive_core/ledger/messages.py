@@ -218,6 +218,10 @@ class Messages:
         """Messages and bytes that wait or are given out."""
         return self._boxes.size(recipient)
 
+    def parties(self) -> list[str]:
+        """Everybody who ever had mail, in the order of the first; the others need not be asked."""
+        return [party for (party,) in self._db.rows("SELECT party FROM parties ORDER BY id")]
+
     def dead(self, recipient: str) -> int:
         """How many dead letters it has."""
         box = self._boxes.find(recipient)

@@ -124,9 +124,9 @@ def _mail(call: Call) -> Iterator[Todo]:
     if count := mail.size(THE_OPERATOR)[0] - len(first) + len(others):
         since = others[0].sent_at if others else None
         yield _row("mail", THE_OPERATOR, "", f"{count} in your inbox", since)
-    for name in (THE_OPERATOR, *call.hive.topology.order):
-        uuid = THE_OPERATOR if name == THE_OPERATOR else call.hive.spec(name).id
-        if count := mail.dead(uuid):
+    for uuid in mail.parties():
+        name = THE_OPERATOR if uuid == THE_OPERATOR else call.hive.name(uuid)
+        if name is not None and (count := mail.dead(uuid)):
             yield _row("dead_letters", name, name, f"{count} that {name} did not take")
 
 
