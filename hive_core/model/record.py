@@ -15,7 +15,8 @@ DAEMON = "daemon"
 # Every kind of event that the daemon writes by itself; what agents note is `own.WORD`.
 EVENT_KINDS = (
     "change", "record", "refusal", "adopt", "start", "exit", "crash", "activity", "limit", "task",
-    "question", "escalation", "trigger", "budget", "reminder", "tool",
+    "question", "escalation", "trigger", "budget", "reminder", "tool", "revoked",
+    "revocation_left",
 )  # fmt: skip
 
 
