@@ -35,3 +35,13 @@ def test_an_error_that_ends_a_job_carries_the_last_lines_that_it_wrote(lab: Lab)
         assert "Trying to halt" not in text
     events = [event for event in host.json("events") if event["operation"] == "seed_config"]
     assert WHY in json.dumps(events), host.json("events")[-3:]
+
+    git = ("git", "-C", "/agents/worker/config")
+    host.inside("worker", *git, "commit", "--quiet", "--allow-empty", "--message", "as it is")
+    commit = host.inside("worker", *git, "rev-parse", "HEAD").strip()
+    words = {"agent": "worker", "commit": commit, "message": "as it is"}
+    asked = str(host.ask("worker", "RequestApplyCommit", **words)["approval"])
+    host.until(lambda: "refused" in host.hive("approvals", "show", asked), "the job to fail", 60)
+    page = host.hive("approvals", "show", asked)
+    assert "job fetch: ended with 1; it wrote last:" in page
+    assert WHY in page
