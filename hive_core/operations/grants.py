@@ -128,7 +128,7 @@ def _check_known(capability: str) -> None:
 
 def _check_most(agent: str, given: Sized) -> None:
     if len(given) >= MOST:
-        raise LimitReached(f"cannot give {agent} more: it has {MOST}")
+        raise LimitReached(f"cannot give {agent} more: limit ({MOST}) reached")
 
 
 def _with_list(call: Call, params: AllowParams, spec: AgentSpec, message: str) -> Change[Allowed]:

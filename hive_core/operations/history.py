@@ -150,7 +150,7 @@ def _target(call: Call, name: str, uuid: str, to: str | None) -> Generation:
     generations = call.ledger.generations.all(uuid)
     current = call.ledger.generations.newest(uuid)
     if current is None:
-        raise NotFound(f"cannot rollback {name}: it has no generations")
+        raise NotFound(f"cannot roll back {name}: it has no generations")
     if to is None:
         earlier = (each for each in generations if each.number < current.number)
         found = next((each for each in earlier if _differs(each, current)), None)
@@ -159,11 +159,11 @@ def _target(call: Call, name: str, uuid: str, to: str | None) -> Generation:
     else:
         found = next((each for each in generations if each.approval == to), None)
     if found is None:
-        raise NotFound(f"cannot rollback {name}: it has no such generation")
+        raise NotFound(f"cannot roll back {name}: it has no such generation")
     if found.failed:
         raise InvalidArgument(f"generation {found.number} of {name} failed", field="to")
     if found.number == current.number:
-        raise Conflict(f"cannot rollback {name}: it runs with generation {found.number}")
+        raise Conflict(f"cannot roll back {name}: it runs with generation {found.number}")
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 from pydantic import Field
 
@@ -71,4 +72,6 @@ def _known(name: str) -> Operation:
     for each in REGISTRY.values():
         if name in (each.name, *each.aliases):
             return each
-    raise InvalidArgument(f"no operation {name}", field="operation")
+    near = get_close_matches(name, REGISTRY, 1, 0.6)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise InvalidArgument(f"no operation {name}{hint}", field="operation")

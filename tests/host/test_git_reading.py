@@ -111,3 +111,20 @@ def test_any_spec_is_read_back_as_it_was(title: str, command: list[str]) -> None
     words = tuple(word.encode("utf-8", "ignore").decode() for word in command)
     written = spec(7, title=title, command=words, boot=True, subtree={"agents": 3})
     assert files.read_spec(files.spec_bytes(written), "agents/x.json") == written
+
+
+def test_a_spec_with_a_fault_is_refused_in_words_of_our_own() -> None:
+    """A commit by hand with a slip of the pen: `hive status` shows this line."""
+    misspelt = {**BOB, "capabilites": []}
+    with pytest.raises(InvalidArgument) as refused:
+        files.read_spec(json.dumps(misspelt).encode(), "agents/a.json")
+    assert refused.value.reason == (
+        "agents/a.json: capabilites: unknown key; did you mean capabilities?"
+    )
+    wrong = {**BOB, "max_children": "many"}
+    with pytest.raises(InvalidArgument) as refused:
+        files.read_spec(json.dumps(wrong).encode(), "agents/a.json")
+    assert refused.value.reason == (
+        'agents/a.json: max_children: "many" does not fit; allowed is a whole number from 0 to'
+        " 10000"
+    )

@@ -100,3 +100,8 @@ def test_it_is_the_operators(world: World) -> None:
     given = {"caller": "a", "operation": "stop", "target": "b1"}
     asked = world.ask_as(world.uuid("root"), "why", dict(given))
     assert str(asked.replies[-1]["error"]).endswith("NotAllowed")
+
+
+def test_an_operation_that_is_misspelt_is_answered_with_the_one_that_is_near(world: World) -> None:
+    with pytest.raises(InvalidArgument, match=r"^no operation stpo; did you mean stop\?$"):
+        ask(world, "a", "stpo", "a1")

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from hive_core.errors import BadFrame, InvalidArgument
 from hive_core.model.agent import AgentSpec
+from hive_core.model.faults import describe
 from hive_core.model.names import name_fault
 from hive_core.model.topology import Parents
 from hive_core.varlink import decode
@@ -55,9 +56,8 @@ def read_spec(data: bytes, file: str) -> AgentSpec:
     try:
         return AgentSpec.model_validate(_object(data, file))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InvalidArgument(f"{file}: {where}: {first['msg']}", field=file) from error
+        fault = describe(AgentSpec, error)[0]
+        raise InvalidArgument(f"{file}: {fault.key}: {fault.reason}", field=file) from error
 
 
 def agent_name(file: str) -> str:
