@@ -29,18 +29,22 @@ CREATE TABLE moved_notes (
     digest BLOB NOT NULL
 ) STRICT;
 
--- The newest MiB of each agent, and 16 MiB of all: older ones are lost, as by the bounds.
+-- The newest MiB of each agent, and 16 MiB of all: older ones are lost, as by the bounds. What is
+-- sorted for that has no texts: there may be gigabytes of them.
 INSERT INTO notes
-SELECT seq, agent, kind, at, size, body FROM (
+SELECT e.seq, chosen.agent, json_extract(e.body, '$.kind'), json_extract(e.body, '$.time'),
+    chosen.size, e.body
+FROM (
     SELECT *, SUM(size) OVER (ORDER BY seq DESC) AS everybody FROM (
         SELECT *, SUM(size) OVER (PARTITION BY agent ORDER BY seq DESC) AS own FROM (
             SELECT seq, json_extract(body, '$.caller') AS agent,
-                json_extract(body, '$.kind') AS kind, json_extract(body, '$.time') AS at,
-                length(CAST(body AS BLOB)) + 200 AS size, body
-            FROM events WHERE instr(body, ',"kind":"own.') > 0
-        ) WHERE kind LIKE 'own.%'
+                length(CAST(body AS BLOB)) + 200 AS size
+            FROM events
+            WHERE instr(body, ',"kind":"own.') > 0 AND json_extract(body, '$.kind') LIKE 'own.%'
+        )
     ) WHERE own <= 1048576
-) WHERE everybody <= 16777216;
+) AS chosen CROSS JOIN events e ON e.seq = chosen.seq
+WHERE chosen.everybody <= 16777216;
 
 INSERT INTO moved_notes
 SELECT first, last, (SELECT digest FROM events WHERE seq = last) FROM (

@@ -11,11 +11,14 @@ from typing import Final
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.stored import HISTORY, Stored
 
-# What of a party goes at once, the oldest first. Keys are many and small.
+# What of a party goes at once, the oldest first. Keys are many and small. A task that is a part of
+# something open stays.
 _OLDEST: Final = {
     "old tasks": (
         "SELECT id FROM tasks t WHERE assigner = ? AND ended IS NOT NULL AND NOT EXISTS"
         " (SELECT 1 FROM tasks p WHERE p.part_of = t.id AND p.part_of <> '' AND p.ended IS NULL)"
+        " AND NOT EXISTS (SELECT 1 FROM tasks w WHERE w.id = t.part_of AND w.ended IS NULL)"
+        " AND NOT EXISTS (SELECT 1 FROM batches b WHERE b.id = t.batch AND b.ended IS NULL)"
         " ORDER BY number LIMIT 64"
     ),
     "old questions": (
