@@ -20,7 +20,9 @@ from hive_core.broker.turn import Redo, Turn, World
 from hive_core.broker.waiting import Waiting
 from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
 from hive_core.ledger.events import Entry
+from hive_core.model.branches import branch
 from hive_core.model.hive import Hive
+from hive_core.model.record import DAEMON, OPERATOR
 
 log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Result)
@@ -58,7 +60,18 @@ class Broker:
         self._waiting = Waiting(world.clock, self._ripe)
         self._strangers: list[Entry] = []
         self._careful = 0
+        world.ledger.events.thinning.branch_of = self._branch
         self._door: Door | None = None
+
+    def _branch(self, party: str) -> str:
+        """The branch that a party is in; one that is gone is in that of who was above it."""
+        above: str | None = party
+        while above is not None:
+            if (name := self.hive.name(above)) is not None:
+                return branch(self.hive, name)
+            archive = self.world.ledger.archives.get(above)
+            above = archive.parent if archive else None
+        return party if party in (OPERATOR, DAEMON) else ""
 
     # What the transport calls.
 

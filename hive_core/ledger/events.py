@@ -11,6 +11,7 @@ what the digest covers. Of notes that older versions put into the chain the dige
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from hashlib import sha256
 from types import MappingProxyType
@@ -23,6 +24,7 @@ from hive_core.ledger.heads import Head, Heads, head_of
 from hive_core.ledger.notes import Notes, is_note
 from hive_core.ledger.read_counts import ReadCounts
 from hive_core.ledger.tally import Tally
+from hive_core.ledger.thinning import Thinning, caller_of
 from hive_core.ledger.traces import Traces
 from hive_core.model.masks import Masks
 from hive_core.model.record import Event
@@ -31,6 +33,8 @@ from hive_core.model.settings import Bounds
 _PAGE: Final = 1000
 # Events whose texts are read at once: whoever has a page full reads no more.
 _FEW: Final = 16
+# What part of the bounds is made free at once.
+_SLACK: Final = 256
 
 
 class Entry(NamedTuple):
@@ -71,6 +75,7 @@ class Events:
         self._last: int | None = None
         self._unsealed = False
         self._marks = ChainMarks(connection)
+        self.thinning = Thinning(connection, self._marks)
         self._heads = Heads(self._load)
         self._traces = Traces(connection)
         self.notes = Notes(connection, self._limits)
@@ -178,14 +183,15 @@ class Events:
 
     def walk(self) -> Generator[None, None, int | None]:
         """The same, with a pause after each page: events may be added or pruned meanwhile."""
-        end = self._marks.end("events_base")
+        end, shares = self._marks.end("events_base"), Counter[str]()
         while rows := self.raw(end[0], _PAGE):
             for seq, stored, body in rows:
                 before = number_before(seq, body)
-                end = end if before == end[0] else self._over_notes(end)
+                end = self._over_gaps(end, before)
                 if before != end[0]:
                     return end[0] + 1
                 end = (seq, link(end[1], body))
+                shares[caller_of(body)] += len(body.encode()) + AROUND
                 if stored != end[1]:
                     return seq
             if len(rows) < _PAGE:
@@ -194,11 +200,20 @@ class Events:
             base = self._marks.end("events_base")
             end = base if base[0] > end[0] else end
         tail = self._marks.end("events_tail")
-        end = end if end == tail else self._over_notes(end)
+        end = self._over_gaps(end, tail[0])
+        self.thinning.shares = shares
         return None if end == tail else end[0] + 1
 
+    def _over_gaps(self, end: End, to: int) -> End:
+        """Where the chain goes on behind notes that stood in it once, and what was thinned out."""
+        while end[0] < to:
+            behind = self._over_notes(self.thinning.over(end))
+            if behind == end:
+                break
+            end = behind
+        return end
+
     def _over_notes(self, end: End) -> End:
-        """Where the chain goes on behind notes that stood in it once."""
         sql = "SELECT last, digest FROM moved_notes WHERE first = ?"
         row = self._db.row(sql, (end[0] + 1,))
         return end if row is None else (row[0], row[1])
@@ -210,10 +225,12 @@ class Events:
         )
         if row is None:
             return 0
+        self.thinning.forgotten(before)
         count, size = self._marks.sum("seq < ?", before)
         self._marks.keep("events_base", (row[0], row[1]))
         self._marks.grow(-count, -size)
         self._db.run("DELETE FROM moved_notes WHERE last <= ?", (row[0],))
+        self.thinning.forget(row[0])
         return self._db.run("DELETE FROM events WHERE seq < ?", (before,))
 
     def size(self) -> tuple[int, int]:
@@ -228,6 +245,7 @@ class Events:
         if end != sealed:
             self._marks.grow(*self._marks.sum("seq > ?", sealed[0]))
             self._marks.keep("events_tail", end)
+            self.thinning.came(sealed[0])
             self._shorten()
         if self.last > end[0]:
             # The newest notes may be pruned: their numbers are not given again.
@@ -236,15 +254,23 @@ class Events:
         self._unsealed = False
 
     def _shorten(self) -> None:
-        """Forget the oldest events while there are too many, or too many bytes.
+        """Forget events while there are too many, or too many bytes: of the branch with most.
 
-        At most so many at once that a COMMIT stays short, and more than it brought.
+        At most so many at once that a COMMIT stays short, and more than it brought. What has to
+        wait for the next ones may come to a sixteenth; then the oldest of all go.
         """
         count, size = self.size()
         most, bytes_most = self._limits.events, self._limits.events_bytes
         if count <= most and size <= bytes_most:
             return
-        cut = 0
+        over = max(count - most, (size - bytes_most) / bytes_most * most)
+        # A little more than is too much, so that not every COMMIT pays for it.
+        thinned = self.thinning.thin(
+            count - most + most // _SLACK, size - bytes_most + bytes_most // _SLACK
+        )
+        if thinned and over * 16 < most:
+            return
+        cut, (count, size) = 0, self.size()
         for seq, length in self._db.rows(
             "SELECT seq, length(CAST(body AS BLOB)) FROM events ORDER BY seq LIMIT ?", (_PAGE,)
         ):

@@ -125,7 +125,7 @@ def full_page(
 
 def gap(log: Events, wanted: Filter, after: int, end: int) -> Gap | None:
     """Where something that was asked for is not kept any more, up to the last number of a page."""
-    lost = log.base
+    lost = max(log.base, log.thinning.last())
     if wanted.takes_notes:
         lost = max(lost, log.notes.lost(wanted.parties))
     return Gap(first=after + 1, last=min(lost, end)) if after < lost else None

@@ -53,10 +53,10 @@ def test_attack_62_a_flood_of_notes_by_many_agents_grows_the_ledger_by_less_than
     for name in ("quiet", "other"):
         host.ask(name, "NoteEvent", kind="first", text=f"of {name}")
     before, mine = stored(host), host.ask("quiet", "Subscribe", after="1")["events"]
-    host.grow(**{
-        name: {"parent": "lead", "command": ["/usr/bin/python3", "-Ic", FLOOD]}
-        for name in FLOODERS
-    })  # fmt: skip
+    flood: dict[str, object] = {
+        "parent": "lead", "command": ["/usr/bin/python3", "-Ic", FLOOD],
+    }  # fmt: skip
+    host.grow(**dict.fromkeys(FLOODERS, flood))
 
     def flooded() -> bool:
         page = host.ask("lead", "Subscribe", after="1", agents=FLOODERS, kinds=["own.*"])

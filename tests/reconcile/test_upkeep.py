@@ -146,7 +146,8 @@ def test_a_flood_of_events_pushes_the_oldest_out(tmp_path: Path) -> None:
     house = House(tmp_path, Settings(limits=Bounds(events=1000)))
     with house.ledger.transaction():
         last = [house.append() for _ in range(1003)][-1]
-    assert house.ledger.events.page(0, 1)[0].seq == last - 999
+    # A little more than is too much goes at once.
+    assert 0 <= house.ledger.events.page(0, 1)[0].seq - (last - 999) < 10
     assert house.ledger.events.verify() is None
     house.ledger.close()
 

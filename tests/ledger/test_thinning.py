@@ -1,0 +1,152 @@
+"""Attack 62: of a full audit log the branch with most of it loses, and the chain stays whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledger.letters import Mind, change_mind
+from seeds import folder_in_ram
+
+from hive_core.ledger.events import Entry, drained
+from hive_core.ledger.store import Ledger
+from hive_core.model.settings import MIB, Bounds
+
+LIMITS = Bounds(events=1000, events_bytes=MIB)
+
+
+def write(ledger: Ledger, caller: str, count: int = 1, text: str = "") -> None:
+    with ledger.transaction():
+        for _ in range(count):
+            ledger.events.append(
+                Entry("record", caller, "send", "", None, "", text, "", "r", 1.0)
+            )  # fmt: skip
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with closing(Ledger.open(tmp_path / "hive.db", limits=LIMITS, primed=0)) as found:
+        yield found
+
+
+def callers(ledger: Ledger) -> list[str]:
+    return [each.caller for each in ledger.events.page(0, 5000)]
+
+
+@pytest.mark.parametrize("text", ["", "x" * 3000])
+def test_attack_62_who_records_as_fast_as_can_be_pushes_out_its_own_trail_alone(
+    ledger: Ledger, text: str
+) -> None:
+    write(ledger, "bob", 100)
+    assert ledger.events.verify() is None
+    for _ in range(100):
+        write(ledger, "eve", 30, text)
+        write(ledger, "ann", 1)
+    found = callers(ledger)
+    assert (found.count("bob"), found.count("ann")) == (100, 100)
+    assert 50 < found.count("eve") <= 800
+    assert ledger.events.size()[0] == len(found) <= LIMITS.events
+    assert ledger.events.size()[1] <= LIMITS.events_bytes
+    assert ledger.events.verify() is None
+    # The newest of each are there, and who was away is told of the rest.
+    assert ledger.events.page(ledger.events.last - 1, 1)[0].caller == "ann"
+    assert ledger.events.thinning.last() > 100
+
+
+def test_attack_62_an_agent_that_makes_others_has_one_share_with_them(ledger: Ledger) -> None:
+    ledger.events.thinning.branch_of = lambda party: party[0]
+    write(ledger, "bob", 200)
+    assert ledger.events.verify() is None
+    for number in range(200):
+        write(ledger, f"eve{number}", 10)
+    found = callers(ledger)
+    assert found.count("bob") == 200
+    assert len(found) <= LIMITS.events
+
+
+def test_until_it_is_known_who_has_what_the_oldest_go(ledger: Ledger) -> None:
+    write(ledger, "bob", 100)
+    for _ in range(20):
+        write(ledger, "eve", 100)
+    assert callers(ledger).count("bob") == 0
+    assert ledger.events.verify() is None
+    assert ledger.events.size()[0] <= LIMITS.events
+
+
+@pytest.mark.parametrize("edit", ["UPDATE events SET body = replace(body, 'send', 'recv')",
+                                  "DELETE FROM events"])  # fmt: skip
+def test_an_edit_or_a_deletion_is_found_beside_what_was_thinned_out(
+    ledger: Ledger, edit: str
+) -> None:
+    write(ledger, "bob", 100)
+    assert ledger.events.verify() is None
+    for _ in range(100):
+        write(ledger, "eve", 20)
+        write(ledger, "ann", 1)
+    with ledger.transaction():
+        assert ledger.connection.run(
+            f"{edit} WHERE body LIKE '%ann%' AND seq > 1500 AND seq < 1530"
+        )
+    assert ledger.events.verify() is not None
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["ann", "bob", "eve", "eve", "eve"]), st.integers(1, 400),
+        st.sampled_from(["", "", "x" * 2000]),
+        st.sampled_from(["", "", "back", "walk", "prune", "note"]),
+    ), max_size=14,
+)  # fmt: skip
+
+
+def _do(ledger: Ledger, then: str, caller: str, text: str) -> None:
+    log = ledger.events
+    match then:
+        case "back":
+            with suppress(Mind), ledger.transaction():
+                log.append(Entry("x", caller, "y", "", None, "", text, "", "", 1.0))
+                log.seal()
+                change_mind()
+        case "prune":
+            with ledger.transaction():
+                log.prune(log.last - 500)
+        case "note":
+            with ledger.transaction():
+                log.append(Entry("own.x", caller, "y", "", None, "", "", "", "", 1.0))
+        case _:
+            pass
+
+
+def _compare(ledger: Ledger) -> None:
+    log = ledger.events
+    assert log.verify() is None
+    rows = log.raw(0, 5000)
+    assert log.size() == (len(rows), sum(len(row[2]) + 64 for row in rows))
+    assert log.thinning.shares is not None
+    assert sum(log.thinning.shares.values()) == log.size()[1]
+
+
+@settings(deadline=None, max_examples=30)
+@given(STEPS)
+def test_the_chain_is_whole_and_counted_whatever_goes(
+    steps: list[tuple[str, int, str, str]],
+) -> None:
+    with folder_in_ram() as folder:
+        with closing(Ledger.open(folder / "hive.db", limits=LIMITS, primed=0)) as ledger:
+            assert ledger.events.verify() is None
+            walk = ledger.events.walk()
+            for caller, count, text, then in steps:
+                write(ledger, caller, count, text)
+                if then == "walk":
+                    walk = ledger.events.walk()
+                with suppress(StopIteration):
+                    next(walk)
+                _do(ledger, then, caller, text)
+            assert drained(walk) is None
+            _compare(ledger)
+        with closing(Ledger.open(folder / "hive.db", limits=LIMITS, primed=0)) as ledger:
+            assert ledger.events.verify() is None
