@@ -20,7 +20,6 @@ from typing import Final
 from uuid import uuid4
 
 from hive_core.errors import Expired, Internal, InvalidArgument, TimedOut
-from hive_core.host.git import lend
 
 PIECE: Final = 512 * 1024  # bytes of a pack in one answer
 PART: Final = 1 << 20  # bytes of lines in one answer
@@ -30,6 +29,7 @@ IDLE: Final = 600.0
 DEADLINE: Final = 300.0
 SOON: Final = 10.0  # seconds until who asked hears something
 _SAID: Final = 500
+_PROGRAM: Final = Path(__file__).parent / "git/lend.py"
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Lending:
 
 async def _child(kind: str, folder: Path, out: Path, asked: bytes) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", str(lend.__file__), kind, str(folder), str(out),
+        sys.executable, "-I", str(_PROGRAM), kind, str(folder), str(out),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE, cwd="/",
         env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},

@@ -276,3 +276,51 @@ def test_attack_59_who_is_no_operator_gets_nothing(host: HiveHost) -> None:
     said = as_(host, "nina", "git clone hive::meta; ls")
     assert "members of group hive-operator" in said
     assert "meta\n" not in said.replace("\r", "")
+
+
+OLDER = r"""
+set -e
+systemctl stop hived
+chgrp -R hive-operator /var/lib/hive/meta /var/lib/hive/applied
+find /var/lib/hive/meta /var/lib/hive/applied -type d -exec chmod 2770 {} +
+find /var/lib/hive/meta /var/lib/hive/applied -type f -exec chmod g+rw {} +
+for each in /var/lib/hive/meta/.git /var/lib/hive/applied/*.git; do
+    [ -L $each ] || git config --file $each/config core.sharedRepository group
+done
+# What a member of the group pushed once belongs to that member.
+find /var/lib/hive/applied/*.git/refs -type f -exec chown olga {} +
+echo 'storage 2' >/var/lib/hive/layout
+printf '[safe]\n\tdirectory = /var/lib/hive/meta\n' >/etc/hive/gitconfig
+git config --system --add include.path /etc/hive/gitconfig
+cd /etc/systemd/system
+printf '[Path]\nPathExists=/run/hive/applied.changed\n[Install]\nWantedBy=multi-user.target\n' \
+    >hive-git.path
+printf '[Service]\nType=oneshot\nExecStart=/bin/true\n' >hive-git.service
+systemctl daemon-reload
+systemctl enable -q --now hive-git.path
+"""
+
+
+def test_attack_59_an_older_install_is_closed_by_setup_and_the_first_start(host: HiveHost) -> None:
+    before = host.call("ListRefs", repo="alice")["refs"]
+    host.run("sh", "-c", OLDER)
+    said = host.setup()
+    assert "removed /etc/hive/gitconfig" in said
+    for unit in ("hive-git.path", "hive-git.service"):
+        assert f"removed /etc/systemd/system/{unit}" in said
+        assert host.run("systemctl", "is-active", unit, check=False).stdout.strip() == "inactive"
+    listed = host.run("git", "config", "--system", "--list", check=False).stdout
+    assert "/hive" not in listed
+    shared = ["find", "/var/lib/hive/meta", "/var/lib/hive/applied", "!", "-type", "l", "("]
+    shared += ["!", "-user", "hive", "-o", "!", "-group", "hive", "-o", "-perm", "/7022", ")"]
+    assert host.run(*shared).stdout == ""
+    closed = host.run("stat", "-c", "%a", "/var/lib/hive/meta", "/var/lib/hive/applied").stdout
+    assert closed == "700\n700\n"
+    asked = "cd /var/lib/hive; grep -l shared meta/.git/config applied/*.git/config"
+    assert host.run("sh", "-c", asked, check=False).stdout == ""
+    assert host.call("ListRefs", repo="alice")["refs"] == before
+    assert "nothing to do" in host.setup()
+    assert "all of it is there" in as_(host, OPERATOR, """
+        set -e; cd; rm -rf alice mine; git clone -q hive::alice; git clone -q hive::meta mine
+        git -C alice fsck --strict; git -C mine fsck --strict; echo all of it is there
+    """)  # fmt: skip

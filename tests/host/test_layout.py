@@ -90,8 +90,8 @@ def test_a_marker_that_cannot_be_read_is_no_reason_to_begin_anew(paths: Paths) -
         layout.settle(paths)
 
 
-def test_attack_59_repositories_of_an_older_version_become_the_daemons_alone(paths: Paths) -> None:
-    """Operators' git could write there: settings, hooks and files that are open somewhere."""
+def lay_out_older(paths: Paths) -> Path:
+    """What the group could write to, and did; the repository of a destroyed agent."""
     paths.state.mkdir()
     applied = paths.applied / ".archive/11111111-1111-4111-8111-111111111111.git"
     for git in (paths.meta / ".git", applied):
@@ -103,9 +103,17 @@ def test_attack_59_repositories_of_an_older_version_become_the_daemons_alone(pat
         (git / "objects/11").mkdir(parents=True)
         (git / "objects/11/22").write_bytes(b"an object")
         for each in (git, *git.rglob("*")):
+            if os.geteuid() == 0:
+                os.chown(each, -1, 65534)
             each.chmod(0o2775 if each.is_dir() else 0o664)
         os.mkfifo(git / "refs/pipe")
     (applied / "refs/link").symlink_to("/etc/passwd")
+    return applied
+
+
+def test_attack_59_repositories_of_an_older_version_become_the_daemons_alone(paths: Paths) -> None:
+    """Operators' git could write there: settings, hooks and files that are open somewhere."""
+    applied = lay_out_older(paths)
     theirs = [applied / "objects/11", applied / "objects/11/22", applied / "refs/tags/one"]
     if os.geteuid() == 0:
         for each in theirs:

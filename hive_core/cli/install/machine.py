@@ -137,7 +137,7 @@ class Machine:
 
     def forget_git(self, key: str, value: str) -> None:
         """Drop a line from the settings of every user's git."""
-        config = ("git", "config", "--system")
+        config = ("git", "-C", "/", "config", "--system")  # in nobody's repository
         if value in self.run(*config, "--get-all", key, check=False).splitlines():
             self.run(*config, "--fixed-value", "--unset-all", key, value)
             self._tell(f"git is not told of {value} any more")

@@ -58,5 +58,6 @@ def _make_file_private(path: Path, facts: os.stat_result) -> None:
         log.warning("Cannot make %s private: %s", path, error)  # somebody's half written object
         new.unlink(missing_ok=True)
         return
+    os.chown(new, -1, os.getegid())  # the folder may hand on another group
     new.chmod(mode)
     new.rename(path)
