@@ -71,7 +71,9 @@ class Daemon:
 
     def __init__(self, settings: Settings, file: Path = config.FILE) -> None:
         self.settings = settings
+        notify.starting()
         self.stores = Stores.open(settings)
+        notify.starting()
         self.clock, self.journal = SystemClock(), HostJournal()
         self.keeper = notify.Keeper()
         self.ending = Ending(refusals=lambda: [each.text for each in config.check(file)])
@@ -202,7 +204,9 @@ class Daemon:
             log.critical("Serving the operator only: %s", self.stores.damage)
         else:
             self._begin()
+            notify.starting()
             await self.duties.open(self.stores)
+            notify.starting()
             await self._first_look()
         settled()
         notify.ready(self._status())
@@ -230,6 +234,7 @@ class Daemon:
             if uuid in self.look.places.by_uuid and paths.socket(uuid).parent.is_dir():
                 with suppress(HiveError):  # the change road tries again, and tells
                     await self.sockets.listen(uuid, paths.socket(uuid), base)
+                notify.starting()
         await self.sockets.listen_operator(paths.operator_socket, self.settings.operator_group)
         self.sockets.adopted_all()
 

@@ -125,7 +125,7 @@ class Unreachable(HiveError):
 
 
 class TimedOut(HiveError):
-    """The answer did not come in time. Made by clients, never sent."""
+    """The answer did not come in time. Made by clients and sent by the root helper alone."""
 
     wire = HIVE + "TimedOut"
     exit_code = 124
@@ -206,5 +206,5 @@ BY_WIRE: dict[str, type[HiveError]] = {
 
 def from_wire(name: str, parameters: dict[str, object]) -> HiveError:
     """The error that a reply names; one from another interface becomes Internal with its name."""
-    kind = BY_WIRE.get(name)
+    kind = TimedOut if name == TimedOut.wire else BY_WIRE.get(name)
     return kind.of(parameters) if kind else Internal(f"{name}: {parameters}")

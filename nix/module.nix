@@ -148,6 +148,8 @@ in
       stopIfChanged = false;
     };
 
+    systemd.slices.hived = units.slice (hostUnits + "/hived.slice");
+
     systemd.services.hive-declare = mkIf (cfg.agents != { }) {
       description = "Agents that the configuration of this host declares";
       after = [ "hived.service" ];

@@ -50,4 +50,8 @@ in
       environment = lib.listToAttrs (map variable (words (found.Service.Environment or [ ])));
       serviceConfig = lib.mapAttrs (_: single) (removeAttrs found.Service [ "Environment" ]);
     };
+
+  slice = file:
+    let found = read file; in
+    common found // { sliceConfig = lib.mapAttrs (_: single) found.Slice; };
 }

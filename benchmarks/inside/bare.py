@@ -57,7 +57,7 @@ def unit(number: int, command: tuple[str, ...], *, boot: bool) -> Container:
     mounts.mount(Mount(uuid, lineage, base, "host"))
     action = StartUnit(
         uuid=uuid, name=name, nonce=1, spec="0" * 16, base=base, slice=(), limits=Limits(),
-        image="host", boot=boot, parent="root", command=command,
+        image="host", boot=boot, parent="root", command=command, patience=120_000,
     )  # fmt: skip
     host, place = units.host(), tree.MOUNTS / uuid
     argv = render.agent_argv(host, action)

@@ -168,11 +168,16 @@ _COMMANDS: Final = {
     "artifact": _artifact,
     "help": _help, "-h": _help, "--help": _help,
 }  # fmt: skip
+_THREADED: Final = frozenset({"serve", "attend", "worker", "lead", "queen"})
 
 
 def run(arguments: Sequence[str], path: str) -> int:
     """Carry out one command line; raises what the daemon refuses."""
     name, *rest = arguments or ["help"]
+    if name in _THREADED:
+        from hive_core.agent import crash_report  # noqa: PLC0415 - they run for long
+
+        crash_report.of_threads("hive-agent")
     if name in _COMMANDS:
         return _COMMANDS[name](path, rest)
     wanted = catalog.load().get(SHORT.get(name, name))
@@ -203,6 +208,11 @@ def main() -> None:
         status = 1
     except KeyboardInterrupt:
         status = 130
+    except Exception as error:  # noqa: BLE001 - the edge: a fault of ours becomes a line
+        from hive_core.agent import crash_report  # noqa: PLC0415 - nobody else needs it
+
+        show.complaint(crash_report.write("hive-agent", error))
+        status = 1
     sys.exit(status)
 
 

@@ -62,6 +62,7 @@ class Broker:
         self._careful = 0
         world.ledger.events.thinning.branch_of = self._branch
         self._door: Door | None = None
+        self.turns = 0  # batches that were served: a sign of life
 
     def _branch(self, party: str) -> str:
         """The branch that a party is in; one that is gone is in that of who was above it."""
@@ -122,6 +123,7 @@ class Broker:
             self._tell(frozenset((EVENTS,)))
         for batch in self._queue.collect():
             self._serve(batch)
+            self.turns += 1
         if self._queue:
             self._wake()
 

@@ -129,7 +129,8 @@ def _units() -> Iterator[Finding]:
 def _quota() -> Iterator[Finding]:
     """Which of the two holds agents to their bounds on the disk (attack 9)."""
     tree = Path("/var/lib/hive/tree")
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    text = os.fsdecode(Path("/proc/self/mounts").read_bytes())
+    mounts = [line.split(" ") for line in text.rstrip("\n").split("\n")]
     inside = [mount for mount in mounts if tree.is_relative_to(mount[1])]
     _, place, kind, options, *_ = max(reversed(inside), key=lambda mount: len(mount[1]))
     if {"prjquota", "pquota"} & set(options.split(",")):
@@ -151,6 +152,15 @@ def _caps() -> Iterator[Finding]:
         bound = found.isdecimal() and int(found) < most
         text = f"{name} of all agents together is {found or 'unknown'}"
         yield _ok("caps", text) if bound else Finding("caps", "warn", f"{text}: no cap")
+
+
+def _memory() -> Iterator[Finding]:
+    """Whether the daemon keeps its memory when the machine runs out of it."""
+    if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        yield _ok("memory", "hived keeps 192M and the root helper 48M when memory is short")
+    else:
+        told = "control groups of version 1 leave hived no memory of its own when memory is short"
+        yield Finding("memory", "warn", f"{told}; boot with systemd.unified_cgroup_hierarchy=1")
 
 
 def _crashes() -> Iterator[Finding]:
@@ -179,7 +189,8 @@ def _nix() -> Iterator[Finding]:
 
 
 CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
-    _systemd, _programs, _users, _directories, _config, _units, _quota, _caps, _crashes, _nix,
+    _systemd, _programs, _users, _directories, _config, _units, _quota, _caps, _memory, _crashes,
+    _nix,
 )  # fmt: skip
 
 

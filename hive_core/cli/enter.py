@@ -27,11 +27,12 @@ _PLACES: Final = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
 # behind, then becomes the rest. systemd puts a process that it has forked
 # into the unit's group from outside too, and may come late to that: it is asked something before,
 # and answers when it is done (exec_spawn in src/core/execute.c, `cg_attach` after the fork).
+# Names of groups are bytes that the agent chose, and words of a unit are text: they come escaped.
 _JOIN: Final = (
     '[ -z "$1" ] || : <>"$1" || exit 1; shift; '
     '"$1" --quiet call org.freedesktop.systemd1 /org/freedesktop/systemd1'
     " org.freedesktop.DBus.Peer Ping || exit 1; shift;"
-    ' while [ "$1" != -- ]; do echo 0 >"$1" || exit 1; shift; done; shift; exec "$@"'
+    ' while [ "$1" != -- ]; do echo 0 >"$(printf %b "$1")" || exit 1; shift; done; shift; exec "$@"'
 )
 _CONFINED: Final = (
     "NoNewPrivileges=yes",
@@ -79,35 +80,48 @@ def locate(session: Session, name: str, doing: str) -> Place:
 def verify(place: Place) -> None:
     """Refuse a process that is not in the agent's unit or not in the agent's uid range."""
     try:
-        groups = (place.proc / "cgroup").read_text()
-        mapping = (place.proc / "uid_map").read_text().split()
+        groups = _lines(place.proc / "cgroup")
+        mapping = (place.proc / "uid_map").read_text(encoding="ascii").split()
     except OSError as error:
         raise NotRunning(f"cannot enter {place.name}: it has just ended") from error
     unit = agent_unit(place.name)
-    tracked = [
-        line for line in groups.splitlines() if line.startswith("0::") or "=systemd:" in line
-    ]
+    tracked = [line for line in groups if line.startswith("0::") or _is_of_systemd(line)]
     if not tracked or not all(unit in line.split("/") for line in tracked):
         raise Conflict(f"cannot enter {place.name}: process {place.leader} is not in {unit}")
     if mapping != ["0", str(place.base), str(RANGE)]:
         raise Conflict(f"cannot enter {place.name}: process {place.leader} has another uid range")
 
 
-def groups_of(place: Place, mounts: str) -> list[str]:
+def _lines(file: Path) -> list[str]:
+    """List the lines of a file of the kernel; what is no UTF-8 stays as it is (PEP 383)."""
+    return os.fsdecode(file.read_bytes()).rstrip("\n").split("\n")
+
+
+def _is_of_systemd(line: str) -> bool:
+    return line.split(":", 2)[1] == "name=systemd"
+
+
+def _escaped(path: str) -> str:
+    """Spell a path in ASCII, as `printf %b` reads it."""
+    plain = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./@:,=-"
+    return "".join(chr(byte) if byte in plain else f"\\0{byte:03o}" for byte in os.fsencode(path))
+
+
+def groups_of(place: Place, mounts: Sequence[str]) -> list[str]:
     """The `cgroup.procs` files of every hierarchy that the container is in."""
     found = []
     where = hierarchies(mounts)
-    for line in (place.proc / "cgroup").read_text().splitlines():
+    for line in _lines(place.proc / "cgroup"):
         _, controllers, path = line.split(":", 2)
         if controllers in where:
             found.append(f"{where[controllers]}{path.rstrip('/')}/cgroup.procs")
     return found
 
 
-def hierarchies(mounts: str) -> dict[str, str]:
+def hierarchies(mounts: Sequence[str]) -> dict[str, str]:
     """Mount point by the controllers of a hierarchy; the empty text stands for version 2."""
     found: dict[str, str] = {}
-    for line in mounts.splitlines():
+    for line in mounts:
         _, where, kind, options = line.split(" ")[:4]
         if kind == "cgroup2":
             found.setdefault("", where)
@@ -128,7 +142,7 @@ def argv(place: Place, command: Sequence[str], terminal: str = "") -> list[str]:
     A transient service gives what this process cannot: a filter of system calls, and a session
     that is nobody else's.
     """
-    groups = groups_of(place, Path("/proc/self/mounts").read_text())
+    groups = [_escaped(each) for each in groups_of(place, _lines(Path("/proc/self/mounts")))]
     # The manager of the host has an environment too, and gives it to every unit.
     clean = [f"{key}={value}" for key, value in environment(place).items()]
     enter = [

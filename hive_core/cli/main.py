@@ -128,7 +128,16 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo(err=True)
         status = INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the edge: a fault of ours becomes a line
+        complain(_report(error))
+        status = 1
     return status
+
+
+def _report(error: Exception) -> str:
+    from hive_core.agent import crash_report  # noqa: PLC0415 - tempfile and platform are slow
+
+    return crash_report.write("hive", error)
 
 
 def _leave(status: int) -> Never:

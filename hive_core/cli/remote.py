@@ -203,6 +203,11 @@ def main() -> None:
         sys.exit(1)
     except (BrokenPipeError, KeyboardInterrupt):
         sys.exit(130)
+    except Exception as error:  # noqa: BLE001 - the edge: a fault of ours becomes a line
+        from hive_core.agent import crash_report  # noqa: PLC0415 - nobody else needs it
+
+        say(crash_report.write("git-remote-hive", error))
+        sys.exit(1)
 
 
 if __name__ == "__main__":

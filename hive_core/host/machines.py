@@ -204,18 +204,19 @@ class NspawnMachines:
         if known is not None and known.invocation == facts.invocation:
             facts = replace(
                 facts, slice=known.slice, properties=known.properties, verified=known.verified,
-                executed=known.executed, fault=known.fault, leader=known.leader,
-                uid_base=known.uid_base,
+                fault=known.fault, leader=known.leader, uid_base=known.uid_base,
             )  # fmt: skip
         if not facts.slice:
             facts = replace(facts, slice=await self._bus.get(unit.path, "Service", "Slice"))
         if facts.uuid in self._suspected:
             names = (("Service", each) for each, _ in _STATIC)
             facts = replace(facts, properties=_limits(await self._bus.gets(unit.path, names)))
-        done = (facts.verified and facts.executed) or facts.fault
-        age = self._loop.time() - facts.since
+        age, done = self._loop.time() - facts.since, facts.verified or facts.fault
         there = facts.active == "active" or (facts.active == "activating" and age >= _FORMING)
-        return await self._seen(facts) if there and facts.main_pid > 1 and not done else facts
+        if there and facts.main_pid > 1 and not done:
+            facts = await self._seen(facts)
+        # systemd calls it up when its command is executed (hive-gate), or its init says so.
+        return replace(facts, executed=facts.verified and facts.active == "active")
 
     async def _seen(self, facts: Machine) -> Machine:
         """What only root can see: whose processes these are and where they live."""
@@ -230,7 +231,7 @@ class NspawnMachines:
         except HiveError:
             return facts  # it may just be ending; the next look tells
         return replace(
-            facts, verified=found.ours and found.mapped and found.tree, executed=found.payload,
+            facts, verified=found.ours and found.mapped and found.tree and found.payload,
             leader=found.leader, uid_base=base if found.mapped else 0, fault=_fault(found),
         )  # fmt: skip
 

@@ -48,7 +48,7 @@ def _follows(folder: Path, text: str) -> bool:
     It does not when the host's own root was private as hived started.
     """
     around = {"/", *map(str, folder.parents), str(folder)}
-    lines = [line.split(" ") for line in text.splitlines()]
+    lines = [line.split(" ") for line in text.rstrip("\n").split("\n")]
     holding = [fields for fields in lines if len(fields) > _POINT and fields[_POINT] in around]
     nearest = max(holding, key=lambda fields: len(fields[_POINT]), default=[])
     return any(field.startswith("master:") for field in nearest)

@@ -15,7 +15,16 @@ from hive_core.model.masks import Masks
 
 IDENTIFIER: Final = "hived"
 EVENTS: Final = "hive-events"
+STEP_SECONDS: Final = 60  # for one step of a start
 LINES: Final = UUID("0d5c7a52-8f0c-4a58-9b43-7d1f7a6f3c10")
+
+
+def starting() -> None:
+    """A step of the start is done: the next one may take as long as the whole start else may.
+
+    https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html#EXTEND_TIMEOUT_USEC=%E2%80%A6
+    """
+    daemon.notify(f"EXTEND_TIMEOUT_USEC={STEP_SECONDS * 1_000_000}")
 
 
 def ready(status: str) -> None:

@@ -22,7 +22,7 @@ def used(folder: Path) -> Used:
 
 def has_quota(folder: Path, text: str | None = None) -> bool:
     """Whether what lies in a folder is on a file system with project quotas in force."""
-    lines = (MOUNTS.read_text(encoding="utf-8") if text is None else text).splitlines()
+    lines = (os.fsdecode(MOUNTS.read_bytes()) if text is None else text).rstrip("\n").split("\n")
     fields = [line.split(" ") for line in lines]
     around = [each for each in fields if folder.is_relative_to(each[1])]
     # Of several on the same place the last one counts, which `max` would not give.

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from hive_core import varlink
@@ -24,15 +25,24 @@ def settled() -> None:
 
 
 async def live(broker: Broker) -> None:
-    """Through the broker, the ledger and the loop, as often as systemd wants it, for ever."""
+    """Through the broker, the ledger and the loop, as often as systemd wants it, for ever.
+
+    Where memory is short an answer may take long. The daemon is alive as long as it gets on with
+    the calls before it.
+    """
     if (expected := notify.watchdog_seconds()) is None:
         return
     frame = varlink.encode(dict(_QUESTION)).rstrip(b"\0")
     while True:
         answered = asyncio.Event()
         broker.feed(Line(OPERATOR, os.geteuid(), _sets(answered)), [frame])
-        await answered.wait()
-        notify.alive()
+        turns = broker.turns
+        while not answered.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(answered.wait(), expected / 6)
+            if answered.is_set() or broker.turns != turns:
+                turns = broker.turns
+                notify.alive()
         await asyncio.sleep(expected / 3)
 
 

@@ -97,6 +97,16 @@ class Exit:
         return int(self.status) if self.code == "exited" and self.status.isdecimal() else None
 
     @property
+    def never_up(self) -> bool:
+        """Whether systemd gave the start of a machine up, which took longer than `grace.start`."""
+        return self.result == "timeout" and not self.asked
+
+    @property
+    def of_machine(self) -> str:
+        """For people, of a machine: `killed with KILL`, `did not come up in time`."""
+        return "did not come up in time" if self.never_up else self.text
+
+    @property
     def text(self) -> str:
         """For people: `killed with KILL`."""
         how = "ended" if self.code == "exited" else self.code or "failed"

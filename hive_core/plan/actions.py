@@ -174,8 +174,10 @@ class StartUnit(_OfUnit):
     """Have systemd start the container of an agent; it does not run yet then. -> `Done`
 
     privd checks that root and node are mounted with exactly this range and that no unit of this
-    name is loaded, writes the command to a file of its own, and renders every flag itself. A unit
-    that ended is unloaded, however it ended; `/run/hive/exits/UUID` tells. No command: it holds.
+    name is loaded, writes the command to a file of its own, and renders every flag itself. It is up
+    when its command is executed, or its init says so; one that is not within `patience` has failed.
+    A unit that ended is unloaded, however it ended; `/run/hive/exits/UUID` tells. No command: it
+    holds.
     """
 
     nonce: Annotated[int, between(0, 2**63)]
@@ -187,11 +189,15 @@ class StartUnit(_OfUnit):
     boot: bool
     parent: Name | None
     command: Annotated[tuple[str, ...], command]
+    patience: Annotated[int, between(1, 2**32)]  # milliseconds until it must be up
     system: System | None = None  # what the `nix` image runs, and no other
 
 
 class StopUnit(_OfUnit):
-    """Begin a graceful stop. -> `Done`; privd checks that the unit is this UUID's."""
+    """Begin a graceful stop. -> `Done`; privd checks that the unit is this UUID's.
+
+    One that ended meanwhile is stopped: nothing changes then.
+    """
 
 
 class KillUnit(_OfAgent):

@@ -31,6 +31,7 @@ from hive_core.plan.state import Phase, Trouble, phase, trouble
 Act = tuple[Action | Local, str]
 POLL_FIRST, POLL_MOST = 0.005, 0.5  # seconds between looks at a unit whose payload is not seen yet
 KILL_AGAIN = 1.0
+NOT_UP = "it does not come up"
 _KEYS = UUID("6b1f0a52-3c57-4d0e-9b6e-0f5c2f0e7d11")
 
 
@@ -103,7 +104,7 @@ def _is_replaced(desired: Desired, machine: Machine) -> bool:
 
 @dataclass(slots=True)
 class Chain:
-    """One agent under the eyes of the planner. `wait` and `seat` are what it asks for beside."""
+    """One agent under the eyes of the planner. `wait` and a slot are what it asks for beside."""
 
     desired: Desired
     place: Place
@@ -111,7 +112,7 @@ class Chain:
     moment: Moment
     blocked: bool = False  # a descendant has to go down first
     wait: float | None = None
-    wants_seat: bool = False
+    wants_slot: bool = False
 
     @property
     def run(self) -> Run:
@@ -157,16 +158,25 @@ class Chain:
     def must_stop(self) -> str:
         """Why a unit that is up may not stay as it is; empty: it may."""
         run, machine = self.run, self.machine
-        overdue = machine.since + self.desired.settings.grace.start
         reasons = (
             (run.wanted is not Wanted.RUNNING, run.reason or run.wanted.value),
             (machine.nonce != run.nonce, "a fresh start is wanted"),
             (bool(machine.fault), machine.fault),
             (machine.slice != self.place.slice_unit, "it belongs to another slice"),
             (self._trouble is Trouble.PARKED, "it is parked"),
-            (not self._healthy and self.moment.monotonic >= overdue, "it does not come up"),
+            (self._is_overdue, NOT_UP),
         )
         return next((why for holds, why in reasons if holds), "")
+
+    @property
+    def _is_overdue(self) -> bool:
+        """Whether systemd calls it up and root does not find there what should run.
+
+        A start that takes too long systemd ends itself, by the `patience` of the action.
+        """
+        up = phase(self.machine) is Phase.UP and not self._healthy
+        deadline = self.machine.since + self.desired.settings.grace.start
+        return up and self.moment.monotonic >= deadline
 
     @property
     def _healthy(self) -> bool:
@@ -183,8 +193,8 @@ class Chain:
     def _up(self) -> Iterator[Act]:
         uuid, name = self.place.uuid, self.place.name
         if why := self.must_stop():
-            if self.machine.fault:
-                yield KillUnit(uuid, name), why
+            if self.machine.fault or why == NOT_UP:
+                yield KillUnit(uuid, name), why  # counts as a failure, which a stop does not
             elif not self.blocked or uuid in self.desired.held:  # what is revoked goes at once
                 yield (KillUnit if self.run.grace == 0 else StopUnit)(uuid, name), why
         elif not self._healthy:
@@ -220,7 +230,7 @@ class Chain:
             if self.machine.mounted:
                 yield Unmount(self.place.uuid), "it waits for its next try"
             return
-        self.wants_seat = True
+        self.wants_slot = True
 
     def _may_start(self) -> bool:
         unbuilt = self.place.image == NIX_IMAGE and self.place.spec.system is None
@@ -244,7 +254,7 @@ class Chain:
         return Mount(place.uuid, place.lineage, base, place.image, *place.room)
 
     def start(self) -> Iterator[Act]:
-        """What it takes to start the unit, once there is a seat for it."""
+        """What it takes to start the unit, once there is a slot for it."""
         place, why = self.place, "it should run"
         if place.image not in (HOST_IMAGE, NIX_IMAGE) and not self.machine.root:
             yield work(place.uuid, JobKind.COPY_TREE, place.image), why
@@ -262,4 +272,5 @@ class Chain:
             base=base, slice=place.slice, limits=place.limits, image=place.image,
             boot=place.spec.boot, parent=place.parent, command=place.spec.command,
             system=place.spec.system if place.image == NIX_IMAGE else None,
+            patience=max(1, round(1000 * self.desired.settings.grace.start)),
         )  # fmt: skip

@@ -22,6 +22,7 @@ from hive_core.plan.gone import Gone, unit_name
 from hive_core.plan.place import Place, Places, limits_of, subtree_limits
 from hive_core.plan.render import DEFAULTS
 from hive_core.plan.shape import shape
+from hive_core.plan.start_slots import StartSlots
 from hive_core.plan.state import Phase, phase
 
 USUAL: Final = limits_of(DEFAULTS)
@@ -32,10 +33,10 @@ def plan(
     observed: Observed,
     moment: Moment,
     dirty: Iterable[str] | None = None,
-    seats: int | None = None,
+    slots: StartSlots | None = None,
 ) -> Plan:
-    """The next steps of the `dirty` agents (None: of all); `seats`: how many may start now."""
-    return _Planner(desired, observed, moment, seats).plan(dirty)
+    """The next steps of the `dirty` agents (None: of all); `slots`: who may start now."""
+    return _Planner(desired, observed, moment, slots).plan(dirty)
 
 
 def in_order(places: Places, uuids: Iterable[str]) -> list[str]:
@@ -60,9 +61,9 @@ def ahead(desired: Desired, machines: Mapping[str, Machine], dirty: Iterable[str
     return Plan(tree, shown)
 
 
-def starting(observed: Observed) -> int:
-    """How many machines are on their way up."""
-    return sum(is_starting(machine) for machine in observed.machines.values())
+def starting(machines: Iterable[Machine]) -> dict[str, float]:
+    """Which machines are on their way up, and since when."""
+    return {machine.uuid: machine.since for machine in machines if is_starting(machine)}
 
 
 def is_starting(machine: Machine) -> bool:
@@ -77,12 +78,13 @@ def is_starting(machine: Machine) -> bool:
 
 class _Planner:
     def __init__(
-        self, desired: Desired, observed: Observed, moment: Moment, seats: int | None
+        self, desired: Desired, observed: Observed, moment: Moment, slots: StartSlots | None
     ) -> None:
         self._desired, self._observed, self._moment = desired, observed, moment
-        if seats is None:
-            seats = desired.settings.limits.starts_at_once - starting(observed)
-        self._seats = seats
+        self._slots = slots or StartSlots(
+            desired.places, desired.settings.limits.starts_at_once,
+            starting(observed.machines.values()), moment.monotonic,
+        )  # fmt: skip
         self._chains: dict[str, tuple[Step, ...]] = {}
         self._waits: dict[str, float] = {}
         self._queued: list[str] = []
@@ -137,7 +139,7 @@ class _Planner:
             acts = list(self._slices(place, loaded=True)) if bounds else []
         else:
             acts = [*chain.acts()]
-            acts += self._seated(chain) if chain.wants_seat else ()
+            acts += self._slotted(chain) if chain.wants_slot else ()
         self._add(place.uuid, place.name, acts, chain.wait)
 
     def _add(self, uuid: str, name: str, acts: list[Act], wait: float | None) -> None:
@@ -146,15 +148,14 @@ class _Planner:
         if wait is not None:
             self._waits[uuid] = wait
 
-    def _seated(self, chain: Chain) -> Iterator[Act]:
-        """The start, when there is a seat and no older agent's unit has the name."""
+    def _slotted(self, chain: Chain) -> Iterator[Act]:
+        """The start, when there is a slot and no older agent's unit has the name."""
         place = chain.place
         if agent_unit(place.name) in self._taken:
             chain.wait = self._moment.monotonic + POLL_MOST
-        elif self._seats <= 0:
+        elif not self._slots.take(place.uuid):
             self._queued.append(place.uuid)
         else:
-            self._seats -= 1
             yield from self._slices(place)
             yield from chain.start()
 

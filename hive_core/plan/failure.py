@@ -96,7 +96,7 @@ class Case:
         if seen or self.run.wanted is not Wanted.RUNNING or end.nonce != self.run.nonce:
             return Verdict(self.starts)
         if end.clean and not is_root(self.place, self.settings):
-            nonce, why = self.run.nonce, end.text
+            nonce, why = self.run.nonce, end.of_machine
             return Verdict(Starts(exit_seen=end.invocation, nonce=nonce, why=why), ended=True)
         return self._failed(end, now)
 
@@ -144,7 +144,7 @@ class Case:
             parked=parked,
             exit_seen=end.invocation,
             nonce=self.run.nonce,
-            why=end.text,
+            why=end.of_machine,
             returns=returns,
         )
         return Verdict(starts, crash=parked or not (end.clean or end.reboot), parked=parked)

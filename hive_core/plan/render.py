@@ -43,6 +43,7 @@ def systemd_run(host: Host, action: StartUnit | RunJob) -> list[str]:
     """Render the command that starts the transient unit of an agent or a job."""
     if isinstance(action, StartUnit):
         unit, uuid, nonce = agent_unit(action.name), action.uuid, action.nonce
+        tells = "init" if action.boot or action.image == NIX else "exec"
         properties = listed(
             "agent.properties", **vars(action) | {"slice": slice_unit(action.slice)}
         )
@@ -50,12 +51,14 @@ def systemd_run(host: Host, action: StartUnit | RunJob) -> list[str]:
         properties += [f"{key}={text}" for key, text in limits if text]
     else:
         unit, uuid, nonce, job = job_unit(action.job), action.job, 0, action.work.job
+        tells = "init"
         properties = listed("job.properties", uuid=uuid, work=action.work, **job._asdict())
     properties += listed("unit.properties", **host._asdict(), uuid=uuid, nonce=nonce, unit=unit)
     properties += ["DeviceAllow=/dev/net/tun rwm"] if host.tun else []
     flags = [flag for item in properties for flag in ("-p", item)]
     return ["systemd-run", "--quiet", "--no-block", "--collect", f"--unit={unit}", *flags, "--",
-            "/usr/bin/env", "bash", f"{host.package}/privd/hive-run", uuid]  # fmt: skip
+            "/usr/bin/env", "bash", f"{host.package}/privd/hive-run",
+            uuid, str(action.base), tells]  # fmt: skip
 
 
 def _limits(limits: Limits) -> list[tuple[str, str]]:

@@ -21,9 +21,9 @@ class UnitFacts:
     """What root sees of a running agent.
 
     `ours`: the main process is in the unit's cgroup. `mapped`: its container's user namespace is
-    exactly the range. `payload`: the payload was really executed. `tree`: `/tree` in the container
-    is the agent's node. These four make it running. `leader` is the container's first process, 0
-    while there is none.
+    exactly the range. `payload`: it may execute, for its bounds are set. `tree`: `/tree` in the
+    container is the agent's node. With these four it runs when systemd calls it up. `leader` is the
+    container's first process, 0 while there is none.
     """
 
     ours: bool

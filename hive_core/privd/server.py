@@ -2,12 +2,13 @@
 
 It speaks Varlink with a codec of its own: the only peer is hived, `actions.parse` judges what came
 in, and every line that root need not import is one less to trust. It serves one connection at a
-time and does one thing at a time; long work is a job.
+time and does one thing at a time, each for so long at most; long work is a job.
 """
 
 import json
 import os
 import pwd
+import signal
 import socket
 import struct
 from collections.abc import Callable
@@ -23,10 +24,18 @@ from hive_core.privd import mounts, tree, units
 
 SOCKET: Final = Path(render.RUN, "privd.sock")
 LIMIT: Final = 1 << 20
+SECONDS: Final = 2.0  # for one action
 _UNIX, _DATAGRAM = socket.AF_UNIX, socket.SOCK_DGRAM
+
+
+class OutOfTime(Exception):
+    """An action took too long. No OSError: those are part of many an action."""
+
+
 REFUSALS: Final[dict[object, str]] = {
     Malformed: "InvalidArgument", FileNotFoundError: "NotFound", FileExistsError: "Conflict",
-    NotADirectoryError: "Conflict", ENOSPC: "StorageFull", EDQUOT: "StorageFull"}  # fmt: skip
+    NotADirectoryError: "Conflict", ENOSPC: "StorageFull", EDQUOT: "StorageFull",
+    OutOfTime: "TimedOut"}  # fmt: skip
 DO: Final[dict[type[Any], Callable[[Any], bool | dict[str, object]]]] = {
     a.MakeNode: lambda x: tree.make_node(x.lineage),
     a.MoveNode: lambda x: tree.rename(tree.node(x.source), tree.node(x.target)),
@@ -60,9 +69,23 @@ def answer(frame: bytes) -> dict[str, object]:
 def _do(call: object) -> bool | dict[str, object]:
     match call:
         case {"method": "org.hive.Privd.Apply", "parameters": {"action": value}}:
-            return DO[type(action := a.parse(value))](action)
+            return _in_time(a.parse(value))
         case _:
             raise Malformed("method", "must be org.hive.Privd.Apply with an action")
+
+
+def _in_time(action: Any) -> bool | dict[str, object]:  # noqa: ANN401 - one of DO
+    """Do an action, or as much of it as is done in time: it can be repeated."""
+
+    def cut_off(*_: object) -> None:
+        raise OutOfTime(f"{type(action).__name__} took more than {SECONDS} s")
+
+    signal.signal(signal.SIGALRM, cut_off)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        return DO[type(action)](action)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def converse(connection: socket.socket, peer: int) -> None:

@@ -38,11 +38,10 @@ def node(lineage: Steps) -> Steps:
 
 
 @contextmanager
-def opened(start: str, *steps: str) -> Iterator[int]:
+def opened(*steps: str, at: int = _HERE) -> Iterator[int]:
     """Walk from a directory of ours, one real directory at a time, and hold the last."""
     with ExitStack() as held:
-        at = _HERE
-        for step in (start, *steps):
+        for step in steps:
             at = os.open(step, _WALK, dir_fd=at)
             held.callback(os.close, at)
         yield at
@@ -143,12 +142,17 @@ def registered(kind: str, name: str) -> str:
     raise FileNotFoundError(f"no {kind} is called {name}")
 
 
-def lineages(lineage: Steps = ()) -> Iterator[Steps]:
-    """List every node below one; what root put there by hand need not be whole."""
-    with suppress(OSError), opened(*kids(lineage)) as place:
-        for name in filter(is_short, os.listdir(place)):  # noqa: PTH208
-            yield (*lineage, name)
-            yield from lineages((*lineage, name))
+def lineages() -> Iterator[Steps]:
+    """List every node; what root put there by hand need not be whole."""
+    with suppress(OSError), opened(TREE) as place:
+        yield from _below(place, ())
+
+
+def _below(place: int, lineage: Steps) -> Iterator[Steps]:
+    for name in filter(is_short, os.listdir(place)):
+        yield (*lineage, name)
+        with suppress(OSError), opened(name, "kids", at=place) as inner:
+            yield from _below(inner, (*lineage, name))
 
 
 def uuids(place: str | Path) -> list[str]:

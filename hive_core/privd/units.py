@@ -18,10 +18,10 @@ _ENV = {"PATH": os.environ.get("PATH", os.defpath)}
 
 def run(*argv: str) -> str:
     """Run a program of systemd; nothing of our environment reaches it but the path."""
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, env=_ENV, check=False)
+    done = subprocess.run(argv, capture_output=True, timeout=30, env=_ENV, check=False)
     if done.returncode:
-        raise OSError(f"{argv[0]}: {done.stderr.strip()[-500:]}")
-    return done.stdout
+        raise OSError(f"{argv[0]}: {os.fsdecode(done.stderr).strip()[-500:]}")
+    return os.fsdecode(done.stdout)
 
 
 def act(*argv: str) -> bool:
@@ -63,8 +63,13 @@ def show(unit: str, what: str) -> str:
 
 
 def stop(action: a.StopUnit) -> bool:
-    """Begin to stop the unit of an agent."""
-    return act("systemctl", "stop", "--no-block", ours(action.name, action.uuid))
+    """Begin to stop the unit of an agent; one that has just ended is stopped."""
+    try:
+        return act("systemctl", "stop", "--no-block", ours(action.name, action.uuid))
+    except OSError:
+        if label(action.name):
+            raise
+        return False
 
 
 def kill(action: a.KillUnit) -> bool:
@@ -73,10 +78,15 @@ def kill(action: a.KillUnit) -> bool:
     systemd looks for the processes one by one, and an agent can hide them from it in a control
     group whose path is longer than a path may be.
     """
-    unit = ours(action.name, action.uuid) if action.name else job_unit(action.uuid)
-    if group := show(unit, "ControlGroup"):
-        control(group, "kill").write_text("1")
-    return bool(group)
+    try:
+        unit = ours(action.name, action.uuid) if action.name else job_unit(action.uuid)
+        if group := show(unit, "ControlGroup"):
+            control(group, "kill").write_text("1")
+        return bool(group)
+    except FileNotFoundError:
+        if action.name and label(action.name):
+            raise
+        return False  # it has just ended
 
 
 def control(group: str, what: str) -> Path:
@@ -120,21 +130,15 @@ def observe(action: a.ObserveUnit) -> dict[str, object]:
 
 
 def _contained(action: a.ObserveUnit, leader: int) -> dict[str, object]:
-    # The init of systemd-nspawn runs the same program; the payload is its first child, when our
-    # script has executed it. It is looked at first: from then on the map is final.
-    nspawn = Path(f"/proc/{action.pid}/exe").stat()
-    firsts = [Path(f"/proc/{pid}") for pid in (leader, *_children(leader)[:1])]
-    payload = not all(os.path.samestat((first / "exe").stat(), nspawn) for first in firsts)
-    payload &= (firsts[-1] / "comm").read_text() != "hive-start\n"
+    # It stands still until `hive-gate` has set its bounds; the agent cannot set this file, nor what
+    # it belongs to. It is looked at first: from then on the map is final.
+    frozen = control(f"{_cgroup(action.pid).rpartition('/')[0]}/payload", "freeze").read_text()
     maps = [Path(f"/proc/{leader}/{kind}_map").read_text().split() for kind in ("uid", "gid")]
     own = tree.opened(*tree.node(action.lineage))
     with tree.opened(f"/proc/{leader}/root/", "tree") as seen, own as node:
         same = os.path.sameopenfile(seen, node)
     mapped = maps == [["0", str(action.base), str(a.RANGE)]] * 2
-    if mapped and payload:  # it is not looked at again
-        bound = Path(__file__).with_name("hive-bound")
-        run("nsenter", f"--user=/proc/{leader}/ns/user", "sh", str(bound))
-    return {"mapped": mapped, "payload": payload, "tree": same}
+    return {"mapped": mapped, "payload": frozen == "0\n", "tree": same}
 
 
 def _children(pid: int) -> list[int]:
@@ -143,5 +147,7 @@ def _children(pid: int) -> list[int]:
 
 def _cgroup(pid: int) -> str:
     """Give the path of the process in the hierarchy that systemd uses, of the two it may."""
-    lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    # Whoever makes a group names it, in bytes; none of them is a line break, of those that are one.
+    text = os.fsdecode(Path(f"/proc/{pid}/cgroup").read_bytes())
+    lines = [line.split(":", 2) for line in text.rstrip("\n").split("\n")]
     return max((path for _, kind, path in lines if kind in ("name=systemd", "")), key=len)

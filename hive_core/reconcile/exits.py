@@ -54,7 +54,7 @@ class Counted:
     @property
     def how(self) -> str:
         """`killed with KILL`."""
-        return self.over.exit.text if self.over.exit is not None else HOST_DOWN
+        return self.over.exit.of_machine if self.over.exit is not None else HOST_DOWN
 
     @property
     def why(self) -> str:
@@ -73,7 +73,9 @@ class Counted:
             then = f"next try in {starts.next_at - starts.failures[-1]:.0f} s"
         else:
             then = "it stays down until it is started"
-        return f"{place.name} crashed: {self.how}; {then}"
+        end = self.over.exit
+        what = self.how if end is not None and end.never_up else f"crashed: {self.how}"
+        return f"{place.name} {what}; {then}"
 
     @property
     def returns(self) -> bool:

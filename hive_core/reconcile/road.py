@@ -11,14 +11,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final, Self
 
 from hive_core.errors import HiveError
 from hive_core.model.machine import Machine, Wanted
 from hive_core.plan.desired import Plan
-from hive_core.plan.diff import ahead, in_order, is_starting, plan
+from hive_core.plan.diff import ahead, in_order, plan, starting
 from hive_core.plan.place import Places
+from hive_core.plan.start_slots import StartSlots
 from hive_core.plan.state import Phase, phase
 from hive_core.reconcile.counting import Counting
 from hive_core.reconcile.given import Broker, Ports
@@ -52,10 +52,11 @@ class Reconciler:
     _dirty: dict[str, None] = field(default_factory=dict)
     _stale: set[str] = field(default_factory=set)
     _queued: dict[str, None] = field(default_factory=dict)
-    _coming: set[str] = field(default_factory=set)
+    _coming: dict[str, float] = field(default_factory=dict)
     _whole: bool = True
     _tree: bool = False
     _sweep: bool = False
+    _waits_for_slots: bool = False
     _awake: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
@@ -104,8 +105,8 @@ class Reconciler:
     @property
     def idle(self) -> bool:
         """Nothing is dirty and nothing under way; timers may still be set."""
-        waits = self._whole or self._tree or self._dirty or self._stale
-        return not (waits or self.work.busy or self.revoker.busy)
+        asked = self._whole or self._tree or self._dirty or self._stale
+        return not (asked or self.work.busy or self.revoker.busy or self._next_in_queue())
 
     async def fresh_plan(self) -> Plan:
         """What the next pass would do, after a look at the whole host.
@@ -151,6 +152,7 @@ class Reconciler:
         for part in self._parts(dirty):
             await self._apply(part, self._plan(part))
             await asyncio.sleep(0)
+        self._await_slots()
         self.look.troubles.pop(FULL, None)
 
     def _take_rows(self) -> bool:
@@ -190,8 +192,7 @@ class Reconciler:
 
     def _take_dirty(self) -> tuple[bool, set[str]]:
         whole, self._whole = self._whole, False
-        first = islice(self._queued, self.ports.settings.limits.starts_at_once)
-        dirty = {*self._dirty, *first} - self.work.busy.keys()
+        dirty = {*self._dirty, *self._next_in_queue()} - self.work.busy.keys()
         self._dirty = {uuid: None for uuid in self._dirty if uuid in self.work.busy}
         for uuid in dirty:
             self._queued.pop(uuid, None)
@@ -217,9 +218,10 @@ class Reconciler:
             dirty = (everyone | self.wishes.unclaimed | dirty) - busy
         for uuid in found.machines:
             machine = found.machines[uuid]
-            (self._coming.add if is_starting(machine) else self._coming.discard)(uuid)
+            self._coming.pop(uuid, None)
+            self._coming |= starting([machine])
             if uuid not in busy:  # nor may it have been told to start during this look
-                self.work.starting.discard(uuid)
+                self.work.starting.pop(uuid, None)
         return dirty
 
     def _judge(self, dirty: set[str]) -> None:
@@ -275,10 +277,27 @@ class Reconciler:
             yield order[start : start + SLICE]
 
     def _plan(self, part: list[str]) -> Plan:
-        coming = self._coming | self.work.starting
-        seats = self.ports.settings.limits.starts_at_once - len(coming)
         desired = self.wishes.desired(self.look.places)
-        return plan(desired, self.look.observed, self.look.moment, part, seats)
+        return plan(desired, self.look.observed, self.look.moment, part, self._slots())
+
+    def _slots(self) -> StartSlots:
+        limit, now = self.ports.settings.limits.starts_at_once, self.ports.clock.monotonic()
+        return StartSlots(self.look.places, limit, self.work.starting | self._coming, now)
+
+    def _next_in_queue(self) -> list[str]:
+        return self._slots().share_out(each for each in self._queued if each not in self.work.busy)
+
+    def _await_slots(self) -> None:
+        """Look at the queue again when a start has taken so long that its slot is another's."""
+        if self._next_in_queue():
+            self._awake.set()
+        elif self._queued and not self._waits_for_slots and (when := self._slots().next_slow):
+            self._waits_for_slots = True
+            self.ports.clock.call_at(when, self._slot_is_due)
+
+    def _slot_is_due(self) -> None:
+        self._waits_for_slots = False
+        self._awake.set()
 
     async def _apply(self, part: Iterable[str], found: Plan) -> None:
         failed = await self.shaping.apply(found.tree)

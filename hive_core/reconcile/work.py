@@ -43,7 +43,7 @@ class Work:
     """`again(uuid)` is called when an agent should be looked at anew.
 
     `fatal` ends the daemon: after a fault in here only a fresh start is safe. `starting` holds who
-    was told to start and has not been looked at since: each keeps its seat until then.
+    was told to start, and when, and has not been looked at since: each keeps its slot until then.
     """
 
     ports: Ports
@@ -52,7 +52,7 @@ class Work:
     fatal: Callable[[BaseException], None]
     again: Callable[[str], None] = lambda _: None
     busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    starting: set[str] = field(default_factory=set)
+    starting: dict[str, float] = field(default_factory=dict)
     _failures: dict[str, int] = field(default_factory=dict)
     _unheard: set[str] = field(default_factory=set)
     _short_of_room: set[str] = field(default_factory=set)
@@ -87,7 +87,7 @@ class Work:
         try:
             await work
         except HiveError as error:
-            self.starting.discard(uuid)
+            self.starting.pop(uuid, None)
             self.failed(uuid, self._name(uuid), error)
         except asyncio.CancelledError:
             raise
@@ -137,7 +137,7 @@ class Work:
             return
         self._last[uuid] = chain
         if any(isinstance(step.action, a.StartUnit) for step in chain):
-            self.starting.add(uuid)
+            self.starting[uuid] = self.ports.clock.monotonic()
         self.spawn(uuid, self._walk(uuid, chain))
 
     async def _walk(self, uuid: str, chain: tuple[Step, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from statistics import pstdev
@@ -22,14 +22,21 @@ from hive_core.plan.failure import pause
 pytestmark = pytest.mark.sized
 
 MANY = times(200, 1000)
-TREE = {"root": None, **{f"agent-{number:04}": "root" for number in range(MANY - 1)}}
+TREE: dict[str, str | None] = {
+    "root": None,
+    **{f"agent-{number:04}": "root" for number in range(MANY - 1)},
+}
 DAEMONS = {name: {"role": "daemon"} for name in list(TREE)[1 : times(41, MANY)]}
 AT_ONCE = 8
 
 
-def play(story: Callable[[Road], Awaitable[None]], **specs: object) -> None:
+def play(
+    story: Callable[[Road], Awaitable[None]],
+    parents: Mapping[str, str | None] = TREE,
+    **specs: object,
+) -> None:
     async def run(folder: Path) -> None:
-        tree = hive(TREE, **specs)  # type: ignore[arg-type]
+        tree = hive(parents, **specs)  # type: ignore[arg-type]
         road = Road(folder, tree, Settings.model_validate({"limits": {"starts_at_once": AT_ONCE}}))
         await road.settle()
         try:
@@ -152,3 +159,25 @@ def test_who_is_parked_is_started_by_nothing_but_a_new_wish() -> None:
                    for each in road.host.applied[-20:]) == 1  # fmt: skip
 
     play(story, **DAEMONS)
+
+
+def test_attack_60_starts_that_never_end_hold_up_no_other_branch() -> None:
+    """Time does nothing for them; a stranger starts at once, and one beyond as soon as it may."""
+
+    async def story(road: Road) -> None:
+        road.host.slow = True
+        stuck = [f"lead-{number}" for number in range(20)]
+        await road.want(Wanted.RUNNING, *stuck, fresh=True)
+        await road.advance(60)
+        for each in [uuid for uuid, unit in road.host.units.items() if unit.active != "active"]:
+            road.host.settle(each)  # they stop, and start anew
+        await road.advance(60)
+        coming = [uuid for uuid, unit in road.host.units.items() if unit.active == "activating"]
+        assert len(coming) == AT_ONCE // 2
+        road.host.slow = False
+        await road.want(Wanted.RUNNING, "stranger", fresh=True)
+        assert road.state("stranger") is State.RUNNING
+
+    tree = {"root": None, "lead": "root", "stranger": "root"}
+    tree |= {f"lead-{number}": "lead" for number in range(20)}
+    play(story, tree)

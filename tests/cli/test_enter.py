@@ -40,7 +40,7 @@ def test_version_1_and_2_of_the_control_groups_are_both_joined() -> None:
         "cgroup /sys/fs/cgroup/memory cgroup rw,nosuid,memory 0 0\n"
         "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,nosuid,cpu,cpuacct 0 0\n"
     )
-    found = enter.hierarchies(mounts)
+    found = enter.hierarchies(mounts.splitlines())
     assert found == {
         "": "/sys/fs/cgroup/unified",
         "name=systemd": "/sys/fs/cgroup/systemd",

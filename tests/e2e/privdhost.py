@@ -86,6 +86,7 @@ class Agent:
     limits: Limits = field(default_factory=Limits)
     nonce: int = 1
     parent: str | None = None
+    patience: int = 120_000
 
     @property
     def uuid(self) -> str:
@@ -112,7 +113,7 @@ class Agent:
         return StartUnit(
             uuid=self.uuid, name=self.name, nonce=self.nonce, spec="abc", base=self.base,
             slice=self.slice, limits=self.limits, image=self.image, boot=self.boot,
-            parent=self.parent, command=self.command,
+            parent=self.parent, command=self.command, patience=self.patience,
         )  # fmt: skip
 
 

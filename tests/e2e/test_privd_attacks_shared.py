@@ -11,7 +11,7 @@ from e2e.privdhost import Agent, Host
 from long import bound
 
 from hive_core.errors import NotFound
-from hive_core.plan.actions import KillUnit, Limits
+from hive_core.plan.actions import AdoptRoot, JobKind, KillUnit, Limits, RunJob
 
 pytestmark = pytest.mark.lab
 
@@ -227,3 +227,41 @@ def test_45_a_flood_of_lines_is_bounded(host: Host) -> None:
     host.say(agent, f"({flood}) || true", check=False)
     assert len(host.log("-u", agent.unit)) < 100_000
     assert host.runs(agent)
+
+
+LISTEN = """
+import ctypes, os
+fd = LIBC.inotify_init1(0)
+assert LIBC.inotify_add_watch(fd, b"/usr/bin", 0x20) >= 0  # IN_OPEN
+if os.fork() == 0:
+    os.setsid()
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    heard = open("heard", "wb", buffering=0)
+    while True:
+        heard.write(os.read(fd, 65536))
+"""
+
+
+def test_65_what_is_shared_tells_names_of_programs_and_nothing_of_own_trees(host: Host) -> None:
+    """It is left open for `/usr` of the machine, with its cost, and closed by a tree of one's own.
+
+    The second holds the page of threats to what it says; who closes the first changes both.
+    """
+    spy, shares = host.running(), host.running()
+    host.prepare_tree()
+    job, base = host.a_job()
+    apart = host.agent(image="plain")
+    host.job(RunJob(job, JobKind.COPY_TREE, base, image="plain"))
+    host.do(AdoptRoot(job, apart.uuid))
+    host.launch(apart)
+    attack(host, spy, LISTEN)
+    heard = host.lab.path(spy.node / "state/heard")
+    host.say(apart, "stat go")
+    host.say(shares, "factor 6")
+    host.until(lambda: b"factor\0" in heard.read_bytes(), "the side channel is closed")
+    assert b"stat\0" not in heard.read_bytes()
+    for agent in (spy, shares, apart):
+        host.do(KillUnit(agent.uuid, agent.name))
+        host.ended(agent)

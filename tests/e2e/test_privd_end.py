@@ -8,7 +8,8 @@ from e2e.labhost import Lab
 from e2e.privdhost import Host
 from long import bound
 
-from hive_core.plan.actions import KillUnit
+from hive_core.plan.actions import KillUnit, StopUnit
+from hive_core.plan.results import Done
 
 pytestmark = pytest.mark.lab
 
@@ -97,3 +98,12 @@ def test_a_reload_of_systemd_changes_nothing(host: Host, verb: str) -> None:
     assert host.stop(agent)["result"] == "success"
     host.launch(agent)
     host.stop(agent)
+
+
+def test_what_has_just_ended_is_stopped_and_killed_without_a_word(host: Host) -> None:
+    """Else the destruction of many agents raises alarms about those that end meanwhile."""
+    agent = host.running(command=("sleep", "1000"))
+    host.stop(agent)
+    host.until(lambda: host.show(agent.unit, "LoadState") == "not-found", "stays loaded")
+    assert host.do(StopUnit(agent.uuid, agent.name)) == Done(changed=False)
+    assert host.do(KillUnit(agent.uuid, agent.name)) == Done(changed=False)

@@ -46,7 +46,6 @@ BOUNDED = {
     "daemon.py:_deploy": "the first look of the change road",
     "daemon.py:serve": "being asked to end",
     "host/eventlog.py:run": "events to come",
-    "host/vital.py:live": "the watchdog of systemd",
     "host/bus.py:run": "the end of the connection",
     "host/mountinfo.py:run": "mounts that change; nobody waits for it",
     "host/privd.py:_connect": "the deadline of apply",
@@ -62,7 +61,8 @@ CHANGES = {
 }  # fmt: skip
 # Jobs write into a throw-away container, and hived takes nothing from it that is not whole.
 DOORS = (
-    "agent/artifacts.py", "agent/duty.py", "agent/workspace.py", "host/", "privd/", "jobs/",
+    "agent/artifacts.py", "agent/crash_report.py", "agent/duty.py", "agent/workspace.py", "host/",
+    "privd/", "jobs/",
     "ledger/ballast.py", "ledger/copying.py", "cli/", "surfaces/__main__",
 )  # fmt: skip
 

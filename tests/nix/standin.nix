@@ -129,7 +129,9 @@ let
       })
       (lib.filterAttrs (_: u: u != { } && u.enable or true) config.systemd.services))
     // listToAttrs (lib.mapAttrsToList (name: u: { name = "${name}.path"; value = written u (section "Path" u.pathConfig); })
-      (config.systemd.paths or { }));
+      (config.systemd.paths or { }))
+    // listToAttrs (lib.mapAttrsToList (name: u: { name = "${name}.slice"; value = written u (section "Slice" u.sliceConfig); })
+      (config.systemd.slices or { }));
 
   # The options as a list, for the reference page.
   listed = where: options: concatMap

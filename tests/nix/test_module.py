@@ -16,7 +16,7 @@ from hive_core.cli.install import layout
 from hive_core.model.settings import Settings
 from nix import options_page
 
-SHARED = ("hived.service", "hive-privd.service")
+SHARED = ("hived.service", "hive-privd.service", "hived.slice")
 # What only NixOS has or needs: paths of the store, and how a switch goes about a unit.
 OURS = {
     ("Service", "Environment"), ("Service", "X-ReloadIfChanged"), ("Service", "X-StopIfChanged"),

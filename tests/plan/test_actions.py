@@ -30,7 +30,7 @@ ALL: list[a.Action] = [
     a.Unmount(UUID),
     a.StartUnit(
         UUID, "bob", 3, "abc", BASE, (SHORT,), a.Limits(memory_max=1 << 26, cpu_quota=150),
-        "host", boot=True, parent="alice", command=("echo", "", "ü"),
+        "host", boot=True, parent="alice", command=("echo", "", "ü"), patience=1,
     ),
     a.StopUnit(UUID, "bob"),
     a.KillUnit(UUID, "bob"),
@@ -43,6 +43,7 @@ ALL: list[a.Action] = [
     a.KillUnit(OTHER, None),
     a.StartUnit(
         UUID, "bob", 3, "abc", BASE, (), a.Limits(), "nix", boot=False, parent=None, command=(),
+        patience=5,
         system="/nix/store/0123456789abcdfghijklmnpqrsvwxyz-nixos-system-bob-24.11+pre.1",
     ),
     a.RunJob(OTHER, a.JobKind.REVIEW, a.JOB_BASES[0], words=("0" * 40, "a/b.c_d:e,f+g=h-I")),

@@ -67,7 +67,7 @@ CLOSED = "--as-pid2 --console=pipe '--system-call-filter=~io_uring_setup userfau
 def start(*command: str, boot: bool = False, image: str = "host") -> StartUnit:
     return StartUnit(
         UUID, "bob", 7, "abc", AGENT_BASES[1], ("0123abcd", "89abcdef"), Limits(),
-        image, boot, "alice", command, SYSTEM if image == "nix" else None,
+        image, boot, "alice", command, 120_000, SYSTEM if image == "nix" else None,
     )  # fmt: skip
 
 
@@ -115,12 +115,13 @@ def test_the_unit_of_an_agent() -> None:
     assert argv[:5] == [
         "systemd-run", "--quiet", "--no-block", "--collect", "--unit=hive-agent@bob.service"
     ]  # fmt: skip
-    assert argv[-5:] == ["--", "/usr/bin/env", "bash", "/opt/hive_core/privd/hive-run", UUID]
+    run = ["--", "/usr/bin/env", "bash", "/opt/hive_core/privd/hive-run", UUID]
+    assert argv[-7:] == [*run, str(AGENT_BASES[1]), "exec"]
     assert properties(argv) == [
         f"Description=hive agent {UUID} 7 abc",
         "Slice=hive-0123abcd-89abcdef.slice",
         "SyslogIdentifier=bob",
-        "TimeoutStartSec=120",
+        "TimeoutStartSec=120000ms",
         "TimeoutStopSec=60",
         "Restart=no",
         "RestartForceExitStatus=133",
@@ -133,7 +134,7 @@ def test_the_unit_of_an_agent() -> None:
         "CPUQuota=150%",
         f"ExecStopPost=/bin/sh /opt/hive_core/privd/hive-stopped {UUID} 7 hive-agent@bob.service",
         "Type=notify",
-        "NotifyAccess=main",
+        "NotifyAccess=all",
         "Delegate=yes",
         "KillMode=mixed",
         "MemorySwapMax=0",

@@ -92,7 +92,7 @@ def templates() -> Iterator[Path]:
         yield from sorted(each for each in room.glob("*") if each.suffix in _TARGETS)
 
 
-_TARGETS: Final = {".service": SYSTEM, ".tmpfiles": TMPFILES}
+_TARGETS: Final = {".service": SYSTEM, ".slice": SYSTEM, ".tmpfiles": TMPFILES}
 
 
 def _target(template: Path) -> Path:

@@ -26,6 +26,11 @@ _POLL: Final = 0.05
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of a login
 
 
+def _unescape(point: bytes) -> str:
+    """Give a mount point as it is; the kernel spells blanks and line breaks in octal digits."""
+    return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda digits: bytes([int(digits[1], 8)]), point))
+
+
 class Broken(HiveError):
     """A program of the machine failed; the reason holds what it said."""
 
@@ -204,7 +209,7 @@ class Machine:
 
     def unmount_below(self, place: str) -> None:
         """Detach every mount below a place, the deepest first."""
-        lines = Path("/proc/self/mounts").read_text().splitlines()
-        points = [line.split()[1].encode().decode("unicode_escape") for line in lines]
+        lines = Path("/proc/self/mounts").read_bytes().rstrip(b"\n").split(b"\n")
+        points = [_unescape(line.split(b" ")[1]) for line in lines]
         for point in reversed([each for each in points if each.startswith(f"{place}/")]):
             self.run("umount", "--lazy", point, check=False)

@@ -1,0 +1,99 @@
+"""What a command leaves of a fault of its own: one line for people, and a report in a file.
+
+A report holds where it happened and what kind of fault it was, and nothing that the command was
+given: no arguments, no variables, no values. What an exception says often quotes a value; what
+stands in quotes is left out, and whatever else came as an argument or in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hive_core import VERSION
+
+KEPT: Final = 20  # reports in a folder; the oldest go
+_SHORT: Final = 4  # what is no longer than this is in many words
+_QUOTED: Final = re.compile(r"(['\"`]).*['\"`]", re.DOTALL)
+
+
+def write(program: str, error: BaseException) -> str:
+    """Write the report of a fault, and give the line that says so."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    what = f"internal error: {type(error).__name__}{where}"
+    try:
+        file = _keep(program, "\n".join(_lines(program, error)) + "\n")
+    except OSError as fault:
+        return f"{what}; no report could be written: {fault.strerror}"
+    return f"{what}; please report it with {file}"
+
+
+def of_threads(program: str) -> None:
+    """Have faults in threads, which would print a traceback, told and kept in the same way."""
+    import threading  # noqa: PLC0415 - few commands have any
+
+    def tell(fault: threading.ExceptHookArgs) -> None:
+        if fault.exc_value is not None:
+            sys.stderr.write(f"{program}: {write(program, fault.exc_value)}\n")
+
+    threading.excepthook = tell
+
+
+def _keep(program: str, text: str) -> Path:
+    """Write a file that only its owner may read; the folder of its own, or that for all."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    folder = Path(home, "hive")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number, name = tempfile.mkstemp(".txt", f"{program}-report-", folder)
+    except (OSError, RuntimeError):  # no home, or none of ours
+        number, name = tempfile.mkstemp(".txt", f"{program}-report-")
+    else:
+        _sweep(folder, program)
+    with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    return Path(name)
+
+
+def _sweep(folder: Path, program: str) -> None:
+    reports = sorted(folder.glob(f"{program}-report-*.txt"), key=lambda each: each.stat().st_mtime)
+    for old in reports[:-KEPT]:
+        with suppress(OSError):
+            old.unlink()
+
+
+def _lines(program: str, error: BaseException) -> Iterator[str]:
+    yield f"{program} {VERSION}, Python {platform.python_version()}, {platform.platform()}"
+    yield time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    for each in reversed(list(_chain(error))):
+        yield "Traceback (most recent call last):"
+        yield "".join(traceback.format_tb(each.__traceback__)).rstrip("\n")
+        yield f"{type(each).__name__}: {_without_values(str(each))}"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The fault, and what led to it."""
+    seen, at = set[int](), error
+    while id(at) not in seen:
+        yield at
+        seen.add(id(at))
+        at = at.__cause__ or at.__context__ or at
+
+
+def _without_values(text: str) -> str:
+    text = _QUOTED.sub("'...'", text)
+    values = {*sys.argv[1:], *os.environ.values()}
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) > _SHORT:
+            text = text.replace(value, "...")
+    return text

@@ -1,0 +1,138 @@
+"""Attack 60: what an agent calls its program, and starts that never end, hold up nobody else."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+from e2e.privdhost import _PLAIN as PREPARE_TREE
+from long import figure
+
+from hive_core.model.machine import State
+
+pytestmark = pytest.mark.lab
+
+TREE: dict[str, str | None] = {"root": None, "lead": "root", "ann": "root"}
+STARTS_AT_ONCE = 8
+PATIENCE = 4  # seconds until a start that does not come up is given up
+SETTINGS = f"""
+[grace]
+start = 3600
+[back_off]
+first = 0.05
+most = 0.2
+failures = 2
+[limits]
+starts_at_once = {STARTS_AT_ONCE}
+"""
+# An init that never tells systemd that it is up.
+NEVER_UP = r"printf '#!/bin/sh\nsleep 1000000\n' >/srv/tree/usr/init; chmod 755 /srv/tree/usr/init"
+NEVER_UP += "; mkdir -p /srv/tree/sbin; ln -sf ../usr/init /srv/tree/sbin/init"
+NEVER_UP += "; cp /usr/lib/os-release /srv/tree/usr/lib"  # else systemd-nspawn refuses the tree
+STUCK = {"parent": "lead", "role": "daemon", "image": "/srv/tree", "boot": True}
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.settings(SETTINGS)
+    lab.run(["bash", "-ec", f"{PREPARE_TREE}\n{NEVER_UP}"])
+    made.setup()
+    made.grow(lead={"role": "lead", "max_children": 64})
+    made.grow(ann="root")
+    yield made
+    made.hush()
+
+
+@pytest.fixture(autouse=True)
+def tidy(host: HiveHost) -> Iterator[None]:
+    yield
+    host.prune(TREE)
+
+
+def spawn_stuck(host: HiveHost, *names: str) -> None:
+    """Have agents that start and never come up."""
+    words = ("--image", "/srv/tree", "--boot", "--role", "daemon", "--parent", "lead", "--no-wait")
+    host.hive("agent", "create", names[0], *words)  # enters the tree in the table of images
+    for name in names[1:]:
+        reply = host.call("Spawn", name=name, **STUCK)
+        assert not reply.error, reply
+
+
+def states(host: HiveHost) -> dict[str, str]:
+    return {row["name"]: row["state"] for row in host.call("ListAgents")["agents"]}
+
+
+@pytest.mark.parametrize("name", ["hive-start", r"\377", "systemd-nspawn"])
+def test_attack_60_the_name_of_a_program_says_nothing_about_its_start(
+    host: HiveHost, name: str
+) -> None:
+    """Nine of them, one more than may start at once; then a stranger still restarts."""
+    script = f"cp /usr/bin/sleep \"/tmp/$(printf '{name}')\"; exec /tmp/* 1000000"
+    names = [f"worker-{number}" for number in range(STARTS_AT_ONCE + 1)]
+    for each in names:
+        command = ["sh", "-c", script]
+        assert not host.call("Spawn", name=each, parent="lead", command=command).error
+    host.wait("running", *names, "ann")
+    assert not host.call("Restart", agent="ann", wait=50).error
+    host.wait("running", "ann")
+
+
+def test_attack_60_bounds_hold_before_the_first_instruction(host: HiveHost) -> None:
+    """A command that asks for its bounds as the first thing it does finds them set."""
+    command = ["cat", "/proc/sys/user/max_inotify_instances", "/proc/sys/user/max_user_namespaces"]
+    for number in range(5):
+        name = f"early-{number}"
+        host.call("Spawn", name=name, parent="lead", role="worker", command=command)
+        host.wait(State.STOPPED, name)
+        lines = host.call("GetLogs", agent=name)["lines"]
+        assert [line["text"] for line in lines][-2:] == ["100", "512"]
+
+
+def test_attack_60_a_stranger_restarts_beside_fifty_stuck_starts(host: HiveHost) -> None:
+    """One branch has half of the slots at most: at most twice the quiet time, in the same run."""
+
+    def restarts() -> list[float]:
+        times = []
+        for _ in range(7):
+            began = time.monotonic()
+            assert not host.call("Restart", agent="ann", wait=50).error
+            host.wait("running", "ann")
+            times.append(time.monotonic() - began)
+        return times
+
+    quiet = statistics.median(restarts())
+    names = [f"stuck-{number}" for number in range(50)]
+    spawn_stuck(host, *names)
+
+    def stuck() -> int:
+        shown = host.run("systemctl", "list-units", "--state=activating", "--plain", "--no-legend",
+                         "hive-agent@stuck-*").stdout  # fmt: skip
+        return len(shown.splitlines())
+
+    host.until(lambda: stuck() == STARTS_AT_ONCE // 2, "half of the slots are not in use", 60)
+    beside = statistics.median(restarts())
+    assert stuck() == STARTS_AT_ONCE // 2
+    assert {states(host)[name] for name in names} == {State.STARTING}
+    figure("attack 60", quiet=round(quiet, 3), beside_50_stuck_starts=round(beside, 3))
+    assert beside <= 2 * quiet
+
+
+def test_attack_60_a_start_that_does_not_come_up_is_a_failure(host: HiveHost) -> None:
+    """It is told to the parent, tried again after a pause, and parked."""
+    host.settings(SETTINGS.replace("start = 3600", f"start = {PATIENCE}"))
+    host.restart()
+    host.wait("running", *TREE)
+    host.mail("lead")
+    spawn_stuck(host, "never")
+    host.wait(State.PARKED, "never", seconds=120)
+    bodies = [each["body"] for each in host.mail("lead") if each["kind"] == "container_crash"]
+    assert len(bodies) == 2
+    assert all(body.startswith("never did not come up in time; ") for body in bodies)
+    assert "parked after 2 failures" in bodies[-1]
+    alarms = host.json("status")["alarms"]
+    assert any(each.startswith("never is parked: did not come up in time") for each in alarms)

@@ -1,0 +1,39 @@
+"""Destroying many subtrees at once raises no alarm: what ends meanwhile is what was wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+
+pytestmark = pytest.mark.lab
+
+SUBTREES = 30
+KIDS = 2
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.setup()
+    yield made
+    made.hush()
+
+
+def test_no_alarm_is_raised_by_destroying_thirty_subtrees(host: HiveHost) -> None:
+    tops = [f"top-{number}" for number in range(SUBTREES)]
+    kids = {f"{top}-kid-{number}": top for top in tops for number in range(KIDS)}
+    for name, parent in {**dict.fromkeys(tops, "root"), **kids}.items():
+        reply = host.call("Spawn", name=name, parent=parent, role="lead")
+        assert not reply.error, reply
+    host.wait("running", *tops, *kids, seconds=120)
+    alarms = set[str]()
+    jobs = [host.call("Destroy", agent=top, recursive=True)["job"] for top in tops]
+    for job in jobs:
+        while host.call("WaitJob", id=job, wait=0.2)["state"] == "running":
+            alarms |= set(host.call("Status")["alarms"])
+    alarms |= set(host.call("Status")["alarms"])
+    assert alarms == set()
+    assert "Cannot bring" not in host.run("journalctl", "-u", "hived", "--output=cat").stdout

@@ -1,0 +1,71 @@
+"""Attack 63: no action of the root helper takes long, whatever it waits for."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from e2e.labhost import Lab
+from e2e.privdhost import Host
+from long import bound
+
+from hive_core.errors import TimedOut
+from hive_core.plan.actions import CloseDoor, MakeNode, OpenDoor
+from hive_core.plan.results import Done
+from hive_core.privd.server import SECONDS
+
+pytestmark = pytest.mark.lab
+
+FILES = 400_000
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[Host]:
+    with Host(lab) as made:
+        yield made
+
+
+@contextmanager
+def systemd_stands_still(host: Host) -> Iterator[None]:
+    os.kill(host.lab.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(host.lab.pid, signal.SIGCONT)
+
+
+def test_attack_63_an_action_that_takes_long_is_cut_off_and_nobody_waits(host: Host) -> None:
+    """A systemd that does not answer holds up what needs it for 2 s, and nothing else."""
+    agent, other = host.agent(), host.agent()
+    host.prepare(agent)
+    with systemd_stands_still(host):
+        began = time.monotonic()
+        with pytest.raises(TimedOut, match="StartUnit took more than 2"):
+            host.do(agent.start)
+        assert SECONDS <= time.monotonic() - began < bound(SECONDS)
+        assert host.do(MakeNode(other.lineage)) == Done(changed=True)
+    host.launch(other)
+    # What was cut off is done by asking again, or was done.
+    host.until(lambda: host.show(agent.unit, "LoadState") != "loaded" or host.runs(agent), "stuck")
+
+
+def test_attack_63_a_door_that_hived_filled_is_removed_bit_by_bit(host: Host) -> None:
+    """Whoever took hived over can make its own requests long; each is cut off, and gets further."""
+    agent = host.agent()
+    host.do(OpenDoor(agent.uuid))
+    fill = f"import os\nfor n in range({FILES}): os.close(os.open(f'run/{{n}}', os.O_CREAT, 0o600))"
+    door = f"/run/hive/agents/{agent.uuid}"
+    user = ["setpriv", "--reuid=hive", "--regid=hive", "--clear-groups", "env", f"--chdir={door}"]
+    host.lab.run([*user, "/usr/bin/python3", "-Ic", fill], timeout=300)
+    cut = 0
+    for _ in range(100):
+        try:
+            assert host.do(CloseDoor(agent.uuid)) == Done(changed=True)
+            break
+        except TimedOut:
+            cut += 1
+            assert host.do(OpenDoor(host.agent().uuid)) == Done(changed=True)
+    assert cut
+    assert not host.lab.path(door).exists()
