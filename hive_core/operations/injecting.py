@@ -53,7 +53,7 @@ def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
     to the only one that works on something that the caller gave.
     """
     task = _task(call, params)
-    if task is None or not task.begun:
+    if task is None or not task.held:
         known = params.worker or (called(call, task.assignee) if task else "")
         return Record(Injected(result=NOT_ACTIVE, worker=known, task="", message=""))
     name = called(call, task.assignee)
@@ -75,8 +75,8 @@ def _task(call: Call, params: InjectParams) -> Task | None:
         if params.worker == call.caller:
             raise InvalidArgument("say it to a worker: wake is for oneself", field="worker")
         work = call.ledger.tasks.open_of(call.hive.spec(params.worker).id)
-        return next((each for each in work if each.begun), None)
-    work = [each for each in call.ledger.tasks.given_by(call.uuid) if each.begun]
+        return next((each for each in work if each.held), None)
+    work = [each for each in call.ledger.tasks.given_by(call.uuid) if each.held]
     if len({each.assignee for each in work}) > 1:
         names = ", ".join(sorted({called(call, each.assignee) for each in work})[:_NAMED])
         raise InvalidArgument(f"say to whom: several work for you ({names})", field="worker")

@@ -199,6 +199,7 @@ def test_a_task_exits_after_its_task_and_a_worker_stays(host: HiveHost) -> None:
     for name, role in (("one", "task"), ("stays", "worker")):
         host.grow(**{name: script("exec sleep 1000", role=role)})
         task = host.ask("lead", "AssignTask", agent=name, description="count to three")["task"]
+        host.ask(name, "BeginTask", task=task)
         host.until(lambda name=name: row(host, name)["activity"] == "running", "it does not begin")  # type: ignore[misc]
         reply = host.ask(name, "FinishTask", task=task, status="success", summary="1 2 3")
         assert not reply.error, reply
