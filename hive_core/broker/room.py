@@ -23,40 +23,52 @@ BRINGS: Final = frozenset({
 })  # fmt: skip
 # Of a ledger that is half full or more, one branch has an eighth at most.
 EIGHTH, HALF = 8, 2
-# So many calls of a party until its history is looked at again.
-_SELDOM: Final = 16
+# What one call can bring at most, and after how many calls at most a party is looked at again.
+CALL_MOST: Final = 2 << 20
+_SELDOM: Final = 64
+_PARTIES: Final = 20_000
 # Seconds until it is looked again how full the ledger is.
 _AGAIN: Final = 1.0
 
 
 class Room:
     def __init__(self) -> None:
-        self._calls: Counter[str] = Counter()
+        # How many calls of a party can bring it to no bound, whatever they bring.
+        self._safe: dict[str, int] = {}
         # When it was looked how full the ledger is, how full, and what each branch has of it.
         self._looked, self._used, self._shares = -1.0, 0, Counter[str]()
 
     def check(self, call: Call, operation: Operation) -> None:
         """LimitReached when what an agent wants to store has no room."""
-        self._calls[call.uuid] += 1
-        brings = operation.name in BRINGS
-        if not brings and self._calls[call.uuid] % _SELDOM:
-            return
+        safe = self._safe.get(call.uuid, 0)
+        if safe > 0:
+            self._safe[call.uuid] = safe - 1
+        else:
+            self._check_one(call, operation)
+        if operation.name in BRINGS:
+            self._check_all(call, operation)
+
+    def _check_one(self, call: Call, operation: Operation) -> None:
+        """Look what the agent has; not at each call, because looking costs more than most calls."""
         limits, ledger = call.settings.limits, call.ledger
         sizes = ledger.stored.of(call.uuid)
         live = {noun: size for noun, size in sizes.items() if noun not in HISTORY}
-        past = sum(sizes.values()) - sum(live.values())
+        held, past = sum(live.values()), sum(sizes.values()) - sum(live.values())
         if past > limits.history:
             past = ledger.history.shorten(call.uuid, limits.history)
-        if not brings:
+        if len(self._safe) > _PARTIES:
+            self._safe.clear()
+        room = min(limits.stored - held, limits.history - past)
+        self._safe[call.uuid] = min(max(room // CALL_MOST, 0), _SELDOM)
+        if operation.name not in BRINGS:
             return
         if past > limits.history:
             reason = f"more than {limits.history} bytes hang on tasks of yours that are open"
             raise _full(operation, reason, "history")
-        if sum(live.values()) > limits.stored:
+        if held > limits.stored:
             noun = max(live, key=lambda each: live[each])
             reason = f"you have {limits.stored} bytes in the ledger, most of it {noun}"
             raise _full(operation, reason, "stored")
-        self._check_all(call, operation)
 
     def _check_all(self, call: Call, operation: Operation) -> None:
         """Half of the ledger is for whoever comes first, an eighth of it for each branch."""
