@@ -43,10 +43,12 @@ class Lent:
 
 @dataclass
 class Lending:
-    """`work` is a folder of hived's own, for packs on their way."""
+    """`work` is a folder of hived's own, for packs on their way: so many, in parts so large."""
 
     work: Path
     clock: Callable[[], float] = time.monotonic
+    piece: int = PIECE
+    most: int = LENT_MOST
     _lent: dict[str, Lent] = field(default_factory=dict)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
@@ -71,7 +73,7 @@ class Lending:
         if lent.making.exception() is not None:
             self._drop(id_)
         lent.making.result()
-        data, more = await asyncio.to_thread(_piece, lent.path, offset)
+        data, more = await asyncio.to_thread(_piece, lent.path, offset, self.piece)
         if not more:
             self._drop(id_)
         return data, f"{id_}.{offset + len(data)}" if more else None
@@ -102,7 +104,7 @@ class Lending:
         for id_, each in list(self._lent.items()):
             if each.at < now - IDLE:
                 self._drop(id_)
-        while len(self._lent) >= LENT_MOST:
+        while len(self._lent) >= self.most:
             self._drop(min(self._lent, key=lambda id_: self._lent[id_].at))
 
     def _drop(self, id_: str) -> None:
@@ -147,10 +149,10 @@ def _place(after: str) -> tuple[str, int]:
     return id_, int(offset)
 
 
-def _piece(path: Path, offset: int) -> tuple[bytes, bool]:
+def _piece(path: Path, offset: int, most: int) -> tuple[bytes, bool]:
     with path.open("rb") as file:
         file.seek(offset)
-        data = file.read(PIECE)
+        data = file.read(most)
         return data, offset + len(data) < os.fstat(file.fileno()).st_size
 
 

@@ -1,0 +1,111 @@
+"""Packs on their way to and from people: bounded in number, bytes and time (attack 59)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from host.meta import Meta, family
+
+from hive_core.errors import Busy, Conflict, Expired, Internal, InvalidArgument, LimitReached
+from hive_core.host import uploads
+from hive_core.host.lending import Lending
+from hive_core.host.uploads import Uploads
+from hive_core.model.push import Part, Push
+
+PUSH = Push("meta", "refs/heads/main", "1" * 40, "2" * 40, 0)
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+
+
+def test_parts_of_a_pack_become_one_and_the_last_one_may_come_again(tmp_path: Path) -> None:
+    found = Uploads(tmp_path, 100, Clock())
+    id_ = found.add(PUSH, Part(b"one", more=True))
+    found.add(PUSH, Part(b"two", id_, 3, more=True))
+    found.add(PUSH, Part(b"2wo", id_, 3, more=True))  # its answer was lost
+    with pytest.raises(InvalidArgument, match="begins at 6"):
+        found.add(PUSH, Part(b"x", id_, 1))
+    with pytest.raises(Conflict):
+        found.add(replace(PUSH, new="3" * 40), Part(b"x", id_, 6))
+    found.add(PUSH, Part(b"!", id_, 6))
+    assert found.take(id_) == b"one2wo!"
+    assert files(tmp_path) == []
+
+
+def test_a_pack_beyond_its_bound_is_dropped_as_soon_as_that_shows(tmp_path: Path) -> None:
+    found = Uploads(tmp_path, 5, Clock())
+    id_ = found.add(PUSH, Part(b"12345", more=True))
+    with pytest.raises(LimitReached):
+        found.add(PUSH, Part(b"6", id_, 5, more=True))
+    assert files(tmp_path) == []
+
+
+def test_uploads_that_nobody_goes_on_with_make_room_for_others(tmp_path: Path) -> None:
+    clock = Clock()
+    found = Uploads(tmp_path, 100, clock)
+    first = [found.add(PUSH, Part(b"x", more=True)) for _ in range(uploads.MOST)]
+    with pytest.raises(Busy):
+        found.add(PUSH, Part(b"x", more=True))
+    clock.now = uploads.IDLE + 1
+    found.add(PUSH, Part(b"x", more=True))
+    assert len(files(tmp_path)) == uploads.MOST
+    with pytest.raises(Conflict):
+        found.add(PUSH, Part(b"x", first[0], 1))
+    clock.now = 2 * uploads.DEAD
+    found.add(PUSH, Part(b"x", more=True))
+    assert len(files(tmp_path)) == 1
+
+
+def test_packs_that_nobody_fetches_make_room_and_say_so(tmp_path: Path, meta: Meta) -> None:
+    hive = meta.change(family("anna"))
+    folder, work = meta.repo.folder, tmp_path / "work"
+
+    async def main() -> None:
+        found = Lending(work, piece=100, most=2)
+        _, first = await found.pack(folder, [hive.commit], [], None)
+        assert first
+        await found.pack(folder, [hive.commit], [], None)
+        _, last = await found.pack(folder, [hive.commit], [], None)
+        with pytest.raises(Expired):
+            await found.pack(folder, [hive.commit], [], first)
+        assert len(files(work)) == 2
+        while last is not None:
+            _, last = await found.pack(folder, [hive.commit], [], last)
+        assert len(files(work)) == 1
+        with pytest.raises(InvalidArgument):
+            await found.pack(folder, [hive.commit], [], "../../etc")
+        with pytest.raises(Expired):
+            await found.pack(folder, [hive.commit], [], "nothing.0")
+        with pytest.raises(Internal, match="cannot read"):
+            await found.pack(folder, ["4" * 40], [], None)
+
+    asyncio.run(main())
+
+
+def test_what_a_clone_has_is_not_sent_again(tmp_path: Path, meta: Meta) -> None:
+    first = meta.change(family("anna"))
+    second = meta.change(first.without("anna"))
+
+    async def count(wants: str, haves: list[str]) -> int:
+        data, following = await Lending(tmp_path / "work").pack(
+            meta.repo.folder, [wants], haves, None
+        )
+        assert following is None
+        return int.from_bytes(data[8:12], "big")
+
+    whole = asyncio.run(count(second.commit, []))
+    rest = asyncio.run(count(second.commit, [first.commit, "5" * 40]))
+    assert rest < whole
+    assert asyncio.run(count(second.commit, [second.commit])) == 0
