@@ -8,7 +8,7 @@ import pytest
 from host.meta import Meta, family, spec
 
 from hive_core.errors import InvalidArgument, StorageFull
-from hive_core.host.git import HeadMoved, Kind, Recovery, files
+from hive_core.host.git import HeadMoved, Kind, MetaRepo, Recovery, files
 from hive_core.model.hive import Hive
 
 
@@ -193,3 +193,14 @@ def test_what_was_committed_by_hand_is_on_disk_before_it_is_adopted(meta: Meta) 
     meta.by_hand("agents/anna.json", text(2, title="By hand"))
     meta.git("gc", "-q")
     assert look(meta).kind is Kind.ADOPT
+
+
+def test_a_refused_commit_that_is_not_whole_is_in_no_clone(meta: Meta) -> None:
+    meta.change(family("anna"))
+    bad = meta.by_hand("topology.json", "nonsense")
+    tree = meta.git("rev-parse", "HEAD^{tree}")
+    assert look(meta).kind is Kind.REFUSED
+    assert meta.repo.kept_aside() == [bad]
+    meta.object(tree).unlink()
+    assert MetaRepo.open(meta.path).kept_aside() == []
+    assert [oid for oid, _ in meta.repo.refused()] == [bad]

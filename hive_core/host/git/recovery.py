@@ -178,10 +178,21 @@ class Shelf:
         return self._reasons / f"{oid}.told"
 
     def kept(self) -> builtins.list[str]:
-        """Those that could be read when they were refused."""
+        """Those that can be handed out: one that is not whole would spoil every clone."""
         folder = self._folder / REFUSED
         found = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
-        return [name for name in found if _OID.fullmatch(name)]
+        return [name for name in found if _OID.fullmatch(name) and self._is_whole(name)]
+
+    def _is_whole(self, oid: str) -> bool:
+        """As far as the commit itself and those right before it go."""
+        try:
+            commit = self._store.commit(oid)
+            self._store.tree(commit.tree, "a refused commit")
+            for parent in commit.parents:
+                self._store.commit(parent)
+        except HiveError:
+            return False
+        return True
 
     def list(self) -> list[tuple[str, str]]:
         """Commit and reason, newest first. Notes that cannot be read keep nobody from anything."""
