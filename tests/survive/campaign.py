@@ -24,10 +24,12 @@ OPERATOR = "operator"
 TREE: dict[str, str | None] = {
     "root": None, "ann": "root", "ben": "root", "silo": "root", "cid": "ann", "dot": "ann",
     "eva": "ben", "fay": "ben", "gil": "cid", "hal": "eva",
+    "ann-nest": "ann", "ben-nest": "ben", "cid-nest": "cid",
 }  # fmt: skip
-LEADS = {"ann", "ben", "cid", "eva", "gil"}
 KEEPERS = {"ann", "ben", "cid"}  # whose children come and go
-SILENT = {"silo"}  # its mail waits, and is counted in the end
+NESTS = {f"{keeper}-nest" for keeper in KEEPERS}  # restarted when one is moved away from them
+LEADS = {"ann", "ben", "cid", "eva", "gil", *NESTS}
+SILENT = {"silo", *NESTS}  # the mail of the first waits, and is counted in the end
 CLIENTS = 5 * len({*TREE, OPERATOR} - SILENT)
 SETTINGS = """
 [limits]
@@ -99,9 +101,7 @@ def peers(name: str) -> list[str]:
 
 def homes(name: str) -> list[str]:
     """Under whom a keeper has its pets: itself and one child, so that they can move."""
-    if name not in KEEPERS:
-        return []
-    return [name, next(other for other, parent in TREE.items() if parent == name)]
+    return [name, f"{name}-nest"] if name in KEEPERS else []
 
 
 @dataclass
@@ -184,9 +184,12 @@ def crowd(host: HiveHost, seed: int, pace: float) -> Iterator[Crowd]:
 
 
 def leaders(host: HiveHost) -> dict[str, tuple[str, str]]:
-    """Of each container: its first process, and when that began, which a PID alone cannot tell."""
+    """Of each container: its first process, and when that began, which a PID alone cannot tell.
+
+    A nest is left out: it is restarted whenever a child is moved away from it.
+    """
     found = {}
-    for name in TREE:
+    for name in TREE.keys() - NESTS:
         located = host.call("Locate", agent=name)
         stat = host.run("cat", f"/proc/{located['leader']}/stat").stdout
         found[name] = (str(located["leader"]), stat.rpartition(")")[2].split()[19])
