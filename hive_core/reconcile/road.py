@@ -193,7 +193,12 @@ class Reconciler:
     def _take_dirty(self) -> tuple[bool, set[str]]:
         whole, self._whole = self._whole, False
         dirty = {*self._dirty, *self._next_in_queue()} - self.work.busy.keys()
-        self._dirty = {uuid: None for uuid in self._dirty if uuid in self.work.busy}
+        # What was heard since the rows were taken waits for the next pass, which takes them: by the
+        # old rows nothing would be to do, and nobody would come back to it.
+        dirty -= self._stale
+        self._dirty = {
+            uuid: None for uuid in self._dirty if uuid in self.work.busy or uuid in self._stale
+        }
         for uuid in dirty:
             self._queued.pop(uuid, None)
         if whole:

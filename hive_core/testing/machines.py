@@ -24,7 +24,8 @@ class MemoryMachines:
     """A host that starts what it is told to, and breaks when a test says so.
 
     `slow`: units stay on their way until `settle` is called. `refused`: actions that fail, by kind.
-    `meanwhile`: what else happens, once, while the host is looked at.
+    `meanwhile`: what else happens, once, while the host is looked at; `beside`: while an action of
+    this kind is done.
     `stubborn`: agents that never stop.
     `used`: processor time of machines that run; it goes with their end.
     """
@@ -39,6 +40,7 @@ class MemoryMachines:
     strays: tuple[Stray, ...] = ()
     refused: dict[str, HiveError] = field(default_factory=dict)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
+    beside: dict[str, Callable[[], object]] = field(default_factory=dict)
     stubborn: set[str] = field(default_factory=set)
     used: dict[str, Cpu] = field(default_factory=dict)
     applied: list[a.Action | Local] = field(default_factory=list)
@@ -53,7 +55,10 @@ class MemoryMachines:
         return found
 
     async def apply(self, action: a.Action | Local) -> Result:
-        return self.do(action)
+        result = self.do(action)
+        if other := self.beside.pop(type(action).__name__, None):
+            other()
+        return result
 
     def subscribe(self, wake: Callable[[str], None]) -> None:
         self._wakes.append(wake)

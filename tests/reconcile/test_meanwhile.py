@@ -12,6 +12,7 @@ from reconcile.test_road import play
 
 from hive_core.model.agent import AgentSpec
 from hive_core.model.hive import Hive
+from hive_core.model.machine import Wanted
 
 ORDERS: dict[str, tuple[Callable[[Hive], Hive], dict[str, str]]] = {
     "destroyed": (lambda hive: hive.without("cat"), {"cat": "absent"}),
@@ -40,5 +41,35 @@ def test_a_job_that_comes_during_a_look_waits_for_the_next_one(tmp_path: Path, o
         assert road.job(jobs[0]).state == "running"
         await road.settle()
         assert road.job(jobs[0]).state == "done"
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("wanted", [Wanted.RUNNING, Wanted.STOPPED])
+def test_what_is_wanted_while_a_new_tree_is_put_in_place_is_not_forgotten(
+    tmp_path: Path, wanted: Wanted
+) -> None:
+    """It was looked at by the rows from before, so nothing was to do, until the next look at all.
+
+    `StopWork(grace=0, wait=15)` took its whole wait so: workers of a batch were destroyed, and in
+    that moment the container of another agent was to end.
+    """
+
+    async def story(road: Road) -> None:
+        before = road.unit("dan").invocation
+
+        def meanwhile() -> None:
+            with road.ledger.transaction():
+                uuid, now = road.uuid("dan"), road.clock.now()
+                road.ledger.runs.want(uuid, wanted, now, grace=0.0, fresh=True)
+            road.road.heard(frozenset({f"run:{uuid}"}))
+
+        road.host.beside["MoveNode"] = meanwhile
+        road.begin(road.hive.moved("cat", "root"), cat="moved")
+        await road.settle()
+        assert not road.host.beside
+        assert road.state("dan").value == wanted.value
+        unit = road.host.units.get(road.uuid("dan"))
+        assert unit is None or unit.invocation != before
 
     play(tmp_path, story)
