@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from hive_core.agent import crash_report
 from hive_core.agent.show import plain
 from hive_core.cli.output import block, echo, say
 from hive_core.cli.session import Session, complete_agent, entries
@@ -94,6 +95,7 @@ def chat(session: Session, name: str, seconds: float) -> None:
     """
     talk = Conversation(session.socket, name)
     _check_runs(session, name)
+    crash_report.of_threads("hive")
     threading.Thread(target=talk.listen, daemon=True).start()
     if sys.stdin.isatty():
         say(f"talking to {name}; Ctrl-D ends")

@@ -12,6 +12,8 @@ from typing import NamedTuple
 # Version 1 wants these set up before a process may enter, and systemd does not use them.
 _LEFT_ALONE = {"cpuset", "freezer", "hugetlb", "rdma", "misc", "perf_event", "net_cls", "net_prio"}
 
+_MOST_MEMORY = ("memory.max", "memory.limit_in_bytes")  # of version 2, and of version 1
+
 
 class _Hierarchy(NamedTuple):
     mounted: Path
@@ -32,6 +34,22 @@ class Groups:
             with contextlib.suppress(OSError):
                 # The machine's own processes count one by one beside it: it counts as two of them.
                 (path / "cpu.shares").write_text(str(2 * 1024))
+
+    def bound_memory(self, most: int) -> None:
+        """Give all processes of the lab together so many bytes at most, cached files too."""
+        files = [path / name for path in self.paths for name in _MOST_MEMORY]
+        for file in filter(Path.exists, files):
+            file.write_text(str(most))
+
+    def memory_in_use(self) -> int:
+        """Give what cannot be had back by dropping copies of what is on a disk."""
+        for path in self.paths:
+            if any((path / name).exists() for name in _MOST_MEMORY):
+                rows = (line.split() for line in (path / "memory.stat").read_text().splitlines())
+                counts = {name: int(count) for name, count in rows}
+                names = ("anon", "shmem") if "anon" in counts else ("total_rss", "total_shmem")
+                return sum(counts[name] for name in names)
+        raise RuntimeError("no hierarchy counts memory")
 
     def doors(self) -> list[str]:
         """The files to write a process id to so that it enters the groups."""

@@ -51,7 +51,7 @@ class Lab:
         self.name = name
         self._lower = lower
         self._offer = offer
-        self._groups = Groups(f"hive-lab-{name}-{secrets.token_hex(4)}")
+        self.groups = Groups(f"hive-lab-{name}-{secrets.token_hex(4)}")
         self._disk: subprocess.Popen[str] | None = None
         self._boot: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
@@ -117,7 +117,7 @@ class Lab:
     def boot(self) -> None:
         assert self._disk is not None, "start() makes the disk"
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - power_cut() closes it
-        join = (*_DIE_WITH_PARENT, "sh", "-c", _JOIN, "sh", *self._groups.doors(), "--")
+        join = (*_DIE_WITH_PARENT, "sh", "-c", _JOIN, "sh", *self.groups.doors(), "--")
         enter = ("nsenter", f"--mount=/proc/{self._disk.pid}/ns/mnt", "--")
         unshare = ("unshare", "--fork", "--kill-child", "--propagation", "private", *_NAMESPACES)
         self._boot = subprocess.Popen(
@@ -135,7 +135,7 @@ class Lab:
     def argv(self, command: Sequence[str], cwd: str = "/") -> list[str]:
         """What to execute on the machine in order to execute `command` in the lab."""
         inside = (*_DIE_WITH_PARENT, "env", f"--chdir={cwd}", "--", *command)
-        join = ("sh", "-c", _JOIN, "sh", *self._groups.doors_of(self.pid), "--")
+        join = ("sh", "-c", _JOIN, "sh", *self.groups.doors_of(self.pid), "--")
         return [*join, "nsenter", f"--target={self.pid}", *_NAMESPACES, "--", *inside]
 
     def run(
@@ -185,10 +185,10 @@ class Lab:
     def _make_disk(self) -> None:
         # Unprivileged users cannot write byte code in a lab and would compile at every start.
         compileall.compile_dir(CHECKOUT / "hive_core", quiet=2)
-        self._groups.make()
+        self.groups.make()
         self._disk = subprocess.Popen(
             ["unshare", "--mount", "--propagation", "private", "--", str(PARTS / "disk")]
-            + [str(group) for group in self._groups.paths],
+            + [str(group) for group in self.groups.paths],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

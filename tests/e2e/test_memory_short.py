@@ -1,0 +1,72 @@
+"""A host that is short of memory: the daemon starts, answers, and is not taken for dead."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from e2e.hivehost import HiveHost
+from e2e.labhost import Lab
+from long import bound, figure
+
+pytestmark = pytest.mark.lab
+
+AGENTS = [f"agent-{number}" for number in range(5)]
+MEMORY = 256 << 20  # of the whole lab; hived alone has 80 MB
+FILLED = 0.9
+READY = 20  # seconds
+# Takes so many bytes that nobody gets back, and keeps them in use.
+HOG = """
+import os, sys, time
+blocks = [bytearray(os.urandom(1 << 20)) for _ in range(int(sys.argv[1]) >> 20)]
+print("full", flush=True)
+while True:
+    for block in blocks:
+        block[0] = 1
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Iterator[HiveHost]:
+    made = HiveHost(lab)
+    made.setup()
+    made.grow(**dict.fromkeys(AGENTS, "root"))
+    yield made
+    made.hush()
+
+
+def test_the_daemon_keeps_memory_of_its_own(host: HiveHost) -> None:
+    """Where control groups know of that; the slice has it too, else it would be for nothing."""
+    for unit, least in (("hived.slice", 256), ("hived.service", 192), ("hive-privd.service", 48)):
+        shown = host.run("systemctl", "show", "-p", "MemoryMin", "--value", unit).stdout
+        assert int(shown) == least << 20
+    for unit in ("hived.service", "hive-privd.service"):
+        shown = host.run("systemctl", "show", "-p", "Slice", "--value", unit).stdout
+        assert shown == "hived.slice\n"
+    said = host.run("hive", "doctor", "-o", "jsonl", check=False).stdout
+    assert '"check": "memory"' in said
+
+
+def test_a_daemon_is_ready_in_time_where_nine_tenths_of_the_memory_are_taken(
+    host: HiveHost,
+) -> None:
+    host.lab.groups.bound_memory(MEMORY)
+    goal = int(FILLED * MEMORY) - host.lab.groups.memory_in_use()
+    hog = ["systemd-run", "--quiet", "--pipe", "--unit=hog", "-p", "OOMScoreAdjust=500"]
+    with host.lab.popen([*hog, "/usr/bin/python3", "-Ic", HOG, str(goal)], stdout=-1) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "full\n"
+        assert host.lab.groups.memory_in_use() > 0.85 * MEMORY
+        times = []
+        for _ in range(3):
+            began = time.monotonic()
+            host.restart()
+            host.wait("running", "root", *AGENTS)
+            times.append(time.monotonic() - began)
+        figure("starts beside 90 % of memory", seconds=[round(each, 1) for each in times])
+        assert max(times) < bound(READY)
+        assert host.run("systemctl", "is-active", "hog").stdout == "active\n"  # none was killed
+        assert host.run("systemctl", "show", "-p", "NRestarts", "--value", "hived").stdout == "0\n"
+        host.run("systemctl", "stop", "hog")
