@@ -66,7 +66,7 @@ TABLES: Final = (
     Counted("triggers", "{row}.owner", "'triggers'", ("rule", "action"), ("rule", "action")),
     Counted("things", "{row}.sender", "'queues'", ("body",)),
     Counted("chunks", _WRITER, "'pipes'", ("data",)),
-    Counted("task_usage", "{row}.agent", "'usage'", ("task", "kind", "source")),
+    Counted("task_usage", "{row}.agent", "'usage'", ("task", "kind", "source"), ("agent",)),
     Counted("keys", "{row}.caller", "'keys'", ("key", "result")),
     Counted(
         "jobs", "{row}.caller", "'jobs'", ("goals", "progress", "error"), ("progress", "error")

@@ -147,9 +147,9 @@ class World:
         self.agenda.start()
 
     def close(self) -> None:
-        self._check_stored()
         self._let_go()
-        self.ledger.close()
+        with closing(self.ledger):
+            self._check_stored()
 
     def _let_go(self) -> None:
         for task in asyncio.all_tasks(self.loop):
