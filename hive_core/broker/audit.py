@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from hive_core.broker.call import Call
+from hive_core.errors import StorageFull
 from hive_core.ledger.event_json import Form, form
 from hive_core.ledger.events import Entry
 from hive_core.model.hive import Hive
@@ -15,6 +17,7 @@ from hive_core.model.record import OPERATOR
 if TYPE_CHECKING:
     from hive_core.ledger.store import Ledger
 
+log = logging.getLogger(__name__)
 _NAMED = 64
 _FORMS = 2048
 _NONE: Mapping[str, object] = MappingProxyType({})
@@ -137,6 +140,17 @@ class Audit:
                 self._forms.clear()
             known = self._forms[key] = form(entry(kind, call, judged, commit))
         self._ledger.events.fill(known, call.request, call.now)
+
+    def keep(self, entries: Sequence[Entry]) -> None:
+        """Refusals of calls that only read. A full disk costs their record, not the answer."""
+        if not entries:
+            return
+        try:
+            with self._ledger.transaction():
+                for found in entries:
+                    self.write(found)
+        except StorageFull:
+            log.warning("disk full: %d refusals are not recorded", len(entries))
 
     def write(self, found: Entry) -> None:
         if found.kind == REFUSED:

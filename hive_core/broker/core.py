@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
+from itertools import groupby
 from typing import Final, TypeVar
 
 from hive_core.broker import reply
 from hive_core.broker.audit import Audit, adopted, stranger
+from hive_core.broker.branches import branch_of
 from hive_core.broker.call import Call, Change, Outcome, Record
 from hive_core.broker.dispatch import Dispatch
-from hive_core.broker.fair_queue import READING, RECORDING, FairQueue
+from hive_core.broker.fair_queue import READING, RECORDING, BatchTime, FairQueue
 from hive_core.broker.line import Ask, Door, Line, Step, released
 from hive_core.broker.operation import Operation, Result
 from hive_core.broker.outcome import EVENTS, TREE, strike
@@ -20,11 +22,8 @@ from hive_core.broker.turn import Redo, Turn, World
 from hive_core.broker.waiting import Waiting
 from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
 from hive_core.ledger.events import Entry
-from hive_core.model.branches import branch
 from hive_core.model.hive import Hive
-from hive_core.model.record import DAEMON, OPERATOR
 
-log = logging.getLogger(__name__)
 R = TypeVar("R", bound=Result)
 
 # Bytes of answers to one party in a batch, the one that goes beyond included.
@@ -39,9 +38,9 @@ _CAREFUL: Final = 100
 class Broker:
     """Synchronous: the transport feeds lines, asks for turns and writes what they leave behind.
 
-    `hive` is the snapshot in force. `moved` is called when the branch is not where the ledger
-    says (a hand commit): it judges that and may `adopt`. `spare` frees the ballast of a full disk;
-    while it is `strapped`, what room there is belongs to urgent calls.
+    `hive` is the snapshot in force. `moved` is called when the branch is not where the ledger says;
+    it judges that and may `adopt`. `spare` frees the ballast of a full disk; while it is
+    `strapped`, what room there is belongs to urgent calls.
     """
 
     def __init__(
@@ -60,21 +59,9 @@ class Broker:
         self._waiting = Waiting(world.clock, self._ripe)
         self._strangers: list[Entry] = []
         self._careful = 0
-        world.ledger.events.thinning.branch_of = self._branch
+        world.ledger.events.thinning.branch_of = partial(branch_of, self)
         self._door: Door | None = None
         self.turns = 0  # batches that were served: a sign of life
-
-    def _branch(self, party: str) -> str:
-        """The branch that a party is in; one that is gone is in that of who was above it."""
-        above: str | None = party
-        while above is not None:
-            if (name := self.hive.name(above)) is not None:
-                return branch(self.hive, name)
-            archive = self.world.ledger.archives.get(above)
-            above = archive.parent if archive else None
-        return party if party in (OPERATOR, DAEMON) else ""
-
-    # What the transport calls.
 
     def attach(self, door: Door) -> None:
         self._door = door
@@ -96,8 +83,7 @@ class Broker:
             released(found)
             return
         line.asks[0].over()
-        line.asks[0].ready = found
-        line.busy = False
+        line.asks[0].ready, line.busy = found, False
         self._ripe(line)
 
     def drop(self, line: Line) -> None:
@@ -109,8 +95,7 @@ class Broker:
     def stranger(self, party: str, uid: int) -> bool:
         """Somebody outside of the party's uid range opened its socket; whether that is kept."""
         now = self.world.clock.now()
-        kept = self.audit.admits_stranger(party, now)
-        if kept:
+        if kept := self.audit.admits_stranger(party, now):
             self._strangers.append(stranger(party, uid, self.hive, now))
             self._wake()
         return kept
@@ -119,15 +104,13 @@ class Broker:
         """Serve one batch of what has arrived."""
         strangers, self._strangers = self._strangers, []
         if strangers:
-            self._keep(strangers)
+            self.audit.keep(strangers)
             self._tell(frozenset((EVENTS,)))
         for batch in self._queue.collect():
             self._serve(batch)
             self.turns += 1
         if self._queue:
             self._wake()
-
-    # What the other road calls.
 
     def touch(self, topics: Iterable[str]) -> None:
         """Something that calls may wait for has changed outside of a call."""
@@ -154,35 +137,52 @@ class Broker:
         kept: list[R] = []
 
         def kept_too(call: Call) -> Outcome:
-            found = handler(call)
-            kept[:] = [found.result]
+            kept[:] = [(found := handler(call)).result]
             return found
 
         self._settle(self._transact(lambda turn: self._dispatch.own(turn, name, kept_too)))
         return kept[0]
 
-    # Batches.
-
     def _serve(self, batch: Sequence[Ask]) -> None:
         try:
-            turn = self._attempt(batch)
+            if any(ask.writes for ask in batch):
+                self._settle(self._attempt(batch))
+            else:
+                self._read(batch)
         except HiveError:
             # Rolled back as a whole. One by one, only the call that does not fit fails.
             for ask in batch:
                 line = ask.line
                 if line.willing and line.asks and line.asks[0] is ask:
                     self._settle(self._alone(ask))
-        else:
+
+    def _read(self, batch: Sequence[Ask]) -> None:
+        """Answer each party before the next is served; one that was refused after the record."""
+        time, refused = self._queue.time_of(batch, READING), list[Turn]()
+        for _, calls in groupby(batch, lambda ask: ask.line.party):
+            turn = self._turn(inside=False)
+            over = self._steps(calls, turn, time)
+            if turn.entries:
+                refused.append(turn)
+            else:
+                self._settle(turn)
+            if over:
+                break
+        self.audit.keep([entry for turn in refused for entry in turn.entries])
+        for turn in refused:
             self._settle(turn)
 
     def _attempt(self, batch: Sequence[Ask], *, urgent: bool = False) -> Turn:
+        def work(turn: Turn) -> None:
+            self._steps(batch, turn, self._queue.time_of(batch, RECORDING))
+
         if any(ask.writes for ask in batch):
             if self.strapped() and not urgent:
                 raise StorageFull(FULL)
-            return self._transact(lambda turn: self._steps(batch, turn))
+            return self._transact(work)
         turn = self._turn(inside=False)
-        self._steps(batch, turn)
-        self._keep(turn.entries)
+        work(turn)
+        self.audit.keep(turn.entries)
         return turn
 
     def _alone(self, ask: Ask) -> Turn:
@@ -237,10 +237,9 @@ class Broker:
             if move is not None:
                 move(turn.hive.commit)
 
-    def _steps(self, batch: Sequence[Ask], turn: Turn) -> None:
-        """Ask each call once. A party that has used its share of the time waits for the others."""
+    def _steps(self, batch: Iterable[Ask], turn: Turn, time: BatchTime) -> bool:
+        """Ask each call once, as long as its party has time left; whether all of it is over."""
         steps, stopped, sized = turn.steps, turn.stopped, turn.sized
-        time = self._queue.time_of(batch, RECORDING if turn.inside else READING)
         for ask in batch:
             line = ask.line
             size = sized.get(line.party, 0)
@@ -252,20 +251,8 @@ class Broker:
             if not step.done or ask.fault is not None:
                 stopped.add(line)
             if time.spend(line.party):
-                break
-
-    def _keep(self, entries: Sequence[Entry]) -> None:
-        """Refusals of a batch that only read. A full disk costs their record, not the answer."""
-        if not entries:
-            return
-        try:
-            with self.world.ledger.transaction():
-                for found in entries:
-                    self.audit.write(found)
-        except StorageFull:
-            log.warning("disk full: %d refusals are not recorded", len(entries))
-
-    # After COMMIT.
+                return True
+        return False
 
     def _settle(self, turn: Turn) -> None:
         self.hive = turn.hive

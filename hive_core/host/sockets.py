@@ -61,7 +61,7 @@ class Sockets:
         self._keeper = keeper
         self.patience = patience
         self._loop = asyncio.get_running_loop()
-        self._woken = self._dead = False
+        self._woken = self._turning = self._dead = False
         self._listeners: dict[str, Listener] = {}
         self._adopted: dict[str, socket.socket] = {}
         self._deadlines: dict[Connection, float] = {}
@@ -208,12 +208,17 @@ class Sockets:
     def wake(self) -> None:
         if not self._woken and not self._dead:
             self._woken = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._look_first if self._turning else self._turn)
+
+    def _look_first(self) -> None:
+        """Before a turn that follows another: who wrote meanwhile is to be among those served."""
+        self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._woken = False
         if self._dead:
             return
+        self._turning = True
         try:
             self._broker.turn()
         except BaseException as error:  # noqa: BLE001 - asyncio would log it and carry on
@@ -221,6 +226,8 @@ class Sockets:
             self.stop()
             self._fatal(error)
             return
+        finally:
+            self._turning = False
         for connection in list(self._endings):
             connection.finish()
 

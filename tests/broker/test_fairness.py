@@ -94,6 +94,28 @@ def test_attack_61_the_operator_is_served_first(folder: Path) -> None:
             assert served.order[before] == "operator"
 
 
+def test_attack_61_who_used_little_has_its_answer_before_the_next_party_is_served(
+    folder: Path,
+) -> None:
+    served = Served()
+    with open_house(folder, served.registry) as house:
+        ann, dan = house.phone("ann"), house.phone("dan")
+        told = list[int]()
+
+        def advance(seconds: float) -> None:
+            told.append(len(dan.replies))
+            house.clock.advance(seconds)
+
+        served.advance = advance
+        ask([ann], 0.005)
+        house.turn()
+        ask([ann], 0.005)
+        ask([dan], 0.0)
+        house.turn()
+        assert served.order == ["ann", "dan", "ann"]
+        assert told == [0, 0, 1]
+
+
 def test_time_that_nobody_else_wanted_is_no_debt(folder: Path) -> None:
     served = Served()
     with open_house(folder, served.registry) as house:

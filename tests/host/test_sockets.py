@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from hive_core import varlink
-from hive_core.broker.line import Line
+from hive_core.broker.line import Ask, Line, Step
+from hive_core.broker.turn import Turn
 from hive_core.errors import HIVE, BadFrame, Busy
 from hive_core.host.connection import Patience
 from hive_core.host.sockets import Sockets
@@ -300,6 +301,41 @@ def test_attack_66_one_read_of_very_many_frames_is_cut_a_few_at_a_time_and_all_a
         assert max(queued) <= 1024
 
     run(house, tmp_path, main)
+
+
+def test_attack_61_who_writes_during_a_turn_is_among_those_of_the_next_one(
+    house: House, tmp_path: Path
+) -> None:
+    """A turn that follows another used to come before what had arrived meanwhile was read."""
+    turns = list[set[str]]()
+    step, turn = house.broker._dispatch.step, house.broker.turn
+
+    async def main(office: Office) -> None:
+        await office.listen("ann")
+        await office.listen("bob")
+        async with office.dial("ann") as ann, office.dial("bob") as bob:
+            await ann.call(**LOOK)
+            await bob.call(**LOOK)
+            quiet = bob.writer.get_extra_info("socket")
+
+            def counted() -> None:
+                turns.append(set())
+                turn()
+
+            def noted(ask: Ask, under: Turn) -> Step:
+                turns[-1].add(ask.line.party)
+                if len(turns) == 1 and len(turns[-1]) == 1 and not sent:
+                    sent.append(os.write(quiet.fileno(), varlink.encode(LOOK)))
+                return step(ask, under)
+
+            sent = list[int]()
+            house.broker.turn = counted  # type: ignore[method-assign]
+            house.broker._dispatch.step = noted  # type: ignore[method-assign, assignment]
+            ann.say(varlink.encode(LOOK) * 300)
+            await bob.reply()
+
+    run(house, tmp_path, main)
+    assert [BOB in each for each in turns[:2]] == [False, True]
 
 
 def test_attack_37_a_peer_that_does_not_read_is_not_asked_for_more(

@@ -62,7 +62,7 @@ class Served:
 @contextmanager
 def served(folder: Path, agents: int, patience: float = 1.0) -> Iterator[Served]:
     argv = [sys.executable, "-m", "road.served", str(folder), str(agents), str(patience)]
-    environment = {**os.environ, **_of_the_unit(), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    environment = {**os.environ, **of_the_unit(), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment)
     try:
         if process.stdout is None or process.stdout.readline() != b"ready\n":
@@ -74,7 +74,7 @@ def served(folder: Path, agents: int, patience: float = 1.0) -> Iterator[Served]
         process.communicate()
 
 
-def _of_the_unit() -> dict[str, str]:
+def of_the_unit() -> dict[str, str]:
     """The environment that systemd gives the daemon."""
     unit = (ROOT / "hive_core/host/units/hived.service").read_text()
     lines = (line for line in unit.splitlines() if line.startswith("Environment="))
