@@ -92,6 +92,7 @@ class Lending:
         id_ = uuid4().hex
         out, asked = self._place(id_), {"wants": [*wants], "haves": [*haves]}
         making = asyncio.create_task(self._run("pack", folder, out, asked))
+        making.add_done_callback(_seen)
         self._lent[id_] = Lent(out, self.clock(), making)
         return id_
 
@@ -140,6 +141,12 @@ async def _child(kind: str, folder: Path, out: Path, asked: bytes) -> tuple[int,
         raise
     lines = said.decode("utf-8", "replace").strip().splitlines()
     return process.returncode or 0, lines[-1][:_SAID] if lines else ""
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """What went wrong is told to who fetches, who may be gone."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _place(after: str) -> tuple[str, int]:

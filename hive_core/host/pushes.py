@@ -92,11 +92,13 @@ class Pushes:
         judge = self._commit if push.repo == META else self._tag
         id_, task = uuid4().hex, asyncio.create_task(judge(push, data))
         self._judging[id_] = Judging(push, len(data), task)
-        task.add_done_callback(lambda _: self._forget_later(id_))
+        task.add_done_callback(lambda done: self._forget_later(id_, done))
         return id_
 
-    def _forget_later(self, id_: str) -> None:
-        """Whoever pushed may be gone."""
+    def _forget_later(self, id_: str, task: asyncio.Task[str]) -> None:
+        """Whoever pushed may be gone; then what went wrong is no line of the log."""
+        if not task.cancelled():
+            task.exception()
         asyncio.get_running_loop().call_later(KEPT, self._judging.pop, id_, None)
 
     async def _outcome(self, id_: str) -> Progress:
@@ -135,7 +137,8 @@ class Pushes:
                 await asyncio.to_thread(hand.repo.check_whole, push.new, push.old)
                 hand.push(push.old, push.new)
             except InvalidArgument:
-                _drop_pack(pack, name)
+                if name:
+                    _drop_pack(pack, name)
                 raise
         return "adopted"
 
@@ -181,7 +184,9 @@ class Pushes:
 
 
 def _keep_pack(folder: Path, received: Received) -> str:
-    """Put a pack beside those that are there."""
+    """Put a pack beside those that are there; its name, empty for one that was there before."""
+    if (folder / f"pack-{received.pack[-20:].hex()}.idx").exists():
+        return ""  # pushed earlier, for something that may be in force
     if fault := pack_fault(received.pack, received.table):
         raise InvalidArgument(f"cannot push: {fault}", field="pack")
     with shared(folder):

@@ -44,6 +44,7 @@ LOOK_EVERY: Final = 1.0
 TAGS: Final = "refs/tags/approve"
 ASIDE: Final = "refs/hive/refused"
 RULE: Final = "signed tag"
+SIGNED: Final = "signed:"  # before who approved by a tag
 _OID: Final = re.compile(r"[0-9a-f]{40}")
 _AGAIN: Final = (Busy, TimedOut, StorageFull, Internal)  # nothing is wrong with the tag
 
@@ -101,6 +102,9 @@ class SignedApprovals:
             found = self.broker.world.ledger.approvals.get(id_)
             if found is not None and found.state is ApprovalState.PENDING:
                 await self._judge(found)
+            elif found is None or not found.decided_by.startswith(SIGNED):
+                state = found.state if found else "gone"  # decided meanwhile, by somebody else
+                raise Conflict(f"cannot approve {id_}: it is {state}")
 
     async def _look(self, approval: Approval) -> None:
         """The same for one that was pushed to a daemon that was killed before it judged it."""
@@ -164,7 +168,7 @@ def _approve(call: Call, approval: str, who: str) -> Record[Decided]:
     found = call.ledger.approvals.get(approval)
     if found is None:
         raise NotFound(f"no approval {approval}")
-    return approved(call, found, f"signed:{who}")
+    return approved(call, found, f"{SIGNED}{who}")
 
 
 def _named(repo: AppliedRepo, oid: str, approval: Approval) -> SignedTag:

@@ -17,7 +17,7 @@ from host.githost import CAPS, WHO, Served, commit, objects, served, tree
 from operations.world import world
 
 from hive_core.errors import Conflict, HiveError, InvalidArgument, LimitReached
-from hive_core.host.git.packed import named
+from hive_core.host.git.packed import named, packed
 
 ZERO = "0" * 40
 
@@ -179,6 +179,22 @@ def test_attack_59_other_refs_wrong_old_values_and_made_up_words_are_refused(
         assert type(error).__name__ == "NotFound"
     error = fault(people, new, pack, repo="ann", ref="refs/heads/main")
     assert isinstance(error, InvalidArgument)
+
+
+def test_attack_59_a_pack_that_is_pushed_again_for_something_else_takes_nothing_away(
+    people: Served,
+) -> None:
+    """Seen: what was adopted lay in that pack alone, and went with it when it was refused."""
+    head = people.call("ListRefs", repo="meta")["refs"][0]["oid"]
+    place = people.folder / "clone"
+    people.git("clone", "-q", "hive::meta", str(place))
+    top = people.git("rev-parse", "HEAD^{tree}", cwd=place)
+    good, broken = ("commit", commit(top, head)), ("commit", commit("2" * 40, head))
+    pack = packed((good, broken))[0]
+    assert push(people, named(*good), pack)["outcome"] == "adopted"
+    assert "not all of it came" in fault(people, named(*broken), pack).reason
+    assert people.call("MetaLog", limit=1)["commits"][0]["commit"] == named(*good)
+    people.git("clone", "-q", "hive::meta", str(people.folder / "fresh"))
 
 
 def test_attack_59_only_the_operator_fetches_and_pushes() -> None:
