@@ -273,7 +273,7 @@ def test_webhooks_hold_out_against_who_keeps_to_no_rules(host: HiveHost) -> None
         others = [b"[%d]" % number for number in range(110)]
         flood = [status(knock(door, request(path, plain(SECRET, b), b))) for b in others]
         assert not host.call("Status").error
-    assert (flood.count(202) <= 98, flood[-1]) == (True, 429)
+    assert (flood.count(202) <= 99, flood[-1]) == (True, 429)  # a hundred a minute, with the first
 
 
 def store(host: HiveHost, caller: str, name: str, text: str, **more: object) -> Reply:
