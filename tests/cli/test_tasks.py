@@ -101,6 +101,19 @@ def test_with_wait_the_result_is_printed(hive: Hive, how: str, status: int) -> N
     assert f"task {ID}: {how}" in done.err
 
 
+@pytest.mark.parametrize("wait", [[], ["--wait"]])
+def test_what_keeps_the_agent_from_beginning_is_said_at_once(hive: Hive, wait: list[str]) -> None:
+    """Nobody waits in silence for one that is stopped."""
+    hint = "bob is stopped: it gets the task when it is started"
+    given: dict[str, object] = {"task": ID, "agent": "bob", "state": "queued", "hint": hint}
+    hive.peer.answers["AssignTask"] = lambda _: given
+    hive.peer.answers["WatchTask"] = lambda _: [{"state": "done"}]
+    hive.peer.answers["GetTask"] = lambda _: {**SHOWN, "hint": hint}
+    done = hive("task", "assign", "bob", "Add", *wait)
+    assert done.err.startswith(f"bob: queued; {hint}\n")
+    assert f"not begun  {hint}\n" in hive("task", "show", ID).out
+
+
 def test_a_cancel_says_what_it_hit(hive: Hive) -> None:
     hit = [{"task": ID, "agent": "alice", "state": "stopping"},
            {"task": PART, "agent": "bob", "state": "cancelled"}]  # fmt: skip
