@@ -324,3 +324,23 @@ def test_attack_59_an_older_install_is_closed_by_setup_and_the_first_start(host:
         set -e; cd; rm -rf alice mine; git clone -q hive::alice; git clone -q hive::meta mine
         git -C alice fsck --strict; git -C mine fsck --strict; echo all of it is there
     """)  # fmt: skip
+
+
+@pytest.mark.parametrize("moment", [0.05, 0.3, 0.6, 1.0])
+def test_a_push_over_a_daemon_that_is_killed_is_whole_or_can_be_made_again(
+    host: HiveHost, moment: float
+) -> None:
+    note = f"pushed for {moment} s"
+    script = f"""
+        cd; rm -rf killed; git clone -q hive::meta killed; cd killed
+        git commit -q --allow-empty -m '{note}'; git push -q origin main & push=$!
+        sleep {moment}; systemctl kill --signal=KILL hived.service; wait $push
+    """
+    as_(host, "root", script)
+    host.hush()  # their connections are gone
+    host.answers()
+    again = "cd ~/killed; git pull -q --rebase; git push -q origin main; echo ended $?"
+    assert "ended 0" in as_(host, "root", again)
+    assert note in host.hive("meta", "log", "-n", "3")
+    assert host.call("Status")["refused"] == []
+    assert not [each for each in host.call("Status")["alarms"] if "damaged" in each]
