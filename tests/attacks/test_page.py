@@ -19,9 +19,6 @@ _NAMED = re.compile(r"[Aa]ttacks? ((?:\d+(?:,| and|, and)? ?)+)")
 _TITLE = re.compile(r"test_(?:attack_)?((?:\d+_)+)")
 
 
-WANTED |= {60, 63, 64, 65}
-
-
 def rows() -> dict[int, list[str]]:
     """The places that the page names, by number of the attack."""
     found = _ROW.findall(PAGE.read_text())

@@ -32,6 +32,7 @@ PROGRAMS = {
     "cli/group.py": "",
     "cli/install/machine.py": "an installation, before the operator's eyes",
     "cli/relay.py": "the operator's own shell, and its terminal",
+    "cli/remote_git.py": "git of people's own in their own clone: they wait, and can interrupt",
     "privd/mounts.py": "a child that is killed when the mapping is written",
     "privd/units.py": "",
 }
@@ -46,6 +47,8 @@ BOUNDED = {
     "daemon.py:_deploy": "the first look of the change road",
     "daemon.py:serve": "being asked to end",
     "host/eventlog.py:run": "events to come",
+    "host/lending.py:pack": "asyncio.wait with a time-out of its own",
+    "host/pushes.py:_outcome": "asyncio.wait with a time-out of its own",
     "host/bus.py:run": "the end of the connection",
     "host/mountinfo.py:run": "mounts that change; nobody waits for it",
     "host/privd.py:_connect": "the deadline of apply",
