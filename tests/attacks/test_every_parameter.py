@@ -101,6 +101,7 @@ def test_no_value_of_a_parameter_is_a_fault_of_the_daemon(hive: World, name: str
             grow_again(hive)
             params = put(usual(schema, defs), path, value)
             exchange = hive.ask(caller, name, **params)
+            hive.settle()
             exchange.close()
             if exchange.replies and str(exchange.replies[-1].get("error")).endswith("Internal"):
                 faults.append(f"{caller} {json.dumps(params)[:200]}")

@@ -18,10 +18,14 @@ from hive_core.broker.due import DUES
 from hive_core.broker.line import Line, Read
 from hive_core.broker.operation import Result, camel
 from hive_core.broker.turn import World as Parts
-from hive_core.errors import HIVE, HiveError, from_wire
+from hive_core.errors import HIVE, HiveError, NotFound, from_wire
+from hive_core.host.applied import Applied
 from hive_core.host.artifacts import Contents
 from hive_core.host.diffs import Diffs
 from hive_core.host.git import MetaRepo
+from hive_core.host.gitserver import GitHost
+from hive_core.host.lending import Lending
+from hive_core.host.pushes import Pushes
 from hive_core.host.vault import Vault
 from hive_core.ledger.store import Ledger
 from hive_core.model.hive import Hive
@@ -137,7 +141,9 @@ class World:
         self.ledger.events.masks = self.vault.masks
         self.contents = Contents(folder / "artifacts", clock=self.clock.monotonic, beside=at_once)
         stores = self.vault, self.contents
-        parts = Parts(self.ledger, self.repo, settings, self.seen, self.clock, *stores)
+        applied, lending = Applied(folder / "applied"), Lending(folder / "served")
+        git = GitHost(self.repo, applied.repo, lending, _no_jobs)
+        parts = Parts(self.ledger, self.repo, settings, self.seen, self.clock, *stores, git=git)
         head, empty = self.ledger.head, Hive(depth_limit=settings.limits.depth)
         hive = self.repo.read(head) if head else empty
         self.broker = Broker(parts, hive, load(), {})
@@ -254,6 +260,12 @@ class World:
                 return
         raise AssertionError("the broker does not come to rest")
 
+    def settle(self) -> None:
+        """Wait for what is read in threads and by processes beside the loop."""
+        while self._tasks:
+            self.loop.run_until_complete(asyncio.wait(self._tasks))
+            self.run()
+
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
         self.run()
@@ -288,6 +300,10 @@ class World:
         except HiveError as error:
             found = error
         self.broker.brought(line, found)
+
+
+def _no_jobs() -> Pushes:
+    raise NotFound("nothing checks what is pushed here")
 
 
 async def at_once(work: Callable[[], T], /) -> T:
