@@ -85,6 +85,7 @@ def test_a_container_killed_from_the_host_is_told_once_and_comes_back(host: Hive
     """Row H23; RUNTIME 15: systemd-nspawn itself is killed."""
     (before,) = invocations(host, "bob")
     assert host.main_pid("bob")
+    host.mail("ann")
     host.run("kill", "-KILL", str(host.main_pid("bob")))
     host.until(lambda: invocations(host, "bob") not in ([before], [""]), "came back")
     host.wait("running", "bob")
@@ -150,10 +151,11 @@ def test_a_daemon_that_fails_again_and_again_is_parked(host: HiveHost) -> None:
 def test_what_ignores_a_stop_is_killed_when_its_grace_is_over(host: HiveHost) -> None:
     """Row K11."""
     host.grow(fay={"parent": "ann", "command": ["sh", "-c", "trap '' TERM HUP; sleep 1000 & wait"]})
+    host.mail("ann")
     reply = host.call("Stop", agent="fay", grace=0.5, wait=40)
     assert not reply.error, reply
     host.wait("stopped", "fay", seconds=1)
-    assert host.mail("ann") == []
+    assert [each["body"] for each in host.mail("ann")] == ["fay was stopped by operator"]
 
 
 def test_a_subtree_is_stopped_leaves_first(host: HiveHost) -> None:
@@ -161,6 +163,8 @@ def test_a_subtree_is_stopped_leaves_first(host: HiveHost) -> None:
     reply = host.call("Stop", agent="gil", recursive=True, wait=40)
     assert reply["agents"] == ["hal", "gil"]
     host.wait("stopped", "gil", "hal", seconds=1)
+    told = [each["body"] for each in host.mail("ann")]
+    assert told == ["gil was stopped by operator"], "once, and no crash"
 
 
 def test_systemd_and_the_bus_may_start_anew_without_a_false_crash(host: HiveHost) -> None:
