@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 from uuid import UUID, uuid5
 
 from hive_core.model.machine import Machine, Run, Wanted
@@ -31,6 +32,10 @@ from hive_core.plan.state import Phase, Trouble, phase, trouble
 Act = tuple[Action | Local, str]
 POLL_FIRST, POLL_MOST = 0.005, 0.5  # seconds between looks at a unit whose payload is not seen yet
 KILL_AGAIN = 1.0
+# The main process has ended, and ExecStopPost writes down how: a kill would hit that alone, and the
+# end would be taken for one that nobody saw. systemd bounds its time (TimeoutStopSec).
+# https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html#ExecStopPost=
+STOP_POST: Final = "stop-post"
 NOT_UP = "it does not come up"
 _KEYS = UUID("6b1f0a52-3c57-4d0e-9b6e-0f5c2f0e7d11")
 
@@ -212,7 +217,9 @@ class Chain:
 
     def _going(self) -> Iterator[Act]:
         deadline = self.machine.since + self.run.grace
-        if self.machine.fault or self.moment.monotonic >= deadline:
+        if self.machine.sub == STOP_POST:
+            self.wait = self.moment.monotonic + KILL_AGAIN
+        elif self.machine.fault or self.moment.monotonic >= deadline:
             yield KillUnit(self.place.uuid, self.place.name), "its grace is over"
             self.wait = self.moment.monotonic + KILL_AGAIN
         else:

@@ -16,7 +16,7 @@ from hive_core.plan.actions import (
     StopUnit,
     Unmount,
 )
-from hive_core.plan.chain import KILL_AGAIN, Act, copy_of, work
+from hive_core.plan.chain import KILL_AGAIN, STOP_POST, Act, copy_of, work
 from hive_core.plan.desired import Desired, Moment
 from hive_core.plan.local import Forget, Hush
 from hive_core.plan.state import Phase, phase
@@ -47,7 +47,9 @@ class Gone:
                 yield StopUnit(uuid, name), WHY
             case Phase.GOING:
                 deadline = self.machine.since + self.desired.settings.grace.stop
-                if self.moment.monotonic >= deadline:
+                if self.machine.sub == STOP_POST:
+                    self.wait = self.moment.monotonic + KILL_AGAIN
+                elif self.moment.monotonic >= deadline:
                     yield KillUnit(uuid, name), "its grace is over"
                     self.wait = self.moment.monotonic + KILL_AGAIN
                 else:
