@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hive_core.cli.progress import working
 from hive_core.cli.relay import in_pipes, on_terminal
 from hive_core.cli.session import Session, entries
 from hive_core.errors import Conflict, NotAllowed, NotRunning
 from hive_core.model.names import agent_unit
 
 RANGE: Final = 65536
+_PATIENCE: Final = 10.0  # seconds that an agent may take that is being started or restarted
 PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PLACES: Final = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
 # Takes the terminal as the one that controls it (the first to open it does), joins the groups named
@@ -67,10 +69,11 @@ def locate(session: Session, name: str, doing: str) -> Place:
             f"cannot {doing} {name}: only root may enter a container, and the daemon never does;"
             " try it with sudo"
         )
-    found = session.ask("locate", agent=name)
+    with working(f"waiting for {name} to run"):
+        found = session.ask("locate", agent=name, wait=_PATIENCE)
     leader, base = found.get("leader"), found.get("uid_base")
     if not isinstance(leader, int) or not leader or not isinstance(base, int):
-        raise NotRunning(f"cannot {doing} {name}: it is not running")
+        raise NotRunning(f"cannot {doing} {name}: it is not running ({found.get('state')})")
     (row, *_) = entries(session.ask("list_agents", root=name), "agents")
     place = Place(name, leader, base, str(row["parent"] or ""))
     verify(place)

@@ -33,8 +33,12 @@ def _capability(word: str, text: str, *more: click.Parameter) -> click.Command:
 
 
 _BELOW = click.Option(["--recursive"], is_flag=True, help="From all its descendants too.")
+_REVOKE = """Take a capability from NAME.
+
+An agent that loses `meta.read` or `applied.read` is restarted: what it opened there is gone.
+"""
 cap.add_command(_capability("grant", "Give NAME a capability."))
-cap.add_command(_capability("revoke", "Take a capability from NAME.", _BELOW))
+cap.add_command(_capability("revoke", _REVOKE, _BELOW))
 
 
 def _routing(word: str, text: str) -> click.Command:

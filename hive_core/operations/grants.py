@@ -93,7 +93,10 @@ def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilitie
 
 @operation(action="administer", allow=OPERATOR, target="agent", preposition="of")
 def revoke_capability(call: Call, params: RevokeParams) -> Change[Capabilities] | Capabilities:
-    """Take a capability from an agent, and with `recursive` from everyone below it."""
+    """Take a capability from an agent, and with `recursive` from everyone below it.
+
+    One that loses `meta.read` or `applied.read` is restarted: what it opened there is gone.
+    """
     _check_known(params.capability)
     tree = call.hive.topology
     names = tree.subtree(params.agent) if params.recursive else (params.agent,)

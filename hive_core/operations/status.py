@@ -10,7 +10,7 @@ from hive_core import VERSION
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import NotFound
-from hive_core.model.machine import Machine, State
+from hive_core.model.machine import Machine, State, Wanted
 from hive_core.model.names import agent_unit
 from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.operations.todo import list_todo
@@ -45,6 +45,9 @@ class Status(Result):
 
 class LocateParams(Params):
     agent: Agent = Field(description="The agent.")
+    wait: float = Field(
+        0.0, ge=0, le=60, description="Seconds to wait for one that is being started or restarted."
+    )
 
 
 class Located(Result):
@@ -105,7 +108,16 @@ def locate(call: Call, params: LocateParams) -> Located | Wait[Located]:
     found = _located(call, params, spec.id, machine)
     if machine is None:
         return Wait(frozenset({f"state:{spec.id}"}), call.now + LOOK_MOST, found)
+    if params.wait and not machine.leader and _comes_up(call, spec.id):
+        return Wait(frozenset({f"state:{spec.id}"}), call.now + params.wait, found)
     return found
+
+
+def _comes_up(call: Call, uuid: str) -> bool:
+    """Whether it is on its way up, or down in order to start afresh."""
+    run = call.ledger.runs.get(uuid)
+    wanted = run is not None and run.wanted is Wanted.RUNNING
+    return wanted and call.states.state(uuid) in (State.STARTING, State.STOPPING)
 
 
 def _located(call: Call, params: LocateParams, uuid: str, machine: Machine | None) -> Located:

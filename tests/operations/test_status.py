@@ -78,6 +78,27 @@ def test_locate_right_after_a_start_waits_for_the_first_look(world: World) -> No
     assert late.result()["leader"] == 0
 
 
+def test_locate_waits_for_an_agent_that_is_restarted_and_for_no_other(world: World) -> None:
+    """Who entered an agent that had just lost `meta.read` was told that it does not run."""
+    uuid, other = world.uuid("a1"), world.uuid("a2")
+    for each, state in ((uuid, State.STOPPING), (other, State.FAILED)):
+        world.seen.machines[each], world.seen.states[each] = Machine(each), state
+    failed = world.ask_as("operator", "locate", {"agent": "a2", "wait": 10})
+    assert failed.result()["leader"] == 0
+    assert not world.ask_as("operator", "locate", {"agent": "a1"}).pending
+    asked = world.ask_as("operator", "locate", {"agent": "a1", "wait": 10})
+    assert asked.pending
+    world.seen.states[uuid] = State.STARTING
+    world.broker.touch({f"state:{uuid}"})
+    world.run()
+    assert asked.pending
+    world.seen.states[uuid] = State.RUNNING
+    world.seen.machines[uuid] = Machine(uuid, main_pid=41, leader=42)
+    world.broker.touch({f"state:{uuid}"})
+    world.run()
+    assert asked.result()["leader"] == 42
+
+
 def waiting(world: World, *agents: str, state: str = "running") -> Exchange:
     given: dict[str, object] = {"agents": list(agents), "states": [state], "wait": 10}
     return world.ask_as("operator", "wait_agents", given)
