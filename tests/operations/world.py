@@ -157,6 +157,11 @@ class World:
         with closing(self.ledger):
             self._check_stored()
 
+    def leave(self) -> None:
+        """Close what somebody else has written to, so that no account of it holds."""
+        self._let_go()
+        self.ledger.close()
+
     def _let_go(self) -> None:
         for task in asyncio.all_tasks(self.loop):
             task.cancel()

@@ -234,7 +234,7 @@ def test_the_verdict_sees_what_is_lost_or_doubled(folder: Path) -> None:
             end.ledger.connection.run(sql)
         heard = deepcopy(past)
         found = judged(end, heard, bell)
-        end.close()
+        end.leave()
         shutil.rmtree(copy)
         assert found, name
 
