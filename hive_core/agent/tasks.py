@@ -31,9 +31,11 @@ from hive_core.errors import Conflict, HiveError, NotFound
 TASK, STOP, REPORT = "task", "task_stop", "task_report"
 WORKING: Final = frozenset({"in_progress", "pending_delegation"})
 WAITING: Final = frozenset({"awaiting_plan_approval", "awaiting_more_information"})
+STOPPING: Final = "stopping"
 AGAIN: Final = 75  # EX_TEMPFAIL: the command asks for another try
 TRIES: Final = 3
 POLL: Final = 50
+NOT_RUNNING: Final = "nothing of it was running"
 NO_TASKS: Final = "this agent does no tasks: its hive-agent serve was given other --kinds"
 LEFT: Final = "the agent stopped"
 ELSEWHERE: Final = "it was given anew"
@@ -57,6 +59,7 @@ class Tasks:
     sleep: Callable[[float], object] = threading.Event().wait
     does: bool = True
     _runs: dict[str, Run] = field(default_factory=dict)
+    _beginning: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
 
@@ -80,6 +83,8 @@ class Tasks:
             if row.get("state") in WORKING:
                 self._room.acquire()
                 self._again(str(row.get("id")))
+            elif row.get("state") == STOPPING:
+                self._confirm(str(row.get("id")))
 
     def _again(self, task: str) -> None:
         try:
@@ -143,8 +148,16 @@ class Tasks:
     def _run_of(self, task: str, letter: Letter) -> Run | None:
         """What there is to run; None: nothing, as it runs, was taken back, or is not wanted."""
         with self._lock:
-            if task in self._runs or self._closed:
+            if task in self._runs or task in self._beginning or self._closed:
                 return None
+            self._beginning.add(task)
+        try:
+            return self._new_run(task, letter)
+        finally:
+            with self._lock:
+                self._beginning.discard(task)
+
+    def _new_run(self, task: str, letter: Letter) -> Run | None:
         found = self._begun(task)
         if found is None:
             return None
@@ -170,10 +183,24 @@ class Tasks:
         return None
 
     def stop(self, task: str, why: str) -> None:
+        """End its run. One that is being begun hears of it as soon as it is watched."""
         with self._lock:
-            run = self._runs.get(task)
+            run, begins = self._runs.get(task), task in self._beginning
         if run is not None:
             run.stop(why)
+        elif not begins:
+            self._confirm(task)
+
+    def _confirm(self, task: str) -> None:
+        """Say that a task is over of which nothing runs, as it waited for somebody.
+
+        Else the daemon would end the container, and with it what does run.
+        """
+        try:
+            if mapping(self._look(task).get("task")).get("state") == STOPPING:
+                self._report(task, {"status": "stopped", "summary": NOT_RUNNING})
+        except HiveError as error:
+            say(f"task {task}: {error.reason}")
 
     def close(self) -> None:
         """End everything that runs; the tasks stay as they are."""
@@ -197,6 +224,7 @@ class Tasks:
 
     def _whole(self, run: Run) -> None:
         """One task in a thread of its own: run, watched, reported."""
+        report = None
         try:
             threading.Thread(target=self._watch, args=(run,), daemon=True).start()
             report = self._tried(run)
@@ -207,6 +235,8 @@ class Tasks:
         finally:
             with self._lock:
                 self._runs.pop(run.given.id, None)
+            if report is None and not run.stopped:  # a stop may have come after the last look
+                self._confirm(run.given.id)
             self._room.release()
 
     def _tried(self, run: Run) -> dict[str, object] | None:

@@ -285,6 +285,53 @@ def test_a_task_that_waits_for_an_answer_goes_on_with_it(daemon: Daemon) -> None
     assert daemon.reports()[0]["summary"] == "   red"
 
 
+def stop_letter() -> Message:
+    return letter(f"task: {ID}\nstatus: stopped\n\nno need", "task_stop")
+
+
+def test_a_stop_of_a_task_that_waits_for_somebody_is_confirmed(daemon: Daemon) -> None:
+    """Else its container is ended for it, and with it what runs there."""
+    daemon.letters, daemon.state = [], "awaiting_more_information"
+    loop = served(daemon, "true")
+    daemon.state = "stopping"
+    daemon.letters = [stop_letter()]
+    assert loop.step()
+    (report,) = daemon.reports()
+    assert (report["task"], report["status"]) == (ID, "stopped")
+
+
+def test_a_stop_that_comes_while_its_command_ends_is_confirmed(daemon: Daemon) -> None:
+    """The run is over and waits for an answer; what is heard then has nothing to stop."""
+    looks: list[str] = []
+
+    def get(params: Message) -> Message:
+        found = daemon.get(params)
+        looks.append(daemon.state)
+        if len(looks) == 2:  # after the run: it waits for somebody, and is called off at once
+            daemon.state = "awaiting_more_information"
+            found = daemon.get(params)
+            daemon.state = "stopping"
+        return found
+
+    daemon.peer.answers["GetTask"] = get
+    daemon.peer.answers["WatchTask"] = lambda _: {"attempt": 1, "next": None}
+    served(daemon, "true").tasks.settle()
+    assert [report["status"] for report in daemon.reports()] == ["stopped"]
+
+
+def test_after_a_start_what_was_to_stop_is_over(daemon: Daemon) -> None:
+    daemon.letters, daemon.state = [], "stopping"
+    served(daemon, "false").tasks.again()
+    assert [report["status"] for report in daemon.reports()] == ["stopped"]
+
+
+def test_a_stop_of_what_has_ended_is_not_answered(daemon: Daemon) -> None:
+    daemon.letters, daemon.state = [stop_letter()], "cancelled"
+    served(daemon, "true")
+    assert not daemon.reports()
+    assert daemon.peer.asked("Ack")
+
+
 def test_a_late_report_is_no_reason_to_end(daemon: Daemon) -> None:
     def late(_: Message) -> Message:
         raise Conflict("it has ended as failed")
