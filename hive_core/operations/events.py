@@ -104,7 +104,7 @@ def count_reads(call: Call, params: CountReadsParams) -> Counts:
 
 
 def _size(row: EventRow) -> int:
-    return 100 + len(row.model_dump_json())
+    return 100 + len(row.model_dump_json().encode())
 
 
 def _row(event: Event) -> EventRow:

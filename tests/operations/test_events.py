@@ -170,3 +170,13 @@ def test_the_daemon_writes_events_of_kinds_that_are_listed_only() -> None:
     written = {kind for text in writers for kind in kinds_written(ast.parse(text))}
     assert {"task", "limit", "activity", "tool", "start", "revoked", "budget"} <= written
     assert written <= set(EVENT_KINDS)
+
+
+def test_attack_62_notes_of_many_bytes_and_few_characters_hide_no_event(world: World) -> None:
+    """A page is bounded in bytes: else its frame is refused, and the operator sees nothing."""
+    for number in range(200):
+        text = {"text": "語" * 1365, "fields": {"more": "語" * 600}}
+        world.call(("a1", "a2")[number % 2], "note_event", kind="step", **text)
+    listed = world.call("operator", "list_events", limit=1000)
+    assert rows(listed["events"])
+    assert listed["next"] is not None
