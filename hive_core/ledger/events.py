@@ -24,7 +24,7 @@ from hive_core.ledger.heads import Head, Heads, head_of
 from hive_core.ledger.notes import Notes, is_note
 from hive_core.ledger.read_counts import ReadCounts
 from hive_core.ledger.tally import Tally
-from hive_core.ledger.thinning import Thinning, caller_of
+from hive_core.ledger.thinning import Thinning, payer_of
 from hive_core.ledger.traces import Traces
 from hive_core.model.masks import Masks
 from hive_core.model.record import Event
@@ -191,7 +191,7 @@ class Events:
                 if before != end[0]:
                     return end[0] + 1
                 end = (seq, link(end[1], body))
-                shares[caller_of(body)] += len(body.encode()) + AROUND
+                shares[payer_of(body)] += len(body.encode()) + AROUND
                 if stored != end[1]:
                     return seq
             if len(rows) < _PAGE:

@@ -14,17 +14,26 @@ from typing import Final
 from hive_core.ledger.chain_marks import AROUND, ChainMarks, End
 from hive_core.ledger.connection import Connection
 from hive_core.ledger.event_json import number_before
+from hive_core.ledger.heads import head_of
+from hive_core.model.record import DAEMON
 
 # Events that are looked at in one COMMIT.
 _LOOKED_AT: Final = 2000
 _CALLER: Final = '"caller":"'
+# The beginning and the end of an event, which say whose it is, and its bytes.
+_ENDS: Final = "substr(body, 1, 200) || substr(body, -200), length(CAST(body AS BLOB))"
 Row = tuple[int, bytes, str]
 
 
-def caller_of(body: str) -> str:
-    """Who did it; the caller comes before all that has a text of its own."""
+def payer_of(body: str) -> str:
+    """Whose share an event is of: who did it, and of what the daemon did, whom it is about.
+
+    What happens to an agent by itself follows from what that does: it could push out with it what
+    the daemon wrote of others. The caller comes before all that has a text of its own.
+    """
     start = body.find(_CALLER) + len(_CALLER)
-    return body[start : body.find('"', start)]
+    caller = body[start : body.find('"', start)]
+    return caller if caller != DAEMON else head_of(0, body).target or DAEMON
 
 
 class Thinning:
@@ -44,10 +53,10 @@ class Thinning:
         if self.shares is None:
             return
         for body, size in self._db.rows(
-            "SELECT substr(body, 1, 200), length(CAST(body AS BLOB)) FROM events WHERE seq > ?",
+            f"SELECT {_ENDS} FROM events WHERE seq > ?",  # noqa: S608
             (after,),
         ):
-            self._count(caller_of(body), size + AROUND)
+            self._count(payer_of(body), size + AROUND)
 
     def thin(self, count: int, size: int) -> bool:
         """Take out so many events and bytes of the branch with the most.
@@ -64,7 +73,7 @@ class Thinning:
             if (count <= 0 and size <= 0) or row[0] >= tail:
                 break
             self._at = row[0]
-            if caller_of(row[2]) in heaviest:
+            if payer_of(row[2]) in heaviest:
                 gone.append(row)
                 count, size = count - 1, size - len(row[2].encode()) - AROUND
         if self._at == start:
@@ -104,17 +113,16 @@ class Thinning:
         """Events below this number are about to be forgotten, whoever did them."""
         if self.shares is not None:
             self.gone(
-                (caller_of(body), size) for body, size in self._db.rows(
-                    "SELECT substr(body, 1, 200), length(CAST(body AS BLOB)) FROM events"
-                    " WHERE seq < ?", (before,),
+                (payer_of(body), size) for body, size in self._db.rows(
+                    f"SELECT {_ENDS} FROM events WHERE seq < ?", (before,)  # noqa: S608
                 )
             )  # fmt: skip
 
     def gone(self, rows: Iterable[tuple[str, int]]) -> None:
-        """Events of these callers and sizes are forgotten."""
+        """Events of these parties and sizes are forgotten."""
         if self.shares is not None:
-            for caller, size in rows:
-                self._count(caller, -size - AROUND)
+            for party, size in rows:
+                self._count(party, -size - AROUND)
 
     def _behind(self, after: int) -> list[Row]:
         return self._db.rows(
@@ -126,7 +134,7 @@ class Thinning:
         for seq, digest, body in rows:
             self._note(number_before(seq, body) + 1, seq, digest)
         self._db.run_each("DELETE FROM events WHERE seq = ?", [(seq,) for seq, _, _ in rows])
-        sizes = [(caller_of(body), len(body.encode())) for _, _, body in rows]
+        sizes = [(payer_of(body), len(body.encode())) for _, _, body in rows]
         self._marks.grow(-len(rows), -sum(size + AROUND for _, size in sizes))
         self.gone(sizes)
 

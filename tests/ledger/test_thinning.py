@@ -14,16 +14,19 @@ from seeds import folder_in_ram
 
 from hive_core.ledger.events import Entry, drained
 from hive_core.ledger.store import Ledger
+from hive_core.model.record import DAEMON
 from hive_core.model.settings import MIB, Bounds
 
 LIMITS = Bounds(events=1000, events_bytes=MIB)
 
 
-def write(ledger: Ledger, caller: str, count: int = 1, text: str = "") -> None:
+def write(
+    ledger: Ledger, caller: str, count: int = 1, text: str = "", target: str = ""
+) -> None:  # fmt: skip
     with ledger.transaction():
         for _ in range(count):
             ledger.events.append(
-                Entry("record", caller, "send", "", None, "", text, "", "r", 1.0)
+                Entry("record", caller, "send", target, None, "", text, "", "r", 1.0)
             )  # fmt: skip
 
 
@@ -66,6 +69,22 @@ def test_attack_62_an_agent_that_makes_others_has_one_share_with_them(ledger: Le
     found = callers(ledger)
     assert found.count("bob") == 200
     assert len(found) <= LIMITS.events
+
+
+def test_attack_62_what_the_daemon_writes_of_one_pushes_out_nothing_that_it_wrote_of_others(
+    ledger: Ledger,
+) -> None:
+    """An agent that is idle and busy by turns makes the daemon write as fast as it can ask."""
+    write(ledger, DAEMON, 100, target="bob")
+    write(ledger, DAEMON, 50)
+    assert ledger.events.verify() is None
+    for _ in range(100):
+        write(ledger, "eve", 15)
+        write(ledger, DAEMON, 15, target="eve")
+    found = [(each.caller, each.target) for each in ledger.events.page(0, 5000)]
+    assert (found.count((DAEMON, "bob")), found.count((DAEMON, ""))) == (100, 50)
+    assert found.count((DAEMON, "eve")) + found.count(("eve", "")) <= 850
+    assert ledger.events.verify() is None
 
 
 def test_until_it_is_known_who_has_what_the_oldest_go(ledger: Ledger) -> None:
