@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hive_core.model.branches import branch
+from hive_core.model.hive import Hive
 from hive_core.model.record import DAEMON, OPERATOR
 
 if TYPE_CHECKING:
@@ -12,11 +14,20 @@ if TYPE_CHECKING:
 
 
 def branch_of(broker: Broker, party: str) -> str:
-    """The branch that a party is in; one that is gone is in that of who was above it."""
+    """The branch that a party is in now."""
+
+    def parent(uuid: str) -> str | None:
+        archive = broker.world.ledger.archives.get(uuid)
+        return archive.parent if archive else None
+
+    return branch_in(broker.hive, party, parent)
+
+
+def branch_in(hive: Hive, party: str, parent: Callable[[str], str | None]) -> str:
+    """The same in this hive; one that is gone is in that of who was above it, as `parent` says."""
     above: str | None = party
     while above is not None:
-        if (name := broker.hive.name(above)) is not None:
-            return branch(broker.hive, name)
-        archive = broker.world.ledger.archives.get(above)
-        above = archive.parent if archive else None
+        if (name := hive.name(above)) is not None:
+            return branch(hive, name)
+        above = parent(above)
     return party if party in (OPERATOR, DAEMON) else ""

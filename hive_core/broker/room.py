@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from hive_core.broker.branches import branch_in
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation
 from hive_core.errors import LimitReached
@@ -87,9 +88,10 @@ class Room:
         self._looked, self._used = call.now, call.ledger.stored.used()
         self._shares.clear()
         if self._used * HALF >= most:
+            # What a destroyed agent left is of its branch: else making and destroying has no bound.
+            parent = call.ledger.archives.parents().get
             for party, size in call.ledger.stored.all().items():
-                if (name := call.hive.name(party)) is not None:
-                    self._shares[branch(call.hive, name)] += size
+                self._shares[branch_in(call.hive, party, parent)] += size
 
 
 def _full(operation: Operation, reason: str, setting: str) -> LimitReached:

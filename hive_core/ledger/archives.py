@@ -62,6 +62,10 @@ class Archives:
         rows = self._db.rows(f"SELECT {_COLUMNS} FROM archives ORDER BY at, uuid")  # noqa: S608
         return [_archive(row) for row in rows]
 
+    def parents(self) -> dict[str, str | None]:
+        """Who was above each of them, by UUID."""
+        return dict(self._db.rows("SELECT uuid, parent FROM archives"))
+
     def page(self, now: float, limit: int, after: tuple[float, str] | None = None) -> list[Archive]:
         """Those within their retention, the oldest first, behind this moment and UUID."""
         rows = self._db.rows(

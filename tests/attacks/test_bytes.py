@@ -162,6 +162,30 @@ def test_attack_62_no_branch_fills_the_ledger_for_the_others() -> None:
         assert made.fault("a", "send", to="a1", body="x") == ""
 
 
+def test_attack_62_a_branch_keeps_its_share_of_what_its_destroyed_agents_left() -> None:
+    """Each one that was made left the history of an agent behind, and with it went its share."""
+    settings = Settings(
+        limits=Bounds(ledger=16 * MIB, history=4 * MIB, change_burst=100_000, children=20)
+    )
+    hands = [f"a{number}" for number in range(12)]
+    workers = [f"{each}/w{each}" for each in hands]
+    with world(settings, "root/a", "root/b", *(f"a/{each}" for each in hands), *workers) as made:
+        for each in hands:
+            for _ in range(60):
+                words = {"agent": f"w{each}", "description": TEXT}
+                if made.fault(each, "assign_task", **words):
+                    break
+                (task,) = rows(made.call(each, "list_tasks", open=True)["tasks"])
+                made.call(each, "cancel_task", task=task["id"])
+            made.advance(2)
+            made.call("a", "destroy", agent=each, recursive=True)
+        made.advance(2)
+        with pytest.raises(LimitReached, match=r"half full.*of a and below.*\[limits\] ledger"):
+            made.call("a", "remind", body="x", **{"in": 60})
+        assert made.ledger.stored.used() < 12 * MIB
+        assert made.fault("b", "send", to="root", body=TEXT) == ""
+
+
 # Operations with a text that go on when there is no room, and why.
 GOES_ON = {
     "allocate_budget": "moves what is there", "answer": "ends a question", "approve": "operator",
