@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 import re
+import select
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hive_core.cli.output import say
 from hive_core.cli.progress import working
 from hive_core.cli.relay import in_pipes, on_terminal
 from hive_core.cli.session import Session, entries
@@ -24,6 +26,9 @@ from hive_core.model.names import agent_unit
 RANGE: Final = 65536
 _PATIENCE: Final = 10.0  # seconds that an agent may take that is being started or restarted
 PATH: Final = "/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# What systemd-run ends with when its unit was killed; the container takes a moment to end.
+_KILLED: Final = 255
+_ENDING: Final = 1.0
 _PLACES: Final = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
 # Takes the terminal as the one that controls it (the first to open it does), joins the groups named
 # behind, then becomes the rest. systemd puts a process that it has forked
@@ -187,6 +192,17 @@ def environment(place: Place) -> dict[str, str]:
 
 def run(place: Place, command: Sequence[str]) -> int:
     """Run a command inside; its exit status is ours."""
-    if os.isatty(0) and os.isatty(1):
-        return on_terminal(lambda terminal: argv(place, command, terminal))
-    return in_pipes(argv(place, command))
+    try:
+        leader = os.pidfd_open(place.leader)
+    except ProcessLookupError as error:
+        raise NotRunning(f"cannot enter {place.name}: it has just ended") from error
+    try:
+        if os.isatty(0) and os.isatty(1):
+            status = on_terminal(lambda terminal: argv(place, command, terminal))
+        else:
+            status = in_pipes(argv(place, command))
+        if status == _KILLED and select.select([leader], [], [], _ENDING)[0]:
+            say(f"{place.name} was stopped or restarted, and what ran in it ended")
+    finally:
+        os.close(leader)
+    return status

@@ -195,7 +195,8 @@ def test_a_shell_is_the_agents_own_root_and_under_its_limits(host: HiveHost) -> 
     assert (
         host.run("hive", "shell", "worker", "--", "sh", "-c", "exit 9", check=False).returncode == 9
     )
-    with host.lab.popen(["hive", "shell", "other", "--", "sleep", "1000"]) as entered:
+    within = ["hive", "shell", "other", "--", "sleep", "1000"]
+    with host.lab.popen(within, stderr=-1) as entered:
         unit = "hive-agent@other.service"
         while "sleep" not in host.run("systemctl", "status", "--no-pager", unit).stdout.replace(
             "sleep infinity", ""
@@ -203,7 +204,9 @@ def test_a_shell_is_the_agents_own_root_and_under_its_limits(host: HiveHost) -> 
             assert entered.poll() is None
             time.sleep(0.05)
         host.hive("stop", "other", "--grace", "0")
-        assert entered.wait(15) != 0
+        said = entered.communicate(timeout=15)[1]
+        assert entered.returncode != 0
+        assert "other was stopped or restarted, and what ran in it ended" in said
     host.hive("start", "other")
 
 
