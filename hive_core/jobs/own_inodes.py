@@ -3,12 +3,14 @@
 Nothing runs that could change the node meanwhile, so its own names for an inode can be counted:
 an inode with more links than that is shared with somebody else. Its names here get a copy, and
 names of one inode become names of one copy. Each is put in place by one rename(2), so a job that
-was killed is begun again and finds less to do.
+was killed is begun again and finds less to do. A copy has a name until then that nobody can guess:
+a directory of that name would be in the way for ever.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -16,6 +18,7 @@ from dataclasses import dataclass, field
 from errno import EINVAL, ENOSYS, EOPNOTSUPP, EXDEV
 from pathlib import Path
 from typing import Final, NamedTuple
+from uuid import uuid4
 
 _WALK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -23,7 +26,8 @@ _MAKE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEX
 _HELD: Final = 256  # directories above the present one that are kept open
 _BLOCK: Final = 1 << 24
 _CANNOT: Final = frozenset({EINVAL, ENOSYS, EOPNOTSUPP, EXDEV})
-SPARE: Final = ".hive-own-inode"  # the name of a copy until it is in place
+SPARE: Final = ".hive-own-inode-"  # how the name of a copy begins until it is in place
+_LEFT: Final = re.compile(rf"{re.escape(SPARE)}[0-9a-f]{{32}}", re.ASCII)
 Inode = tuple[int, int]
 Figures = dict[str, float]
 
@@ -96,6 +100,8 @@ class _Walk:
                 facts = os.stat(name, dir_fd=handle, follow_symlinks=False)
                 if stat.S_ISDIR(facts.st_mode):
                     folder.subfolders.append(name)
+                elif _LEFT.fullmatch(name):
+                    os.unlink(name, dir_fd=handle)  # by a job that was killed
                 else:
                     yield Name(folder.number, name), facts
 
@@ -155,38 +161,39 @@ def _is_device(mode: int) -> bool:
 def _separate(walk: _Walk, inode: Inode, names: Sequence[Name]) -> int:
     """Put a copy in the place of each name of one inode; how many bytes were copied."""
     first, *others = names
+    spare = f"{SPARE}{uuid4().hex}"
     with walk.opened(first.folder) as home:
         facts = os.stat(first.name, dir_fd=home, follow_symlinks=False)
         if (facts.st_dev, facts.st_ino) != inode:
             return 0  # it is another file by now
-        _clear(home)
-        _copy(home, first.name, facts)
-        _put_in_place(home, first.name)
+        with _removed_if_it_fails(home, spare):
+            _copy(home, first.name, spare, facts)
+            os.rename(spare, first.name, src_dir_fd=home, dst_dir_fd=home)
         for other in others:
             with walk.opened(other.folder) as folder:
-                _clear(folder)
-                os.link(first.name, SPARE, src_dir_fd=home, dst_dir_fd=folder,
+                os.link(first.name, spare, src_dir_fd=home, dst_dir_fd=folder,
                         follow_symlinks=False)  # fmt: skip
-                _put_in_place(folder, other.name)
+                os.rename(spare, other.name, src_dir_fd=folder, dst_dir_fd=folder)
     return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
 
 
-def _clear(folder: int) -> None:
-    """Remove what a job left that was killed."""
-    with suppress(FileNotFoundError):
-        os.unlink(SPARE, dir_fd=folder)
+@contextmanager
+def _removed_if_it_fails(folder: int, name: str) -> Iterator[None]:
+    """On a full disk a part of a copy would take room until the next try."""
+    try:
+        yield
+    except OSError:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+        raise
 
 
-def _put_in_place(folder: int, name: str) -> None:
-    os.rename(SPARE, name, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-def _copy(folder: int, name: str, facts: os.stat_result) -> None:
+def _copy(folder: int, name: str, spare: str, facts: os.stat_result) -> None:
     """Make a copy beside the original, with all that belongs to it."""
     if stat.S_ISREG(facts.st_mode):
         old = os.open(name, _READ, dir_fd=folder)
         try:
-            copy = os.open(SPARE, _MAKE, 0o600, dir_fd=folder)
+            copy = os.open(spare, _MAKE, 0o600, dir_fd=folder)
             try:
                 _fill(old, copy)
                 _copy_attributes(old, copy)
@@ -195,11 +202,11 @@ def _copy(folder: int, name: str, facts: os.stat_result) -> None:
         finally:
             os.close(old)
     else:
-        os.mknod(SPARE, stat.S_IFMT(facts.st_mode) | 0o600, dir_fd=folder)
-    os.chown(SPARE, facts.st_uid, facts.st_gid, dir_fd=folder, follow_symlinks=False)
-    os.chmod(SPARE, stat.S_IMODE(facts.st_mode), dir_fd=folder)  # after chown, which clears setuid
+        os.mknod(spare, stat.S_IFMT(facts.st_mode) | 0o600, dir_fd=folder)
+    os.chown(spare, facts.st_uid, facts.st_gid, dir_fd=folder, follow_symlinks=False)
+    os.chmod(spare, stat.S_IMODE(facts.st_mode), dir_fd=folder)  # after chown, which clears setuid
     times = (facts.st_atime_ns, facts.st_mtime_ns)
-    os.utime(SPARE, ns=times, dir_fd=folder, follow_symlinks=False)
+    os.utime(spare, ns=times, dir_fd=folder, follow_symlinks=False)
 
 
 def _fill(old: int, copy: int) -> None:

@@ -88,6 +88,17 @@ def test_pipes_and_sockets_are_replaced_and_symlinks_left(root: Path) -> None:
     assert [found[name].st_nlink for name in found] == [1, 1, 2]
 
 
+def test_attack_58_no_name_that_an_agent_chose_keeps_the_job_from_its_end(root: Path) -> None:
+    """A directory of the name that a copy had at first kept losers down for ever."""
+    inside, outside = linked(root, "state/kept")
+    named, other = linked(root, "state/.hive-own-inode", elsewhere="y")
+    (root / "node/kids/0a1b2c3d/state/.hive-own-inode").mkdir()
+    linked(root, "kids/0a1b2c3d/state/kept", elsewhere="z")
+    assert own_inodes.run((), root)["links"] == 3
+    assert (outside.stat().st_nlink, other.stat().st_nlink) == (1, 1)
+    assert (inside.read_text(), named.read_text()) == ("secret", "secret")
+
+
 def test_a_hole_stays_a_hole(root: Path) -> None:
     outside = root.parent / "elsewhere/sparse"
     with outside.open("wb") as file:
@@ -161,7 +172,7 @@ def test_attack_58_a_job_over_many_files_goes_on_where_it_was_killed(root: Path)
     assert kills
     for number in range(0, count, 97):
         assert (root / f"node/state/{number % 100}/{number}").read_text() == f"text of {number}\n"
-    assert not list((root / "node").rglob(own_inodes.SPARE))
+    assert not list((root / "node").rglob(f"{own_inodes.SPARE}*"))
     figure("own inodes", files=count, kills=kills)
 
 
