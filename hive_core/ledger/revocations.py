@@ -68,7 +68,7 @@ class Revocations:
         return self.get(id_)
 
     def note(self, id_: int, nonces: Mapping[str, int]) -> None:
-        """Who was told to restart, or who runs on."""
+        """Who was told to restart, or who runs on; with 0, who is to be told."""
         for agent, nonce in nonces.items():
             self._db.run("INSERT OR REPLACE INTO revoked VALUES (?, ?, ?)", (id_, agent, nonce))
 
@@ -97,7 +97,7 @@ class Revocations:
         return float(
             self._db.value(
                 "SELECT COALESCE(MAX(ended), 0) FROM revoked JOIN revocations ON id = revocation"
-                " WHERE revoked.agent = ?",
+                " WHERE revoked.agent = ? AND nonce > 0",
                 (agent,),
             )
         )
@@ -105,7 +105,8 @@ class Revocations:
     def restarting(self) -> frozenset[str]:
         """Agents that were told to restart and may not start yet."""
         rows = self._db.rows(
-            "SELECT revoked.agent FROM revoked JOIN revocations ON id = revocation WHERE state = ?",
+            "SELECT revoked.agent FROM revoked JOIN revocations ON id = revocation"
+            " WHERE state = ? AND nonce > 0",
             (RevocationState.RESTARTING,),
         )
         return frozenset(agent for (agent,) in rows)

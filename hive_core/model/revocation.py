@@ -43,8 +43,8 @@ class Revocation:
     `agent` is who moved, or was restored; `lost` are UUIDs of those that were above it and are not
     any more, the highest first. `restart`: they and all below them are restarted, at `latest` when
     that is set and they are busy until then. `came_back`: the agent was restored, and does not run
-    yet. `nonces`: who was told to restart and with which nonce; while it is `left`, who has not
-    been restarted.
+    yet. `nonces`: who was told to restart and with which nonce, 0 for who was below those and was
+    not told yet; while it is `left`, who has not been restarted.
     """
 
     id: int
@@ -58,3 +58,8 @@ class Revocation:
     state: RevocationState
     since: float
     nonces: dict[str, int]
+
+    @property
+    def told(self) -> frozenset[str]:
+        """Who was told to restart, or runs on."""
+        return frozenset(agent for agent, nonce in self.nonces.items() if nonce)

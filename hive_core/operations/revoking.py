@@ -31,19 +31,22 @@ class How:
 def revoke(call: Call, hive: Hive, agent: str, lost: Sequence[str], how: How) -> None:
     """Write down who lost access to the files of `agent` in `hive`; the change road takes it away.
 
-    `lost` are those who were above it, the highest first. Where they are not restarted, all that
-    run of them and of those below them are written down, each until it has ended.
+    `lost` are those who were above it, the highest first. They and those below them are written
+    down too: by the time of their restart they may be elsewhere. Where they are not restarted it is
+    those that run, each until it has ended.
     """
     spec, above = hive.spec(agent), [hive.spec(name).id for name in lost]
     new = NewRevocation(
         how.job, spec.id, agent, tuple(above), how.restart, how.latest, how.came_back
     )
     id_ = call.ledger.revocations.create(new, call.now)
-    if not how.restart:
-        left = running(call, hive, losing(hive, lost, agent))
-        runs = [call.ledger.runs.get(hive.spec(name).id) for name in left]
+    names = losing(hive, lost, agent)
+    if how.restart:
+        nonces = {hive.spec(name).id: 0 for name in names}
+    else:
+        runs = [call.ledger.runs.get(hive.spec(name).id) for name in running(call, hive, names)]
         nonces = {run.agent: run.nonce for run in runs if run is not None}
-        call.ledger.revocations.note(id_, nonces)
+    call.ledger.revocations.note(id_, nonces)
 
 
 def running(call: Call, hive: Hive, names: Iterable[str]) -> list[str]:

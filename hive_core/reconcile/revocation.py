@@ -96,6 +96,8 @@ class Revoker:
                 self._restart_when_due(revocation)
             case _S.RESTARTING if self._all_down(revocation):
                 self._split(revocation, "end")
+            case _S.RESTARTING:
+                self._restart_newcomers(revocation)
             case _S.LEFT if not left(revocation, self.work.look.places):
                 self._step(revocation, "close")
             case _S.CLOSING:
@@ -111,16 +113,35 @@ class Revoker:
         if revocation.latest is not None and clock.now() < revocation.latest:
             up = (uuid for uuid in agents if not self._is_down(uuid))
             if any(look.activity(uuid) != IDLE for uuid in up):
+                self._note(revocation, agents)
                 self.tasks.later(str(revocation.id), clock.monotonic() + LOOK)
                 return
-        why = f"{revocation.name} is not below it any more"
         with self.work.ports.ledger.transaction():
-            nonces = {
-                run.agent: restart(self.work.ports, run, why) for run in self._running(agents)
-            }
-            self.work.ports.ledger.revocations.note(revocation.id, nonces)
+            self.work.ports.ledger.revocations.note(revocation.id, dict.fromkeys(agents, 0))
+            self._tell_to_restart(revocation, self._running(agents))
             self.work.ports.ledger.revocations.step(revocation.id, "restart", clock.now())
         self._take_up(revocation, agents)
+
+    def _restart_newcomers(self, revocation: Revocation) -> None:
+        """Who came to be below a loser that is down, and runs: all wait until nobody does."""
+        agents = losers(revocation, self.work.look.places) - revocation.told
+        up = {uuid for uuid in agents if self._is_up(uuid)}
+        if runs := [*self._running(up)]:
+            with self.work.ports.ledger.transaction():
+                self._tell_to_restart(revocation, runs)
+            self._take_up(revocation, up)
+
+    def _tell_to_restart(self, revocation: Revocation, runs: Iterable[Run]) -> None:
+        why = f"{revocation.name} is not below it any more"
+        nonces = {run.agent: restart(self.work.ports, run, why) for run in runs}
+        self.work.ports.ledger.revocations.note(revocation.id, nonces)
+
+    def _note(self, revocation: Revocation, agents: frozenset[str]) -> None:
+        """By the time of their restart they may be elsewhere, with what they were handed."""
+        if new := agents - revocation.nonces.keys():
+            with self.work.ports.ledger.transaction():
+                self.work.ports.ledger.revocations.note(revocation.id, dict.fromkeys(new, 0))
+            self.work.look.wishes.refresh(())
 
     def _running(self, agents: Iterable[str]) -> Iterator[Run]:
         """Who runs or is on its way up. Who is down after a failure holds nothing, and waits on."""
@@ -132,6 +153,10 @@ class Revoker:
             failed = trouble(run, look.wishes.starts.get(uuid)) is not Trouble.NONE
             if not (failed and self._is_down(uuid)):
                 yield run
+
+    def _is_up(self, uuid: str) -> bool:
+        machine = self.work.look.machines.get(uuid) or Machine(uuid)
+        return phase(machine) is not Phase.DOWN or uuid in self.work.starting
 
     def _is_down(self, uuid: str) -> bool:
         machine = self.work.look.machines.get(uuid) or Machine(uuid)
@@ -147,7 +172,8 @@ class Revoker:
         """Whether the agent's node is where nobody reaches it who lost it."""
         place = self.work.look.places.by_uuid.get(revocation.agent)
         machine = self.work.look.machines.get(revocation.agent)
-        return place is None or (machine is not None and machine.node == place.lineage)
+        node = machine.node if machine is not None else ()
+        return node == (() if place is None else place.lineage)
 
     # Hard links.
 
@@ -182,10 +208,15 @@ class Revoker:
         return int(links)
 
     def _nodes(self, revocation: Revocation) -> list[Place]:
-        """Nodes whose files must not be anybody else's; one below another goes along with it."""
+        """Nodes whose files must not be anybody else's; one below another goes along with it.
+
+        Not of those who are above the agent (again): there it runs, and changes its files.
+        """
         places, machines = self.work.look.places.by_uuid, self.work.look.machines
         agents = losers(revocation, self.work.look.places)
         agents |= {revocation.agent} if revocation.came_back else set()
+        if revocation.agent in places:
+            agents -= {each.uuid for each in self.work.look.places.above(revocation.agent)}
         found = [
             places[uuid] for uuid in agents
             if uuid in places and uuid in machines and machines[uuid].node == places[uuid].lineage
@@ -215,12 +246,12 @@ class Revoker:
         hive = self.work.look.places.hive
         lost, agents = (
             sorted(hive.name(uuid) or uuid for uuid in each)
-            for each in (revocation.lost, revocation.nonces)
+            for each in (revocation.lost, revocation.told)
         )
         done = revocation.state is _S.DONE
         job = ledger.jobs.get(revocation.job)
         if job is not None and job.ended is None:
-            again = sorted(revocation.nonces)[:_BACK_MOST]
+            again = sorted(revocation.told)[:_BACK_MOST]
             news: dict[str, object] = {"revoked": now, RESTARTING: again} if done else {}
             ledger.jobs.progress(job.id, {**job.progress, **news, "links": links})
         if done:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from hive_core.ledger.store import Ledger
+from hive_core.model.hive import Hive
 from hive_core.model.machine import Run, Starts
 from hive_core.model.record import DAEMON, Job
 from hive_core.model.revocation import PENDING, Revocation, RevocationState
@@ -97,13 +98,27 @@ class Wishes:
 def losers(revocation: Revocation, places: Places) -> frozenset[str]:
     """Who may hold what it is about: those who were told to restart, and all below those who lost.
 
-    Whoever came to be below them meanwhile is among them: it may have been handed something.
+    Whoever came to be below them meanwhile is among them: it may have been handed something. So is
+    whoever is not below them any more, unless one that lost access and has it again is above it.
     """
     hive = places.hive
     agent = hive.name(revocation.agent)
     lost = [name for each in revocation.lost if (name := hive.name(each)) is not None]
     below = {hive.spec(name).id for name in losing(hive, lost, agent or "")}
-    return frozenset({*below, *revocation.nonces})
+    noted = revocation.nonces.keys() - revocation.told - below
+    return frozenset({*below, *revocation.told, *_may_hold(noted, hive, agent, lost)})
+
+
+def _may_hold(
+    noted: Iterable[str], hive: Hive, agent: str | None, lost: Sequence[str]
+) -> Iterator[str]:
+    """Those of them that are neither above nor below the agent, nor below who is above it again."""
+    own = {agent, *hive.topology.subtree(agent), *hive.topology.lineage(agent)} if agent else set()
+    again = own & {*lost}
+    for uuid in noted:
+        name = hive.name(uuid)
+        if name is None or not (name in own or again.intersection(hive.topology.lineage(name))):
+            yield uuid
 
 
 def left(revocation: Revocation, places: Places) -> frozenset[str]:

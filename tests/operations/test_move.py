@@ -58,6 +58,8 @@ def test_a_move_restarts_who_was_above_and_what_stays_below_it(world: World) -> 
     (revocation,) = world.ledger.revocations.open()
     assert (revocation.agent, revocation.job) == (world.uuid("a1"), again["job"])
     assert (revocation.lost, revocation.latest) == ((world.uuid("a"),), None)
+    # Whoever of them is elsewhere by the time of the restart takes along what it was handed.
+    assert revocation.nonces == {world.uuid("a"): 0, world.uuid("a2"): 0}
 
 
 def test_a_move_that_takes_nothing_away_is_live(world: World) -> None:

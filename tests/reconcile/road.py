@@ -118,7 +118,10 @@ class Road:
                 if what.lost:
                     lost = tuple(hive.spec(each).id for each in what.lost)
                     new = NewRevocation(job.id, hive.spec(name).id, name, lost, **self.how)
-                    self.ledger.revocations.create(new, now)
+                    id_ = self.ledger.revocations.create(new, now)
+                    if self.how.get("restart", True):
+                        noted = {hive.spec(each).id: 0 for each in what.losing}
+                        self.ledger.revocations.note(id_, noted)
         self.road.heard(frozenset({"tree"}))
         return job
 

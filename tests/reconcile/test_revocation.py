@@ -179,6 +179,118 @@ def test_who_is_below_a_loser_by_now_is_restarted_too(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_attack_58_who_left_a_loser_before_the_restart_is_restarted_too(tmp_path: Path) -> None:
+    """It may take along what it was handed: out of the way of the restart, all day long."""
+
+    async def story(road: Road) -> None:
+        road.how = {"latest": road.clock.now() + 100}
+        busy = busy_until_told(road, "ann")
+        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        await road.settle()
+        spec = road.hive.spec("eve").model_copy(update={"uuid": hive({"x": None}).spec("x").uuid})
+        road.begin(road.hive.with_agent("fay", "ann", spec))
+        await road.settle()
+        before = invocations(road)
+        road.begin(road.hive.moved("fay", "root"))
+        road.begin(road.hive.moved("eve", "root"))
+        await road.settle()
+        busy.clear()
+        await road.advance(1)
+        after = invocations(road)
+        assert {name for name in before if before[name] != after[name]} == {*LOSERS, "fay"}
+        assert {*jobs(road)} == {*LOSERS, "fay"}
+        assert road.job(job.id).state == "done"
+
+    play(tmp_path, story)
+
+
+def test_attack_58_who_is_left_by_a_loser_that_is_destroyed_at_once_is_restarted(
+    tmp_path: Path,
+) -> None:
+    """Both commits are there before anybody was told to restart."""
+
+    async def story(road: Road) -> None:
+        before = invocations(road)
+        road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        road.begin(road.hive.without("ann"))
+        await road.settle()
+        after = invocations(road)
+        assert {name for name in after if before[name] != after[name]} == {"eve"}
+        assert jobs(road) == ["eve"]
+        assert road.ledger.revocations.open() == []
+
+    play(tmp_path, story)
+
+
+def test_who_comes_to_be_below_a_loser_that_is_down_keeps_it_there_no_longer(
+    tmp_path: Path,
+) -> None:
+    async def story(road: Road) -> None:
+        before = invocations(road)
+        road.jobs.refused = Internal("no room")
+        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        await road.settle()
+        spec = road.hive.spec("eve").model_copy(update={"uuid": hive({"x": None}).spec("x").uuid})
+        road.begin(road.hive.with_agent("fay", "root", spec))
+        await road.settle()
+        road.begin(road.hive.moved("fay", "ann"))
+        await road.settle()
+        road.jobs.refused = None
+        await road.advance(60)
+        assert road.job(job.id).state == "done"
+        assert all(invocations(road).values())
+        assert {name for name in before if before[name] != invocations(road)[name]} == LOSERS
+        (event,) = [e for e in road.ledger.events.page(0, 1000) if e.kind == "revoked"]
+        assert event.fields["restarted"] == ["ann", "eve", "fay"]
+
+    play(tmp_path, story)
+
+
+def test_attack_58_a_node_in_which_the_moved_agent_runs_again_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    """A copy in the place of what it writes to would lose what it writes."""
+
+    async def story(road: Road) -> None:
+        road.jobs.refused = Internal("no room")
+        road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        await road.settle()
+        road.begin(road.hive.moved("bob", "ann"), bob="moved")
+        await road.settle()
+        del road.jobs.ran[:]
+        road.jobs.refused = None
+        await road.advance(60)
+        assert sorted(jobs(road)) == ["dan", "eve"]
+        assert road.ledger.revocations.open() == []
+        assert all(invocations(road).values())
+
+    play(tmp_path, story)
+
+
+def test_attack_58_who_lost_an_agent_that_is_destroyed_waits_until_it_is_archived(
+    tmp_path: Path,
+) -> None:
+    """Its files are where they were until then, for whoever starts meanwhile to open."""
+
+    async def story(road: Road) -> None:
+        road.host.slow = True
+        road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        road.begin(road.hive.without("bob", "cat"))
+        await road.settle()
+        for name in LOSERS:
+            road.host.settle(road.uuid(name))
+        await road.settle()
+        assert jobs(road) == []
+        road.host.slow = False
+        for uuid in [*road.host.units]:
+            road.host.settle(uuid)
+        await road.advance(60)
+        assert road.ledger.revocations.open() == []
+        assert jobs(road) == ["ann"]
+
+    play(tmp_path, story)
+
+
 def busy_until_told(road: Road, *names: str) -> set[str]:
     """Agents that work on something while they are in this set."""
     found = {road.uuid(name) for name in names}
