@@ -64,6 +64,13 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A message is a dead letter: its agent gave it up, or did not ack it after all attempts."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
 class TaskEnded:
     """A task came to its one end. All parties by UUID (or `operator`); `status` is its result's."""
 
@@ -80,8 +87,8 @@ class Settled:
     question: Question
 
 
-Happening = Started | Ended | Gone | Arrived | TaskEnded | Settled
-H = TypeVar("H", Started, Ended, Gone, Arrived, TaskEnded, Settled)
+Happening = Started | Ended | Gone | Arrived | GivenUp | TaskEnded | Settled
+H = TypeVar("H", Started, Ended, Gone, Arrived, GivenUp, TaskEnded, Settled)
 Follow = Callable[["Call", H], "frozenset[str]"]
 _FOLLOWS: defaultdict[type, list[Follow[Any]]] = defaultdict(list)
 

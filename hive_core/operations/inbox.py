@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record, Wait
+from hive_core.broker.happening import GivenUp, happened
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.model.record import OPERATOR as THE_OPERATOR
 from hive_core.model.record import Message
@@ -119,7 +120,9 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
     woke = call.ledger.plans.waits.woken_by([each.id for each in found])
     letters = Letters(messages=[_letter(each, woke.get(each.id)) for each in found])
     if found or (params.wait <= 0 and not call.more):
-        return Record(letters)
+        # With the last lease the letter ends: its time has to be watched.
+        last = any(each.attempt >= call.settings.limits.attempts for each in found)
+        return Record(letters, frozenset({inbox(call.uuid)} if last else ()))
     deadline = None if call.more else call.now + params.wait
     due = mail.next_due(call.uuid)
     # What is overdue and was not given is the daemon's to bury; asking again would not help.
@@ -158,6 +161,8 @@ def nack(call: Call, params: NackParams) -> Record[Nacked]:
     """
     dead = call.ledger.messages.nack(call.uuid, params.ids, params.why, call.now, dead=params.dead)
     lost, topics = given_back(call, params.ids, dead=params.dead)
+    for each in dead:
+        topics |= happened(call, GivenUp(each))
     wakes = senders(dead) | topics | {inbox(call.uuid)}
     return Record(Nacked(dead=[*(each.id for each in dead), *lost]), wakes=wakes)
 

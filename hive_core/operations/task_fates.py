@@ -2,7 +2,7 @@
 
 What an agent had begun is lost with its machine: it ends, or is done again where its assigner asked
 for that. What it had not begun waits, as its mail does, as long as somebody may start the agent
-again; it ends with one that crashed and stays down.
+again; it ends with one that crashed and stays down, and when its letter is a dead one.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Final
 from hive_core.broker.behalf import on_behalf
 from hive_core.broker.call import Call, Record
 from hive_core.broker.due import due
-from hive_core.broker.happening import Ended, Gone, Started, when
+from hive_core.broker.happening import Ended, GivenUp, Gone, Started, when
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.ledger.sweeps import Handing, Sweep
 from hive_core.model.hive import Hive
-from hive_core.model.record import OPERATOR
+from hive_core.model.record import DAEMON, OPERATOR
 from hive_core.model.task import ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.plan_prompts import take_back
 from hive_core.operations.sweeping import swept
 from hive_core.operations.task_moves import AT_ONCE, end, move
 from hive_core.operations.task_news import correct_news, news
-from hive_core.operations.task_offers import start_next, takes, withdraw
+from hive_core.operations.task_offers import TASK, start_next, takes, withdraw
 from hive_core.operations.task_steps import held_by, log, topic
 
 HEIRS: Final = "heirs"
@@ -62,6 +62,20 @@ def ended_with_machine(call: Call, what: Ended) -> frozenset[str]:
         elif task.offered and not _lies_ready(call, task, what):
             topics |= withdraw(call, task, why)[1]
     return frozenset(topics) | start_next(call, what.uuid)
+
+
+@when(GivenUp)
+def letter_given_up(call: Call, what: GivenUp) -> frozenset[str]:
+    """A task is lost whose letter does not come again, unless its agent has begun it."""
+    letter = what.message
+    if letter.sender != DAEMON or letter.kind != TASK:
+        return frozenset()
+    held = call.ledger.tasks.held_by(letter.recipient)
+    task = next((each for each in held if each.offered and each.message == letter.id), None)
+    if task is None:
+        return frozenset()
+    why = f"{letter.recipient_name} gave it up: {letter.dead_why}"
+    return _lost(call, task, why, "") | start_next(call, task.assignee)
 
 
 @when(Gone)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from hive_core.broker.call import Call, Record
+from hive_core.broker.happening import GivenUp, happened
+from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
+from hive_core.model.record import DAEMON, Message
 from hive_core.reconcile.given import Broker, Ports
 from hive_core.reconcile.jumps import Jumps
 
@@ -15,6 +19,18 @@ log = logging.getLogger(__name__)
 HOUR: Final = 3600.0
 AGAIN: Final = 1.0
 PAUSE: Final = 0.05  # between pages of the audit log, and parts of a sweep
+
+
+class LettersGivenUp(Result):
+    """How many letters of the daemon nobody took."""
+
+    letters: int
+
+
+def given_up(call: Call, letters: Sequence[Message]) -> Record[LettersGivenUp]:
+    """What follows from letters of the daemon that nobody took."""
+    topics = frozenset[str]().union(*(happened(call, GivenUp(each)) for each in letters))
+    return Record(LettersGivenUp(letters=len(letters)), topics, told=True)
 
 
 @dataclass
@@ -67,6 +83,8 @@ class Upkeep:
         try:
             with ledger.transaction():
                 dead = ledger.messages.expire(now)
+            if ours := [each for each in dead if each.sender == DAEMON]:
+                self.broker.perform("give_up", lambda call: given_up(call, ours))
         except HiveError as error:
             log.warning("Cannot look after the mail: %s", error)
             self._after(AGAIN, self._arm)

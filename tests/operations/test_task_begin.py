@@ -8,6 +8,9 @@ from operations.lives import ends, run_of, runs
 from operations.world import World, rows
 
 from hive_core.errors import Conflict
+from hive_core.reconcile.given import Broker, Ports
+from hive_core.reconcile.upkeep import Upkeep
+from hive_core.testing import MemoryJobs, MemoryJournal, MemoryMachines
 
 
 def assign(world: World, agent: str, **wish: object) -> str:
@@ -173,3 +176,47 @@ def test_work_and_other_mail_can_be_received_apart(world: World) -> None:
 
     assert got("work") == [f"task: {task}"]
     assert got("other") == ["task: 0", "hello"]
+
+
+def upkeep(world: World) -> None:
+    """What lets leases end, as the daemon does."""
+    machines, broker = MemoryMachines(), world.broker
+    jobs, clock = MemoryJobs(machines), world.clock
+    ports = Ports(machines, MemoryJournal(), jobs, clock, world.ledger, world.settings)
+    made = Upkeep(ports, Broker(lambda: broker.hive, broker.touch, broker.perform))
+    made.start()
+    broker.listeners.append(made.heard)
+
+
+def test_a_task_whose_letter_is_given_up_ends_and_its_giver_is_told(world: World) -> None:
+    """It would never be begun, and nobody would know."""
+    task = assign(world, "a1")
+    (taken,) = rows(world.call("a1", "recv")["messages"])
+    world.call("a1", "nack", ids=[taken["id"]], why="cannot parse it", dead=True)
+    result = world.ledger.tasks.known(task).result
+    assert result is not None
+    assert (result.status, result.error) == ("failed", "a1 gave it up: cannot parse it")
+    (news,) = read(world, "a")
+    assert task in str(news["body"])
+
+
+def test_a_task_whose_letter_nobody_acks_ends_after_all_attempts(world: World) -> None:
+    runs(world, "a1")
+    upkeep(world)
+    task = assign(world, "a1", requeue=1)
+    for attempt in (1, 2):
+        for _ in range(world.settings.limits.attempts):
+            assert len(rows(world.call("a1", "recv", lease=10)["messages"])) == 1
+            world.advance(11)
+        assert state(world, task) == ("queued", "done")[attempt - 1]
+    result = world.ledger.tasks.known(task).result
+    assert result is not None
+    assert "not acked after" in result.error
+
+
+def test_a_letter_that_is_given_up_ends_nothing_that_was_begun(world: World) -> None:
+    task = assign(world, "a1")
+    (taken,) = rows(world.call("a1", "recv")["messages"])
+    world.call("a1", "begin_task", task=task)
+    world.call("a1", "nack", ids=[taken["id"]], dead=True)
+    assert state(world, task) == "in_progress"
