@@ -288,7 +288,10 @@ class Tasks:
                 return
 
     def _watch(self, run: Run) -> None:
-        """Hear of a stop. A daemon that is away is asked again."""
+        """Hear of a stop, also when the run is over and its task waits for somebody.
+
+        A daemon that is away is asked again.
+        """
         after: str | None = None
         with Link(self.path, answer=POLL) as link:
             while not run.stopped:
@@ -302,8 +305,8 @@ class Tasks:
                 after = str(seen.get("next") or "") or None
                 if seen.get("attempt") != run.given.attempt:
                     run.stop(ELSEWHERE)
-                elif seen.get("state") == "stopping":
-                    run.stop(str(seen.get("why") or "cancelled"))
+                elif seen.get("state") == STOPPING:
+                    self.stop(run.given.id, str(seen.get("why") or "cancelled"))
                 if after is None:
                     return
 

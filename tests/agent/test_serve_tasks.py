@@ -300,6 +300,29 @@ def test_a_stop_of_a_task_that_waits_for_somebody_is_confirmed(daemon: Daemon) -
     assert (report["task"], report["status"]) == (ID, "stopped")
 
 
+def test_a_stop_of_what_waits_is_heard_while_the_command_does_something_else(
+    daemon: Daemon,
+) -> None:
+    """The loop that reads letters may be at a long message: nobody takes this one."""
+    ended = threading.Event()
+
+    def get(params: Message) -> Message:
+        if len(daemon.peer.asked("GetTask")) == 2:  # after the run
+            daemon.become("awaiting_more_information")
+        return daemon.get(params)
+
+    def finish(params: Message) -> Message:
+        ended.set()
+        return daemon.finish(params)
+
+    daemon.peer.answers |= {"GetTask": get, "FinishTask": finish}
+    served(daemon, "true").tasks.settle()
+    assert not daemon.reports()
+    daemon.become("stopping")
+    assert ended.wait(60)
+    assert [report["status"] for report in daemon.reports()] == ["stopped"]
+
+
 def test_a_stop_that_comes_while_its_command_ends_is_confirmed(daemon: Daemon) -> None:
     """The run is over and waits for an answer; what is heard then has nothing to stop."""
     looks: list[str] = []
