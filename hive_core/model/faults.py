@@ -24,6 +24,7 @@ Place = tuple[int | str, ...]
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _SHOWN_MOST: Final = 60
+_BITS_MOST: Final = 128
 _FEW: Final = 12
 # By the beginning of the kind that pydantic gives a fault: what must stand there.
 _WANTED: Final = (
@@ -108,6 +109,8 @@ def _shown(value: object) -> str:
             text = "a table"
         case list():
             text = "a list"
+        case int() if value.bit_length() > _BITS_MOST:  # Python writes none of 4300 digits
+            text = "a number of that size"
         case _:
             text = json.dumps(value) if isinstance(value, str) else ascii(str(value)).strip("'")
     return text if len(text) <= _SHOWN_MOST else text[:_SHOWN_MOST] + "..."

@@ -144,3 +144,10 @@ def test_sizes_and_commands_may_be_texts(tmp_path: Path) -> None:
     assert (found.ballast, found.limits.inbox_bytes) == (1 << 20, 2 << 30)
     assert found.root.command == ("sh", "-c", "echo hi")
     assert (found.agent_limits.memory_max, found.all_limits.memory_max) == (512 << 20, 16 << 20)
+
+
+def test_a_number_too_long_to_be_written_has_a_place_too(tmp_path: Path) -> None:
+    """Python refuses to write it in digits, which ended the daemon without a word of the file."""
+    (finding,) = check(written(tmp_path, f"[limits]\nchildren = 0x{'f' * 5000}\n"))
+    assert (finding.line, finding.key) == (2, "limits.children")
+    assert finding.reason.startswith("a number of that size does not fit; allowed is")
