@@ -19,6 +19,8 @@ from hive_core.model.record import DAEMON
 
 # Events that are looked at in one COMMIT.
 _LOOKED_AT: Final = 2000
+# What part of what it has a branch may lose more than the next one.
+_SLACK: Final = 64
 _CALLER: Final = '"caller":"'
 # The beginning and the end of an event, which say whose it is, and its bytes.
 _ENDS: Final = "substr(body, 1, 200) || substr(body, -200), length(CAST(body AS BLOB))"
@@ -47,6 +49,10 @@ class Thinning:
         self.shares: Counter[str] | None = None
         # Behind which number it is looked for more.
         self._at = 0
+        # Who lost events last, and how many bytes they may lose before that is judged anew: it asks
+        # for each party, and there may be very many that are gone.
+        self._losers = frozenset[str]()
+        self._spare = 0
 
     def came(self, after: int) -> None:
         """Count the events behind this number."""
@@ -63,8 +69,9 @@ class Thinning:
 
         False when there is nothing to take; a part of it may have to wait for the next COMMIT.
         """
-        heaviest = self._heaviest()
-        if not heaviest:
+        if not self._losers or self._spare <= 0:
+            self._losers = self._heaviest()
+        if not self._losers:
             return False
         gone: list[Row] = []
         base, tail = (self._marks.end(key)[0] for key in ("events_base", "events_tail"))
@@ -73,24 +80,29 @@ class Thinning:
             if (count <= 0 and size <= 0) or row[0] >= tail:
                 break
             self._at = row[0]
-            if payer_of(row[2]) in heaviest:
+            if payer_of(row[2]) in self._losers:
                 gone.append(row)
-                count, size = count - 1, size - len(row[2].encode()) - AROUND
+                taken = len(row[2].encode()) + AROUND
+                count, size, self._spare = count - 1, size - taken, self._spare - taken
         if self._at == start:
-            self._at = 0  # once more from the beginning
+            self._at, self._spare = 0, 0  # once more from the beginning
             return start > base
         self._take(gone)
         return True
 
-    def _heaviest(self) -> set[str]:
-        """The parties of the branch that has the most bytes."""
+    def _heaviest(self) -> frozenset[str]:
+        """The parties of the branch that has the most bytes. It may lose what it has more."""
         branches = Counter[str]()
         parties: dict[str, set[str]] = {}
         for party, held in (self.shares or {}).items():
             branch = self.branch_of(party)
             branches[branch] += held
             parties.setdefault(branch, set()).add(party)
-        return parties[max(branches, key=lambda branch: branches[branch])] if branches else set()
+        if not branches:
+            return frozenset()
+        (heaviest, most), *others = branches.most_common(2)
+        self._spare = max(most - sum(held for _, held in others), most // _SLACK)
+        return frozenset(parties[heaviest])
 
     def over(self, end: End) -> End:
         """Where the chain goes on behind what was taken out."""
