@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from errno import EINVAL, ENOSYS, EOPNOTSUPP, EXDEV
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import uuid4
@@ -25,6 +26,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAKE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _HELD: Final = 256  # directories above the present one that are kept open
 _BLOCK: Final = 1 << 24
+NAMES: Final = 200_000  # that are remembered at a time
 _CANNOT: Final = frozenset({EINVAL, ENOSYS, EOPNOTSUPP, EXDEV})
 SPARE: Final = ".hive-own-inode-"  # how the name of a copy begins until it is in place
 _LEFT: Final = re.compile(rf"{re.escape(SPARE)}[0-9a-f]{{32}}", re.ASCII)
@@ -42,13 +44,19 @@ class Name(NamedTuple):
 def run(_words: Sequence[str], root: Path) -> Figures:
     """The job; `node` is what it works on."""
     figures: Figures = {"files": 0, "inodes": 0, "links": 0, "bytes": 0}
-    with closing(_Walk(root / "node")) as walk:
-        shared = _shared(walk, figures)
-        for inode, names in shared.items():
-            figures["inodes"] += 1
-            figures["bytes"] += _separate(walk, inode, names)
-            figures["links"] += len(names)
-    if shared:
+    node = root / "node"
+    shared = _shared(node, figures)
+    found = bool(shared)
+    while shared:
+        with closing(_Walk(node)) as walk:
+            some = _names(walk, shared)
+            for inode, names in some.items():
+                figures["inodes"] += 1
+                figures["bytes"] += _separate(walk, inode, names)
+                figures["links"] += len(names)
+        if sum(map(len, some.values())) < NAMES:
+            break
+    if found:
         os.sync()
     return figures
 
@@ -95,15 +103,16 @@ class _Walk:
         if len(self._path) > _HELD and (above := self._path[-_HELD - 1]).handle is not None:
             os.close(above.handle)
             above.handle = None
-        for name in os.listdir(handle):
-            with suppress(FileNotFoundError):
-                facts = os.stat(name, dir_fd=handle, follow_symlinks=False)
-                if stat.S_ISDIR(facts.st_mode):
-                    folder.subfolders.append(name)
-                elif _LEFT.fullmatch(name):
-                    os.unlink(name, dir_fd=handle)  # by a job that was killed
-                else:
-                    yield Name(folder.number, name), facts
+        with os.scandir(handle) as entries:
+            for name in (each.name for each in entries):
+                with suppress(FileNotFoundError):
+                    facts = os.stat(name, dir_fd=handle, follow_symlinks=False)
+                    if stat.S_ISDIR(facts.st_mode):
+                        folder.subfolders.append(name)
+                    elif _LEFT.fullmatch(name):
+                        os.unlink(name, dir_fd=handle)  # by a job that was killed
+                    else:
+                        yield Name(folder.number, name), facts
 
     def _leave(self) -> None:
         left = self._path.pop()
@@ -138,20 +147,33 @@ class _Walk:
                 os.close(folder.handle)
 
 
-def _shared(walk: _Walk, figures: Figures) -> dict[Inode, list[Name]]:
-    """The names here of inodes that have names elsewhere too.
+def _shared(node: Path, figures: Figures) -> set[Inode]:
+    """The inodes of files here that have names elsewhere too.
 
-    A symlink and a device hold nobody's bytes.
+    A symlink and a device hold nobody's bytes. A name costs whoever makes it next to nothing, so
+    names are counted here and not remembered; an inode all of whose names were seen is forgotten.
     """
-    names: dict[Inode, list[Name]] = {}
     elsewhere: dict[Inode, int] = {}
-    for name, facts in walk.files():
-        figures["files"] += 1
-        if facts.st_nlink > 1 and not (stat.S_ISLNK(facts.st_mode) or _is_device(facts.st_mode)):
-            inode = (facts.st_dev, facts.st_ino)
-            names.setdefault(inode, []).append(name)
-            elsewhere[inode] = facts.st_nlink - len(names[inode])
-    return {inode: names[inode] for inode, links in elsewhere.items() if links > 0}
+    with closing(_Walk(node)) as walk:
+        for _, facts in walk.files():
+            figures["files"] += 1
+            if facts.st_nlink > 1 and not (
+                stat.S_ISLNK(facts.st_mode) or _is_device(facts.st_mode)
+            ):
+                inode = (facts.st_dev, facts.st_ino)
+                links = elsewhere.pop(inode, facts.st_nlink) - 1
+                if links:
+                    elsewhere[inode] = links
+    return {*elsewhere}
+
+
+def _names(walk: _Walk, inodes: Container[Inode]) -> dict[Inode, list[Name]]:
+    """Names of these inodes, so many at most."""
+    names: dict[Inode, list[Name]] = {}
+    files = ((name, (facts.st_dev, facts.st_ino)) for name, facts in walk.files())
+    for name, inode in islice((each for each in files if each[1] in inodes), NAMES):
+        names.setdefault(inode, []).append(name)
+    return names
 
 
 def _is_device(mode: int) -> bool:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,37 @@ def test_attack_58_no_name_that_an_agent_chose_keeps_the_job_from_its_end(root: 
     assert own_inodes.run((), root)["links"] == 3
     assert (outside.stat().st_nlink, other.stat().st_nlink) == (1, 1)
     assert (inside.read_text(), named.read_text()) == ("secret", "secret")
+
+
+def test_attack_58_names_without_number_take_no_memory(root: Path) -> None:
+    """An agent makes millions in minutes; a job that ends for want of memory does so for ever."""
+
+    def peak(names: range) -> int:
+        for number in names:
+            os.link(first, root / f"node/state/{number}")
+        tracemalloc.start()
+        try:
+            assert own_inodes.run((), root)["links"] == 0
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    first = root / "node/state/first"
+    first.touch()
+    few, many = peak(range(100)), peak(range(100, 20_000))
+    assert many < 3 * few
+
+
+@pytest.mark.sized
+def test_names_are_replaced_so_many_at_a_time(root: Path) -> None:
+    _, outside = linked(root, "state/kept")
+    inodes, names = 5, own_inodes.NAMES // 4
+    for inode in range(inodes):
+        linked(root, f"state/{inode}", elsewhere=f"x{inode}")
+        for number in range(1, names):
+            os.link(root / f"node/state/{inode}", root / f"node/state/{inode}.{number}")
+    assert own_inodes.run((), root)["links"] == inodes * names + 1
+    assert {each.stat().st_nlink for each in outside.parent.iterdir()} == {1}
 
 
 def test_a_hole_stays_a_hole(root: Path) -> None:
