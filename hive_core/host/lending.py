@@ -29,6 +29,8 @@ IDLE: Final = 600.0
 DEADLINE: Final = 300.0
 SOON: Final = 10.0  # seconds until who asked hears something
 _SAID: Final = 500
+_GONE: Final = "this pack is not kept any more: fetch again"
+_OFFSET_MOST: Final = 12  # digits
 _PROGRAM: Final = Path(__file__).parent / "git/lend.py"
 
 
@@ -65,15 +67,20 @@ class Lending:
             id_, offset = _place(after)
         lent = self._lent.get(id_)
         if lent is None:
-            raise Expired("this pack is not kept any more: fetch again")
+            raise Expired(_GONE)
         lent.at = self.clock()
         done, _ = await asyncio.wait([lent.making], timeout=SOON)
         if not done:
             return b"", f"{id_}.0"
+        if lent.making.cancelled():  # its room was needed while it was made
+            raise Expired(_GONE)
         if lent.making.exception() is not None:
             self._drop(id_)
         lent.making.result()
-        data, more = await asyncio.to_thread(_piece, lent.path, offset, self.piece)
+        try:
+            data, more = await asyncio.to_thread(_piece, lent.path, offset, self.piece)
+        except FileNotFoundError:
+            raise Expired(_GONE) from None
         if not more:
             self._drop(id_)
         return data, f"{id_}.{offset + len(data)}" if more else None
@@ -92,9 +99,16 @@ class Lending:
         id_ = uuid4().hex
         out, asked = self._place(id_), {"wants": [*wants], "haves": [*haves]}
         making = asyncio.create_task(self._run("pack", folder, out, asked))
-        making.add_done_callback(_seen)
         self._lent[id_] = Lent(out, self.clock(), making)
+        making.add_done_callback(lambda done: self._made(id_, out, done))
         return id_
+
+    def _made(self, id_: str, out: Path, task: asyncio.Task[None]) -> None:
+        """What went wrong is told to who fetches, who may be gone."""
+        if not task.cancelled():
+            task.exception()
+        if id_ not in self._lent:
+            out.unlink(missing_ok=True)
 
     def _place(self, id_: str) -> Path:
         self.work.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,7 +123,9 @@ class Lending:
             self._drop(min(self._lent, key=lambda id_: self._lent[id_].at))
 
     def _drop(self, id_: str) -> None:
-        lent = self._lent.pop(id_)
+        lent = self._lent.pop(id_, None)
+        if lent is None:
+            return
         lent.making.cancel()
         lent.path.unlink(missing_ok=True)
 
@@ -138,20 +154,15 @@ async def _child(kind: str, folder: Path, out: Path, asked: bytes) -> tuple[int,
     except BaseException:
         with suppress(ProcessLookupError):
             process.kill()
+        await process.wait()  # else it may write on into what is removed next
         raise
     lines = said.decode("utf-8", "replace").strip().splitlines()
     return process.returncode or 0, lines[-1][:_SAID] if lines else ""
 
 
-def _seen(task: asyncio.Task[None]) -> None:
-    """What went wrong is told to who fetches, who may be gone."""
-    if not task.cancelled():
-        task.exception()
-
-
 def _place(after: str) -> tuple[str, int]:
     id_, _, offset = after.partition(".")
-    if not offset.isdecimal():
+    if not (offset.isdecimal() and len(offset) <= _OFFSET_MOST):
         raise InvalidArgument("is no `next` of a part before", field="after")
     return id_, int(offset)
 

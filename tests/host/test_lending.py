@@ -94,6 +94,28 @@ def test_packs_that_nobody_fetches_make_room_and_say_so(tmp_path: Path, meta: Me
     asyncio.run(main())
 
 
+def test_who_waits_for_a_pack_that_makes_room_is_told_and_nothing_of_it_stays(
+    tmp_path: Path, meta: Meta
+) -> None:
+    """It waited for ever: a call whose work is cancelled is never answered."""
+    hive = meta.change(family("anna"))
+    folder, work = meta.repo.folder, tmp_path / "work"
+
+    async def main() -> None:
+        found = Lending(work, most=1)
+        first = asyncio.create_task(found.pack(folder, [hive.commit], [], None))
+        await asyncio.sleep(0)  # it is under way
+        _, following = await found.pack(folder, [hive.commit], [], None)
+        with pytest.raises(Expired, match="fetch again"):
+            await first
+        assert following is None
+        assert files(work) == []
+        with pytest.raises(InvalidArgument):
+            await found.pack(folder, [hive.commit], [], f"x.{'9' * 40}")
+
+    asyncio.run(main())
+
+
 def test_what_a_clone_has_is_not_sent_again(tmp_path: Path, meta: Meta) -> None:
     first = meta.change(family("anna"))
     second = meta.change(first.without("anna"))
