@@ -26,7 +26,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAKE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _HELD: Final = 256  # directories above the present one that are kept open
 _BLOCK: Final = 1 << 24
-NAMES: Final = 200_000  # that are remembered at a time
+NAMES: Final = 1_000_000  # that are remembered at a time
 _CANNOT: Final = frozenset({EINVAL, ENOSYS, EOPNOTSUPP, EXDEV})
 SPARE: Final = ".hive-own-inode-"  # how the name of a copy begins until it is in place
 _LEFT: Final = re.compile(rf"{re.escape(SPARE)}[0-9a-f]{{32}}", re.ASCII)
@@ -41,7 +41,7 @@ class Name(NamedTuple):
     name: str
 
 
-def run(_words: Sequence[str], root: Path) -> Figures:
+def run(_words: Sequence[str], root: Path, most: int = NAMES) -> Figures:
     """The job; `node` is what it works on."""
     figures: Figures = {"files": 0, "inodes": 0, "links": 0, "bytes": 0}
     node = root / "node"
@@ -49,12 +49,12 @@ def run(_words: Sequence[str], root: Path) -> Figures:
     found = bool(shared)
     while shared:
         with closing(_Walk(node)) as walk:
-            some = _names(walk, shared)
+            some = _names(walk, shared, most)
             for inode, names in some.items():
                 figures["inodes"] += 1
                 figures["bytes"] += _separate(walk, inode, names)
                 figures["links"] += len(names)
-        if sum(map(len, some.values())) < NAMES:
+        if sum(map(len, some.values())) < most:
             break
     if found:
         os.sync()
@@ -167,11 +167,11 @@ def _shared(node: Path, figures: Figures) -> set[Inode]:
     return {*elsewhere}
 
 
-def _names(walk: _Walk, inodes: Container[Inode]) -> dict[Inode, list[Name]]:
+def _names(walk: _Walk, inodes: Container[Inode], most: int) -> dict[Inode, list[Name]]:
     """Names of these inodes, so many at most."""
     names: dict[Inode, list[Name]] = {}
     files = ((name, (facts.st_dev, facts.st_ino)) for name, facts in walk.files())
-    for name, inode in islice((each for each in files if each[1] in inodes), NAMES):
+    for name, inode in islice((each for each in files if each[1] in inodes), most):
         names.setdefault(inode, []).append(name)
     return names
 
