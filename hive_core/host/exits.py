@@ -6,11 +6,15 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
+from uuid import UUID
 
 from hive_core.host.processor import name_of
 from hive_core.model.machine import Cpu, Exit
+from hive_core.model.names import is_uuid
 
 log = logging.getLogger(__name__)
+JOB_VERSION: Final = 5  # that of the ids which `plan.chain` works out from what a job is for
 
 
 def read(folder: Path, uuid: str) -> Exit | None:
@@ -27,6 +31,16 @@ def read(folder: Path, uuid: str) -> Exit | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.warning("Cannot read how %s ended: %s", uuid, error)
         return None
+
+
+def list_jobs(folder: Path) -> list[str]:
+    """The jobs whose last exit is written down: their ids have another version than agents'."""
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        log.warning("Cannot list how units ended: %s", error)
+        return []
+    return [name for name in names if is_uuid(name) and UUID(name).version == JOB_VERSION]
 
 
 def _cpu(found: Mapping[str, object]) -> Cpu | None:

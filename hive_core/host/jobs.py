@@ -85,6 +85,9 @@ class NspawnJobs:
             if is_uuid(job):
                 log.info("Ending job %s of an earlier daemon", job)
                 await self._end(job)
+        # These ended while no daemon ran, or the last one stopped before it had tidied up.
+        for job in await asyncio.to_thread(exits.list_jobs, self._exits):
+            await self._end(job)
         await asyncio.to_thread(sweep, self._work)
 
     async def run(self, action: RunJob) -> Result:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -17,6 +18,7 @@ from hive_core.host.exchange import exchange
 from hive_core.host.jobs import NspawnJobs
 from hive_core.model.names import job_unit
 from hive_core.plan import actions as a
+from hive_core.plan.chain import job_of
 from hive_core.plan.results import Done, Result
 from hive_core.testing.journal import MemoryJournal
 
@@ -208,6 +210,22 @@ def test_the_daemon_begins_without_jobs_and_without_their_folders(tmp_path: Path
     host = on(tmp_path, test)
     assert not host.running
     assert list(host.work.iterdir()) == []
+
+
+def test_the_daemon_begins_without_records_of_jobs_that_ended_while_it_was_away(
+    tmp_path: Path,
+) -> None:
+    agent, done = str(uuid4()), job_of("an approval", a.JobKind.REVIEW)
+
+    async def test(host: Host, jobs: NspawnJobs) -> None:
+        for each in (agent, done):
+            (host.exits / each).write_text("{}")
+        host.mounted.add(done)
+        await jobs.sweep()
+
+    host = on(tmp_path, test)
+    assert [path.name for path in host.exits.iterdir()] == [agent]
+    assert not host.mounted
 
 
 def test_a_job_is_not_begun_twice_at_once(tmp_path: Path) -> None:
