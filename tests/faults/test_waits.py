@@ -47,6 +47,7 @@ BOUNDED = {
     "daemon.py:_deploy": "the first look of the change road",
     "daemon.py:serve": "being asked to end",
     "host/eventlog.py:run": "events to come",
+    "host/lending.py:_child": "a child that was killed",
     "host/lending.py:pack": "asyncio.wait with a time-out of its own",
     "host/pushes.py:_outcome": "asyncio.wait with a time-out of its own",
     "host/bus.py:run": "the end of the connection",
