@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from uuid import UUID
 
 from hive_core.host.git import MetaRepo, files
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
 
 AGENTS = 1000
 ROUNDS = 100

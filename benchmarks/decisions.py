@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from benchmarks.report.rows import ROUNDS, Row, aimed, beside, rate, seconds
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
-from hive_core.model.topology import Topology
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.topology import Topology
 from hive_core.policy.decide import decide
 from hive_core.policy.rules import ANCESTOR, OPERATOR, ROUTE, SELF, Rule
 

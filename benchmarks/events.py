@@ -14,13 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.report.rows import Row, aimed
-from hive_core.host.lines import Lines
-from hive_core.ledger.event_json import form
-from hive_core.ledger.events import Entry
-from hive_core.ledger.store import Ledger
-from hive_core.model.figures import Log
-from hive_core.model.masks import Masks
-from hive_core.operations.following import Filter, read
+from hive_core.host.storage.event_files import Lines
+from hive_core.ledger.audit.event_json import form
+from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.config.limits import Log
+from hive_core.model.wire.masks import Masks
+from hive_core.operations.audit.event_filter import Filter, read
 
 COUNT, BATCH, PAGE = 1_000_000, 500, 1000
 FOLLOWERS = 50

@@ -12,8 +12,8 @@ from dataclasses import replace
 from plan.hives import World, hive, spec, uuid
 
 from benchmarks.report.rows import ROUNDS, Row
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import Bounds, Settings
 from hive_core.plan.diff import plan
 
 AGENTS = (10, 100, 1_000, 10_000)

@@ -20,15 +20,15 @@ from benchmarks.mail import deliveries
 from benchmarks.report.rows import Row
 from benchmarks.scale import changes, forest
 from hive_core import varlink
-from hive_core.broker.line import Line
-from hive_core.ledger.events import Entry
-from hive_core.ledger.letters import NewMessage
-from hive_core.ledger.queues import Wanted
-from hive_core.ledger.store import Ledger
-from hive_core.model.agent import AgentSpec
-from hive_core.model.queue import Queue, Thing, Whom, thing_id
-from hive_core.model.record import Relation
-from hive_core.model.settings import Bounds, Settings
+from hive_core.broker.connection import Line
+from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.mail.letters import NewMessage
+from hive_core.ledger.mail.queues import Wanted
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.wire.record import Relation
+from hive_core.model.work.queue import Queue, Thing, Whom, thing_id
 
 THEIRS = "HiveKernel (quoted)"
 POPS = {10: 2.3, 1_000: 154.0, 10_000: 1_400.0}

@@ -12,10 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.report.rows import Row, aimed
-from hive_core.ledger.letters import NewMessage
-from hive_core.ledger.store import Ledger
-from hive_core.model.record import Message, Relation
-from hive_core.model.settings import Bounds
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.mail.letters import NewMessage
+from hive_core.model.config.settings import Bounds
+from hive_core.model.wire.record import Message, Relation
 
 LENGTHS = (10, 1_000, 100_000)
 BATCH, ROUNDS = 10, 60

@@ -26,7 +26,7 @@ from e2e.nixhost import NixHost
 
 from benchmarks.report.rows import Row, aimed, beside
 from hive_core.jobs.nix import CONFIG
-from hive_core.model.settings import Nix
+from hive_core.model.config.settings import Nix
 from hive_core.plan import nar
 from hive_core.plan.flake import Pin, render
 from nix import inputs

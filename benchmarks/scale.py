@@ -23,14 +23,14 @@ from e2e.labhost import Lab
 
 from benchmarks.report.rows import ROUNDS, Row, aimed, seconds
 from hive_core.host.git.repo import MetaRepo
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
-from hive_core.model.machine import Machine, Observed, Run, Wanted
-from hive_core.model.settings import Settings
-from hive_core.model.topology import Topology
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Machine, Observed, Run, Wanted
+from hive_core.model.agents.topology import Topology
+from hive_core.model.config.settings import Settings
 from hive_core.plan.desired import Desired, Moment
 from hive_core.plan.diff import plan
-from hive_core.plan.place import Place, Places
+from hive_core.plan.placement import Place, Places
 
 COUNTS = (100, 1_000, 10_000)
 DECLARED = 1_000

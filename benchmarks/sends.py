@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hive_core.ledger.letters import NewMessage
-from hive_core.ledger.store import Ledger
-from hive_core.model.record import Relation
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.mail.letters import NewMessage
+from hive_core.model.wire.record import Relation
 
 SECONDS = 2.0
 SENDERS = 100

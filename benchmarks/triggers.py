@@ -18,21 +18,21 @@ from collections.abc import Callable
 from statistics import median
 from uuid import uuid4
 
+from hive_core.broker.batch import World
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.core import Broker
-from hive_core.broker.due import DUES
 from hive_core.broker.operation import Result
-from hive_core.broker.turn import World
-from hive_core.host.clock import SystemClock
-from hive_core.host.stores import Stores
-from hive_core.ledger.triggers import New
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Settings
-from hive_core.model.trigger import Act, Kind, Missed, Rule, following
+from hive_core.broker.timers import DUES
+from hive_core.host.storage.stores import Stores
+from hive_core.host.systemd.clock import SystemClock
+from hive_core.ledger.triggers.storage import New
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import Settings
+from hive_core.model.work.trigger import Act, Kind, Missed, Rule, following
 from hive_core.operations import load
-from hive_core.reconcile.agenda import Agenda
-from hive_core.reconcile.look import Look
+from hive_core.reconcile.observed import Look
+from hive_core.reconcile.timers.agenda import Agenda
 
 AGENTS = 100
 Row = dict[str, float]

@@ -14,51 +14,52 @@ from pathlib import Path
 from typing import Final
 
 from hive_core import VERSION, operations
+from hive_core.broker.batch import World
 from hive_core.broker.core import Broker
-from hive_core.broker.turn import World
 from hive_core.duties import Duties, ended
 from hive_core.errors import HiveError
-from hive_core.host import config, notify
-from hive_core.host.applied import Applied
-from hive_core.host.bus import Bus
-from hive_core.host.clock import SystemClock
-from hive_core.host.copies import Copies
-from hive_core.host.credentials import Credentials
-from hive_core.host.diffs import Diffs
-from hive_core.host.ending import Ending, fatal
-from hive_core.host.exchange import sweep
-from hive_core.host.farewell import see_off
+from hive_core.host.config import settings as config
+from hive_core.host.config.diffs import Diffs
+from hive_core.host.config.nix_profiles import Profiles
+from hive_core.host.git.applied_repositories import Applied
+from hive_core.host.git.lending import Lending
+from hive_core.host.git.manual_commits import HandCommits
+from hive_core.host.git.pushes import Pushes
 from hive_core.host.git.seed import lay_out
-from hive_core.host.gitserver import GitHost
-from hive_core.host.hand import HandCommits
-from hive_core.host.jobs import JOBS, NspawnJobs
-from hive_core.host.journal import HostJournal
-from hive_core.host.lending import Lending
-from hive_core.host.machines import AGENTS, NspawnMachines
-from hive_core.host.privd import Privd
-from hive_core.host.profiles import Profiles
-from hive_core.host.pushes import Pushes
-from hive_core.host.reads import Reads
-from hive_core.host.room import used
-from hive_core.host.shown import Shown
-from hive_core.host.signed import SignedApprovals, signed
-from hive_core.host.sockets import Sockets
-from hive_core.host.stores import Stores
-from hive_core.host.uploads import Uploads
-from hive_core.host.vital import live, settled
-from hive_core.host.watch import watch_branch
-from hive_core.ledger.ballast import Ballast
-from hive_core.model.settings import Settings
-from hive_core.reconcile import built_in, root
-from hive_core.reconcile.bounds import Bounds
-from hive_core.reconcile.deploy.road import Deploys
-from hive_core.reconcile.deploy.works import Works
-from hive_core.reconcile.given import Broker as Given
-from hive_core.reconcile.given import Hearer, Ports
-from hive_core.reconcile.imports import Imports
-from hive_core.reconcile.look import Look
-from hive_core.reconcile.road import Reconciler
-from hive_core.reconcile.upkeep import Upkeep
+from hive_core.host.git.server import GitHost
+from hive_core.host.git.signed_approvals import SignedApprovals, signed
+from hive_core.host.git.watch import watch_branch
+from hive_core.host.sockets.server import Sockets
+from hive_core.host.storage.backups import Copies
+from hive_core.host.storage.credentials import Credentials
+from hive_core.host.storage.deferred_reads import Reads
+from hive_core.host.storage.disk_usage import used
+from hive_core.host.storage.socket_directory import Shown
+from hive_core.host.storage.stores import Stores
+from hive_core.host.storage.uploads import Uploads
+from hive_core.host.systemd import notify
+from hive_core.host.systemd.bus import Bus
+from hive_core.host.systemd.clock import SystemClock
+from hive_core.host.systemd.host_shutdown import see_off
+from hive_core.host.systemd.job_exchange import sweep
+from hive_core.host.systemd.jobs import JOBS, NspawnJobs
+from hive_core.host.systemd.journal import HostJournal
+from hive_core.host.systemd.machines import AGENTS, NspawnMachines
+from hive_core.host.systemd.root_helper import Privd
+from hive_core.host.systemd.signals import Ending, fatal
+from hive_core.host.systemd.watchdog import live, settled
+from hive_core.ledger.core.ballast import Ballast
+from hive_core.model.config.settings import Settings
+from hive_core.reconcile import built_in_agents, root_agent
+from hive_core.reconcile.deploy.deployer import Deploys
+from hive_core.reconcile.deploy.wiring import Works
+from hive_core.reconcile.deps import Broker as Given
+from hive_core.reconcile.deps import Hearer, Ports
+from hive_core.reconcile.disk_limits import Bounds
+from hive_core.reconcile.jobs.import_state import Imports
+from hive_core.reconcile.observed import Look
+from hive_core.reconcile.reconciler import Reconciler
+from hive_core.reconcile.timers.upkeep import Upkeep
 from hive_core.surfaces import service
 
 log = logging.getLogger("hived")
@@ -254,9 +255,9 @@ class Daemon:
             self.duties.task(Bounds(self.ports, self.given, self.look, *ways).run())
         wanted = self.settings.root
         if wanted.autostart and wanted.name not in self.broker.hive.specs:
-            made = self.broker.perform(root.NAME, root.make)
+            made = self.broker.perform(root_agent.NAME, root_agent.make)
             log.info("Created the root agent %s", made.name, extra={"HIVE_UUID": made.uuid})
-        self.look.faults += built_in.ensure(self.given, self.settings)
+        self.look.faults += built_in_agents.ensure(self.given, self.settings)
 
     async def _first_look(self) -> None:
         """States are worth something from the first pass on; who waits for it waits a while."""

@@ -11,19 +11,19 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from hive_core.broker.due import DUES
+from hive_core.broker.timers import DUES
 from hive_core.errors import HiveError
-from hive_core.host.artifacts import Contents
-from hive_core.host.ending import fatal
-from hive_core.host.eventlog import EventLog
-from hive_core.host.lines import Lines
-from hive_core.host.processor import of
-from hive_core.host.stores import Stores
-from hive_core.ledger.store import Ledger
-from hive_core.reconcile.agenda import Agenda
-from hive_core.reconcile.given import Broker, Ports
-from hive_core.reconcile.look import Look
-from hive_core.reconcile.meter import Meter
+from hive_core.host.storage.artifacts import Contents
+from hive_core.host.storage.event_files import Lines
+from hive_core.host.storage.event_log import EventLog
+from hive_core.host.storage.stores import Stores
+from hive_core.host.systemd.cpu_time import of
+from hive_core.host.systemd.signals import fatal
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.reconcile.deps import Broker, Ports
+from hive_core.reconcile.observed import Look
+from hive_core.reconcile.timers.agenda import Agenda
+from hive_core.reconcile.timers.cpu_meter import Meter
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Duties:
         if not self.ports.settings.triggers.webhooks:
             return
         # The server is not even loaded elsewhere.
-        from hive_core.host.hooks import Hooks  # noqa: PLC0415
+        from hive_core.host.sockets.webhooks import Hooks  # noqa: PLC0415
 
         settings = self.ports.settings
         hooks = Hooks(

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Protocol
 
 from hive_core.errors import Internal
-from hive_core.model.artifact import Content, Room
-from hive_core.model.machine import Observed
-from hive_core.model.push import MetaCommit, Part, Progress, Push
-from hive_core.model.record import LogLine, LogQuery
+from hive_core.model.agents.machine import Observed
+from hive_core.model.config.push import MetaCommit, Part, Progress, Push
+from hive_core.model.wire.record import LogLine, LogQuery
+from hive_core.model.work.artifact import Content, Room
 from hive_core.plan.actions import Action, RunJob
-from hive_core.plan.local import Local
+from hive_core.plan.daemon_actions import Local
 from hive_core.plan.results import Result
 
 

@@ -127,7 +127,7 @@ CREATE TABLE tombstones (
     at REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Back-off of agents that failed: the value of model/machine.py as JSON.
+-- Back-off of agents that failed: the value of model/agents/machine.py as JSON.
 CREATE TABLE starts (
     agent TEXT PRIMARY KEY,
     value TEXT NOT NULL

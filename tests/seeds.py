@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.host.git import MetaRepo
-from hive_core.ledger.store import Ledger
+from hive_core.ledger.core.ledger import Ledger
 
 RAM: Final = Path("/dev/shm")
 # A repo of ours has a folder for each first byte of an object. It makes those that are missing, as

@@ -10,12 +10,12 @@ from uuid import uuid4
 
 sys.path[:1] = ["/usr/src/hive"]
 
-from hive_core.host import config  # noqa: E402 - after the path
-from hive_core.host.stores import Stores  # noqa: E402
-from hive_core.model.agent import AgentSpec  # noqa: E402
-from hive_core.model.hive import Hive  # noqa: E402
-from hive_core.model.machine import Wanted  # noqa: E402
-from hive_core.model.topology import Topology  # noqa: E402
+from hive_core.host.config import settings as config  # noqa: E402 - after the path
+from hive_core.host.storage.stores import Stores  # noqa: E402
+from hive_core.model.agents.agent import AgentSpec  # noqa: E402
+from hive_core.model.agents.hive import Hive  # noqa: E402
+from hive_core.model.agents.machine import Wanted  # noqa: E402
+from hive_core.model.agents.topology import Topology  # noqa: E402
 
 BELOW_ONE = 10
 

@@ -10,18 +10,18 @@ from broker.house import Asleep, SlowReads
 from road.served import BOUNDS as USUAL
 from road.served import family
 
+from hive_core.broker.batch import World
 from hive_core.broker.core import Broker
-from hive_core.broker.due import DUES
-from hive_core.broker.turn import World
-from hive_core.host.clock import SystemClock
+from hive_core.broker.timers import DUES
 from hive_core.host.git import MetaRepo
-from hive_core.host.sockets import Sockets
-from hive_core.ledger.store import Ledger
-from hive_core.model.hive import Hive
-from hive_core.model.machine import Wanted
-from hive_core.model.settings import Settings
+from hive_core.host.sockets.server import Sockets
+from hive_core.host.systemd.clock import SystemClock
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.config.settings import Settings
 from hive_core.operations import load
-from hive_core.reconcile.agenda import Agenda
+from hive_core.reconcile.timers.agenda import Agenda
 from hive_core.surfaces.service import fixed
 
 BOUNDS = USUAL.model_copy(update={"connections": 10_000})  # of the one lead

@@ -11,8 +11,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from hive_core.agent import show
-from hive_core.agent.link import Link
+from hive_core.agent import output
+from hive_core.agent.reconnect import Link
 from hive_core.errors import AlreadyExists, Internal, NotFound
 
 ABOUT: Final = "Store a file as an artifact, or fetch one."
@@ -24,7 +24,7 @@ def artifact(path: str, arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     with Link(path) as link:
         if options.doing == "put":
-            show.line(put(link, options))
+            output.line(put(link, options))
         else:
             get(link, options)
     return 0

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Never
 
-from hive_core.agent.link import Link
+from hive_core.agent.reconnect import Link
 from hive_core.errors import HiveError
 
 CONFIG: Final = Path("/run/hive/config")

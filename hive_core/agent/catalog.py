@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from hive_core.agent.link import camel
+from hive_core.agent.reconnect import camel
 from hive_core.errors import MethodNotFound
 
 INTERFACE: Final = "org.hive.Broker"

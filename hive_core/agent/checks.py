@@ -17,8 +17,8 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from hive_core.agent.link import Link
-from hive_core.agent.told import Known, State, Telling
+from hive_core.agent.check_alerts import Known, State, Telling
+from hive_core.agent.reconnect import Link
 from hive_core.errors import Busy, HiveError, NotFound, TimedOut, Unreachable
 
 AT_ONCE: Final = 4

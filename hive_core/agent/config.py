@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hive_core.agent import show
+from hive_core.agent import output
 from hive_core.errors import AlreadyExists, Internal, InvalidArgument, NotFound, TimedOut
 from hive_core.model.names import name_fault
 
@@ -101,8 +101,8 @@ def config(_path: str, arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     me = os.environ.get("HIVE_NAME", "")
     place = Clone(options.name, me, options.dir).make()
-    show.line(str(place))
-    show.complaint(f"commit there, then: hive-agent request-apply-commit {options.name}"
+    output.line(str(place))
+    output.complaint(f"commit there, then: hive-agent request-apply-commit {options.name}"
                    f" $(git -C {place} rev-parse HEAD) WHY --source {me}")  # fmt: skip
     return 0
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from hive_core.agent import show
-from hive_core.agent.derived import parser_of
-from hive_core.agent.link import Link
+from hive_core.agent import output
+from hive_core.agent.derived_commands import parser_of
+from hive_core.agent.reconnect import Link
 from hive_core.errors import Conflict, TimedOut
 
 ABOUT: Final = "Send a message and wait for the answer to it."
@@ -41,9 +41,9 @@ def exchange(path: str, arguments: Sequence[str]) -> int:
         raise TimedOut(f"no answer to {sent['id']} from {options.to}; a late one comes as mail")
     check_delivered(reply)
     if options.output == "json":
-        show.result(reply, "json")
+        output.result(reply, "json")
     else:
-        show.line(show.plain(str(reply["body"])))
+        output.line(output.plain(str(reply["body"])))
     return 0
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hive_core.agent import language
-from hive_core.agent.desk import Desk, Row
-from hive_core.agent.duty import Memory, advance
+from hive_core.agent.agent_loop import Memory, advance
 from hive_core.agent.language import Job
+from hive_core.agent.task_client import Desk, Row
 
 TRIES: Final = 3  # the last one by another worker
 _LEARNED: Final = 50

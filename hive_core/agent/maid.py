@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple, Never
 
 from hive_core.agent.checks import Checks
-from hive_core.agent.link import Link
+from hive_core.agent.reconnect import Link
 from hive_core.agent.serve import until_stopped
 from hive_core.errors import HiveError
 

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hive_core.agent import catalog, derived, show
-from hive_core.agent.link import Link
+from hive_core.agent import catalog, derived_commands, output
+from hive_core.agent.reconnect import Link
 from hive_core.errors import HiveError, Unreachable
 
 SOCKET: Final = "/run/hive/broker.sock"
@@ -40,7 +40,7 @@ OWN: Final = {
 
 
 def _call(path: str, arguments: Sequence[str]) -> int:
-    parser = derived.parser_of("call", OWN["call"])
+    parser = derived_commands.parser_of("call", OWN["call"])
     parser.add_argument("method", help="GetLogs, get_logs, or a full method name")
     parser.add_argument("parameters", nargs="?", default="{}", help="JSON object; - reads it")
     parser.add_argument("--more", action="store_true", help="print each reply of a stream")
@@ -56,7 +56,7 @@ def _call(path: str, arguments: Sequence[str]) -> int:
     with Link(path) as link:
         replies = link.stream(method, given) if options.more else [link.call(method, given)]
         for reply in replies:
-            show.result(reply, "json")
+            output.result(reply, "json")
     return 0
 
 
@@ -78,7 +78,7 @@ def _serve(path: str, arguments: Sequence[str]) -> int:
                         "command is given: message, task, notice (what the daemon tells by itself),"
                         " or kinds of notices by name; the rest is logged (message,task)",
                         )  # fmt: skip
-    before, command = derived.split(arguments)
+    before, command = derived_commands.split(arguments)
     options = parser.parse_args(before)
     if not command:
         parser.error("the command is missing: hive-agent serve -- COMMAND...")
@@ -104,11 +104,11 @@ def _built_in(name: str) -> Callable[[str, Sequence[str]], int]:
     """One of the agents that come with hive."""
 
     def run(path: str, arguments: Sequence[str]) -> int:
-        from hive_core.agent import duty, lead, queen, worker  # noqa: PLC0415
+        from hive_core.agent import agent_loop, lead, queen, worker  # noqa: PLC0415
 
-        derived.parser_of(name, OWN[name]).parse_args(arguments)
+        derived_commands.parser_of(name, OWN[name]).parse_args(arguments)
         minds = {"worker": worker.Worker, "lead": lead.Lead, "queen": queen.Queen}
-        return duty.run(path, minds[name])
+        return agent_loop.run(path, minds[name])
 
     return run
 
@@ -116,14 +116,14 @@ def _built_in(name: str) -> Callable[[str, Sequence[str]], int]:
 def _maid(path: str, arguments: Sequence[str]) -> int:
     from hive_core.agent import maid  # noqa: PLC0415
 
-    derived.parser_of("maid", OWN["maid"]).parse_args(arguments)
+    derived_commands.parser_of("maid", OWN["maid"]).parse_args(arguments)
     return maid.maid(path)
 
 
 def _attend(path: str, arguments: Sequence[str]) -> int:
     from hive_core.agent import attend  # noqa: PLC0415
 
-    derived.parser_of("attend", OWN["attend"]).parse_args(arguments)
+    derived_commands.parser_of("attend", OWN["attend"]).parse_args(arguments)
     attend.attend(path)
 
 
@@ -157,7 +157,7 @@ def _help(_path: str, _arguments: Sequence[str]) -> int:
     shorts = {long: short for short, long in SHORT.items()}
     lines = overview(catalog.load(), OWN, shorts)
     end = ("", "hive-agent COMMAND --help tells more.")
-    show.line("\n".join(["usage: hive-agent COMMAND [arguments]", *lines, *end]))
+    output.line("\n".join(["usage: hive-agent COMMAND [arguments]", *lines, *end]))
     return 0
 
 
@@ -182,9 +182,9 @@ def run(arguments: Sequence[str], path: str) -> int:
         return _COMMANDS[name](path, rest)
     wanted = catalog.load().get(SHORT.get(name, name))
     if wanted is None:
-        show.complaint(f"no command {name!r}; hive-agent --help lists them")
+        output.complaint(f"no command {name!r}; hive-agent --help lists them")
         return 2
-    return derived.operation(path, wanted, rest)
+    return derived_commands.operation(path, wanted, rest)
 
 
 def main() -> None:
@@ -192,10 +192,10 @@ def main() -> None:
     try:
         status = run(sys.argv[1:], os.environ.get("HIVE_SOCKET", SOCKET))
     except Unreachable as error:
-        show.complaint(f"{error.reason}: is hived running?")
+        output.complaint(f"{error.reason}: is hived running?")
         status = error.exit_code
     except HiveError as error:
-        show.complaint(show.sentence(error))
+        output.complaint(output.sentence(error))
         status = error.exit_code
     except BrokenPipeError:
         # The reader went away; Python would complain once more when it flushes at exit.
@@ -204,14 +204,14 @@ def main() -> None:
     except OSError as error:
         # A file that is not there, or that it may not write.
         place = "" if error.filename is None else f"{error.filename}: "
-        show.complaint(f"{place}{error.strerror or error}")
+        output.complaint(f"{place}{error.strerror or error}")
         status = 1
     except KeyboardInterrupt:
         status = 130
     except Exception as error:  # noqa: BLE001 - the edge: a fault of ours becomes a line
         from hive_core.agent import crash_report  # noqa: PLC0415 - nobody else needs it
 
-        show.complaint(crash_report.write("hive-agent", error))
+        output.complaint(crash_report.write("hive-agent", error))
         status = 1
     sys.exit(status)
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from hive_core.agent import language
-from hive_core.agent.desk import Child, Desk, Row
-from hive_core.agent.duty import Memory, advance
+from hive_core.agent.agent_loop import Memory, advance
+from hive_core.agent.task_client import Child, Desk, Row
 from hive_core.errors import HiveError, NotFound
 
 SIMPLE, COMPLEX, ARCHITECT = "simple", "complex", "architect"

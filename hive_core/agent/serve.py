@@ -20,8 +20,8 @@ from typing import Final, Never
 
 from hive_core.agent.attend import beside
 from hive_core.agent.letter import KINDS, Letter, answers, reply_body
-from hive_core.agent.link import Link
 from hive_core.agent.outbox import TRY_AGAIN, Outbox, send_reply
+from hive_core.agent.reconnect import Link
 from hive_core.agent.tasks import Tasks
 from hive_core.errors import HiveError, TimedOut, Unreachable
 

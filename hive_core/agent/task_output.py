@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from hive_core.agent.link import Link
+from hive_core.agent.reconnect import Link
 from hive_core.agent.task_run import OUTPUT_MOST
 from hive_core.errors import HiveError
 

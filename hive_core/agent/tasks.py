@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.agent.letter import Letter
-from hive_core.agent.link import Link
+from hive_core.agent.reconnect import Link
 from hive_core.agent.task_output import result_of
 from hive_core.agent.task_run import (
     TOO_LATE,

@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from hive_core.agent import running, show, workspace
-from hive_core.agent.derived import split
-from hive_core.agent.link import Link
+from hive_core.agent import output, program, workspace
+from hive_core.agent.derived_commands import split
+from hive_core.agent.reconnect import Link
 from hive_core.errors import HiveError, TimedOut
 
 ABOUT: Final = "Use a tool: read or edit a file of the workspace, or run a program."
@@ -117,13 +117,13 @@ def _use(
 ) -> int:
     root, (grant, content) = _root(options.root), given
     if name == "bash":
-        wanted = running.Run(argument, root, grant, options.timeout, workspace.MOST)
+        wanted = program.Run(argument, root, grant, options.timeout, workspace.MOST)
         return _run(wanted)
     if name == "read":
         data, size = workspace.read(root, argument[0], options.start)
         _print(1, data)
         if options.start + len(data) < size:
-            show.complaint(f"cut at byte {options.start + len(data)} of {size}; --start goes on")
+            output.complaint(f"cut at byte {options.start + len(data)} of {size}; --start goes on")
     elif options.old is None:
         workspace.write(root, argument[0], content)
     else:
@@ -131,12 +131,12 @@ def _use(
     return 0
 
 
-def _run(wanted: running.Run) -> int:
-    end = running.run(wanted)
+def _run(wanted: program.Run) -> int:
+    end = program.run(wanted)
     _print(1, end.out)
     _print(2, end.err)
     if end.cut:
-        show.complaint(f"the output was cut at {wanted.most} bytes")
+        output.complaint(f"the output was cut at {wanted.most} bytes")
     if end.code is None:
         raise TimedOut(f"{wanted.words[0]} did not end in {wanted.seconds:g} s and was killed")
     return end.code

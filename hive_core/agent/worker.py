@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hive_core.agent import language
-from hive_core.agent.desk import OPEN, Desk, Row, say
-from hive_core.agent.duty import Memory, advance
+from hive_core.agent.agent_loop import Memory, advance
 from hive_core.agent.language import Failed, Unknown
+from hive_core.agent.task_client import OPEN, Desk, Row, say
 
 CRASHED: Final = 70
 _WATCH: Final = 5.0  # seconds that one look at a task waits

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hive_core.broker.call import Call
 from hive_core.errors import StorageFull
-from hive_core.ledger.event_json import Form, form
-from hive_core.ledger.events import Entry
-from hive_core.model.hive import Hive
-from hive_core.model.record import OPERATOR
+from hive_core.ledger.audit.event_json import Form, form
+from hive_core.ledger.audit.events import Entry
+from hive_core.model.agents.hive import Hive
+from hive_core.model.wire.record import OPERATOR
 
 if TYPE_CHECKING:
-    from hive_core.ledger.store import Ledger
+    from hive_core.ledger.core.ledger import Ledger
 
 log = logging.getLogger(__name__)
 _NAMED = 64

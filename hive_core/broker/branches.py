@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hive_core.model.branches import branch
-from hive_core.model.hive import Hive
-from hive_core.model.record import DAEMON, OPERATOR
+from hive_core.model.agents.branches import branch
+from hive_core.model.agents.hive import Hive
+from hive_core.model.wire.record import DAEMON, OPERATOR
 
 if TYPE_CHECKING:
     from hive_core.broker.core import Broker

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Pro
 
 from hive_core.broker.operation import Result
 from hive_core.errors import Internal
-from hive_core.model.artifact import Content, Room
-from hive_core.model.hive import Hive
-from hive_core.model.machine import Cpu, Machine, State
-from hive_core.model.record import OPERATOR
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Cpu, Machine, State
+from hive_core.model.wire.record import OPERATOR
+from hive_core.model.work.artifact import Content, Room
 from hive_core.ports import Contents, GitServer, Journal, Vault
 
 if TYPE_CHECKING:
-    from hive_core.ledger.store import Ledger
-    from hive_core.model.settings import Settings
+    from hive_core.ledger.core.ledger import Ledger
+    from hive_core.model.config.settings import Settings
     from hive_core.plan.desired import Plan
 
 R_co = TypeVar("R_co", bound=Result, covariant=True)

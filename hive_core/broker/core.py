@@ -10,19 +10,19 @@ from typing import Final, TypeVar
 
 from hive_core.broker import reply
 from hive_core.broker.audit import Audit, adopted, stranger
+from hive_core.broker.batch import Redo, Turn, World
 from hive_core.broker.branches import branch_of
 from hive_core.broker.call import Call, Change, Outcome, Record
+from hive_core.broker.connection import Ask, Door, Line, Step, released
 from hive_core.broker.dispatch import Dispatch
 from hive_core.broker.fair_queue import READING, RECORDING, BatchTime, FairQueue
-from hive_core.broker.line import Ask, Door, Line, Step, released
 from hive_core.broker.operation import Operation, Result
 from hive_core.broker.outcome import EVENTS, TREE, strike
 from hive_core.broker.request import Fixed, Reader, size_of
-from hive_core.broker.turn import Redo, Turn, World
-from hive_core.broker.waiting import Waiting
+from hive_core.broker.waiters import Waiting
 from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
-from hive_core.ledger.events import Entry
-from hive_core.model.hive import Hive
+from hive_core.ledger.audit.events import Entry
+from hive_core.model.agents.hive import Hive
 
 R = TypeVar("R", bound=Result)
 

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from itertools import count
 from uuid import uuid4
 
-from hive_core.broker import keys, outcome, reply
+from hive_core.broker import idempotency, outcome, reply
 from hive_core.broker.audit import REFUSED, Audit, Judged, entry
+from hive_core.broker.authorize import judge, refusal
+from hive_core.broker.batch import Redo, Turn, World
 from hive_core.broker.call import Call, Outcome, Ready
-from hive_core.broker.judge import judge, refusal
-from hive_core.broker.line import Ask, Line, Step
+from hive_core.broker.connection import Ask, Line, Step
 from hive_core.broker.operation import Operation, unlisted
 from hive_core.broker.outcome import EVENTS, Case
-from hive_core.broker.pace import Pace
-from hive_core.broker.room import Room
-from hive_core.broker.turn import Redo, Turn, World
+from hive_core.broker.rate_limit import Pace
+from hive_core.broker.storage_limits import Room
 from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound, StorageFull
-from hive_core.model.record import DAEMON, OPERATOR
+from hive_core.model.wire.record import DAEMON, OPERATOR
 from hive_core.policy.algebra import Decision
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Dispatch:
         operation, params = ask.request
         call = self.call(turn, ask.line.party, ask.line.uid, ask.more and operation.streams)
         if operation.mutates:
-            stored = keys.first_result(call, operation, params)
+            stored = idempotency.first_result(call, operation, params)
             if stored is not None:
                 return outcome.answer(ask, turn, stored, self._world.ledger.jobs)
         target, decision = judge(call, operation, params)

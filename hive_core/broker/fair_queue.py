@@ -13,9 +13,9 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import Final
 
-from hive_core.broker.line import Ask, Line
+from hive_core.broker.connection import Ask, Line
 from hive_core.broker.request import Reader
-from hive_core.model.record import OPERATOR
+from hive_core.model.wire.record import OPERATOR
 
 # A batch is bounded so that the loop gets to read; a party's part, so that one with many
 # connections has no more of it than one with few; a line's, so that all of a party's get a share.

@@ -21,8 +21,8 @@ from typing import (
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hive_core.model.roles import ACTIONS, ADMINISTER, Action
-from hive_core.policy.acting import bounded
+from hive_core.model.agents.roles import ACTIONS, ADMINISTER, Action
+from hive_core.policy.role_guard import bounded
 from hive_core.policy.rules import OPERATOR, Rule
 
 if TYPE_CHECKING:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hive_core.broker import keys, reply
+from hive_core.broker import idempotency, reply
 from hive_core.broker.audit import CHANGED, Audit, Judged
+from hive_core.broker.batch import Repository, Turn, World
 from hive_core.broker.call import Call, Change, Later, Outcome, Record, Wait
-from hive_core.broker.line import Ask, Step
+from hive_core.broker.connection import Ask, Step
 from hive_core.broker.operation import Operation, Params, Result
-from hive_core.broker.turn import Repository, Turn, World
 from hive_core.errors import Busy
-from hive_core.model.hive import Hive
+from hive_core.model.agents.hive import Hive
 from hive_core.policy.algebra import Decision
-from hive_core.policy.coming_back import taken
+from hive_core.policy.restored_rights import taken
 
 if TYPE_CHECKING:
-    from hive_core.ledger.jobs import Jobs
-    from hive_core.ledger.store import Ledger
+    from hive_core.ledger.core.jobs import Jobs
+    from hive_core.ledger.core.ledger import Ledger
 
 TREE, EVENTS = "tree", "events"
 _WRITTEN = (Change, Record)
@@ -94,7 +94,7 @@ def written(case: Case, world: World, audit: Audit) -> Step:
             kind = CHANGED if isinstance(found, Change) else found.kind
             audit.record(kind, call, case.judged, hive.commit, found.fields)
             turn.wakes.add(EVENTS)
-            keys.keep(call, case.operation, case.params, text)
+            idempotency.keep(call, case.operation, case.params, text)
     # Only now: a savepoint that was rolled back must leave no trace in the turn.
     turn.wakes |= found.wakes
     if isinstance(found, Change):
@@ -116,7 +116,7 @@ def strike(ledger: Ledger, before: Hive, after: Hive) -> None:
 def _keep(case: Case, found: Outcome) -> None:
     """That there was nothing to do is a first result too: a repeat must not find something."""
     if isinstance(found, Result) and not getattr(case.params, "dry_run", False):
-        keys.keep(case.call, case.operation, case.params, reply.body(found))
+        idempotency.keep(case.call, case.operation, case.params, reply.body(found))
 
 
 def _committed(case: Case, found: Change[Result], repo: Repository) -> Hive:

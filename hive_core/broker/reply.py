@@ -7,7 +7,7 @@ import json
 from hive_core import errors, varlink
 from hive_core.broker.operation import Result
 from hive_core.errors import HIVE, HiveError, Internal, LimitReached
-from hive_core.model.record import Job
+from hive_core.model.wire.record import Job
 
 
 def body(result: Result) -> bytes:

@@ -10,9 +10,9 @@ from typing import Final
 from pydantic import ValidationError
 
 from hive_core import errors, varlink
-from hive_core.broker.line import Ask, Line
-from hive_core.broker.misfit import NAMED, came, misfit
+from hive_core.broker.connection import Ask, Line
 from hive_core.broker.operation import Operation, camel
+from hive_core.broker.validation import NAMED, came, misfit
 from hive_core.errors import BadFrame, HiveError, InvalidParameter
 
 INTERFACE: Final = "org.hive.Broker"

@@ -10,10 +10,10 @@ from typing import Final, Never
 import click
 
 from hive_core import VERSION
-from hive_core.agent.show import sentence
-from hive_core.cli.lazy import LazyGroup, meant
-from hive_core.cli.output import block
-from hive_core.cli.session import Session
+from hive_core.agent.output import sentence
+from hive_core.cli.core.lazy import LazyGroup, meant
+from hive_core.cli.core.output import block
+from hive_core.cli.core.session import Session
 from hive_core.errors import HiveError, NotFound, TimedOut, Unreachable
 from hive_core.varlink import SILENCE
 
@@ -24,24 +24,25 @@ _UNKNOWN: Final = re.compile(r"no such agent: (\S+)$")
 
 # Command -> the module of this package that has it.
 COMMANDS: Final = {
-    "setup": "setup", "teardown": "setup", "migrate": "migrate", "status": "status", "tree": "tree",
-    "agent": "agents", "declare": "declare",
-    "start": "lifecycle", "stop": "lifecycle", "restart": "lifecycle",
-    "kill": "lifecycle", "sleep": "lifecycle", "resume": "lifecycle",
-    "update": "lifecycle", "destroy": "agents", "restore": "agents",
-    "move": "agents", "send": "mail", "inbox": "mail", "queue": "queues",
-    "publish": "queues", "chat": "chat", "logs": "records",
-    "events": "records", "todo": "todo", "question": "questions", "escalations": "questions",
-    "remind": "questions", "reminders": "questions",
-    "trigger": "triggers", "artifact": "artifacts",
-    "task": "tasks", "plan": "plans", "approvals": "approvals",
-    "rollback": "history", "history": "history",
-    "shell": "shell", "call": "call", "cap": "rights", "secret": "secrets", "allow": "rights",
-    "disallow": "rights", "why": "rights", "converge": "upkeep", "gc": "upkeep", "survey": "survey",
-    "reap": "survey",
-    "wait": "wait", "doctor": "doctor", "config": "config", "meta": "meta",
-    "role": "roles", "tools": "roles", "definition": "definitions", "metrics": "metrics",
-    "cost": "budgets", "budget": "budgets", "completion": "completion",
+    "setup": "host.setup", "teardown": "host.setup", "migrate": "host.migrate",
+    "status": "host.status", "tree": "agents.tree", "agent": "agents.tree_changes",
+    "declare": "config.declare", "start": "agents.lifecycle", "stop": "agents.lifecycle",
+    "restart": "agents.lifecycle", "kill": "agents.lifecycle", "sleep": "agents.lifecycle",
+    "resume": "agents.lifecycle", "update": "agents.lifecycle", "destroy": "agents.tree_changes",
+    "restore": "agents.tree_changes", "move": "agents.tree_changes", "send": "work.mail",
+    "inbox": "work.mail", "queue": "work.queues", "publish": "work.queues", "chat": "work.chat",
+    "logs": "host.records", "events": "host.records", "todo": "host.todo",
+    "question": "work.questions", "escalations": "work.questions", "remind": "work.questions",
+    "reminders": "work.questions", "trigger": "work.triggers", "artifact": "work.artifacts",
+    "task": "work.tasks", "plan": "work.plans", "approvals": "config.approvals",
+    "rollback": "config.history", "history": "config.history", "shell": "agents.shell",
+    "call": "core.call", "cap": "agents.rights", "secret": "agents.secrets",
+    "allow": "agents.rights", "disallow": "agents.rights", "why": "agents.rights",
+    "converge": "host.converge", "gc": "host.converge", "survey": "agents.survey",
+    "reap": "agents.survey", "wait": "work.wait", "doctor": "host.doctor", "config": "config.check",
+    "meta": "config.meta", "role": "agents.roles", "tools": "agents.roles",
+    "definition": "agents.definitions", "metrics": "host.metrics", "cost": "work.budgets",
+    "budget": "work.budgets", "completion": "core.completion",
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """What a commit changes, in lines for people: nothing folded or hidden, no attribute obeyed.
 
 Every line says of which file it is and carries its numbers; its text is spelled out
-(plan/shown.py). Bytes that are no text are shown too.
+(plan/printable.py). Bytes that are no text are shown too.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.jobs import lines
-from hive_core.jobs.said import Refused
+from hive_core.jobs.outcome import Refused
 from hive_core.jobs.walk import Files
-from hive_core.plan.shown import shown_bytes
+from hive_core.plan.printable import shown_bytes
 
 Row = dict[str, object]
 File = tuple[bool, bytes]

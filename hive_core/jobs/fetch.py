@@ -20,8 +20,8 @@ from typing import Final
 
 from hive_core.jobs.git import OID, Git, severities
 from hive_core.jobs.history import history
-from hive_core.jobs.said import Refused, within
-from hive_core.plan.caps import Caps
+from hive_core.jobs.outcome import Refused, within
+from hive_core.plan.intake_limits import Caps
 
 _REF: Final = "refs/hive/incoming/x"
 _REPO: Final = re.compile(r"\.|configs/[a-z][a-z0-9-]{0,31}", re.ASCII)

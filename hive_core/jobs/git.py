@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Final
 
-from hive_core.jobs.said import Refused
+from hive_core.jobs.outcome import Refused
 
 OID: Final = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _LOOK: Final = 0.02  # seconds between two looks at a git at work

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hive_core.jobs.git import Git
-from hive_core.jobs.said import Refused
-from hive_core.plan.caps import Caps
+from hive_core.jobs.outcome import Refused
+from hive_core.plan.intake_limits import Caps
 
 _SHAPE = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hive_core.jobs.said import Refused
+from hive_core.jobs.outcome import Refused
 
 ROOM: Final = ".imported"
 _NAME: Final = re.compile(r"import-[0-9a-f]{16}", re.ASCII)

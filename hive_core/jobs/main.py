@@ -11,8 +11,8 @@ from typing import Final
 if __name__ == "__main__":  # started as a file, without any folder to import from
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from hive_core.jobs import said
-from hive_core.jobs.said import Refused
+from hive_core.jobs import outcome
+from hive_core.jobs.outcome import Refused
 
 # Kind -> module with `run(words, root)`, which gives figures, or nothing when it has said all
 # itself; `root` is / but in tests.
@@ -31,13 +31,13 @@ def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
     try:
         figures = _run(kind, words, root)
     except Refused as error:
-        said.refused(out, error)
+        outcome.refused(out, error)
     except Exception as error:  # noqa: BLE001 - whatever it was, the daemon is told in one line
-        said.broken(out, f"{type(error).__name__}: {error}")
+        outcome.broken(out, f"{type(error).__name__}: {error}")
         return 1
     else:
         if figures is not None:
-            said.accepted(out, figures)
+            outcome.accepted(out, figures)
     return 0
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from hive_core.jobs.said import Refused
-from hive_core.plan.shown import shown_bytes
+from hive_core.jobs.outcome import Refused
+from hive_core.plan.printable import shown_bytes
 
 FOLDER: Final = b"40000"
 FILES: Final = {b"100644": False, b"100755": True}

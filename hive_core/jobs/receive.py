@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from hive_core.jobs.git import OID, Git
-from hive_core.jobs.said import Refused, within
-from hive_core.plan.caps import Caps
+from hive_core.jobs.outcome import Refused, within
+from hive_core.plan.intake_limits import Caps
 
 COMMIT, TAG = "commit", "tag"
 KINDS: Final = {COMMIT: ("commit", "tree", "blob"), TAG: ("tag",)}

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hive_core.jobs import objects, walk, warn
+from hive_core.jobs import objects, walk, warnings
 from hive_core.jobs.diff import Diff
 from hive_core.jobs.git import FATAL, OID, Git
 from hive_core.jobs.history import history
-from hive_core.jobs.said import Refused, line, within
+from hive_core.jobs.outcome import Refused, line, within
 from hive_core.plan import nar, toml
-from hive_core.plan.caps import Caps
-from hive_core.plan.shown import shown_bytes
+from hive_core.plan.intake_limits import Caps
+from hive_core.plan.printable import shown_bytes
 
 NO_BASE: Final = "none"
 _MEMORY: Final = 1 << 30
@@ -77,12 +77,12 @@ class Review:
         files = walk.files(git, commit.tree, self.caps)
         archive = nar.pack(files)
         (out / "tree.nar").write_bytes(archive)
-        flags = warn.Warnings()
+        flags = warnings.Warnings()
         if self.base not in {*known, NO_BASE}:
             flags.add(["the commit does not build on the one that is deployed"])
         described = _described(commit, flags)
         for path, (_, content) in files.items():
-            flags.add(warn.about_file(path, content))
+            flags.add(warnings.about_file(path, content))
         return {
             "commit": self.commit, "tree": commit.tree, "nar": nar.digest(archive), **described,
             "files": len(files), "bytes": sum(len(content) for _, content in files.values()),
@@ -91,7 +91,7 @@ class Review:
         }  # fmt: skip
 
     def _changed(
-        self, old: walk.Files, new: walk.Files, out: Path, flags: warn.Warnings
+        self, old: walk.Files, new: walk.Files, out: Path, flags: warnings.Warnings
     ) -> list[dict[str, object]]:
         diff = Diff(old, new, self.caps.diff)
         with (out / "diff.jsonl").open("wb") as file:
@@ -101,7 +101,7 @@ class Review:
                     text = f"more than {self.caps.diff} bytes to be read, with what frames them"
                     raise Refused("diff", text, str(row["path"]))
                 if row["sign"] == "+":
-                    flags.add(warn.about_text(f"{row['path']}:{row['new']}", str(row["text"])))
+                    flags.add(warnings.about_text(f"{row['path']}:{row['new']}", str(row["text"])))
         return diff.changed
 
 
@@ -110,13 +110,13 @@ def _base(given: Path) -> walk.Files:
     return nar.unpack(file.read_bytes()) if file.exists() else {}
 
 
-def _described(commit: objects.Commit, flags: warn.Warnings) -> dict[str, object]:
+def _described(commit: objects.Commit, flags: warnings.Warnings) -> dict[str, object]:
     """Who and what for, spelled out."""
     subject, _, _ = commit.message.partition(b"\n")
     texts = {"author": shown_bytes(commit.author), "subject": shown_bytes(subject)}
     message = "\n".join(map(shown_bytes, commit.message.split(b"\n")))
     for name, text in {**texts, "message": message}.items():
-        flags.add(warn.about_text(f"the {name} of the commit", text.replace("\n", " ")))
+        flags.add(warnings.about_text(f"the {name} of the commit", text.replace("\n", " ")))
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(min(commit.when, 1 << 37)))
     return {
         "parents": commit.parents, "author": texts["author"][:500], "date": when,

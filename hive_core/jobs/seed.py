@@ -15,7 +15,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-from hive_core.jobs.said import Refused
+from hive_core.jobs.outcome import Refused
 
 KEPT: Final = ".before"
 _TIME: Final = re.compile(r"[0-9]{1,20}", re.ASCII)

@@ -7,8 +7,8 @@ from typing import Final
 
 from hive_core.jobs import objects
 from hive_core.jobs.git import Git
-from hive_core.jobs.said import Refused
-from hive_core.plan.caps import Caps
+from hive_core.jobs.outcome import Refused
+from hive_core.plan.intake_limits import Caps
 from hive_core.plan.paths import Names
 
 Files = dict[str, tuple[bool, bytes]]

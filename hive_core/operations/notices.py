@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import TypedDict, Unpack
 
 from hive_core.broker.call import Call
-from hive_core.broker.happening import Arrived, happened
+from hive_core.broker.hooks import Arrived, happened
 from hive_core.errors import InboxFull
-from hive_core.ledger.letters import NewMessage
-from hive_core.model.hive import Hive
-from hive_core.model.record import DAEMON, OPERATOR, Message, Relation
+from hive_core.ledger.mail.letters import NewMessage
+from hive_core.model.agents.hive import Hive
+from hive_core.model.wire.record import DAEMON, OPERATOR, Message, Relation
 
 ADOPTED, MOVED, RESTORED, CONFIG = "adopted", "moved", "restored", "config"
 TOPIC = "topic"

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from hive_core.model.machine import Run, Starts, Stray
-from hive_core.model.settings import Settings
+from hive_core.model.agents.machine import Run, Starts, Stray
+from hive_core.model.config.settings import Settings
 from hive_core.plan.actions import Action
-from hive_core.plan.local import Local
-from hive_core.plan.place import Places
+from hive_core.plan.daemon_actions import Local
+from hive_core.plan.placement import Places
 
 _NONE: Mapping[str, float] = MappingProxyType({})
 

@@ -12,18 +12,18 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from hive_core.model.agent import SubtreeLimits
-from hive_core.model.machine import Machine, Observed, Stray, Wanted
+from hive_core.model.agents.agent import SubtreeLimits
+from hive_core.model.agents.machine import Machine, Observed, Stray, Wanted
 from hive_core.model.names import agent_unit, slice_unit
 from hive_core.plan.actions import MoveNode, SetSlice
-from hive_core.plan.chain import POLL_MOST, Act, Chain, copy_of, shows
+from hive_core.plan.agent_steps import POLL_MOST, Act, Chain, copy_of, shows
 from hive_core.plan.desired import Desired, Moment, Plan, Step
-from hive_core.plan.gone import Gone, unit_name
-from hive_core.plan.place import Place, Places, limits_of, subtree_limits
+from hive_core.plan.destroyed_steps import Gone, unit_name
+from hive_core.plan.placement import Place, Places, limits_of, subtree_limits
 from hive_core.plan.render import DEFAULTS
-from hive_core.plan.shape import shape
 from hive_core.plan.start_slots import StartSlots
 from hive_core.plan.state import Phase, phase
+from hive_core.plan.storage_steps import shape
 
 USUAL: Final = limits_of(DEFAULTS)
 

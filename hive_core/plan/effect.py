@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hive_core.model.agent import AgentSpec, Limits
-from hive_core.model.approval import Effect
-from hive_core.model.capability import checked, granted, why_without_effect
-from hive_core.model.config import AgentConfig, Reload, Wishes
-from hive_core.model.settings import NIX_IMAGE
+from hive_core.model.agents.agent import AgentSpec, Limits
+from hive_core.model.agents.capability import checked, granted, why_without_effect
+from hive_core.model.config.agent_config import AgentConfig, Reload, Wishes
+from hive_core.model.config.approval import Effect
+from hive_core.model.config.settings import NIX_IMAGE
 
 # Of the spec: what a deploy may change, what a machine has from its start on, what tells files.
 FIELDS: Final = (

@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import sha256
 
-from hive_core.model.agent import AfterTask
-from hive_core.model.figures import BackOff
-from hive_core.model.life import HOST_DOWN, Over
-from hive_core.model.machine import Exit, Run, Starts, Wanted
-from hive_core.model.roles import HABITS
-from hive_core.model.settings import Settings
-from hive_core.plan.place import Place
+from hive_core.model.agents.agent import AfterTask
+from hive_core.model.agents.exits import HOST_DOWN, Over
+from hive_core.model.agents.machine import Exit, Run, Starts, Wanted
+from hive_core.model.agents.roles import HABITS
+from hive_core.model.config.limits import BackOff
+from hive_core.model.config.settings import Settings
+from hive_core.plan.placement import Place
 from hive_core.plan.state import Trouble, trouble
 
 REPEATED = 2  # failures in a row

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
-from hive_core.model.settings import NIX_IMAGE, Nix
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import NIX_IMAGE, Nix
 
 RUNTIME: Final = "/run/hive"
 NEEDED: Final = ("hive", "nixpkgs")  # inputs without which no system can be made

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from hive_core.plan.place import Places
+from hive_core.plan.placement import Places
 
 SLOW_AFTER: Final = 2.0  # seconds; a container without an init takes 0.3
 

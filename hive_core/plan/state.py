@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hive_core.model.machine import Machine, Run, Starts, State, Wanted
+from hive_core.model.agents.machine import Machine, Run, Starts, State, Wanted
 
 
 class Phase(StrEnum):

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from typing_extensions import override
 
-from hive_core.model.hive import Hive
-from hive_core.policy.standing import NOBODY, STANDINGS, STRANGER, UNSEEN, listed
+from hive_core.model.agents.hive import Hive
+from hive_core.policy.relationship import NOBODY, STANDINGS, STRANGER, UNSEEN, listed
 
 
 class Asked(NamedTuple):

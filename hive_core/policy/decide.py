@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from hive_core.model.hive import Hive
-from hive_core.model.record import DAEMON, OPERATOR, Relation
-from hive_core.policy import standing
+from hive_core.model.agents.hive import Hive
+from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
+from hive_core.policy import relationship
 from hive_core.policy.algebra import HIDDEN, PLAIN, UNKNOWN_CALLER, Asked, Decision, Rule
-from hive_core.policy.standing import stand, visible
+from hive_core.policy.relationship import stand, visible
 
 _NAMED: Final = 64  # the name comes from the caller, and can be as long as a frame
 _PARTIES: Final = {DAEMON: Relation.DAEMON, OPERATOR: Relation.OPERATOR}
 _RELATIONS: Final = {
-    standing.PARENT: Relation.PARENT,
-    standing.ANCESTOR: Relation.ANCESTOR,
-    standing.CHILD: Relation.CHILD,
-    standing.DESCENDANT: Relation.DESCENDANT,
-    standing.SIBLING: Relation.SIBLING,
+    relationship.PARENT: Relation.PARENT,
+    relationship.ANCESTOR: Relation.ANCESTOR,
+    relationship.CHILD: Relation.CHILD,
+    relationship.DESCENDANT: Relation.DESCENDANT,
+    relationship.SIBLING: Relation.SIBLING,
 }
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
-from hive_core.model.agent import AgentSpec, Limits, Role
-from hive_core.model.capability import HANDED_ON_BY_NOBODY, checked, granted, missing
-from hive_core.model.hive import Hive
-from hive_core.model.record import OPERATOR
-from hive_core.model.roles import HABITS, RANK
-from hive_core.model.tools import entries as allow_list
-from hive_core.model.tools import lacking
-from hive_core.policy.purse import CEILINGS, SUMMED, ceiling, claim, limit, remainder, share
+from hive_core.model.agents.agent import AgentSpec, Limits, Role
+from hive_core.model.agents.capability import HANDED_ON_BY_NOBODY, checked, granted, missing
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.roles import HABITS, RANK
+from hive_core.model.wire.record import OPERATOR
+from hive_core.model.work.tools import entries as allow_list
+from hive_core.model.work.tools import lacking
+from hive_core.policy.remainder import CEILINGS, SUMMED, ceiling, claim, limit, remainder, share
 
 _NO_DEFAULTS = Limits()
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from hive_core.model.agent import Role
-from hive_core.model.capability import covers
-from hive_core.model.hive import Hive
-from hive_core.model.record import OPERATOR as THE_OPERATOR
-from hive_core.policy import standing
+from hive_core.model.agents.agent import Role
+from hive_core.model.agents.capability import covers
+from hive_core.model.agents.hive import Hive
+from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
+from hive_core.policy import relationship
 from hive_core.policy.algebra import (
     REPLY,
     Asked,
@@ -23,7 +23,7 @@ from hive_core.policy.algebra import (
     Stands,
     on_list,
 )
-from hive_core.policy.standing import (
+from hive_core.policy.relationship import (
     ABOVE,
     BELOW,
     CHILD,
@@ -104,11 +104,11 @@ SELF: Final = Stands(
     "self", "the agent itself", frozenset({ITSELF, OPERATOR_ITSELF}), Denial(2, "not yourself")
 )
 PARENT: Final = Stands(
-    "parent", "its parent", frozenset({standing.PARENT}), Denial(3, "not your child")
+    "parent", "its parent", frozenset({relationship.PARENT}), Denial(3, "not your child")
 )
 ANCESTOR: Final = Stands("ancestor", "an ancestor", ABOVE, Denial(4, "not your descendant"))
 SIBLING: Final = Stands(
-    "sibling", "a sibling", frozenset({standing.SIBLING}), Denial(2, "not your sibling")
+    "sibling", "a sibling", frozenset({relationship.SIBLING}), Denial(2, "not your sibling")
 )
 DESCENDANT: Final = Stands("descendant", "a descendant", BELOW, Denial(2, "not your ancestor"))
 OPERATOR: Final = Stands(

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from hive_core.broker.call import Call
-from hive_core.broker.happening import Ended, Started, happened
+from hive_core.broker.hooks import Ended, Started, happened
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
-from hive_core.ledger.events import Entry
-from hive_core.model.agent import AfterTask
-from hive_core.model.life import HOST_DOWN, Began, Over
-from hive_core.model.machine import Run, Wanted
+from hive_core.ledger.audit.events import Entry
+from hive_core.model.agents.agent import AfterTask
+from hive_core.model.agents.exits import HOST_DOWN, Began, Over
+from hive_core.model.agents.machine import Run, Wanted
+from hive_core.model.agents.roles import after_task
 from hive_core.model.names import agent_unit
-from hive_core.model.record import DAEMON, LogLine, LogQuery
-from hive_core.model.roles import after_task
+from hive_core.model.wire.record import DAEMON, LogLine, LogQuery
 from hive_core.operations.notices import tell
 from hive_core.plan.failure import Case, Verdict
 from hive_core.ports import Journal
-from hive_core.reconcile.goals import ENDED
+from hive_core.reconcile.jobs.goals import ENDED
 
 log = logging.getLogger(__name__)
 Lines = Sequence[LogLine]

@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from hive_core.errors import HiveError, Internal
-from hive_core.host.exchange import exchange
-from hive_core.ledger.events import Entry
-from hive_core.ledger.revocations import NewRevocation
-from hive_core.model.machine import Machine, Run, Wanted
-from hive_core.model.record import DAEMON
-from hive_core.model.review import SAID, SAID_MOST, Said
-from hive_core.model.revocation import Revocation, RevocationState
+from hive_core.host.systemd.job_exchange import exchange
+from hive_core.ledger.agents.revocations import NewRevocation
+from hive_core.ledger.audit.events import Entry
+from hive_core.model.agents.machine import Machine, Run, Wanted
+from hive_core.model.agents.revocation import Revocation, RevocationState
+from hive_core.model.config.review import SAID, SAID_MOST, Said
+from hive_core.model.wire.record import DAEMON
 from hive_core.plan.actions import JOB_BASES, JobKind, MoveNode, RunJob
-from hive_core.plan.chain import job_of
-from hive_core.plan.place import Place
+from hive_core.plan.agent_steps import job_of
+from hive_core.plan.placement import Place
 from hive_core.plan.state import Phase, Trouble, phase, trouble
-from hive_core.reconcile.deploy.tasks import Tasks
-from hive_core.reconcile.goals import MOVED, RESTARTING
-from hive_core.reconcile.wishes import left, losers
-from hive_core.reconcile.work import Work, restart
+from hive_core.reconcile.deploy.background_tasks import Tasks
+from hive_core.reconcile.jobs.goals import MOVED, RESTARTING
+from hive_core.reconcile.ledger_cache import left, losers
+from hive_core.reconcile.runner import Work, restart
 
 log = logging.getLogger(__name__)
 LOOK: Final = 0.5  # seconds between looks at who is to finish first

@@ -22,10 +22,10 @@ WRITTEN: Final[Mapping[str, Callable[[Mapping[str, Operation]], str]]] = {
     "docs/reference/operations.md": reference,
     "docs/reference/roles.md": roles_page,
     "docs/reference/settings.md": lambda _: settings_page(),
-    "hive_core/cli/install/hive.toml": lambda _: settings_file(),
+    "hive_core/cli/host/install/hive.toml": lambda _: settings_file(),
     "docs/reference/agent-toml.md": lambda _: config_page(),
     "docs/reference/agent.schema.json": lambda _: config_schema(),
-    "hive_core/model/seed.py": lambda _: seed_module(),
+    "hive_core/model/config/seed.py": lambda _: seed_module(),
 }
 
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from pydantic.fields import FieldInfo
 
-from hive_core.model.agent import Value
-from hive_core.model.config import AgentConfig
-from hive_core.model.written import SIZES
+from hive_core.model.agents.agent import Value
+from hive_core.model.config.agent_config import AgentConfig
+from hive_core.model.config.written_values import SIZES
 
 _HEAD = """\
 # agent.toml

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from hive_core.broker.operation import Operation
-from hive_core.model.agent import Role
-from hive_core.model.roles import ACTIONS, HABITS
-from hive_core.model.tools import TOOLS
+from hive_core.model.agents.agent import Role
+from hive_core.model.agents.roles import ACTIONS, HABITS
+from hive_core.model.work.tools import TOOLS
 
 _HEAD = """\
 # Roles
 
-Generated from the table in `hive_core/model/roles.py` by `python -m hive_core.surfaces`; do not
+Generated from `hive_core/model/agents/roles.py` by `python -m hive_core.surfaces`; do not
 edit. `hive role list` prints it. [The guide](../guide/roles.md) says what it is good for.
 
 `kernel` is the daemon itself: nobody is created with that role. Absent means `agent`, and tier

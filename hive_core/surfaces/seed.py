@@ -1,4 +1,4 @@
-"""`hive_core/model/seed.py`, written from the template: what a spawn says of a new agent."""
+"""`hive_core/model/config/seed.py`, written from the template: what a spawn says of a new agent."""
 
 from __future__ import annotations
 

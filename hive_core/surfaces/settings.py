@@ -10,8 +10,8 @@ from typing import get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from hive_core.model.agent import Value
-from hive_core.model.settings import Settings
+from hive_core.model.agents.agent import Value
+from hive_core.model.config.settings import Settings
 
 _HEAD = """\
 # Settings

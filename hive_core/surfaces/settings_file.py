@@ -14,8 +14,8 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from hive_core.model.agent import Value
-from hive_core.model.settings import Settings
+from hive_core.model.agents.agent import Value
+from hive_core.model.config.settings import Settings
 from hive_core.surfaces.settings import named_table, table_of
 
 _WIDTH = 96

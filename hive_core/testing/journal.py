@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from hive_core.errors import HiveError
-from hive_core.model.record import LogLine, LogQuery
+from hive_core.model.wire.record import LogLine, LogQuery
 from hive_core.testing.clock import TIME
 
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from hive_core.errors import Conflict, HiveError, NotFound
-from hive_core.model.machine import Cpu, Exit, Machine, Observed, Stray
+from hive_core.model.agents.machine import Cpu, Exit, Machine, Observed, Stray
 from hive_core.model.names import agent_unit, slice_unit
 from hive_core.plan import actions as a
-from hive_core.plan.chain import copy_of
+from hive_core.plan.agent_steps import copy_of
+from hive_core.plan.daemon_actions import Local
 from hive_core.plan.diff import USUAL
-from hive_core.plan.local import Local
-from hive_core.plan.place import limits_of
+from hive_core.plan.placement import limits_of
 from hive_core.plan.results import Done, Result
-from hive_core.plan.storage import Storage
+from hive_core.plan.storage_state import Storage
 from hive_core.testing.clock import ManualClock
 
 

@@ -11,14 +11,14 @@ from operations.lives import ends, runs
 from operations.world import Reply, World, rows, world
 from typing_extensions import override
 
-from hive_core.agent.link import Link
 from hive_core.agent.maid import REPORT, Maid, Sample
+from hive_core.agent.reconnect import Link
 from hive_core.errors import HIVE, InvalidArgument
-from hive_core.model.agent import Profile
-from hive_core.model.checks import Check
-from hive_core.model.checks import Maid as Table
-from hive_core.model.settings import Settings
-from hive_core.reconcile.built_in import maker
+from hive_core.model.agents.agent import Profile
+from hive_core.model.config.settings import Settings
+from hive_core.model.work.checks import Check
+from hive_core.model.work.checks import Maid as Table
+from hive_core.reconcile.built_in_agents import maker
 from hive_core.varlink import Message
 
 CALM = Sample(0.3, 0.4)

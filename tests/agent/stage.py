@@ -8,7 +8,7 @@ from typing import Any
 from agent.troupe import Troupe
 from operations.world import World
 
-from hive_core.agent.duty import Memory
+from hive_core.agent.agent_loop import Memory
 
 QUEEN = {
     "role": "daemon", "tier": "strategic", "command": ["hive-agent", "queen"], "parent": "root",

@@ -10,7 +10,7 @@ from agent.peer import Peer, peer
 
 from hive_core.agent import attend
 from hive_core.agent.attend import Attendant
-from hive_core.agent.link import Link
+from hive_core.agent.reconnect import Link
 from hive_core.errors import Busy
 from hive_core.varlink import Message
 

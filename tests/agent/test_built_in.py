@@ -12,7 +12,7 @@ from agent.stage import Stage
 from agent.troupe import Killed
 from operations.world import fields, rows
 
-from hive_core.agent.duty import Memory
+from hive_core.agent.agent_loop import Memory
 from hive_core.agent.language import parse
 
 JOB = """domain sums

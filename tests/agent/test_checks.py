@@ -8,11 +8,11 @@ import pytest
 from agent.house import House, house
 from operations.lives import ends
 
-from hive_core.model.agent import Role
-from hive_core.model.checks import Check
-from hive_core.model.checks import Maid as Table
-from hive_core.model.figures import BuiltIn
-from hive_core.model.settings import Settings
+from hive_core.model.agents.agent import Role
+from hive_core.model.config.limits import BuiltIn
+from hive_core.model.config.settings import Settings
+from hive_core.model.work.checks import Check
+from hive_core.model.work.checks import Maid as Table
 
 MAID = BuiltIn(maid=True)
 DISK, NET = Check(command=("df", "-h"), every=60, seconds=5), Check(command=("true",), every=600)

@@ -19,7 +19,7 @@ PACKAGE = Path(hive_core.__file__).parent
 VALUE = "correct-horse-battery-staple"
 # Each command line needs a file of the installation that is damaged here.
 COMMANDS = {
-    "hive": ("hive_core.cli.main", "cli/status.py", ["status"]),
+    "hive": ("hive_core.cli.main", "cli/host/status.py", ["status"]),
     "hive-agent": ("hive_core.agent.main", "cli/operations.json", ["send", "bob", VALUE]),
 }
 

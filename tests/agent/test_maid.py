@@ -11,9 +11,9 @@ from operations.lives import ends, runs
 from operations.world import rows
 
 from hive_core.agent.maid import Finding, Sample, compared, measured, text_of
-from hive_core.model.figures import Life
-from hive_core.model.machine import State
-from hive_core.model.settings import Settings
+from hive_core.model.agents.machine import State
+from hive_core.model.config.limits import Life
+from hive_core.model.config.settings import Settings
 
 
 @pytest.fixture(name="house")

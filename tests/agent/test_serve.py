@@ -12,7 +12,7 @@ from agent.peer import Peer, peer
 from typing_extensions import override
 
 from hive_core.agent.letter import Letter
-from hive_core.agent.link import Link
+from hive_core.agent.reconnect import Link
 from hive_core.agent.serve import Loop, Stopped, Work
 from hive_core.errors import Conflict, HiveError, InboxFull, NotFound
 from hive_core.varlink import Message

@@ -9,7 +9,7 @@ import pytest
 from operations.world import World, rows, world
 from typing_extensions import override
 
-from hive_core.agent.link import Link
+from hive_core.agent.reconnect import Link
 from hive_core.agent.serve import Loop, Work
 from hive_core.varlink import Message
 

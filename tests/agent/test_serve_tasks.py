@@ -14,7 +14,7 @@ import pytest
 from agent.peer import Peer, peer
 
 from hive_core.agent.letter import Letter
-from hive_core.agent.link import Link
+from hive_core.agent.reconnect import Link
 from hive_core.agent.serve import Loop, Work
 from hive_core.agent.task_run import task_of
 from hive_core.errors import Conflict, NotAllowed, NotFound

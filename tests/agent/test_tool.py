@@ -13,7 +13,7 @@ import pytest
 from agent.peer import Peer, peer
 from long import bound
 
-from hive_core.agent import running, workspace
+from hive_core.agent import program, workspace
 from hive_core.agent.tool import tool
 from hive_core.errors import (
     HiveError,
@@ -139,7 +139,7 @@ def test_an_edit_names_one_place(place: Path) -> None:
 
 
 def left_over(mark: str) -> list[int]:
-    return list(running._marked(mark))
+    return list(program._marked(mark))
 
 
 GRANDCHILDREN = (

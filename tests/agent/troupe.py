@@ -11,18 +11,18 @@ from typing import Any
 from operations.world import World
 from typing_extensions import override
 
-from hive_core.agent.desk import Desk
-from hive_core.agent.duty import Memory, Mind, turn
+from hive_core.agent.agent_loop import Memory, Mind, turn
 from hive_core.agent.lead import Lead
-from hive_core.agent.link import Link
 from hive_core.agent.queen import Queen
+from hive_core.agent.reconnect import Link
+from hive_core.agent.task_client import Desk
 from hive_core.agent.worker import Worker
 from hive_core.broker.call import Call, Record
-from hive_core.broker.happening import Ended, Started, happened
+from hive_core.broker.hooks import Ended, Started, happened
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
-from hive_core.model.agent import Role
-from hive_core.model.machine import Wanted
+from hive_core.model.agents.agent import Role
+from hive_core.model.agents.machine import Wanted
 from hive_core.varlink import Message
 
 MINDS: dict[str, Callable[..., Mind]] = {"lead": Lead, "queen": Queen, "worker": Worker}

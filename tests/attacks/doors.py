@@ -12,9 +12,9 @@ from operations.world import World
 
 from hive_core import varlink
 from hive_core.errors import HIVE
-from hive_core.host.connection import PATIENCE, Patience
-from hive_core.host.listener import Listener
-from hive_core.host.sockets import Sockets
+from hive_core.host.sockets.connection import PATIENCE, Patience
+from hive_core.host.sockets.listener import Listener
+from hive_core.host.sockets.server import Sockets
 
 
 class Wire:

@@ -7,11 +7,11 @@ from time import process_time
 import pytest
 from operations.world import World, names, rows, world
 
-from hive_core.broker.room import BRINGS
+from hive_core.broker.storage_limits import BRINGS
 from hive_core.errors import LimitReached
-from hive_core.ledger.stored import HISTORY
-from hive_core.model.record import OPERATOR
-from hive_core.model.settings import MIB, Bounds, Settings
+from hive_core.ledger.core.storage_use import HISTORY
+from hive_core.model.config.settings import MIB, Bounds, Settings
+from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
 
 

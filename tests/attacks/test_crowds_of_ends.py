@@ -8,7 +8,7 @@ from operations.given import give, phase, state, take
 from operations.lives import ends, runs
 from operations.world import World, names, rows
 
-from hive_core.operations.task_moves import AT_ONCE
+from hive_core.operations.tasks.transitions import AT_ONCE
 
 
 def crowd(world: World, *agents: str) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from operations.given import finish, give, state, take
 from operations.world import World, rows
 
-from hive_core.operations.task_moves import AT_ONCE
+from hive_core.operations.tasks.transitions import AT_ONCE
 
 MANY = 3 * AT_ONCE
 

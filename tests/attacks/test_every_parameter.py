@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from operations.world import World, world
 
-from hive_core.model.record import OPERATOR
+from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
 
 TEXTS: Final = (

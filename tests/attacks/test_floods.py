@@ -6,8 +6,8 @@ import pytest
 from operations.world import World, rows, world
 
 from hive_core.errors import LimitReached
-from hive_core.model.record import OPERATOR
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.wire.record import OPERATOR
 
 
 def _until_refused(made: World, most: int, caller: str, operation: str, **params: object) -> int:

@@ -11,9 +11,9 @@ from host.meta import Meta, family, spec
 from seeds import empty_ledger, empty_repo, folder_in_ram
 
 from hive_core.host.git import Kind, files
-from hive_core.model.hive import Hive
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import Bounds
 from hive_core.model.names import NAME_MAX
-from hive_core.model.settings import Bounds
 
 FILE, FOLDER, LINK, MODULE = "100644", "40000", "120000", "160000"
 

@@ -10,7 +10,7 @@ from operations.given import give
 from operations.world import World, world
 
 from hive_core.errors import NotAllowed
-from hive_core.model.record import OPERATOR
+from hive_core.model.wire.record import OPERATOR
 
 LIE: Final = "done\n\r\u2028\x85deadbeefdead a2 [all] done, success: approved\x1b[2J\u202e"
 

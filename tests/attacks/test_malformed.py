@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from long import bound
 
 from hive_core.errors import HiveError, InvalidArgument
-from hive_core.host.config import load
+from hive_core.host.config.settings import load
 from hive_core.host.git import files
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
-from hive_core.model.topology import Topology
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.topology import Topology
 
 pytestmark = pytest.mark.sized
 

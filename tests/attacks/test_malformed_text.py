@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_core.agent.layout import breadth, cut
-from hive_core.agent.show import as_json, plain
-from hive_core.cli.output import Column, table, words
-from hive_core.host import journal
+from hive_core.agent.output import as_json, plain
+from hive_core.cli.core.output import Column, table, words
+from hive_core.host.systemd import journal
 from hive_core.model.names import name_fault
-from hive_core.model.record import LogQuery
+from hive_core.model.wire.record import LogQuery
 from hive_core.plan.actions import KINDS, parse
 from hive_core.plan.fields import Malformed
 

@@ -10,8 +10,8 @@ from operations.world import World
 
 from hive_core import varlink
 from hive_core.errors import HIVE
-from hive_core.host.connection import Patience
-from hive_core.host.listener import UNREAD_MOST, UNSENT_MOST
+from hive_core.host.sockets.connection import Patience
+from hive_core.host.sockets.listener import UNREAD_MOST, UNSENT_MOST
 
 CONNECTIONS = 64
 READ = 1 << 18  # what one read of a socket takes at most

@@ -28,7 +28,7 @@ from seeds import folder_in_ram
 from hive_core import varlink
 from hive_core.broker.operation import camel
 from hive_core.errors import HIVE
-from hive_core.model.record import OPERATOR
+from hive_core.model.wire.record import OPERATOR
 
 CONNECTIONS: Final = 60
 # Processor time of the longest step of a call. The worst were 300 ms before, on the slow machine on

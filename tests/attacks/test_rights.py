@@ -5,9 +5,9 @@ from __future__ import annotations
 from operations.world import Reply, World, rows, world
 
 from hive_core import varlink
-from hive_core.broker.line import Line
+from hive_core.broker.connection import Line
 from hive_core.errors import HIVE
-from hive_core.model.record import OPERATOR
+from hive_core.model.wire.record import OPERATOR
 from hive_core.testing import MemoryJournal
 
 

@@ -9,7 +9,7 @@ import pytest
 from operations.given import take
 from operations.world import Reply, World, rows, texts, world
 
-from hive_core.model.record import OPERATOR
+from hive_core.model.wire.record import OPERATOR
 
 MARK = "of-the-first-one"
 

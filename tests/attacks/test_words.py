@@ -6,8 +6,8 @@ import pytest
 from operations.world import World, rows, texts, world
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.record import OPERATOR
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.wire.record import OPERATOR
 
 EASY = Settings(limits=Bounds(send_rate=1e6, send_burst=100_000))
 

@@ -18,7 +18,7 @@ from e2e.hivehost import HiveHost
 from long import bound, figure, times
 
 from hive_core.errors import HiveError
-from hive_core.host.bus import Bus
+from hive_core.host.systemd.bus import Bus
 
 ROUNDS = times(1, 10)
 RECONNECT = 5.0

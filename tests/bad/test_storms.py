@@ -14,8 +14,8 @@ import pytest
 from long import figure, times
 from reconcile.road import Road, hive
 
-from hive_core.model.machine import State, Wanted
-from hive_core.model.settings import Settings
+from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
 from hive_core.plan.failure import pause
 

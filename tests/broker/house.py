@@ -13,18 +13,18 @@ from broker.small import SMALL
 from seeds import empty_ledger, empty_repo
 
 from hive_core import varlink
+from hive_core.broker.batch import World
+from hive_core.broker.connection import Line, Read
 from hive_core.broker.core import Broker
-from hive_core.broker.line import Line, Read
 from hive_core.broker.operation import Operation
-from hive_core.broker.turn import World
 from hive_core.errors import BadFrame, HiveError, from_wire
 from hive_core.host.git import MetaRepo
-from hive_core.ledger.store import Ledger
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
-from hive_core.model.machine import Cpu, Machine, State
-from hive_core.model.record import OPERATOR, Event
-from hive_core.model.settings import Settings
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Cpu, Machine, State
+from hive_core.model.config.settings import Settings
+from hive_core.model.wire.record import OPERATOR, Event
 from hive_core.plan.desired import Plan
 from hive_core.surfaces.service import fixed
 from hive_core.testing import ManualClock, MemoryJournal

@@ -10,10 +10,10 @@ from pydantic import Field
 from hive_core.broker.call import Call, Change, Later, Reads, Record, Wait
 from hive_core.broker.operation import Mutation, Operation, Params, Result, Whose, operation
 from hive_core.errors import LimitReached, NotAllowed
-from hive_core.ledger.letters import NewMessage
-from hive_core.model.agent import AgentSpec
-from hive_core.model.machine import Wanted
-from hive_core.model.record import DAEMON, LogQuery, Relation
+from hive_core.ledger.mail.letters import NewMessage
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.wire.record import DAEMON, LogQuery, Relation
 from hive_core.policy.rules import ANCESTOR, ANYONE, OPERATOR, SELF
 
 SMALL: Final[dict[str, Operation]] = {}

@@ -13,7 +13,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Operation, Result, operation
 from hive_core.errors import NotAllowed
-from hive_core.model.record import OPERATOR as THE_OPERATOR
+from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.operations import load
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 

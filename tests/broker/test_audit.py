@@ -9,7 +9,7 @@ from broker.house import House, open_house, spec
 
 from hive_core.broker.audit import stranger
 from hive_core.errors import StorageFull
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.config.settings import Bounds, Settings
 
 ANN, BOB = spec("ann").id, spec("bob").id
 

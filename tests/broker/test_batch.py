@@ -13,11 +13,11 @@ from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.fair_queue import CHANGES, SHARE, WRITES
 from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached, NotAllowed, StorageFull
 from hive_core.host.git import MetaRepo
-from hive_core.ledger.connection import Broken
-from hive_core.ledger.store import Ledger
-from hive_core.model.hive import Hive
-from hive_core.model.machine import Wanted
-from hive_core.model.settings import Bounds, Settings
+from hive_core.ledger.core.connection import Broken
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.config.settings import Bounds, Settings
 
 
 class Steps:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, SecretStr, ValidationError
 
-from hive_core.broker.misfit import misfit
 from hive_core.broker.operation import Confidential, Params
+from hive_core.broker.validation import misfit
 from hive_core.errors import HiveError, InvalidArgument, InvalidParameter, from_wire
 
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Operation, Params, Result, operation
 from hive_core.errors import InvalidParameter, NotAllowed, NotFound
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import Bounds, Settings
 from hive_core.operations import load
 from hive_core.policy.rules import OPERATOR
 from hive_core.surfaces.shape import params_schema, result_schema

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive_core.agent.layout import breadth
-from hive_core.agent.show import plain
-from hive_core.cli import approvals
-from hive_core.cli.approval_page import BAR, GOES_ON, difference, page, quoted
+from hive_core.agent.output import plain
+from hive_core.cli.config import approvals
+from hive_core.cli.config.approval_page import BAR, GOES_ON, difference, page, quoted
 from hive_core.errors import Conflict, Expired, HiveError, NotAllowed
 from hive_core.varlink import Message
 

@@ -10,8 +10,8 @@ import click
 import pytest
 from cli.run import Hive
 
-from hive_core.cli.budgets import clock, money, written
-from hive_core.cli.group import NOT_MEASURED, counted, machines
+from hive_core.cli.work.budgets import clock, money, written
+from hive_core.cli.work.group_usage import NOT_MEASURED, counted, machines
 from hive_core.varlink import Message
 
 SUMS = [

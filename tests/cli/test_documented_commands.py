@@ -22,7 +22,7 @@ import pytest
 from hive_core.agent import catalog
 from hive_core.agent.main import OWN, SHORT
 from hive_core.agent.main import run as run_agent
-from hive_core.cli.lazy import ListGroup
+from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.main import hive
 
 ROOT = Path(__file__).parents[2]

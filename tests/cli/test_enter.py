@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hive_core.cli import enter
-from hive_core.cli.enter import Place
-from hive_core.cli.relay import in_pipes, on_terminal
+from hive_core.cli.agents import enter
+from hive_core.cli.agents.enter import Place
+from hive_core.cli.agents.relay import in_pipes, on_terminal
 from hive_core.errors import Conflict, NotRunning
 
 

@@ -19,9 +19,10 @@ from cli.test_tasks import ENDED, ID, RESULT, SHOWN
 from typing_extensions import override
 
 from hive_core.agent import exchange, layout
-from hive_core.cli import doctor, main
-from hive_core.cli.output import echo, say, table
-from hive_core.cli.progress import working
+from hive_core.cli import main
+from hive_core.cli.core.output import echo, say, table
+from hive_core.cli.core.progress import working
+from hive_core.cli.host import doctor
 from hive_core.errors import Conflict
 from hive_core.varlink import Message
 

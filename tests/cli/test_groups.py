@@ -9,7 +9,7 @@ import click
 import pytest
 from cli.run import Hive
 
-from hive_core.cli.lazy import Group, ListGroup
+from hive_core.cli.core.lazy import Group, ListGroup
 from hive_core.cli.main import hive as the_command
 from hive_core.varlink import Message
 

@@ -20,8 +20,8 @@ from agent.peer import Answer
 from cli.run import Hive
 
 from hive_core import cli
+from hive_core.cli.core.output import block, moment
 from hive_core.cli.main import COMMANDS, hive
-from hive_core.cli.output import block, moment
 from hive_core.varlink import Message
 
 OPERATIONS: Final = Path(cli.__file__).with_name("operations.json")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hive_core.cli.install import images, layout
-from hive_core.cli.install.machine import Machine
-from hive_core.cli.setup import root_agent
+from hive_core.cli.host.install import images, layout
+from hive_core.cli.host.install.machine import Machine
+from hive_core.cli.host.setup import root_agent
 from hive_core.errors import InvalidArgument, NotAllowed
-from hive_core.model.settings import Settings
+from hive_core.model.config.settings import Settings
 
 HERE = layout.Installation(bin="/opt/x/bin", python="/opt/x/bin/python", package="/opt/x/hive_core")
 

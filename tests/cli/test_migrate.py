@@ -12,12 +12,12 @@ from agent.peer import Peer
 from cli.golden_old import TOPOLOGY, listing, make
 from cli.run import Hive
 
-from hive_core.cli.install import imports
-from hive_core.cli.install.old import MARKER, Old
-from hive_core.cli.install.takeover import Takeover, steps
-from hive_core.cli.session import Session
+from hive_core.cli.core.session import Session
+from hive_core.cli.host.install import imports
+from hive_core.cli.host.install.older_install import MARKER, Old
+from hive_core.cli.host.install.takeover import Takeover, steps
 from hive_core.errors import Conflict, NotAllowed
-from hive_core.model.settings import Bounds
+from hive_core.model.config.settings import Bounds
 from hive_core.varlink import Message
 
 STEPS = [

@@ -9,8 +9,8 @@ import click
 import pytest
 from cli.run import Hive
 
-from hive_core.cli.approval_page import BAR
-from hive_core.cli.questions import epoch, seconds
+from hive_core.cli.config.approval_page import BAR
+from hive_core.cli.work.questions import epoch, seconds
 from hive_core.errors import Conflict, HiveError
 from hive_core.varlink import Message
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hive_core.cli.reference import FILE, reference
+from hive_core.cli.core.reference import FILE, reference
 
 
 def test_the_reference_of_the_commands_is_fresh() -> None:
-    assert FILE.read_text() == reference(), "run `python -m hive_core.cli.reference`"
+    assert FILE.read_text() == reference(), "run `python -m hive_core.cli.core.reference`"
 
 
 def test_every_command_has_a_sentence() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cli.run import Hive
 
-from hive_core.cli import progress
+from hive_core.cli.core import progress
+from hive_core.cli.core.session import Session
 from hive_core.cli.main import why
-from hive_core.cli.session import Session
 from hive_core.errors import TimedOut
 from hive_core.varlink import SILENCE
 

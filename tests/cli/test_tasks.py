@@ -7,7 +7,7 @@ import json
 import pytest
 from cli.run import Hive
 
-from hive_core.cli.approval_page import BAR
+from hive_core.cli.config.approval_page import BAR
 from hive_core.errors import NotFound
 from hive_core.varlink import Message
 

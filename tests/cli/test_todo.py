@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from cli.run import Hive
 
+from hive_core.cli.host.todo import SETTLED_BY, span
 from hive_core.cli.main import COMMANDS
-from hive_core.cli.todo import SETTLED_BY, span
-from hive_core.operations.todo import KINDS
+from hive_core.operations.host.todo import KINDS
 from hive_core.varlink import Message
 
 ROWS: list[object] = [

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from hive_core.cli.tree import draw, nest
+from hive_core.cli.agents.tree import draw, nest
 
 GOLDEN = """\
 root                          agent   running  idle     The one in charge

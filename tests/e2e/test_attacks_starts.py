@@ -12,7 +12,7 @@ from e2e.labhost import Lab
 from e2e.privdhost import _PLAIN as PREPARE_TREE
 from long import figure
 
-from hive_core.model.machine import State
+from hive_core.model.agents.machine import State
 
 pytestmark = pytest.mark.lab
 

@@ -16,7 +16,7 @@ from e2e.labhost import Lab
 from e2e.schema import faults
 
 from hive_core.agent import catalog
-from hive_core.cli.reference import OUTPUTS
+from hive_core.cli.core.reference import OUTPUTS
 
 pytestmark = pytest.mark.lab
 DEFINITION = """---

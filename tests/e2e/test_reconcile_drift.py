@@ -9,7 +9,7 @@ import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
-from hive_core.reconcile.counting import CRASHED
+from hive_core.reconcile.exit_counting import CRASHED
 
 pytestmark = pytest.mark.lab
 HOLD = ["sleep", "1000"]

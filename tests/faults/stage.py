@@ -15,26 +15,26 @@ from host.meta import git
 from operations.world import at_once
 
 from hive_core import varlink
+from hive_core.broker.batch import World
+from hive_core.broker.connection import Line, Read
 from hive_core.broker.core import Broker
-from hive_core.broker.line import Line, Read
 from hive_core.broker.operation import Result, camel
-from hive_core.broker.turn import World
 from hive_core.errors import HIVE, HiveError, from_wire
-from hive_core.host.diffs import Diffs
-from hive_core.host.hand import HandCommits
-from hive_core.host.reads import Reads
-from hive_core.host.stores import Stores
-from hive_core.ledger.ballast import Ballast
-from hive_core.ledger.letters import text_id
-from hive_core.model.record import OPERATOR
-from hive_core.model.settings import Paths, RootAgent, Settings
+from hive_core.host.config.diffs import Diffs
+from hive_core.host.git.manual_commits import HandCommits
+from hive_core.host.storage.deferred_reads import Reads
+from hive_core.host.storage.stores import Stores
+from hive_core.ledger.core.ballast import Ballast
+from hive_core.ledger.mail.letters import text_id
+from hive_core.model.config.settings import Paths, RootAgent, Settings
+from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
-from hive_core.operations.trigger_fires import fire_triggers
+from hive_core.operations.triggers.runs import fire_triggers
 from hive_core.plan.desired import Plan
-from hive_core.reconcile.given import Broker as Given
-from hive_core.reconcile.given import Ports
-from hive_core.reconcile.look import Look
-from hive_core.reconcile.upkeep import Upkeep
+from hive_core.reconcile.deps import Broker as Given
+from hive_core.reconcile.deps import Ports
+from hive_core.reconcile.observed import Look
+from hive_core.reconcile.timers.upkeep import Upkeep
 from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
 
 Reply = dict[str, Any]
@@ -122,7 +122,7 @@ class Stage:
 _BY_UUID = ("runs", "archives", "tombstones", "keys")
 TABLES = {
     "runs": "SELECT agent, wanted, nonce, reason FROM runs ORDER BY agent",
-    # What has just come in may have no place in the queue yet (ledger/boxes.py).
+    # What has just come in may have no place in the queue yet (ledger/mail/mailboxes.py).
     "messages": "SELECT p.party, COALESCE(q.state, 0), COALESCE(q.attempt, 0), m.body"
     " FROM messages m JOIN parties p ON p.id = m.recipient"
     " LEFT JOIN queue q ON q.inbox = m.recipient AND q.id = m.id ORDER BY m.id",

@@ -20,7 +20,7 @@ from faults.shim import Act, Faults, Kind
 from faults.stage import VERBS, Stage, Verb, faults, furnish, seen
 
 from hive_core.errors import HiveError
-from hive_core.ledger.connection import Broken
+from hive_core.ledger.core.connection import Broken
 from hive_core.operations import load
 
 Reply = dict[str, Any]

@@ -16,8 +16,8 @@ from faults.shim import Faults, build
 from faults.stage import Stage
 from long import figure, seed, times
 
-from hive_core.reconcile.jumps import LOOK
-from hive_core.reconcile.upkeep import HOUR
+from hive_core.reconcile.timers.clock_jumps import LOOK
+from hive_core.reconcile.timers.upkeep import HOUR
 
 ROOT = Path(__file__).parents[2]
 DAY, YEAR = 86_400.0, 365.25 * 86_400

@@ -15,8 +15,8 @@ import pytest
 
 from hive_core import varlink
 from hive_core.errors import HiveError, TimedOut, Unreachable
-from hive_core.host.bus import Bus
-from hive_core.host.privd import Privd
+from hive_core.host.systemd.bus import Bus
+from hive_core.host.systemd.root_helper import Privd
 from hive_core.plan.actions import MakeNode
 
 ROOT = Path(__file__).parents[2] / "hive_core"
@@ -25,14 +25,14 @@ ROOT = Path(__file__).parents[2] / "hive_core"
 PROGRAMS = {
     "agent/attend.py": "",
     "agent/config.py": "a git that is killed, with all that it started, when patience ends",
-    "agent/running.py": "a program of the agent's own, killed with all that it started in time",
+    "agent/program.py": "a program of the agent's own, killed with all that it started in time",
     "agent/serve.py": "",
     "agent/task_run.py": "the command of a task, killed with all it started when that is stopped",
-    "cli/doctor.py": "the operator waits, and can interrupt",
-    "cli/group.py": "",
-    "cli/install/machine.py": "an installation, before the operator's eyes",
-    "cli/relay.py": "the operator's own shell, and its terminal",
-    "cli/remote_git.py": "git of people's own in their own clone: they wait, and can interrupt",
+    "cli/host/doctor.py": "the operator waits, and can interrupt",
+    "cli/work/group_usage.py": "",
+    "cli/host/install/machine.py": "an installation, before the operator's eyes",
+    "cli/agents/relay.py": "the operator's own shell, and its terminal",
+    "cli/config/remote_git.py": "git of a person's own in its own clone, who can interrupt it",
     "privd/mounts.py": "a child that is killed when the mapping is written",
     "privd/units.py": "",
 }
@@ -46,16 +46,16 @@ WAITS = {
 BOUNDED = {
     "daemon.py:_deploy": "the first look of the change road",
     "daemon.py:serve": "being asked to end",
-    "host/eventlog.py:run": "events to come",
-    "host/lending.py:_child": "a child that was killed",
-    "host/lending.py:pack": "asyncio.wait with a time-out of its own",
-    "host/pushes.py:_outcome": "asyncio.wait with a time-out of its own",
-    "host/bus.py:run": "the end of the connection",
-    "host/mountinfo.py:run": "mounts that change; nobody waits for it",
-    "host/privd.py:_connect": "the deadline of apply",
-    "host/privd.py:_exchange": "the deadline of apply",
-    "reconcile/deploy/road.py:run": "something to do",
-    "reconcile/road.py:run": "something to do",
+    "host/storage/event_log.py:run": "events to come",
+    "host/git/lending.py:_child": "a child that was killed",
+    "host/git/lending.py:pack": "asyncio.wait with a time-out of its own",
+    "host/git/pushes.py:_outcome": "asyncio.wait with a time-out of its own",
+    "host/systemd/bus.py:run": "the end of the connection",
+    "host/storage/mountinfo.py:run": "mounts that change; nobody waits for it",
+    "host/systemd/root_helper.py:_connect": "the deadline of apply",
+    "host/systemd/root_helper.py:_exchange": "the deadline of apply",
+    "reconcile/deploy/deployer.py:run": "something to do",
+    "reconcile/reconciler.py:run": "something to do",
 }
 # What changes the disk. Nobody else may, so the points of row R2 are all there are.
 CHANGES = {
@@ -65,9 +65,9 @@ CHANGES = {
 }  # fmt: skip
 # Jobs write into a throw-away container, and hived takes nothing from it that is not whole.
 DOORS = (
-    "agent/artifacts.py", "agent/crash_report.py", "agent/duty.py", "agent/workspace.py", "host/",
-    "privd/", "jobs/",
-    "ledger/ballast.py", "ledger/copying.py", "cli/", "surfaces/__main__",
+    "agent/artifacts.py", "agent/crash_report.py", "agent/agent_loop.py", "agent/workspace.py",
+    "host/", "privd/", "jobs/",
+    "ledger/core/ballast.py", "ledger/core/backup.py", "cli/", "surfaces/__main__",
 )  # fmt: skip
 
 

@@ -20,31 +20,31 @@ from broker.house import Asleep, SlowReads
 from host.meta import family
 from host.proposals import Author, Proposal
 
+from hive_core.broker.batch import World
 from hive_core.broker.core import Broker
-from hive_core.broker.turn import World
-from hive_core.host.applied import Applied
-from hive_core.host.clock import SystemClock
 from hive_core.host.git import MetaRepo
-from hive_core.host.git.applied import AppliedRepo
-from hive_core.host.git.packed import named, packed
-from hive_core.host.gitserver import GitHost
-from hive_core.host.hand import HandCommits
-from hive_core.host.lending import Lending
-from hive_core.host.pushes import Pushes
-from hive_core.host.signatures import Signatures
-from hive_core.host.signed import SignedApprovals
-from hive_core.host.sockets import Sockets
-from hive_core.host.uploads import Uploads
-from hive_core.ledger.approvals import Request
-from hive_core.ledger.store import Ledger
-from hive_core.model.approval import Effect, Kind
-from hive_core.model.figures import Intake
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Paths, Settings
+from hive_core.host.git.applied_repositories import Applied
+from hive_core.host.git.applied_repository import AppliedRepo
+from hive_core.host.git.initial_pack import named, packed
+from hive_core.host.git.lending import Lending
+from hive_core.host.git.manual_commits import HandCommits
+from hive_core.host.git.pushes import Pushes
+from hive_core.host.git.server import GitHost
+from hive_core.host.git.signatures import Signatures
+from hive_core.host.git.signed_approvals import SignedApprovals
+from hive_core.host.sockets.server import Sockets
+from hive_core.host.storage.uploads import Uploads
+from hive_core.host.systemd.clock import SystemClock
+from hive_core.ledger.approvals.storage import Request
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.approval import Effect, Kind
+from hive_core.model.config.limits import Intake
+from hive_core.model.config.settings import Paths, Settings
 from hive_core.operations import load
 from hive_core.plan.actions import RunJob
 from hive_core.plan.results import Done, Result
-from hive_core.reconcile.look import Look
+from hive_core.reconcile.observed import Look
 from hive_core.surfaces.service import fixed
 from hive_core.varlink import Client
 
@@ -117,7 +117,7 @@ def served(folder: Path) -> Iterator[Served]:
     launcher = folder / "bin/git-remote-hive"
     launcher.write_text(
         f"#!/usr/bin/python3 -I\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
-        "from hive_core.cli.remote import main\nmain()\n"
+        "from hive_core.cli.config.remote import main\nmain()\n"
     )
     launcher.chmod(0o755)
     key = folder / "key"

@@ -9,9 +9,9 @@ from pathlib import Path
 from uuid import UUID
 
 from hive_core.host.git import MetaRepo
-from hive_core.ledger.store import Ledger
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
 
 TRAILERS = {"Hive-Caller": "operator", "Hive-Operation": "spawn", "Hive-Request": "r1"}
 

@@ -20,9 +20,9 @@ from host.meta import TRAILERS, family, git, spec
 
 from hive_core.host.git import MetaRepo
 from hive_core.host.git.branch import BRANCH
-from hive_core.host.stores import Stores
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Paths, Settings
+from hive_core.host.storage.stores import Stores
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import Paths, Settings
 
 STRANGER = 65533
 PRIVILEGED = os.geteuid() == 0

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from host.meta import git
 
-from hive_core.host.git.applied import Parts, tree_of
-from hive_core.model.approval import Binding
+from hive_core.host.git.applied_repository import Parts, tree_of
+from hive_core.model.config.approval import Binding
 from hive_core.plan import nar
 
 Files = Mapping[str, str]

@@ -14,7 +14,7 @@ import pytest
 from operations.test_triggers import SAY, put
 from operations.world import World, world
 
-from hive_core.host.hooks import Hooks
+from hive_core.host.sockets.webhooks import Hooks
 
 GROUP = grp.getgrgid(os.getgid()).gr_name
 SECRET = "a secret of the sender's"  # noqa: S105 - of this test

@@ -14,10 +14,10 @@ from host.meta import git
 from host.proposals import Author
 
 from hive_core.errors import Conflict, HiveError, Internal
-from hive_core.host.git.applied import AppliedRepo, Tag
+from hive_core.host.git.applied_repository import AppliedRepo, Tag
+from hive_core.host.git.file_writer import put
 from hive_core.host.git.gitfolder import refs
 from hive_core.host.git.seed import seed
-from hive_core.host.git.writing import put
 from hive_core.plan import nar
 
 ID, OTHER = "0123456789ab", "ba9876543210"
@@ -226,7 +226,7 @@ def test_a_full_disk_leaves_nothing_behind_that_is_in_the_way_later(repo: Applie
     tag, before = Tag("denied", ID, seed("host").commit, "no", 1.0), sorted(repo.path.rglob("*"))
     script = (
         "import resource, signal, sys; from pathlib import Path\n"
-        "from hive_core.host.git.writing import put, put_ref\n"
+        "from hive_core.host.git.file_writer import put, put_ref\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "for write in (lambda at: put(at / 'x', b'x', 0o440), lambda at: put_ref(at / 'y', 'y')):\n"

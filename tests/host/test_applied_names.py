@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 
 from hive_core.errors import HiveError
-from hive_core.host.applied import Applied
+from hive_core.host.git.applied_repositories import Applied
 from hive_core.host.git.seed import seed
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
 from hive_core.plan import nar
 
 NAMES = {"root": 1, "ann": 2, "inputs": 3}

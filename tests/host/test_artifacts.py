@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import Internal, LimitReached, NotFound, StorageFull
-from hive_core.host.artifacts import LANES, Contents
-from hive_core.host.shelf import Shelf, Sum
-from hive_core.model.artifact import BLOCK, Content, Room
+from hive_core.host.storage.artifacts import LANES, Contents
+from hive_core.host.storage.blob_store import Shelf, Sum
+from hive_core.model.work.artifact import BLOCK, Content, Room
 
 DATA = b"x" * (BLOCK + 5)
 DIGEST = sha256(DATA).hexdigest()

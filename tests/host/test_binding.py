@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import Internal
-from hive_core.host.sockets import Access, bind
+from hive_core.host.sockets.server import Access, bind
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_core.errors import Unreachable
-from hive_core.host.bus import Bus, Unit, escape, unescape
-from hive_core.host.machines import Label, _active, _fault, _limits
+from hive_core.host.systemd.bus import Bus, Unit, escape, unescape
+from hive_core.host.systemd.machines import Label, _active, _fault, _limits
 from hive_core.plan.results import UnitFacts
 
 UUID = "0a0b0c0d-0000-4000-8000-000000000001"

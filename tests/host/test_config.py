@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import InvalidArgument
-from hive_core.host.config import check, load
-from hive_core.model.settings import Settings
+from hive_core.host.config.settings import check, load
+from hive_core.model.config.settings import Settings
 
 
 def written(folder: Path, text: str) -> Path:

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from hive_core.errors import Internal, NotFound
-from hive_core.host.configs import ROOM, show_config, shown
+from hive_core.host.config.deployed_configs import ROOM, show_config, shown
 from hive_core.plan import nar
 
 ONE, TWO, THREE = "1" * 40, "2" * 40, "3" * 40

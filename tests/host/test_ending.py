@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from hive_core.host.ending import Ending
-from hive_core.ledger.connection import Broken
+from hive_core.host.systemd.signals import Ending
+from hive_core.ledger.core.connection import Broken
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

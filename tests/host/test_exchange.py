@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import Internal
-from hive_core.host.exchange import Exchange, exchange, sweep
+from hive_core.host.systemd.job_exchange import Exchange, exchange, sweep
 
 JOB = "00000001-0000-4000-9000-000000000001"
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hive_core.host import exits
-from hive_core.host.processor import name_of
-from hive_core.model.machine import Cpu, Exit
+from hive_core.host.systemd import exits
+from hive_core.host.systemd.cpu_time import name_of
+from hive_core.model.agents.machine import Cpu, Exit
 
 UUID = "0a0b0c0d-0000-4000-8000-000000000001"
 TEXT = '{"nonce": 3, "invocation": "ab", "result": "signal", "code": "killed", "status": "KILL"'

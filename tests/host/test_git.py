@@ -12,7 +12,7 @@ from host.meta import Meta, family, spec
 
 from hive_core.errors import Busy, InvalidArgument
 from hive_core.host.git import HeadMoved, MetaRepo
-from hive_core.model.hive import Hive
+from hive_core.model.agents.hive import Hive
 
 
 def test_a_fresh_install_has_no_agents_and_no_commit(meta: Meta) -> None:

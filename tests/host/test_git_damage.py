@@ -12,9 +12,9 @@ from host.meta import Meta, family, git, spec
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import DamagedRepo, Kind, MetaRepo
 from hive_core.host.git.locks import left_behind
-from hive_core.host.stores import Stores
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Paths, Settings
+from hive_core.host.storage.stores import Stores
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import Paths, Settings
 
 PARTS = ["HEAD", "HEAD^{tree}", "HEAD:agents", "HEAD:topology.json", "HEAD:agents/anna.json"]
 

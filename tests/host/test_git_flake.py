@@ -8,9 +8,9 @@ from host.meta import Meta, family, spec
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import MetaRepo
 from hive_core.host.git.flakes import LOCK_LIMIT
-from hive_core.host.hand import judge
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Bounds, Nix
+from hive_core.host.git.manual_commits import judge
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import Bounds, Nix
 
 INPUTS = Nix(inputs={"hive": "path:/usr/share/hive", "nixpkgs": "path:/usr/share/nixpkgs"})
 MADE = {"image": "nix", "config": "c" * 40, "nar": "sha256-" + "A" * 43 + "="}

@@ -9,7 +9,7 @@ from host.meta import Meta, family, spec
 
 from hive_core.errors import InvalidArgument, StorageFull
 from hive_core.host.git import HeadMoved, Kind, MetaRepo, Recovery, files
-from hive_core.model.hive import Hive
+from hive_core.model.agents.hive import Hive
 
 
 def look(meta: Meta) -> Recovery:

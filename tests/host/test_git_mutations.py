@@ -19,9 +19,9 @@ from hive_core import operations
 from hive_core.errors import HiveError
 from hive_core.host.git import Kind
 from hive_core.host.git.recovery import NOTES, REFUSED
-from hive_core.host.stores import Stores
-from hive_core.ledger import opening
-from hive_core.model.hive import Hive
+from hive_core.host.storage.stores import Stores
+from hive_core.ledger.core import opening
+from hive_core.model.agents.hive import Hive
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def sealed(stores: Stores, sound: Told) -> str:
 
 
 def running_faults(stores: Stores, hive: Hive) -> list[str]:
-    """What the watch over the branch and the hourly look find (host/hand.py)."""
+    """What the watch over the branch and the hourly look find (host/git/manual_commits.py)."""
     found = []
     try:
         if not stores.repo.stands(hive.commit):

@@ -17,7 +17,7 @@ from host.githost import CAPS, WHO, Served, commit, objects, served, tree
 from operations.world import world
 
 from hive_core.errors import Conflict, HiveError, InvalidArgument, LimitReached
-from hive_core.host.git.packed import named, packed
+from hive_core.host.git.initial_pack import named, packed
 
 ZERO = "0" * 40
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git import files
-from hive_core.model.hive import Hive
+from hive_core.model.agents.hive import Hive
 
 BOB = json.loads(files.spec_bytes(spec(3)))
 Spoil = Callable[[Path], object]

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 from host.githost import Served, commit, objects, served, tree
 
-from hive_core.host.git.packed import named
+from hive_core.host.git.initial_pack import named
 from hive_core.varlink import encode
 
 

@@ -15,13 +15,13 @@ from operations.world import World, world
 
 from hive_core.errors import Internal
 from hive_core.host.git import files
-from hive_core.host.hand import HandCommits
-from hive_core.host.stores import Stores
-from hive_core.ledger.store import Ledger
-from hive_core.model.agent import AgentSpec
-from hive_core.model.settings import Paths, Settings
+from hive_core.host.git.manual_commits import HandCommits
+from hive_core.host.storage.stores import Stores
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.config.settings import Paths, Settings
 from hive_core.operations import load
-from hive_core.reconcile.look import Look
+from hive_core.reconcile.observed import Look
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from operations.test_triggers import SAY, bodies, put, started
 from operations.world import rows
 
 from hive_core.errors import AlreadyExists, InvalidArgument
-from hive_core.host.hooks import EVEN
-from hive_core.model.delivery import WINDOW
+from hive_core.host.sockets.webhooks import EVEN
+from hive_core.model.work.webhook import WINDOW
 
 SECRET = "a secret of the sender's"  # noqa: S105 - of this test
 

@@ -13,8 +13,8 @@ from operations.test_triggers import DO, bodies, fires, put
 from operations.world import rows, world
 
 from hive_core.errors import Internal
-from hive_core.host.hooks import BODY_MOST
-from hive_core.model.settings import Settings
+from hive_core.host.sockets.webhooks import BODY_MOST
+from hive_core.model.config.settings import Settings
 
 
 def test_what_is_signed_reaches_the_agent_as_data_with_where_it_came_from(street: Street) -> None:

@@ -13,12 +13,12 @@ from uuid import uuid4
 import pytest
 
 from hive_core.errors import Busy, HiveError, Internal, Unreachable
-from hive_core.host.bus import Unit
-from hive_core.host.exchange import exchange
-from hive_core.host.jobs import NspawnJobs
+from hive_core.host.systemd.bus import Unit
+from hive_core.host.systemd.job_exchange import exchange
+from hive_core.host.systemd.jobs import NspawnJobs
 from hive_core.model.names import job_unit
 from hive_core.plan import actions as a
-from hive_core.plan.chain import job_of
+from hive_core.plan.agent_steps import job_of
 from hive_core.plan.results import Done, Result
 from hive_core.testing.journal import MemoryJournal
 

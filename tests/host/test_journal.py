@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hive_core.host import journal
-from hive_core.model.record import LogQuery
+from hive_core.host.systemd import journal
+from hive_core.model.wire.record import LogQuery
 
 QUERY = LogQuery("u", "hive-agent@bob.service")
 GUEST = LogQuery("u", "hive-agent@bob.service", boot=True)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import Internal
-from hive_core.host import layout
-from hive_core.host.stores import Stores
-from hive_core.ledger.connection import TooNew
-from hive_core.ledger.store import MIGRATIONS
-from hive_core.model.settings import Paths, Settings
+from hive_core.host.storage import layout
+from hive_core.host.storage.stores import Stores
+from hive_core.ledger.core.connection import TooNew
+from hive_core.ledger.core.ledger import MIGRATIONS
+from hive_core.model.config.settings import Paths, Settings
 
 
 class Killed(Exception):

@@ -10,10 +10,10 @@ import pytest
 from host.meta import Meta, family
 
 from hive_core.errors import Busy, Conflict, Expired, Internal, InvalidArgument, LimitReached
-from hive_core.host import uploads
-from hive_core.host.lending import Lending
-from hive_core.host.uploads import Uploads
-from hive_core.model.push import Part, Push
+from hive_core.host.git.lending import Lending
+from hive_core.host.storage import uploads
+from hive_core.host.storage.uploads import Uploads
+from hive_core.model.config.push import Part, Push
 
 PUSH = Push("meta", "refs/heads/main", "1" * 40, "2" * 40, 0)
 

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive_core.host.eventlog import TROUBLE, EventLog
-from hive_core.host.lines import NAME, Lines
-from hive_core.ledger.events import Entry
-from hive_core.ledger.store import Ledger
-from hive_core.model.figures import Log
-from hive_core.model.hive import Hive
+from hive_core.host.storage.event_files import NAME, Lines
+from hive_core.host.storage.event_log import TROUBLE, EventLog
+from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.limits import Log
 
 BIG = Log(rotate=1 << 30, age=1e9, total=1 << 40)
 

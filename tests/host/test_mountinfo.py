@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hive_core.host.mountinfo import Mounts, mounted, shown
+from hive_core.host.storage.mountinfo import Mounts, mounted, shown
 
 FOLDER, DOORS = Path("/var/lib/hive/mounts"), Path("/run/hive/agents")
 ONE, TWO = "0a0b0c0d-0000-4000-8000-000000000001", "0a0b0c0d-0000-4000-8000-000000000002"

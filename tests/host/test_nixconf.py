@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hive_core.host.nixconf import fault, settings
+from hive_core.host.config.nix import fault, settings
 
 RIGHT = "sandbox = true\nsandbox-fallback = false\n"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from hive_core.host import notify
-from hive_core.model.masks import Masks
+from hive_core.host.systemd import notify
+from hive_core.model.wire.masks import Masks
 
 
 @pytest.fixture

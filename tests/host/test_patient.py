@@ -8,7 +8,7 @@ import pytest
 from host.street import Street, _street, hook, sign  # noqa: F401
 from operations.test_triggers import bodies
 
-from hive_core.host.patient import CONNECTIONS, WIRE_MOST
+from hive_core.host.sockets.slow_clients import CONNECTIONS, WIRE_MOST
 
 
 def good(path: str, body: bytes = b"{}") -> bytes:

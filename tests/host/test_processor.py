@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hive_core.host.processor import group_of, name_of, of, read
-from hive_core.model.machine import Cpu, Machine
+from hive_core.host.systemd.cpu_time import group_of, name_of, of, read
+from hive_core.model.agents.machine import Cpu, Machine
 
 GROUP = "/hive.slice/hive-a.slice/hive-agent@bob.service"
 STAT = "usage_usec 1234567\nuser_usec 1000000\nsystem_usec 234567\n"

@@ -8,10 +8,10 @@ import pytest
 from host.meta import Meta, family
 
 from hive_core.errors import Internal
-from hive_core.host.profiles import Profiles
-from hive_core.ledger.approvals import Request
-from hive_core.model.approval import Binding, Generation, Kind
-from hive_core.model.hive import Hive
+from hive_core.host.config.nix_profiles import Profiles
+from hive_core.ledger.approvals.storage import Request
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.approval import Binding, Generation, Kind
 
 COMMIT = "c" * 40
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from hive_core.host.reads import Reads
-from hive_core.model.machine import Cpu, Machine
+from hive_core.host.storage.deferred_reads import Reads
+from hive_core.model.agents.machine import Cpu, Machine
 from hive_core.plan.desired import Plan
 from hive_core.testing import MemoryJournal
 

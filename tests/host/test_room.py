@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hive_core.host.room import bounded, has_quota, used
+from hive_core.host.storage.disk_usage import bounded, has_quota, used
 from hive_core.plan.actions import Mount
 
 TREE = Path("/var/lib/hive/tree")

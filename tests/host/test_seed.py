@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hive_core.host.git import seed
-from hive_core.model.seed import SEEDS, kind_of
+from hive_core.model.config.seed import SEEDS, kind_of
 from hive_core.plan import nar
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument, NotAllowed
+from hive_core.host.git.signatures import Signatures, keys
 from hive_core.host.git.tags import LIMIT, Flavour, SignedTag, read
-from hive_core.host.signatures import Signatures, keys
 
 _ENV = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
 

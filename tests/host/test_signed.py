@@ -14,12 +14,12 @@ from host.meta import git
 from host.proposals import Author
 from operations.world import World, world
 
-from hive_core.host.git.applied import AppliedRepo
-from hive_core.host.signatures import Signatures
-from hive_core.host.signed import SignedApprovals
-from hive_core.ledger.approvals import Request
-from hive_core.model.approval import Approval, ApprovalState, Effect, Kind
-from hive_core.model.record import OPERATOR
+from hive_core.host.git.applied_repository import AppliedRepo
+from hive_core.host.git.signatures import Signatures
+from hive_core.host.git.signed_approvals import SignedApprovals
+from hive_core.ledger.approvals.storage import Request
+from hive_core.model.config.approval import Approval, ApprovalState, Effect, Kind
+from hive_core.model.wire.record import OPERATOR
 
 
 @dataclass

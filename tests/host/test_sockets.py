@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from hive_core import varlink
-from hive_core.broker.line import Ask, Line, Step
-from hive_core.broker.turn import Turn
+from hive_core.broker.batch import Turn
+from hive_core.broker.connection import Ask, Line, Step
 from hive_core.errors import HIVE, BadFrame, Busy
-from hive_core.host.connection import Patience
-from hive_core.host.sockets import Sockets
-from hive_core.ledger.connection import Broken
-from hive_core.model.record import LogLine, LogQuery
-from hive_core.model.settings import Bounds, Settings
+from hive_core.host.sockets.connection import Patience
+from hive_core.host.sockets.server import Sockets
+from hive_core.ledger.core.connection import Broken
+from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.wire.record import LogLine, LogQuery
 from hive_core.testing import MemoryJournal
 
 ANN, BOB = spec("ann").id, spec("bob").id

@@ -12,8 +12,8 @@ from typing import TypeVar
 import pytest
 
 from hive_core.errors import Internal
-from hive_core.host.credentials import FOLDER, Credentials
-from hive_core.host.vault import Vault
+from hive_core.host.storage.credentials import FOLDER, Credentials
+from hive_core.host.storage.secrets import Vault
 
 BASE = 805306368
 ANN, BOB, CID, DAN = (f"{number:08}-0000-4000-8000-000000000000" for number in range(1, 5))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import NotFound
-from hive_core.host.views import Views, show_identity
-from hive_core.plan.local import ShowIdentity, ShowView
+from hive_core.host.storage.views import Views, show_identity
+from hive_core.plan.daemon_actions import ShowIdentity, ShowView
 
 
 def show(views: Views, folder: Path, action: ShowView) -> None:

@@ -11,7 +11,7 @@ from time import monotonic
 
 from host.meta import Meta, family
 
-from hive_core.host.watch import watch_branch
+from hive_core.host.git.watch import watch_branch
 
 Seen = asyncio.Queue[float]
 

@@ -14,9 +14,9 @@ from hashlib import sha1
 from pathlib import Path
 from select import select
 
-from hive_core.model.review import DiffLine, Review, Said
+from hive_core.model.config.review import DiffLine, Review, Said
 from hive_core.plan import nar
-from hive_core.plan.caps import Caps
+from hive_core.plan.intake_limits import Caps
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPS = Caps(1 << 26, 20_000, 5 << 20, 64, 15_000, 32 << 20, 4 << 20, 60.0)

@@ -11,7 +11,7 @@ import pytest
 from cli.golden_old import listing, make
 
 from hive_core.jobs import import_state
-from hive_core.jobs.said import Refused
+from hive_core.jobs.outcome import Refused
 
 SOURCE = "import-0123456789abcdef"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from long import bound, times
 
 from hive_core.jobs import lines, objects
-from hive_core.jobs.said import Refused
+from hive_core.jobs.outcome import Refused
 from hive_core.plan.paths import Names, name_fault
 
 FEW = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"d"]), max_size=20)

@@ -10,9 +10,9 @@ from jobs.bench import CAPS, Bench, Line, Repo, refused
 
 from hive_core.errors import InvalidArgument
 from hive_core.jobs.git import Git
-from hive_core.jobs.said import Refused
+from hive_core.jobs.outcome import Refused
 from hive_core.jobs.walk import files
-from hive_core.model.review import Review, Said
+from hive_core.model.config.review import Review, Said
 
 FILE, PROGRAM, FOLDER, LINK, MODULE = b"100644", b"100755", b"40000", b"120000", b"160000"
 EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"

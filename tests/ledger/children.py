@@ -16,8 +16,8 @@ from pathlib import Path
 from ledger.letters import letter
 
 from hive_core.errors import StorageFull
-from hive_core.ledger.connection import Broken
-from hive_core.ledger.store import Ledger
+from hive_core.ledger.core.connection import Broken
+from hive_core.ledger.core.ledger import Ledger
 
 
 def end_at(step: str) -> Callable[[str], None]:

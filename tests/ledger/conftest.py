@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from seeds import empty_ledger, folder_in_ram
 
-from hive_core.ledger.store import Ledger
+from hive_core.ledger.core.ledger import Ledger
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Never
 
-from hive_core.ledger.letters import NewMessage
-from hive_core.model.record import Message, Relation
+from hive_core.ledger.mail.letters import NewMessage
+from hive_core.model.wire.record import Message, Relation
 
 
 def letter(sender: str, recipient: str, body: str = "hello", **more: Any) -> NewMessage:  # noqa: ANN401

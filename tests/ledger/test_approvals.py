@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import Internal, NotFound
-from hive_core.ledger.approvals import Request
-from hive_core.ledger.hellos import Hello
-from hive_core.ledger.store import Ledger
-from hive_core.ledger.waves import Wave
-from hive_core.model.approval import (
+from hive_core.ledger.approvals.rollouts import Wave
+from hive_core.ledger.approvals.storage import Request
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.machines.check_ins import Hello
+from hive_core.model.config.approval import (
     COURSE,
     FINALS,
     Approval,

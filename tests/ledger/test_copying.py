@@ -13,7 +13,7 @@ import pytest
 from ledger.letters import letter
 
 from hive_core.errors import Internal
-from hive_core.ledger.store import Ledger
+from hive_core.ledger.core.ledger import Ledger
 
 PAGE = 4096
 

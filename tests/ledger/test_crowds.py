@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind, letter
 
 from hive_core.errors import InboxFull
-from hive_core.ledger.letters import NewMessage
-from hive_core.ledger.store import Ledger
-from hive_core.model.settings import Bounds
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.mail.letters import NewMessage
+from hive_core.model.config.settings import Bounds
 
 RAM = Path("/dev/shm")
 BOUNDS = Bounds(inbox_count=12, inbox_bytes=4096)

@@ -14,9 +14,9 @@ from ledger.letters import ids, letter
 from long import seed, times
 
 from hive_core.errors import Busy, StorageFull
-from hive_core.ledger.connection import Damaged
-from hive_core.ledger.events import Entry
-from hive_core.ledger.store import Ledger
+from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.core.connection import Damaged
+from hive_core.ledger.core.ledger import Ledger
 
 PAGE = 4096
 ENTRY = Entry("record", "anna", "send", "bob", allowed=True, rule="a", reason="b", commit="c",

@@ -8,9 +8,9 @@ import pytest
 from ledger.letters import bodies, ids, letter
 
 from hive_core.errors import NotFound
-from hive_core.ledger.store import Ledger
-from hive_core.model.record import DAEMON, Relation
-from hive_core.model.settings import Bounds
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.config.settings import Bounds
+from hive_core.model.wire.record import DAEMON, Relation
 
 
 def test_after_five_attempts_mail_is_dead_and_its_sender_told_once(ledger: Ledger) -> None:

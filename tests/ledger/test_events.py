@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
 
-from hive_core.ledger.event_json import form
-from hive_core.ledger.events import Entry
-from hive_core.ledger.store import Ledger
-from hive_core.model.record import Event
+from hive_core.ledger.audit.event_json import form
+from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.wire.record import Event
 
 
 def append(ledger: Ledger, operation: str = "send", **fields: object) -> Event:

@@ -8,9 +8,9 @@ import pytest
 from ledger.letters import ids, letter
 
 from hive_core.errors import NotFound
-from hive_core.ledger.store import Ledger
-from hive_core.model.record import DAEMON
-from hive_core.model.settings import Bounds
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.config.settings import Bounds
+from hive_core.model.wire.record import DAEMON
 
 MANY = 2500
 WIDE = Bounds(inbox_count=10_000, inbox_bytes=10**9)

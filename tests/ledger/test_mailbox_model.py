@@ -16,9 +16,9 @@ from ledger.letters import Mind, change_mind, letter
 from long import times
 from typing_extensions import override
 
-from hive_core.ledger.store import Ledger
-from hive_core.model.record import DAEMON, Message
-from hive_core.model.settings import Bounds
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.config.settings import Bounds
+from hive_core.model.wire.record import DAEMON, Message
 
 PARTIES = st.sampled_from(["anna", "bob", "carol"])
 ATTEMPTS = 3

@@ -9,10 +9,10 @@ import pytest
 from ledger.letters import Mind, bodies, change_mind, ids, letter
 
 from hive_core.errors import InboxFull, InvalidArgument, NotFound
-from hive_core.ledger.ends import DONE_KEPT
-from hive_core.ledger.store import Ledger
-from hive_core.model.record import DAEMON, Relation
-from hive_core.model.settings import Bounds
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.mail.ended import DONE_KEPT
+from hive_core.model.config.settings import Bounds
+from hive_core.model.wire.record import DAEMON, Relation
 
 
 def test_mail_is_given_in_the_order_of_sending_and_urgent_mail_first(ledger: Ledger) -> None:

@@ -15,9 +15,9 @@ from ledger.letters import bodies, letter
 from long import seed, times
 
 from hive_core.errors import InvalidArgument
-from hive_core.ledger.connection import TooNew
-from hive_core.ledger.opening import numbered, statements
-from hive_core.ledger.store import MIGRATIONS, Ledger
+from hive_core.ledger.core.connection import TooNew
+from hive_core.ledger.core.ledger import MIGRATIONS, Ledger
+from hive_core.ledger.core.opening import numbered, statements
 
 OLD = """
 INSERT INTO parties VALUES (1, 'anna', 'anna', 0, 0, 0, 0, 0, 0, 0);

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
 from seeds import empty_ledger, folder_in_ram
 
-from hive_core.ledger.event_json import form
-from hive_core.ledger.events import Entry
-from hive_core.ledger.heads import Head, head_of
-from hive_core.ledger.opening import numbered, statements
-from hive_core.ledger.store import MIGRATIONS, Ledger
-from hive_core.model.settings import Bounds
+from hive_core.ledger.audit.event_heads import Head, head_of
+from hive_core.ledger.audit.event_json import form
+from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.core.ledger import MIGRATIONS, Ledger
+from hive_core.ledger.core.opening import numbered, statements
+from hive_core.model.config.settings import Bounds
 
 SMALL = Bounds(notes_agent=1 << 16, notes_all=1 << 18)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from ledger.letters import Mind, bodies, change_mind, ids, letter
 
-from hive_core.ledger.boxes import UNPLACED
-from hive_core.ledger.events import Entry
-from hive_core.ledger.store import Ledger
-from hive_core.model.settings import Bounds
+from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.mail.mailboxes import UNPLACED
+from hive_core.model.config.settings import Bounds
 
 ROOT = Path(__file__).parents[2]
 ENTRY = Entry("record", "anna", "send", "bob", allowed=True, rule="a sibling of the agent",

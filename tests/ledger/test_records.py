@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import Internal, LimitReached, NotFound
-from hive_core.ledger.archives import Archive
-from hive_core.ledger.keys import KEPT, Stored
-from hive_core.ledger.ranges import END, FIRST, SIZE
-from hive_core.ledger.store import Ledger
-from hive_core.model.machine import Starts, Wanted
+from hive_core.ledger.agents.archives import Archive
+from hive_core.ledger.core.idempotency_keys import KEPT, Stored
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.machines.uid_ranges import END, FIRST, SIZE
+from hive_core.model.agents.machine import Starts, Wanted
 from hive_core.model.states import IllegalMove
 
 

@@ -15,9 +15,9 @@ import pytest
 from ledger.letters import Mind, bodies, change_mind, letter
 
 from hive_core.errors import Busy, Internal, StorageFull
-from hive_core.ledger.ballast import Ballast
-from hive_core.ledger.connection import Broken, Damaged, TooNew
-from hive_core.ledger.store import MIGRATIONS, Ledger
+from hive_core.ledger.core.ballast import Ballast
+from hive_core.ledger.core.connection import Broken, Damaged, TooNew
+from hive_core.ledger.core.ledger import MIGRATIONS, Ledger
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hive_core.ledger.store import Ledger
-from hive_core.ledger.task_news import KEPT, News
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.tasks.notices import KEPT, News
 
 IDS = [f"{number:012x}" for number in range(KEPT + 20)]
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
 from seeds import folder_in_ram
 
-from hive_core.ledger.events import Entry, drained
-from hive_core.ledger.store import Ledger
-from hive_core.model.record import DAEMON
-from hive_core.model.settings import MIB, Bounds
+from hive_core.ledger.audit.events import Entry, drained
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.config.settings import MIB, Bounds
+from hive_core.model.wire.record import DAEMON
 
 LIMITS = Bounds(events=1000, events_bytes=MIB)
 

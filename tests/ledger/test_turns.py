@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger.letters import bodies, ids, letter
 
-from hive_core.ledger.ids import Ids
-from hive_core.ledger.store import Ledger
-from hive_core.model.settings import Bounds
+from hive_core.ledger.core.ids import Ids
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.config.settings import Bounds
 
 WIDE = Bounds(inbox_count=10**6, inbox_bytes=10**9)
 

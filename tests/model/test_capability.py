@@ -9,7 +9,7 @@ import pytest
 
 import hive_core
 from hive_core.errors import InvalidArgument
-from hive_core.model.capability import (
+from hive_core.model.agents.capability import (
     PLAIN,
     WITH_ARGUMENT,
     checked,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hive_core.errors import InvalidArgument
-from hive_core.host.config import load
-from hive_core.model.checks import Check
+from hive_core.host.config.settings import load
+from hive_core.model.work.checks import Check
 
 TRUE = '["true"]'
 

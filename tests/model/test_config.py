@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.git.seed import LAYERS, seed
-from hive_core.model import config
-from hive_core.model.config import AgentConfig, Wishes
-from hive_core.model.faults import find_faults
+from hive_core.model.config import agent_config
+from hive_core.model.config.agent_config import AgentConfig, Wishes
+from hive_core.model.config.validation import find_faults
 from hive_core.plan import toml
 
 JSON = st.recursive(
@@ -32,10 +32,10 @@ KEYS = ["request", "harness", "settings", "requset"]
 @pytest.mark.parametrize("kind", LAYERS)
 def test_the_template_says_nothing_and_shows_every_key(kind: str) -> None:
     """H8: every key of the template is commented."""
-    text = seed(kind).files[config.FILE][1].decode()
-    assert config.check(toml.parse(text.encode())) == AgentConfig()
+    text = seed(kind).files[agent_config.FILE][1].decode()
+    assert agent_config.check(toml.parse(text.encode())) == AgentConfig()
     uncommented = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
-    found = config.check(tomllib.loads(uncommented))
+    found = agent_config.check(tomllib.loads(uncommented))
     for table in (found.harness, found.request, found.request.limits):
         assert table.model_fields_set == set(type(table).model_fields)
     assert found.settings
@@ -63,7 +63,7 @@ def test_the_template_says_nothing_and_shows_every_key(kind: str) -> None:
 )
 def test_a_fault_names_its_key(data: dict[str, object], reason: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        config.check(data)
+        agent_config.check(data)
     assert reason in caught.value.reason
     assert caught.value.reason.isascii()
 
@@ -80,9 +80,9 @@ def test_whatever_stands_there_is_a_configuration_or_has_a_fault(data: dict[str,
     found = find_faults(AgentConfig, data)
     if found:
         with pytest.raises(InvalidArgument):
-            config.check(data)
+            agent_config.check(data)
     else:
-        assert isinstance(config.check(data), AgentConfig)
+        assert isinstance(agent_config.check(data), AgentConfig)
 
 
 @given(st.binary(max_size=60) | st.text(alphabet="a=.[]{}\"'\n#1-:+", max_size=60).map(str.encode))

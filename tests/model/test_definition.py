@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.definition import OURS, read
-from hive_core.operations.traits import Traits
+from hive_core.model.agents.definition import OURS, read
+from hive_core.operations.agents.spawn_params import Traits
 
 REVIEWER: dict[str, object] = {
     "name": "reviewer",

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from model.trees import NAMES, Closure, Parents, forests, hive_of, spec, uuid
 
 from hive_core.errors import AlreadyExists, HiveError, InvalidArgument, NotFound
-from hive_core.model.hive import Hive
-from hive_core.model.topology import Topology
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.topology import Topology
 
 
 @given(forests(), st.sampled_from(NAMES), st.sampled_from([None, "ghost", *NAMES]))

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_core.errors import HiveError, InvalidArgument
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 STEPS = st.lists(

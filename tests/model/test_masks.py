@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive_core.model.masks import FEW, LEAST, OLD, SHOWN, Masks, forms
+from hive_core.model.wire.masks import FEW, LEAST, OLD, SHOWN, Masks, forms
 
 SECRET = 'pä"ss\\wörd/+ 1'  # noqa: S105 - that is what it is
 WAYS: dict[str, Callable[[str], str]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive_core.model.rates import Rates
+from hive_core.model.wire.rates import Rates
 
 
 def test_a_burst_passes_and_then_so_many_a_second() -> None:

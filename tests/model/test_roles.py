@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hive_core.model.agent import AfterTask, Role
-from hive_core.model.capability import checked
-from hive_core.model.roles import HABITS, ROOT_AGENT_EXTRA, ROOT_EXTRA, default_capabilities
+from hive_core.model.agents.agent import AfterTask, Role
+from hive_core.model.agents.capability import checked
+from hive_core.model.agents.roles import HABITS, ROOT_AGENT_EXTRA, ROOT_EXTRA, default_capabilities
 
 
 def test_every_role_has_a_row_of_known_capabilities() -> None:

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from hive_core.ledger.jobs import COURSE
+from hive_core.ledger.core.jobs import COURSE
 from hive_core.model.states import Course, IllegalMove, Move
 
 DOOR = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hive_core.model.states import IllegalMove
-from hive_core.model.task import (
+from hive_core.model.work.task import (
     A2A,
     ACTIVE,
     COURSE,

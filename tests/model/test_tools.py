@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.agent import Role
-from hive_core.model.roles import HABITS, Behaviour
-from hive_core.model.tools import TOOLS, Entry, argument, entries, entry, lacking, tool
+from hive_core.model.agents.agent import Role
+from hive_core.model.agents.roles import HABITS, Behaviour
+from hive_core.model.work.tools import TOOLS, Entry, argument, entries, entry, lacking, tool
 
 WORD = st.text("abgit.-_/=:", min_size=1, max_size=4).filter(lambda word: word not in (".", ".."))
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)

@@ -10,7 +10,7 @@ from long import times
 from model.trees import Closure, Parents, forests, graphs, random_parents
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.topology import Topology, walk
+from hive_core.model.agents.topology import Topology, walk
 
 DEEP = 10_000
 

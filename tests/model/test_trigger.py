@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from long import times as sized
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.trigger import (
+from hive_core.model.work.trigger import (
     GRACE,
     MOST,
     SET_BACK,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hive_core.model.window import MINUTES, SPAN, Hour
+from hive_core.model.wire.window import MINUTES, SPAN, Hour
 
 HOUR = SPAN * MINUTES
 STEPS = st.lists(st.tuples(st.floats(0, 2000), st.integers(0, 50)), max_size=60)

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from hive_core.model.agent import AgentSpec, Role
-from hive_core.model.hive import Hive
-from hive_core.model.roles import default_capabilities
-from hive_core.model.topology import Topology
+from hive_core.model.agents.agent import AgentSpec, Role
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.roles import default_capabilities
+from hive_core.model.agents.topology import Topology
 
 Parents = Mapping[str, str | None]
 NAMES = tuple("abcdefghijkl")

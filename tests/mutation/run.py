@@ -47,9 +47,14 @@ TESTS = {
 MODULES = tuple(f"hive_core.{name}" for name in TESTS)
 BEFOREHAND = (
     "pytest", "hypothesis", "hypothesis.stateful", "pydantic", "hive_core.errors",
-    "hive_core.model.agent", "hive_core.model.names", "hive_core.model.record",
+    "hive_core.model.agents.agent", "hive_core.model.names", "hive_core.model.wire.record",
 )  # fmt: skip
-WHOLE_MODEL = (*BEFOREHAND, "hive_core.model.hive", "hive_core.model.roles", "model.trees")
+WHOLE_MODEL = (
+    *BEFOREHAND,
+    "hive_core.model.agents.hive",
+    "hive_core.model.agents.roles",
+    "model.trees",
+)
 SECONDS = 120  # of the processor: a mutant that needs more runs in circles
 ENOUGH = 95
 

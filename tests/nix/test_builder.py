@@ -18,18 +18,18 @@ from host.meta import family
 from nix.conftest import OFFLINE, PLAIN, Workshop
 
 from hive_core.errors import Conflict, InvalidArgument
-from hive_core.host.kept import KeptLocks
-from hive_core.host.profiles import Profiles
+from hive_core.host.config.nix_profiles import Profiles
+from hive_core.host.git.pending_locks import KeptLocks
 from hive_core.jobs import nix_build, nix_evaluate, nix_lock
 from hive_core.jobs.nix import Room
-from hive_core.model.approval import Approval, ApprovalState, Binding, Kind
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Settings
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.approval import Approval, ApprovalState, Binding, Kind
+from hive_core.model.config.settings import Settings
 from hive_core.plan import nar
 from hive_core.plan.actions import JobKind, RunJob
 from hive_core.plan.results import Done
 from hive_core.reconcile.deploy.build import BuildFailed, NixBuilder, NixJobs
-from hive_core.reconcile.deploy.given import Applied
+from hive_core.reconcile.deploy.context import Applied
 from hive_core.reconcile.deploy.inputs import NewInputs
 
 PROGRAMS = {

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from nix.module import HERE, NIX, STORE, Refused, ask, enabled, parsed, units
 
-from hive_core.cli.install import layout
-from hive_core.model.settings import Settings
+from hive_core.cli.host.install import layout
+from hive_core.model.config.settings import Settings
 from nix import options_page
 
 SHARED = ("hived.service", "hive-privd.service", "hived.slice")

@@ -9,9 +9,9 @@ from operations.world import Reply, World
 
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
-from hive_core.model.approval import Approval, Binding, Effect, Generation
-from hive_core.model.config import Wishes
-from hive_core.operations.ending import end, overtaken
+from hive_core.model.config.agent_config import Wishes
+from hive_core.model.config.approval import Approval, Binding, Effect, Generation
+from hive_core.operations.approvals.outcome import end, overtaken
 from hive_core.plan.effect import apply, fields
 
 ONE, TWO, THREE = ("1a" * 20, "2b" * 20, "3c" * 20)

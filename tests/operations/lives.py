@@ -7,9 +7,9 @@ from itertools import count
 from operations.world import World
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.happening import Ended, Started, TaskEnded, happened
+from hive_core.broker.hooks import Ended, Started, TaskEnded, happened
 from hive_core.broker.operation import Result
-from hive_core.model.machine import Run, State, Wanted
+from hive_core.model.agents.machine import Run, State, Wanted
 
 _SERIAL = count(1)
 

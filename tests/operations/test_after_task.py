@@ -8,8 +8,8 @@ import pytest
 from operations.lives import ends, run_of, runs, task_ended
 from operations.world import World, world
 
-from hive_core.model.agent import Role
-from hive_core.model.machine import State, Wanted
+from hive_core.model.agents.agent import Role
+from hive_core.model.agents.machine import State, Wanted
 
 USUAL = {
     "daemon": Wanted.RUNNING, "agent": Wanted.RUNNING, "lead": Wanted.RUNNING,

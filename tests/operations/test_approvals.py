@@ -23,9 +23,9 @@ from operations.world import world as a_world
 
 from hive_core.broker.call import Call, Change
 from hive_core.errors import Conflict, Expired, Internal, InvalidArgument, NotAllowed
-from hive_core.model.approval import SHOWN_DIGITS, Effect
-from hive_core.model.record import OPERATOR
-from hive_core.model.settings import Nix, Settings
+from hive_core.model.config.approval import SHOWN_DIGITS, Effect
+from hive_core.model.config.settings import Nix, Settings
+from hive_core.model.wire.record import OPERATOR
 
 
 def approve(world: World, id_: str, commit: str = ONE[:SHOWN_DIGITS], **more: object) -> Reply:

@@ -7,7 +7,7 @@ from operations.asked import hold
 from operations.world import World, fields, names, rows
 
 from hive_core.errors import AlreadyExists, Expired, NotAllowed, NotFound
-from hive_core.model.machine import Wanted
+from hive_core.model.agents.machine import Wanted
 
 MAY = {
     ("operator", "a"): "", ("root", "a"): "", ("a", "a1"): "", ("root", "a11"): "",

@@ -13,9 +13,9 @@ from operations.test_artifacts import coded, files, read, store
 from operations.world import Exchange, Reply, World, world
 
 from hive_core import varlink
-from hive_core.broker.line import Line
+from hive_core.broker.connection import Line
 from hive_core.errors import HIVE, HiveError, Internal, NotAllowed, NotFound
-from hive_core.model.settings import Settings
+from hive_core.model.config.settings import Settings
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import pytest
 from operations.world import World, rows
 
 from hive_core.errors import NotFound
-from hive_core.ledger.artifacts import FOR_SOME_MOST
+from hive_core.ledger.artifacts.storage import FOR_SOME_MOST
 
 
 def store(world: World, who: str, text: str, visibility: str = "subtree") -> str:

@@ -17,7 +17,7 @@ from hive_core.errors import (
     NotAllowed,
     NotFound,
 )
-from hive_core.model.settings import Settings
+from hive_core.model.config.settings import Settings
 
 BLOCK = 256 * 1024
 

@@ -13,7 +13,7 @@ from operations.world import World, world
 from typing_extensions import override
 
 from hive_core.errors import HiveError
-from hive_core.model.budget import Kind
+from hive_core.model.work.budget import Kind
 
 NAMES = tuple("abcdef")
 DATA = st.data()

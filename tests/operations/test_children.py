@@ -9,7 +9,7 @@ from operations.lives import ends, run_of, runs
 from operations.world import Exchange, Reply, World, world
 
 from hive_core.errors import NotFound
-from hive_core.model.machine import Exit, Machine, State
+from hive_core.model.agents.machine import Exit, Machine, State
 
 
 @pytest.fixture(name="world")

@@ -8,8 +8,8 @@ from operations.world import Reply, World, fields
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result
 from hive_core.errors import Conflict
-from hive_core.ledger.hellos import Hello
-from hive_core.model.machine import Machine, Wanted
+from hive_core.ledger.machines.check_ins import Hello
+from hive_core.model.agents.machine import Machine, Wanted
 
 SYSTEM = "/nix/store/00000000000000000000000000000001-nixos-system-a"
 OTHER = "/nix/store/00000000000000000000000000000002-nixos-system-a"

@@ -9,7 +9,7 @@ import pytest
 from operations.world import World, world
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.settings import Settings
+from hive_core.model.config.settings import Settings
 
 COPIED = Settings.model_validate({"queues": {"copies": "low"}, "limits": {"inbox_count": 40}})
 MOST = {

@@ -11,11 +11,11 @@ from long import times
 from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.happening import Ended, Started, happened
+from hive_core.broker.hooks import Ended, Started, happened
 from hive_core.broker.operation import Result
-from hive_core.ledger.counters import KEPT
-from hive_core.model.machine import Cpu
-from hive_core.operations.cpu_time import add_cpu
+from hive_core.ledger.budgets.cpu_time import KEPT
+from hive_core.model.agents.machine import Cpu
+from hive_core.operations.budgets.cpu_time import add_cpu
 
 SECOND = 1_000_000
 Sums = dict[object, object]

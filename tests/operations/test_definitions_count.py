@@ -8,7 +8,7 @@ import pytest
 from operations.world import Reply, World, rows, world
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
-from hive_core.model.settings import Settings
+from hive_core.model.config.settings import Settings
 
 
 def defined(world: World, **agent: object) -> str:

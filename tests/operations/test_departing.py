@@ -10,13 +10,13 @@ from operations.given import give
 from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.happening import Started, happened
+from hive_core.broker.hooks import Started, happened
 from hive_core.broker.operation import Result
-from hive_core.ledger.departed import PART, SETTLED, SHOWN, Departed, children_of
-from hive_core.ledger.usage import MODELS, Figure, day_of
-from hive_core.model.machine import Cpu, Machine
-from hive_core.operations.cpu_time import add_cpu
-from hive_core.operations.departing import AT_ONCE, usage_of_the_gone_is_added_up
+from hive_core.ledger.budgets.usage import MODELS, Figure, day_of
+from hive_core.ledger.budgets.usage_rollup import PART, SETTLED, SHOWN, Departed, children_of
+from hive_core.model.agents.machine import Cpu, Machine
+from hive_core.operations.budgets.cpu_time import add_cpu
+from hive_core.operations.budgets.usage_rollup import AT_ONCE, usage_of_the_gone_is_added_up
 
 Totals = dict[tuple[object, object], int]
 LINE = "(gone children of a1)"

@@ -9,7 +9,7 @@ import pytest
 from operations.talk import DAY, answer, escalate, hops, letters, row
 from operations.world import World, fields, world
 
-from hive_core.model.settings import Settings
+from hive_core.model.config.settings import Settings
 
 SECONDS = {"critical": 60.0, "error": 300.0, "warning": 1800.0, "info": 14_400.0}
 

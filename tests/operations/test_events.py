@@ -11,7 +11,7 @@ from operations.world import World, fields, names, rows
 
 import hive_core
 from hive_core.errors import InvalidArgument
-from hive_core.model.record import EVENT_KINDS
+from hive_core.model.wire.record import EVENT_KINDS
 
 PACKAGE = Path(hive_core.__file__).parent
 
@@ -166,7 +166,7 @@ def kinds_written(tree: ast.Module) -> Iterator[str]:
 def test_the_daemon_writes_events_of_kinds_that_are_listed_only() -> None:
     """Else nobody could ask for them."""
     texts = (file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py"))
-    writers = [text for text in texts if "from hive_core.ledger.events import" in text]
+    writers = [text for text in texts if "from hive_core.ledger.audit.events import" in text]
     written = {kind for text in writers for kind in kinds_written(ast.parse(text))}
     assert {"task", "limit", "activity", "tool", "start", "revoked", "budget"} <= written
     assert written <= set(EVENT_KINDS)

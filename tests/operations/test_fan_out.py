@@ -9,8 +9,8 @@ from operations.given import end, state, take
 from operations.world import Reply, World, names, rows, texts, world
 
 from hive_core.errors import NotAllowed
-from hive_core.model.agent import AgentSpec
-from hive_core.model.machine import Wanted
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.machine import Wanted
 
 
 def run(world: World, count: int = 3, caller: str = "a", **more: object) -> Reply:

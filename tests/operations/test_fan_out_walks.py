@@ -10,10 +10,10 @@ from operations.given import end, give, take
 from operations.world import Reply, World, fields, rows, texts
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.happening import Ended, Started, happened
+from hive_core.broker.hooks import Ended, Started, happened
 from hive_core.broker.operation import Result
-from hive_core.model.machine import Wanted
-from hive_core.operations.task_begin import lock_of
+from hive_core.model.agents.machine import Wanted
+from hive_core.operations.tasks.begin import lock_of
 
 FINALS = ("finish", "fail", "drop", "stopped", "expired")
 COUNT, CAP = 9, 3

@@ -7,7 +7,7 @@ from operations.asked import hold
 from operations.world import World, texts
 
 from hive_core.errors import InvalidArgument
-from hive_core.operations.grants import MOST
+from hive_core.operations.agents.grants import MOST
 
 PAIRS = [
     ("allow", {"agent": "a1", "other": "a2"}),

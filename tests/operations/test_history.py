@@ -7,9 +7,9 @@ from operations.asked import ONE, THREE, TWO, deploy, finish, remember, row, sta
 from operations.world import World, rows, world
 
 from hive_core.errors import Conflict, InvalidArgument, NotFound
-from hive_core.model.approval import Kind
-from hive_core.model.record import OPERATOR
-from hive_core.model.settings import Nix, Settings
+from hive_core.model.config.approval import Kind
+from hive_core.model.config.settings import Nix, Settings
+from hive_core.model.wire.record import OPERATOR
 
 
 def run_with(world: World, *commits: str) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from operations.world import World, names, rows, texts
 
 from hive_core.errors import Conflict, InvalidParameter, NotFound
-from hive_core.model.machine import State
+from hive_core.model.agents.machine import State
 
 
 def seen(world: World, caller: str, **params: object) -> list[object]:

@@ -7,7 +7,7 @@ from operations.given import end, give, take
 from operations.world import World
 
 from hive_core.errors import InvalidArgument, NotAllowed
-from hive_core.model.machine import State
+from hive_core.model.agents.machine import State
 
 
 def test_the_only_one_who_works_needs_no_name(world: World) -> None:

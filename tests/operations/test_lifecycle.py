@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from operations.world import World, fields, rows
 
-from hive_core.model.machine import Run, State, Wanted
+from hive_core.model.agents.machine import Run, State, Wanted
 
 VERBS = ("start", "stop", "restart", "kill", "update")
 

@@ -11,12 +11,12 @@ from operations.world import World, rows, world
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import Conflict
-from hive_core.ledger.departed import Departed
-from hive_core.ledger.usage import Figure
-from hive_core.model.settings import Bounds, Settings
-from hive_core.operations.metrics import AGENTS as IN_A_PAGE
-from hive_core.operations.usage_sums import AGENTS as IN_A_PART
-from hive_core.operations.usage_sums import Adding, add_up
+from hive_core.ledger.budgets.usage import Figure
+from hive_core.ledger.budgets.usage_rollup import Departed
+from hive_core.model.config.settings import Bounds, Settings
+from hive_core.operations.budgets.usage_sums import AGENTS as IN_A_PART
+from hive_core.operations.budgets.usage_sums import Adding, add_up
+from hive_core.operations.host.metrics import AGENTS as IN_A_PAGE
 
 MANY = 2 * max(IN_A_PAGE, IN_A_PART) + 10
 

@@ -9,7 +9,7 @@ from operations import asked
 from operations.talk import ask, escalate
 from operations.world import Reply, World, rows, world
 
-from hive_core.model.machine import State
+from hive_core.model.agents.machine import State
 
 
 @pytest.fixture(name="world")

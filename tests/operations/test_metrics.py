@@ -9,7 +9,7 @@ import pytest
 from operations.world import World, rows
 from prometheus_client.parser import text_string_to_metric_families
 
-from hive_core.cli.metrics import joined, page
+from hive_core.cli.host.metrics import joined, page
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from operations.world import World, fields, rows, world
 
-from hive_core.model.machine import State
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.agents.machine import State
+from hive_core.model.config.settings import Bounds, Settings
 
 MAY = {
     ("operator", "a1", "b"): "", ("root", "a1", "b"): "", ("root", "a1", "root"): "",

@@ -11,8 +11,8 @@ from operations.test_spending import budget, told
 from operations.world import World, rows
 
 from hive_core.errors import LimitReached
-from hive_core.model.budget import Kind, Purse
-from hive_core.model.machine import Wanted
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.work.budget import Kind, Purse
 
 
 def asked(world: World, agent: str) -> list[str]:

@@ -9,7 +9,7 @@ from operations.given import give, state
 from operations.world import Reply, World, rows, world
 
 from hive_core.errors import Conflict, NotFound
-from hive_core.operations.task_begin import lock_of
+from hive_core.operations.tasks.begin import lock_of
 
 STEPS = [{"title": "look", "tools": ["read_file"]}, {"title": "mend", "detail": "line 3"}]
 

@@ -7,10 +7,10 @@ from operations.asked import ONE, THREE, TWO, ask, deploy, finish, judge, row, s
 from operations.world import World, fields, world
 
 from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotAllowed
-from hive_core.ledger.approvals import DAY
-from hive_core.model.approval import ApprovalState, Kind
-from hive_core.model.record import OPERATOR
-from hive_core.model.settings import Approvals, Nix, Settings
+from hive_core.ledger.approvals.storage import DAY
+from hive_core.model.config.approval import ApprovalState, Kind
+from hive_core.model.config.settings import Approvals, Nix, Settings
+from hive_core.model.wire.record import OPERATOR
 
 
 def commit(number: int) -> str:

@@ -16,7 +16,7 @@ from long import times
 from operations.talk import letters
 from operations.world import World, world
 
-from hive_core.policy.standing import ABOVE, stand
+from hive_core.policy.relationship import ABOVE, stand
 
 OPERATOR = "operator"
 STEPS = st.lists(

@@ -8,7 +8,7 @@ import pytest
 from operations.talk import DAY, answer, ask, escalate, hops, letters, row
 from operations.world import World, rows, world
 
-from hive_core.model.settings import Settings
+from hive_core.model.config.settings import Settings
 
 
 @pytest.fixture(name="world")

@@ -10,8 +10,8 @@ from operations.talk import answer, ask, escalate, hops, letters, row
 from operations.world import World, names, rows, world
 
 from hive_core.errors import Conflict, InvalidArgument, LimitReached
-from hive_core.model.question import COURSE
-from hive_core.model.settings import Settings
+from hive_core.model.config.settings import Settings
+from hive_core.model.work.question import COURSE
 
 
 @pytest.fixture(name="world")

@@ -8,7 +8,7 @@ import pytest
 from operations.world import Reply, World, names, rows, world
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed, NotFound
-from hive_core.model.settings import Settings
+from hive_core.model.config.settings import Settings
 
 SMALL = Settings.model_validate(
     {"queues": {"open": 2, "things": 3, "most": 5, "bytes": 65_536}, "limits": {"attempts": 2}}

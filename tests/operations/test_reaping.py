@@ -8,8 +8,8 @@ import pytest
 from operations.lives import ends, runs
 from operations.world import World, names, world
 
-from hive_core.model.figures import Life
-from hive_core.model.settings import Settings
+from hive_core.model.config.limits import Life
+from hive_core.model.config.settings import Settings
 
 
 @pytest.fixture(name="world")

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from hive_core.broker.operation import Operation
 from hive_core.errors import HIVE
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.config.settings import Bounds, Settings
 from hive_core.operations import load
 
 OPERATIONS = sorted(load().values(), key=lambda each: each.name)

@@ -6,8 +6,8 @@ import pytest
 from operations.talk import DAY, letters
 from operations.world import World, names, rows, world
 
-from hive_core.model.agent import AgentSpec
-from hive_core.model.settings import Settings
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.config.settings import Settings
 
 
 def remind(world: World, caller: str, **more: object) -> str:

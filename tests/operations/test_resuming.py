@@ -7,7 +7,7 @@ from operations.given import end, give, state, take
 from operations.world import World
 
 from hive_core.errors import Conflict
-from hive_core.model.machine import Wanted
+from hive_core.model.agents.machine import Wanted
 
 
 def resume(world: World, task: str, caller: str = "a", **more: object) -> dict[str, object]:

@@ -9,10 +9,10 @@ from long import times
 from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.happening import Ended, Started, happened
+from hive_core.broker.hooks import Ended, Started, happened
 from hive_core.broker.operation import Result
-from hive_core.model.budget import Kind
-from hive_core.model.machine import Wanted
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.work.budget import Kind
 
 
 def start(world: World, *agents: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 from operations.world import World, rows, world
 
 from hive_core.errors import HiveError, InvalidArgument, LimitReached
-from hive_core.model.record import OPERATOR
-from hive_core.operations.secrets import BYTES_MOST, MOST, SetSecretParams
+from hive_core.model.wire.record import OPERATOR
+from hive_core.operations.agents.secrets import BYTES_MOST, MOST, SetSecretParams
 
 VALUE = "x-hush-4711-x"
 

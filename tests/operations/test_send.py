@@ -13,8 +13,8 @@ from hive_core.errors import (
     NotAllowed,
     NotFound,
 )
-from hive_core.model.budget import Kind
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.work.budget import Kind
 
 ROUTES = {
     ("a1", "a"): "child", ("a1", "a2"): "sibling", ("a1", "a1"): "self", ("a1", "a11"): "parent",

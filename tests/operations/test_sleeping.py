@@ -8,7 +8,7 @@ import pytest
 from operations.lives import ends, run_of, runs
 from operations.world import World, world
 
-from hive_core.model.machine import Wanted
+from hive_core.model.agents.machine import Wanted
 
 MAY = {
     ("operator", "lead"): "", ("root", "lead"): "", ("root", "plan"): "", ("lead", "plan"): "",

@@ -6,10 +6,10 @@ import pytest
 from operations.world import World, fields, names, rows, world
 
 from hive_core.errors import AlreadyExists, Conflict, InvalidArgument, LimitReached
-from hive_core.model.agent import Role
-from hive_core.model.machine import Wanted
-from hive_core.model.roles import default_capabilities
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.agents.agent import Role
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.roles import default_capabilities
+from hive_core.model.config.settings import Bounds, Settings
 
 
 def test_a_new_agent_hangs_under_its_creator_and_is_wanted_running(world: World) -> None:

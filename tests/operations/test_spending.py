@@ -9,8 +9,8 @@ from operations.given import finish, give, phase, take
 from operations.world import World, rows, world
 
 from hive_core.errors import LimitReached
-from hive_core.model.figures import Budgets
-from hive_core.model.settings import Settings
+from hive_core.model.config.limits import Budgets
+from hive_core.model.config.settings import Settings
 
 
 def budget(world: World, agent: str, amount: int, kind: str = "tokens", **more: object) -> None:

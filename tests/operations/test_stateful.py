@@ -15,7 +15,7 @@ from operations.model import OPERATOR, TAKEN, Letter, Model
 from operations.world import World, names, rows, world
 from typing_extensions import override
 
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.config.settings import Bounds, Settings
 
 NAMES = tuple("abcdefg")
 CHILDREN, ATTEMPTS, LEASE = 3, 3, 60.0

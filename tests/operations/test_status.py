@@ -6,7 +6,7 @@ import pytest
 from operations.world import Exchange, World, rows
 
 from hive_core.errors import NotFound
-from hive_core.model.machine import Machine, State, Stray
+from hive_core.model.agents.machine import Machine, State, Stray
 from hive_core.plan.actions import StopUnit
 from hive_core.plan.desired import Plan, Step
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from operations.world import Reply, World, names, rows
 
 from hive_core.errors import NotFound
-from hive_core.ledger.events import Entry
-from hive_core.operations.following import SCAN
+from hive_core.ledger.audit.events import Entry
+from hive_core.operations.audit.event_filter import SCAN
 
 
 def seen(world: World, who: str, after: int, **given_: object) -> list[Reply]:

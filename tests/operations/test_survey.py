@@ -9,14 +9,14 @@ from operations.lives import ends, runs
 from operations.world import Reply, World, names, rows, texts, world
 
 from hive_core.errors import AlreadyExists, InvalidParameter
-from hive_core.model.agent import Profile
-from hive_core.model.checks import Check
-from hive_core.model.checks import Maid as Table
-from hive_core.model.figures import BuiltIn
-from hive_core.model.machine import State, Stray
-from hive_core.model.settings import Settings
+from hive_core.model.agents.agent import Profile
+from hive_core.model.agents.machine import State, Stray
+from hive_core.model.config.limits import BuiltIn
+from hive_core.model.config.settings import Settings
+from hive_core.model.work.checks import Check
+from hive_core.model.work.checks import Maid as Table
 from hive_core.plan.desired import Plan
-from hive_core.reconcile.built_in import maker
+from hive_core.reconcile.built_in_agents import maker
 
 
 @pytest.fixture(name="world")

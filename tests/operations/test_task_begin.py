@@ -8,8 +8,8 @@ from operations.lives import ends, run_of, runs
 from operations.world import World, rows
 
 from hive_core.errors import Conflict
-from hive_core.reconcile.given import Broker, Ports
-from hive_core.reconcile.upkeep import Upkeep
+from hive_core.reconcile.deps import Broker, Ports
+from hive_core.reconcile.timers.upkeep import Upkeep
 from hive_core.testing import MemoryJobs, MemoryJournal, MemoryMachines
 
 

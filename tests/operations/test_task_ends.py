@@ -8,8 +8,8 @@ from operations.lives import ends, run_of, runs
 from operations.world import World, rows
 
 from hive_core.errors import Conflict, NotAllowed
-from hive_core.model.machine import Wanted
-from hive_core.model.task import Task, TaskResult
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.work.task import Task, TaskResult
 
 
 def row(world: World, task: str) -> Task:

@@ -7,7 +7,7 @@ from operations.given import end, finish, give, phase, state, take
 from operations.world import World, rows
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
-from hive_core.model.budget import Kind
+from hive_core.model.work.budget import Kind
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 from operations.lives import ends, run_of, runs
 from operations.world import World, rows
 
-from hive_core.model.machine import Starts, State
+from hive_core.model.agents.machine import Starts, State
 
 
 def assigned(world: World, **more: object) -> dict[str, object]:

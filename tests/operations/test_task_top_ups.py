@@ -15,10 +15,10 @@ from operations.world import World, rows, world
 from hive_core.broker.call import Record
 from hive_core.broker.operation import Result
 from hive_core.errors import Conflict, HiveError, InvalidArgument, LimitReached, NotAllowed
-from hive_core.model.budget import AMOUNT_MOST, Kind
-from hive_core.model.task import TaskWish
-from hive_core.operations.task_funds import more
-from hive_core.operations.task_moves import AT_ONCE
+from hive_core.model.work.budget import AMOUNT_MOST, Kind
+from hive_core.model.work.task import TaskWish
+from hive_core.operations.tasks.funds import more
+from hive_core.operations.tasks.transitions import AT_ONCE
 
 
 @pytest.fixture(autouse=True)

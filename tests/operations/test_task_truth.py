@@ -13,7 +13,7 @@ from operations.lives import ends, runs
 from operations.world import World, rows, world
 
 from hive_core.errors import HiveError, Internal
-from hive_core.model.task import AWAITING, FINALS, TaskState
+from hive_core.model.work.task import AWAITING, FINALS, TaskState
 
 LINES = {each.value: each.value.replace("_", " ") for each in TaskState}
 

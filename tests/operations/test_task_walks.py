@@ -26,9 +26,9 @@ from operations.world import World, rows, world
 from typing_extensions import override
 
 from hive_core.broker.call import Call
-from hive_core.broker.happening import TaskEnded, when
+from hive_core.broker.hooks import TaskEnded, when
 from hive_core.errors import Conflict, HiveError, Internal, NotFound
-from hive_core.model.task import ACTIVE, COURSE, Task
+from hive_core.model.work.task import ACTIVE, COURSE, Task
 
 DATA = st.data()
 AGENTS = ("a", "a1", "a11", "a2", "b", "b1")

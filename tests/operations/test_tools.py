@@ -10,12 +10,12 @@ from operations.world import World, fields, rows, world
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import LimitReached, NotAllowed, NotFound
-from hive_core.model.agent import Role
-from hive_core.model.roles import HABITS
-from hive_core.model.task import Task, TaskWish
-from hive_core.operations.assigning import assign
-from hive_core.operations.task_moves import move
-from hive_core.operations.tools import OPEN_MOST, SHOWN
+from hive_core.model.agents.agent import Role
+from hive_core.model.agents.roles import HABITS
+from hive_core.model.work.task import Task, TaskWish
+from hive_core.operations.tasks.assign import assign
+from hive_core.operations.tasks.transitions import move
+from hive_core.operations.tools.operations import OPEN_MOST, SHOWN
 
 
 class Nothing(Result):

@@ -9,7 +9,7 @@ import pytest
 from operations.world import World, world
 
 from hive_core.errors import LimitReached
-from hive_core.model.settings import Settings
+from hive_core.model.config.settings import Settings
 
 SMALL = Settings.model_validate(
     {"queues": {"follows": 2, "followers": 2}, "limits": {"inbox_count": 2}}

@@ -11,8 +11,8 @@ from operations.test_triggers import SAY, listed, put
 from operations.world import Exchange, World, world
 
 from hive_core.errors import LimitReached, NotAllowed
-from hive_core.model.figures import Triggers
-from hive_core.model.settings import Settings
+from hive_core.model.config.limits import Triggers
+from hive_core.model.config.settings import Settings
 
 T = TypeVar("T")
 HOOK = {"webhook": {"secret": "a secret of the sender's"}}

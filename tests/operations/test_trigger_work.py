@@ -9,10 +9,10 @@ from operations.test_triggers import DO, MAKE, fires, put
 from operations.world import World, fields, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.happening import Ended, happened
-from hive_core.model.trigger import OUTPUT
-from hive_core.operations.trigger_fires import Fired
-from hive_core.operations.trigger_moves import pause_all
+from hive_core.broker.hooks import Ended, happened
+from hive_core.model.work.trigger import OUTPUT
+from hive_core.operations.triggers.lifecycle_hooks import pause_all
+from hive_core.operations.triggers.runs import Fired
 
 
 @pytest.fixture(name="hive")

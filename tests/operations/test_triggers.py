@@ -9,11 +9,11 @@ import pytest
 from operations.world import Reply, World, fields, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.happening import Started, happened
+from hive_core.broker.hooks import Started, happened
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
-from hive_core.model.machine import Wanted
-from hive_core.model.settings import Settings
-from hive_core.operations.trigger_fires import Fired
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.config.settings import Settings
+from hive_core.operations.triggers.runs import Fired
 
 DAY = 86_400.0
 SAY = {"kind": "message", "text": "look at the queue"}

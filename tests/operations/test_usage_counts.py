@@ -7,8 +7,8 @@ from operations.given import give
 from operations.world import World, rows
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.budget import AMOUNT_MOST, Kind, Purse
-from hive_core.operations.spending import DAY_MOST
+from hive_core.model.work.budget import AMOUNT_MOST, Kind, Purse
+from hive_core.operations.budgets.spending import DAY_MOST
 
 
 def counted(world: World, agent: str, kind: str) -> int:

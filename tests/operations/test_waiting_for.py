@@ -9,8 +9,8 @@ import pytest
 from operations.given import end, give, take
 from operations.world import Reply, World, names, rows
 
-from hive_core.ledger.store import Ledger
-from hive_core.model.planning import Wish
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.work.planning import Wish
 
 
 def park(world: World, agent: str = "a", **what: object) -> str:

@@ -13,28 +13,28 @@ from typing import TypeVar
 from seeds import Seed, folder_in_ram
 
 from hive_core import varlink
+from hive_core.broker.batch import World as Parts
+from hive_core.broker.connection import Line, Read
 from hive_core.broker.core import Broker
-from hive_core.broker.due import DUES
-from hive_core.broker.line import Line, Read
 from hive_core.broker.operation import Result, camel
-from hive_core.broker.turn import World as Parts
+from hive_core.broker.timers import DUES
 from hive_core.errors import HIVE, HiveError, NotFound, from_wire
-from hive_core.host.applied import Applied
-from hive_core.host.artifacts import Contents
-from hive_core.host.diffs import Diffs
+from hive_core.host.config.diffs import Diffs
 from hive_core.host.git import MetaRepo
-from hive_core.host.gitserver import GitHost
-from hive_core.host.lending import Lending
-from hive_core.host.pushes import Pushes
-from hive_core.host.vault import Vault
-from hive_core.ledger.store import Ledger
-from hive_core.model.hive import Hive
-from hive_core.model.machine import Cpu, Machine, State
-from hive_core.model.record import OPERATOR
-from hive_core.model.settings import Settings
+from hive_core.host.git.applied_repositories import Applied
+from hive_core.host.git.lending import Lending
+from hive_core.host.git.pushes import Pushes
+from hive_core.host.git.server import GitHost
+from hive_core.host.storage.artifacts import Contents
+from hive_core.host.storage.secrets import Vault
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Cpu, Machine, State
+from hive_core.model.config.settings import Settings
+from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
 from hive_core.plan.desired import Plan
-from hive_core.reconcile.agenda import Agenda
+from hive_core.reconcile.timers.agenda import Agenda
 from hive_core.testing import ManualClock, MemoryJournal
 
 Reply = dict[str, object]

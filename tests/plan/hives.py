@@ -8,16 +8,16 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from hive_core.model.agent import AgentSpec, Limits, Role, SubtreeLimits
-from hive_core.model.hive import Hive
-from hive_core.model.machine import Run, Starts, Wanted
-from hive_core.model.settings import Settings
-from hive_core.model.topology import Topology
+from hive_core.model.agents.agent import AgentSpec, Limits, Role, SubtreeLimits
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Run, Starts, Wanted
+from hive_core.model.agents.topology import Topology
+from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
+from hive_core.plan.daemon_actions import Forget, Renew
 from hive_core.plan.desired import Desired, Moment, Plan, Step
 from hive_core.plan.diff import plan
-from hive_core.plan.local import Forget, Renew
-from hive_core.plan.place import Places
+from hive_core.plan.placement import Places
 from hive_core.testing import ManualClock, MemoryMachines
 
 SETTINGS = Settings()

@@ -14,13 +14,13 @@ from uuid import UUID
 import pytest
 from plan.hives import FIRST_BASE, hive
 
-from hive_core.model.agent import AgentSpec
-from hive_core.model.machine import Machine, Observed, Run, Starts, Stray, Wanted
-from hive_core.model.settings import Settings
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.machine import Machine, Observed, Run, Starts, Stray, Wanted
+from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Desired, Moment
 from hive_core.plan.diff import USUAL, plan
-from hive_core.plan.place import Place, Places
+from hive_core.plan.placement import Place, Places
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 NOW = Moment(1_000_000.0, 500.0)

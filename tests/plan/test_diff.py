@@ -12,13 +12,13 @@ from long import bound, times
 from plan.hives import World, hive, hives, moved, spec
 from plan.hives import uuid as numbered
 
-from hive_core.model.agent import SubtreeLimits
-from hive_core.model.machine import Starts, State, Wanted
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.agents.agent import SubtreeLimits
+from hive_core.model.agents.machine import Starts, State, Wanted
+from hive_core.model.config.settings import Bounds, Settings
 from hive_core.plan import actions as a
+from hive_core.plan.daemon_actions import Forget, Hush, Listen, ShowIdentity, ShowView
 from hive_core.plan.desired import Plan
 from hive_core.plan.diff import USUAL, ahead, plan
-from hive_core.plan.local import Forget, Hush, Listen, ShowIdentity, ShowView
 from hive_core.plan.state import facts, state_of
 
 TREE = {"root": None, "ann": "root", "bob": "ann", "cat": "ann", "dan": "root"}

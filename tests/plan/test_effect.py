@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from model.trees import spec as spec_of
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.agent import AgentSpec, Limits
-from hive_core.model.approval import Effect
-from hive_core.model.capability import PLAIN, missing, why_without_effect
-from hive_core.model.config import AgentConfig, Wishes
+from hive_core.model.agents.agent import AgentSpec, Limits
+from hive_core.model.agents.capability import PLAIN, missing, why_without_effect
+from hive_core.model.config.agent_config import AgentConfig, Wishes
+from hive_core.model.config.approval import Effect
 from hive_core.plan.effect import Shown, apply, back, effect, fields, marks, rolled_back
 
 ORDER = list(Effect)

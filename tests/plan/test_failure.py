@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from plan.hives import hive, spec
 
-from hive_core.model.figures import BackOff
-from hive_core.model.machine import Exit, Run, Starts, Wanted
-from hive_core.model.settings import Settings
+from hive_core.model.agents.machine import Exit, Run, Starts, Wanted
+from hive_core.model.config.limits import BackOff
+from hive_core.model.config.settings import Settings
 from hive_core.plan.failure import Case, Verdict, pause
-from hive_core.plan.place import Places
+from hive_core.plan.placement import Places
 
 NOW = 1_000_000.0
 FAILED = Exit("one", "exit-code", "exited", "1", nonce=1)

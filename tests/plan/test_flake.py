@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan.hives import hive, spec
 
-from hive_core.model.settings import Nix
+from hive_core.model.config.settings import Nix
 from hive_core.plan.flake import Pin, pins, quoted, render
 
 NIX = Nix(inputs={"hive": "github:somebody/hive", "nixpkgs": "path:/usr/share/x?a=b&c=${d}"[:24]})

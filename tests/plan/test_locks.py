@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.review import DiffLine
+from hive_core.model.config.review import DiffLine
 from hive_core.plan.locks import as_jsonl, changes, difference
 
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.trees import forests, hive_of
 
-from hive_core.model.agent import AgentSpec, SubtreeLimits
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Settings
-from hive_core.plan.moving import consequences, losing
-from hive_core.plan.place import Places
+from hive_core.model.agents.agent import AgentSpec, SubtreeLimits
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import Settings
+from hive_core.plan.move_effects import consequences, losing
+from hive_core.plan.placement import Places
 
 # top holds two branches; `x` with `y` below it is moved from the left one to the right one.
 PARENTS = {

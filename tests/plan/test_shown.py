@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive_core.plan.alike import alike
-from hive_core.plan.shown import hidden, shown, shown_bytes
+from hive_core.plan.homoglyphs import alike
+from hive_core.plan.printable import hidden, shown, shown_bytes
 
 _SPELLED = re.compile(r"⟨(?:U\+([0-9A-F]{4,6})|0x((?:[0-9A-F]{2})+))⟩")
 # Of every kind that Unicode has, and those that hurt most often.

@@ -2,8 +2,8 @@
 
 from plan.hives import hive
 
-from hive_core.model.settings import Settings
-from hive_core.plan.place import Places
+from hive_core.model.config.settings import Settings
+from hive_core.plan.placement import Places
 from hive_core.plan.start_slots import SLOW_AFTER, StartSlots, branch_of
 
 PLACES = Places.build(

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from hive_core.model.machine import Machine, Run, Starts, State, Wanted
+from hive_core.model.agents.machine import Machine, Run, Starts, State, Wanted
 from hive_core.plan.state import TABLE, Facts, Phase, Trouble, facts, phase, state_of, trouble
 
 FLAG = (False, True)

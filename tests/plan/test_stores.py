@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from plan.hives import World, hive, spec
 
-from hive_core.model.agent import AgentSpec
-from hive_core.model.settings import Settings
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
 
 SYSTEM = "/nix/store/0123456789abcdfghijklmnpqrsvwxyz-nixos-system-root"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive_core.plan.waves import waves
+from hive_core.plan.rollout_waves import waves
 
 AGENTS = st.lists(st.text(min_size=1), unique=True)
 

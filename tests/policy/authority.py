@@ -10,9 +10,9 @@ from model.trees import hive_of
 from policy.naive import OPERATOR, Question, decide
 
 from hive_core.broker.operation import Operation
-from hive_core.model.agent import Role
-from hive_core.model.hive import Hive
-from hive_core.model.roles import default_capabilities
+from hive_core.model.agents.agent import Role
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.roles import default_capabilities
 
 # As it was when roles still hung on the names of operations: `operation: role=targets ...`.
 BEFORE: Final = Path(__file__).with_name("authority.txt")

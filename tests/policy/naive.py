@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from model.trees import Closure, hive_of, random_parents, spec, uuid
 
-from hive_core.model.agent import AgentSpec, Role
-from hive_core.model.hive import Hive
+from hive_core.model.agents.agent import AgentSpec, Role
+from hive_core.model.agents.hive import Hive
 from hive_core.policy import decide as policy
 from hive_core.policy.rules import Asked, Decision, Rule
 

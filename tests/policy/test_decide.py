@@ -13,7 +13,8 @@ from long import figure, times
 from model.trees import forests, hive_of, spec
 from policy.naive import Answer, Naive, Question, decide, random_hive, random_question
 
-from hive_core.model.agent import Role
+from hive_core.model.agents.agent import Role
+from hive_core.policy.relationship import chain
 from hive_core.policy.rules import (
     ANCESTOR,
     ANYONE,
@@ -31,7 +32,6 @@ from hive_core.policy.rules import (
     Rule,
     holds,
 )  # fmt: skip
-from hive_core.policy.standing import chain
 
 HIVES = times(3_000, 120_000)  # eleven rules are asked about each
 RULES: dict[str, Rule] = {

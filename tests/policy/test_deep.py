@@ -9,7 +9,7 @@ from long import times
 from model.trees import hive_of
 from policy.naive import Question, decide
 
-from hive_core.model.topology import walk
+from hive_core.model.agents.topology import walk
 from hive_core.policy.rules import ANCESTOR, SELF
 
 

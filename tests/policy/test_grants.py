@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from model.trees import hive_of, spec
 
 from hive_core.errors import HiveError, InvalidArgument, LimitReached, NotAllowed
-from hive_core.model.agent import AgentSpec, Limits, Role, Tier
-from hive_core.model.capability import missing
-from hive_core.model.hive import Hive
-from hive_core.model.roles import HABITS, default_capabilities
+from hive_core.model.agents.agent import AgentSpec, Limits, Role, Tier
+from hive_core.model.agents.capability import missing
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.roles import HABITS, default_capabilities
 from hive_core.policy.grants import (
     capabilities,
     check_move,
@@ -20,7 +20,7 @@ from hive_core.policy.grants import (
     inherit,
     seats,
 )
-from hive_core.policy.purse import SUMMED, claim, remainder
+from hive_core.policy.remainder import SUMMED, claim, remainder
 
 MIB = 1 << 20
 TREE = {"root": None, "bob": "root", "carl": "bob"}

@@ -10,12 +10,12 @@ import pytest
 from model.trees import hive_of
 from policy.naive import Question, decide
 
-from hive_core.model.agent import Role
-from hive_core.model.roles import HABITS, ROOT_AGENT_EXTRA, ROOT_EXTRA
+from hive_core.model.agents.agent import Role
+from hive_core.model.agents.roles import HABITS, ROOT_AGENT_EXTRA, ROOT_EXTRA
 from hive_core.operations import load
 from hive_core.plan.flake import pins
+from hive_core.policy.relationship import chain
 from hive_core.policy.rules import Decision
-from hive_core.policy.standing import chain
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agent-hierarchy.md").read_text()
 OPERATIONS = load()

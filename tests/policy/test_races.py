@@ -20,7 +20,7 @@ from long import figure, times
 from model.trees import Closure, forests, spec
 from policy.naive import Answer, Naive, Question, decide
 
-from hive_core.model.hive import Hive
+from hive_core.model.agents.hive import Hive
 from hive_core.policy.rules import ANCESTOR, MOVE, OPERATOR, ROUTE, SPAWN
 
 NAMES = tuple("abcdefgh")  # few, so that they are used again soon (attack 40)

@@ -12,9 +12,9 @@ from policy.naive import Question, decide
 
 from hive_core.broker.operation import Operation
 from hive_core.errors import HiveError, NotAllowed
-from hive_core.model.agent import Role
-from hive_core.model.hive import Hive
-from hive_core.model.roles import ACTIONS, ADMINISTER, HABITS, Action, default_capabilities
+from hive_core.model.agents.agent import Role
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.roles import ACTIONS, ADMINISTER, HABITS, Action, default_capabilities
 from hive_core.operations import load
 
 OPERATIONS = load()

@@ -6,7 +6,7 @@ import pytest
 from model.trees import hive_of, spec, uuid
 from policy.naive import Question, decide
 
-from hive_core.model.agent import Role
+from hive_core.model.agents.agent import Role
 from hive_core.policy.rules import ROUTE
 
 #  root ── bob ── carl ── cleo        other ── oscar

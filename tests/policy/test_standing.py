@@ -8,12 +8,12 @@ from itertools import product
 import pytest
 from model.trees import hive_of, spec, uuid
 
-from hive_core.model.agent import Role
-from hive_core.model.record import OPERATOR, Relation
-from hive_core.policy import rules, standing
+from hive_core.model.agents.agent import Role
+from hive_core.model.wire.record import OPERATOR, Relation
+from hive_core.policy import relationship, rules
 from hive_core.policy.algebra import PLAIN, Asked, Denial, Passes, Rule
 from hive_core.policy.decide import decide, relation, visible_names
-from hive_core.policy.standing import chain, listed, stand, visible
+from hive_core.policy.relationship import chain, listed, stand, visible
 
 #  root ── bob ── carl ── cleo ── cora      other ── zed
 #       ├─ dora                             x ── y ── x (a cycle), lost ── (nobody)
@@ -34,35 +34,35 @@ def fresh(name: str) -> str:
 @pytest.mark.parametrize(
     ("caller", "target", "expected"),
     [
-        ("bob", "bob", standing.ITSELF),
-        ("root", None, standing.ITSELF),
-        ("root", "bob", standing.PARENT),
-        ("cleo", "cora", standing.PARENT),
-        ("root", "carl", standing.ANCESTOR),
-        ("bob", "cora", standing.ANCESTOR),
-        ("bob", "root", standing.CHILD),
-        ("zed", "other", standing.CHILD),
-        ("cora", "carl", standing.DESCENDANT),
-        ("carl", "root", standing.DESCENDANT),
-        ("bob", "sue", standing.SIBLING),
-        ("sue", "bob", standing.SIBLING),
-        ("carl", "dora", standing.STRANGER),
-        ("dora", "cora", standing.STRANGER),
-        ("root", "other", standing.STRANGER),
-        ("other", "root", standing.STRANGER),
-        ("zed", "bob", standing.STRANGER),
-        ("bob", "operator", standing.TO_OPERATOR),
-        ("zed", "operator", standing.TO_OPERATOR),
-        ("operator", None, standing.OPERATOR_ITSELF),
-        ("operator", "operator", standing.OPERATOR_ITSELF),
-        ("operator", "root", standing.OPERATOR_OVER),
-        ("operator", "zed", standing.OPERATOR_OVER),
-        ("operator", "x", standing.OPERATOR_OVER),
-        ("operator", "lost", standing.OPERATOR_OVER),
-        ("operator", "nobody", standing.UNSEEN),
-        ("operator", "zoe", standing.UNSEEN),
-        ("operator", "abel", standing.UNSEEN),
-        ("operator", "", standing.UNSEEN),
+        ("bob", "bob", relationship.ITSELF),
+        ("root", None, relationship.ITSELF),
+        ("root", "bob", relationship.PARENT),
+        ("cleo", "cora", relationship.PARENT),
+        ("root", "carl", relationship.ANCESTOR),
+        ("bob", "cora", relationship.ANCESTOR),
+        ("bob", "root", relationship.CHILD),
+        ("zed", "other", relationship.CHILD),
+        ("cora", "carl", relationship.DESCENDANT),
+        ("carl", "root", relationship.DESCENDANT),
+        ("bob", "sue", relationship.SIBLING),
+        ("sue", "bob", relationship.SIBLING),
+        ("carl", "dora", relationship.STRANGER),
+        ("dora", "cora", relationship.STRANGER),
+        ("root", "other", relationship.STRANGER),
+        ("other", "root", relationship.STRANGER),
+        ("zed", "bob", relationship.STRANGER),
+        ("bob", "operator", relationship.TO_OPERATOR),
+        ("zed", "operator", relationship.TO_OPERATOR),
+        ("operator", None, relationship.OPERATOR_ITSELF),
+        ("operator", "operator", relationship.OPERATOR_ITSELF),
+        ("operator", "root", relationship.OPERATOR_OVER),
+        ("operator", "zed", relationship.OPERATOR_OVER),
+        ("operator", "x", relationship.OPERATOR_OVER),
+        ("operator", "lost", relationship.OPERATOR_OVER),
+        ("operator", "nobody", relationship.UNSEEN),
+        ("operator", "zoe", relationship.UNSEEN),
+        ("operator", "abel", relationship.UNSEEN),
+        ("operator", "", relationship.UNSEEN),
     ],
 )
 def test_one_standing_holds(caller: str, target: str | None, expected: int) -> None:
@@ -73,17 +73,17 @@ def test_one_standing_holds(caller: str, target: str | None, expected: int) -> N
 @pytest.mark.parametrize("absent", ABSENT)
 def test_who_hangs_on_no_root_is_nobody_and_is_seen_by_nobody(absent: str) -> None:
     for name in ("root", "zed", "carl"):
-        assert stand(HIVE, name, absent) == standing.UNSEEN
-        assert stand(HIVE, absent, name) == standing.NOBODY
+        assert stand(HIVE, name, absent) == relationship.UNSEEN
+        assert stand(HIVE, absent, name) == relationship.NOBODY
         assert not visible(HIVE, absent, name)
     for target in (None, absent, "operator"):
-        assert stand(HIVE, absent, target) == standing.NOBODY
+        assert stand(HIVE, absent, target) == relationship.NOBODY
 
 
 def test_those_above_stranger_are_seen_and_a_stranger_when_it_is_listed() -> None:
     seen = {
         (one, other) for one, other in product(TREE, TREE)
-        if stand(HIVE, one, other) > standing.STRANGER
+        if stand(HIVE, one, other) > relationship.STRANGER
     }  # fmt: skip
     assert {pair for pair in product(TREE, TREE) if visible(HIVE, *pair)} == {
         *seen, ("carl", "zed"),
@@ -125,7 +125,10 @@ def test_what_standing_alone_settles_is_ready_once_it_is_worked_out() -> None:
     """No rule is run for it: nothing is made and nothing can go wrong in between."""
     rule = rules.SELF | rules.ANCESTOR | rules.OPERATOR
     answers = rule.work_out()
-    for place in (*range(standing.STRANGER), *range(standing.ITSELF, len(standing.STANDINGS))):
+    for place in (
+        *range(relationship.STRANGER),
+        *range(relationship.ITSELF, len(relationship.STANDINGS)),
+    ):
         assert not isinstance(answers[place], tuple)
     assert decide(rule, HIVE, "root", "carl") is decide(rule, HIVE, "bob", "cora")
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from model.trees import NAMES, forests, hive_of, spec, uuid
 from policy.naive import OPERATOR, Naive, random_hive
 
-from hive_core.model.record import Relation
+from hive_core.model.wire.record import Relation
 from hive_core.policy.decide import relation, visible_names
-from hive_core.policy.standing import visible
+from hive_core.policy.relationship import visible
 
 TREE = {"root": None, "bob": "root", "carl": "bob", "dora": "root", "eve": "dora", "other": None}
 

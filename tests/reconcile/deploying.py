@@ -13,41 +13,41 @@ from tempfile import TemporaryDirectory
 from seeds import empty_ledger, empty_repo
 from typing_extensions import override
 
+from hive_core.broker.batch import World
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result
-from hive_core.broker.turn import World
 from hive_core.errors import HiveError, InvalidArgument
-from hive_core.host.applied import Applied
 from hive_core.host.git import MetaRepo
-from hive_core.host.git.applied import AppliedRepo, Parts, tree_of
-from hive_core.host.git.packed import named, packed
+from hive_core.host.git.applied_repositories import Applied
+from hive_core.host.git.applied_repository import AppliedRepo, Parts, tree_of
+from hive_core.host.git.initial_pack import named, packed
+from hive_core.host.git.object_writer import commit_bytes, tree_bytes
 from hive_core.host.git.store import FILES, FOLDER, Entry
-from hive_core.host.git.written import commit_bytes, tree_bytes
-from hive_core.ledger.approvals import Request
-from hive_core.ledger.archives import Archive
-from hive_core.ledger.hellos import Hello
-from hive_core.ledger.store import Ledger
-from hive_core.model.agent import AgentSpec
-from hive_core.model.approval import Approval, ApprovalState, Binding, Generation, Kind
-from hive_core.model.hive import Hive
-from hive_core.model.machine import State, Wanted
-from hive_core.model.record import Message
-from hive_core.model.seed import seed_of
-from hive_core.model.settings import Paths, Settings
-from hive_core.operations.ending import end
+from hive_core.ledger.agents.archives import Archive
+from hive_core.ledger.approvals.storage import Request
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.machines.check_ins import Hello
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.config.approval import Approval, ApprovalState, Binding, Generation, Kind
+from hive_core.model.config.seed import seed_of
+from hive_core.model.config.settings import Paths, Settings
+from hive_core.model.wire.record import Message
+from hive_core.operations.approvals.outcome import end
 from hive_core.plan import nar
 from hive_core.plan.actions import Action, JobKind, RunJob
+from hive_core.plan.daemon_actions import Local, ShowConfig
 from hive_core.plan.effect import Shown, effect
-from hive_core.plan.local import Local, ShowConfig
 from hive_core.plan.results import Result as Outcome
+from hive_core.reconcile.deploy.context import Built, Means, Taken, nothing
+from hive_core.reconcile.deploy.deployer import Deploys
 from hive_core.reconcile.deploy.effects import changed, config_in, files_of
-from hive_core.reconcile.deploy.given import Built, Means, Taken, nothing
-from hive_core.reconcile.deploy.road import Deploys
-from hive_core.reconcile.given import Broker as Given
-from hive_core.reconcile.given import Ports
-from hive_core.reconcile.look import Look
-from hive_core.reconcile.road import Reconciler
+from hive_core.reconcile.deps import Broker as Given
+from hive_core.reconcile.deps import Ports
+from hive_core.reconcile.observed import Look
+from hive_core.reconcile.reconciler import Reconciler
 from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
 
 MANY = 200

@@ -13,7 +13,7 @@ from uuid import UUID
 from reconcile.deploying import Proposed, Stage
 
 from hive_core.errors import Conflict
-from hive_core.model.seed import seed_of
+from hive_core.model.config.seed import seed_of
 
 
 @dataclass

@@ -14,19 +14,19 @@ from seeds import empty_ledger
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
-from hive_core.ledger.archives import Archive
-from hive_core.ledger.revocations import NewRevocation
-from hive_core.ledger.store import Ledger
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
-from hive_core.model.machine import Machine, State, Wanted
-from hive_core.model.record import DAEMON, Job, Message
-from hive_core.model.settings import Paths, Settings
+from hive_core.ledger.agents.archives import Archive
+from hive_core.ledger.agents.revocations import NewRevocation
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Machine, State, Wanted
+from hive_core.model.config.settings import Paths, Settings
+from hive_core.model.wire.record import DAEMON, Job, Message
 from hive_core.plan.actions import JobKind, RunJob
-from hive_core.plan.moving import consequences
-from hive_core.reconcile.given import Broker, Ports
-from hive_core.reconcile.look import Look
-from hive_core.reconcile.road import Reconciler
+from hive_core.plan.move_effects import consequences
+from hive_core.reconcile.deps import Broker, Ports
+from hive_core.reconcile.observed import Look
+from hive_core.reconcile.reconciler import Reconciler
 from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
 
 MANY = 400

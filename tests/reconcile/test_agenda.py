@@ -11,13 +11,13 @@ from operations.world import Seen
 from seeds import empty_ledger
 
 from hive_core.broker.call import Call, Change, Record
-from hive_core.broker.due import Due, due
 from hive_core.broker.operation import Result
+from hive_core.broker.timers import Due, due
 from hive_core.errors import StorageFull
-from hive_core.ledger.store import Ledger
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Settings
-from hive_core.reconcile.agenda import AGAIN, Agenda
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import Settings
+from hive_core.reconcile.timers.agenda import AGAIN, Agenda
 from hive_core.testing import ManualClock
 
 R = TypeVar("R", bound=Result)

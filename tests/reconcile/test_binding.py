@@ -11,8 +11,8 @@ from long import figure, seed, times
 from reconcile.deploying import Stage, play, proposal
 from reconcile.edits import EDITS, Round, watched
 
-from hive_core.model.approval import ApprovalState as S
-from hive_core.model.seed import seed_of
+from hive_core.model.config.approval import ApprovalState as S
+from hive_core.model.config.seed import seed_of
 from hive_core.plan import nar
 
 ROUNDS = times(25, 10_000)

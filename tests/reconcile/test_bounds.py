@@ -10,12 +10,12 @@ from pathlib import Path
 from reconcile.road import Road, hive
 
 from hive_core.errors import StorageFull, Unreachable
-from hive_core.model.machine import State, Wanted
+from hive_core.model.agents.machine import State, Wanted
 from hive_core.plan.actions import JobKind, RunJob
-from hive_core.plan.chain import job_id
+from hive_core.plan.agent_steps import job_id
+from hive_core.plan.disk_usage import Used, counts, size
 from hive_core.plan.results import Done, Result
-from hive_core.plan.room import Used, counts, size
-from hive_core.reconcile.bounds import LATEST, Bounds
+from hive_core.reconcile.disk_limits import LATEST, Bounds
 
 MIB = 1 << 20
 TREE = {"root": None, "ann": "root", "bob": "ann"}

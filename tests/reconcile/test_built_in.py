@@ -8,14 +8,14 @@ import pytest
 from operations.world import World, world
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.agent import Profile, Role
-from hive_core.model.checks import Check
-from hive_core.model.checks import Maid as Table
-from hive_core.model.figures import BuiltIn
-from hive_core.model.machine import Wanted
-from hive_core.model.settings import RootAgent, Settings
-from hive_core.reconcile.built_in import ensure
-from hive_core.reconcile.given import Broker
+from hive_core.model.agents.agent import Profile, Role
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.config.limits import BuiltIn
+from hive_core.model.config.settings import RootAgent, Settings
+from hive_core.model.work.checks import Check
+from hive_core.model.work.checks import Maid as Table
+from hive_core.reconcile.built_in_agents import ensure
+from hive_core.reconcile.deps import Broker
 
 BOTH = Settings(daemons=BuiltIn(queen=True, maid=True))
 

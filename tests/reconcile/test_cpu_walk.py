@@ -13,7 +13,7 @@ from long import times
 from reconcile.road import Road
 from reconcile.test_meter import destroy, meter, story, used
 
-from hive_core.model.machine import Cpu, Exit, Wanted
+from hive_core.model.agents.machine import Cpu, Exit, Wanted
 
 NEXT = count(1)
 

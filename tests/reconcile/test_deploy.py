@@ -9,16 +9,16 @@ from reconcile.deploying import LIVE, Stage, play, proposal
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result
 from hive_core.errors import Internal
-from hive_core.model.agent import AgentSpec, Role
-from hive_core.model.approval import ApprovalState as S
-from hive_core.model.approval import Effect
-from hive_core.model.config import Reload
-from hive_core.model.machine import State, Wanted
-from hive_core.model.seed import seed_of
-from hive_core.operations.archive import destroy
-from hive_core.operations.lifecycle import ScopeParams
+from hive_core.model.agents.agent import AgentSpec, Role
+from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.config.agent_config import Reload
+from hive_core.model.config.approval import ApprovalState as S
+from hive_core.model.config.approval import Effect
+from hive_core.model.config.seed import seed_of
+from hive_core.operations.agents.archive import destroy
+from hive_core.operations.lifecycle.operations import ScopeParams
+from hive_core.reconcile.deploy.deployer import AT_ONCE
 from hive_core.reconcile.deploy.effects import config_in
-from hive_core.reconcile.deploy.road import AT_ONCE
 
 WINDOW = 30.0
 SEED = seed_of("host").commit

@@ -8,10 +8,10 @@ from reconcile.deploying import Done, Stage, play
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Conflict
-from hive_core.ledger.waves import DONE, FAILED, RUNNING, STOPPED, WAITING
-from hive_core.model.approval import ApprovalState
-from hive_core.model.machine import Wanted
-from hive_core.operations.history import rolled_out
+from hive_core.ledger.approvals.rollouts import DONE, FAILED, RUNNING, STOPPED, WAITING
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.config.approval import ApprovalState
+from hive_core.operations.approvals.history import rolled_out
 
 MANY = 20
 TREE: dict[str, str | None] = {"root": None, **{f"kid{n:02}": "root" for n in range(MANY)}}

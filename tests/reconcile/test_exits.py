@@ -9,9 +9,9 @@ from pathlib import Path
 from reconcile.road import Road, hive
 from typing_extensions import override
 
-from hive_core.model.masks import Masks
-from hive_core.model.record import OPERATOR, LogLine
-from hive_core.model.task import TaskWish
+from hive_core.model.wire.masks import Masks
+from hive_core.model.wire.record import OPERATOR, LogLine
+from hive_core.model.work.task import TaskWish
 from hive_core.operations import load
 from hive_core.reconcile.exits import BODY_MOST, OUTPUT_MOST, own_lines
 

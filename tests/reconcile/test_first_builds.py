@@ -6,8 +6,8 @@ from reconcile.deploying import FAMILY, Done, Stage, play
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Conflict
-from hive_core.model.machine import State, Wanted
-from hive_core.model.record import Job
+from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.wire.record import Job
 
 LOCK = "there is no flake.lock yet"
 

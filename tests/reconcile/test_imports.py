@@ -11,11 +11,11 @@ import pytest
 from operations.world import World, world
 
 from hive_core.errors import Internal
-from hive_core.model.record import OPERATOR
-from hive_core.model.settings import Paths, Settings
+from hive_core.model.config.settings import Paths, Settings
+from hive_core.model.wire.record import OPERATOR
 from hive_core.plan.actions import JobKind, RunJob
-from hive_core.reconcile.given import Broker, Ports
-from hive_core.reconcile.imports import TRIES, Imports
+from hive_core.reconcile.deps import Broker, Ports
+from hive_core.reconcile.jobs.import_state import TRIES, Imports
 from hive_core.testing import MemoryJobs, MemoryJournal, MemoryMachines
 
 SOURCE = "import-0123456789abcdef"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from reconcile.road import Road, hive
 
 from hive_core.errors import StorageFull
-from hive_core.model.life import End
-from hive_core.model.machine import Exit, State, Wanted
+from hive_core.model.agents.exits import End
+from hive_core.model.agents.machine import Exit, State, Wanted
 from hive_core.operations import load
 
 load()

@@ -10,9 +10,9 @@ import pytest
 from reconcile.road import Road
 from reconcile.test_road import play
 
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
-from hive_core.model.machine import Wanted
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Wanted
 
 ORDERS: dict[str, tuple[Callable[[Hive], Hive], dict[str, str]]] = {
     "destroyed": (lambda hive: hive.without("cat"), {"cat": "absent"}),

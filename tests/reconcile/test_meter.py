@@ -8,11 +8,11 @@ from pathlib import Path
 
 from reconcile.road import Road, hive
 
-from hive_core.ledger.departed import Departed
-from hive_core.model.budget import CPU
-from hive_core.model.machine import Cpu, Machine, Wanted
+from hive_core.ledger.budgets.usage_rollup import Departed
+from hive_core.model.agents.machine import Cpu, Machine, Wanted
+from hive_core.model.work.budget import CPU
 from hive_core.operations import load
-from hive_core.reconcile.meter import Meter, keep
+from hive_core.reconcile.timers.cpu_meter import Meter, keep
 
 load()
 TREE = {"root": None, "ann": "root", "bob": "ann"}

@@ -11,11 +11,11 @@ import pytest
 from reconcile.road import Road, hive
 
 from hive_core.errors import Internal, Unreachable
-from hive_core.model.hive import Hive
-from hive_core.model.machine import Starts, State, Wanted
-from hive_core.model.revocation import RevocationState
-from hive_core.model.settings import Settings
-from hive_core.operations import revoking  # noqa: F401 - knows what an end means
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Starts, State, Wanted
+from hive_core.model.agents.revocation import RevocationState
+from hive_core.model.config.settings import Settings
+from hive_core.operations.agents import revocation as revoking  # noqa: F401 - knows what an end means
 from hive_core.plan import actions as a
 
 # `bob` with `cat` below it moves from `ann` to `dan`; `eve` stays below `ann`.

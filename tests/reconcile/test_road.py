@@ -10,12 +10,12 @@ import pytest
 from reconcile.road import Road, hive
 
 from hive_core.errors import Conflict, HiveError, Internal, StorageFull, Unreachable
-from hive_core.model.hive import Hive
-from hive_core.model.machine import Exit, Observed, State, Wanted
-from hive_core.model.settings import Bounds, Settings
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Exit, Observed, State, Wanted
+from hive_core.model.config.settings import Bounds, Settings
 from hive_core.plan import actions as a
-from hive_core.plan.chain import copy_of
-from hive_core.plan.local import Local
+from hive_core.plan.agent_steps import copy_of
+from hive_core.plan.daemon_actions import Local
 from hive_core.plan.results import Result
 
 TREE = {"root": None, "ann": "root", "bob": "ann", "cat": "ann", "dan": "root"}

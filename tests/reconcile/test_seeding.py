@@ -11,7 +11,7 @@ from reconcile.deploying import Done, Stage, play
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Internal, Unreachable
 from hive_core.jobs import seed as program
-from hive_core.model.record import Job
+from hive_core.model.wire.record import Job
 from hive_core.plan.actions import JobKind, RunJob
 from hive_core.testing import MemoryJobs
 

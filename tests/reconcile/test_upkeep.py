@@ -11,15 +11,15 @@ import pytest
 from reconcile.road import hive
 from seeds import empty_ledger
 
-from hive_core.ledger.events import Entry
-from hive_core.ledger.keys import Stored
-from hive_core.ledger.letters import NewMessage
-from hive_core.ledger.store import Ledger
-from hive_core.model.machine import Starts
-from hive_core.model.record import Relation
-from hive_core.model.settings import Bounds, Retention, Settings
-from hive_core.reconcile.given import Broker, Ports
-from hive_core.reconcile.upkeep import HOUR, Upkeep
+from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.core.idempotency_keys import Stored
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.mail.letters import NewMessage
+from hive_core.model.agents.machine import Starts
+from hive_core.model.config.settings import Bounds, Retention, Settings
+from hive_core.model.wire.record import Relation
+from hive_core.reconcile.deps import Broker, Ports
+from hive_core.reconcile.timers.upkeep import HOUR, Upkeep
 from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
 
 ANN, BOB = "ann's uuid", "bob's uuid"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from reconcile.road import Road, hive
 
-from hive_core.model.agent import SubtreeLimits
-from hive_core.model.machine import Wanted
-from hive_core.model.settings import Settings
+from hive_core.model.agents.agent import SubtreeLimits
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
 
 

@@ -21,24 +21,24 @@ from road.served import ROOT, Served, of_the_unit
 from typing_extensions import override
 
 from hive_core import varlink
+from hive_core.broker.batch import World
+from hive_core.broker.connection import Line, Read
 from hive_core.broker.core import Broker
-from hive_core.broker.line import Line, Read
 from hive_core.broker.operation import Result, camel
-from hive_core.broker.turn import World
 from hive_core.errors import HIVE, HiveError
-from hive_core.host.artifacts import Contents
-from hive_core.host.clock import SystemClock
 from hive_core.host.git import MetaRepo
-from hive_core.host.sockets import Sockets
-from hive_core.host.vault import Vault
-from hive_core.ledger.archives import Archive
-from hive_core.ledger.store import Ledger
-from hive_core.model.agent import AgentSpec
-from hive_core.model.approval import Generation
-from hive_core.model.hive import Hive
-from hive_core.model.machine import State
-from hive_core.model.record import OPERATOR
-from hive_core.model.settings import Approvals, Bounds, Settings
+from hive_core.host.sockets.server import Sockets
+from hive_core.host.storage.artifacts import Contents
+from hive_core.host.storage.secrets import Vault
+from hive_core.host.systemd.clock import SystemClock
+from hive_core.ledger.agents.archives import Archive
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import State
+from hive_core.model.config.approval import Generation
+from hive_core.model.config.settings import Approvals, Bounds, Settings
+from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
 from hive_core.ports import Clock
 from hive_core.surfaces.service import fixed

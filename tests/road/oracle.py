@@ -9,7 +9,7 @@ from collections import deque
 from long import bound
 
 from hive_core import errors, varlink
-from hive_core.broker.line import Ask, Line
+from hive_core.broker.connection import Ask, Line
 from hive_core.broker.request import Reader
 from hive_core.operations import load
 from hive_core.surfaces.service import fixed

@@ -18,16 +18,16 @@ from uuid import UUID
 
 from broker.house import Asleep, SlowReads
 
+from hive_core.broker.batch import World
 from hive_core.broker.core import Broker
-from hive_core.broker.turn import World
-from hive_core.host.clock import SystemClock
-from hive_core.host.connection import PATIENCE
 from hive_core.host.git import MetaRepo
-from hive_core.host.sockets import Sockets
-from hive_core.ledger.store import Ledger
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Bounds, Settings
+from hive_core.host.sockets.connection import PATIENCE
+from hive_core.host.sockets.server import Sockets
+from hive_core.host.systemd.clock import SystemClock
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import Bounds, Settings
 from hive_core.operations import load
 from hive_core.surfaces.service import fixed
 

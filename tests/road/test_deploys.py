@@ -16,9 +16,9 @@ from reconcile.deploying import FAMILY, Proposed, Stage, proposal
 from typing_extensions import override
 
 from hive_core.errors import Conflict, HiveError, StorageFull
-from hive_core.model.approval import FINALS, ApprovalState
-from hive_core.model.machine import State, Wanted
-from hive_core.model.seed import seed_of
+from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.config.approval import FINALS, ApprovalState
+from hive_core.model.config.seed import seed_of
 
 OLD = seed_of("host").commit
 NEW = proposal({"agent.toml": "", "AGENTS.md": "Be kind.\n"})

@@ -18,7 +18,7 @@ from broker.house import House, SlowReads, open_house, spec
 from e2e.labhost import in_tree, trixie_tree
 from surfaces.theirs import TheirBroker
 
-from hive_core.host.sockets import Sockets
+from hive_core.host.sockets.server import Sockets
 from hive_core.operations import load
 from hive_core.surfaces import idl
 

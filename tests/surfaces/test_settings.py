@@ -6,11 +6,11 @@ import re
 import tomllib
 from pathlib import Path
 
-import hive_core.cli.install
-from hive_core.model.settings import Settings
+import hive_core.cli.host.install
+from hive_core.model.config.settings import Settings
 from hive_core.surfaces.settings import settings_page
 
-TEMPLATE = Path(hive_core.cli.install.__file__).with_name("hive.toml")
+TEMPLATE = Path(hive_core.cli.host.install.__file__).with_name("hive.toml")
 
 
 def test_every_commented_line_of_the_template_shows_the_real_default() -> None:

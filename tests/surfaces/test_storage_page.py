@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import hive_core.privd.tree as trees
-from hive_core.ledger.store import Ledger
-from hive_core.ledger.stored import TABLES
-from hive_core.model.settings import Paths, Settings
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.core.storage_use import TABLES
+from hive_core.model.config.settings import Paths, Settings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/bound-the-disk.md"
 _ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)

@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hive_core.ledger.letters import text_id
-from hive_core.ledger.store import Ledger
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.mail.letters import text_id
 
 Row = dict[str, Any]
 READY, LEASED, HELD, DEAD, DONE = range(5)

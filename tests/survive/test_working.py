@@ -16,8 +16,8 @@ from operations.world import rows
 from survive.working import EVERY, GIVEN, QUEUE, WORKERS, Past, Working, begin, live
 
 from hive_core.errors import NotFound
-from hive_core.model.budget import Kind
-from hive_core.model.record import OPERATOR, Event
+from hive_core.model.wire.record import OPERATOR, Event
+from hive_core.model.work.budget import Kind
 
 
 @pytest.fixture

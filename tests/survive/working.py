@@ -20,10 +20,10 @@ from typing import Any
 from operations.world import World, rows
 
 from hive_core.errors import HiveError
-from hive_core.model.budget import Kind
-from hive_core.model.record import OPERATOR
-from hive_core.model.settings import Bounds, Settings
-from hive_core.model.task import TaskState
+from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.wire.record import OPERATOR
+from hive_core.model.work.budget import Kind
+from hive_core.model.work.task import TaskState
 from hive_core.testing import ManualClock
 
 Row = dict[str, Any]

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from hive_core.host.disk import kept
 from hive_core.host.git.faults import Damage, DamagedRepo, HeadMoved, reading, writing
 from hive_core.host.git.handle import Handle
 from hive_core.host.git.locks import Lock, flushed, replace
+from hive_core.host.storage.disk import kept
 
 BRANCH: Final = "refs/heads/main"
 _OID: Final = re.compile(r"[0-9a-f]{40}")

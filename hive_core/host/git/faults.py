@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pygit2
 
 from hive_core.errors import Conflict, Internal, StorageFull
-from hive_core.ledger.connection import Broken
+from hive_core.ledger.core.connection import Broken
 
 # libgit2 hands on the text of errno and not its number.
 _FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))

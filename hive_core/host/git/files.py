@@ -11,10 +11,10 @@ from typing import Final
 from pydantic import ValidationError
 
 from hive_core.errors import BadFrame, InvalidArgument
-from hive_core.model.agent import AgentSpec
-from hive_core.model.faults import describe
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.topology import Parents
+from hive_core.model.config.validation import describe
 from hive_core.model.names import name_fault
-from hive_core.model.topology import Parents
 from hive_core.varlink import decode
 
 TOPOLOGY: Final = "topology.json"

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from hive_core.errors import InvalidArgument
+from hive_core.host.git.object_writer import put
 from hive_core.host.git.store import FILES, Entry, Store
-from hive_core.host.git.written import put
-from hive_core.model.hive import Hive
-from hive_core.model.settings import NIX_IMAGE, Nix
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import NIX_IMAGE, Nix
 from hive_core.plan import flake
 
 FLAKE: Final = "flake.nix"

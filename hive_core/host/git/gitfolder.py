@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hive_core.host.git.packed import named
+from hive_core.host.git.file_writer import folder, put
+from hive_core.host.git.initial_pack import named
 from hive_core.host.git.packs import Pack
-from hive_core.host.git.writing import folder, put
 
 _REF_MOST: Final = 4096  # bytes
 _PACKED_MOST: Final = 16 << 20

@@ -26,7 +26,7 @@ from hive_core.errors import HiveError
 from hive_core.host.git.packing import loose_objects
 from hive_core.host.git.store import FILES, Store
 from hive_core.jobs.diff import Diff
-from hive_core.jobs.said import Refused
+from hive_core.jobs.outcome import Refused
 
 # Less than what systemd lets hived have, with this process, before it ends the one or the other.
 _MEMORY: Final = 640 << 20

@@ -17,8 +17,8 @@ from typing import Final
 from uuid import uuid4
 
 from hive_core.errors import Busy
-from hive_core.host.disk import kept
 from hive_core.host.git.faults import writing
+from hive_core.host.storage.disk import kept
 
 _MARK: Final = "hived"
 _NAME: Final = "hive-lock"

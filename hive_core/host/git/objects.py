@@ -11,12 +11,12 @@ from hive_core.errors import InvalidArgument
 from hive_core.host.git import files
 from hive_core.host.git.faults import writing
 from hive_core.host.git.flakes import Flakes
+from hive_core.host.git.object_writer import commit_bytes, put, tree_bytes
 from hive_core.host.git.store import FILES, FOLDER, Entry, Store
-from hive_core.host.git.written import commit_bytes, put, tree_bytes
-from hive_core.model.agent import AgentSpec
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Nix
-from hive_core.model.topology import DEPTH_LIMIT, Topology
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.topology import DEPTH_LIMIT, Topology
+from hive_core.model.config.settings import Nix
 
 _CACHED_AT_MOST: Final = 65536
 _AUTHOR: Final = "hive <hive@localhost>"

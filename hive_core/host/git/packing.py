@@ -12,12 +12,12 @@ import pygit2
 from pygit2.enums import Option
 from pygit2.packbuilder import PackBuilder
 
-from hive_core.host.disk import kept
 from hive_core.host.git.faults import reading, writing
 from hive_core.host.git.handle import with_loose
 from hive_core.host.git.packs import Packs
 from hive_core.host.git.recovery import HandCommit
 from hive_core.host.git.store import Store
+from hive_core.host.storage.disk import kept
 
 # For the whole process: packs are on disk when a call returns, and hashes are compared as they are
 # written, so a flipped bit does not pass for content.

@@ -23,7 +23,7 @@ from hive_core.errors import HiveError, InvalidArgument
 from hive_core.host.git.faults import DamagedRepo, writing
 from hive_core.host.git.locks import flushed, replace
 from hive_core.host.git.store import Store
-from hive_core.model.hive import Hive
+from hive_core.model.agents.hive import Hive
 
 log = logging.getLogger(__name__)
 REFUSED: Final = "refs/hive/refused/"

@@ -20,16 +20,16 @@ from typing import Final
 from hive_core.errors import Busy, HiveError, Internal, InvalidArgument, StorageFull
 from hive_core.host.git import checkup, packing, recovery
 from hive_core.host.git.branch import Branch
+from hive_core.host.git.create import make
 from hive_core.host.git.faults import Damage, DamagedRepo, writing
 from hive_core.host.git.handle import Handle
 from hive_core.host.git.locks import sign
-from hive_core.host.git.making import make
 from hive_core.host.git.objects import Objects
 from hive_core.host.git.recovery import Judge, Kind, Recovery
 from hive_core.host.git.worktree import WorkTree
-from hive_core.model.hive import Hive
-from hive_core.model.settings import Nix, RootAgent
-from hive_core.model.topology import DEPTH_LIMIT, Topology
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.topology import DEPTH_LIMIT, Topology
+from hive_core.model.config.settings import Nix, RootAgent
 
 log = logging.getLogger(__name__)
 

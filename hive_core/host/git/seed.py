@@ -1,7 +1,7 @@
 """The configuration that a new agent starts with: the template of the package as one commit.
 
 The commit is the same on every host, since nothing of the host stands in it: its id is known before
-there is any repository (`hive_core/model/seed.py`, which a test compares with this).
+there is any repository (`hive_core/model/config/seed.py`, which a test compares with this).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Final
 import pygit2
 from pygit2.enums import ObjectType
 
+from hive_core.host.git.file_writer import shared
+from hive_core.host.git.object_writer import commit_bytes, tree_bytes
 from hive_core.host.git.store import FILES, FOLDER, Entry
-from hive_core.host.git.writing import shared
-from hive_core.host.git.written import commit_bytes, tree_bytes
 from hive_core.plan import nar
 
 ROOM: Final = Path(__file__).parents[2] / "seed"

@@ -16,14 +16,14 @@ import pygit2
 from pygit2.enums import FileMode
 
 from hive_core.errors import HiveError, InvalidArgument
-from hive_core.host.disk import kept
-from hive_core.host.git.dirt import Dirt, blob_name, sound
 from hive_core.host.git.faults import DamagedRepo, reading, writing
 from hive_core.host.git.handle import Handle
 from hive_core.host.git.locks import Lock, replace
 from hive_core.host.git.objects import Objects
 from hive_core.host.git.store import FILES, Difference, Entry
 from hive_core.host.git.versions import torn, versions
+from hive_core.host.git.worktree_status import Dirt, blob_name, sound
+from hive_core.host.storage.disk import kept
 
 _LISTED: Final = 100
 

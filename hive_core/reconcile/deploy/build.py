@@ -14,17 +14,17 @@ from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from hive_core.errors import Conflict
-from hive_core.host import nixconf
-from hive_core.host.exchange import exchange
-from hive_core.host.profiles import Profiles
-from hive_core.model.approval import Approval, Kind
-from hive_core.model.built import SAID_MOST, NixSaid
-from hive_core.model.hive import Hive
-from hive_core.model.settings import NIX_IMAGE, Settings
+from hive_core.host.config import nix as nixconf
+from hive_core.host.config.nix_profiles import Profiles
+from hive_core.host.systemd.job_exchange import exchange
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.approval import Approval, Kind
+from hive_core.model.config.build_result import SAID_MOST, NixSaid
+from hive_core.model.config.settings import NIX_IMAGE, Settings
 from hive_core.plan import flake
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
 from hive_core.ports import Jobs
-from hive_core.reconcile.deploy.given import Applied, Built
+from hive_core.reconcile.deploy.context import Applied, Built
 
 
 class BuildFailed(Conflict):

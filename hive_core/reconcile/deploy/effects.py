@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from hive_core.errors import HiveError
-from hive_core.model.agent import AgentSpec
-from hive_core.model.approval import Approval, Effect, Generation, Kind
-from hive_core.model.config import FILE, AgentConfig, Wishes, check
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.config.agent_config import FILE, AgentConfig, Wishes, check
+from hive_core.model.config.approval import Approval, Effect, Generation, Kind
 from hive_core.plan import nar, toml
 from hive_core.plan.effect import Shown, apply, effect, rolled_back
-from hive_core.reconcile.deploy.given import Applied, Built
+from hive_core.reconcile.deploy.context import Applied, Built
 
 HELD: Final = "held"  # in the review: what the agent held when it was checked
 Files = Mapping[str, tuple[bool, bytes]]

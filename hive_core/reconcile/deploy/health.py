@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hive_core.ledger.hellos import Hello
-from hive_core.model.agent import AfterTask, AgentSpec
-from hive_core.model.approval import Effect
-from hive_core.model.machine import Machine, Run, Starts, State, Wanted
-from hive_core.model.roles import HABITS
-from hive_core.reconcile.goals import ENDED, UP
+from hive_core.ledger.machines.check_ins import Hello
+from hive_core.model.agents.agent import AfterTask, AgentSpec
+from hive_core.model.agents.machine import Machine, Run, Starts, State, Wanted
+from hive_core.model.agents.roles import HABITS
+from hive_core.model.config.approval import Effect
+from hive_core.reconcile.jobs.goals import ENDED, UP
 
 SAID_MOST: Final = 500
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from hive_core.errors import Conflict, InvalidArgument
-from hive_core.host.kept import LOCK_MOST, KeptLocks
-from hive_core.host.profiles import INPUTS, Profiles
-from hive_core.model.approval import Approval, Effect
-from hive_core.model.built import NixSaid
-from hive_core.model.hive import Hive
+from hive_core.host.config.nix_profiles import INPUTS, Profiles
+from hive_core.host.git.pending_locks import LOCK_MOST, KeptLocks
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.approval import Approval, Effect
+from hive_core.model.config.build_result import NixSaid
 from hive_core.plan import flake, locks
 from hive_core.plan.actions import JobKind
 from hive_core.reconcile.deploy.build import BuildFailed, NixJobs
-from hive_core.reconcile.deploy.given import Taken
+from hive_core.reconcile.deploy.context import Taken
 
 SHOWN_MOST = 100
 

@@ -13,21 +13,21 @@ from typing import Final
 from uuid import uuid4
 
 from hive_core.errors import Conflict
-from hive_core.host.exchange import Exchange, exchange
-from hive_core.host.git.applied import Parts
-from hive_core.model.agent import AgentSpec
-from hive_core.model.approval import Approval, Binding, Effect
-from hive_core.model.config import AgentConfig, check
-from hive_core.model.hive import Hive
-from hive_core.model.review import DIFF, REVIEW, REVIEW_MOST, SAID, SAID_MOST, Review, Said
-from hive_core.model.settings import NIX_IMAGE, Settings
+from hive_core.host.git.applied_repository import Parts
+from hive_core.host.systemd.job_exchange import Exchange, exchange
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.agent_config import AgentConfig, check
+from hive_core.model.config.approval import Approval, Binding, Effect
+from hive_core.model.config.review import DIFF, REVIEW, REVIEW_MOST, SAID, SAID_MOST, Review, Said
+from hive_core.model.config.settings import NIX_IMAGE, Settings
 from hive_core.plan import nar
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
-from hive_core.plan.caps import Caps
 from hive_core.plan.effect import Shown, apply, effect
+from hive_core.plan.intake_limits import Caps
 from hive_core.ports import Jobs
+from hive_core.reconcile.deploy.context import Applied, Taken
 from hive_core.reconcile.deploy.effects import config_in
-from hive_core.reconcile.deploy.given import Applied, Taken
 
 NO_BASE: Final = "none"
 _SLACK: Final = 2 << 20  # of what surrounds the bytes that are bounded

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hive_core.broker.call import Call
-from hive_core.model.agent import AgentSpec
-from hive_core.model.machine import Starts
-from hive_core.model.settings import NIX_IMAGE
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.machine import Starts
+from hive_core.model.config.settings import NIX_IMAGE
 
 
 def lacks_system(spec: AgentSpec) -> bool:

@@ -13,12 +13,12 @@ from typing import Final
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Conflict
-from hive_core.ledger.waves import DONE, FAILED, RUNNING, STOPPED, WAITING, Wave
-from hive_core.model.approval import ApprovalState, Kind
-from hive_core.operations.ending import called, topic
-from hive_core.operations.history import updating
-from hive_core.reconcile.deploy.change import Done
-from hive_core.reconcile.deploy.given import Means
+from hive_core.ledger.approvals.rollouts import DONE, FAILED, RUNNING, STOPPED, WAITING, Wave
+from hive_core.model.config.approval import ApprovalState, Kind
+from hive_core.operations.approvals.history import updating
+from hive_core.operations.approvals.outcome import called, topic
+from hive_core.reconcile.deploy.context import Means
+from hive_core.reconcile.deploy.transactions import Done
 
 _WHY: Final = "stopped after the first failure"
 

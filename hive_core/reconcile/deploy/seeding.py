@@ -15,17 +15,17 @@ from typing import Final
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Busy, HiveError, NotFound, StorageFull, Unreachable
-from hive_core.host.exchange import exchange
 from hive_core.host.git import seed
-from hive_core.model.hive import Hive
-from hive_core.model.record import Job
-from hive_core.model.review import SAID, SAID_MOST, Said
-from hive_core.model.seed import kind_of
-from hive_core.operations.proposals import SEED
+from hive_core.host.systemd.job_exchange import exchange
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.review import SAID, SAID_MOST, Said
+from hive_core.model.config.seed import kind_of
+from hive_core.model.wire.record import Job
+from hive_core.operations.approvals.proposals import SEED
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
-from hive_core.reconcile.deploy.change import Done
-from hive_core.reconcile.deploy.given import Means
-from hive_core.reconcile.deploy.tasks import Tasks
+from hive_core.reconcile.deploy.background_tasks import Tasks
+from hive_core.reconcile.deploy.context import Means
+from hive_core.reconcile.deploy.transactions import Done
 
 KEY: Final = f"{SEED}:"
 AT_ONCE: Final = 2  # so that requests have room

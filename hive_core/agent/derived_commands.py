@@ -1,0 +1,116 @@
+"""Commands derived from operations.json: required parameters are positional, others flags."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hive_core.agent import catalog, output
+from hive_core.agent.reconnect import Link, new_key
+from hive_core.varlink import Message
+
+_HIDDEN: Final = ("idempotency_key", "after")
+# One flag for one thing, whatever the wire calls it. The wire's own name works too, unsaid.
+_SHOWN_AS: Final = {"why": "--reason"}
+_RESUMED: Final = ("subscribe",)  # where people say from which number on
+
+
+def parser_of(name: str, summary: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(f"hive-agent {name}", description=summary, allow_abbrev=False)
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"),
+        default="text" if sys.stdout.isatty() else "json",
+        help="text for people, or JSON: the default when the output is no terminal",
+    )  # fmt: skip
+    return parser
+
+
+def _value(flag: catalog.Flag) -> Callable[[str], object]:
+    """argparse's `type`: it names the function in its message, so that gets the type's name."""
+
+    def parse(text: str) -> object:
+        return flag.parse(text)
+
+    parse.__name__ = flag.kind
+    return parse
+
+
+def _entry(flag: catalog.Flag) -> Callable[[str], object]:
+    """The same for one entry of a list."""
+
+    def parse(text: str) -> object:
+        return flag.item(text)
+
+    parse.__name__ = flag.kind
+    return parse
+
+
+def _add(parser: argparse.ArgumentParser, flag: catalog.Flag) -> None:
+    words = flag.choices
+    text = flag.help.replace("%", "%%") + (f" One of {', '.join(words)}." if words else "")
+    option = f"--{flag.name.replace('_', '-')}"
+    if flag.kind == "boolean":
+        action = argparse.BooleanOptionalAction
+        parser.add_argument(option, dest=flag.name, action=action, default=None, help=text)
+    elif flag.kind == "array" and flag.positional:
+        parser.add_argument(flag.name, nargs="+", type=_entry(flag), choices=words,
+                            metavar=flag.name, help=text)  # fmt: skip
+    elif flag.kind == "array":
+        parser.add_argument(option, dest=flag.name, action="append", type=_entry(flag),
+                            choices=words, metavar=flag.name.upper(), help=text)  # fmt: skip
+    elif flag.positional:
+        count = None if flag.required else "?"
+        parser.add_argument(flag.name, nargs=count, type=_value(flag), choices=words,
+                            metavar=flag.name, help=text)  # fmt: skip
+    else:
+        shown = _SHOWN_AS.get(flag.name, option)
+        parser.add_argument(shown, dest=flag.name, type=_value(flag), choices=words,
+                            metavar=shown.lstrip("-").upper(), help=text)  # fmt: skip
+        if shown != option:
+            parser.add_argument(option, dest=flag.name, type=_value(flag), help=argparse.SUPPRESS)
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """What stands before `--`, and after it (None when there is no `--`)."""
+    given = list(arguments)
+    if "--" not in given:
+        return given, None
+    at = given.index("--")
+    return given[:at], given[at + 1 :]
+
+
+def _parameters(
+    operation: catalog.Operation, arguments: Sequence[str]
+) -> tuple[argparse.Namespace, Message]:
+    """Arguments of a derived command; `-- COMMAND...` fills a parameter called `command`."""
+    parser = parser_of(operation.name.replace("_", "-"), operation.summary)
+    hidden = _HIDDEN[:1] if operation.name in _RESUMED else _HIDDEN
+    flags = [flag for flag in operation.flags if flag.name not in hidden]
+    for flag in flags:
+        if flag.name != "command":
+            _add(parser, flag)
+    if operation.stream:
+        parser.add_argument("-f", "--follow", action="store_true", help="go on as more comes")
+    before, command = split(arguments)
+    if command is not None and not any(flag.name == "command" for flag in flags):
+        before, command = list(arguments), None
+    found = parser.parse_args(before)
+    names = {flag.name for flag in flags}
+    given = {k: v for k, v in vars(found).items() if k in names and v is not None}
+    return found, given if command is None else {**given, "command": command}
+
+
+def operation(path: str, wanted: catalog.Operation, arguments: Sequence[str]) -> int:
+    """Carry out one derived command line."""
+    options, given = _parameters(wanted, arguments)
+    with Link(path) as link:
+        if getattr(options, "follow", False):
+            for reply in link.stream(wanted.method, given):
+                output.result(reply, options.output)
+            return 0
+        if wanted.keyed:
+            given["idempotency_key"] = new_key()
+        output.result(link.call(wanted.method, given, repeat=True), options.output)
+    return 0

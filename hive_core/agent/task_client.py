@@ -1,0 +1,300 @@
+"""Tasks as an agent sees them: what it has to do, what it gave to others, what came of it.
+
+The daemon knows all of that, so nothing of it is kept here: an agent that was killed reads where
+it was and goes on. What is done twice is done under the same key.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from hive_core.agent.reconnect import Link, new_key
+from hive_core.errors import AlreadyExists, Conflict, HiveError, NotFound, TimedOut, Unreachable
+from hive_core.varlink import Message
+
+POLL: Final = 50
+OPEN: Final = frozenset({"in_progress", "pending_delegation"})
+WELL: Final = frozenset({"success", "partial"})
+_TRY_AGAIN: Final = 75
+_TRIES: Final = 8
+_BACK: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
+_PAGE: Final = 200
+# What the daemon takes of one report.
+SUMMARY_MOST, DATA_MOST = 16 * 1024, 24 * 1024
+_CUT: Final = "\n[cut]"
+# As data: the rest of it is an artifact with this id.
+_WHOLE: Final = "whole"
+_REMEMBERED: Final = 7
+_DOWN: Final = frozenset({"stopped", "failed", "parked"})
+_ENDED: Final = frozenset({"done", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One task. `status` is empty while it has not ended; `tokens` and `cost`: what was said.
+
+    `offered`: whether its agent may begin it, and has not.
+    """
+
+    id: str
+    agent: str
+    assigner: str
+    title: str
+    state: str
+    offered: bool
+    attempt: int
+    part_of: str
+    created: float
+    plan: str
+    plan_required: bool
+    context: str
+    status: str
+    summary: str
+    error: str
+    data: Message
+    artifacts: tuple[str, ...] = ()
+    tokens: int = 0
+    cost: int = 0
+
+    @classmethod
+    def of(cls, row: Any) -> Row:  # noqa: ANN401 - JSON is anything
+        result = row["result"] or {}
+        return cls(
+            row["id"], row["agent"], row["assigner"], row["title"], row["state"], row["offered"],
+            row["attempt"], row["part_of"], row["created"], row["plan"], row["plan_required"],
+            row["context"],
+            result.get("status", ""), result.get("summary", ""), result.get("error", ""),
+            result.get("data") or {}, tuple(result.get("artifacts", ())),
+            result.get("tokens") or 0, result.get("cost") or 0,
+        )  # fmt: skip
+
+    @property
+    def open(self) -> bool:
+        return self.state not in _ENDED
+
+    @property
+    def well(self) -> bool:
+        return self.status in WELL
+
+    @property
+    def why(self) -> str:
+        """Why it did not go well."""
+        return self.error or self.summary or self.status
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """An agent right below."""
+
+    name: str
+    role: str
+    title: str
+    state: str
+
+
+class Desk:
+    """Calls that outlast a restart of the daemon, however long it takes."""
+
+    def __init__(
+        self, link: Link, name: str, sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        self.name = name
+        self._link = link
+        self._sleep = sleep
+        self._read: dict[str, str] = {}
+
+    def ask(self, operation: str, /, **params: object) -> Message:
+        """Call until there is an answer; raises what the daemon refuses for good."""
+        tries = 0
+        while True:
+            try:
+                return self._link.ask(operation, **params)
+            except (Unreachable, TimedOut):
+                self._link.close()
+            except HiveError as error:
+                tries += 1
+                if error.exit_code != _TRY_AGAIN or tries > _TRIES:
+                    raise
+            self._sleep(_BACK[min(tries, len(_BACK) - 1)])
+
+    def change(self, operation: str, /, **params: object) -> Message:
+        """The same for what records something: done once, under its own key."""
+        return self.ask(operation, **{"idempotency_key": new_key(), **params})
+
+    def quietly(self, operation: str, /, **params: object) -> Message:
+        """What the daemon may refuse without harm; empty then."""
+        try:
+            return self.change(operation, **params)
+        except HiveError as error:
+            say(f"cannot {operation}: {error.reason}")
+            return {}
+
+    def letters(self, wait: float) -> list[Message]:
+        """What came, acked: it only says that there is something to look at."""
+        found = self.ask("recv", wait=wait, max=100)["messages"]
+        if not isinstance(found, list):
+            return []
+        if found:
+            self.quietly("ack", ids=[each["id"] for each in found])
+        return found
+
+    def mine(self) -> list[Row]:
+        """What there is to do, the oldest first."""
+        found = self._rows(only=True, open=True)
+        return sorted(found, key=lambda row: row.created)
+
+    def given(self) -> list[Row]:
+        """What others below have to do, the newest first."""
+        return [row for row in self._rows(open=True) if row.agent != self.name]
+
+    def parts(self, task: Row) -> dict[str, Row]:
+        """What was given to others for this task, by title; the last of each."""
+        found: dict[str, Row] = {}
+        for row in self._rows(since=task.created):
+            if row.part_of == task.id:
+                found.setdefault(row.title, row)
+        return {title: self._whole(row) for title, row in found.items()}
+
+    def _whole(self, row: Row) -> Row:
+        """With all that was reported, also what was too much for a report."""
+        id_ = str(row.data.get(_WHOLE, ""))
+        if not id_:
+            return row
+        if id_ not in self._read:
+            self._read = {**dict(list(self._read.items())[-_REMEMBERED:]), id_: self.read(id_)}
+        return replace(row, data=json.loads(self._read[id_]))
+
+    def begin(self, task: Row) -> bool:
+        """Say that it is worked on from now on. False: it was taken back."""
+        try:
+            self.change("begin_task", task=task.id)
+        except (Conflict, NotFound) as error:
+            say(f"task {task.id}: {error.reason}")
+            return False
+        return True
+
+    def recall(self, part: Row) -> bool:
+        """Take back a part that nobody will do: its agent was stopped before it began."""
+        if part.state != "queued" or part.offered:
+            return False
+        child = self.children().get(part.agent)
+        if child is None or child.state != "stopped":
+            return False
+        why = f"{part.agent} is stopped"
+        return bool(self.quietly("cancel_task", task=part.id, reason=why))
+
+    def text(self, task: Row) -> tuple[str, Message]:
+        """What a task says, and the data that came with it."""
+        found = self.ask("get_task", task=task.id)
+        data = found.get("data")
+        return str(found["description"]), data if isinstance(data, dict) else {}
+
+    def give(self, task: Row, agent: str, title: str, text: str, **more: object) -> None:
+        """A part of a task to somebody below; once, however often it is asked for."""
+        self.change(
+            "assign_task", agent=agent, description=text, title=title, part_of=task.id,
+            **{"requeue": 3, "idempotency_key": f"{task.id}:{title}", **_said(more)},
+        )  # fmt: skip
+
+    def finish(self, task: Row, status: str, summary: str, **more: object) -> None:
+        """The one report; what has ended meanwhile has ended."""
+        key = f"finish:{task.id}:{task.attempt}:{status}"
+        given = _said(more)
+        data = json.dumps(given.get("data"), indent=1)
+        if len(data.encode()) > DATA_MOST:
+            given["data"] = (
+                {_WHOLE: kept[0]} if (kept := self.keep(f"data-{task.id}", data)) else {}
+            )
+        self.quietly(
+            "finish_task", task=task.id, status=status, summary=_short(summary),
+            idempotency_key=key, **given,
+        )  # fmt: skip
+
+    def tier(self) -> str:
+        """Its own: the highest that it may give."""
+        return str(self.ask("whoami")["tier"])
+
+    def children(self) -> dict[str, Child]:
+        """Those right below, by name."""
+        found: dict[str, Child] = {}
+        after: object = None
+        while True:
+            page = self.ask("list_agents", after=after)
+            rows = page["agents"]
+            for row in rows if isinstance(rows, list) else []:
+                if row["parent"] == self.name:
+                    child = Child(row["name"], row["role"], row.get("title", ""), row["state"])
+                    found[child.name] = child
+            after = page.get("next")
+            if not after:
+                return found
+
+    def hire(self, name: str, **spec: object) -> None:
+        """Have an agent below that runs, whether it was there or not."""
+        child = self.children().get(name)
+        if child is None:
+            try:
+                self.change("spawn", name=name, **spec)
+            except AlreadyExists:
+                say(f"{name} is there already")
+        elif child.state in _DOWN:
+            self.quietly("start", agent=name)
+
+    def dismiss(self, name: str) -> None:
+        """End an agent below, with all of its own."""
+        try:
+            self.quietly("destroy", agent=name, recursive=True)
+        except NotFound:
+            say(f"{name} is gone already")
+
+    def keep(self, name: str, text: str, visibility: str = "user", **more: object) -> list[str]:
+        """Store a result; the ids of what was stored."""
+        found = self.quietly(
+            "store_artifact", name=name, text=text, visibility=visibility, type="text/plain", **more
+        )
+        return [str(found["id"])] if "id" in found else []
+
+    def read(self, artifact: str) -> str:
+        """The text of something that was stored."""
+        data, after = b"", None
+        while True:
+            part = self.ask("get_artifact", id=artifact, after=after)
+            data += base64.b64decode(str(part["data"]))
+            after = part.get("next")
+            if not after:
+                return data.decode()
+
+    def _rows(self, since: float = 0.0, **params: object) -> list[Row]:
+        """Tasks of the agent and all below it, the newest first, down to a time."""
+        found: list[Row] = []
+        after: object = None
+        while True:
+            page = self.ask("list_tasks", limit=_PAGE, after=after, **params)
+            rows = page["tasks"]
+            found += [Row.of(row) for row in rows] if isinstance(rows, list) else []
+            after = page.get("next")
+            if not after or found[-1].created < since:
+                return found
+
+
+def _said(params: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _short(text: str) -> str:
+    """As much as a report takes."""
+    if len(text.encode()) <= SUMMARY_MOST:
+        return text
+    return text.encode()[: SUMMARY_MOST - len(_CUT)].decode(errors="ignore") + _CUT
+
+
+def say(text: str) -> None:
+    """A line in the log of the agent."""
+    sys.stderr.write(f"hive-agent: {text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,39 @@
+"""Acting for an agent: with its rights as they are at this moment, never with the daemon's.
+
+A trigger that spawns does what its owner could do now. An owner that lost the right since, or is
+gone, gets the refusal that it would get itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from hive_core.broker.authorize import judge, refusal
+from hive_core.broker.call import Call, Outcome
+from hive_core.broker.operation import REGISTRY
+from hive_core.errors import InvalidArgument, NotFound
+from hive_core.model.wire.record import OPERATOR
+
+
+def on_behalf(call: Call, party: str, operation: str, params: Mapping[str, object]) -> Outcome:
+    """What the operation comes to, called by this party (a UUID, or `operator`).
+
+    Raises what the party would be told. The caller records on whose behalf it acted.
+    """
+    name = OPERATOR if party == OPERATOR else call.hive.name(party)
+    if name is None:
+        raise NotFound("who asked for this is no agent of this hive any more")
+    wanted = REGISTRY[operation]
+    try:
+        given = wanted.params.model_validate(dict(params))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidArgument(f"{where}: {first['msg']}", field=where) from error
+    theirs = call._replace(caller=name, uuid=party, uid=-1, more=False)
+    target, decision = judge(theirs, wanted, given)
+    if not decision.allowed:
+        raise refusal(wanted, given, target, decision)
+    return wanted.handler(theirs, given)

@@ -1,0 +1,112 @@
+"""What happens to agents, and who has to know: each noun says itself what follows for it.
+
+Everything that follows is written in the transaction of what happened: a task never outlives the
+agent that it was given to, whatever ends the daemon in between.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hive_core.model.wire.record import Message
+from hive_core.model.work.question import Question
+
+if TYPE_CHECKING:
+    from hive_core.broker.call import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The machine of an agent runs; `nonce` tells this start from others."""
+
+    uuid: str
+    name: str
+    nonce: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The machine of an agent ended: by itself, by a failure, or because somebody asked for it.
+
+    `code` is the exit status, None where there is none (a signal, a host that went down).
+    `asked`: stop, kill, sleep or restart; `wanted` is what the agent should be now. `returns`: it
+    is started again by itself.
+    """
+
+    uuid: str
+    name: str
+    code: int | None
+    reason: str
+    clean: bool
+    asked: bool
+    wanted: str
+    returns: bool = False
+    fields: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """An agent is destroyed by this call; `call.hive` still has it, with its old place."""
+
+    uuid: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A message was put into somebody's inbox."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A message is a dead letter: its agent gave it up, or did not ack it after all attempts."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """A task came to its one end. All parties by UUID (or `operator`); `status` is its result's."""
+
+    id: str
+    assignee: str
+    assigner: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A question or an escalation came to its one end; `question` is as it is from now on."""
+
+    question: Question
+
+
+Happening = Started | Ended | Gone | Arrived | GivenUp | TaskEnded | Settled
+H = TypeVar("H", Started, Ended, Gone, Arrived, GivenUp, TaskEnded, Settled)
+Follow = Callable[["Call", H], "frozenset[str]"]
+_FOLLOWS: defaultdict[type, list[Follow[Any]]] = defaultdict(list)
+
+
+def when(kind: type[H]) -> Callable[[Follow[H]], Follow[H]]:
+    """Declare what follows from such a happening: rows in the ledger; gives the topics touched."""
+
+    def declare(follow: Follow[H]) -> Follow[H]:
+        _FOLLOWS[kind].append(follow)
+        return follow
+
+    return declare
+
+
+def happened(call: Call, what: Happening) -> frozenset[str]:
+    """Let everything follow that has to; the topics to touch."""
+    topics = frozenset[str]()
+    for follow in _FOLLOWS.get(type(what), ()):  # for each message, so nothing is built for nothing
+        if found := follow(call, what):
+            topics |= found
+    return topics

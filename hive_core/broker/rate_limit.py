@@ -1,0 +1,64 @@
+"""Calls a minute: counted for everybody, and bounded where a budget says so.
+
+A bound holds for an agent with all below it. It is asked for each call, so it costs a look into a
+table in memory, and nothing but a counter where nobody has a bound.
+"""
+
+from __future__ import annotations
+
+from hive_core.broker.call import Call
+from hive_core.broker.operation import Operation
+from hive_core.errors import LimitReached
+from hive_core.model.wire.window import Window
+from hive_core.model.work.budget import Kind
+
+_Chain = tuple[tuple[str, int, Window], ...]
+
+
+class Pace:
+    def __init__(self) -> None:
+        self._windows: dict[str, Window] = {}
+
+    def check(self, call: Call, operation: Operation) -> None:
+        """Count one call of an agent; LimitReached when it or one above it has too many.
+
+        What ends something may always be called.
+        """
+        budgets = call.ledger.budgets
+        budgets.usage.count(call.uuid, Kind.CALLS, call.now)
+        if not budgets.caps or operation.urgent:
+            return
+        second, chain = int(call.now), self._chain(call)
+        for uuid, bound, window in chain:
+            window.roll(second)
+            if window.total >= bound:
+                raise _too_many(call, operation, uuid, window.wait(bound))
+        for _, _, window in chain:
+            budgets.usage.noted(window.take_back, window.add())
+
+    def _chain(self, call: Call) -> _Chain:
+        """Those with a bound, from the agent upward; worked out once for each state of things."""
+        key = f"pace {call.uuid}"
+        known = call.hive.answers.get(key)
+        version = call.ledger.budgets.version
+        if isinstance(known, tuple) and known[0] == version:
+            chain: _Chain = known[1]
+            return chain
+        caps, tree = call.ledger.budgets.caps, call.hive.topology
+        names = (call.caller, *tree.lineage(call.caller))
+        uuids = (call.hive.spec(name).id for name in names)
+        chain = tuple(
+            (uuid, caps[uuid], self._windows.setdefault(uuid, Window()))
+            for uuid in uuids if uuid in caps
+        )  # fmt: skip
+        call.hive.answers[key] = (version, chain)
+        return chain
+
+
+def _too_many(call: Call, operation: Operation, uuid: str, wait: float) -> LimitReached:
+    whose = call.hive.name(uuid) or uuid
+    return LimitReached(
+        f"cannot {operation.verb}: {whose} and those below it have used their calls of this minute,"
+        f" try again in {wait:.0f} s",
+        rule="budget", budget=whose, of=Kind.CALLS.value, retry_after=wait,
+    )  # fmt: skip

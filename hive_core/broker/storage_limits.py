@@ -1,0 +1,101 @@
+"""How many bytes of the ledger an agent may have, and its branch when the ledger fills (attack 62).
+
+Asked before what brings bytes. What ends something, takes something out or answers always goes on:
+an agent that is at its bound can get below it again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from hive_core.broker.branches import branch_in
+from hive_core.broker.call import Call
+from hive_core.broker.operation import Operation
+from hive_core.errors import LimitReached
+from hive_core.ledger.core.storage_use import HISTORY
+from hive_core.model.agents.branches import branch
+
+# What brings bytes that stay. A test holds that each other operation with a text has a reason.
+BRINGS: Final = frozenset({
+    "ask", "assign_task", "create_plan", "escalate", "inject_message", "note_event", "publish",
+    "put", "remind", "run_parallel_workers", "send", "set_trigger", "spawn",
+    "spawn_agent_and_assign_task", "wait_for", "wake", "write_pipe",
+})  # fmt: skip
+# Of a ledger that is half full or more, one branch has an eighth at most.
+EIGHTH, HALF = 8, 2
+# What one call can bring at most, and after how many calls at most a party is looked at again.
+CALL_MOST: Final = 2 << 20
+_SELDOM: Final = 64
+_PARTIES: Final = 20_000
+# Seconds until it is looked again how full the ledger is.
+_AGAIN: Final = 1.0
+
+
+class Room:
+    def __init__(self) -> None:
+        # How many calls of a party can bring it to no bound, whatever they bring.
+        self._safe: dict[str, int] = {}
+        # When it was looked how full the ledger is, how full, and what each branch has of it.
+        self._looked, self._used, self._shares = -1.0, 0, Counter[str]()
+
+    def check(self, call: Call, operation: Operation) -> None:
+        """LimitReached when what an agent wants to store has no room."""
+        safe = self._safe.get(call.uuid, 0)
+        if safe > 0:
+            self._safe[call.uuid] = safe - 1
+        else:
+            self._check_one(call, operation)
+        if operation.name in BRINGS:
+            self._check_all(call, operation)
+
+    def _check_one(self, call: Call, operation: Operation) -> None:
+        """Look what the agent has; not at each call, because looking costs more than most calls."""
+        limits, ledger = call.settings.limits, call.ledger
+        sizes = ledger.stored.of(call.uuid)
+        live = {noun: size for noun, size in sizes.items() if noun not in HISTORY}
+        held, past = sum(live.values()), sum(sizes.values()) - sum(live.values())
+        if past > limits.history:
+            past = ledger.history.shorten(call.uuid, limits.history)
+        if len(self._safe) > _PARTIES:
+            self._safe.clear()
+        room = min(limits.stored - held, limits.history - past)
+        self._safe[call.uuid] = min(max(room // CALL_MOST, 0), _SELDOM)
+        if operation.name not in BRINGS:
+            return
+        if past > limits.history:
+            reason = f"more than {limits.history} bytes hang on tasks of yours that are open"
+            raise _full(operation, reason, "history")
+        if held > limits.stored:
+            noun = max(live, key=lambda each: live[each])
+            reason = f"you have {limits.stored} bytes in the ledger, most of it {noun}"
+            raise _full(operation, reason, "stored")
+
+    def _check_all(self, call: Call, operation: Operation) -> None:
+        """Half of the ledger is for whoever comes first, an eighth of it for each branch."""
+        most = call.settings.limits.ledger
+        if abs(call.now - self._looked) >= _AGAIN:
+            self._look(call, most)
+        if self._used >= most:
+            raise _full(operation, f"the ledger of this host is full ({most} bytes)", "ledger")
+        if self._used * HALF >= most:
+            mine = branch(call.hive, call.caller)
+            if self._shares[mine] * EIGHTH >= most:
+                reason = f"the ledger is half full, and an eighth of it is of {mine} and below"
+                raise _full(operation, reason, "ledger")
+
+    def _look(self, call: Call, most: int) -> None:
+        self._looked, self._used = call.now, call.ledger.stored.used()
+        self._shares.clear()
+        if self._used * HALF >= most:
+            # What a destroyed agent left is of its branch: else making and destroying has no bound.
+            parent = call.ledger.archives.parents().get
+            for party, size in call.ledger.stored.all().items():
+                self._shares[branch_in(call.hive, party, parent)] += size
+
+
+def _full(operation: Operation, reason: str, setting: str) -> LimitReached:
+    return LimitReached(
+        f"cannot {operation.verb}: {reason}; the bound is [limits] {setting}",
+        setting=f"limits.{setting}",
+    )

@@ -1,0 +1,90 @@
+"""`hive declare FILE`: make the agents that a file names and that are missing.
+
+The file is JSON: for each name the parameters of the operation `spawn`. NixOS writes one from
+`services.hive.agents`; any other tool may.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+
+from hive_core.cli.core.output import echo, say
+from hive_core.cli.core.session import Session
+from hive_core.errors import Conflict, InvalidArgument
+from hive_core.model.agents.capability import granted
+from hive_core.varlink import Message
+
+COMPARED: Final = ("parent", "role", "title")  # what a listing shows of an agent
+Wanted = Mapping[str, Message]
+
+
+def read(path: Path) -> dict[str, Message]:
+    """The agents of a file by name."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"cannot read {path}: {error}", field="file") from error
+    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+        raise InvalidArgument(f"{path} must hold one object for each name", field="file")
+    return found
+
+
+def check_rights(wanted: Wanted) -> None:
+    """Refuse the whole file, before anything is made, for a right that no agent can be given."""
+    for name, each in wanted.items():
+        asked, network = each.get("capabilities"), each.get("network")
+        rights = [str(right) for right in asked] if isinstance(asked, list) else []
+        if isinstance(network, str) and network != "none":
+            rights.append(f"network:{network}")
+        try:
+            granted(rights)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"cannot declare {name}: {error.reason}", "file") from error
+
+
+def in_order(wanted: Wanted) -> Iterator[str]:
+    """Names with every parent before its children."""
+    left = sorted(wanted)
+    while left:
+        ready = [name for name in left if wanted[name].get("parent") not in left]
+        if not ready:
+            raise Conflict(f"cannot declare {', '.join(left)}: each waits for its own descendant")
+        yield from ready
+        left = [name for name in left if name not in ready]
+
+
+def differences(wanted: Message, found: Message) -> Iterator[str]:
+    """What an agent that is there has otherwise; nothing is said of what was not declared."""
+    for key in COMPARED:
+        said = found.get(key) or ""
+        if key in wanted and (wanted[key] or "") != said:
+            yield f"{key} is {said or 'none'}, declared {wanted[key] or 'none'}"
+
+
+@click.command
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Say what would be made, and make nothing.")
+@click.pass_obj
+def declare(session: Session, *, file: Path, dry_run: bool) -> None:
+    """Make the agents of a JSON file that are missing, parents first.
+
+    What is there is left as it is: where it differs in parent, role or title is told, and yours to
+    change. Nothing is moved, changed or destroyed.
+    """
+    wanted = read(file)
+    check_rights(wanted)
+    known = {str(row.get("name")): row for row in session.rows("list_agents", "agents")}
+    for name in in_order(wanted):
+        if name in known:
+            for each in differences(wanted[name], known[name]):
+                say(f"{name} is left as it is: {each}")
+        elif dry_run:
+            echo(f"would make {name}")
+        else:
+            session.change("spawn", **{**wanted[name], "name": name})
+            echo(f"made {name}")

@@ -1,0 +1,45 @@
+"""`hive history` and `hive rollback`: what agents ran with, and the way back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from hive_core.cli.core.output import Column, Listing, moment, output_option, say, words
+from hive_core.cli.core.session import Session, complete_agent
+
+HISTORY: Final = Listing(
+    "number",
+    (Column("agent"), Column("number"), Column("current"),
+     Column("commit", words=lambda value: words(value)[:12]), Column("kind"), Column("requester"),
+     Column("at", "since", moment), Column("approval"), Column("failed")),
+    "nothing was deployed yet",
+)  # fmt: skip
+
+
+@click.command
+@click.argument("name", required=False, shell_complete=complete_agent)
+@output_option
+@click.pass_obj
+def history(session: Session, name: str | None, style: str) -> None:
+    """List the configurations that NAME ran with, the newest first; without NAME, of all agents."""
+    HISTORY.show(session.rows("history", "generations", agent=name), style)
+
+
+@click.command
+@click.argument("name", shell_complete=complete_agent)
+@click.option("--to", metavar="ID", help="A number of `hive history`, or the approval that made "
+              "it.  [default: the one before]")  # fmt: skip
+@click.option("--no-wait", is_flag=True, help="Return once it is recorded.")
+@click.pass_obj
+def rollback(session: Session, name: str, to: str | None, *, no_wait: bool) -> None:
+    """Deploy an earlier configuration of NAME again.
+
+    Returns when that is deployed and healthy. Capabilities that NAME lost since stay lost.
+    """
+    reply = session.change("rollback", agent=name, to=to)
+    say(f"{name} goes back to generation {reply.get('generation')}, commit {reply.get('commit')}")
+    session.finish(reply, f"rolling {name} back, and watching it for a while", wait=not no_wait)
+    if not no_wait:
+        say(f"deployed: {name}")

@@ -1,0 +1,119 @@
+"""What would be refused of a configuration, as it lies in a folder, committed or not."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from hive_core.cli.core.output import say
+from hive_core.model.config.agent_config import AgentConfig
+from hive_core.model.config.limits import Intake
+from hive_core.model.config.validation import find_faults
+from hive_core.plan import toml
+from hive_core.plan.paths import Names
+from hive_core.plan.toml_lines import find_lines
+
+Fault = tuple[str, str]
+
+_CAPS: Final = Intake()
+_OWN: Final = (".git", ".before")  # at the top: git's, and what a reseeding kept
+
+
+def found(folder: Path) -> list[Fault]:
+    """Places and what is wrong there. No git is run: the folder may be anybody's."""
+    return [*_toml(folder), *_files(folder)]
+
+
+def _toml(folder: Path) -> Iterator[Fault]:
+    """What is wrong in agent.toml; an absent one says nothing."""
+    try:
+        data = _read(folder / toml.FILE)
+    except FileNotFoundError:
+        say(f"{folder / toml.FILE} is not there: every key has its default")
+        return
+    except OSError as error:
+        yield toml.FILE, error.strerror or str(error)
+        return
+    try:
+        found = toml.parse(data)
+    except ValueError as error:
+        yield toml.FILE, str(error)
+        return
+    wrong = find_faults(AgentConfig, found)
+    lines = find_lines(data, [each.place for each in wrong])
+    for each in wrong:
+        yield f"{toml.FILE}{_at(lines[each.place])}: {each.key}", each.reason
+    if not wrong:
+        config = AgentConfig.model_validate(found)
+        yield from _missing(folder, config)
+        yield from _network(config, data)
+
+
+def _at(line: int | None) -> str:
+    return f":{line}" if line is not None else ""
+
+
+def _network(config: AgentConfig, data: bytes) -> Iterator[Fault]:
+    """A profile that is asked for and gives nothing: somebody would wonder why."""
+    profile = config.request.network
+    if profile not in (None, "none"):
+        place = ("request", "network")
+        line = _at(find_lines(data, [place])[place])
+        yield (
+            f"{toml.FILE}{line}: request.network",
+            f"no agent has a network yet, so {profile!r} would give it none; leave it out, or say"
+            ' "none"',
+        )
+
+
+def _missing(folder: Path, found: AgentConfig) -> Iterator[Fault]:
+    """Files that it names and that are not there."""
+    for key in ("instructions", "prompts", "skills"):
+        name = getattr(found.harness, key)
+        if key in found.harness.model_fields_set and not os.path.lexists(folder / name):
+            yield f"{toml.FILE}: harness.{key}", f"there is no {name}"
+
+
+def _read(path: Path) -> bytes:
+    """A plain file, whatever may lie there: no link is followed, and nothing is waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(handle, "rb") as file:  # noqa: PTH123 - a descriptor
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(0, "is no plain file")
+        return file.read(toml.BYTES_MOST + 1)
+
+
+def _files(folder: Path) -> Iterator[Fault]:
+    names, count, total = Names(), 0, 0
+    for path, status in _walk(folder):
+        count += 1
+        total += status.st_size if stat.S_ISREG(status.st_mode) else 0
+        if fault := names.fault(path) or _shape(path, status):
+            yield path, fault
+    if count > _CAPS.files:
+        yield str(folder), f"{count} files and folders, and {_CAPS.files} are allowed"
+    if total > _CAPS.tree:
+        yield str(folder), f"all files together are larger than {_CAPS.tree} bytes"
+
+
+def _shape(path: str, status: os.stat_result) -> str:
+    mode = status.st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        return "is a symbolic link" if stat.S_ISLNK(mode) else "is no plain file"
+    if stat.S_ISREG(mode) and status.st_size > _CAPS.blob:
+        return f"is larger than {_CAPS.blob} bytes"
+    return "lies too deep" if path.count("/") > _CAPS.depth else ""
+
+
+def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Everything below, by its path, in order."""
+    for place, folders, files in os.walk(folder):
+        top = Path(place) == folder
+        folders[:] = sorted(each for each in folders if not (top and each in _OWN))
+        for name in sorted([*folders, *files]):
+            path = Path(place, name)
+            if not (top and name in _OWN):
+                yield path.relative_to(folder).as_posix(), path.lstat()

@@ -1,0 +1,130 @@
+"""docs/reference/cli.md from the commands: `python -m hive_core.cli.core.reference` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from hive_core.cli.main import hive
+
+FILE: Final = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
+WIDTH: Final = 96
+HEAD: Final = """\
+# Commands
+
+Generated from the commands by `python -m hive_core.cli.core.reference`; a test keeps it fresh.
+
+`hive` is the operator's command. It speaks [Varlink](operations.md) to the daemon on
+`/run/hive/operator.sock`; root and the members of group `hive-operator` may.
+
+- Every listing takes `-o table|json|jsonl|name`. Data goes to standard output, talk to standard
+  error. Colours only on a terminal, and never with `NO_COLOR` set.
+- Text that agents wrote is printed with control and direction characters spelled out, as
+  `⟨U+001B⟩`; in JSON they are escaped.
+- A noun alone lists: `hive task` is `hive task list`, and takes its options. What has no list
+  (`cap`, `config`, `meta`) says which commands it has, with status 2.
+- `source <(hive completion bash)` completes commands, options and the names of agents.
+
+| exit status | meaning |
+|---|---|
+| 0 | done |
+| 1 | failed |
+| 2 | wrong usage |
+| 3 | the agent does not run |
+| 4 | no such agent |
+| 5 | refused by policy |
+| 69 | the daemon cannot be reached |
+| 75 | try again later |
+| 124 | waited in vain |
+| 130 | interrupted; what was asked for goes on |
+
+## JSON outputs
+
+What `-o json` prints has the schema of the operation behind it, in
+[operations.json](../../hive_core/cli/operations.json) under `result`; a listing prints the list
+in it.
+
+| command | operation | printed |
+|---|---|---|
+"""
+# Command -> operation, and the field of the result that is printed (None: the whole result).
+OUTPUTS: Final = {
+    "cost": ("get_usage", "sums"),
+    "budget list": ("get_usage", "budgets"),
+    "budget show": ("get_usage", "budgets"),
+    "agent list": ("list_agents", "agents"),
+    "status": ("status", None),
+    "why": ("why", None),
+    "inbox": ("list_messages", "messages"),
+    "queue list": ("list_queues", "queues"),
+    "queue take": ("take", "things"),
+    "logs": ("get_logs", "lines"),
+    "events": ("list_events", "events"),
+    "restore": ("list_archives", "archives"),
+    "task list": ("list_tasks", "tasks"),
+    "task show": ("get_task", None),
+    "plan list": ("list_plans", "plans"),
+    "secret list": ("list_secrets", "secrets"),
+    "plan show": ("get_plan", None),
+    "approvals list": ("list_approvals", "approvals"),
+    "approvals show": ("get_approval", None),
+    "trigger list": ("list_triggers", "triggers"),
+    "trigger fires": ("list_fires", "fires"),
+    "artifact list": ("list_artifacts", "artifacts"),
+    "history": ("history", "generations"),
+    "converge": ("converge", None),
+    "gc": ("gc", "items"),
+    "move": ("move", None),
+    "survey": ("survey", "agents"),
+    "question list": ("list_questions", "questions"),
+    "question show": ("get_question", None),
+    "escalations": ("list_questions", "questions"),
+    "reminders": ("list_reminders", "reminders"),
+    "role list": ("list_roles", "roles"),
+    "tools": ("list_tools", "tools"),
+    "definition list": ("list_definitions", "definitions"),
+    "definition show": ("get_definition", None),
+    "meta log": ("meta_log", "commits"),
+}
+TREE: Final = """
+`hive tree` nests the rows of `list_agents`: a list of roots, each `{name, uuid, parent, role,
+title, state, activity, children: [...]}`. With `jsonl` and `name` the rows are flat, each agent
+before what is below it. `hive doctor` prints `{check, verdict: ok|warn|fail, detail}`. `hive todo`
+prints the rows of the operation of that name, each with `settle`: the command for it.
+"""
+
+
+def _contexts(group: click.Group, context: click.Context) -> Iterator[click.Context]:
+    """One context for each command below a group, as if it were being run."""
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None:
+            continue
+        below = click.Context(command, context, name, max_content_width=WIDTH)
+        yield below
+        if isinstance(command, click.Group):
+            yield from _contexts(command, below)
+
+
+def _section(context: click.Context) -> str:
+    words = context.command_path
+    return f"\n## {words}\n\n```text\n{context.get_help()}\n```\n"
+
+
+def reference() -> str:
+    """The whole page."""
+    rows = [
+        f"| `hive {command}` | [{name}](operations.md) | {field or 'the result'} |\n"
+        for command, (name, field) in OUTPUTS.items()
+    ]
+    settings = {**hive.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
+    sections = map(_section, _contexts(hive, click.Context(hive, None, "hive", **settings)))
+    return HEAD + "".join(rows) + TREE + "".join(sections)
+
+
+if __name__ == "__main__":
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    FILE.write_text(reference())

@@ -1,0 +1,227 @@
+"""`hive doctor`: does this machine have what a hive needs, and is everything where it belongs?
+
+Each check looks and answers; none changes anything.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from hive_core.agent.reconnect import camel
+from hive_core.cli.core.output import Column, Listing, output_option
+from hive_core.cli.core.progress import working
+from hive_core.cli.core.session import Session
+from hive_core.cli.host.install.layout import CONFIG, LEAST, UNITS, WISHED, directories
+from hive_core.cli.host.install.machine import systemd_version
+from hive_core.errors import HiveError
+from hive_core.host.config import nix
+from hive_core.varlink import Client
+
+PROGRAMS: Final = ("systemd-nspawn", "systemd-run", "systemctl", "nsenter", "git", "mount")
+_PATIENCE: Final = 5.0  # seconds; who asks how the daemon is need not wait for it
+_DETAIL_LINES: Final = 100
+SIGNERS: Final = ("ssh-keygen", "gpgv")  # without one, its kind of signed tag approves nothing
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One answer: `fail` makes the exit status 1."""
+
+    check: str
+    verdict: str  # ok, warn or fail
+    detail: str
+
+
+def _ok(check: str, detail: str = "") -> Finding:
+    return Finding(check, "ok", detail)
+
+
+def _fail(check: str, detail: str) -> Finding:
+    return Finding(check, "fail", detail)
+
+
+def _systemd() -> Iterator[Finding]:
+    version = systemd_version()
+    if version < LEAST:
+        yield _fail("systemd", f"{version} is too old: {LEAST} is the least")
+    elif version < WISHED:
+        yield Finding("systemd", "warn", f"{version} works; {WISHED} or newer is better")
+    else:
+        yield _ok("systemd", str(version))
+    if not Path("/run/systemd/system").is_dir():
+        yield _fail("systemd", "is not the first process of this machine")
+
+
+def _programs() -> Iterator[Finding]:
+    for name in PROGRAMS:
+        found = shutil.which(name)
+        yield _ok("program", found) if found else _fail("program", f"{name} is missing")
+    for name in SIGNERS:
+        lacks = Finding(
+            "program", "warn", f"{name} is missing: tags signed its way approve nothing"
+        )
+        yield _ok("program", found) if (found := shutil.which(name)) else lacks
+
+
+def _users() -> Iterator[Finding]:
+    try:
+        groups = os.getgrouplist("hive", pwd.getpwnam("hive").pw_gid)
+        wanted = {name: grp.getgrnam(name).gr_gid for name in ("hive-operator", "systemd-journal")}
+    except KeyError as error:
+        yield _fail("users", f"{error.args[0]}; `hive setup` makes them")
+        return
+    journal = wanted["systemd-journal"] in groups
+    yield (
+        _ok("users", "hive, hive-operator")
+        if journal
+        else _fail("users", "hive is not in systemd-journal")
+    )
+
+
+def _directories() -> Iterator[Finding]:
+    for each in directories():
+        try:
+            found = Path(each.path).lstat()
+        except OSError as error:
+            yield _fail("directory", f"{each.path}: {error.strerror}")
+            continue
+        mode = stat.S_IMODE(found.st_mode)
+        right = stat.S_ISDIR(found.st_mode) and mode == each.mode
+        text = f"{each.path} {mode:o}"
+        yield _ok("directory", text) if right else _fail("directory", f"{text}, not {each.mode:o}")
+
+
+def _config() -> Iterator[Finding]:
+    """The validator of the daemon itself: with what it refuses, hived does not start."""
+    from hive_core.host.config import settings  # noqa: PLC0415 - pydantic is slow to load
+
+    findings = settings.check(Path(CONFIG))
+    yield from (_fail("config", each.text) for each in findings)
+    if not findings:
+        yield _ok("config", CONFIG)
+
+
+def _units() -> Iterator[Finding]:
+    for unit in UNITS:
+        done = subprocess.run(
+            ["systemctl", "is-active", unit], capture_output=True, text=True, check=False
+        )
+        state = done.stdout.strip() or done.stderr.strip()
+        yield (
+            _ok("unit", f"{unit} is active")
+            if state == "active"
+            else _fail("unit", f"{unit} is {state}")
+        )
+
+
+def _quota() -> Iterator[Finding]:
+    """Which of the two holds agents to their bounds on the disk (attack 9)."""
+    tree = Path("/var/lib/hive/tree")
+    text = os.fsdecode(Path("/proc/self/mounts").read_bytes())
+    mounts = [line.split(" ") for line in text.rstrip("\n").split("\n")]
+    inside = [mount for mount in mounts if tree.is_relative_to(mount[1])]
+    _, place, kind, options, *_ = max(reversed(inside), key=lambda mount: len(mount[1]))
+    if {"prjquota", "pquota"} & set(options.split(",")):
+        yield _ok("quota", f"project quotas of {place} ({kind}) hold agents to their limits")
+    else:
+        told = f"{place} ({kind}) has no project quotas: hived counts, and parks who is beyond"
+        yield Finding("quota", "warn", told)
+
+
+def _caps() -> Iterator[Finding]:
+    """All agents together must leave the machine something to live on (attack 8)."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for name, most in (("MemoryMax", memory), ("TasksMax", 1 << 22)):
+        done = subprocess.run(
+            ["systemctl", "show", "--value", f"--property={name}", "hive.slice"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        found = done.stdout.strip()
+        bound = found.isdecimal() and int(found) < most
+        text = f"{name} of all agents together is {found or 'unknown'}"
+        yield _ok("caps", text) if bound else Finding("caps", "warn", f"{text}: no cap")
+
+
+def _memory() -> Iterator[Finding]:
+    """Whether the daemon keeps its memory when the machine runs out of it."""
+    if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        yield _ok("memory", "hived keeps 192M and the root helper 48M when memory is short")
+    else:
+        told = "control groups of version 1 leave hived no memory of its own when memory is short"
+        yield Finding("memory", "warn", f"{told}; boot with systemd.unified_cgroup_hierarchy=1")
+
+
+def _crashes() -> Iterator[Finding]:
+    """A program that takes core dumps runs as root, outside of the bounds of who crashed."""
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if pattern.startswith("|"):
+        told = f"processes of agents that crash are handed to {pattern[1:].split()[0]}, as root and"
+        yield Finding("crashes", "warn", f"{told} beyond their limits; kernel.core_pattern says so")
+    else:
+        yield _ok("crashes", "no program of the machine works on what agents leave in memory")
+
+
+def _nix() -> Iterator[Finding]:
+    """Whether agents of the image `nix` can be had; where it is not offered nobody needs it."""
+    try:
+        offered = "nix" in tomllib.loads(Path(CONFIG).read_text()).get("images", {})
+    except (OSError, ValueError):
+        return  # told above
+    fault = nix.fault()
+    if offered and fault:
+        yield _fail("nix", fault)
+    elif offered:
+        yield _ok("nix", "builds are kept apart from the host")
+    else:
+        yield _ok("nix", "the image nix is not offered" + (f"; {fault}" if fault else ""))
+
+
+CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
+    _systemd, _programs, _users, _directories, _config, _units, _quota, _caps, _memory, _crashes,
+    _nix,
+)  # fmt: skip
+
+
+def _daemon(session: Session) -> Iterator[Finding]:
+    try:
+        with Client(session.socket, wait=_PATIENCE) as client:
+            row = client.call(camel("status"))
+    except HiveError as error:
+        yield _fail("hived", f"{error.reason}; `journalctl -u hived` says why")
+        return
+    yield _ok("hived", f"answers on {session.socket}")
+    alarms = row.get("alarms")
+    for alarm in alarms if isinstance(alarms, list) else []:
+        yield Finding("alarm", "warn", str(alarm))
+
+
+# What to do stands at the end of a detail, which is therefore never cut.
+FINDINGS: Final = Listing(
+    "check", (Column("check"), Column("verdict"), Column("detail")), lines=_DETAIL_LINES
+)
+
+
+@click.command
+@output_option
+@click.pass_obj
+def doctor(session: Session, style: str) -> int:
+    """Check this machine, the installation and the daemon.
+
+    The exit status is 1 if something is broken.
+    """
+    with working("checking this machine"):
+        findings = [each for check in CHECKS for each in check()] + list(_daemon(session))
+    FINDINGS.show([asdict(each) for each in findings], style)
+    return int(any(each.verdict == "fail" for each in findings))

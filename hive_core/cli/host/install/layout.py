@@ -1,0 +1,118 @@
+"""What a hive host has: accounts, directories, files and units. Values only; nothing is done here.
+
+The stores below /var/lib/hive are the root helper's and the daemon's to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+LEAST: Final = 252  # of systemd: what Debian 12 has
+WISHED: Final = 253  # from here on a file descriptor store outlives a failed unit's restart
+
+USER: Final = "hive"
+OPERATORS: Final = "hive-operator"
+JOURNAL: Final = "systemd-journal"
+HOME: Final = "/var/lib/hive"
+RUN: Final = "/run/hive"
+CONFIG: Final = "/etc/hive/hive.toml"
+META: Final = f"{HOME}/meta"
+UNITS: Final = ("hive-privd.service", "hived.service")
+REMOTE: Final = "git-remote-hive"  # git looks for it on PATH, as everybody's git does
+LINK: Final = Path("/usr/local/bin") / REMOTE
+AGENTS: Final = ("hive-agent@*.service", "hive-job@*.service")
+SYSTEM: Final = Path("/etc/systemd/system")
+# Of older versions, whose operators had their git enter hived's repositories (attack 59).
+OLD_UNITS: Final = ("hive-git.path", "hive-git.service")
+OLD_GIT: Final = "/etc/hive/gitconfig"
+OLD_FILES: Final = (
+    *(SYSTEM / unit for unit in OLD_UNITS), Path(OLD_GIT), Path("/run/hive/applied.changed"),
+)  # fmt: skip
+TMPFILES: Final = Path("/etc/tmpfiles.d")
+PACKAGE: Final = Path(__file__).parents[3]
+TEMPLATES: Final = (PACKAGE / "privd" / "units", PACKAGE / "host" / "units")
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    path: str
+    mode: int
+    owner: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file with its whole text; `kept` ones are the operator's once they are there."""
+
+    path: Path
+    text: str
+    mode: int = 0o644
+    kept: bool = False
+
+
+# hived works in its home; the sticky bit keeps it from replacing what belongs to root.
+DIRECTORIES: Final = (
+    Directory("/etc/hive", 0o755, "root", "root"),
+    Directory(HOME, 0o1775, "root", USER),
+)
+# Roots of the collector of garbage of Nix, for the systems of agents.
+PROFILES: Final = Directory("/nix/var/nix/profiles/hive", 0o755, USER, USER)
+
+
+def directories() -> Iterator[Directory]:
+    """Those that this machine needs: without Nix there is nothing to be kept from its collector."""
+    yield from DIRECTORIES
+    if Path(PROFILES.path).parent.is_dir():
+        yield PROFILES
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """Where this hive lies: the entry points, the interpreter, the package."""
+
+    bin: str
+    python: str
+    package: str = str(PACKAGE)
+
+    def render(self, template: str) -> str:
+        """A unit's text with the three places filled in."""
+        places = {"@BIN@": self.bin, "@PYTHON@": self.python, "@PACKAGE@": self.package}
+        for word, place in places.items():
+            template = template.replace(word, place)
+        return template
+
+
+def templates() -> Iterator[Path]:
+    """Unit and tmpfiles templates of this package."""
+    for room in TEMPLATES:
+        yield from sorted(each for each in room.glob("*") if each.suffix in _TARGETS)
+
+
+_TARGETS: Final = {".service": SYSTEM, ".slice": SYSTEM, ".tmpfiles": TMPFILES}
+
+
+def _target(template: Path) -> Path:
+    name = f"{template.stem}.conf" if template.suffix == ".tmpfiles" else template.name
+    return _TARGETS[template.suffix] / name
+
+
+def rendered(installation: Installation) -> list[File]:
+    """The unit and tmpfiles files of this installation."""
+    return [File(_target(each), installation.render(each.read_text())) for each in templates()]
+
+
+def config() -> File:
+    """The operator's file: every setting with its default, commented out."""
+    text = (Path(__file__).parent / "hive.toml").read_text()
+    return File(Path(CONFIG), text, kept=True)
+
+
+def old_systemd(version: int) -> str | None:
+    """Why this systemd will not do, or None."""
+    if version >= LEAST:
+        return None
+    return f"systemd {version} is too old: hive needs {LEAST} or newer"

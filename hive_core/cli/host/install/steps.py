@@ -1,0 +1,129 @@
+"""The steps of `hive setup` and `hive teardown`, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from hive_core.cli.host.install import images, layout
+from hive_core.cli.host.install.machine import (  # fmt: skip
+    Machine,
+    installation,
+    is_booted,
+    settings,
+    systemd_version,
+)
+from hive_core.errors import Conflict
+
+NIXOS: Final = Path("/etc/NIXOS")
+_PATIENCE: Final = 10.0  # seconds an agent has at teardown before it is killed
+
+
+def by_configuration(machine: Machine) -> bool:
+    """On NixOS the module did all this."""
+    return NIXOS.exists() and machine.active("hived.service")
+
+
+def check(warn: Callable[[str], None]) -> None:
+    """Refuse a machine that cannot be a hive host."""
+    if NIXOS.exists():
+        raise Conflict("NixOS is set up by its configuration: services.hive.enable = true")
+    if not is_booted():
+        raise Conflict("cannot set up: systemd is not the first process here (see scripts/lab)")
+    version = systemd_version()
+    if refusal := layout.old_systemd(version):
+        raise Conflict(f"cannot set up: {refusal}")
+    if version < layout.WISHED:
+        warn(f"systemd {version} works; {layout.WISHED} or newer is better")
+
+
+def install(machine: Machine) -> None:
+    """Accounts, directories, files, units; running daemons at the end."""
+    _accounts(machine)
+    for directory in layout.directories():
+        machine.directory(directory)
+    machine.file(layout.config())
+    machine.file(_images())
+    _older(machine)
+    found = installation()
+    machine.reachable(layout.LINK, Path(found.bin) / layout.REMOTE)
+    files = layout.rendered(found)
+    changed = [each.path for each in files if machine.file(each)]
+    for path in (each.path for each in files if each.path.parent == layout.TMPFILES):
+        machine.run("systemd-tmpfiles", "--create", str(path))
+    _units(machine, {path.name for path in changed})
+
+
+def _older(machine: Machine) -> None:
+    """Take away how operators' git once entered repositories that hived can configure."""
+    units = [each for each in layout.OLD_UNITS if (layout.SYSTEM / each).exists()]
+    if units:
+        machine.run("systemctl", "disable", "--now", "--quiet", *units, check=False)
+    machine.remove(layout.OLD_FILES)
+    machine.forget_git("include.path", layout.OLD_GIT)
+    machine.forget_git("safe.directory", layout.META)
+
+
+def _images() -> layout.File:
+    named = images.named(settings(Path(layout.CONFIG)))
+    return layout.File(images.FILE, images.text(named, images.lines()))
+
+
+def _accounts(machine: Machine) -> None:
+    for group in (layout.USER, layout.OPERATORS):
+        machine.group(group)
+    machine.user(layout.USER, layout.HOME)
+    machine.member(layout.USER, layout.JOURNAL)
+
+
+def _units(machine: Machine, changed: set[str]) -> None:
+    """Enable and start both daemons; one that runs from an old unit is restarted.
+
+    That stops no agent: containers live in units of their own.
+    """
+    if changed:
+        machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "enable", "--quiet", *layout.UNITS)
+    for unit in layout.UNITS:
+        if not machine.active(unit) or unit in changed:
+            machine.restart(unit)
+
+
+def check_removable() -> None:
+    """Refuse a machine whose own configuration made it a hive host."""
+    if NIXOS.exists():
+        raise Conflict("NixOS is set up by its configuration: services.hive.enable = false")
+
+
+def running_agents(machine: Machine) -> list[str]:
+    """Names of the agents whose containers run now."""
+    first, last = layout.AGENTS[0].split("*")
+    units = machine.loaded(layout.AGENTS[0])
+    return sorted(unit.removeprefix(first).removesuffix(last) for unit in units)
+
+
+def remove(machine: Machine) -> None:
+    """Stop everything and take the units away; files and accounts stay."""
+    check_removable()
+    machine.end(("hived.service",), _PATIENCE)
+    machine.end(layout.AGENTS, _PATIENCE)
+    machine.end(("hive-privd.service",), _PATIENCE)
+    machine.run("systemctl", "disable", "--quiet", *layout.UNITS, check=False)
+    machine.unmount_below(layout.HOME)
+    machine.unmount_below(layout.RUN)
+    slices = machine.loaded("hive*.slice")
+    if slices:
+        machine.run("systemctl", "stop", *slices, check=False)
+        machine.run("systemctl", "revert", *slices, check=False)
+    written = [each.path for each in layout.rendered(layout.Installation("", ""))]
+    machine.remove([*written, Path(layout.RUN)])
+    machine.unreachable(layout.LINK)
+    _older(machine)
+    machine.run("systemctl", "daemon-reload")
+
+
+def purge(machine: Machine) -> None:
+    """Remove what agents and operators made, and the accounts."""
+    machine.remove([Path(layout.HOME), Path(layout.CONFIG).parent, Path(layout.PROFILES.path)])
+    machine.account_gone(layout.USER, (layout.USER, layout.OPERATORS))

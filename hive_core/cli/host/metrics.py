@@ -1,0 +1,70 @@
+"""`hive metrics`: figures of this host in Prometheus' text format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hive_core.agent.artifacts import written
+from hive_core.cli.core.output import Row, echo
+from hive_core.cli.core.session import Session, entries
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+
+@click.command
+@click.option(
+    "--write", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Put it there as a whole, for the textfile collector of node_exporter.",
+)  # fmt: skip
+@click.pass_obj
+def metrics(session: Session, write: Path | None) -> None:
+    """Print figures of this host for Prometheus."""
+    text = page(joined(session.rows("get_metrics", "families")))
+    if write is None:
+        echo(text.rstrip("\n"))
+        return
+    written(write, iter([text.encode()]), force=True)
+
+
+def joined(parts: Iterable[Row]) -> list[Row]:
+    """Whole families, by name: some come in parts."""
+    found: dict[str, Row] = {}
+    for part in parts:
+        name = str(part["name"])
+        before = entries(dict(found[name]), "samples") if name in found else []
+        found[name] = {**part, "samples": [*before, *entries(dict(part), "samples")]}
+    return [found[name] for name in sorted(found)]
+
+
+class _Found:
+    """What the library asks for when it writes a page."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = list(rows)
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import Metric  # noqa: PLC0415 - slow to load
+
+        for row in self._rows:
+            name, kind = str(row["name"]), str(row["type"])
+            metric = Metric(name, str(row["help"]), kind)
+            for sample in entries(dict(row), "samples"):
+                labels, value = sample.get("labels"), sample.get("value")
+                suffix = "_total" if kind == "counter" else str(sample.get("suffix") or "")
+                if isinstance(labels, dict) and isinstance(value, int | float):
+                    metric.add_sample(name + suffix, labels, value)
+            yield metric
+
+
+def page(rows: Iterable[Row]) -> str:
+    """The page in the text format."""
+    from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Found(rows))
+    return generate_latest(registry).decode()

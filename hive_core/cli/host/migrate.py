@@ -1,0 +1,107 @@
+"""`hive migrate`: what an older version left is brought to where this one has it."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from hive_core.cli.core.output import Column, Listing, Row, echo, output_option, say
+from hive_core.cli.core.progress import working
+from hive_core.cli.core.session import Session
+from hive_core.cli.host.install import layout
+from hive_core.cli.host.install.machine import Machine, settings
+from hive_core.cli.host.install.older_install import Old
+from hive_core.cli.host.install.takeover import Takeover, steps
+from hive_core.cli.host.setup import need_root, root_agent
+from hive_core.errors import Conflict
+
+if TYPE_CHECKING:
+    from hive_core.model.config.settings import Bounds
+
+MARKER: Final = Path(layout.HOME, "layout")
+ROWS: Final = Listing("what", tuple(map(Column, ("kind", "number", "what", "state"))))
+DUE: Final = "due"
+
+
+def _states() -> list[Row]:
+    """What the daemon's own modules tell: imported here alone, for they make every start slower."""
+    versions = importlib.import_module("hive_core.cli.host.install.versions")
+    found: list[Row] = versions.states(MARKER)
+    return found
+
+
+def _own(style: str, *, dry_run: bool) -> int:
+    """The daemon does it by itself, before it serves anybody; here it is told to begin."""
+    found = _states()
+    if not dry_run and any(row["state"] == DUE for row in found):
+        need_root("migrate")
+        with working("migrating"):
+            Machine(echo).restart("hived.service")
+        found = _states()
+    ROWS.show(found, style)
+    return int(any(row["state"] == "newer" for row in found))
+
+
+def _from(session: Session, folder: Path, *, dry_run: bool) -> None:
+    """Take over an older install. A dry run refuses whatever the real one would refuse."""
+    config = Path(layout.CONFIG)
+    root = root_agent(config)[0] if config.exists() else "root"
+    old = Old(folder, root)
+    if old.marker.exists():
+        echo(f"nothing to do: {old.marker} says what went where")
+        return
+    _refuse(old)
+    for each in old.left:
+        say(f"stays where it is: {each}")
+    need_root("migrate")
+    takeover = Takeover(session, old, echo)
+    takeover.check(root, _bounds(config))
+    _refuse(old)
+    if dry_run:
+        for step in steps(old, root):
+            if not takeover.has_made(step):
+                echo(f"would {step.text}")
+        echo(f"would write {old.marker}")
+        return
+    takeover.run(root)
+    echo(f"wrote {old.marker}")
+
+
+def _bounds(config: Path) -> Bounds:
+    """What this host takes, by its settings; they are the daemon's too, so imported here alone."""
+    found = settings(config).get("limits") if config.exists() else None
+    module = importlib.import_module("hive_core.model.config.settings")
+    bounds: Bounds = module.Bounds.model_validate(found if isinstance(found, dict) else {})
+    return bounds
+
+
+def _refuse(old: Old) -> None:
+    """Every fault on a line of its own, and nothing is changed."""
+    for each in old.faults:
+        say(f"fault: {each}")
+    if old.faults:
+        count = len(old.faults)
+        faults = "a fault" if count == 1 else f"{count} faults"
+        raise Conflict(f"cannot migrate {old.folder}: {faults}; nothing was changed")
+
+
+@click.command
+@click.option("--from", "folder", type=click.Path(path_type=Path),
+              help="The folder of an older install, such as /var/lib/hyperhive.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Print each step, and change nothing.")
+@output_option
+@click.pass_obj
+def migrate(session: Session, folder: Path | None, style: str, *, dry_run: bool) -> int:
+    """Bring what an older version left to where this one has it.
+
+    Without --from: the storage and the ledger of this hive, which the daemon brings up to date
+    whenever it starts. With it: the agents of an older install, whose `manager` becomes the root
+    agent. Their files are copied; nothing of the old is deleted.
+    """
+    if folder is None:
+        return _own(style, dry_run=dry_run)
+    _from(session, folder, dry_run=dry_run)
+    return 0

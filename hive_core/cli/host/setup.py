@@ -1,0 +1,110 @@
+"""`hive setup` and `hive teardown`: make this machine a hive host, and undo it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from hive_core.cli.core.options import yes_option
+from hive_core.cli.core.output import echo, say
+from hive_core.cli.core.progress import working
+from hive_core.cli.core.session import Session
+from hive_core.cli.host.install import layout, steps
+from hive_core.cli.host.install.machine import Machine, settings
+from hive_core.errors import NotAllowed, TimedOut
+
+_NAMED: Final = 10  # agents that a question names
+
+
+def need_root(doing: str) -> None:
+    """Refuse anybody else."""
+    if os.geteuid() != 0:
+        raise NotAllowed(f"cannot {doing} this machine: only root may; try it with sudo")
+
+
+def root_agent(config: Path) -> tuple[str, bool]:
+    """Name of the root agent by the settings, and whether it is started by itself."""
+    found = settings(config).get("root")
+    root = found if isinstance(found, dict) else {}
+    return str(root.get("name", "root")), bool(root.get("autostart", True))
+
+
+def _await_root(session: Session) -> None:
+    name, wanted = root_agent(Path(layout.CONFIG))
+    if not wanted:
+        return
+    states = ["running", "degraded", "stopped", "sleeping"]
+    found = session.ask("wait_agents", agents=[name], states=states, wait=50)
+    if not found.get("done"):
+        raise TimedOut(f"the agent {name} does not run; `hive logs {name}` may tell why")
+
+
+def _check_settings() -> None:
+    """Refuse settings with which hived would not start, before anything is changed."""
+    from hive_core.host.config.settings import load  # noqa: PLC0415 - pydantic is slow to load
+
+    load(Path(layout.CONFIG))
+
+
+@click.command
+@click.pass_obj
+def setup(session: Session) -> None:
+    """Make this machine a hive host; safe to repeat."""
+    need_root("set up")
+    done: list[str] = []
+
+    def tell(text: str) -> None:
+        done.append(text)
+        echo(text)
+
+    machine = Machine(tell)
+    if not steps.by_configuration(machine):
+        steps.check(lambda text: say(f"warning: {text}"))
+        _check_settings()
+        with working("setting up"):
+            steps.install(machine)
+    with working("starting the root agent"):
+        _await_root(session)
+    echo("this machine is a hive host" + ("" if done else "; there was nothing to do"))
+
+
+@click.command
+@click.option("--purge", is_flag=True, help="Also remove all agents' files, the settings and the "
+              "accounts; this cannot be undone.")  # fmt: skip
+@yes_option
+def teardown(*, purge: bool, yes: bool) -> None:
+    """Stop all agents and the daemons and remove their units.
+
+    It says what it stops, and asks. Files, settings and accounts stay, and `hive setup` brings
+    every agent back; with --purge they are removed too.
+    """
+    need_root("tear down")
+    steps.check_removable()
+    machine = Machine(echo)
+    if not yes:
+        _confirm(machine, purge=purge)
+    with working("stopping"):
+        steps.remove(machine)
+    if purge:
+        with working("removing"):
+            steps.purge(machine)
+
+
+def _confirm(machine: Machine, *, purge: bool) -> None:
+    """Say what ends, and ask whoever is there."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody to ask: teardown needs --yes here")
+    running = steps.running_agents(machine)
+    agents = ", ".join(running[:_NAMED]) + (" and others" if running[_NAMED:] else "")
+    say(f"This stops {len(running)} running agents{f' ({agents})' if running else ''}, hived and"
+        " hive-privd, and removes their units.")  # fmt: skip
+    if purge:
+        say("It then removes every agent with all its files, the settings and the accounts; this"
+            " cannot be undone.")  # fmt: skip
+    else:
+        say("Files, settings and accounts stay; `hive setup` brings every agent back.")
+    click.confirm("Go on?", abort=True, err=True)

@@ -1,0 +1,122 @@
+"""`hive chat`: a conversation of the operator with one agent."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Final
+
+import click
+
+from hive_core.agent import crash_report
+from hive_core.agent.output import plain
+from hive_core.cli.core.output import block, echo, say
+from hive_core.cli.core.session import Session, complete_agent, entries
+from hive_core.errors import HiveError, NotRunning, TimedOut, Unreachable
+from hive_core.varlink import Message
+
+ROOT: Final = "root"
+_DOWN: Final = ("stopped", "parked", "failed", "absent")  # nobody reads; mail waits
+_PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 4.0, 0.0)
+
+
+@dataclass
+class Conversation:
+    """What was said; one thread of ours sends, another prints what comes."""
+
+    socket: str
+    name: str
+    thread: str = ""
+    lost: HiveError | None = None
+    open: set[str] = field(default_factory=set)
+    answered: set[str] = field(default_factory=set)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def listen(self) -> None:
+        """Print the agent's messages as they come, and take them out of the inbox."""
+        lost: HiveError | None = None
+        with closing(Session(self.socket)) as session:
+            for pause in _PAUSES:
+                try:
+                    self._listen(session)
+                except Unreachable as error:
+                    lost = error
+                    # A daemon that is started anew; what was printed was acknowledged.
+                    threading.Event().wait(pause)
+                except HiveError as error:
+                    lost = error
+                    break
+        with self.changed:
+            self.lost = lost
+            self.changed.notify_all()
+
+    def _listen(self, session: Session) -> None:
+        for row in session.follow("list_messages", "messages"):
+            if row.get("from") == self.name:
+                self._received(session, row)
+        raise Unreachable("the daemon ended the conversation")
+
+    def _received(self, session: Session, row: Message) -> None:
+        body = str(row.get("body"))
+        echo(f"{self.name}> {block(body)}" if sys.stdout.isatty() else plain(body))
+        session.ask("ack", ids=[row.get("id")])
+        with self.changed:
+            self.answered.add(str(row.get("reply_to")))
+            self.changed.notify_all()
+
+    def send(self, session: Session, text: str) -> None:
+        thread = self.thread or None
+        reply = session.change("send", to=self.name, body=text, thread=thread)
+        self.thread = self.thread or str(reply.get("thread") or reply.get("id"))
+        with self.changed:
+            self.open.add(str(reply.get("id")))
+
+    def wait(self, seconds: float) -> bool:
+        """Whether everything was answered in time."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.lost or self.open <= self.answered, seconds)
+            if self.lost and not self.open <= self.answered:
+                raise self.lost
+            return self.open <= self.answered
+
+
+@click.command
+@click.argument("name", default=ROOT, shell_complete=complete_agent)
+@click.option("--wait", "seconds", type=click.FloatRange(0), default=30.0, show_default=True,
+              help="Seconds to wait for answers after the end of the input.")  # fmt: skip
+@click.pass_obj
+def chat(session: Session, name: str, seconds: float) -> None:
+    """Talk to NAME: each line a message, answers as they come.
+
+    An answer that has not come when the input ends is waited for; 124 says that one did not come,
+    3 that NAME does not run.
+    """
+    talk = Conversation(session.socket, name)
+    _check_runs(session, name)
+    crash_report.of_threads("hive")
+    threading.Thread(target=talk.listen, daemon=True).start()
+    if sys.stdin.isatty():
+        say(f"talking to {name}; Ctrl-D ends")
+    for line in sys.stdin:
+        if line.strip():
+            talk.send(session, line.rstrip("\n"))
+    if not sys.stdin.isatty() and not talk.wait(seconds):
+        state = _state(session, name)
+        raise TimedOut(f"no answer from {name} within {seconds:g} s; it is {state}")
+
+
+def _state(session: Session, name: str) -> str:
+    rows = entries(session.ask("list_agents", root=name, limit=1), "agents")
+    return str(rows[0].get("state")) if rows else "absent"
+
+
+def _check_runs(session: Session, name: str) -> None:
+    """Refuse to talk to an agent that reads nothing."""
+    state = _state(session, name)
+    if state in _DOWN:
+        raise NotRunning(
+            f"cannot chat with {name}: it is {state}; `hive start {name}` starts it, `hive send"
+            f" {name} TEXT` leaves a message"
+        )

@@ -1,0 +1,101 @@
+"""The deployed configuration of an agent: plain files in its door, `config` leads to them.
+
+A container sees them read-only through the mount of its door. They are written beside what is
+shown, then the symlink changes: a reader sees one commit or the other. The commit before stays
+until the next change, for whoever is reading it just now.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import Internal
+from hive_core.host.storage.views import refusal
+from hive_core.plan import nar
+
+ROOM: Final = ".configs"
+LINK: Final = "config"
+_SPARE: Final = ".new"
+
+
+def show_config(run: Path, commit: str, source: Callable[[], bytes]) -> None:
+    """Have `config` in the folder `run` lead to the files of `commit`; nowhere when it is empty.
+
+    `source` gives their NAR, and is asked only when they are not there yet.
+    """
+    try:
+        before = shown(run)
+        if commit and not (run / ROOM / commit).is_dir():
+            _write(run / ROOM, commit, source())
+        if before != commit:
+            _lead(run, commit)
+        _sweep(run / ROOM, {before, commit})
+    except OSError as error:
+        raise refusal(error) from error
+    except ValueError as error:
+        raise Internal(f"the configuration {commit} cannot be read: {error}") from error
+
+
+def shown(run: Path) -> str:
+    """The commit that `config` leads to; empty: none."""
+    try:
+        return (run / LINK).readlink().name
+    except (FileNotFoundError, OSError):
+        return ""
+
+
+def _lead(run: Path, commit: str) -> None:
+    if not commit:
+        with suppress(FileNotFoundError):
+            (run / LINK).unlink()
+        return
+    spare = run / f".{LINK}{_SPARE}"
+    with suppress(FileNotFoundError):
+        spare.unlink()
+    spare.symlink_to(f"{ROOM}/{commit}")
+    spare.rename(run / LINK)
+
+
+def _write(room: Path, commit: str, data: bytes) -> None:
+    """All files under another name first: what has the name of a commit is whole."""
+    spare = room / _SPARE
+    _remove(spare)
+    for each in (room, spare):
+        _folder(each)
+    _fill(spare, nar.unpack(data))
+    spare.rename(room / commit)
+
+
+def _fill(top: Path, files: Mapping[str, tuple[bool, bytes]]) -> None:
+    for path, (executable, data) in files.items():
+        *folders, name = path.split("/")
+        at = top
+        for each in folders:
+            at /= each
+            _folder(at)
+        file = at / name
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:  # noqa: PTH123
+            out.write(data)
+        file.chmod(0o755 if executable else 0o644)  # whatever the umask says
+
+
+def _folder(path: Path) -> None:
+    path.mkdir(exist_ok=True)
+    path.chmod(0o755)
+
+
+def _sweep(room: Path, kept: set[str]) -> None:
+    with suppress(FileNotFoundError):
+        for each in room.iterdir():
+            if each.name not in kept:
+                _remove(each)
+
+
+def _remove(folder: Path) -> None:
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder)

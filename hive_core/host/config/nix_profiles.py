@@ -1,0 +1,135 @@
+"""What the collector of garbage must leave: links to the systems of agents (attack 32).
+
+Everything below `/nix/var/nix/profiles` is a root of the collector. Each agent has a folder of its
+own there, named by its UUID: `system-N-link` for every generation that is kept, `current` for what
+it should run, `booted` for what it was started with (a switch in place leaves that in use), and
+`build-ID` for what was built and is not deployed yet. `inputs` holds the sources of the flake.
+https://nix.dev/manual/nix/latest/package-management/garbage-collector-roots
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import Internal, StorageFull
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.approval import FINALS
+from hive_core.model.config.settings import NIX_IMAGE
+from hive_core.model.names import is_uuid
+
+FOLDER: Final = Path("/nix/var/nix/profiles/hive")
+INPUTS: Final = "inputs"
+BOOTED: Final = "booted"
+STORE_PATH: Final = re.compile(r"/nix/store/[0-9a-df-np-sv-z]{32}-[A-Za-z0-9+._?=-]{1,200}")
+_BUILD: Final = "build-"
+_NAME: Final = re.compile(r"current|booted|system-[0-9]{1,9}-link|build-[0-9a-f]{12}|[0-9]{1,4}")
+Links = Mapping[str, str]
+
+
+class Profiles:
+    """One folder of links; where there is no Nix it is not there, and nothing is ever linked."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self.folder = folder
+
+    @property
+    def there(self) -> bool:
+        return self.folder.is_dir()
+
+    def link(self, owner: str, name: str, target: str) -> None:
+        """Make one link, or lead it elsewhere; it leads somewhere at any time."""
+        if not (is_uuid(owner) or owner == INPUTS) or not _NAME.fullmatch(name):
+            raise Internal(f"no place for a link: {owner}/{name}")
+        if not STORE_PATH.fullmatch(target):
+            raise Internal(f"{target!r} is no path of the store")
+        place = self.folder / owner
+        with _told("link what is in the store"):
+            place.mkdir(exist_ok=True)
+            if (place / name).is_symlink() and str((place / name).readlink()) == target:
+                return
+            spare = place / f".{name}"
+            spare.unlink(missing_ok=True)
+            spare.symlink_to(target)
+            spare.rename(place / name)
+
+    def built(self, uuid: str, approval: str, system: str) -> None:
+        """Keep what was built for an approval until a generation keeps it."""
+        self.link(uuid, f"{_BUILD}{approval}", system)
+
+    def booted(self, uuid: str, system: str) -> None:
+        """Keep what an agent is about to be started with."""
+        self.link(uuid, BOOTED, system)
+
+    def of(self, owner: str) -> dict[str, str]:
+        """The links of an agent, by name."""
+        with suppress(OSError):
+            found = (each for each in (self.folder / owner).iterdir() if each.is_symlink())
+            return {each.name: str(each.readlink()) for each in found}
+        return {}
+
+    def keep_inputs(self, sources: Iterable[str]) -> None:
+        """Keep the sources of the inputs that are locked: an evaluation has no network."""
+        wanted = {str(number): source for number, source in enumerate(sorted(set(sources)))}
+        self._bring(INPUTS, wanted)
+
+    def follow(self, hive: Hive, ledger: Ledger) -> None:
+        """Links as hive and ledger have them; those of agents that are no more go."""
+        if not self.there:
+            return
+        wanted = {
+            spec.id: self._wanted(spec.id, spec.system or "", ledger)
+            for spec in hive.specs.values()
+            if spec.image == NIX_IMAGE
+        }
+        for uuid, links in wanted.items():
+            self._bring(uuid, links)
+        for each in self.folder.iterdir():
+            archived = ledger.archives.get(each.name) is not None
+            if is_uuid(each.name) and each.name not in wanted and not archived:
+                self._bring(each.name, {})
+
+    def _wanted(self, uuid: str, system: str, ledger: Ledger) -> dict[str, str]:
+        """First of all what is in use or on its way: those are never taken away here."""
+        open_ = {
+            f"{_BUILD}{each.id}"
+            for each in ledger.approvals.of_agent(uuid)
+            if each.state not in FINALS
+        }
+        kept = {n: to for n, to in self.of(uuid).items() if n == BOOTED or n in open_}
+        made = {
+            f"system-{each.number}-link": each.system
+            for each in ledger.generations.all(uuid)
+            if each.system
+        }
+        return {**kept, **made, **({"current": system} if system else {})}
+
+    def _bring(self, owner: str, wanted: Links) -> None:
+        """What is missing comes before anything goes."""
+        for name, target in wanted.items():
+            self.link(owner, name, target)
+        place = self.folder / owner
+        if not place.is_dir():
+            return
+        with _told("unlink what is in the store"):
+            for each in place.iterdir():
+                if each.name not in wanted:
+                    each.unlink()
+            if not wanted:
+                place.rmdir()
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Turn an error of the disk into a refusal that says what could not be done."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull(f"cannot {what}: the disk is full") from error
+        raise Internal(f"cannot {what}: {error}; `hive setup` makes the folder") from error

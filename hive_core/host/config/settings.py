@@ -1,0 +1,131 @@
+"""`/etc/hive/hive.toml`: read, and judged by one validator for all who ask."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from hive_core.errors import InvalidArgument
+from hive_core.model.agents.agent import Value
+from hive_core.model.config.settings import Settings
+from hive_core.model.config.validation import find_faults
+from hive_core.plan.toml_lines import find_lines
+
+V = TypeVar("V", bound=Value)
+
+FILE: Final = Path("/etc/hive/hive.toml")
+TASKS: Final = (Path("/proc/sys/kernel/pid_max"), Path("/proc/sys/kernel/threads-max"))
+_MIB: Final = 1 << 20
+_PLACE: Final = re.compile(r" \(at line (\d+), column \d+\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong in the file, and where; `line` counts from 1."""
+
+    file: Path
+    line: int | None
+    key: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """As compilers write it: `FILE:LINE: KEY: what is wrong`."""
+        place = str(self.file) if self.line is None else f"{self.file}:{self.line}"
+        return ": ".join(each for each in (place, self.key, self.reason) if each)
+
+
+def check(path: Path = FILE) -> list[Finding]:
+    """Everything that is wrong in the file; nothing is when there is none."""
+    return _judge(path)[1]
+
+
+def load(path: Path = FILE) -> Settings:
+    """The settings; all defaults when there is no file. InvalidArgument names the first fault."""
+    tables, findings = _judge(path)
+    if findings:
+        first, more = findings[0], len(findings) - 1
+        others = f" (and {more} more: `hive config check {path}`)" if more else ""
+        raise InvalidArgument(f"{first.text}{others}", field=first.key or str(path))
+    return Settings.model_validate(tables)
+
+
+def _judge(path: Path) -> tuple[dict[str, object], list[Finding]]:
+    """What the file says, and all that is wrong with it."""
+    try:
+        data = _read(path)
+        tables = tomllib.loads(data.decode())
+    except OSError as error:
+        return {}, [Finding(path, None, "", f"cannot be read: {error.strerror}")]
+    except (ValueError, RecursionError) as error:  # tomllib: endless numbers, endless brackets
+        return {}, [_unreadable(path, error)]
+    faults = find_faults(Settings, tables)
+    lines = find_lines(data, [each.place for each in faults])
+    return tables, [Finding(path, lines[each.place], each.key, each.reason) for each in faults]
+
+
+def _read(path: Path) -> bytes:
+    """No file is an empty one."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _unreadable(path: Path, error: Exception) -> Finding:
+    """What is no TOML at all; tomllib says where."""
+    if isinstance(error, UnicodeDecodeError):
+        return Finding(path, None, "", f"not UTF-8 at byte {error.start}")
+    text = "nested too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())
+    place = _PLACE.search(text)
+    line = int(place[1]) if place else None
+    return Finding(path, line, "", f"no TOML: {_PLACE.sub('', text)[:200]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a machine has: bytes of memory, processes, and bytes and files on the disk of agents."""
+
+    memory: int
+    tasks: int
+    disk: int
+    inodes: int
+
+    @classmethod
+    def here(cls, folder: Path) -> Self:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        disk = os.statvfs(folder)
+        tasks = min(int(each.read_text()) for each in TASKS)
+        return cls(memory, tasks, disk.f_blocks * disk.f_frsize, disk.f_files)
+
+
+def fitted(settings: Settings, size: Size) -> Settings:
+    """With the bounds that nobody set worked out from what the machine has.
+
+    Together agents get four fifths of its memory and its processes (attack 8), each of them a fifth
+    of the disk (attack 9): the rest is for the machine and for hive. A file system that makes its
+    inodes as it needs them says that there are none.
+    """
+    everybody = {"memory_max": _mib(size.memory * 4 // 5), "tasks_max": size.tasks * 4 // 5}
+    each = {"disk": _mib(size.disk // 5), "inodes": size.inodes // 5 or None}
+    return settings.model_copy(
+        update={
+            "all_limits": _over(settings.all_limits, everybody),
+            "agent_limits": _over(settings.agent_limits, each),
+        }
+    )
+
+
+def _mib(count: int) -> int:
+    return max(1, count // _MIB) * _MIB
+
+
+def _over(limits: V, defaults: Mapping[str, int | None]) -> V:
+    """The limits that are set, and for the others these."""
+    missing = {key: value for key, value in defaults.items() if getattr(limits, key) is None}
+    return limits.model_copy(update=missing)

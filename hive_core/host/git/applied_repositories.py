@@ -1,0 +1,113 @@
+"""The applied repositories of all agents: `UUID.git`, and `NAME` as a symlink to it.
+
+Those of destroyed agents lie in `.archive` until the agent is restored or forgotten. Everything is
+brought in line with the hive again and again, so that a daemon that died half way goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import NotFound
+from hive_core.host.git.applied_repository import AppliedRepo
+from hive_core.host.git.file_writer import FOLDER, shared
+from hive_core.host.git.seed import seed
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.seed import SEEDS, kind_of
+from hive_core.model.names import is_uuid
+from hive_core.plan import nar
+
+ARCHIVE: Final = ".archive"
+_SUFFIX: Final = ".git"
+
+
+class Applied:
+    """Where they are, and which are there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._there: set[str] = set()
+        self._shelved: set[str] = set()
+        self._links: dict[str, str] = {}
+        self._seen: Mapping[str, str] | None = None
+
+    def open(self) -> None:
+        """Look at what there is; the folder itself is made when it is missing."""
+        with shared(self.folder):
+            for each in (self.folder, self.folder / ARCHIVE):
+                each.mkdir(exist_ok=True)
+                each.chmod(FOLDER)
+            self._there = set(_uuids(self.folder))
+            self._shelved = set(_uuids(self.folder / ARCHIVE))
+            links = (each for each in self.folder.iterdir() if each.is_symlink())
+            self._links = {each.name: str(each.readlink()) for each in links}
+
+    def repo(self, uuid: str) -> AppliedRepo:
+        """The repository of one agent, living or archived."""
+        if not is_uuid(uuid):
+            raise NotFound(f"no repository of {uuid!r}")
+        room = self.folder / ARCHIVE if uuid in self._shelved else self.folder
+        return AppliedRepo(room / f"{uuid}{_SUFFIX}")
+
+    def nar(self, uuid: str, commit: str, expected: str) -> bytes:
+        """The files of a deployed commit. What every new agent starts with needs no repository."""
+        for kind, start in SEEDS.items():
+            if (commit, expected) == start:
+                return nar.pack(seed(kind).files)
+        return self.repo(uuid).nar(commit, expected)
+
+    async def follow(
+        self, hive: Hive, archived: Collection[str], dead: Callable[[str], bool]
+    ) -> None:
+        """Repositories and names as the hive has them; `dead`: nobody will ever come back."""
+        living = hive.names
+        if living is self._seen and self._shelved <= set(archived):
+            return  # a commit that is about nobody's coming or going
+        with shared(self.folder):
+            for uuid in living.keys() - self._there:
+                # Beside the loop: each is a dozen files, on a disk that may be busy.
+                await asyncio.to_thread(self._bring, uuid, hive.specs[living[uuid]].image)
+                self._there.add(uuid)
+            for uuid in self._there - living.keys():
+                self._shelve(uuid)
+            for uuid in self._shelved - set(archived) - living.keys():
+                if dead(uuid):
+                    shutil.rmtree(self._shelf(uuid))
+                    self._shelved.discard(uuid)
+            self._name({name: f"{uuid}{_SUFFIX}" for uuid, name in living.items()})
+        self._seen = living
+
+    def _bring(self, uuid: str, image: str) -> None:
+        if uuid in self._shelved:
+            self._shelf(uuid).rename(self.folder / f"{uuid}{_SUFFIX}")
+            self._shelved.discard(uuid)
+        else:
+            AppliedRepo(self.folder / f"{uuid}{_SUFFIX}").make(kind_of(image))
+
+    def _shelve(self, uuid: str) -> None:
+        (self.folder / f"{uuid}{_SUFFIX}").rename(self._shelf(uuid))
+        self._there.discard(uuid)
+        self._shelved.add(uuid)
+
+    def _shelf(self, uuid: str) -> Path:
+        return self.folder / ARCHIVE / f"{uuid}{_SUFFIX}"
+
+    def _name(self, wanted: Mapping[str, str]) -> None:
+        """The symlinks, those that differ; each leads somewhere at any time."""
+        for name in self._links.keys() - wanted.keys():
+            (self.folder / name).unlink(missing_ok=True)
+        for name, target in wanted.items() - self._links.items():
+            spare = self.folder / ".new"
+            spare.unlink(missing_ok=True)
+            spare.symlink_to(target)
+            spare.rename(self.folder / name)
+        self._links = dict(wanted)
+
+
+def _uuids(folder: Path) -> list[str]:
+    names = (each.name.removesuffix(_SUFFIX) for each in folder.glob(f"*{_SUFFIX}"))
+    return [each for each in names if is_uuid(each)]

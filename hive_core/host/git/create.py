@@ -1,0 +1,49 @@
+"""Making the repository: it is there as a whole or not at all, whenever the power fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pygit2
+
+from hive_core.host.git.branch import BRANCH
+from hive_core.host.git.file_writer import FOLDER
+from hive_core.host.storage.disk import kept
+
+CONFIG: Final = b"""[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = false
+"""
+
+
+def make(path: Path) -> None:
+    """An empty repository that nobody but the daemon can enter (attack 59)."""
+    spare = path / ".new"  # on the same file system, whatever `path` is
+    shutil.rmtree(spare, ignore_errors=True)
+    pygit2.init_repository(str(spare), initial_head=BRANCH.rpartition("/")[2])
+    folder = spare / ".git"
+    shutil.rmtree(folder / "hooks", ignore_errors=True)
+    (folder / "config").write_bytes(CONFIG)
+    for number in range(256):
+        (folder / "objects" / f"{number:02x}").mkdir(exist_ok=True)
+    _settle(folder)
+    path.chmod(FOLDER)
+    folder.rename(path / ".git")
+    spare.rmdir()
+    kept(path)
+    kept(path.parent)
+
+
+def _settle(folder: Path) -> None:
+    """Modes, and everything on disk."""
+    for each in (folder, *folder.rglob("*")):
+        if each.is_dir():
+            each.chmod(FOLDER)
+            kept(each)
+        elif each.is_file():
+            with each.open("rb") as file:
+                os.fsync(file.fileno())

@@ -1,0 +1,199 @@
+"""Commits made by hand: judged, adopted or parked; never in the way of anything else (row H2)."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from hive_core.broker.audit import REFUSED
+from hive_core.broker.core import Broker
+from hive_core.broker.outcome import EVENTS
+from hive_core.errors import Busy, Conflict, HiveError, InboxFull, InvalidArgument
+from hive_core.host.git.recovery import Judge, Kind, Recovery
+from hive_core.host.git.repo import MetaRepo
+from hive_core.ledger.agents.archives import Archive
+from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ledger.mail.letters import NewMessage
+from hive_core.model.agents.capability import granted
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.config.push import NO_OBJECT
+from hive_core.model.config.settings import Bounds, Settings
+from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
+from hive_core.reconcile import placed_agents
+from hive_core.reconcile.observed import Look
+
+log = logging.getLogger(__name__)
+MOVED: Final = "moved"
+LOOK_EVERY: Final = 5  # glances, of which there is one every second
+CHECKED_EVERY: Final = 60  # looks
+
+
+def judge(ledger: Ledger, limits: Bounds) -> Judge:
+    """What speaks against a valid hive: an identity that somebody had, too many agents, a lock."""
+
+    def look(before: Hive, hive: Hive) -> None:
+        if hive.lock != before.lock:
+            reason = "flake.lock changes by request_update_meta_inputs alone"
+            raise InvalidArgument(reason, field="flake.lock")
+        for uuid, name in hive.names.items():
+            if before.name(uuid) is None and ledger.archives.is_tombstone(uuid):
+                reason = f"the uuid of {name} belonged to a destroyed agent"
+                raise InvalidArgument(reason, field="uuid")
+        _check_rights(before, hive)
+        if len(hive.specs) > limits.agents:
+            raise InvalidArgument(f"more than {limits.agents} agents", field="topology")
+
+    return look
+
+
+def _check_rights(before: Hive, hive: Hive) -> None:
+    """What a commit gives is on the closed list and has an effect; what was held stays."""
+    for name, spec in hive.specs.items():
+        old = before.name(spec.id)
+        held = before.spec(old).capabilities if old is not None else ()
+        if spec.capabilities != held:
+            try:
+                granted(set(spec.capabilities) - set(held))
+            except InvalidArgument as error:
+                raise InvalidArgument(f"{name}: {error.reason}", field="capabilities") from error
+
+
+@dataclass
+class HandCommits:
+    """Compares the branch with what is in force, whenever somebody says that it moved."""
+
+    repo: MetaRepo
+    broker: Broker
+    look: Look
+    _looks: int = 0
+    _glances: int = 0
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self.broker.world.ledger
+
+    @property
+    def _settings(self) -> Settings:
+        return self.broker.world.settings
+
+    def glance(self) -> None:
+        """Once a second: the branch alone, which costs little; the rest every few seconds."""
+        self._glances += 1
+        if self._glances % LOOK_EVERY == 0 or not self.repo.stands(self.broker.hive.commit):
+            self.look_again()
+
+    def check_old(self, old: str) -> None:
+        """Conflict unless the branch, as git names it where there is none, is at `old`."""
+        head = self.broker.hive.commit or NO_OBJECT
+        if old != head or not self.repo.stands(self.broker.hive.commit):
+            raise Conflict("cannot push main: it has moved; pull first")
+
+    def push(self, old: str, new: str) -> None:
+        """Judge a commit that was pushed. Conflict says why it is refused; it is kept aside."""
+        self.repo.push("" if old == NO_OBJECT else old, new)
+        self.look_again()
+        if self.repo.adopted(self.broker.hive.commit, new):
+            return
+        reason = dict(self.repo.refused()).get(new, "")
+        if not reason:
+            raise Busy("cannot judge the commit now: it is tried again; look with `hive status`")
+        raise Conflict(f"{new[:12]} is refused: {reason}", commit=new)
+
+    def look_again(self) -> None:
+        """The branch may have moved, or the work tree been changed."""
+        head = self.broker.hive.commit
+        try:
+            if not self.repo.stands(head):
+                look = judge(self._ledger, self._settings.limits)
+                self.settle(self.repo.recover(head, look))
+                if not self.repo.stands(self.broker.hive.commit):  # a commit of ours was added
+                    self.repo.recover(self.broker.hive.commit, look)
+            if self.repo.refresh():  # else somebody's git is at work in it right now
+                if restored := self.repo.restore():
+                    log.warning("Restored what was changed in meta: %s", ", ".join(restored))
+                self.look.left_changed = self.repo.dirty()
+            self._check()
+        except HiveError as error:
+            log.warning("Cannot look at the meta repo: %s", error)
+            self.look.faults = [error.reason]
+
+    def _check(self) -> None:
+        """Look for damage now and then: it is told before somebody needs what is damaged."""
+        if self._looks % CHECKED_EVERY == 0:
+            self.look.faults = [each.text for each in self.repo.verify()]
+        self._looks += 1
+
+    def settle(self, found: Recovery) -> None:
+        """Take over what was found, or tell that it was parked."""
+        if found.kind is Kind.ADOPT and found.hive is not None:
+            before, after = self.broker.hive, found.hive
+            told = "; ".join(f"{each.oid[:12]} by {each.author}" for each in found.commits)
+            if found.placed:
+                told += f"; placed under {self.repo.home}: {', '.join(found.placed)}"
+            log.info("Adopting commits made by hand: %s", told)
+            self.broker.adopt(after, found.head, told, lambda: self._follow(before, found))
+        elif found.kind is Kind.RESTORED:
+            self._set_back(found.head, found.reason)
+        for oid, reason in self.repo.untold():  # also by a daemon that was killed before it told
+            self._set_back(oid, reason)
+            self.repo.told(oid)
+        self.look.parked = self.repo.refused()
+
+    def _set_back(self, oid: str, reason: str) -> None:
+        """Row H27: a commit that was refused, or a branch that was damaged, stands in the log."""
+        log.warning("The branch of the meta repo is set back: %s", reason)
+        entry = Entry(
+            kind=REFUSED, caller=OPERATOR, operation="hand", target="", allowed=False,
+            rule="hand commit", reason=reason, commit=oid,
+            request="", now=self.broker.world.clock.now(),
+        )  # fmt: skip
+        with self._ledger.transaction():
+            self.broker.audit.write(entry)
+        self.broker.touch({EVENTS})
+
+    def _follow(self, before: Hive, found: Recovery) -> set[str]:
+        """The rows that an operation would have written along with such a change."""
+        after = found.hive or before
+        now, wakes = self.broker.world.clock.now(), set[str]()
+        if found.placed:
+            placed_agents.note(self._ledger, [after.spec(name).id for name in found.placed], now)
+        for uuid in sorted(before.names.keys() - after.names.keys()):
+            wakes |= self._archive(before, uuid, now)
+        for uuid in sorted(after.names.keys() - before.names.keys()):
+            self._ledger.ranges.allocate(uuid, self._settings.uid_start, now)
+            self._ledger.runs.want(uuid, Wanted.RUNNING, now, reason="committed by hand")
+            wakes.add(f"run:{uuid}")
+        for uuid in sorted(after.names.keys() & before.names.keys()):
+            wakes |= self._tell_moved(before, after, uuid, now)
+        return wakes
+
+    def _archive(self, before: Hive, uuid: str, now: float) -> set[str]:
+        name = before.names[uuid]
+        spec, parent = before.specs[name], before.topology.parent(name)
+        above = before.specs[parent].id if parent else None
+        expires = now + self._settings.retention.archive
+        lineage = [before.spec(each).id for each in reversed(before.topology.lineage(name))]
+        archive = Archive(
+            uuid, name, spec.model_dump_json(), above, now, expires, above=tuple(lineage)
+        )
+        self._ledger.archives.put(archive)
+        self._ledger.runs.want(uuid, Wanted.STOPPED, now, reason="destroyed")
+        dead = self._ledger.messages.bury(uuid, "the recipient was destroyed", now)
+        return {f"run:{uuid}", *(f"inbox:{message.sender}" for message in dead)}
+
+    def _tell_moved(self, before: Hive, after: Hive, uuid: str, now: float) -> set[str]:
+        name, parent = after.names[uuid], after.topology.parent(after.names[uuid])
+        if before.topology.parent(before.names[uuid]) == parent:
+            return set()
+        home = "you are a root now" if parent is None else f"your parent is {parent} now"
+        letter = NewMessage(
+            sender=DAEMON, sender_name=DAEMON, recipient=uuid, recipient_name=name,
+            relation=Relation.DAEMON, body=f"you were moved: {home}", kind=MOVED, priority=1,
+        )  # fmt: skip
+        with suppress(InboxFull):
+            self._ledger.messages.send(letter, now)
+        return {f"inbox:{uuid}"}

@@ -1,0 +1,43 @@
+"""Locks that were asked for: kept until they are decided, by the id of their approval."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import Conflict, Internal
+from hive_core.host.git.file_writer import put, shared
+
+FOLDER: Final = ".inputs"  # beside the applied repositories; no agent can be called so
+LOCK_MOST: Final = 1 << 20
+_ID: Final = re.compile(r"[0-9a-f]{12}")
+_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class KeptLocks:
+    """`ID.lock`, and `ID.diff` with the lines that it changes."""
+
+    def __init__(self, applied: Path) -> None:
+        self._folder = applied / FOLDER
+
+    def put(self, approval: str, lock: bytes, difference: bytes) -> None:
+        """Both files; the lock last, because it is what counts."""
+        with shared(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            put(self._file(approval, "diff"), difference)
+            put(self._file(approval, "lock"), lock)
+
+    def lock(self, approval: str) -> bytes:
+        """The lock as it was put there, or what has come in its place: it is for who reads it."""
+        try:
+            with open(os.open(self._file(approval, "lock"), _FLAGS), "rb") as file:  # noqa: PTH123
+                return file.read(LOCK_MOST + 1)
+        except OSError as error:
+            raise Conflict(f"the lock that was asked for is gone: {error.strerror}") from error
+
+    def _file(self, approval: str, kind: str) -> Path:
+        if not _ID.fullmatch(approval):
+            raise Internal(f"{approval!r} is no approval")
+        return self._folder / f"{approval}.{kind}"

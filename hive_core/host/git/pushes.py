@@ -1,0 +1,199 @@
+"""What people push: checked by a job in a quarantine, put beside what is there, and judged.
+
+A commit by hand goes to the branch of the meta repository and is adopted or refused as every other
+one; a signed tag goes to the repository of its agent and approves, or is put aside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from hive_core.errors import Busy, Conflict, InvalidArgument, NotAllowed
+from hive_core.host.git import gitfolder
+from hive_core.host.git.applied_repository import AppliedRepo
+from hive_core.host.git.file_writer import put_ref, shared
+from hive_core.host.git.initial_pack import named, pack_fault
+from hive_core.host.git.manual_commits import HandCommits
+from hive_core.host.git.signed_approvals import ASIDE, SignedApprovals
+from hive_core.host.storage.uploads import Uploads
+from hive_core.host.systemd.job_exchange import exchange
+from hive_core.jobs.receive import COMMIT, TAG, TAG_MOST
+from hive_core.model.config.push import APPROVE, MAIN, META, NO_OBJECT, Part, Progress, Push
+from hive_core.model.config.review import SAID, SAID_MOST, Said
+from hive_core.model.config.settings import Settings
+from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
+from hive_core.plan.intake_limits import Caps
+from hive_core.ports import Jobs
+
+AT_ONCE: Final = 8
+SOON: Final = 20.0  # seconds until who pushed hears something
+KEPT: Final = 120.0  # seconds for which what came of a push is told
+_SLACK: Final = 2 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What the job left of a pack; `tag` only when it was one."""
+
+    pack: bytes
+    table: bytes
+    tag: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """A push that is being judged, by how many bytes."""
+
+    push: Push
+    size: int
+    task: asyncio.Task[str]
+
+
+@dataclass
+class Pushes:
+    """`hand` and `signed` judge; `repo` gives the repository of an agent."""
+
+    settings: Settings
+    jobs: Jobs
+    hand: Callable[[], HandCommits]
+    signed: Callable[[], SignedApprovals]
+    repo: Callable[[str], AppliedRepo]
+    uploads: Uploads
+    _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _judging: dict[str, Judging] = field(default_factory=dict)
+
+    async def push(self, push: Push, part: Part) -> Progress:
+        """Keep a part; with the last one judge the push. What is wrong with it is raised."""
+        self._check(push)
+        judging = self._judging.get(part.upload or "")
+        if part.upload and judging is not None and judging.push == push:
+            return await self._outcome(part.upload)
+        data = part.data
+        if part.more or part.upload is not None:
+            async with self._alone:
+                upload = await asyncio.to_thread(self.uploads.add, push, part)
+                if part.more:
+                    return Progress(upload, self.uploads.size(upload))
+                data = await asyncio.to_thread(self.uploads.take, upload)
+        if len(data) > self.settings.intake.pack:
+            most = self.settings.intake.pack
+            raise InvalidArgument(f"cannot push: larger than {most} bytes", field="pack")
+        return await self._outcome(self._begin(push, data))
+
+    def _begin(self, push: Push, data: bytes) -> str:
+        """Judge it beside the call, which may be over before."""
+        if len(self._judging) >= AT_ONCE:
+            raise Busy(f"cannot push: {AT_ONCE} others are being judged just now")
+        judge = self._commit if push.repo == META else self._tag
+        id_, task = uuid4().hex, asyncio.create_task(judge(push, data))
+        self._judging[id_] = Judging(push, len(data), task)
+        task.add_done_callback(lambda done: self._forget_later(id_, done))
+        return id_
+
+    def _forget_later(self, id_: str, task: asyncio.Task[str]) -> None:
+        """Whoever pushed may be gone; then what went wrong is no line of the log."""
+        if not task.cancelled():
+            task.exception()
+        asyncio.get_running_loop().call_later(KEPT, self._judging.pop, id_, None)
+
+    async def _outcome(self, id_: str) -> Progress:
+        """What came of it; nothing yet when that takes long, and the call is to be repeated."""
+        found = self._judging[id_]
+        done, _ = await asyncio.wait([found.task], timeout=SOON)
+        if not done:
+            return Progress(id_, found.size)
+        self._judging.pop(id_, None)
+        return Progress("", found.size, found.task.result())
+
+    def _check(self, push: Push) -> None:
+        """Which refs are anybody's to push; all others are hived's own."""
+        if push.repo == META and push.ref != MAIN:
+            reason = f"cannot push {push.ref[:80]}: only the branch main of meta takes commits"
+            raise InvalidArgument(reason, field="ref")
+        if push.repo != META and not push.ref.startswith(APPROVE):
+            reason = f"cannot push {push.ref[:80]}: only a signed tag approve/ID can be pushed here"
+            raise InvalidArgument(reason, field="ref")
+        if push.new == NO_OBJECT:
+            raise InvalidArgument("cannot delete what hived keeps", field="new")
+
+    # A commit by hand.
+
+    async def _commit(self, push: Push, data: bytes) -> str:
+        if not data:
+            raise InvalidArgument("cannot push: the pack is missing", field="pack")
+        self.hand().check_old(push.old)
+        received = await self._checked(push, COMMIT, data)
+        async with self._alone:
+            hand = self.hand()
+            hand.check_old(push.old)  # it may have moved while the job ran
+            pack = hand.repo.folder / "objects/pack"
+            name = await asyncio.to_thread(_keep_pack, pack, received)
+            try:
+                await asyncio.to_thread(hand.repo.check_whole, push.new, push.old)
+                hand.push(push.old, push.new)
+            except InvalidArgument:
+                if name:
+                    _drop_pack(pack, name)
+                raise
+        return "adopted"
+
+    # A signed tag.
+
+    async def _tag(self, push: Push, data: bytes) -> str:
+        approval = self.signed().approval(push.repo, push.ref.removeprefix(APPROVE))
+        repo = self.repo(push.repo)
+        if push.old != repo.ref(push.ref).ljust(40, "0"):
+            raise Conflict(f"cannot push {push.ref}: it leads elsewhere than you say")
+        if not data:
+            raise self.signed().refuse(approval, push.new, "it is not a signed tag")
+        if repo.ref(f"{ASIDE}/{push.new}"):
+            raise NotAllowed(f"cannot approve {approval.id}: this tag was refused before")
+        received = await self._checked(push, TAG, data)
+        if named("tag", received.tag) != push.new:
+            raise InvalidArgument("the pack brings another tag", field="new")
+        async with self._alone:
+            with shared(repo.path):
+                gitfolder.loose(repo.path, "tag", received.tag)
+                put_ref(repo.path / push.ref, push.new)
+            await self.signed().judge(approval.id)
+        return "approved"
+
+    async def _checked(self, push: Push, kind: str, data: bytes) -> Received:
+        """What came out of the quarantine; InvalidArgument when it is refused there."""
+        caps = Caps(**self.settings.intake.model_dump())
+        job = str(uuid4())
+        with exchange(self.settings.paths.work, job) as box:
+            await asyncio.to_thread(box.put, "pack", data)
+            words = (push.new, kind, caps.word)
+            await self.jobs.run(RunJob(job, JobKind.RECEIVE, JOB_BASES[0], words=words))
+            said = Said.read(box.read(SAID, SAID_MOST))
+            if said.fault:
+                raise Busy(f"cannot check what was pushed: {said.fault}")
+            if not said.ok:
+                reason = f"cannot push: {said.reason}"
+                raise InvalidArgument(reason, field="pack", rule=said.rule)
+            most = caps.pack + _SLACK
+            pack = await asyncio.to_thread(box.read, "pack", most)
+            table = await asyncio.to_thread(box.read, "idx", most)
+            return Received(pack, table, box.read("tag", TAG_MOST) if kind == TAG else b"")
+
+
+def _keep_pack(folder: Path, received: Received) -> str:
+    """Put a pack beside those that are there; its name, empty for one that was there before."""
+    if (folder / f"pack-{received.pack[-20:].hex()}.idx").exists():
+        return ""  # pushed earlier, for something that may be in force
+    if fault := pack_fault(received.pack, received.table):
+        raise InvalidArgument(f"cannot push: {fault}", field="pack")
+    with shared(folder):
+        return gitfolder.keep_pack(folder, received.pack, received.table)
+
+
+def _drop_pack(folder: Path, name: str) -> None:
+    """Nothing else can rely on it: it was put there by this push."""
+    for suffix in (".idx", ".pack"):
+        (folder / f"{name}{suffix}").unlink(missing_ok=True)

@@ -1,0 +1,46 @@
+"""Objects that the meta repository lost, from packs that an operator put into a folder of root's.
+
+Nobody's git has to enter the repository for that: each object is believed by its name alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import HiveError
+from hive_core.host.git.gitfolder import keep_pack
+from hive_core.host.git.initial_pack import pack_fault
+from hive_core.host.git.packs import Pack
+from hive_core.host.git.store import Store
+
+log = logging.getLogger(__name__)
+FOLDER: Final = Path("/etc/hive/restore")
+
+
+def restore_objects(folder: Path, source: Path) -> int:
+    """Take over every pack in `source`; how many. Damaged files that it has objects for go."""
+    taken = 0
+    for table in sorted(source.glob("*.idx")):
+        pack, names = table.with_suffix(".pack").read_bytes(), table.read_bytes()
+        if fault := pack_fault(pack, names):
+            log.warning("Cannot restore from %s: %s", table, fault)
+            continue
+        name = keep_pack(folder / "objects/pack", pack, names)
+        _drop_damaged(folder, folder / "objects/pack" / f"{name}.idx")
+        log.info("Restored objects from %s", table)
+        taken += 1
+    return taken
+
+
+def _drop_damaged(folder: Path, table: Path) -> None:
+    """A file of one object is read before any pack."""
+    store = Store(folder)
+    for name in Pack(table).names():
+        oid = name.hex()
+        if store.path(oid).exists():
+            try:
+                store.sure(oid, "what is restored")
+            except HiveError:
+                store.path(oid).unlink()

@@ -1,0 +1,96 @@
+"""The daemon's repositories as people's git sees them; nobody else reaches them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from hive_core.errors import InvalidArgument, NotFound
+from hive_core.host.git.applied_repository import KINDS, PROPOSALS, AppliedRepo
+from hive_core.host.git.faults import DamagedRepo
+from hive_core.host.git.lending import Lending
+from hive_core.host.git.pushes import Pushes
+from hive_core.host.git.recovery import ancestors
+from hive_core.host.git.repo import MetaRepo
+from hive_core.host.git.store import Store
+from hive_core.model.config.push import MAIN, META, MetaCommit, Part, Progress, Push
+
+SHOWN: Final = "refs/heads/proposals"
+REFUSED: Final = "refs/heads/refused"
+_OID: Final = re.compile(r"[0-9a-f]{40}")
+_TAG: Final = re.compile(rf"refs/tags/(?:{'|'.join((*KINDS, 'approve'))})/[0-9a-f]{{12}}")
+_SEARCHED: Final = 20_000  # commits
+
+
+@dataclass
+class GitHost:
+    """`repo` gives the repository of an agent; `pushes` is made when it is first needed."""
+
+    meta: MetaRepo
+    repo: Callable[[str], AppliedRepo]
+    lending: Lending
+    pushes: Callable[[], Pushes]
+
+    def refs(self, repo: str) -> Mapping[str, str]:
+        """What was proposed and what was refused are branches, so that every clone has them."""
+        if repo == META:
+            head = self.meta.head()
+            refused = {f"{REFUSED}/{oid[:12]}": oid for oid in self.meta.kept_aside()}
+            return {**({MAIN: head} if head else {}), **refused}
+        found = {}
+        for name, oid in self.repo(repo).refs().items():
+            place, _, leaf = name.rpartition("/")
+            if _OID.fullmatch(oid) and (name == MAIN or _TAG.fullmatch(name)):
+                found[name] = oid
+            elif _OID.fullmatch(oid) and place == PROPOSALS:
+                found[f"{SHOWN}/{leaf}"] = oid
+        return found
+
+    async def pack(
+        self, repo: str, wants: Sequence[str], haves: Sequence[str], after: str | None
+    ) -> tuple[bytes, str | None]:
+        return await self.lending.pack(self._folder(repo), wants, haves, after)
+
+    async def log(self, start: str, limit: int) -> Sequence[MetaCommit]:
+        return await asyncio.to_thread(self._log, start, limit)
+
+    async def changes(self, old: str, new: str, at: int) -> tuple[bytes, bool]:
+        return await self.lending.changes(self._folder(META), old, new, at)
+
+    async def push(self, push: Push, part: Part) -> Progress:
+        return await self.pushes().push(push, part)
+
+    def _folder(self, repo: str) -> Path:
+        return self.meta.folder if repo == META else self.repo(repo).path
+
+    def _log(self, start: str, limit: int) -> list[MetaCommit]:
+        """With eyes of its own: it runs beside the loop."""
+        store = Store(self.meta.folder)
+        if not start:
+            return []
+        oid = start if _OID.fullmatch(start) else self._named(store, start)
+        try:
+            store.commit(oid)
+        except DamagedRepo as error:
+            raise NotFound(f"no commit {oid} in the meta repository") from error
+        return [_commit(store, each) for each in islice(ancestors(store, oid), limit)]
+
+    def _named(self, store: Store, digits: str) -> str:
+        """The commit in force or before it, or a refused one, whose name begins so."""
+        known = [*islice(ancestors(store, self.meta.head()), _SEARCHED), *self.meta.kept_aside()]
+        found = {each for each in known if each.startswith(digits)}
+        if len(found) > 1:
+            raise InvalidArgument(f"{len(found)} commits begin with {digits}", field="commit")
+        if not found:
+            raise NotFound(f"no commit {digits} in the meta repository")
+        return found.pop()
+
+
+def _commit(store: Store, oid: str) -> MetaCommit:
+    found = store.commit(oid)
+    return MetaCommit(oid, found.parents, found.author, found.time, found.message)

@@ -1,0 +1,186 @@
+"""Approval by plain git: a signed tag `approve/ID` on the proposed commit, pushed by an operator.
+
+The tag says the same as `hive approvals approve ID --commit ...`, and goes the same way. One that
+is not signed by somebody who may, or names something else, is recorded and put aside as
+`refs/hive/refused/OID`, so that a better one can be pushed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.broker.audit import REFUSED
+from hive_core.broker.call import Call, Record
+from hive_core.broker.core import Broker
+from hive_core.broker.outcome import EVENTS
+from hive_core.errors import (
+    Busy,
+    Conflict,
+    HiveError,
+    Internal,
+    InvalidArgument,
+    NotAllowed,
+    NotFound,
+    StorageFull,
+    TimedOut,
+)
+from hive_core.host.git.applied_repository import AppliedRepo
+from hive_core.host.git.file_writer import drop_ref, put_ref, shared
+from hive_core.host.git.signatures import Signatures
+from hive_core.host.git.tags import SignedTag, read
+from hive_core.ledger.audit.events import Entry
+from hive_core.model.config.approval import Approval, ApprovalState
+from hive_core.model.wire.record import OPERATOR
+from hive_core.operations.approvals.operations import Decided, approved
+
+log = logging.getLogger(__name__)
+LOOK_EVERY: Final = 1.0
+TAGS: Final = "refs/tags/approve"
+ASIDE: Final = "refs/hive/refused"
+RULE: Final = "signed tag"
+SIGNED: Final = "signed:"  # before who approved by a tag
+_OID: Final = re.compile(r"[0-9a-f]{40}")
+_AGAIN: Final = (Busy, TimedOut, StorageFull, Internal)  # nothing is wrong with the tag
+
+
+class _Refused(NotAllowed):
+    """A tag that approves nothing: it was recorded and put aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedApprovals:
+    """Looks at the repositories of agents for whom something is undecided; there are few."""
+
+    broker: Broker
+    repo: Callable[[str], AppliedRepo]
+    signatures: Signatures
+    troubles: dict[str, str] = field(default_factory=dict)
+    _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def run(self) -> None:
+        while True:
+            await self.glance()
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def glance(self) -> None:
+        """One look; what goes wrong with one tag keeps no other waiting."""
+        undecided = self.broker.world.ledger.approvals.open()
+        for gone in self.troubles.keys() - {each.id for each in undecided}:
+            del self.troubles[gone]
+        for approval in undecided:
+            if approval.state is ApprovalState.PENDING and approval.agent:
+                try:
+                    await self._look(approval)
+                    self.troubles.pop(approval.id, None)
+                except (HiveError, OSError) as error:
+                    self._cannot(approval.id, f"cannot look for a tag that approves it: {error}")
+
+    def _cannot(self, approval: str, text: str) -> None:
+        """Said once, though it is tried each second."""
+        if self.troubles.get(approval) != text:
+            log.warning("Approval %s: %s", approval, text)
+        self.troubles[approval] = text
+
+    def approval(self, uuid: str, id_: str) -> Approval:
+        """What a tag for this agent may approve: NotFound or Conflict when it may not."""
+        found = self.broker.world.ledger.approvals.get(id_)
+        if found is None or found.agent != uuid:
+            raise NotFound(f"no approval {id_[:64]} for this agent")
+        if found.state is not ApprovalState.PENDING:
+            raise Conflict(f"cannot approve {found.id}: it is {found.state}")
+        return found
+
+    async def judge(self, id_: str) -> None:
+        """Approve by the tag that was just pushed; one that does not approve raises why."""
+        async with self._alone:
+            found = self.broker.world.ledger.approvals.get(id_)
+            if found is not None and found.state is ApprovalState.PENDING:
+                await self._judge(found)
+            elif found is None or not found.decided_by.startswith(SIGNED):
+                state = found.state if found else "gone"  # decided meanwhile, by somebody else
+                raise Conflict(f"cannot approve {id_}: it is {state}")
+
+    async def _look(self, approval: Approval) -> None:
+        """The same for one that was pushed to a daemon that was killed before it judged it."""
+        async with self._alone:
+            found = self.broker.world.ledger.approvals.get(approval.id)
+            if found is not None and found.state is ApprovalState.PENDING:
+                with suppress(_Refused):
+                    await self._judge(found)
+
+    async def _judge(self, approval: Approval) -> None:
+        repo, name = self.repo(approval.agent), f"{TAGS}/{approval.id}"
+        # Who pushes writes a file; to read all refs each second costs more than it is worth.
+        if not any((repo.path / each).is_file() for each in (name, "packed-refs")):
+            return
+        oid = repo.ref(name)
+        if not oid or repo.ref(f"{ASIDE}/{oid}"):
+            return
+        try:
+            who = await self.signatures.signer(_named(repo, oid, approval))
+            self.broker.perform("approve", lambda call: _approve(call, approval.id, who))
+        except _AGAIN:
+            raise
+        except HiveError as error:
+            refusal = self.refuse(approval, oid, error.reason)
+            self._put_aside(repo, approval, oid)
+            raise refusal from error
+
+    def refuse(self, approval: Approval, oid: str, reason: str) -> NotAllowed:
+        """Record that a tag does not approve; the error for who pushed it."""
+        log.warning("A tag does not approve %s: %s", approval.id, reason)
+        world = self.broker.world
+        entry = Entry(
+            kind=REFUSED, caller=OPERATOR, operation="approve", target=approval.agent,
+            allowed=False, rule=RULE, reason=f"cannot approve {approval.id}: {reason}",
+            commit=self.broker.hive.commit, request="", now=world.clock.now(),
+            fields={"approval": approval.id, "tag": oid, "commit": approval.binding.commit},
+        )  # fmt: skip
+        with world.ledger.transaction():
+            self.broker.audit.write(entry)
+        self.broker.touch({EVENTS})
+        return _Refused(f"cannot approve {approval.id}: {reason}", rule=RULE)
+
+    @staticmethod
+    def _put_aside(repo: AppliedRepo, approval: Approval, oid: str) -> None:
+        """After it was recorded, so that a kill between the two loses no line."""
+        with shared(repo.path):
+            put_ref(repo.path / ASIDE / oid, oid)
+            with suppress(
+                FileNotFoundError
+            ):  # one that somebody packed stays, and is not read again
+                drop_ref(repo.path / TAGS / approval.id, oid)
+
+
+def signed(broker: Broker, repo: Callable[[str], AppliedRepo]) -> SignedApprovals:
+    """As the settings of this host say whose tags count."""
+    signers = broker.world.settings.approvals.signers
+    return SignedApprovals(broker, repo, Signatures(signers))
+
+
+def _approve(call: Call, approval: str, who: str) -> Record[Decided]:
+    found = call.ledger.approvals.get(approval)
+    if found is None:
+        raise NotFound(f"no approval {approval}")
+    return approved(call, found, f"{SIGNED}{who}")
+
+
+def _named(repo: AppliedRepo, oid: str, approval: Approval) -> SignedTag:
+    """The tag, when it is about exactly what was proposed."""
+    if not _OID.fullmatch(oid):
+        raise InvalidArgument("the ref is damaged", field="tag")
+    kind, data = repo.store.read(oid, "a tag")
+    if kind != "tag":
+        raise InvalidArgument("it is not a signed tag", field="tag")
+    tag = read(data)
+    if tag.name != f"approve/{approval.id}":
+        raise InvalidArgument("the tag was made for something else", field="tag")
+    if (tag.kind, tag.object) != ("commit", approval.binding.commit):
+        raise InvalidArgument(f"it names another {tag.kind} than was proposed", field="tag")
+    return tag

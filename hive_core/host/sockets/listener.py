@@ -1,0 +1,72 @@
+"""One listening socket, and how much all connections to it together may hold of our memory."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hive_core.host.sockets.connection import LITTLE, Connection
+
+# Attack 36. hived has 1 GiB for all agents, and an agent may have 64 connections: what comes in and
+# waits for its answer, and what goes out and is not read, is bounded for each party.
+UNREAD_MOST: Final = 8 << 20
+UNSENT_MOST: Final = 4 << 20
+
+
+@dataclass(slots=True)
+class Listener:
+    """Whose socket it is, who may be behind it, and who is."""
+
+    party: str
+    path: Path
+    uids: range | None
+    most: int
+    server: asyncio.Server | None = None
+    connections: set[Connection] = field(default_factory=set)
+    hushed: set[Connection] = field(default_factory=set)
+    choked: bool = False
+
+    def takes(self, uid: int) -> bool:
+        """The operator's peers are admitted by the mode and group of the file."""
+        return self.uids is None or uid in self.uids
+
+    def end(self) -> None:
+        for connection in list(self.connections):
+            connection.abort()
+        if self.server is not None:
+            self.server.close()
+
+    def weigh(self, connection: Connection) -> None:
+        """After a change of what a connection holds: hold up a party that holds too much."""
+        if connection.unread > LITTLE and self._unread > UNREAD_MOST:
+            self.hushed.add(connection)
+            connection.hush(together=True)
+        if connection.unsent and self._unsent > UNSENT_MOST:
+            self.choked = True
+            for each in self.connections:
+                each.choke()
+        if self.hushed or self.choked:
+            self.relieve()
+        if not self.choked:
+            connection.breathe()
+
+    def relieve(self) -> None:
+        """Something was answered, read or closed: whoever can may go on."""
+        if self.hushed and self._unread <= UNREAD_MOST:
+            hushed, self.hushed = self.hushed, set()
+            for each in hushed & self.connections:
+                each.hear(together=True)
+        if self.choked and self._unsent <= UNSENT_MOST:
+            self.choked = False
+            for each in self.connections:
+                each.breathe()
+
+    @property
+    def _unread(self) -> int:
+        return sum(each.unread for each in self.connections)
+
+    @property
+    def _unsent(self) -> int:
+        return sum(each.unsent for each in self.connections)

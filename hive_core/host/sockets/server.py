@@ -1,0 +1,282 @@
+"""The daemon's sockets: one for each agent and one for the operator. The socket is the identity."""
+
+from __future__ import annotations
+
+import asyncio
+import grp
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from hive_core.broker.call import Reads
+from hive_core.broker.connection import Line, Read
+from hive_core.broker.core import Broker
+from hive_core.broker.operation import Result
+from hive_core.errors import BadFrame, Busy, HiveError, Internal
+from hive_core.host.sockets.connection import PATIENCE, Connection, Patience
+from hive_core.host.sockets.listener import Listener
+from hive_core.model.wire.record import OPERATOR
+
+log = logging.getLogger(__name__)
+
+UID_RANGE: Final = 65536
+BACKLOG: Final = 128
+# Connections taken at once from each socket that has some: a crowd at all doors lets others work.
+_ACCEPTED: Final = 4
+# From 3.13 on, a server that closes would remove the file that the next daemon is found by.
+_KEEP_FILE: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+_OPERATOR_CONNECTIONS: Final = 256
+_READS_AT_ONCE: Final = 4
+_READ_SECONDS: Final = 45.0
+
+
+class Keeper(Protocol):
+    """Where listening sockets stay while the daemon restarts: systemd's store of descriptors."""
+
+    def store(self, name: str, fd: int) -> None: ...
+
+    def drop(self, name: str) -> None: ...
+
+
+class Sockets:
+    """Listeners that come and go, connections within their limits, one turn for all that arrived.
+
+    `keeper` has the listening sockets while the daemon restarts, so that clients queue; `adopt`
+    takes them back. `fatal` must end the process: nothing is served after it.
+    """
+
+    def __init__(
+        self, broker: Broker, reads: Reads, fatal: Callable[[BaseException], None],
+        keeper: Keeper | None = None, patience: Patience = PATIENCE,
+    ) -> None:  # fmt: skip
+        self._broker = broker
+        self._reads = reads
+        self._fatal = fatal
+        self._keeper = keeper
+        self.patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._woken = self._turning = self._dead = False
+        self._listeners: dict[str, Listener] = {}
+        self._adopted: dict[str, socket.socket] = {}
+        self._deadlines: dict[Connection, float] = {}
+        self._endings: set[Connection] = set()
+        self._tasks: dict[Line, asyncio.Task[None]] = {}
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        self._sweeping = False
+        broker.attach(self)
+
+    @property
+    def parties(self) -> frozenset[str]:
+        """Who is listened to."""
+        return frozenset(self._listeners)
+
+    # Listening.
+
+    def adopt(self, name: str, fd: int) -> None:
+        """A listening socket of the daemon before this one; used when its party is listened to."""
+        self._adopted[name] = socket.socket(fileno=fd)
+
+    def adopted_all(self) -> None:
+        """Every party is listened to by now; what is left belongs to nobody."""
+        for name, left in self._adopted.items():
+            left.close()
+            if self._keeper is not None:
+                self._keeper.drop(name)
+        self._adopted.clear()
+
+    async def listen(self, uuid: str, path: Path, uid_base: int) -> None:
+        """Serve the agent on `path`; only peers of its uid range are served (attacks 33, 34)."""
+        most = self._broker.world.settings.limits.connections
+        uids = range(uid_base, uid_base + UID_RANGE)
+        # Every uid of the container may connect; the directory is mounted in no other one.
+        await self._listen(Listener(uuid, path, uids, most), Access(0o666))
+
+    async def listen_operator(self, path: Path, group: str = "") -> None:
+        """Serve the operator; whoever may open the file is the operator."""
+        listener = Listener(OPERATOR, path, None, _OPERATOR_CONNECTIONS)
+        await self._listen(listener, Access(0o660, group))
+
+    async def _listen(self, listener: Listener, access: Access) -> None:
+        party, known = listener.party, self._listeners.get(listener.party)
+        if known is not None and (known.path, known.uids) == (listener.path, listener.uids):
+            return
+        self.close(party)
+        bound = self._taken(party, listener.path) or bind(listener.path, access)
+        self._listeners[party] = listener
+        if self._keeper is not None:
+            self._keeper.store(party, bound.fileno())
+        admit = partial(self._admit, listener)
+        server = await self._loop.create_unix_server(
+            lambda: Connection(self, admit), sock=bound, backlog=_ACCEPTED, **_KEEP_FILE
+        )
+        bound.listen(BACKLOG)  # asyncio has one number for both
+        if self._listeners.get(party) is listener:
+            listener.server = server
+        else:
+            server.close()
+
+    def _taken(self, party: str, path: Path) -> socket.socket | None:
+        """What the daemon before this one listened on, if clients can still find it."""
+        found = self._adopted.pop(party, None)
+        if found is not None and not (found.getsockname() == str(path) and path.is_socket()):
+            found.close()
+            return None
+        return found
+
+    def close(self, party: str) -> None:
+        """Serve the party no longer; its connections end now and its socket file goes."""
+        listener = self._listeners.pop(party, None)
+        if listener is None:
+            return
+        listener.end()
+        listener.path.unlink(missing_ok=True)
+        if self._keeper is not None:
+            self._keeper.drop(party)
+        self._slots.pop(party, None)
+        self._broker.audit.forget(party)
+
+    def stop(self) -> None:
+        """The daemon ends: connections close, the sockets stay for the next one."""
+        self._dead = True
+        for listener in self._listeners.values():
+            listener.end()
+        for task in self._tasks.values():
+            task.cancel()
+
+    # What connections call.
+
+    def _admit(self, listener: Listener, connection: Connection, uid: int, pid: int) -> Line | None:
+        if not listener.takes(uid):
+            if self._broker.stranger(listener.party, uid):
+                log.warning("peer %d with uid %d refused on %s", pid, uid, listener.path)
+            return None
+        if self._dead or len(listener.connections) >= listener.most:
+            return None
+        listener.connections.add(connection)
+        return Line(listener.party, uid, connection.send)
+
+    def feed(self, line: Line, frames: list[bytes | BadFrame]) -> None:
+        self._broker.feed(line, frames)
+
+    def drained(self, line: Line) -> None:
+        self._broker.drained(line)
+
+    def grown(self, connection: Connection, line: Line) -> None:
+        if (listener := self._listeners.get(line.party)) is not None:
+            listener.weigh(connection)
+
+    def ending(self, connection: Connection) -> None:
+        self._endings.add(connection)
+        self.wake()
+
+    def left(self, connection: Connection, line: Line) -> None:
+        self._broker.drop(line)
+        self._endings.discard(connection)
+        if (listener := self._listeners.get(line.party)) is not None:
+            listener.connections.discard(connection)
+            listener.relieve()
+        if (task := self._tasks.pop(line, None)) is not None:
+            task.cancel()
+
+    def hurry(self, connection: Connection, seconds: float | None) -> None:
+        if seconds is None:
+            self._deadlines.pop(connection, None)
+            return
+        self._deadlines[connection] = self._loop.time() + seconds
+        if not self._sweeping:
+            self._sweeping = True
+            self._loop.call_later(self.patience.look, self._sweep)
+
+    def _sweep(self) -> None:
+        """One look a second at whoever is in a hurry is cheaper than a timer for each frame."""
+        now, deadlines = self._loop.time(), self._deadlines.items()
+        for connection in [each for each, due in deadlines if due <= now or each.gone]:
+            connection.abort()
+            self._deadlines.pop(connection, None)
+        self._sweeping = bool(self._deadlines)
+        if self._sweeping:
+            self._loop.call_later(self.patience.look, self._sweep)
+
+    # What the broker calls.
+
+    def wake(self) -> None:
+        if not self._woken and not self._dead:
+            self._woken = True
+            self._loop.call_soon(self._look_first if self._turning else self._turn)
+
+    def _look_first(self) -> None:
+        """Before a turn that follows another: who wrote meanwhile is to be among those served."""
+        self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._woken = False
+        if self._dead:
+            return
+        self._turning = True
+        try:
+            self._broker.turn()
+        except BaseException as error:  # noqa: BLE001 - asyncio would log it and carry on
+            # What is in memory and what is on disk may differ now: only a fresh start is safe.
+            self.stop()
+            self._fatal(error)
+            return
+        finally:
+            self._turning = False
+        for connection in list(self._endings):
+            connection.finish()
+
+    def read(self, line: Line, read: Read) -> None:
+        task = self._loop.create_task(self._bring(line, read))
+        self._tasks[line] = task
+        task.add_done_callback(partial(self._brought, line))
+
+    def _brought(self, line: Line, task: asyncio.Task[None]) -> None:
+        """The turn that what it brought led to may have begun the next read of the line."""
+        if self._tasks.get(line) is task:
+            del self._tasks[line]
+
+    async def _bring(self, line: Line, read: Read) -> None:
+        """A few at once for each party, so that one cannot take the journal from the others."""
+        slots = self._slots.setdefault(line.party, asyncio.Semaphore(_READS_AT_ONCE))
+        found: Result | HiveError
+        try:
+            async with slots, asyncio.timeout(_READ_SECONDS):
+                found = await read(self._reads)
+        except HiveError as error:
+            found = error
+        except TimeoutError:
+            found = Busy("it took too long; try again")
+        except Exception:
+            log.exception("a slow read failed")
+            found = Internal("a fault of the daemon")
+        self._broker.brought(line, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may open a socket file."""
+
+    mode: int
+    group: str = ""
+
+
+def bind(path: Path, access: Access) -> socket.socket:
+    """A socket bound to `path`, in place of what a dead daemon left; not listening yet."""
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.unlink(missing_ok=True)
+        found.bind(str(path))
+        if access.group:
+            os.chown(path, -1, grp.getgrnam(access.group).gr_gid)
+        # Before listen(), so nobody has connected under the mode of the umask.
+        path.chmod(access.mode)
+    except (OSError, KeyError) as error:  # no such group is a KeyError
+        found.close()
+        raise Internal(f"cannot listen on {path}: {error}") from error
+    return found

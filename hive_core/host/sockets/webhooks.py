@@ -1,0 +1,219 @@
+"""Webhooks: HTTP on a Unix socket, behind a proxy of the operator's that lets in who may come.
+
+Only imported when they are switched on. Unknown address or bad signature: both are answered alike,
+and as late. A body is measured, signed and handed on; nobody here reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import os
+import re
+import shutil
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound
+from hive_core.host.sockets.slow_clients import Patient
+from hive_core.host.storage.secrets import Vault
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.hive import Hive
+from hive_core.model.names import is_uuid
+from hive_core.model.work.trigger import Trigger
+from hive_core.model.work.webhook import NOBODY, Asked, Signed, enough, once, signed
+from hive_core.operations.triggers.webhooks import Delivery, deliver
+from hive_core.reconcile.deps import Perform
+
+log = logging.getLogger(__name__)
+BODY_MOST: Final = 64 * 1024
+LIFE: Final = 30.0  # seconds of one connection
+_BODY_PART: Final = 2 / 3  # of its life, for all of the body to come
+# Seconds after which who has no business there is told so, whatever was looked up meanwhile.
+EVEN: Final = 0.02
+_HEAD_MOST: Final = 8 * 1024
+_ACCEPTED: Final = 4  # at once, so that a crowd here lets the others work
+_BACKLOG: Final = 1024
+# To the letter: nothing is decoded, so nothing has two addresses.
+_ADDRESS: Final = re.compile(r"/hook/([a-z0-9-]{1,64})(?:/([a-z0-9._/-]{1,200}))?")
+
+
+@dataclass
+class Hooks:
+    """`clock` has seconds since 1970."""
+
+    ledger: Ledger
+    perform: Perform
+    vault: Vault
+    hive: Callable[[], Hive]
+    clock: Callable[[], float] = time.time
+    life: float = LIFE
+    _server: asyncio.AbstractServer | None = field(default=None, init=False)
+
+    async def listen(self, path: Path, group: str) -> None:
+        """Serve at this place, to members of the group."""
+        config = Config(
+            self.app, interface="asgi3", http=Patient, ws="none", lifespan="off", log_config=None,
+            log_level="error", access_log=False, server_header=False, date_header=False,
+            proxy_headers=False, h11_max_incomplete_event_size=_HEAD_MOST,
+        )  # fmt: skip
+        config.load()
+        # One request a connection: what a proxy took for a part of one is no second one here.
+        state, crowd = ServerState(), dict[Patient, None]()
+        state.default_headers = [(b"connection", b"close")]
+
+        def protocol() -> Patient:
+            made = Patient(config=config, server_state=state, app_state={})
+            made.life, made.crowd = self.life, crowd
+            return made
+
+        loop, bound = asyncio.get_running_loop(), _bound(path, group)
+        self._server = await loop.create_unix_server(protocol, sock=bound, backlog=_ACCEPTED)
+        bound.listen(_BACKLOG)  # asyncio has one number for both
+        log.info("Taking webhooks at %s", path)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Every path and every method: there is no router that answers in words of its own."""
+        request, loop = Request(scope, receive), asyncio.get_running_loop()
+        headers = once(request.headers.items())
+        if headers is None:
+            response: Response | None = Response(status_code=400)
+        elif isinstance(body := await self._body(request), int):
+            response = Response(status_code=body)
+        else:
+            until = loop.time() + EVEN
+            response = self._answer(_asked(request, headers, body))
+            if response is None:
+                await asyncio.sleep(until - loop.time())
+        await (response or Response(status_code=404))(scope, receive, send)
+
+    async def _body(self, request: Request) -> bytes | int:
+        """What comes, or the status when it is too much or too late."""
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self.life * _BODY_PART):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > BODY_MOST:
+                        return 413
+                    parts.append(part)
+        except (TimeoutError, ClientDisconnect):
+            return 408
+        return b"".join(parts)
+
+    def _answer(self, asked: Asked) -> Response | None:
+        """None for who has no business there."""
+        trigger = self._known(asked.target)
+        secret = self._secret(trigger)
+        found = signed(secret, asked, self.clock())
+        if trigger is None or found is Signed.NOT:
+            return None
+        rule = trigger.rule
+        if asked.method not in rule.methods:
+            return Response(status_code=405, headers={"Allow": ", ".join(rule.methods)})
+        if not enough(found, asked.method, strict=rule.strict):
+            return None
+        return self._handed(trigger, asked, found, secret)
+
+    def _known(self, target: str) -> Trigger | None:
+        address = _ADDRESS.fullmatch(target.partition("?")[0])
+        if address is None:
+            return None
+        found = self._named(*address.groups())
+        return found if found is not None and found.enabled and not found.parked else None
+
+    def _named(self, first: str, path: str | None) -> Trigger | None:
+        """By the id alone, or by the agent and what was chosen for it."""
+        if path is None:
+            return self.ledger.triggers.by_hook(first) if is_uuid(first) else None
+        spec = self.hive().specs.get(first)
+        return None if spec is None else self.ledger.triggers.by_path(spec.id, path)
+
+    def _secret(self, trigger: Trigger | None) -> bytes:
+        """For an address that nobody has, the work is the same."""
+        if trigger is None:
+            return NOBODY
+        try:
+            return self.vault.read(trigger.hook, trigger.secret)
+        except HiveError as error:
+            log.warning("Cannot read what webhook %s is signed with: %s", trigger.id, error)
+            return os.urandom(32)
+
+    def _handed(
+        self, trigger: Trigger, asked: Asked, found: Signed, secret: bytes
+    ) -> Response | None:
+        """Accepted means that it is on the disk."""
+        kind, whole = asked.headers.get("content-type", "")[:100], found is Signed.WHOLE
+        query = asked.target.partition("?")[2] if whole else ""
+        encoding, text = _text(asked.body)
+        delivery = Delivery(
+            trigger.id, asked.mark(found, secret), asked.said, kind, encoding, text, query
+        )  # fmt: skip
+        try:
+            fire = self.perform("deliver", lambda call: deliver(call, delivery))
+        except (NotFound, NotAllowed):
+            return None
+        except HiveError as error:
+            return _refused(error)
+        return JSONResponse({"fire": fire.fire}, status_code=202 if fire.new else 200)
+
+
+def _asked(request: Request, headers: Mapping[str, str], body: bytes) -> Asked:
+    raw, query = request.scope["raw_path"], request.scope["query_string"]
+    target = (raw + b"?" + query if query else raw).decode("latin-1")
+    return Asked(request.method, target, headers, body)
+
+
+def _refused(error: HiveError) -> Response:
+    if isinstance(error, LimitReached):
+        after = error.fields.get("retry_after", 60)
+        seconds = str(max(1, int(after))) if isinstance(after, int | float) else "60"
+        return Response(status_code=429, headers={"Retry-After": seconds})
+    log.warning("Cannot take what a webhook brings: %s", error)
+    return Response(status_code=503, headers={"Retry-After": "60"})
+
+
+def _text(body: bytes) -> tuple[str, str]:
+    """Encoding and text."""
+    try:
+        return "utf-8", body.decode()
+    except UnicodeDecodeError:
+        return "base64", base64.b64encode(body).decode()
+
+
+def _bound(path: Path, group: str) -> socket.socket:
+    """A socket that nobody can reach before it is the group's."""
+    path.unlink(missing_ok=True)
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        before = os.umask(0o177)
+        try:
+            found.bind(str(path))
+        finally:
+            os.umask(before)
+        shutil.chown(path, group=group)
+        path.chmod(0o660)
+        found.listen(_BACKLOG)
+        found.settimeout(0)
+    except (OSError, LookupError) as error:
+        found.close()
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise Internal(f"cannot listen at {path}: {error}") from error
+    return found

@@ -1,0 +1,42 @@
+"""What slow reads of operations may reach."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hive_core.host.systemd.cpu_time import of
+from hive_core.model.agents.machine import Cpu, Machine
+from hive_core.plan.desired import Plan
+from hive_core.ports import Journal
+
+_AT_ONCE: Final = 50
+
+
+@dataclass
+class Reads:
+    """As `broker/call.py` names it; `machines` are of the last look, `looked` waits for one."""
+
+    journal: Journal
+    fresh_plan: Callable[[], Coroutine[Any, Any, Plan]]
+    diff: Callable[[str, str, int], Coroutine[Any, Any, tuple[bytes, bool]]]
+    machines: Mapping[str, Machine]
+    looked: Callable[[], Coroutine[Any, Any, None]]
+    used: Callable[[Machine], Cpu | None] = of
+
+    async def cpu(self, uuids: Iterable[str]) -> dict[str, Cpu]:
+        """The kernel answers at once; of many, others get their turn in between.
+
+        Who asks right after a restart would be told of less than before it.
+        """
+        await self.looked()
+        found = {}
+        for number, uuid in enumerate(uuids, 1):
+            machine = self.machines.get(uuid)
+            if machine is not None and (cpu := self.used(machine)) is not None:
+                found[uuid] = cpu
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found

@@ -1,0 +1,36 @@
+"""How full the file system of agent storage is, and whether it holds agents to limits itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from hive_core.plan.actions import Mount
+from hive_core.plan.disk_usage import Used
+
+MOUNTS: Final = Path("/proc/self/mounts")
+QUOTA: Final = frozenset({"prjquota", "pquota"})  # as ext4 and XFS show a mount option
+
+
+def used(folder: Path) -> Used:
+    """Bytes and inodes in use, whoever has them."""
+    found = os.statvfs(folder)
+    return Used((found.f_blocks - found.f_bfree) * found.f_frsize, found.f_files - found.f_ffree)
+
+
+def has_quota(folder: Path, text: str | None = None) -> bool:
+    """Whether what lies in a folder is on a file system with project quotas in force."""
+    lines = (os.fsdecode(MOUNTS.read_bytes()) if text is None else text).rstrip("\n").split("\n")
+    fields = [line.split(" ") for line in lines]
+    around = [each for each in fields if folder.is_relative_to(each[1])]
+    # Of several on the same place the last one counts, which `max` would not give.
+    _, _, _, options, *_ = max(reversed(around), key=lambda each: len(each[1]))
+    return not QUOTA.isdisjoint(options.split(","))
+
+
+def bounded(action: Mount, *, quota: bool) -> Mount:
+    """With bounds for the file system to hold an agent to, 0 for none, if it can."""
+    disk, inodes = (action.disk or 0, action.inodes or 0) if quota else (None, None)
+    return replace(action, disk=disk, inodes=inodes)

@@ -1,0 +1,189 @@
+"""The events as JSON lines: `events.jsonl`, and older files beside it, for programs that tail.
+
+The ledger is the truth and these are a copy, written after the commit. The last whole line says how
+far the copy is, so that nothing is lost or doubled: after a crash the torn end is cut off, and what
+is missing is written again from the ledger. Files are synced when they are full and when the daemon
+stops. After a power cut the current file is checked from its start: what does not follow is cut off
+and written again.
+"""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hive_core.model.config.limits import Log
+
+NAME: Final = "events.jsonl"
+_OLD: Final = "events-*.jsonl"
+_SEQ: Final = re.compile(rb'\{"seq":([0-9]+),"digest":"[0-9a-f]*",(?:"after":([0-9]+),)?')
+_TIME: Final = re.compile(rb'"time":([0-9.e+-]+)\}\n\Z')
+_GAP: Final = re.compile(rb'\{"gap":\{"from":([0-9]+),"to":([0-9]+)\}\}')
+_BEGIN: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+@dataclass
+class Lines:
+    """`folder` is made when it is first opened. All of it blocks, so it runs beside the loop."""
+
+    folder: Path
+    figures: Log
+    group: str = ""
+    at: int = 0
+    _file: int = -1
+    _size: int = 0
+    _first: float = 0.0
+    _number: int = 0
+    # A daemon that stops does not wait for the thread that writes.
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def open(self) -> int:
+        """Find the end of the copy; the number of the last event in it, 0 when there is none."""
+        self.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        self._share(self.folder, 0o750)
+        self._begin()
+        self.at = self._mend() or self._last_of_old()
+        return self.at
+
+    def append(self, rows: Sequence[tuple[int, bytes, str]]) -> None:
+        """Add events (number, digest, JSON) that follow each other; whole, or cut off again."""
+        with self._lock:
+            for number, digest, body in rows:
+                data = line(number, digest, body)
+                if self._size and self._full(data):
+                    self.rotate()
+                if not self._size:
+                    self._number, self._first = number, _time(data)
+                self._write(data)
+                self.at = number
+
+    def skip(self, to: int) -> None:
+        """Say that the events up to this number were pruned before they were copied."""
+        text = json.dumps({"gap": {"from": self.at + 1, "to": to}}, separators=(",", ":"))
+        self._number = self._number or to
+        self._write(text.encode() + b"\n")
+        self.at = to
+
+    def rotate(self) -> None:
+        """Put the current file aside, synced, and begin another; the oldest go when it is much."""
+        if self._size:
+            os.fdatasync(self._file)
+            (self.folder / NAME).rename(self.folder / f"events-{self._number:012}.jsonl")
+            os.close(self._file)
+            self._begin()
+        self.bound()
+
+    def bound(self) -> None:
+        """Remove the oldest files while all together are more than they may be."""
+        old = sorted(self.folder.glob(_OLD))
+        sizes = [each.stat().st_size for each in old]
+        total = sum(sizes) + self._size
+        for each, size in zip(old, sizes, strict=True):
+            if total <= self.figures.total:
+                return
+            each.unlink()
+            total -= size
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file >= 0:
+                with suppress(OSError):
+                    os.fdatasync(self._file)
+                os.close(self._file)
+                self._file = -1
+
+    def _full(self, data: bytes) -> bool:
+        if self._size >= self.figures.rotate:
+            return True
+        return _time(data) - self._first >= self.figures.age
+
+    def _write(self, data: bytes) -> None:
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._file, data[done:])
+        except OSError:
+            if done:
+                os.ftruncate(self._file, self._size)  # no half a line for whoever reads
+            raise
+        self._size += len(data)
+
+    def _begin(self) -> None:
+        place = self.folder / NAME
+        self._file = os.open(place, _BEGIN, 0o640)
+        self._share(place, 0o640)
+        self._size = os.fstat(self._file).st_size
+        self._number = 0
+
+    def _share(self, place: Path, mode: int) -> None:
+        """Operators may read it, where there are any."""
+        place.chmod(mode)
+        if self.group:
+            with suppress(KeyError, PermissionError):
+                os.chown(place, -1, grp.getgrnam(self.group).gr_gid)
+
+    def _mend(self) -> int:
+        """Cut off what does not follow; the number of the last event, 0 when none is left."""
+        last, end = 0, 0
+        with (self.folder / NAME).open("rb") as file:
+            for data in file:
+                found = _numbers(data)
+                if found is None or (last and found[0] != last + 1):
+                    break
+                if not last:
+                    self._number, self._first = found[0], found[2]
+                last, end = found[1], end + len(data)
+        if end != self._size:
+            os.ftruncate(self._file, end)
+            self._size = end
+        return last
+
+    def _last_of_old(self) -> int:
+        """Of the newest file that has a whole line."""
+        for each in sorted(self.folder.glob(_OLD), reverse=True):
+            if last := max((found[1] for found in _found(each)), default=0):
+                return last
+        return 0
+
+
+def line(number: int, digest: bytes, body: str) -> bytes:
+    """One event: its number and its digest, and then what the digest covers, to the letter.
+
+    digest = SHA-256(digest of the event before + "{" and all behind the digest of this line)
+    """
+    head = f'{{"seq":{number},"digest":"{digest.hex()}",'
+    return head.encode() + body[1:].encode("utf-8", "surrogatepass") + b"\n"
+
+
+def _time(data: bytes) -> float:
+    found = _TIME.search(data)
+    return float(found[1]) if found else 0.0
+
+
+def _found(place: Path) -> Iterator[tuple[int, int, float]]:
+    with place.open("rb") as file:
+        for data in file:
+            if (found := _numbers(data)) is not None:
+                yield found
+
+
+def _numbers(data: bytes) -> tuple[int, int, float] | None:
+    """First and last number of a whole line, and its time; None for what is no line of ours.
+
+    An event behind notes of agents, which are not copied, covers their numbers.
+    """
+    if not data.endswith(b"}\n") or b"\0" in data:
+        return None
+    if found := _SEQ.match(data):
+        return int(found[2] or int(found[1]) - 1) + 1, int(found[1]), _time(data)
+    if found := _GAP.match(data):
+        return int(found[1]), int(found[2]), 0.0
+    return None

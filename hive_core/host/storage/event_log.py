@@ -1,0 +1,132 @@
+"""What stands in the log of the ledger, copied to files and to the journal, behind the commits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.errors import HiveError
+from hive_core.host.storage.event_files import Lines
+from hive_core.host.systemd import notify
+from hive_core.ledger.audit.event_json import number_before, parsed
+from hive_core.ledger.audit.events import Events
+from hive_core.model.agents.hive import Hive
+from hive_core.model.wire.record import DAEMON, OPERATOR, Event
+
+log = logging.getLogger(__name__)
+PAGE: Final = 500
+AGAIN: Final = 2.0
+TROUBLE: Final = "event files"
+# What the journal gets beside everything else of its host: not each recorded call. No text can
+# hold this, because quotes in texts are escaped, and no fields of a note, which are flat.
+_QUIET: Final = '},"kind":"record","operation":'
+
+
+@dataclass
+class EventLog:
+    """`heard` wakes it; one page after the other is read on the loop and written beside it."""
+
+    events: Events
+    lines: Lines
+    hive: Callable[[], Hive]
+    troubles: dict[str, str]
+    journal: str = "most"
+    again: float = AGAIN
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _opened: bool = False
+    _closed: bool = False
+
+    def heard(self, topics: frozenset[str]) -> None:
+        if "events" in topics or "tree" in topics:
+            self._woken.set()
+
+    async def run(self) -> None:
+        """For ever; a disk that is full or broken is an alarm, and is tried again."""
+        while True:
+            try:
+                await self._copy()
+            except (OSError, HiveError) as error:
+                if self._closed:
+                    return
+                if TROUBLE not in self.troubles:
+                    log.warning("Cannot copy events: %s", error)
+                self.troubles[TROUBLE] = f"events are not copied to {self.lines.folder}: {error}"
+                await asyncio.sleep(self.again)
+                continue
+            self.troubles.pop(TROUBLE, None)
+            await self._woken.wait()
+            self._woken.clear()
+
+    def close(self) -> None:
+        """What is not copied yet is copied by the next daemon."""
+        self._closed = True
+        self.lines.close()
+
+    async def _copy(self) -> None:
+        """All that is not copied yet."""
+        if not self._opened:
+            await asyncio.to_thread(self.lines.open)
+            self._opened = True
+            if self.lines.at > self.events.last:
+                log.warning("The event files are ahead of the ledger: it was put back")
+                self.lines.at = self.events.last
+                await asyncio.to_thread(self.lines.rotate)
+        if self.lines.at < self.events.base:
+            await asyncio.to_thread(self.lines.skip, self.events.base)
+        while rows := self.events.raw(self.lines.at, PAGE):
+            await asyncio.to_thread(self._write, rows, self.hive())
+
+    def _write(self, rows: list[tuple[int, bytes, str]], hive: Hive) -> None:
+        """Files first: what the journal misses by a crash is in them."""
+        self._append(rows)
+        if self.journal == "none":
+            return
+        for row in rows:
+            if self.journal == "all" or _QUIET not in row[2]:
+                notify.event(_entry(parsed(*row), hive))
+
+    def _append(self, rows: list[tuple[int, bytes, str]]) -> None:
+        """To the files; where notes stood in the chain once, there is a gap now."""
+        start, at = 0, self.lines.at
+        for index, (seq, _, body) in enumerate(rows):
+            if (before := number_before(seq, body)) > at:
+                self.lines.append(rows[start:index])
+                self.lines.skip(before)
+                start = index
+            at = seq
+        self.lines.append(rows[start:])
+
+
+def _entry(event: Event, hive: Hive) -> dict[str, str]:
+    """An event as fields of the journal."""
+    fields = event.fields
+    uuid = event.target or event.caller
+    name = hive.name(uuid) or str(fields.get("target_name") or fields.get("caller_name") or "")
+    parent = hive.topology.parent(name) if name in hive.topology else None
+    found = {
+        "HIVE_EVENT": str(event.seq), "HIVE_KIND": event.kind, "HIVE_OP": event.operation,
+        "HIVE_CALLER": event.caller, "HIVE_AGENT": name, "HIVE_UUID": uuid,
+        "HIVE_PARENT": parent or "", "HIVE_TASK": str(fields.get("task") or ""),
+        "HIVE_TRACE_ID": str(fields.get("trace") or ""), "MESSAGE": _sentence(event, name),
+        "PRIORITY": str(_priority(event)),
+    }  # fmt: skip
+    return {key: value for key, value in found.items() if value}
+
+
+def _sentence(event: Event, name: str) -> str:
+    who = event.caller
+    if who not in (OPERATOR, DAEMON):
+        who = str(event.fields.get("caller_name") or who)
+    whom = f" {name}" if event.target else ""
+    reason = f": {event.reason}" if event.reason else ""
+    return f"{event.kind}: {who} {event.operation}{whom}{reason}"
+
+
+def _priority(event: Event) -> int:
+    """Of syslog: a refusal is a notice, what broke a warning."""
+    if event.kind in ("crash", "failed"):
+        return 4
+    return 5 if event.allowed is False else 6

@@ -1,0 +1,69 @@
+"""What hived does by itself at an agent's door: its socket, and what it is shown there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from hive_core.host.config.deployed_configs import show_config
+from hive_core.host.storage.credentials import Credentials
+from hive_core.host.storage.views import Views, show_identity
+from hive_core.model.config.settings import Paths
+from hive_core.plan.daemon_actions import (
+    Forget,
+    Hush,
+    Listen,
+    Local,
+    Renew,
+    ShowConfig,
+    ShowIdentity,
+    ShowView,
+)
+
+
+def _held(action: ShowIdentity) -> list[str]:
+    """The capabilities of the agent, as the identity that it is shown says."""
+    found = action.document.get("capabilities")
+    return [str(each) for each in found] if isinstance(found, list) else []
+
+
+class Sockets(Protocol):
+    """The part of the sockets that the change road uses."""
+
+    async def listen(self, uuid: str, path: Path, uid_base: int) -> None: ...
+    def close(self, party: str) -> None: ...
+
+
+class Shown:
+    """`nar` gives the files of a deployed commit, by agent, commit and the hash they must have."""
+
+    def __init__(
+        self, sockets: Sockets, paths: Paths, nar: Callable[[str, str, str], bytes],
+        credentials: Credentials,
+    ) -> None:  # fmt: skip
+        self._sockets, self._paths, self._nar = sockets, paths, nar
+        self._credentials = credentials
+        self._views = Views()
+
+    async def apply(self, action: Local) -> None:
+        match action:
+            case Listen(uuid, base):
+                await self._sockets.listen(uuid, self._paths.socket(uuid), base)
+            case Hush(uuid):
+                self._sockets.close(uuid)
+            case ShowIdentity(uuid):
+                place = self._paths.identity(uuid)
+                self._credentials.show(uuid, place.parent, _held(action))
+                show_identity(place, action)
+            case ShowView(uuid):
+                await self._views.show(self._paths.view(uuid), action)
+            case ShowConfig(uuid, commit, nar):
+                room = self._paths.identity(uuid).parent
+                show_config(room, commit, lambda: self._nar(uuid, commit, nar))
+            case Renew() | Forget():
+                pass  # rows of the ledger; nothing on the host
+
+    def forget(self, uuid: str) -> None:
+        """The door was opened anew, or closed."""
+        self._views.forget(uuid)

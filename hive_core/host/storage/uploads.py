@@ -1,0 +1,96 @@
+"""Packs that come in parts, each in a file until all of it is there; gone with the daemon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached
+from hive_core.host.git.file_writer import shared
+from hive_core.model.config.push import Part, Push
+
+MOST: Final = 8
+IDLE: Final = 60.0  # seconds after which an upload makes room for another one
+DEAD: Final = 600.0
+
+
+@dataclass
+class Upload:
+    """What has come of one push so far. The last part may come again: its answer may be lost."""
+
+    push: Push
+    path: Path
+    at: float
+    size: int = 0
+    before: int = 0
+
+
+@dataclass
+class Uploads:
+    """`most`: bytes of one pack. A part that does not belong to its upload takes nothing away."""
+
+    work: Path
+    most: int
+    clock: Callable[[], float] = time.monotonic
+    _open: dict[str, Upload] = field(default_factory=dict)
+
+    def add(self, push: Push, part: Part) -> str:
+        """Keep a part; the id of its upload."""
+        id_ = part.upload or ""
+        upload = self._open.get(id_)
+        if part.upload is not None and (upload is None or upload.push != push):
+            raise Conflict("this upload is not known any more: push again")
+        before = upload.size if upload else 0
+        if upload and part.offset == upload.before:
+            before = upload.before
+        if part.offset != before:
+            raise InvalidArgument(f"the next part begins at {before}", field="offset")
+        if before + len(part.data) > self.most:
+            if upload:
+                self.drop(id_)
+            raise LimitReached(f"cannot push: the pack is larger than {self.most} bytes")
+        if upload is None:
+            id_, upload = self._begin(push)
+        with shared(upload.path), upload.path.open("r+b") as file:
+            file.seek(before)
+            file.write(part.data)
+            file.truncate()
+        upload.before, upload.size, upload.at = before, before + len(part.data), self.clock()
+        return id_
+
+    def _begin(self, push: Push) -> tuple[str, Upload]:
+        self._make_room()
+        id_ = uuid4().hex
+        with shared(self.work):
+            self.work.mkdir(mode=0o700, parents=True, exist_ok=True)
+            upload = Upload(push, self.work / f"pushed-{id_}", self.clock())
+            upload.path.touch(0o600)
+        self._open[id_] = upload
+        return id_, upload
+
+    def _make_room(self) -> None:
+        now = self.clock()
+        for id_, each in list(self._open.items()):
+            if each.at < now - DEAD:
+                self.drop(id_)
+        idle = [id_ for id_, each in self._open.items() if each.at < now - IDLE]
+        if len(self._open) >= MOST and not idle:
+            raise Busy(f"cannot push: {MOST} others are pushing just now")
+        if len(self._open) >= MOST:
+            self.drop(idle[0])
+
+    def take(self, id_: str) -> bytes:
+        """All of a pack; the upload is gone then."""
+        data = self._open[id_].path.read_bytes()
+        self.drop(id_)
+        return data
+
+    def size(self, id_: str) -> int:
+        return self._open[id_].size
+
+    def drop(self, id_: str) -> None:
+        self._open.pop(id_).path.unlink(missing_ok=True)

@@ -1,0 +1,51 @@
+"""How units ended, as `hive-stopped` wrote it down in `/run/hive/exits`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from hive_core.host.systemd.cpu_time import name_of
+from hive_core.model.agents.machine import Cpu, Exit
+from hive_core.model.names import is_uuid
+
+log = logging.getLogger(__name__)
+JOB_VERSION: Final = 5  # that of the ids which `plan.chain` works out from what a job is for
+
+
+def read(folder: Path, uuid: str) -> Exit | None:
+    """The last exit of an agent or a job; None while it has none."""
+    try:
+        found = json.loads((folder / uuid).read_bytes())
+        return Exit(
+            invocation=str(found["invocation"]), result=str(found["result"]),
+            code=str(found["code"]), status=str(found["status"]), nonce=int(found["nonce"]),
+            asked=bool(found.get("asked", False)), cpu=_cpu(found),
+        )  # fmt: skip
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("Cannot read how %s ended: %s", uuid, error)
+        return None
+
+
+def list_jobs(folder: Path) -> list[str]:
+    """The jobs whose last exit is written down: their ids have another version than agents'."""
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        log.warning("Cannot list how units ended: %s", error)
+        return []
+    return [name for name in names if is_uuid(name) and UUID(name).version == JOB_VERSION]
+
+
+def _cpu(found: Mapping[str, object]) -> Cpu | None:
+    """None in records of older scripts, and where nobody counted."""
+    group, used = found.get("group"), found.get("cpu")
+    if isinstance(group, str) and group and isinstance(used, int) and used >= 0:
+        return Cpu(name_of(group), used)
+    return None

@@ -1,0 +1,205 @@
+"""Jobs: small throw-away containers in uid ranges of their own, a few at a time.
+
+The id of a job is that of its work. One that an earlier daemon began is ended before its work is
+begun anew, so a repeat after a crash never meets itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from hive_core.errors import Busy, HiveError, Internal, TimedOut
+from hive_core.host.systemd import exits
+from hive_core.host.systemd.bus import Unit
+from hive_core.host.systemd.job_exchange import Exchange, sweep
+from hive_core.model.names import is_uuid, job_unit
+from hive_core.model.wire.record import LogQuery
+from hive_core.plan.actions import JOB_BASES, Action, CloseDoor, KillUnit, RunJob, Unmount
+from hive_core.plan.results import Done, Result
+from hive_core.ports import Journal
+
+log = logging.getLogger(__name__)
+JOBS: Final = "hive-job@"
+_AT_ONCE: Final = 16  # of the 64 ranges, and of the host's memory
+_SLACK: Final = 60.0  # the unit ends by itself after its own time
+_LOOK_AGAIN: Final = 5.0  # should a signal get lost
+_KILLED: Final = 15.0
+_DOWN: Final = ("inactive", "failed")
+_SAID, _SAID_MOST, _LINE = "said.json", 1 << 20, 500
+_LAST: Final = 10  # lines of a failed job that are told
+_PAUSES: Final = (0.0, 0.1, 0.2, 0.5)  # seconds before each look into the journal
+# What systemd-nspawn says of the container itself: nothing of why its program failed.
+_FRAME: Final = re.compile(r"(Spawning container |Press Ctrl-\] |Container |Trying to halt )")
+
+
+def _shown(text: str) -> str:
+    """A line of somebody else's, plainly visible and not long."""
+    return "".join(char if char.isprintable() else " " for char in text[:_LINE]).strip()
+
+
+class Units(Protocol):
+    """What is asked of systemd."""
+
+    async def loaded(self, patterns: Iterable[str]) -> list[Unit]: ...
+    async def named(self, names: Iterable[str]) -> list[Unit]: ...
+
+
+class Root(Protocol):
+    """What is asked of the root helper."""
+
+    async def apply(self, action: Action) -> Result: ...
+
+
+class NspawnJobs:
+    """The port `Jobs` on a real host; `folder` holds the records of ends, `work` the exchange."""
+
+    def __init__(
+        self, bus: Units, privd: Root, folder: Path, work: Path, journal: Journal | None = None
+    ) -> None:
+        self._bus, self._privd, self._exits, self._work = bus, privd, folder, work
+        self._journal = journal
+        self._free = deque(JOB_BASES)
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._changed: dict[str, asyncio.Event] = {}
+        self._tidying: set[asyncio.Task[None]] = set()
+
+    def heard(self, unit: str) -> None:
+        """A signal about a job's unit; empty: signals may have been lost."""
+        for name, event in self._changed.items():
+            if unit in ("", name):
+                event.set()
+
+    async def sweep(self) -> None:
+        """End what an earlier daemon left running, and remove what its jobs left behind."""
+        for unit in await self._bus.loaded([f"{JOBS}*.service"]):
+            job = unit.name.removeprefix(JOBS).removesuffix(".service")
+            if is_uuid(job):
+                log.info("Ending job %s of an earlier daemon", job)
+                await self._end(job)
+        # These ended while no daemon ran, or the last one stopped before it had tidied up.
+        for job in await asyncio.to_thread(exits.list_jobs, self._exits):
+            await self._end(job)
+        await asyncio.to_thread(sweep, self._work)
+
+    async def run(self, action: RunJob) -> Result:
+        async with self._turns:
+            base = self._free.popleft()  # one that a job not of ours still has is refused
+            try:
+                return await self._run(replace(action, base=base))
+            finally:
+                self._free.append(base)
+
+    async def _run(self, action: RunJob) -> Result:
+        unit = job_unit(action.job)
+        if unit in self._changed:
+            raise Busy(f"job {action.work} is running already")
+        event = self._changed[unit] = asyncio.Event()
+        began = time.time()
+        try:
+            await self._end(action.job)
+            before = exits.read(self._exits, action.job)
+            async with asyncio.timeout(action.work.job.seconds + _SLACK):
+                await self._privd.apply(action)
+                await self._ended(unit, event)
+            end = exits.read(self._exits, action.job)
+        except TimeoutError as error:
+            said = await self._last_lines(action.job, "", began)
+            raise TimedOut(f"job {action.work} did not end{said}") from error
+        finally:
+            # Nobody waits for it: a daemon that stops has no bus any more, and the next one sweeps.
+            tidying = asyncio.create_task(self._tidy(action.job))
+            self._tidying.add(tidying)
+            tidying.add_done_callback(self._tidying.discard)
+        await tidying
+        if end is None or (before is not None and end.invocation == before.invocation):
+            said = await self._last_lines(action.job, "", began)
+            raise Internal(f"job {action.work} exited without writing a result{said}")
+        if not end.clean:
+            why = self._fault(action) if end.result == "exit-code" else ""
+            said = await self._last_lines(action.job, end.invocation, began)
+            raise Internal(f"job {action.work}: {why or end.text}{said}")
+        return Done(changed=True)
+
+    async def _last_lines(self, job: str, invocation: str, since: float) -> str:
+        """What the job wrote last, to stand behind the reason of its failure; text of others.
+
+        Whoever reads only `ended with 1` knows nothing. The last of it may reach the journal after
+        the end.
+        """
+        if self._journal is None:
+            return ""
+        begun = None if invocation else since
+        query = LogQuery(job, job_unit(job), 2 * _LAST, begun, invocation=invocation)
+        for pause in _PAUSES:
+            await asyncio.sleep(pause)
+            try:
+                lines = [line.text for line in await self._journal.read(query)]
+            except HiveError as error:
+                log.warning("Cannot read what job %s wrote: %s", job, error)
+                return ""
+            if words := [_shown(each) for each in lines if each.strip() and not _FRAME.match(each)]:
+                return "\n".join(["; it wrote last:", *words[-_LAST:]])
+        return ""
+
+    def _fault(self, action: RunJob) -> str:
+        """The line in which the program itself said what went wrong; text of others, like all."""
+        if not action.work.exchanges:
+            return ""
+        try:
+            said = json.loads(Exchange(self._work / action.job).read(_SAID, _SAID_MOST))
+            text = str(said["fault"])
+        except (HiveError, OSError, ValueError, KeyError, TypeError, RecursionError):
+            return ""
+        return _shown(text)
+
+    async def _tidy(self, job: str) -> None:
+        try:
+            await self._end(job)
+        except HiveError as error:
+            log.warning("Cannot clean up after job %s: %s", job, error)
+        finally:
+            del self._changed[job_unit(job)]
+
+    async def _end(self, job: str) -> None:
+        """Have nothing of a job run, be mounted or be written down any more."""
+        unit = job_unit(job)
+        event = self._changed.get(unit) or asyncio.Event()
+        if not await self._down(unit):
+            await self._clean(KillUnit(job, None))
+            try:
+                async with asyncio.timeout(_KILLED):
+                    await self._ended(unit, event)
+            except TimeoutError:
+                log.warning("Job %s does not end", job)
+        await self._clean(Unmount(job))
+        await self._clean(CloseDoor(job))
+
+    async def _ended(self, unit: str, event: asyncio.Event) -> None:
+        while True:
+            event.clear()
+            if await self._down(unit):
+                return
+            try:
+                async with asyncio.timeout(_LOOK_AGAIN):
+                    await event.wait()
+            except TimeoutError:
+                continue
+
+    async def _down(self, unit: str) -> bool:
+        found = await self._bus.named([unit])
+        return all(each.active in _DOWN and not each.job for each in found)
+
+    async def _clean(self, action: Unmount | CloseDoor | KillUnit) -> None:
+        try:
+            await self._privd.apply(action)
+        except HiveError as error:
+            log.warning("Cannot clean up after job %s: %s", action.uuid, error)

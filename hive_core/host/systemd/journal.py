@@ -1,0 +1,153 @@
+"""The host's journal, read only; the one reader of it.
+
+Lines are found by fields that the journal itself vouches for: the unit, and the UUID that systemd
+adds to every line of the unit, because names are used again. What a booted guest logs arrives under
+the agent's unit as `ident[pid]: text`; the name before the colon is the guest's claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from systemd import journal
+
+from hive_core.errors import Busy, InvalidArgument
+from hive_core.model.wire.record import LogLine, LogQuery
+
+_GUEST: Final = re.compile(r"([\w.@:\\+-]{1,255}?)(?:\[\d+\])?: (.*)", re.ASCII | re.DOTALL)
+_SCAN_MOST: Final = 20_000  # entries looked through for one answer
+_BATCH: Final = 50
+_SECONDS: Final = 30.0
+_QUIET: Final = 20.0  # less than a slow read may take
+_AT_ONCE: Final = 2
+
+
+class HostJournal:
+    """The port `Journal` on a real host. Reading is I/O in a thread; a few lines at a time."""
+
+    def __init__(self) -> None:
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(self, query: LogQuery) -> Sequence[LogLine]:
+        async with self._slots:
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    return await asyncio.to_thread(_read, query)
+            except TimeoutError as error:
+                raise Busy("the journal took too long; try again") from error
+
+    async def follow(self, query: LogQuery) -> AsyncIterator[LogLine]:
+        # Never closed by hand: who gives up may leave a thread behind that still reads. It closes
+        # with the last reference.
+        reader = await asyncio.to_thread(_positioned, query)
+        while True:
+            found = await asyncio.to_thread(_batch, reader, query)
+            for line in found:
+                yield line
+            if not found:
+                if not await _news(reader):
+                    return
+                reader.process()
+
+
+async def _news(reader: Any) -> bool:  # noqa: ANN401 - systemd-python has no types
+    """Wait until the journal has grown; watched only meanwhile, for it stays ready until read.
+
+    Not for ever: the follower is asked again, and may have lost its right or its client by then.
+    """
+    loop, news = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(reader.fileno(), news.set)
+    try:
+        async with asyncio.timeout(_QUIET):
+            return await news.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(reader.fileno())
+
+
+def _open(query: LogQuery) -> Any:  # noqa: ANN401
+    reader = journal.Reader()
+    reader.add_match(_SYSTEMD_UNIT=query.unit)
+    reader.add_match(HIVE_UUID=query.uuid)
+    if query.invocation:
+        reader.add_match(_SYSTEMD_INVOCATION_ID=query.invocation)
+    return reader
+
+
+def _positioned(query: LogQuery) -> Any:  # noqa: ANN401
+    """A reader behind the cursor of the query, or behind the newest line."""
+    reader = _open(query)
+    if query.after:
+        _seek(reader, query.after)
+    else:
+        reader.seek_tail()
+        reader.get_previous()
+    return reader
+
+
+def _seek(reader: Any, cursor: str) -> None:  # noqa: ANN401
+    """Behind the line with this cursor, or where it would be."""
+    try:
+        reader.seek_cursor(cursor)
+    except (OSError, ValueError) as error:
+        raise InvalidArgument("no such place in the log", field="after") from error
+    found = reader.get_next()
+    if found and not reader.test_cursor(cursor):
+        reader.get_previous()
+
+
+def _read(query: LogQuery) -> list[LogLine]:
+    """The newest lines, or with `after` the first behind it."""
+    if query.after:
+        reader = _positioned(query)
+        found = list(_forward(reader, query, query.lines))
+    else:
+        reader = _open(query)
+        reader.seek_tail()
+        found = list(_backward(reader, query))[::-1]
+    reader.close()
+    return found
+
+
+def _batch(reader: Any, query: LogQuery) -> list[LogLine]:  # noqa: ANN401
+    """The next few lines; many may have to be looked through for them."""
+    return list(_forward(reader, query, _BATCH))
+
+
+def _forward(reader: Any, query: LogQuery, most: int) -> Iterator[LogLine]:  # noqa: ANN401
+    for _ in range(_SCAN_MOST):
+        if most <= 0 or not (entry := reader.get_next()):
+            return
+        line = _line(entry, query)
+        if query.grep in line.text and line.time >= (query.since or 0.0):
+            most -= 1
+            yield line
+
+
+def _backward(reader: Any, query: LogQuery) -> Iterator[LogLine]:  # noqa: ANN401
+    left = query.lines
+    for _ in range(_SCAN_MOST):
+        if left <= 0 or not (entry := reader.get_previous()):
+            return
+        line = _line(entry, query)
+        if line.time < (query.since or 0.0):
+            return
+        if query.grep in line.text:
+            left -= 1
+            yield line
+
+
+def _line(entry: dict[str, Any], query: LogQuery) -> LogLine:
+    text, unit = entry.get("MESSAGE", ""), query.unit
+    if isinstance(text, bytes):
+        text = text.decode(errors="replace")
+    if query.boot and (guest := _GUEST.fullmatch(str(text))):
+        unit, text = guest.groups()
+    when = entry.get("__REALTIME_TIMESTAMP")
+    time = when.timestamp() if isinstance(when, datetime) else 0.0
+    return LogLine(time, unit, str(text), str(entry.get("__CURSOR", "")))

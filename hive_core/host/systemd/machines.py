@@ -1,0 +1,294 @@
+"""The containers of this host: systemd tells of units, the root helper of the rest.
+
+What only root can see of a unit is asked once per invocation: a user namespace never changes. What
+lies on disk is listed now and then and otherwise kept up to date by the actions that succeed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from hive_core.errors import Busy, HiveError
+from hive_core.host.config.nix_profiles import Profiles
+from hive_core.host.storage.disk_usage import bounded, has_quota
+from hive_core.host.storage.mountinfo import Mounts, MountWatch
+from hive_core.host.storage.socket_directory import Shown
+from hive_core.host.systemd import exits
+from hive_core.host.systemd.bus import Bus, Unit, Unloaded
+from hive_core.host.systemd.root_helper import Privd
+from hive_core.model.agents.machine import Machine, Observed, Stray
+from hive_core.model.config.settings import Paths
+from hive_core.model.names import agent_unit, is_uuid, slice_unit
+from hive_core.plan import actions as a
+from hive_core.plan.agent_steps import copy_of
+from hive_core.plan.daemon_actions import Local
+from hive_core.plan.placement import limits_of
+from hive_core.plan.results import Done, Result, StorageFacts, UnitFacts
+from hive_core.plan.storage_state import Storage
+
+AGENTS: Final = "hive-agent@"
+_AT_A_LOOK: Final = 100
+_AT_ONCE: Final = 20
+_FORMING: Final = 0.4  # seconds in which there is nothing to see of a container that comes up
+_INFINITY: Final = 2**64 - 1
+_MOVING: Final = (
+    ("Unit", "InvocationID"), ("Unit", "StateChangeTimestampMonotonic"), ("Service", "MainPID"),
+)  # fmt: skip
+_STATIC: Final = (
+    ("MemoryMax", "memory_max"), ("MemoryHigh", "memory_high"), ("TasksMax", "tasks_max"),
+    ("CPUQuotaPerSecUSec", "cpu_quota"), ("CPUWeight", "cpu_weight"), ("IOWeight", "io_weight"),
+)  # fmt: skip
+
+
+class Roster(Protocol):
+    """Who should be here: needed to ask about somebody of whom there is nothing to see."""
+
+    def known(self) -> Iterable[str]: ...
+    def name(self, uuid: str) -> str | None: ...
+    def base(self, uuid: str) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What hive writes into the description of a unit: whose it is and what it was made from."""
+
+    uuid: str
+    nonce: int
+    spec: str
+
+    @classmethod
+    def of(cls, unit: Unit) -> Label | None:
+        match unit.description.split(" "):
+            case ["hive", "agent", uuid, nonce, spec] if is_uuid(uuid) and nonce.isdecimal():
+                return cls(uuid, int(nonce), spec)
+            case _:
+                return None
+
+
+class NspawnMachines:
+    """The port `Machines` on a real host."""
+
+    def __init__(self, bus: Bus, privd: Privd, shown: Shown, paths: Paths, roster: Roster) -> None:
+        self._bus, self._privd, self._shown = bus, privd, shown
+        self._paths, self._roster = paths, roster
+        self._loop = asyncio.get_running_loop()
+        self._storage = Storage()
+        self._units: dict[str, str] = {}  # unit -> uuid
+        self._known: dict[str, Machine] = {}  # by uuid: the last facts of a unit that is up
+        self._slices: dict[str, dict[str, int]] = {}
+        self._wakes: list[Callable[[str], None]] = []
+        self._suspected: frozenset[str] = frozenset()
+        self.has_quota = has_quota(paths.state / "tree")
+        self.profiles = Profiles()
+        self.mounts = MountWatch(paths.state / "mounts", paths.runtime / "agents", self._remounted)
+
+    def subscribe(self, wake: Callable[[str], None]) -> None:
+        self._wakes.append(wake)
+
+    def heard(self, unit: str) -> None:
+        """A signal about a unit; one that is nobody's wants a look at everything."""
+        uuid = self._units.get(unit, "")
+        for wake in self._wakes:
+            wake(uuid)
+
+    def rotated(self, topics: frozenset[str]) -> None:
+        """Secrets of agents are others now: they are shown along with who an agent is."""
+        for topic in topics:
+            kind, _, uuid = topic.partition(":")
+            if kind == "secret" and self._storage.identities.pop(uuid, None) is not None:
+                for wake in self._wakes:
+                    wake(uuid)
+
+    def _remounted(self, uuids: frozenset[str]) -> None:
+        for uuid in uuids:
+            for wake in self._wakes:
+                wake(uuid)
+
+    async def observe(self, uuids: Iterable[str] | None = None) -> Observed:
+        if uuids is not None:
+            wanted = set(uuids)
+            units = await self._bus.named(sorted(self._unit_names(wanted)))
+            return await self._observed(wanted, units)
+        if await self._bus.state() == "stopping":
+            raise Busy("the host is going down")
+        self._storage.look(await self._privd.ask(a.ObserveStorage(), StorageFacts))
+        units = await self._bus.loaded([f"{AGENTS}*.service"])
+        self._suspected = self._next_suspected()
+        self._slices = await self._loaded_slices()
+        labels = {label.uuid for unit in units if (label := Label.of(unit))}
+        everyone = {*self._roster.known(), *self._storage.uuids, *labels}
+        found = await self._observed(everyone, units)
+        return replace(found, strays=tuple(self._strays(everyone, units)))
+
+    def _next_suspected(self) -> frozenset[str]:
+        """Whose limits are read again: systemd does not tell when they are changed by hand.
+
+        A few at each look at everything, those that were not read for the longest time.
+        """
+        chosen = list(self._known)[:_AT_A_LOOK]
+        for uuid in chosen:
+            self._known[uuid] = self._known.pop(uuid)  # to the end of the row
+        return frozenset(chosen)
+
+    def _unit_names(self, uuids: Iterable[str]) -> Iterable[str]:
+        for uuid in uuids:
+            if name := self._roster.name(uuid):
+                yield agent_unit(name)
+            if (known := self._known.get(uuid)) is not None:
+                yield known.unit
+
+    def _strays(self, everyone: set[str], units: Iterable[Unit]) -> Iterable[Stray]:
+        for unit in units:
+            if Label.of(unit) is None:
+                yield Stray("unit", unit.name, unit.active)
+        shorts = {uuid[:8] for uuid in everyone}
+        for node in sorted(self._storage.nodes_without(shorts)):
+            yield Stray("node", "/".join(node))
+
+    async def _observed(self, uuids: set[str], units: Iterable[Unit]) -> Observed:
+        labelled = {label.uuid: (unit, label) for unit in units if (label := Label.of(unit))}
+        up = [unit for uuid, unit in labelled.items() if uuid in uuids]
+        found = {uuid: self._down(uuid) for uuid in uuids - labelled.keys()}
+        for start in range(0, len(up), _AT_ONCE):
+            batch = up[start : start + _AT_ONCE]
+            for machine in await asyncio.gather(*(self._unit(*unit) for unit in batch)):
+                found[machine.uuid] = machine
+        mounted = self.mounts.look()
+        machines = {uuid: self._whole(each, mounted) for uuid, each in found.items()}
+        return Observed(machines, (), dict(self._slices))
+
+    def _down(self, uuid: str) -> Machine:
+        self._known.pop(uuid, None)
+        return Machine(uuid)
+
+    def _whole(self, machine: Machine, mounted: Mounts) -> Machine:
+        """With what lies on disk. Half a mount is one to take away when it is not in use."""
+        uuid, store = machine.uuid, self._storage
+        whole = mounted.agents is None or uuid in mounted.agents or not machine.unit
+        there = uuid in store.mounts and whole
+        return replace(
+            machine, exit=exits.read(self._paths.exits, uuid), node=store.node(uuid[:8]),
+            mounted=there, root=uuid in store.roots, copying=copy_of(uuid) in store.roots,
+            archived=uuid in store.archives, door=uuid in store.doors,
+            listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
+            view=store.views.get(uuid, 0), config=store.configs.get(uuid, ""),
+            stores=mounted.shown(uuid, store.stores.get(uuid, frozenset())),
+        )  # fmt: skip
+
+    async def _unit(self, unit: Unit, label: Label) -> Machine:
+        """The facts of a unit that is loaded; it may end while they are asked for."""
+        active = _active(unit)
+        if active not in ("inactive", "failed"):
+            with suppress(Unloaded):
+                invocation, since, pid = await self._bus.gets(unit.path, _MOVING)
+                facts = Machine(
+                    label.uuid, unit.name, active, unit.sub, nonce=label.nonce,
+                    spec_hash=label.spec, invocation=bytes(invocation).hex(), main_pid=pid,
+                    job=unit.job,
+                    since=since / 1e6 if active == unit.active else self._loop.time(),
+                )  # fmt: skip
+                # systemd shows an empty one of a unit that it just forgot.
+                if facts.invocation or unit.job:
+                    facts = await self._verified(unit, facts)
+                    self._units[unit.name], self._known[label.uuid] = label.uuid, facts
+                    return facts
+        return self._down(label.uuid)
+
+    async def _verified(self, unit: Unit, facts: Machine) -> Machine:
+        """With what does not change by itself during an invocation: slice, limits, namespace."""
+        known = self._known.get(facts.uuid)
+        if known is not None and known.invocation == facts.invocation:
+            facts = replace(
+                facts, slice=known.slice, properties=known.properties, verified=known.verified,
+                fault=known.fault, leader=known.leader, uid_base=known.uid_base,
+            )  # fmt: skip
+        if not facts.slice:
+            facts = replace(facts, slice=await self._bus.get(unit.path, "Service", "Slice"))
+        if facts.uuid in self._suspected:
+            names = (("Service", each) for each, _ in _STATIC)
+            facts = replace(facts, properties=_limits(await self._bus.gets(unit.path, names)))
+        age, done = self._loop.time() - facts.since, facts.verified or facts.fault
+        there = facts.active == "active" or (facts.active == "activating" and age >= _FORMING)
+        if there and facts.main_pid > 1 and not done:
+            facts = await self._seen(facts)
+        # systemd calls it up when its command is executed (hive-gate), or its init says so.
+        return replace(facts, executed=facts.verified and facts.active == "active")
+
+    async def _seen(self, facts: Machine) -> Machine:
+        """What only root can see: whose processes these are and where they live."""
+        uuid, base = facts.uuid, self._roster.base(facts.uuid)
+        node = self._storage.node(uuid[:8])
+        name = facts.unit.removeprefix(AGENTS).removesuffix(".service")
+        if base is None or not node:
+            return facts
+        try:
+            look = a.ObserveUnit(uuid, name, node, base, facts.main_pid)
+            found = await self._privd.ask(look, UnitFacts)
+        except HiveError:
+            return facts  # it may just be ending; the next look tells
+        return replace(
+            facts, verified=found.ours and found.mapped and found.tree and found.payload,
+            leader=found.leader, uid_base=base if found.mapped else 0, fault=_fault(found),
+        )  # fmt: skip
+
+    async def _loaded_slices(self) -> dict[str, dict[str, int]]:
+        found = {}
+        for unit in await self._bus.loaded(["hive.slice", "hive-*.slice"]):
+            if unit.name != "hive-jobs.slice" and unit.active == "active":
+                names = (("Slice", each) for each, _ in _STATIC)
+                with suppress(Unloaded):
+                    found[unit.name] = _limits(await self._bus.gets(unit.path, names))
+        return found
+
+    async def apply(self, action: a.Action | Local) -> Result:
+        if not isinstance(action, Local):
+            return await self._asked(action)
+        await self._shown.apply(action)
+        self._storage.applied(action)
+        return Done(changed=True)
+
+    async def _asked(self, action: a.Action) -> Result:
+        if isinstance(action, a.StartUnit):
+            self._units[agent_unit(action.name)] = action.uuid
+            if action.system is not None:
+                self.profiles.booted(action.uuid, action.system)
+        if isinstance(action, a.OpenDoor | a.CloseDoor):
+            self._shown.forget(action.uuid)
+        if isinstance(action, a.Mount):
+            action = bounded(action, quota=self.has_quota)
+        result = await self._privd.apply(action)
+        self._storage.applied(action)
+        if isinstance(action, a.SetSlice):
+            self._slices[slice_unit(action.path)] = limits_of(action.limits)
+        return result
+
+
+def _active(unit: Unit) -> str:
+    """The state that a job which has not begun yet leads to."""
+    if unit.job in ("start", "restart") and unit.active in ("inactive", "failed"):
+        return "activating"
+    if unit.job == "stop" and unit.active in ("active", "activating", "reloading"):
+        return "deactivating"
+    return unit.active
+
+
+def _fault(found: UnitFacts) -> str:
+    """Why a payload that runs may not go on (attack 1); before that nothing can be said."""
+    if not found.payload:
+        return ""
+    if not found.mapped:
+        return "its user namespace is not its range"
+    return "" if found.tree else "it sees a directory that is not its own"
+
+
+def _limits(values: Iterable[int]) -> dict[str, int]:
+    """Limits that are set, under the names of `actions.Limits`; weights have a default."""
+    pairs = zip((name for _, name in _STATIC), values, strict=True)
+    found = {name: value for name, value in pairs if value < _INFINITY}
+    if "cpu_quota" in found:  # microseconds of each second -> percent
+        found["cpu_quota"] //= 10_000
+    return found

@@ -1,0 +1,50 @@
+"""Signs of life for systemd: they go the way of every request."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from hive_core import varlink
+from hive_core.broker.connection import Line
+from hive_core.broker.core import Broker
+from hive_core.host.systemd import notify
+from hive_core.model.wire.record import OPERATOR
+
+_QUESTION: Final = {"method": "org.hive.Broker.ListJobs", "parameters": {"limit": 1}}
+
+
+def settled() -> None:
+    """All is there: it stays, so that from now on nobody waits while it is looked through."""
+    gc.freeze()
+    gc.enable()
+
+
+async def live(broker: Broker) -> None:
+    """Through the broker, the ledger and the loop, as often as systemd wants it, for ever.
+
+    Where memory is short an answer may take long. The daemon is alive as long as it gets on with
+    the calls before it.
+    """
+    if (expected := notify.watchdog_seconds()) is None:
+        return
+    frame = varlink.encode(dict(_QUESTION)).rstrip(b"\0")
+    while True:
+        answered = asyncio.Event()
+        broker.feed(Line(OPERATOR, os.geteuid(), _sets(answered)), [frame])
+        turns = broker.turns
+        while not answered.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(answered.wait(), expected / 6)
+            if answered.is_set() or broker.turns != turns:
+                turns = broker.turns
+                notify.alive()
+        await asyncio.sleep(expected / 3)
+
+
+def _sets(event: asyncio.Event) -> Callable[[bytes, bool], None]:
+    return lambda _, __: event.set()

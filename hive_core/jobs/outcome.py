@@ -1,0 +1,66 @@
+"""How a job ends: it has judged, or it broke."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from hive_core.plan.printable import shown
+
+FILE: Final = "said.json"
+_TEXT_MOST: Final = 500
+
+
+class Refused(Exception):
+    """A commit breaks a rule: `rule` names it, `path` says where."""
+
+    def __init__(self, rule: str, text: str, path: str = "") -> None:
+        super().__init__(text)
+        self.rule = rule
+        self.text = text
+        self.path = path
+
+
+def accepted(out: Path, figures: Mapping[str, float]) -> None:
+    _write(out, {"ok": True, "figures": dict(figures)})
+
+
+def refused(out: Path, error: Refused) -> None:
+    said = {"rule": error.rule, "path": line(error.path), "text": line(error.text)}
+    _write(out, {"ok": False, **said})
+
+
+def broken(out: Path, reason: str) -> None:
+    """The job itself failed; nothing was judged."""
+    _write(out, {"fault": line(reason)})
+
+
+def line(text: str) -> str:
+    """One line, plainly visible, and not long."""
+    return shown(" ".join(text.split()))[:_TEXT_MOST]
+
+
+def _write(out: Path, document: Mapping[str, object]) -> None:
+    """As a whole: what is there was meant."""
+    spare = out / f".{FILE}.new"
+    spare.write_text(json.dumps(document, ensure_ascii=False) + "\n", encoding="utf-8")
+    spare.replace(out / FILE)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Refuse what takes longer, wherever it hangs."""
+
+    def late(_number: int, _frame: object) -> None:
+        raise Refused("seconds", f"cannot be judged within {seconds:g} seconds")
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,0 +1,63 @@
+"""What whoever approves should look at twice. Flags only: a rule that must hold refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from hive_core.plan.homoglyphs import alike
+from hive_core.plan.printable import hidden, shown
+
+MOST: Final = 60
+_TEXT_MOST: Final = 300
+_LFS: Final = b"version https://git-lfs.github.com/spec/"
+_SECRET: Final = re.compile(
+    rb"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}"
+    rb"|\bsk-[A-Za-z0-9_-]{32,}|\bxox[abprs]-[A-Za-z0-9-]{10,}"
+)
+_FAR: Final = re.compile(r"\S[ \t]{60,}\S")
+_NO_EFFECT: Final = {
+    ".gitattributes": "has no effect: files are shown and deployed as they are",
+    ".gitmodules": "has no effect: submodules are refused",
+    ".lfsconfig": "has no effect: large files are not fetched from elsewhere",
+    "flake.nix": "has no effect: what is built is the module agent.nix",
+}
+
+
+class Warnings:
+    """The first of them, each once and on one line, and how many more there are."""
+
+    def __init__(self) -> None:
+        self._some: dict[str, None] = {}
+        self._more = 0
+
+    def add(self, found: Iterable[str]) -> None:
+        for text in found:
+            if len(self._some) < MOST:
+                self._some.setdefault(shown(text)[:_TEXT_MOST])
+            else:
+                self._more += 1
+
+    def list(self) -> list[str]:
+        return [*self._some, *[f"and {self._more} more like these"] * bool(self._more)]
+
+
+def about_file(path: str, data: bytes) -> Iterator[str]:
+    """Flags of a whole file."""
+    if text := _NO_EFFECT.get(path.rpartition("/")[2]):
+        yield f"{path}: {text}"
+    if data.startswith(_LFS):
+        yield f"{path}: stands for a large file elsewhere (Git LFS), and is deployed as it is"
+    if _SECRET.search(data):
+        yield f"{path}: looks as if it held a secret, which every reader of the repository sees"
+
+
+def about_text(place: str, text: str) -> Iterator[str]:
+    """Flags of one line, which is spelled out already."""
+    if codes := hidden(text):
+        yield f"{place}: hidden characters: {', '.join(codes[:5])}"
+    for each in alike(text):
+        yield f"{place}: {each}"
+    if _FAR.search(text):
+        yield f"{place}: goes on far to the right"

@@ -1,0 +1,98 @@
+"""What each agent ran with, from when on. Numbers count from 1 and are not used again."""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import Any, Final
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.config.approval import Generation
+
+_COLUMNS: Final = 'agent, number, "commit", approval, at, system, fields, failed'
+_SELECT: Final = f"SELECT {_COLUMNS} FROM generations"  # noqa: S608 - our own names
+
+
+def _generation(row: tuple[Any, ...]) -> Generation:
+    agent, number, commit, approval, at, system, fields, failed = row
+    kept = MappingProxyType(json.loads(fields))
+    return Generation(agent, number, commit, approval, at, system, kept, failed)
+
+
+class Generations:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def get(self, agent: str, number: int) -> Generation | None:
+        row = self._db.row(f"{_SELECT} WHERE agent = ? AND number = ?", (agent, number))
+        return _generation(row) if row else None
+
+    def newest(self, agent: str) -> Generation | None:
+        """The one in force: the newest that did not fail."""
+        row = self._db.row(
+            f"{_SELECT} WHERE agent = ? AND failed = '' ORDER BY number DESC LIMIT 1", (agent,)
+        )
+        return _generation(row) if row else None
+
+    def all(self, agent: str) -> list[Generation]:
+        """The newest first."""
+        rows = self._db.rows(f"{_SELECT} WHERE agent = ? ORDER BY number DESC", (agent,))
+        return [_generation(row) for row in rows]
+
+    def of_approval(self, approval: str) -> list[Generation]:
+        """Those that one approval made, by agent."""
+        rows = self._db.rows(f"{_SELECT} WHERE approval = ? ORDER BY agent", (approval,))
+        return [_generation(row) for row in rows]
+
+    def next(self, agent: str) -> int:
+        """The number of the next one."""
+        sql = "SELECT COALESCE(MAX(number), 0) + 1 FROM generations WHERE agent = ?"
+        return int(self._db.value(sql, (agent,)))
+
+    def put(self, found: Generation) -> None:
+        """Remember it; again under the same number, as it is now."""
+        self._db.run(
+            f"INSERT OR REPLACE INTO generations ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            (
+                found.agent, found.number, found.commit, found.approval, found.at, found.system,
+                json.dumps(dict(found.fields), sort_keys=True), found.failed,
+            ),
+        )  # fmt: skip
+
+    def fail(self, agent: str, number: int, why: str) -> None:
+        """It did not become healthy; it stays for inspection."""
+        self._db.run(
+            "UPDATE generations SET failed = ? WHERE agent = ? AND number = ?",
+            (why or "failed", agent, number),
+        )
+
+    def page(self, agent: str | None, limit: int, after: tuple[float, str, int] | None = None
+    ) -> list[Generation]:  # fmt: skip
+        """The newest first, of one agent or of all; `after` is (at, agent, number) of one."""
+        where, values = ["1"], list[object]()
+        if agent is not None:
+            where.append("agent = ?")
+            values.append(agent)
+        if after is not None:
+            where.append("(at, agent, number) < (?, ?, ?)")
+            values.extend(after)
+        sql = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY at DESC, agent DESC, number DESC"
+        return [_generation(row) for row in self._db.rows(f"{sql} LIMIT ?", (*values, limit))]
+
+    def prune(self, agent: str, keep: int) -> list[Generation]:
+        """Forget all but the newest `keep`, failed ones among them; the one in force stays."""
+        found, current = self.all(agent), self.newest(agent)
+        gone = [each for each in found[keep:] if current is None or each.number != current.number]
+        for each in gone:
+            self._db.run(
+                "DELETE FROM generations WHERE agent = ? AND number = ?", (agent, each.number)
+            )
+        return gone
+
+    def agents(self) -> set[str]:
+        """Everybody of whom there are some."""
+        return {str(agent) for (agent,) in self._db.rows("SELECT DISTINCT agent FROM generations")}
+
+    def drop(self, agent: str) -> None:
+        """The agent is gone for good."""
+        self._db.run("DELETE FROM generations WHERE agent = ?", (agent,))

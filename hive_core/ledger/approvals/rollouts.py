@@ -1,0 +1,57 @@
+"""Changes that touch many agents: who comes in which wave, and how each of them came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hive_core.ledger.core.connection import Connection
+
+WAITING, RUNNING, DONE, FAILED, STOPPED = "waiting", "running", "done", "failed", "stopped"
+_GOING_ON: Final = (WAITING, RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """One agent of one rollout. `stopped`: not tried, since one before it failed."""
+
+    rollout: str
+    wave: int
+    agent: str
+    approval: str = ""
+    state: str = WAITING
+
+
+class Waves:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def put(self, rollout: str, wave: int, agent: str) -> None:
+        """The agent comes in this wave."""
+        self._db.run(
+            "INSERT INTO waves (rollout, wave, agent) VALUES (?, ?, ?)", (rollout, wave, agent)
+        )
+
+    def rows(self, rollout: str) -> list[Wave]:
+        """All of one rollout, in the order of the waves."""
+        rows = self._db.rows(
+            "SELECT rollout, wave, agent, approval, state FROM waves WHERE rollout = ?"
+            " ORDER BY wave, agent",
+            (rollout,),
+        )
+        return [Wave(*row) for row in rows]
+
+    def mark(self, rollout: str, agent: str, state: str, approval: str = "") -> None:
+        """How it stands with one agent; an empty `approval` leaves that as it is."""
+        self._db.run(
+            "UPDATE waves SET state = ?, approval = CASE ? WHEN '' THEN approval ELSE ? END"
+            " WHERE rollout = ? AND agent = ?",
+            (state, approval, approval, rollout, agent),
+        )
+
+    def open(self) -> list[str]:
+        """Rollouts with agents that have not come out yet."""
+        rows = self._db.rows(
+            "SELECT DISTINCT rollout FROM waves WHERE state IN (?, ?) ORDER BY rollout", _GOING_ON
+        )
+        return [rollout for (rollout,) in rows]

@@ -1,0 +1,212 @@
+"""What agents asked to become, and what became of it. Rows are kept: they are the record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import uuid4
+
+from hive_core.errors import NotFound
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.config.approval import COURSE, Approval, ApprovalState, Binding, Effect, Kind
+
+DAY: Final = 86_400.0
+_DIGITS: Final = 12
+_COLUMNS: Final = (
+    "id, kind, agent, requester, source, message, binding, state, created, expires, job, effect,"
+    " wishes, review, decided_by, decided, ended, reason"
+)
+_UNDECIDED: Final = (ApprovalState.RECEIVED, ApprovalState.PENDING)
+_JUDGED: Final = (Kind.CONFIG, Kind.INPUTS)  # the other kinds are approved by who asks
+_DECIDING: Final = frozenset({"approve", "deny"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for. Parties are UUID texts or `operator`; no agent: the inputs of all."""
+
+    kind: Kind
+    agent: str
+    requester: str
+    source: str
+    message: str
+    binding: Binding
+    job: str = ""
+    review: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def _approval(row: tuple[Any, ...]) -> Approval:
+    (id_, kind, agent, requester, source, message, binding, state, created, expires, job, effect,
+     wishes, review, decided_by, decided, ended, reason) = row  # fmt: skip
+    return Approval(
+        id_, Kind(kind), agent, requester, source, message, Binding(**json.loads(binding)),
+        ApprovalState(state), created, expires, job, Effect(effect),
+        MappingProxyType(json.loads(wishes)), MappingProxyType(json.loads(review)), decided_by,
+        decided, ended, reason,
+    )  # fmt: skip
+
+
+class Approvals:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def create(self, request: Request, now: float, expires: float) -> Approval:
+        """A new one, in the state in which every approval starts."""
+        id_ = uuid4().hex[:_DIGITS]
+        while self.get(id_) is not None:
+            id_ = uuid4().hex[:_DIGITS]
+        self._db.run(
+            "INSERT INTO approvals (id, kind, agent, requester, source, message, binding, state,"
+            " created, expires, job, review) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                id_, request.kind.value, request.agent, request.requester, request.source,
+                request.message, _text(asdict(request.binding)), COURSE.start, now, expires,
+                request.job, _text(request.review),
+            ),
+        )  # fmt: skip
+        return self._known(id_)
+
+    def get(self, id_: str) -> Approval | None:
+        row = self._db.row(f"SELECT {_COLUMNS} FROM approvals WHERE id = ?", (id_,))  # noqa: S608
+        return _approval(row) if row else None
+
+    def origins(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Kind and requester of each of these: what was found out about them is not read."""
+        rows = self._db.rows(
+            "SELECT id, kind, requester FROM approvals"
+            " WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(ids)),),
+        )
+        return {id_: (kind, requester) for id_, kind, requester in rows}
+
+    def open(self) -> list[Approval]:
+        """Those that have not ended, the oldest first."""
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NULL ORDER BY number"  # noqa: S608
+        )
+        return [_approval(row) for row in rows]
+
+    def pending(self, most: int) -> list[Approval]:
+        """Those that wait for the operator, the oldest first."""
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NULL AND state = ?"  # noqa: S608
+            " ORDER BY number LIMIT ?",
+            (ApprovalState.PENDING.value, most),
+        )
+        return [_approval(row) for row in rows]
+
+    def count_pending(self) -> int:
+        """How many wait for the operator."""
+        sql = "SELECT COUNT(*) FROM approvals WHERE ended IS NULL AND state = ?"
+        return int(self._db.value(sql, (ApprovalState.PENDING.value,)))
+
+    def of_agent(self, agent: str) -> list[Approval]:
+        """Those of one agent that have not ended, the oldest first."""
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NULL AND agent = ?"  # noqa: S608
+            " ORDER BY number",
+            (agent,),
+        )
+        return [_approval(row) for row in rows]
+
+    def ended(self, agent: str, limit: int) -> list[Approval]:
+        """Those of one agent that have ended, the newest first."""
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM approvals WHERE ended IS NOT NULL AND agent = ?"  # noqa: S608
+            " ORDER BY number DESC LIMIT ?",
+            (agent, limit),
+        )
+        return [_approval(row) for row in rows]
+
+    def page(
+        self, after: str | None, limit: int, requester: str | None = None, *, open_: bool = False
+    ) -> list[Approval]:
+        """The newest first, behind the one called `after`; of one requester or of all."""
+        where, values = _behind(after, open_=open_)
+        if requester is not None:
+            where += " AND requester = ?"
+            values.append(requester)
+        sql = f"SELECT {_COLUMNS} FROM approvals {where} ORDER BY number DESC LIMIT ?"  # noqa: S608
+        return [_approval(row) for row in self._db.rows(sql, (*values, limit))]
+
+    def parties(self, after: str | None, *, open_: bool = False) -> list[tuple[str, str, str]]:
+        """Id, agent and requester of each, the newest first: for whom may see which."""
+        where, values = _behind(after, open_=open_)
+        sql = f"SELECT id, agent, requester FROM approvals {where} ORDER BY number DESC"  # noqa: S608
+        return [(id_, agent, asked) for id_, agent, asked in self._db.rows(sql, values)]
+
+    def requesters(self, since: float) -> list[tuple[str, bool]]:
+        """Who asked the operator for each one undecided or made since; whether it is undecided.
+
+        A clock that was set back makes nothing old: what was made in the future counts as new.
+        """
+        sql = (
+            "SELECT requester, state IN (?, ?) FROM approvals"
+            " WHERE ((ended IS NULL AND state IN (?, ?)) OR created > ?) AND kind IN (?, ?)"
+        )
+        rows = self._db.rows(sql, (*_UNDECIDED, *_UNDECIDED, since, *_JUDGED))
+        return [(requester, bool(undecided)) for requester, undecided in rows]
+
+    def attach(self, id_: str, job: str) -> None:
+        """The job that ends with it."""
+        self._db.run("UPDATE approvals SET job = ? WHERE id = ?", (job, id_))
+
+    def judged(
+        self, id_: str, binding: Binding, effect: Effect, wishes: Mapping[str, object],
+        review: Mapping[str, object],
+    ) -> None:  # fmt: skip
+        """What was found out about it."""
+        self._db.run(
+            "UPDATE approvals SET binding = ?, effect = ?, wishes = ?, review = ? WHERE id = ?",
+            (_text(asdict(binding)), effect.value, _text(wishes), _text(review), id_),
+        )
+
+    def move(self, id_: str, event: str, now: float, *, by: str = "", reason: str = "") -> Approval:
+        """Take it a step further. IllegalMove when it does not stand where that is possible."""
+        found = self._known(id_)
+        state = ApprovalState(COURSE.next(found.state, event))
+        decides = event in _DECIDING
+        self._db.run(
+            "UPDATE approvals SET state = ?, decided_by = ?, decided = ?, ended = ?, reason = ?"
+            " WHERE id = ?",
+            (
+                state.value, by if decides else found.decided_by,
+                now if decides else found.decided, now if state in COURSE.finals else None,
+                reason or found.reason, id_,
+            ),
+        )  # fmt: skip
+        return self._known(id_)
+
+    def expired(self, now: float) -> list[Approval]:
+        """Undecided ones past their time."""
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM approvals"  # noqa: S608
+            " WHERE ended IS NULL AND state = ? AND expires <= ? ORDER BY number",
+            (ApprovalState.PENDING, now),
+        )
+        return [_approval(row) for row in rows]
+
+    def known(self, ids: Iterable[str]) -> list[Approval]:
+        """Those that there are of these."""
+        return [found for each in ids if (found := self.get(each)) is not None]
+
+    def _known(self, id_: str) -> Approval:
+        found = self.get(id_)
+        if found is None:
+            raise NotFound(f"no approval {id_}")
+        return found
+
+
+def _behind(after: str | None, *, open_: bool) -> tuple[str, list[object]]:
+    """The condition of a page, with its values."""
+    where = "WHERE ended IS NULL" if open_ else "WHERE 1"
+    if after is None:
+        return where, []
+    return f"{where} AND number < (SELECT number FROM approvals WHERE id = ?)", [after]  # noqa: S608
+
+
+def _text(value: Mapping[str, object]) -> str:
+    return json.dumps(dict(value), sort_keys=True)

@@ -1,0 +1,294 @@
+"""The audit log: numbers in order and a hash chain, so that an edit or a deletion is found.
+
+digest = SHA-256(previous digest + canonical JSON). The end of the chain stands in `meta` too, so
+that cutting off the tail is found as well; pruning moves its beginning.
+
+What agents note (`notes.py`) has numbers of the same counter and is in no chain. The event behind
+notes says in `after` which number the chain had before, so that a missing number is explained by
+what the digest covers. Of notes that older versions put into the chain the digests are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from hive_core.ledger.audit.chain_bounds import AROUND, ChainMarks, End
+from hive_core.ledger.audit.event_heads import Head, Heads, head_of
+from hive_core.ledger.audit.event_json import AFTER, Form, form, link, number_before, parsed
+from hive_core.ledger.audit.notes import Notes, is_note
+from hive_core.ledger.audit.read_counts import ReadCounts
+from hive_core.ledger.audit.thinning import Thinning, payer_of
+from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.core.metrics import Tally
+from hive_core.ledger.tasks.trace_ids import Traces
+from hive_core.model.config.settings import Bounds
+from hive_core.model.wire.masks import Masks
+from hive_core.model.wire.record import Event
+
+_PAGE: Final = 1000
+# Events whose texts are read at once: whoever has a page full reads no more.
+_FEW: Final = 16
+# What part of the bounds is made free at once.
+_SLACK: Final = 256
+
+
+class Entry(NamedTuple):
+    """What one event says. Parties are UUIDs; the names of that time stand in `fields`."""
+
+    kind: str
+    caller: str
+    operation: str
+    target: str
+    allowed: bool | None
+    rule: str
+    reason: str
+    commit: str
+    request: str
+    now: float
+    fields: Mapping[str, object] = MappingProxyType({})
+
+
+_INSERT: Final = "INSERT INTO events (seq, digest, body) VALUES (?, ?, ?)"
+
+
+def drained(walk: Generator[None, None, int | None]) -> int | None:
+    """What a walk comes to, without its pauses."""
+    while True:
+        try:
+            next(walk)
+        except StopIteration as end:
+            found: int | None = end.value
+            return found
+
+
+class Events:
+    def __init__(self, connection: Connection, limits: Bounds | None = None) -> None:
+        self._db = connection
+        self._limits = limits or Bounds()
+        # Where the chain ends, and the newest number of all, with what this transaction added.
+        self._tail: End | None = None
+        self._last: int | None = None
+        self._unsealed = False
+        self._marks = ChainMarks(connection)
+        self.thinning = Thinning(connection, self._marks)
+        self._heads = Heads(self._load)
+        self._traces = Traces(connection)
+        self.notes = Notes(connection, self._limits)
+        self.tally = Tally(connection)
+        self.reads = ReadCounts(connection)
+        # Secrets that must not stand in it; whoever keeps secrets says which.
+        self.masks = Masks()
+        connection.undo.always(self._forget)
+
+    def append(self, entry: Entry) -> int:
+        """Add one line to the log; its number. It is in the table before anybody looks there.
+
+        What is about a task bears its trace.
+        """
+        fields, task = entry.fields, entry.fields.get("task")
+        if task and isinstance(task, str) and "trace" not in fields:
+            fields = {**fields, "trace": self._traces.of(task)}
+        hide = self.masks.hide
+        entry = entry._replace(
+            operation=hide(entry.operation), target=hide(entry.target), reason=hide(entry.reason),
+            fields=self.masks.clean(fields),
+        )  # fmt: skip
+        if is_note(entry.kind):
+            return self._note(entry)
+        return self.fill(form(entry), entry.request, entry.now)
+
+    def fill(self, form: Form, request: str, now: float) -> int:
+        """The same for one whose form is known."""
+        before, digest = self._tail or self._end()
+        seq = (self._last or self.last) + 1
+        body = form.filled(request, now)
+        if seq != before + 1:
+            body = f"{AFTER}{before},{body[1:]}"
+        digest = sha256(digest + body.encode()).digest()
+        self._db.later(_INSERT, (seq, digest, body))
+        self._tail, self._last, self._unsealed = (seq, digest), seq, True
+        return seq
+
+    def _note(self, entry: Entry) -> int:
+        seq = self.last + 1
+        head = Head(seq, entry.kind, entry.caller, entry.target, entry.now)
+        self.notes.add(head, form(entry).filled(entry.request, entry.now))
+        self._last, self._unsealed = seq, True
+        return seq
+
+    def page(self, after: int, limit: int) -> list[Event]:
+        """The events behind number `after`, oldest first."""
+        rows = [*self.raw(after, limit), *self.notes.raw(after, limit)]
+        return [parsed(*row) for row in sorted(rows)[:limit]]
+
+    def get(self, seq: int) -> Event | None:
+        """The event with this number, if it is kept."""
+        return next(self.some([seq]), None)
+
+    def raw(self, after: int, limit: int) -> list[tuple[int, bytes, str]]:
+        """Number, digest and canonical JSON of the next of the chain, taken apart by nobody."""
+        return self._db.rows(
+            "SELECT seq, digest, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
+            (after, limit),
+        )
+
+    def time_behind(self, after: int) -> float | None:
+        """When the next event of the chain was."""
+        return next((head_of(seq, body).time for seq, _, body in self.raw(after, 1)), None)
+
+    def heads(self, after: int, limit: int) -> list[Head]:
+        """Heads of the next `limit` events behind number `after`, mostly from memory."""
+        return self._heads.next(after, limit)
+
+    def some(self, numbers: Sequence[int]) -> Iterator[Event]:
+        """The events with these numbers, in order; read a few at a time, as they are asked for."""
+        for start in range(0, len(numbers), _FEW):
+            part = numbers[start : start + _FEW]
+            rows = self._db.rows(
+                "SELECT seq, digest, body FROM events"
+                " WHERE seq IN (SELECT value FROM json_each(?))",
+                (json.dumps(part),),
+            )
+            if len(rows) < len(part):
+                rows += self.notes.some(part)
+            yield from (parsed(*row) for row in sorted(rows))
+
+    @property
+    def base(self) -> int:
+        """Number of the last event of the chain that was forgotten."""
+        return self._marks.end("events_base")[0]
+
+    def _load(self, after: int, limit: int) -> list[Head]:
+        heads = [head_of(seq, body) for seq, _, body in self.raw(after, limit)]
+        return sorted([*heads, *self.notes.heads(after, limit)])[:limit]
+
+    @property
+    def last(self) -> int:
+        """Number of the newest event."""
+        if self._last is None:
+            sealed, noted = self._db.row(
+                "SELECT (SELECT value FROM meta WHERE key = 'events_last'), MAX(seq) FROM notes"
+            ) or (None, None)
+            self._last = max(self._end()[0], int(sealed or 0), int(noted or 0))
+        return self._last
+
+    def verify(self) -> int | None:
+        """The first number at which the chain is broken, or None."""
+        return drained(self.walk())
+
+    def walk(self) -> Generator[None, None, int | None]:
+        """The same, with a pause after each page: events may be added or pruned meanwhile."""
+        end, shares = self._marks.end("events_base"), Counter[str]()
+        while rows := self.raw(end[0], _PAGE):
+            for seq, stored, body in rows:
+                before = number_before(seq, body)
+                end = self._over_gaps(end, before)
+                if before != end[0]:
+                    return end[0] + 1
+                end = (seq, link(end[1], body))
+                shares[payer_of(body)] += len(body.encode()) + AROUND
+                if stored != end[1]:
+                    return seq
+            if len(rows) < _PAGE:
+                break
+            yield
+            base = self._marks.end("events_base")
+            end = base if base[0] > end[0] else end
+        tail = self._marks.end("events_tail")
+        end = self._over_gaps(end, tail[0])
+        self.thinning.shares = shares
+        return None if end == tail else end[0] + 1
+
+    def _over_gaps(self, end: End, to: int) -> End:
+        """Where the chain goes on behind notes that stood in it once, and what was thinned out."""
+        while end[0] < to:
+            behind = self._over_notes(self.thinning.over(end))
+            if behind == end:
+                break
+            end = behind
+        return end
+
+    def _over_notes(self, end: End) -> End:
+        sql = "SELECT last, digest FROM moved_notes WHERE first = ?"
+        row = self._db.row(sql, (end[0] + 1,))
+        return end if row is None else (row[0], row[1])
+
+    def prune(self, before: int) -> int:
+        """Forget events below number `before`; the chain then begins there. How many."""
+        row = self._db.row(
+            "SELECT seq, digest FROM events WHERE seq < ? ORDER BY seq DESC LIMIT 1", (before,)
+        )
+        if row is None:
+            return 0
+        self.thinning.forgotten(before)
+        count, size = self._marks.sum("seq < ?", before)
+        self._marks.keep("events_base", (row[0], row[1]))
+        self._marks.grow(-count, -size)
+        self._db.run("DELETE FROM moved_notes WHERE last <= ?", (row[0],))
+        self.thinning.forget(row[0])
+        return self._db.run("DELETE FROM events WHERE seq < ?", (before,))
+
+    def size(self) -> tuple[int, int]:
+        """How many events the chain has, and how many bytes; as of the last COMMIT."""
+        return self._marks.size()
+
+    def seal(self) -> None:
+        """Before COMMIT: write down where the chain ends now, and keep all of it within bounds."""
+        if not self._unsealed:
+            return
+        sealed, end = self._marks.end("events_tail"), self._end()
+        if end != sealed:
+            self._marks.grow(*self._marks.sum("seq > ?", sealed[0]))
+            self._marks.keep("events_tail", end)
+            self.thinning.came(sealed[0])
+            self._shorten()
+        if self.last > end[0]:
+            # The newest notes may be pruned: their numbers are not given again.
+            self._db.run("INSERT OR REPLACE INTO meta VALUES ('events_last', ?)", (str(self.last),))
+        self.notes.seal()
+        self._unsealed = False
+
+    def _shorten(self) -> None:
+        """Forget events while there are too many, or too many bytes: of the branch with most.
+
+        At most so many at once that a COMMIT stays short, and more than it brought. What has to
+        wait for the next ones may come to a sixteenth; then the oldest of all go.
+        """
+        count, size = self.size()
+        most, bytes_most = self._limits.events, self._limits.events_bytes
+        if count <= most and size <= bytes_most:
+            return
+        over = max(count - most, (size - bytes_most) / bytes_most * most)
+        # A little more than is too much, so that not every COMMIT pays for it.
+        thinned = self.thinning.thin(
+            count - most + most // _SLACK, size - bytes_most + bytes_most // _SLACK
+        )
+        if thinned and over * 16 < most:
+            return
+        cut, (count, size) = 0, self.size()
+        for seq, length in self._db.rows(
+            "SELECT seq, length(CAST(body AS BLOB)) FROM events ORDER BY seq LIMIT ?", (_PAGE,)
+        ):
+            if count <= most and size <= bytes_most:
+                break
+            cut, count, size = seq + 1, count - 1, size - length - AROUND
+        self.prune(cut)
+
+    def _forget(self) -> None:
+        """After a rollback: what was remembered may never have been."""
+        self._tail = self._last = None
+        self._heads.forget()
+
+    def _end(self) -> End:
+        if self._tail is None:
+            row = self._db.row("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1")
+            last = (row[0], row[1]) if row else self._marks.end("events_base")
+            # Where the mark says, not where the table does: a tail that was cut off stays missed.
+            sealed = self._marks.end("events_tail")
+            self._tail = sealed if sealed[0] >= last[0] else last
+        return self._tail

@@ -1,0 +1,52 @@
+"""What agents say of themselves that is bounded and not used up: one row for each agent."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.wire.window import Hour
+
+MOVED: Final[tuple[str, ...]] = ("UPDATE token_hours SET at = at + ?1",)
+
+
+class Bounds:
+    """`warned`: it was told that it comes near to its bound, and has not been below since."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def hour(self, agent: str, now: float) -> tuple[Hour, bool]:
+        """Tokens of an agent and all below it in the last hour; and whether it was warned."""
+        row = self._db.row("SELECT at, counts, warned FROM token_hours WHERE agent = ?", (agent,))
+        if row is None:
+            return Hour(now), False
+        at, counts, warned = row
+        return Hour(at, tuple(json.loads(counts))).rolled(now), bool(warned)
+
+    def keep_hour(self, agent: str, hour: Hour, *, warned: bool) -> None:
+        self._db.run(
+            "INSERT OR REPLACE INTO token_hours VALUES (?, ?, ?, ?)",
+            (agent, hour.at, json.dumps(hour.counts), int(warned)),
+        )
+
+    def forget_hour(self, agent: str) -> None:
+        self._db.run("DELETE FROM token_hours WHERE agent = ?", (agent,))
+
+    def context(self, agent: str) -> tuple[int, bool]:
+        """What an agent said last; and whether it was warned."""
+        row = self._db.row("SELECT tokens, warned FROM contexts WHERE agent = ?", (agent,))
+        return (0, False) if row is None else (int(row[0]), bool(row[1]))
+
+    def keep_context(self, agent: str, tokens: int, *, warned: bool) -> None:
+        self._db.run(
+            "INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", (agent, tokens, int(warned))
+        )
+
+    def contexts(self) -> dict[str, int]:
+        """What everybody said last."""
+        return dict(self._db.rows("SELECT agent, tokens FROM contexts"))
+
+    def forget_context(self, agent: str) -> None:
+        self._db.run("DELETE FROM contexts WHERE agent = ?", (agent,))

@@ -1,0 +1,272 @@
+"""What was used: by day and agent, by task, and what a task may use at most.
+
+Calls and messages are counted in memory and written down once a second at most. Those that were
+recorded stand in the log of events until then, and a ledger that is opened counts them from there:
+so their number is exact, whatever ended the daemon. Of calls that only read the last are lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from hive_core.ledger.audit.events import Events
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.wire.record import DAEMON, OPERATOR
+from hive_core.model.work.budget import Kind, Source
+
+MOVED: Final[tuple[str, ...]] = (
+    "UPDATE departed SET at = at + ?1",
+    "UPDATE task_usage SET at = at + ?1",
+    "UPDATE task_caps SET stop_at = stop_at + ?1",
+)
+DAY: Final = 86_400
+# Words for models come from agents: so many for one agent on one day, the rest together.
+MODELS: Final = 16
+OTHER: Final = "other"
+# After so many seconds, counters or events what was counted is written down.
+PAUSE: Final = 1.0
+KEYS: Final = 1000
+EVENTS: Final = 5000
+RECORDED: Final = frozenset({"record", "change"})
+NOBODY: Final = frozenset({OPERATOR, DAEMON})
+_SEND: Final = "send"
+_MARK: Final = "usage_mark"
+_PAGE: Final = 1000
+_ALL: Final = "''"
+_ADD: Final = (
+    "INSERT INTO usage (day, agent, kind, source, tier, model, amount) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET amount = amount + excluded.amount"
+)
+_ADD_TASK: Final = (
+    "INSERT INTO task_usage (task, agent, kind, source, amount, at) VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET amount = amount + excluded.amount, at = excluded.at"
+)
+
+
+def day_of(now: float) -> int:
+    return int(now // DAY)
+
+
+class Figure(NamedTuple):
+    """One sum."""
+
+    day: int
+    agent: str
+    kind: str
+    source: str
+    tier: str
+    model: str
+    amount: int
+
+
+Sums = Counter[tuple[str | int, str, str]]
+
+
+def key_of(by: str, figure: Figure) -> str | int:
+    """What it has in this column."""
+    found: str | int = getattr(figure, by) if by else ""
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Capped:
+    """What a task may use at most. `reached` is the first bound that was met."""
+
+    task: str
+    agent: str
+    caps: Mapping[str, int]
+    reached: str
+    stop_at: float | None
+
+
+class Usage:
+    def __init__(self, connection: Connection, events: Events) -> None:
+        self._db = connection
+        self._events = events
+        self._counts: Counter[tuple[float, str, Kind]] = Counter()
+        # When the oldest and the newest of them was counted; and the last event before them.
+        self._first = self._latest = 0.0
+        self._sealed = 0
+
+    def count(self, agent: str, kind: Kind, now: float) -> None:
+        """One more, measured by the daemon itself."""
+        if not self._counts:
+            self._first = now
+        self._latest = now
+        key = (now // DAY, agent, kind)  # as they come: it is asked for each call
+        self._counts[key] += 1
+        if self._db.inside:
+            self._db.undo.note(self._uncount, key)
+
+    def noted(self, back: Callable[..., object], *values: object) -> None:
+        """`back(*values)` if this is rolled back: then it is asked for, and counted, again."""
+        if self._db.inside:
+            self._db.undo.note(back, *values)
+
+    def _uncount(self, key: tuple[float, str, Kind]) -> None:
+        self._counts[key] -= 1
+
+    def seal(self, *, now: bool = False) -> None:
+        """Before COMMIT: write down what was counted, when it is time."""
+        last = self._events.last
+        if now or len(self._counts) > KEYS or last - self._sealed > EVENTS or self._old():
+            self._write_down(last)
+
+    def _old(self) -> bool:
+        return bool(self._counts) and abs(self._latest - self._first) >= PAUSE
+
+    def _write_down(self, last: int) -> None:
+        rows = [
+            (int(day), agent, kind.value, Source.MEASURED.value, "", "", amount)
+            for (day, agent, kind), amount in self._counts.items() if amount
+        ]  # fmt: skip
+        self._db.undo.note(self._reopen, Counter(self._counts), self._sealed)
+        self._counts.clear()
+        self._db.run_each(_ADD, rows)
+        self._db.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MARK, str(last)))
+        self._sealed = last
+
+    def _reopen(self, counts: Counter[tuple[float, str, Kind]], sealed: int) -> None:
+        self._counts.update(counts)
+        self._sealed = sealed
+
+    def open(self) -> None:
+        """Count what was recorded and not written down before the daemon ended."""
+        mark = self._db.value("SELECT value FROM meta WHERE key = ?", (_MARK,))
+        at = self._sealed = self._events.last if mark is None else int(mark)
+        while events := self._events.page(at, _PAGE):
+            for each in events:
+                if each.kind in RECORDED and each.caller not in NOBODY:
+                    self.count(each.caller, Kind.CALLS, each.time)
+                    if each.operation == _SEND:
+                        self.count(each.caller, Kind.MESSAGES, each.time)
+            at = events[-1].seq
+        self.seal(now=True)
+
+    def add(self, figure: Figure) -> None:
+        model = self._known(figure) if figure.model else ""
+        self._db.run(_ADD, (*figure[:5], model, figure.amount))
+
+    def _known(self, figure: Figure) -> str:
+        sql = "SELECT DISTINCT model FROM usage WHERE agent = ? AND day = ? AND model != ''"
+        known = {model for (model,) in self._db.rows(sql, (figure.agent, figure.day))}
+        return figure.model if figure.model in known or len(known) < MODELS else OTHER
+
+    def on(self, day: int, agent: str, kind: str) -> int:
+        """What an agent has used of one kind on one day, whatever the tier and the model."""
+        sql = "SELECT COALESCE(SUM(amount), 0) FROM usage WHERE agent = ? AND day = ? AND kind = ?"
+        return int(self._db.value(sql, (agent, day, kind)))
+
+    def agents(self) -> set[str]:
+        """Everybody of whom there is something, found by steps from one to the next."""
+        rows = self._db.rows(
+            "WITH RECURSIVE each(agent) AS (SELECT MIN(agent) FROM usage UNION ALL"
+            " SELECT (SELECT MIN(agent) FROM usage WHERE agent > each.agent) FROM each"
+            " WHERE each.agent IS NOT NULL) SELECT agent FROM each WHERE agent IS NOT NULL"
+        )
+        return {agent for (agent,) in rows} | {agent for _, agent, _ in self._counts}
+
+    def sums(self, by: str, day: int, agents: Iterable[str] | None = None) -> Sums:
+        """From this day on, of these agents or of everybody: by one column, kind and source.
+
+        Without a column the key is empty. They are added up by SQLite, whatever their number.
+        """
+        words = None if agents is None else json.dumps(list(agents))
+        whose = "" if words is None else " AND agent IN (SELECT value FROM json_each(?))"
+        values = (day,) if words is None else (day, words)
+        found: Sums = Counter({
+            (key, kind, source): amount for key, kind, source, amount in self._db.rows(
+                f"SELECT {by or _ALL}, kind, source, SUM(amount) FROM usage"  # noqa: S608
+                f" WHERE day >= ?{whose} GROUP BY 1, 2, 3", values,
+            )
+        })  # fmt: skip
+        among = None if agents is None else set(agents)
+        for figure in self._counted():
+            if figure.day >= day and (among is None or figure.agent in among):
+                found[key_of(by, figure), figure.kind, figure.source] += figure.amount
+        return found
+
+    def _counted(self) -> Iterator[Figure]:
+        """What is not written down yet."""
+        for (on, agent, kind), amount in self._counts.items():
+            if amount:
+                yield Figure(int(on), agent, kind.value, Source.MEASURED.value, "", "", amount)
+
+    def by_model(self, kind: str, agents: Iterable[str]) -> list[tuple[str, str, str, str, int]]:
+        """Agent, model, kind, source and amount of the kinds that begin so; what was reported."""
+        rows = self._db.rows(
+            "SELECT agent, model, kind, source, SUM(amount) FROM usage"
+            " WHERE agent IN (SELECT value FROM json_each(?2))"
+            " AND kind >= ?1 AND kind < ?1 || '~' GROUP BY 1, 2, 3, 4",
+            (kind, json.dumps(list(agents))),
+        )
+        return [(agent, model, of, source, amount) for agent, model, of, source, amount in rows]
+
+    # Task by task.
+
+    def add_task(self, task: str, figure: Figure, now: float) -> None:
+        _, agent, kind, source, _, _, amount = figure
+        self._db.run(_ADD_TASK, (task, agent, kind, source, amount, now))
+
+    def of_task(self, task: str) -> dict[str, int]:
+        """What a task has used so far, by kind; measured and reported together."""
+        rows = self._db.rows(
+            "SELECT kind, SUM(amount) FROM task_usage WHERE task = ? GROUP BY kind", (task,)
+        )
+        return dict(rows)
+
+    def by_task(
+        self, since: float, agents: Iterable[str] | None, limit: int
+    ) -> list[tuple[str, str, str, int]]:
+        """Task, kind, source and amount of these agents or of everybody, the newest first."""
+        words = None if agents is None else json.dumps(list(agents))
+        whose = "" if words is None else " AND agent IN (SELECT value FROM json_each(?))"
+        values = (since, limit) if words is None else (since, words, limit)
+        rows = self._db.rows(
+            "SELECT task, kind, source, amount FROM task_usage"  # noqa: S608
+            f" WHERE at >= ?{whose} ORDER BY at DESC LIMIT ?", values,
+        )  # fmt: skip
+        return [(task, kind, source, amount) for task, kind, source, amount in rows]
+
+    def cap(self, task: str, agent: str, caps: Mapping[str, int]) -> None:
+        self._db.run(
+            "INSERT OR REPLACE INTO task_caps (task, agent, caps) VALUES (?, ?, ?)",
+            (task, agent, json.dumps(dict(caps), sort_keys=True)),
+        )
+
+    def capped(self, task: str) -> Capped | None:
+        row = self._db.row("SELECT * FROM task_caps WHERE task = ?", (task,))
+        return _capped(row) if row else None
+
+    def reached(self, task: str, which: str, stop_at: float | None) -> None:
+        self._db.run(
+            "UPDATE task_caps SET reached = ?, stop_at = ? WHERE task = ?", (which, stop_at, task)
+        )
+
+    def uncap(self, task: str) -> None:
+        self._db.run("DELETE FROM task_caps WHERE task = ?", (task,))
+
+    def cap_due(self) -> float | None:
+        """When a task that met its bound is stopped next."""
+        found: float | None = self._db.value("SELECT MIN(stop_at) FROM task_caps")
+        return found
+
+    def caps_due(self, now: float, limit: int) -> list[Capped]:
+        rows = self._db.rows(
+            "SELECT * FROM task_caps WHERE stop_at <= ? ORDER BY stop_at LIMIT ?", (now, limit)
+        )
+        return [_capped(row) for row in rows]
+
+    def prune(self, now: float, kept: float) -> None:
+        """Forget what is older than it is kept."""
+        self._db.run("DELETE FROM usage WHERE day < ?", (day_of(now - kept),))
+        self._db.run("DELETE FROM task_usage WHERE at < ?", (now - kept,))
+
+
+def _capped(row: tuple[Any, ...]) -> Capped:
+    task, agent, caps, reached, stop_at = row
+    return Capped(task, agent, json.loads(caps), reached, stop_at)

@@ -1,0 +1,168 @@
+"""Those who are no more: who they were, and where what they used counts.
+
+Each has sums of its own for a while. Then they are added to the sums of all children of its parent
+that are gone, and it is forgotten. So the sum of each subtree stays what it was, and how much there
+is to read does not grow with how many there have been.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from hive_core.ledger.budgets.usage import Figure, Usage
+from hive_core.ledger.core.connection import Connection
+
+# So long the end of the last machine may come after the agent is gone.
+SETTLED: Final = 600.0
+# So many keep their own line; those that were made for one task do not.
+SHOWN: Final = 256
+# Rows that are moved at once, and a day more.
+PART: Final = 500
+_EVER: Final = 1 << 40
+_MARK: Final = "gone:"
+_COLUMNS: Final = "agent, name, parent, brief"
+_LEAVES: Final = (
+    "FROM departed WHERE brief = ? AND at <= ? AND NOT EXISTS"
+    " (SELECT 1 FROM departed AS child WHERE child.parent = departed.agent) ORDER BY at LIMIT ?"
+)
+_FOLD: Final = (
+    "INSERT INTO usage SELECT day, ?1, kind, source, tier, model, amount FROM usage"
+    " WHERE agent = ?2 AND day <= ?3 AND model = ''"
+    " ON CONFLICT DO UPDATE SET amount = usage.amount + excluded.amount"
+)
+_WITH_MODELS: Final = (
+    "SELECT day, ?1, kind, source, tier, model, amount FROM usage"
+    " WHERE agent = ?2 AND day <= ?3 AND model != ''"
+)
+_FOLD_TASKS: Final = (
+    "UPDATE task_usage SET agent = ?1 WHERE (task, kind, source) IN"
+    " (SELECT task, kind, source FROM task_usage WHERE agent = ?2 LIMIT ?3)"
+)
+
+
+class Departed(NamedTuple):
+    """Somebody who is no more. `brief`: made for one task."""
+
+    agent: str
+    name: str
+    parent: str
+    brief: bool = False
+
+
+def children_of(parent: str) -> str:
+    """As whose what the children used counts that are gone; a word that is no UUID."""
+    return f"{_MARK}{parent}"
+
+
+def parent_in(agent: str) -> str | None:
+    """Whose children this word stands for; None: it is an agent."""
+    return agent.removeprefix(_MARK) if agent.startswith(_MARK) else None
+
+
+class Departures:
+    def __init__(self, connection: Connection, usage: Usage) -> None:
+        self._db = connection
+        self._usage = usage
+        self._rests = 0.0
+        # Rows moved by this daemon: whoever adds up part by part knows that some have moved.
+        self.moved = 0
+
+    def add(self, gone: Departed, now: float) -> None:
+        self._db.run(
+            "INSERT OR REPLACE INTO departed (agent, name, parent, brief, at)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (*gone, now),
+        )
+
+    def remove(self, agent: str) -> None:
+        """It is forgotten, or there again."""
+        self._db.run("DELETE FROM departed WHERE agent = ?", (agent,))
+
+    def get(self, agent: str) -> Departed | None:
+        row = self._db.row(f"SELECT {_COLUMNS} FROM departed WHERE agent = ?", (agent,))  # noqa: S608
+        return _departed(row) if row else None
+
+    def of(self, agents: Iterable[str]) -> dict[str, Departed]:
+        """Those of these who are known to be gone."""
+        return {each: found for each in agents if (found := self.get(each)) is not None}
+
+    def below(self, parents: Iterable[str]) -> list[str]:
+        """Who hung last directly below these."""
+        rows = self._db.rows(
+            "SELECT agent FROM departed WHERE parent IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(parents)),),
+        )
+        return [agent for (agent,) in rows]
+
+    # Adding up: from the leaves upward, the oldest first.
+
+    def next_due(self) -> float | None:
+        """When the line of somebody goes next."""
+        found = [row[0] for row in self._leaves("SELECT at", 1)]
+        return max(min(found) + SETTLED, self._rests) if found else None
+
+    def rest(self, until: float) -> None:
+        """Not before that, while this daemon runs."""
+        self._rests = until
+
+    def due(self, now: float, limit: int) -> list[Departed]:
+        """Whose lines are to go, those with nobody below first."""
+        before = now - SETTLED
+        rows = self._leaves(f"SELECT {_COLUMNS}", limit, before)
+        return [_departed(row) for row in rows]
+
+    def _leaves(self, what: str, limit: int, before: float = float(_EVER)) -> Iterator[Any]:
+        newest = "SELECT at FROM departed WHERE brief = 0 ORDER BY at DESC LIMIT 1 OFFSET ?"
+        last = self._db.value(newest, (SHOWN,))
+        yield from self._db.rows(f"{what} {_LEAVES}", (1, before, limit))
+        if last is not None:
+            yield from self._db.rows(f"{what} {_LEAVES}", (0, min(before, last), limit))
+
+    def put_off(self, agent: str, at: float) -> None:
+        """As if it were gone since then only."""
+        self._db.run("UPDATE departed SET at = ? WHERE agent = ?", (at, agent))
+
+    def fold(self, gone: Departed) -> int:
+        """Move what it used, or a part; it is forgotten with the last. The number of rows."""
+        target, moved, whole = children_of(gone.parent), 0, True
+        for agent in (gone.agent, children_of(gone.agent)):
+            rows, tasks = self._fold(target, agent)
+            moved += rows + tasks
+            whole = whole and not self._has(agent)
+        self.moved += moved
+        if whole:
+            self.remove(gone.agent)
+        return moved
+
+    def _fold(self, target: str, agent: str) -> tuple[int, int]:
+        page = "SELECT day FROM usage WHERE agent = ? ORDER BY day LIMIT 1 OFFSET ?"
+        last = self._db.value(page, (agent, PART))
+        which = (target, agent, _EVER if last is None else last)
+        self._db.run(_FOLD, which)
+        for row in self._db.rows(_WITH_MODELS, which):
+            self._usage.add(Figure._make(row))  # so many words for models a day, and no more
+        rows = self._db.run("DELETE FROM usage WHERE agent = ? AND day <= ?", which[1:])
+        return rows, self._db.run(_FOLD_TASKS, (target, agent, PART))
+
+    def _has(self, agent: str) -> bool:
+        sql = (
+            "SELECT EXISTS (SELECT 1 FROM usage WHERE agent = ?1)"
+            " OR EXISTS (SELECT 1 FROM task_usage WHERE agent = ?1)"
+        )
+        return bool(self._db.value(sql, (agent,)))
+
+    def prune(self, before: float) -> None:
+        """Those of whom nothing is left, and below whom nobody hung."""
+        self._db.run(
+            "DELETE FROM departed WHERE at < ?"
+            " AND NOT EXISTS (SELECT 1 FROM usage WHERE usage.agent = departed.agent)"
+            " AND NOT EXISTS (SELECT 1 FROM departed AS child WHERE child.parent = departed.agent)",
+            (before,),
+        )
+
+
+def _departed(row: tuple[Any, ...]) -> Departed:
+    agent, name, parent, brief = row
+    return Departed(agent, name, parent, bool(brief))

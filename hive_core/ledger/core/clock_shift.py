@@ -1,0 +1,93 @@
+"""When the wall clock is set, what is kept for a time, or due at one, moves along with it.
+
+Only what must not be changed stays: the chain of events, and the ids of messages, which hold the
+time of sending. Of these nothing may look older than it is, so the sum of the steps forward is
+remembered for as long as anything from before them is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from hive_core.ledger.artifacts import storage as artifact_storage
+from hive_core.ledger.budgets import storage as budget_storage
+from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.machines import exits
+from hive_core.ledger.mail import queues
+from hive_core.ledger.plans import storage as plan_storage
+from hive_core.ledger.questions import storage as question_storage
+from hive_core.ledger.tasks import storage as task_storage
+from hive_core.ledger.tools import storage as tool_storage
+from hive_core.ledger.triggers import storage as trigger_storage
+
+_KEY: Final = "clock"
+_MOVED: Final = (
+    "UPDATE keys SET at = at + ?1",
+    "UPDATE jobs SET started = started + ?1, ended = ended + ?1",
+    "UPDATE archives SET at = at + ?1, expires = expires + ?1",
+    "UPDATE runs SET since = since + ?1",
+    "UPDATE approvals SET created = created + ?1, expires = expires + ?1, decided = decided + ?1,"
+    " ended = ended + ?1",
+    "UPDATE deploys SET until = until + ?1",
+    "UPDATE generations SET at = at + ?1",
+    "UPDATE ranges SET given = given + ?1",
+    "UPDATE hellos SET at = at + ?1",
+    *artifact_storage.MOVED,
+    *budget_storage.MOVED,
+    *exits.MOVED,
+    *plan_storage.MOVED,
+    *question_storage.MOVED,
+    *queues.MOVED,
+    *task_storage.MOVED,
+    *tool_storage.MOVED,
+    *trigger_storage.MOVED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """`seen`: the last time that was looked at the clock; `ahead` holds until `until`."""
+
+    seen: float = 0.0
+    ahead: float = 0.0
+    until: float = 0.0
+
+
+class Shifts:
+    """Inside a transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    @property
+    def known(self) -> Known:
+        text = self._db.value("SELECT value FROM meta WHERE key = ?", (_KEY,))
+        return Known(**json.loads(text)) if text else Known()
+
+    def ahead(self, now: float) -> float:
+        """How much older than it is something may look that cannot be changed."""
+        known = self.known
+        return known.ahead if now < known.until else 0.0
+
+    def see(self, now: float) -> None:
+        """The clock was looked at."""
+        known = self.known
+        self._keep(Known(now, self.ahead(now), known.until))
+
+    def move(self, seconds: float, now: float, kept: float) -> None:
+        """The clock was set by so much, to `now`; nothing is kept for longer than `kept`."""
+        for sql in _MOVED:
+            self._db.run(sql, (seconds,))
+        for agent, text in self._db.rows("SELECT agent, value FROM starts"):
+            starts = json.loads(text)
+            starts["failures"] = [each + seconds for each in starts["failures"]]
+            starts["next_at"] += seconds
+            self._db.run("UPDATE starts SET value = ? WHERE agent = ?", (json.dumps(starts), agent))
+        ahead = max(0.0, self.ahead(now) + seconds)
+        self._keep(Known(now, ahead, now + kept))
+
+    def _keep(self, known: Known) -> None:
+        value = json.dumps(asdict(known))
+        self._db.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_KEY, value))

@@ -1,0 +1,259 @@
+"""The SQLite connection: statements, transactions, and what its failures mean. No tables."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from hive_core.errors import Busy, HiveError, Internal, InvalidArgument, StorageFull
+from hive_core.ledger.core.undo import Undo
+
+Row = tuple[Any, ...]
+
+# Pages copied at once, and seconds between: calls wait for a step, a fraction of a millisecond.
+_STEP, _PAUSE = 64, 0.002
+_TOO_LARGE = "a number is too large to be kept, or to be looked for"
+_FIRST_BYTE = 0xFF  # the low byte of an extended code is the primary one
+
+
+class Broken(BaseException):
+    """The disk failed under the ledger: what was acknowledged may be lost if we carried on.
+
+    No Exception, so that nothing on the way catches it: the daemon stops and a new one reads from
+    disk what is really there (https://lwn.net/Articles/752063/: a failed fsync is not retried).
+    """
+
+
+class Damaged(Internal):
+    """The file is no sound ledger; nothing was changed in it."""
+
+
+class TooNew(Internal):
+    """A newer hived wrote this ledger; this one must not touch it."""
+
+
+def meaning(error: sqlite3.Error) -> BaseException:
+    """What a failure of SQLite means for us."""
+    code = getattr(error, "sqlite_errorcode", None)
+    primary = code & _FIRST_BYTE if isinstance(code, int) else None
+    found: BaseException
+    if primary == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
+        found = StorageFull("the disk of the host is full")
+    elif primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+        found = Broken(f"the ledger cannot be written: {error}")
+    elif primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        found = Damaged(f"the ledger is damaged: {error}")
+    elif primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        found = Busy("another hived has the ledger open")
+    else:
+        found = Internal(f"the ledger refused: {error}")
+    return found
+
+
+class Connection:
+    """Statements in, rows out; every failure is a HiveError or Broken.
+
+    Statements are prepared once each and reused (the cache of the sqlite3 module). Rows that many
+    calls of a batch insert are held back and go in together (`later`): one statement for all costs
+    half of one for each. Every other statement finds them in the tables.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.undo = Undo()
+        # What was found to be wrong with the file. From then on it is only read.
+        self.damage = ""
+        self._broken: Broken | None = None
+        self._later: defaultdict[str, list[Row]] = defaultdict(list)
+        self._held = 0
+        self._copying, self._closing = Lock(), False
+        try:
+            # Another thread may copy the file (`copying.py`); all else is said from one.
+            self._raw = sqlite3.connect(
+                path, isolation_level=None, cached_statements=256, timeout=1,
+                check_same_thread=False,
+            )  # fmt: skip
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        self._execute = self._raw.execute
+
+    @property
+    def inside(self) -> bool:
+        """Whether a transaction is open."""
+        return self._raw.in_transaction
+
+    @property
+    def changes(self) -> int:
+        """Rows changed so far, those rolled back included: equal means that nothing happened."""
+        return self._raw.total_changes + self._held
+
+    def later(self, sql: str, row: Row) -> None:
+        """Insert a row of this transaction, in which nothing but a full disk can be in the way."""
+        if not self._raw.in_transaction:
+            raise StorageFull("the transaction is gone: the disk of the host is full")
+        self._later[sql].append(row)
+        self._held += 1
+
+    def flush(self) -> None:
+        """Put what was held back into the tables."""
+        held = list(self._later.items())
+        self.drop()
+        for sql, rows in held:
+            self.run_each(sql, rows)
+
+    def drop(self) -> None:
+        """Forget what was held back: it is rolled back."""
+        self._later.clear()
+        self._held = 0
+
+    def run(self, sql: str, values: Sequence[object] = ()) -> int:
+        """Change something inside the open transaction; the number of rows changed."""
+        if self._held:
+            self.flush()
+        # SQLite may end a transaction by itself (a full disk does); outside of one each statement
+        # would commit alone.
+        if not self._raw.in_transaction:
+            raise StorageFull("the transaction is gone: the disk of the host is full")
+        try:
+            return self._execute(sql, values).rowcount
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        except OverflowError as error:
+            raise InvalidArgument(_TOO_LARGE) from error
+
+    def run_each(self, sql: str, many: Iterable[Sequence[object]]) -> None:
+        """Run one statement for each of `many`."""
+        if self._held:
+            self.flush()
+        if not self._raw.in_transaction:
+            raise StorageFull("the transaction is gone: the disk of the host is full")
+        try:
+            self._raw.executemany(sql, many)
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        """All rows of a query, or of a change with RETURNING."""
+        if self._held:
+            self.flush()
+        try:
+            return self._execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        except OverflowError as error:
+            raise InvalidArgument(_TOO_LARGE) from error
+
+    def row(self, sql: str, values: Sequence[object] = ()) -> Row | None:
+        """The one row of a query, or None."""
+        if self._held:
+            self.flush()
+        try:
+            found: Row | None = self._execute(sql, values).fetchone()
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        except OverflowError as error:
+            raise InvalidArgument(_TOO_LARGE) from error
+        return found
+
+    def value(self, sql: str, values: Sequence[object] = ()) -> Any:  # noqa: ANN401
+        """The first column of the one row, or None."""
+        found = self.row(sql, values)
+        return None if found is None else found[0]
+
+    def control(self, sql: str) -> list[Row]:
+        """A statement of our own that is not about rows: BEGIN, COMMIT, PRAGMA, DDL."""
+        if self._broken is not None:
+            raise self._broken
+        return self.rows(sql)
+
+    def begin(self) -> None:
+        if self.damage:
+            raise Damaged(self.damage)
+        self.control("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """COMMIT, fsync included. When it fails nothing was committed, or we are Broken."""
+        if not self._raw.in_transaction:
+            raise StorageFull("the transaction is gone: the disk of the host is full")
+        try:
+            self.control("COMMIT")
+        except HiveError:
+            self.roll_back()
+            raise
+        self.undo.clear()
+
+    def roll_back(self) -> None:
+        """As it was before `begin`, in the tables and in memory."""
+        self.drop()
+        self.undo.back_all()
+        if self._raw.in_transaction and self._broken is None:
+            self.control("ROLLBACK")
+
+    def save(self) -> None:
+        """Begin a savepoint; they nest."""
+        self.run("SAVEPOINT call")
+        self.undo.mark()
+
+    def release(self) -> None:
+        """End the innermost savepoint well. If what was held back does not fit, nothing is kept."""
+        try:
+            if self._raw.in_transaction:
+                self.run("RELEASE call")
+        except HiveError:
+            self.back()
+            raise
+        self.undo.release()
+
+    def back(self) -> None:
+        """Undo the innermost savepoint, if the transaction still stands."""
+        self.drop()
+        self.undo.back()
+        if self._raw.in_transaction:
+            self.run("ROLLBACK TO call")
+            self.run("RELEASE call")
+
+    def copy(self, target: sqlite3.Connection) -> None:
+        """Copy the file a little at a time, in another thread, while calls go on.
+
+        https://www.sqlite.org/backup.html: what this connection changes meanwhile is copied too.
+        A failure comes as it is: it may be that of the target, and then nothing is wrong here.
+        """
+        with self._copying:
+            self._go_on(0, 0, 0)
+            self._raw.backup(target, pages=_STEP, sleep=_PAUSE, progress=self._go_on)
+
+    def examine(self) -> None:
+        """Damaged or Broken if this file is; in the thread that copies, and calls wait for it."""
+        with self._copying:
+            self._go_on(0, 0, 0)
+            try:
+                found = self._raw.execute("PRAGMA quick_check(1)").fetchall()
+            except sqlite3.Error as error:
+                raise self._failure(error) from error
+        if found != [("ok",)]:
+            self.damage = self.damage or f"the ledger is damaged: {found[0][0]}"
+            raise Damaged(self.damage)
+
+    def _go_on(self, _status: int, _left: int, _pages: int) -> None:
+        if self._closing:
+            raise Busy("the daemon ends")
+
+    def close(self) -> None:
+        self._closing = True
+        try:
+            with self._copying:
+                self._raw.close()
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: sqlite3.Error) -> BaseException:
+        found = meaning(error)
+        if isinstance(found, Broken):
+            self._broken = found
+        elif isinstance(found, Damaged):
+            self.damage = self.damage or str(found)
+        return found

@@ -1,0 +1,45 @@
+"""First results of calls that carried an idempotency key. Successes only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hive_core.ledger.core.connection import Connection
+
+KEPT: Final = 7 * 86_400.0
+_AT_ONCE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What was answered; `digest` is that of the parameters, to tell a repeat from a misuse."""
+
+    digest: str
+    operation: str
+    result: str
+
+
+class Keys:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def lookup(self, caller: str, key: str) -> Stored | None:
+        row = self._db.row(
+            "SELECT digest, operation, result FROM keys WHERE caller = ? AND key = ?", (caller, key)
+        )
+        return Stored(*row) if row else None
+
+    def store(self, caller: str, key: str, stored: Stored, now: float) -> None:
+        self._db.run(
+            "INSERT INTO keys (caller, key, digest, operation, result, at)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (caller, key, stored.digest, stored.operation, stored.result, now),
+        )
+
+    def prune(self, now: float, kept: float = KEPT) -> int:
+        """Forget keys older than `kept`, a bounded number at a time; how many."""
+        return self._db.run(
+            "DELETE FROM keys WHERE at < ? AND id IN (SELECT id FROM keys ORDER BY id LIMIT ?)",
+            (now - kept, _AT_ONCE),
+        )

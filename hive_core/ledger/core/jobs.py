@@ -1,0 +1,111 @@
+"""Jobs: what takes time, answered at once and finished by the change road."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import uuid4
+
+from hive_core.errors import NotFound
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.states import Course, Move
+from hive_core.model.wire.record import Job
+
+RUNNING, DONE, FAILED = "running", "done", "failed"
+COURSE: Final = Course(
+    noun="job",
+    start=RUNNING,
+    finals=frozenset({DONE, FAILED}),
+    moves=(
+        Move(RUNNING, "finish", DONE, "the change road", "every agent reached its goal"),
+        Move(RUNNING, "fail", FAILED, "the change road", "a goal cannot be reached any more"),
+    ),
+)
+KEPT: Final = 7 * 86_400.0
+_AT_ONCE: Final = 1000
+_COLUMNS = "job, operation, caller, goals, state, started, ended, error, progress"
+
+
+def _job(row: tuple[Any, ...]) -> Job:
+    job, operation, caller, goals, state, started, ended, error, progress = row
+    wanted: dict[str, str] = json.loads(goals)
+    return Job(
+        job, operation, caller, tuple(wanted), state, started, ended, error,
+        MappingProxyType(json.loads(progress)), MappingProxyType(wanted),
+    )  # fmt: skip
+
+
+class Jobs:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def create(self, operation: str, caller: str, goals: Mapping[str, str], now: float) -> Job:
+        """A running job: `goals` says per agent what has to be reached."""
+        job = str(uuid4())
+        self._db.run(
+            "INSERT INTO jobs (job, operation, caller, goals, state, started)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (job, operation, caller, json.dumps(dict(goals)), COURSE.start, now),
+        )
+        return self._known(job)
+
+    def get(self, job: str) -> Job | None:
+        row = self._db.row(f"SELECT {_COLUMNS} FROM jobs WHERE job = ?", (job,))  # noqa: S608
+        return _job(row) if row else None
+
+    def open(self) -> list[Job]:
+        """Those not ended, oldest first."""
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM jobs WHERE ended IS NULL ORDER BY id"  # noqa: S608
+        )
+        return [_job(row) for row in rows]
+
+    def waiting(self, caller: str) -> int:
+        """How many of one caller have not ended."""
+        sql = "SELECT COUNT(*) FROM jobs WHERE ended IS NULL AND caller = ?"
+        return int(self._db.value(sql, (caller,)))
+
+    def page(self, caller: str | None, limit: int, before: str | None = None) -> list[Job]:
+        """The newest, of one caller or of all; those that are older than `before`."""
+        where, values = ["1"], list[object]()
+        if caller is not None:
+            where.append("caller = ?")
+            values.append(caller)
+        if before is not None:
+            where.append("id < (SELECT id FROM jobs WHERE job = ?)")
+            values.append(before)
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM jobs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",  # noqa: S608
+            (*values, limit),
+        )
+        return [_job(row) for row in rows]
+
+    def progress(self, job: str, progress: Mapping[str, object]) -> None:
+        """Replace what is known of the progress."""
+        text = json.dumps(dict(progress))
+        self._db.run("UPDATE jobs SET progress = ? WHERE job = ?", (text, job))
+
+    def finish(self, job: str, error: str, now: float) -> Job:
+        """End it: well, or with what went wrong. IllegalMove when it has ended."""
+        state = COURSE.next(self._known(job).state, "fail" if error else "finish")
+        self._db.run(
+            "UPDATE jobs SET state = ?, error = ?, ended = ? WHERE job = ?",
+            (state, error, now, job),
+        )
+        return self._known(job)
+
+    def prune(self, now: float, kept: float = KEPT) -> int:
+        """Forget jobs that ended longer than `kept` ago; how many."""
+        return self._db.run(
+            "DELETE FROM jobs WHERE ended < ?"
+            " AND id IN (SELECT id FROM jobs WHERE ended IS NOT NULL ORDER BY id LIMIT ?)",
+            (now - kept, _AT_ONCE),
+        )
+
+    def _known(self, job: str) -> Job:
+        found = self.get(job)
+        if found is None:
+            raise NotFound(f"no job {job}")
+        return found

@@ -1,0 +1,279 @@
+"""The ledger: one SQLite file that says what was sent, wanted, allowed and done.
+
+One connection on one thread. A batch of calls is one transaction, each call a savepoint in it;
+COMMIT returns after the disk has it. Each noun has its own small class and module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from hive_core.errors import HiveError
+from hive_core.ledger.agents.archives import Archives
+from hive_core.ledger.agents.revocations import Revocations
+from hive_core.ledger.approvals.deploys import Deploys
+from hive_core.ledger.approvals.generations import Generations
+from hive_core.ledger.approvals.rollouts import Waves
+from hive_core.ledger.approvals.storage import Approvals
+from hive_core.ledger.artifacts.storage import Artifacts
+from hive_core.ledger.audit.events import Events
+from hive_core.ledger.budgets.storage import Budgets
+from hive_core.ledger.core import opening, orphans
+from hive_core.ledger.core.backup import back_up
+from hive_core.ledger.core.clock_shift import Shifts
+from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.core.idempotency_keys import Keys
+from hive_core.ledger.core.jobs import COURSE as JOB_COURSE
+from hive_core.ledger.core.jobs import Jobs
+from hive_core.ledger.core.markers import Marks
+from hive_core.ledger.core.retention import History
+from hive_core.ledger.core.storage_use import Stored
+from hive_core.ledger.machines.check_ins import Hellos
+from hive_core.ledger.machines.exits import Lives
+from hive_core.ledger.machines.runs import Runs
+from hive_core.ledger.machines.start_failures import StartsTable
+from hive_core.ledger.machines.uid_ranges import Ranges
+from hive_core.ledger.mail.messages import Messages
+from hive_core.ledger.mail.queues import Queues
+from hive_core.ledger.plans.storage import Plans
+from hive_core.ledger.questions.storage import Questions
+from hive_core.ledger.tasks.storage import Tasks
+from hive_core.ledger.tools.storage import Tools
+from hive_core.ledger.triggers.reminders import Reminders
+from hive_core.ledger.triggers.storage import Triggers
+from hive_core.model.agents.exits import Activity
+from hive_core.model.agents.revocation import COURSE as REVOCATION_COURSE
+from hive_core.model.config.approval import COURSE as APPROVAL_COURSE
+from hive_core.model.config.settings import Bounds
+from hive_core.model.states import Course
+from hive_core.model.wire.rates import Rates
+from hive_core.model.work.planning import BATCH, ITEM, PLAN, STEP, WAIT
+from hive_core.model.work.question import COURSE as QUESTION_COURSE
+from hive_core.model.work.task import COURSE as TASK_COURSE
+from hive_core.model.work.trigger import FIRE
+
+REPORT_RATE, REPORT_BURST = 2.0, 20  # of progress, a second and at once, of one task
+MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
+COURSES: Final[tuple[tuple[str, Course], ...]] = (
+    ("jobs", JOB_COURSE), ("approvals", APPROVAL_COURSE), ("questions", QUESTION_COURSE),
+    ("tasks", TASK_COURSE),
+    ("plans", PLAN), ("plan_steps", STEP), ("waits", WAIT), ("batches", BATCH),
+    ("batch_items", ITEM), ("fires", FIRE), ("revocations", REVOCATION_COURSE),
+)  # fmt: skip
+
+
+def nothing(step: str) -> None:
+    """Where a test may end the process; here it goes on."""
+
+
+class Transaction:
+    """One COMMIT. Leaves the ledger as it was when an exception passes through."""
+
+    __slots__ = ("_ledger",)
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def __enter__(self) -> None:
+        self._ledger.connection.begin()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._ledger.commit()
+        else:
+            self._ledger.roll_back()
+
+
+class Savepoint:
+    """One call inside a transaction: all of it or nothing. Savepoints nest."""
+
+    __slots__ = ("_ledger",)
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def __enter__(self) -> None:
+        self._ledger.connection.save()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._ledger.connection.back()
+        else:
+            self._ledger.connection.release()
+
+
+class Ledger:
+    """Open it with `Ledger.open`; every change happens inside `transaction()`."""
+
+    def __init__(  # noqa: PLR0915 - a line for each noun
+        self, connection: Connection, limits: Bounds, step: Callable[[str], None]
+    ) -> None:
+        self.connection = connection
+        self._step = step
+        self._transaction = Transaction(self)
+        self._savepoint = Savepoint(self)
+        self.messages = Messages(connection, limits)
+        self.runs = Runs(connection)
+        self.events = Events(connection, limits)
+        self.jobs = Jobs(connection)
+        self.keys = Keys(connection)
+        self.ranges = Ranges(connection)
+        self.archives = Archives(connection)
+        self.starts = StartsTable(connection)
+        self.revocations = Revocations(connection)
+        self.shifts = Shifts(connection)
+        self.approvals = Approvals(connection)
+        self.generations = Generations(connection)
+        self.waves = Waves(connection)
+        self.deploys = Deploys(connection)
+        self.hellos = Hellos(connection)
+        self.lives = Lives(connection)
+        self.marks = Marks(connection)
+        self.tasks = Tasks(connection)
+        self.plans = Plans(connection)
+        self.questions = Questions(connection)
+        self.reminders = Reminders(connection)
+        self.triggers = Triggers(connection)
+        self.artifacts = Artifacts(connection)
+        self.queues = Queues(connection)
+        self.budgets = Budgets(connection, self.events)
+        self.tools = Tools(connection)
+        self.stored = Stored(connection)
+        self.history = History(connection, self.stored)
+        self.reports = Rates(REPORT_RATE, REPORT_BURST)
+        self.sends = Rates(limits.send_rate, limits.send_burst)
+        self.changes = Rates(limits.change_rate, limits.change_burst)
+        self.commits = Rates(limits.commit_rate, limits.commit_burst)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        migrations: Path = MIGRATIONS,
+        limits: Bounds | None = None,
+        step: Callable[[str], None] = nothing,
+        primed: int = opening.PRIME_BYTES,
+    ) -> Ledger:
+        """The ledger in `path`, made if absent. Damaged, TooNew, Busy or Broken when it is not fit.
+
+        `step` is called by name between the parts of a COMMIT; tests end the process there.
+        `primed`: how many bytes of log are written at once, for one that lives for long.
+        """
+        connection = Connection(path)
+        try:
+            opening.configure(connection)
+            opening.check(connection)
+            opening.migrate(connection, migrations, step)
+            opening.prime(connection, primed)
+            ledger = cls(connection, limits or Bounds(), step)
+            with ledger.transaction():
+                ledger._guard_states()
+                ledger.messages.start()
+                ledger.budgets.usage.open()
+                ledger.stored.start()
+        except BaseException:
+            connection.close()
+            raise
+        return ledger
+
+    def close(self) -> None:
+        """Let go of the file. Counted reads that no transaction took along are kept."""
+        try:
+            with self.transaction():
+                self.events.reads.keep_counts()
+                self.budgets.usage.seal(now=True)
+        except HiveError:
+            pass  # counts of reads are no reason to fail a stop
+        self.connection.close()
+
+    def transaction(self) -> Transaction:
+        """`with` it: BEGIN IMMEDIATE ... COMMIT, with the fsync."""
+        return self._transaction
+
+    def savepoint(self) -> Savepoint:
+        """`with` it inside a transaction: what is inside is rolled back on any exception."""
+        return self._savepoint
+
+    def activity(self, agent: str) -> str:
+        """What an agent is at: by its tasks, waits and questions, or a message that it has."""
+        activity = self.lives.activity(agent)
+        idle = activity == Activity.IDLE.value
+        return Activity.RUNNING.value if idle and self.messages.under_way(agent) else activity
+
+    @property
+    def schema(self) -> int:
+        """The number of the last migration."""
+        return int(self.connection.control("PRAGMA user_version")[0][0])
+
+    @property
+    def head(self) -> str:
+        """The commit of the meta repo that is in force; empty before the first."""
+        return self.connection.value("SELECT value FROM meta WHERE key = 'head'") or ""
+
+    @head.setter
+    def head(self, oid: str) -> None:
+        self.connection.run("INSERT OR REPLACE INTO meta VALUES ('head', ?)", (oid,))
+
+    def commit(self) -> None:
+        """End the transaction: the changes are on disk when this returns."""
+        try:
+            self.messages.seal()
+            self.budgets.usage.seal()
+            self.events.seal()
+            self._step("commit")
+            self.connection.commit()
+        except BaseException:
+            self.roll_back()
+            raise
+        self._step("committed")
+        self.sends.keep()
+        self.reports.keep()
+        self.changes.keep()
+        self.commits.keep()
+
+    def roll_back(self) -> None:
+        # A batch that is run again must not pay twice.
+        self.sends.give_back()
+        self.reports.give_back()
+        self.changes.give_back()
+        self.commits.give_back()
+        self.connection.roll_back()
+
+    def back_up(self, path: Path) -> None:
+        """A whole copy of the ledger as of now, for a thread beside the calls."""
+        back_up(self.connection, path)
+
+    def forget_leavings(self, before: float) -> int:
+        """Rows that nothing refers to any more; of agents that went before a moment."""
+        return orphans.forget(self.connection, self.events.base, before)
+
+    def alarms(self) -> list[str]:
+        """What the operator has to know: damage, a log that does not get shorter (attack 52)."""
+        found = [self.connection.damage] if self.connection.damage else []
+        log = self.connection.path.with_name(self.connection.path.name + "-wal")
+        size = log.stat().st_size if log.exists() else 0
+        if size > opening.WAL_LIMIT:
+            found.append(f"the ledger's log has grown to {size >> 20} MiB")
+        return found
+
+    def checkpoint(self) -> None:
+        """Move the WAL into the file. Worth doing when idle; a commit does it when it must."""
+        self.connection.control("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _guard_states(self) -> None:
+        """Triggers that abort illegal moves, as the courses have them now."""
+        for table, course in COURSES:
+            for name, sql in course.trigger(table).items():
+                found = self.connection.value(
+                    "SELECT sql FROM sqlite_schema WHERE name = ?", (name,)
+                )
+                if found != sql:
+                    self.connection.run(f"DROP TRIGGER IF EXISTS {name}")
+                    self.connection.run(sql)

@@ -1,0 +1,114 @@
+"""How the file is opened: settings, a look for damage, the schema, room for the log."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from hive_core.errors import StorageFull
+from hive_core.ledger.core.connection import Connection, Damaged, Row, TooNew
+
+# A checkpoint happens inside of a COMMIT: small ones, because all calls wait for it.
+CHECKPOINT_PAGES = 512
+PRIME_BYTES = 8 << 20
+WAL_LIMIT = 64 << 20
+_CHECK_WHOLE = 256 << 20
+_GROWING = frozenset({"messages", "queue", "events", "keys", "threads"})
+
+
+def configure(connection: Connection) -> None:
+    """Durable at every COMMIT, one process only, no surprise files."""
+    # EXCLUSIVE keeps the index of the WAL in memory and shuts out a second daemon.
+    # https://www.sqlite.org/wal.html#use_of_wal_without_shared_memory
+    connection.control("PRAGMA locking_mode = EXCLUSIVE")
+    if connection.control("PRAGMA journal_mode = WAL") != [("wal",)]:
+        raise Damaged("the ledger cannot use a write-ahead log here")
+    for setting in (
+        "synchronous = FULL",
+        "temp_store = MEMORY",
+        "cache_size = -65536",
+        "foreign_keys = ON",
+        "trusted_schema = OFF",
+        "cell_size_check = ON",
+        f"journal_size_limit = {WAL_LIMIT}",
+        f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
+    ):
+        connection.control(f"PRAGMA {setting}")
+
+
+def check(connection: Connection) -> None:
+    """Refuse a damaged file. A large one is checked but for the tables that make it large."""
+    path = connection.path
+    if path.stat().st_size <= _CHECK_WHOLE:
+        _sound(connection.control("PRAGMA quick_check(1)"))
+        return
+    for (table,) in connection.control("SELECT name FROM sqlite_schema WHERE type = 'table'"):
+        if table not in _GROWING:
+            _sound(connection.control(f"PRAGMA quick_check({table})"))
+
+
+def _sound(rows: list[Row]) -> None:
+    if rows != [("ok",)]:
+        raise Damaged(f"the ledger is damaged: {rows[0][0] if rows else 'no answer'}")
+
+
+def prime(connection: Connection, size: int) -> None:
+    """Let the WAL have its size before the first call: rewriting blocks is cheaper than growing.
+
+    A disk too full for it is no reason to refuse to start, nor to be filled by it.
+    """
+    disk = os.statvfs(connection.path.parent)
+    if not size or disk.f_bavail * disk.f_frsize < 8 * size:
+        return
+    try:
+        for step in (
+            "CREATE TABLE IF NOT EXISTS primer (bytes BLOB NOT NULL) STRICT",
+            f"INSERT INTO primer VALUES (zeroblob({size}))",  # noqa: S608
+            "DELETE FROM primer",
+        ):
+            connection.begin()
+            connection.control(step)
+            connection.commit()
+        connection.control("PRAGMA wal_checkpoint(RESTART)")
+    except StorageFull:
+        connection.roll_back()
+
+
+def migrate(connection: Connection, folder: Path, step: Callable[[str], None]) -> None:
+    """Bring the schema up to date, one transaction for each file; refuse one that is ahead."""
+    files = numbered(folder)
+    if [int(file.name[:4]) for file in files] != list(range(1, len(files) + 1)):
+        raise Damaged(f"the migrations in {folder} are not numbered 1 to {len(files)}")
+    (version,) = connection.control("PRAGMA user_version")[0]
+    if version > len(files):
+        reason = f"the ledger has schema {version} and this hived knows {len(files)}"
+        raise TooNew(f"{reason}: install the newer one again")
+    for number, file in enumerate(files[version:], version + 1):
+        connection.begin()
+        try:
+            for at, statement in enumerate(statements(file.read_text(encoding="utf-8")), 1):
+                connection.control(statement)
+                step(f"migration {number} statement {at}")
+            connection.control(f"PRAGMA user_version = {number}")
+            step(f"migration {number}")
+            connection.commit()
+        finally:
+            connection.roll_back()
+
+
+def numbered(folder: Path) -> list[Path]:
+    """The scripts of a folder, in their order."""
+    return sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+
+
+def statements(script: str) -> list[str]:
+    """The statements of a script. executescript() would commit before the first one."""
+    found, rest = [], ""
+    for line in script.splitlines(keepends=True):
+        rest += line
+        if sqlite3.complete_statement(rest):
+            found.append(rest)
+            rest = ""
+    return found

@@ -1,0 +1,93 @@
+"""What is over and kept to be looked up, bounded in bytes for each party: its oldest goes first.
+
+Ended tasks, questions, batches and waits, plans, first results of calls with a key, what
+was used for tasks, and jobs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.core.storage_use import HISTORY, Stored
+
+# What of a party goes at once, the oldest first. Keys are many and small. A task that is a part of
+# something open stays.
+_OLDEST: Final = {
+    "old tasks": (
+        "SELECT id FROM tasks t WHERE assigner = ? AND ended IS NOT NULL AND NOT EXISTS"
+        " (SELECT 1 FROM tasks p WHERE p.part_of = t.id AND p.part_of <> '' AND p.ended IS NULL)"
+        " AND NOT EXISTS (SELECT 1 FROM tasks w WHERE w.id = t.part_of AND w.ended IS NULL)"
+        " AND NOT EXISTS (SELECT 1 FROM batches b WHERE b.id = t.batch AND b.ended IS NULL)"
+        " ORDER BY number LIMIT 64"
+    ),
+    "old questions": (
+        "SELECT id FROM questions WHERE asker = ? AND ended IS NOT NULL AND owed IS NULL"
+        " ORDER BY number LIMIT 64"
+    ),
+    "batches": (
+        "SELECT id FROM batches WHERE owner = ? AND ended IS NOT NULL ORDER BY number LIMIT 8"
+    ),
+    # The newest of a task that is open stays.
+    "plans": (
+        "SELECT id FROM plans p WHERE agent = ? AND (number < (SELECT MAX(number) FROM plans"
+        " WHERE task = p.task) OR NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = p.task"
+        " AND t.ended IS NULL)) ORDER BY number LIMIT 16"
+    ),
+    "waits": (
+        "SELECT id FROM waits WHERE agent = ? AND ended IS NOT NULL ORDER BY number LIMIT 64"
+    ),
+    "keys": "SELECT id FROM keys WHERE caller = ? ORDER BY id LIMIT 4096",
+    "usage": "SELECT task, kind, source FROM task_usage WHERE agent = ? ORDER BY at LIMIT 256",
+    "jobs": "SELECT id FROM jobs WHERE caller = ? AND ended IS NOT NULL ORDER BY id LIMIT 64",
+}
+# What goes with each of them: parts first, because they are counted by what they are parts of.
+_GONE: Final = {
+    "old tasks": (
+        "DELETE FROM task_events WHERE task = ?",
+        "DELETE FROM plan_steps WHERE plan IN (SELECT id FROM plans WHERE task = ?)",
+        "DELETE FROM plans WHERE task = ?",
+        "DELETE FROM tasks WHERE id = ?",
+    ),
+    "old questions": (
+        "DELETE FROM hops WHERE question = ?",
+        "DELETE FROM questions WHERE id = ?",
+    ),
+    "batches": (
+        "DELETE FROM batch_items WHERE batch = ?",
+        "DELETE FROM batch_workers WHERE batch = ?",
+        "DELETE FROM batches WHERE id = ?",
+    ),
+    "plans": ("DELETE FROM plan_steps WHERE plan = ?", "DELETE FROM plans WHERE id = ?"),
+    "waits": ("DELETE FROM awaited WHERE wait = ?", "DELETE FROM waits WHERE id = ?"),
+    "keys": ("DELETE FROM keys WHERE id = ?",),
+    "usage": ("DELETE FROM task_usage WHERE task = ? AND kind = ? AND source = ?",),
+    "jobs": ("DELETE FROM jobs WHERE id = ?",),
+}
+
+
+class History:
+    def __init__(self, connection: Connection, stored: Stored) -> None:
+        self._db = connection
+        self._stored = stored
+
+    def shorten(self, party: str, most: int) -> int:
+        """Forget the oldest of a party's history until it has so many bytes; how many it has.
+
+        Of the nouns the one with the most bytes loses first; what is open stays.
+        """
+        nouns = set(HISTORY)
+        while sum((sizes := self._sizes(party)).values()) > most and nouns:
+            noun = max(nouns, key=lambda each: sizes.get(each, 0))
+            if not self._forget(party, noun):
+                nouns.discard(noun)
+        return sum(sizes.values())
+
+    def _sizes(self, party: str) -> dict[str, int]:
+        return {noun: size for noun, size in self._stored.of(party).items() if noun in HISTORY}
+
+    def _forget(self, party: str, noun: str) -> int:
+        rows = self._db.rows(_OLDEST[noun], (party,))
+        for sql in _GONE[noun]:
+            self._db.run_each(sql, rows)
+        return len(rows)

@@ -1,0 +1,179 @@
+"""How many bytes of the ledger each party accounts for, by noun.
+
+Kept by temporary triggers in a temporary table: it lies in memory, a rollback takes it back, and it
+says what the tables say whoever changes them. A start counts it anew.
+
+Mail counts for its sender until it is acked or dead: what is over is bounded by the box that it is
+in. What can be forgotten once it has ended counts as history.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from hive_core.ledger.core.connection import Connection
+
+# Bytes of a row beside its texts.
+_AROUND: Final = 200
+HISTORY: Final = frozenset({
+    "old tasks", "old questions", "batches", "plans", "waits", "keys", "jobs", "usage",
+})  # fmt: skip
+
+
+class Counted(NamedTuple):
+    """Whose a row of a table is, what it counts as, and which texts make its size.
+
+    `{row}` stands for NEW, OLD or the name of the table; `changes`: columns that change its size.
+    """
+
+    table: str
+    party: str
+    noun: str
+    texts: tuple[str, ...]
+    changes: tuple[str, ...] = ()
+
+
+_BATCH_OWNER: Final = "(SELECT owner FROM batches WHERE id = {row}.batch)"
+_WRITER: Final = (
+    "(SELECT CASE WHEN {row}.reader = parent THEN child ELSE parent END FROM pipes"
+    " WHERE number = {row}.pipe)"
+)
+TABLES: Final = (
+    Counted(
+        "tasks", "{row}.assigner",
+        "CASE WHEN {row}.ended IS NULL THEN 'tasks' ELSE 'old tasks' END",
+        ("wish", "result", "progress", "why"),
+        ("assigner", "ended", "wish", "result", "progress", "why"),
+    ),
+    Counted(
+        "questions", "{row}.asker",
+        "CASE WHEN {row}.ended IS NULL THEN 'questions' ELSE 'old questions' END",
+        ("items", "context", "answers", "reason"),
+        ("asker", "ended", "context", "answers", "reason"),
+    ),
+    Counted("batches", "{row}.owner", "'batches'", ("title", "template", "reason"), ("reason",)),
+    Counted("batch_items", _BATCH_OWNER, "'batches'", ("title", "body", "reason"), ("reason",)),
+    Counted("plans", "{row}.agent", "'plans'", ("note", "reason"), ("reason",)),
+    Counted(
+        "plan_steps", "(SELECT agent FROM plans WHERE id = {row}.plan)", "'plans'",
+        ("title", "detail", "tools", "note"), ("note",),
+    ),
+    Counted("waits", "{row}.agent", "'waits'", ("reason",), ("reason",)),
+    Counted("awaited", "(SELECT agent FROM waits WHERE id = {row}.wait)", "'waits'", ("thing",)),
+    Counted("reminders", "{row}.setter", "'reminders'", ("body",)),
+    Counted("triggers", "{row}.owner", "'triggers'", ("rule", "action"), ("rule", "action")),
+    Counted("things", "{row}.sender", "'queues'", ("body",)),
+    Counted("chunks", _WRITER, "'pipes'", ("data",)),
+    Counted("task_usage", "{row}.agent", "'usage'", ("task", "kind", "source"), ("agent",)),
+    Counted("keys", "{row}.caller", "'keys'", ("key", "result")),
+    Counted(
+        "jobs", "{row}.caller", "'jobs'", ("goals", "progress", "error"), ("progress", "error")
+    ),
+)  # fmt: skip
+_MAIL: Final = (
+    "CREATE TEMP TRIGGER mail_came AFTER INSERT ON main.messages BEGIN {add}; END",
+    "CREATE TEMP TRIGGER mail_over AFTER UPDATE OF state ON main.queue"
+    " WHEN OLD.state < 3 AND NEW.state >= 3 BEGIN {take}; END",
+    "CREATE TEMP TRIGGER mail_gone AFTER DELETE ON main.queue WHEN OLD.state < 3 BEGIN {take}; END",
+)
+_LIVE_MAIL: Final = (
+    "SELECT p.party, 'mail', SUM(q.size + {around}) FROM queue q"
+    " CROSS JOIN messages m ON m.id = q.id CROSS JOIN parties p ON p.id = m.sender"
+    " WHERE q.state < 3 GROUP BY m.sender"
+)
+_ADD: Final = (
+    "INSERT INTO stored SELECT {party}, {noun}, {size} WHERE {party} IS NOT NULL"
+    " ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes"
+)
+_TAKE: Final = "UPDATE stored SET bytes = bytes - {size} WHERE party = {party} AND noun = {noun}"
+
+
+class Stored:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def start(self) -> None:
+        """Count everything, and go on counting. Mail has its places by now."""
+        self._db.control(
+            "CREATE TEMP TABLE stored (party TEXT, noun TEXT, bytes INTEGER NOT NULL,"
+            " PRIMARY KEY (party, noun)) STRICT, WITHOUT ROWID"
+        )
+        rows = [(*key, size) for key, size in self.counted().items()]
+        self._db.run_each("INSERT INTO stored VALUES (?, ?, ?)", rows)
+        for each in TABLES:
+            for sql in _triggers(each):
+                self._db.control(sql)
+        sender = "(SELECT party FROM parties WHERE id = NEW.sender)"
+        size = f"length(CAST(NEW.body AS BLOB)) + {_AROUND}"
+        wrote = (
+            "(SELECT p.party FROM messages m CROSS JOIN parties p ON p.id = m.sender"
+            " WHERE m.id = OLD.id)"
+        )
+        for sql in _MAIL:
+            self._db.control(sql.format(
+                add=_ADD.format(party=sender, noun="'mail'", size=size),
+                take=_TAKE.format(party=wrote, noun="'mail'", size=f"(OLD.size + {_AROUND})"),
+            ))  # fmt: skip
+
+    def counted(self) -> dict[tuple[str, str], int]:
+        """What the tables hold, counted anew: bytes by party and noun."""
+        found = Counter[tuple[str, str]]()
+        for sql in (_LIVE_MAIL.format(around=_AROUND), *map(_whole, TABLES)):
+            for party, noun, size in self._db.rows(sql):
+                found[party, noun] += size
+        return dict(found)
+
+    def kept(self) -> dict[tuple[str, str], int]:
+        """The same as it was kept."""
+        rows = self._db.rows("SELECT party, noun, bytes FROM temp.stored WHERE bytes <> 0")
+        return {(party, noun): size for party, noun, size in rows}
+
+    def of(self, party: str) -> dict[str, int]:
+        """Bytes by noun."""
+        sql = "SELECT noun, bytes FROM temp.stored WHERE party = ? AND bytes > 0"
+        return dict(self._db.rows(sql, (party,)))
+
+    def all(self) -> dict[str, int]:
+        """Bytes of each party."""
+        return dict(self._db.rows("SELECT party, SUM(bytes) FROM temp.stored GROUP BY party"))
+
+    def tidy(self) -> None:
+        """Parties that have nothing need no row."""
+        self._db.run("DELETE FROM temp.stored WHERE bytes = 0")
+
+    def used(self) -> int:
+        """Bytes of the file that something is in; what was freed is used again."""
+        pages = self._db.value("PRAGMA page_count") - self._db.value("PRAGMA freelist_count")
+        return int(pages * self._db.value("PRAGMA page_size"))
+
+
+def _size(each: Counted, row: str) -> str:
+    texts = (f"COALESCE(length(CAST({row}.{text} AS BLOB)), 0)" for text in each.texts)
+    return f"({' + '.join(texts)} + {_AROUND})"
+
+
+def _words(each: Counted, row: str) -> dict[str, str]:
+    return {
+        "party": each.party.format(row=row), "noun": each.noun.format(row=row),
+        "size": _size(each, row),
+    }  # fmt: skip
+
+
+def _whole(each: Counted) -> str:
+    words = _words(each, each.table)
+    return (
+        f"SELECT {words['party']} AS party, {words['noun']} AS noun, SUM({words['size']})"  # noqa: S608
+        f" FROM {each.table} WHERE {words['party']} IS NOT NULL GROUP BY 1, 2"
+    )
+
+
+def _triggers(each: Counted) -> Iterator[str]:
+    add, take = _ADD.format(**_words(each, "NEW")), _TAKE.format(**_words(each, "OLD"))
+    for event, steps in (
+        ("INSERT", add), ("DELETE", take),
+        *((f"UPDATE OF {', '.join(each.changes)}", f"{take}; {add}") for _ in each.changes[:1]),
+    ):  # fmt: skip
+        name = f"{each.table}_{event.partition(' ')[0].lower()}"
+        yield f"CREATE TEMP TRIGGER {name} AFTER {event} ON main.{each.table} BEGIN {steps}; END"

@@ -1,0 +1,41 @@
+"""What agents say of themselves: claims, of which the newest counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hive_core.ledger.core.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """`nonce`: the start that was wanted when it spoke; `fault`: what it says went wrong."""
+
+    agent: str
+    at: float
+    nonce: int
+    commit: str = ""
+    system: str = ""
+    fault: str = ""
+
+
+class Hellos:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def get(self, agent: str) -> Hello | None:
+        row = self._db.row(
+            'SELECT agent, at, nonce, "commit", system, fault FROM hellos WHERE agent = ?',
+            (agent,),
+        )
+        return Hello(*row) if row else None
+
+    def put(self, hello: Hello) -> None:
+        self._db.run(
+            'INSERT OR REPLACE INTO hellos (agent, at, nonce, "commit", system, fault)'
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (hello.agent, hello.at, hello.nonce, hello.commit, hello.system, hello.fault),
+        )
+
+    def drop(self, agent: str) -> None:
+        self._db.run("DELETE FROM hellos WHERE agent = ?", (agent,))

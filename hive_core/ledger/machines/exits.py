@@ -1,0 +1,199 @@
+"""How machines ended, and what an agent left for its next start."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.agents.exits import Activity, End, Life
+
+# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+MOVED: Final[tuple[str, ...]] = (
+    "UPDATE lives SET due = due + ?1",
+    "UPDATE ends SET at = at + ?1, reap = reap + ?1, collected = collected + ?1",
+    "UPDATE snapshots SET at = at + ?1",
+)
+_LIFE: Final = "agent, nonce, invocation, up, ended, activity, next, due"
+_END: Final = (
+    "id, agent, name, parent, invocation, nonce, code, reason, clean, asked, wanted, stays, output,"
+    " at, reap, collected"
+)
+_TRUTHS: Final = frozenset({8, 9, 11})
+_AT_ONCE: Final = 1000
+
+
+def _life(row: tuple[Any, ...]) -> Life:
+    agent, nonce, invocation, up, *rest = row
+    return Life(agent, nonce, invocation, bool(up), *rest)
+
+
+def _end(row: tuple[Any, ...]) -> End:
+    values: list[Any] = [bool(value) if at in _TRUTHS else value for at, value in enumerate(row)]
+    return End(*values)
+
+
+class Lives:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    # What was told of machines.
+
+    def get(self, agent: str) -> Life:
+        """What was told of it last; of one that is new nothing."""
+        sql = f"SELECT {_LIFE} FROM lives WHERE agent = ?"  # noqa: S608 - our own words
+        row = self._db.row(sql, (agent,))
+        return _life(row) if row else Life(agent)
+
+    def all(self) -> dict[str, Life]:
+        rows = self._db.rows(f"SELECT {_LIFE} FROM lives")  # noqa: S608 - our own words
+        return {row[0]: _life(row) for row in rows}
+
+    def began(self, agent: str, invocation: str, nonce: int) -> None:
+        """It runs. What it ended with before is nobody's question any more."""
+        self._know(agent)
+        self._db.run(
+            "UPDATE lives SET invocation = ?, nonce = ?, up = 1, next = '', due = NULL"
+            " WHERE agent = ?",
+            (invocation, nonce, agent),
+        )
+
+    def over(self, agent: str, invocation: str, *, recorded: bool) -> None:
+        """It ended; `recorded`: systemd says how."""
+        self._know(agent)
+        self._db.run(
+            "UPDATE lives SET up = 0, next = '', due = NULL, ended = iif(?, ?, ended)"
+            " WHERE agent = ?",
+            (recorded, invocation, agent),
+        )
+
+    def drop(self, agent: str) -> None:
+        """It is gone, and cannot come back."""
+        self.gone(agent)
+        self._db.run("DELETE FROM snapshots WHERE agent = ?", (agent,))
+
+    def _know(self, agent: str) -> None:
+        self._db.run("INSERT OR IGNORE INTO lives (agent) VALUES (?)", (agent,))
+
+    # Activity.
+
+    def activity(self, agent: str) -> str:
+        found = self._db.value("SELECT activity FROM lives WHERE agent = ?", (agent,))
+        return found or Activity.IDLE.value
+
+    def shows(self, agent: str, activity: str) -> None:
+        self._know(agent)
+        self._db.run("UPDATE lives SET activity = ? WHERE agent = ?", (activity, agent))
+
+    # What follows the last task.
+
+    def leaves(self, agent: str, what: str, due: float | None) -> None:
+        """It goes at `due`; None: it stays after all."""
+        self._know(agent)
+        self._db.run("UPDATE lives SET next = ?, due = ? WHERE agent = ?", (what, due, agent))
+
+    def next_leave(self) -> float | None:
+        found: float | None = self._db.value("SELECT MIN(due) FROM lives WHERE due IS NOT NULL")
+        return found
+
+    def leaving(self, now: float, most: int) -> list[Life]:
+        """Those whose time has come."""
+        sql = f"SELECT {_LIFE} FROM lives WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
+        return [_life(row) for row in self._db.rows(sql, (now, most))]
+
+    # Ends.
+
+    def ended(self, end: End) -> bool:
+        """Keep an end; whether it was not known before. Its id is given here."""
+        return self._db.run(
+            "INSERT OR IGNORE INTO ends (agent, name, parent, invocation, nonce, code, reason,"
+            " clean, asked, wanted, stays, output, at, reap, collected)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (end.agent, end.name, end.parent, end.invocation, end.nonce, end.code, end.reason,
+             end.clean, end.asked, end.wanted, end.stays, end.output, end.at, end.reap,
+             end.collected),
+        ) > 0  # fmt: skip
+
+    def last(self, agent: str) -> End | None:
+        """How it ended last."""
+        sql = f"SELECT {_END} FROM ends WHERE agent = ? ORDER BY id DESC LIMIT 1"  # noqa: S608
+        row = self._db.row(sql, (agent,))
+        return _end(row) if row else None
+
+    def waiting(self, parent: str, agent: str | None = None) -> list[End]:
+        """Ends that a parent has not collected, of one child or of all; the oldest first."""
+        sql = (
+            f"SELECT {_END} FROM ends WHERE parent = ?1 AND collected IS NULL"  # noqa: S608
+            " AND (?2 IS NULL OR agent = ?2) ORDER BY id LIMIT ?3"
+        )
+        return [_end(row) for row in self._db.rows(sql, (parent, agent, _AT_ONCE))]
+
+    def collect(self, end: End, now: float, *, reap: bool) -> None:
+        """The parent has it; `reap`: nothing keeps the agent any longer."""
+        self._db.run(
+            "UPDATE ends SET collected = ?, reap = iif(?, ?, reap) WHERE id = ?",
+            (now, reap, now, end.id),
+        )
+
+    def settle(self, agent: str, now: float) -> None:
+        """It runs again, or should: nobody waits for its earlier ends, nor is it reaped."""
+        self._db.run(
+            "UPDATE ends SET collected = coalesce(collected, ?), reap = NULL WHERE agent = ?"
+            " AND (collected IS NULL OR reap IS NOT NULL)",
+            (now, agent),
+        )
+
+    def gone(self, agent: str) -> None:
+        """The agent is no more: only its ends are kept, for its parent."""
+        self._db.run("DELETE FROM lives WHERE agent = ?", (agent,))
+        self._db.run("UPDATE ends SET reap = NULL WHERE agent = ? AND reap IS NOT NULL", (agent,))
+
+    def inherit(self, parent: str, heir: str) -> None:
+        """Whoever has the children now may ask how they ended."""
+        self._db.run(
+            "UPDATE ends SET parent = ? WHERE parent = ? AND collected IS NULL", (heir, parent)
+        )
+
+    def next_reap(self) -> float | None:
+        found: float | None = self._db.value("SELECT MIN(reap) FROM ends WHERE reap IS NOT NULL")
+        return found
+
+    def to_reap(self, now: float) -> End | None:
+        """The first one whose time has come."""
+        sql = f"SELECT {_END} FROM ends WHERE reap <= ? ORDER BY reap, id LIMIT 1"  # noqa: S608
+        row = self._db.row(sql, (now,))
+        return _end(row) if row else None
+
+    def spare(self, end: End) -> None:
+        """It is not reaped for this end, or it was just now."""
+        self._db.run("UPDATE ends SET reap = NULL WHERE id = ?", (end.id,))
+
+    def zombies(self) -> frozenset[str]:
+        """UUIDs of ended one-shot agents that are still in the tree."""
+        rows = self._db.rows("SELECT DISTINCT agent FROM ends WHERE reap IS NOT NULL")
+        return frozenset(agent for (agent,) in rows)
+
+    def oldest(self) -> float | None:
+        """When the first end of all that are kept and may be forgotten was."""
+        found: float | None = self._db.value("SELECT MIN(at) FROM ends WHERE reap IS NULL")
+        return found
+
+    def prune(self, before: float) -> int:
+        """Forget a bounded number of old ends."""
+        return self._db.run(
+            "DELETE FROM ends WHERE id IN (SELECT id FROM ends WHERE reap IS NULL AND at <= ?"
+            " LIMIT ?)",
+            (before, _AT_ONCE),
+        )
+
+    # Snapshots.
+
+    def keep(self, agent: str, data: str, now: float) -> None:
+        """For its next start; an empty one is none."""
+        if data:
+            self._db.run("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (agent, data, now))
+        else:
+            self._db.run("DELETE FROM snapshots WHERE agent = ?", (agent,))
+
+    def kept(self, agent: str) -> tuple[str, float | None]:
+        row = self._db.row("SELECT data, at FROM snapshots WHERE agent = ?", (agent,))
+        return (row[0], row[1]) if row else ("", None)

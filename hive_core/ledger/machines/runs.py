@@ -1,0 +1,59 @@
+"""Whether each agent should run now. Not a commit: sleep and wake would flood git."""
+
+from __future__ import annotations
+
+from typing import TypedDict, Unpack
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.agents.machine import Run, Wanted
+
+
+class How(TypedDict, total=False):
+    """What may be said beside the wish. `fresh` asks for a new start of one that runs."""
+
+    grace: float
+    reason: str
+    fresh: bool
+
+
+_COLUMNS = "agent, wanted, nonce, grace, since, reason"
+
+
+def _run(row: tuple[str, str, int, float, float, str]) -> Run:
+    agent, wanted, nonce, grace, since, reason = row
+    return Run(agent, Wanted(wanted), nonce, grace, since, reason)
+
+
+class Runs:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def get(self, agent: str) -> Run | None:
+        row = self._db.row(f"SELECT {_COLUMNS} FROM runs WHERE agent = ?", (agent,))  # noqa: S608
+        return _run(row) if row else None
+
+    def all(self) -> dict[str, Run]:
+        rows = self._db.rows(f"SELECT {_COLUMNS} FROM runs")  # noqa: S608 - our own names
+        return {row[0]: _run(row) for row in rows}
+
+    def want(self, agent: str, wanted: Wanted, now: float, **how: Unpack[How]) -> Run:
+        """Record the wish. A wish to run that is new, or `fresh`, gets a new nonce.
+
+        `since` is when the wish became this one: asking again for the same does not move it.
+        """
+        before = self.get(agent)
+        nonce, since = (before.nonce, before.since) if before else (0, now)
+        if before is None or before.wanted is not wanted or how.get("fresh"):
+            nonce, since = nonce + (wanted is Wanted.RUNNING), now
+        run = Run(
+            agent, wanted, nonce, how.get("grace", 5.0), since, how.get("reason", "")
+        )  # fmt: skip
+        self._db.run(
+            "INSERT OR REPLACE INTO runs (agent, wanted, nonce, grace, since, reason)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (agent, wanted.value, nonce, run.grace, since, run.reason),
+        )
+        return run
+
+    def drop(self, agent: str) -> None:
+        self._db.run("DELETE FROM runs WHERE agent = ?", (agent,))

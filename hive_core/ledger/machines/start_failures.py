@@ -1,0 +1,36 @@
+"""What is kept of failures between two starts of the daemon: back-off and parking."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.agents.machine import Starts
+
+
+def _starts(text: str) -> Starts:
+    value = json.loads(text)
+    return Starts(**{**value, "failures": tuple(value["failures"])})
+
+
+class StartsTable:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def get(self, agent: str) -> Starts | None:
+        text = self._db.value("SELECT value FROM starts WHERE agent = ?", (agent,))
+        return _starts(text) if text else None
+
+    def all(self) -> dict[str, Starts]:
+        rows = self._db.rows("SELECT agent, value FROM starts")
+        return {agent: _starts(text) for agent, text in rows}
+
+    def put(self, agent: str, starts: Starts) -> None:
+        self._db.run(
+            "INSERT OR REPLACE INTO starts (agent, value) VALUES (?, ?)",
+            (agent, json.dumps(asdict(starts))),
+        )
+
+    def clear(self, agent: str) -> None:
+        self._db.run("DELETE FROM starts WHERE agent = ?", (agent,))

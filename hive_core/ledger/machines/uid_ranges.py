@@ -1,0 +1,84 @@
+"""Uid ranges of agents: given once, kept over restarts, never shared.
+
+A range comes back only after `release`, which is called when the agent's storage was wiped, and
+even then the never used ones go first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hive_core.errors import LimitReached
+from hive_core.ledger.core.connection import Connection
+
+FIRST: Final = 0x30000000
+SIZE: Final = 65536
+# https://systemd.io/UIDS-GIDS: the end of the range for containers; above it are our jobs.
+END: Final = 1874853888
+
+
+class Ranges:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def allocate(self, agent: str, first: int = FIRST, at: float | None = None) -> int:
+        """First uid of the agent's range; the same one whenever asked. None lies below `first`.
+
+        `at` is remembered as the time when the agent came into being.
+        """
+        if base := self.base(agent):
+            return base
+        base = self._fresh(agent, first) or self._used(agent, first)
+        self._db.run("UPDATE ranges SET given = ? WHERE base = ?", (at, base))
+        return base
+
+    def given_at(self, agent: str) -> float | None:
+        """When the agent came into being; None where nobody wrote it down."""
+        found: float | None = self._db.value("SELECT given FROM ranges WHERE agent = ?", (agent,))
+        return found
+
+    def base(self, agent: str) -> int | None:
+        found: int | None = self._db.value("SELECT base FROM ranges WHERE agent = ?", (agent,))
+        return found
+
+    def all(self) -> dict[str, int]:
+        rows = self._db.rows("SELECT agent, base FROM ranges WHERE agent IS NOT NULL")
+        return dict(rows)
+
+    def given(self) -> int:
+        """How many are given out: to the living, and to those destroyed whose bytes are kept."""
+        return int(self._db.value("SELECT COUNT(*) FROM ranges WHERE agent IS NOT NULL"))
+
+    def knows(self, short: str) -> bool:
+        """Whether an agent with this short id lives, or has bytes that are kept."""
+        found = self._db.value(
+            "SELECT 1 FROM ranges WHERE agent >= ?1 AND agent < ?1 || '~' LIMIT 1", (short,)
+        )
+        return found is not None
+
+    def release(self, agent: str) -> None:
+        """Give the range back: nothing on disk or running belongs to it any more."""
+        self._db.run(
+            "UPDATE ranges SET agent = NULL,"
+            " released = (SELECT COALESCE(MAX(released), 0) + 1 FROM ranges) WHERE agent = ?",
+            (agent,),
+        )
+
+    def _fresh(self, agent: str, first: int) -> int | None:
+        highest = self._db.value("SELECT MAX(base) FROM ranges")
+        base = first if highest is None else max(first, int(highest) + SIZE)
+        if base + SIZE > END:
+            return None
+        self._db.run("INSERT INTO ranges (base, agent) VALUES (?, ?)", (base, agent))
+        return base
+
+    def _used(self, agent: str, first: int) -> int:
+        """The range that was given back longest ago."""
+        base: int | None = self._db.value(
+            "SELECT base FROM ranges WHERE agent IS NULL AND base >= ? ORDER BY released LIMIT 1",
+            (first,),
+        )
+        if base is None:
+            raise LimitReached("all uid ranges of this host are in use")
+        self._db.run("UPDATE ranges SET agent = ?, released = NULL WHERE base = ?", (agent, base))
+        return base

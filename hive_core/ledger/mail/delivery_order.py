@@ -1,0 +1,112 @@
+"""Which mail comes next: the oldest, where each step of less urgency counts as ten seconds.
+
+A message has its turn at the time of sending plus ten seconds for each step of its priority. That
+never changes, so nothing is sorted again as time goes by: a low one that has waited for half a
+minute comes before a critical one of now. The queue lies by priority and age, so that the first
+few of each priority are all that has to be looked at, however full the box is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from json import dumps
+from typing import Final, NamedTuple
+
+from hive_core.ledger.core.connection import Connection, Row
+from hive_core.ledger.mail.letters import message
+from hive_core.ledger.mail.mailbox import Box
+from hive_core.model.wire.record import Message
+
+# Microseconds, as ids are.
+STEP: Final = 10_000_000
+# What one lease gives at most: escaped to JSON at its worst (six-fold) it still fits a frame.
+_ROOM: Final = 160 << 10
+
+# What can be given: not overdue, nor behind mail of its sender that may never have arrived.
+_READY: Final = (
+    "SELECT q.rank, q.id, q.size, q.attempt FROM queue q WHERE q.inbox = ?1 AND q.state = 0"
+    " AND q.rank = ?2 AND (q.due IS NULL OR q.due > ?3)"
+)
+_BEHIND: Final = (
+    " AND NOT EXISTS (SELECT 1 FROM held h"
+    "  WHERE h.sender = (SELECT m.sender FROM messages m WHERE m.id = q.id)"
+    "  AND h.rank <= q.rank AND h.id < q.id)"
+)
+_HELD: Final = (
+    "WITH held AS MATERIALIZED (SELECT n.sender, h.rank, MIN(h.id) AS id"
+    " FROM queue h CROSS JOIN messages n ON n.id = h.id"
+    " WHERE h.inbox = ?1 AND h.state = 2 GROUP BY n.sender, h.rank) "
+)
+# What the daemon gives an agent to do. Anybody may send mail of such a kind; that is no work.
+_WORK: Final = (
+    "(SELECT m.relation = 'daemon' AND m.kind IN ('task', 'answer', 'plan_approved',"
+    " 'plan_rejected') FROM messages m WHERE m.id = q.id)"
+)
+_ONLY: Final = {"": "", "work": f" AND {_WORK}", "other": f" AND NOT {_WORK}"}
+_FIRST: Final = " ORDER BY q.id LIMIT ?4"
+# CROSS JOIN keeps the planner to this order: https://www.sqlite.org/optoverview.html
+_LETTERS: Final = (
+    "SELECT m.id, s.party, s.name, ?2, ?3, m.relation, m.body, m.kind, m.thread, m.reply_to,"
+    " m.priority, m.sent_at, m.expires_at, m.source FROM json_each(?1) j"
+    " CROSS JOIN messages m ON m.id = j.value CROSS JOIN parties s ON s.id = m.sender"
+)
+
+
+class Turn(NamedTuple):
+    """One message that can be given."""
+
+    rank: int
+    id: int
+    size: int
+    attempt: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Sorts those of all priorities."""
+        return self.id + self.rank * STEP, self.id
+
+
+class Turns:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def next(
+        self, box: Box, party: str, most: int, now: float, only: str = ""
+    ) -> list[tuple[Turn, Message]]:
+        """The next messages of a box, at most as many as fit an answer."""
+        turns = fitting(self._first(box, most, now, only))
+        if not turns:
+            return []
+        wanted = dumps([each.id for each in turns])
+        rows = self._db.rows(_LETTERS, (wanted, party, box.name))
+        return [
+            (turn, message((*row, turn.attempt + 1, None)))
+            for turn, row in zip(turns, rows, strict=True)
+        ]
+
+    def _first(self, box: Box, most: int, now: float, only: str) -> list[Turn]:
+        ready = _READY + _ONLY[only]
+        sql = _HELD + ready + _BEHIND + _FIRST if box.held else ready + _FIRST
+        return first(
+            [self._db.rows(sql, (box.number, rank, now, most)) for rank in box.ranks], most
+        )
+
+
+def first(parts: Iterable[list[Row]], most: int) -> list[Turn]:
+    """The next ones, from the next ones of each priority."""
+    filled = [rows for rows in parts if rows]
+    turns = list(map(Turn._make, chain.from_iterable(filled)))
+    if len(filled) > 1:
+        turns.sort(key=lambda each: each.key)
+    return turns[:most]
+
+
+def fitting(turns: list[Turn]) -> list[Turn]:
+    """As many as fit an answer, and one at least."""
+    room = _ROOM
+    for count, each in enumerate(turns):
+        room -= each.size
+        if count and room < 0:
+            return turns[:count]
+    return turns

@@ -1,0 +1,100 @@
+"""Messages that are over: acked or dead, kept for a while within bounds, then deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.mail.inbox_shares import Crowds
+from hive_core.ledger.mail.mailbox import Box, Place, Stands
+from hive_core.ledger.mail.mailboxes import Boxes
+from hive_core.model.config.settings import Bounds
+
+# Mail that is over is kept for a while: answers refer to it, and people look for it.
+DONE_KEPT, DONE_BYTES = 1000, 4 << 20
+_A_FEW = 64
+
+
+class Ends:
+    def __init__(
+        self, connection: Connection, boxes: Boxes, crowds: Crowds, limits: Bounds
+    ) -> None:
+        self._db = connection
+        self._boxes = boxes
+        self._crowds = crowds
+        self._limits = limits
+
+    def done(self, box: Box, places: Sequence[Place]) -> None:
+        """Acked: out of the box, kept for answers that refer to it."""
+        self._end(box, places, Stands.DONE, None)
+        # Trimmed by halves, so that an ack seldom pays for it.
+        if box.done.count > 2 * DONE_KEPT or box.done.bytes > 2 * DONE_BYTES:
+            self._trim(box, Stands.DONE, (DONE_KEPT, DONE_BYTES))
+
+    def dead(self, box: Box, places: Sequence[Place], why: str) -> None:
+        """Dead letters of this box. A box keeps as many of them as it takes messages."""
+        self._end(box, places, Stands.DEAD, why)
+        most = (self._limits.inbox_count, self._limits.inbox_bytes)
+        if box.dead.count > most[0] or box.dead.bytes > most[1]:
+            self._trim(box, Stands.DEAD, most)
+
+    def prune(self, state: Stands, before: int, at_once: int) -> int:
+        """Delete what is over and has an id below `before`; how many."""
+        found = self._db.rows(
+            "SELECT p.id, q.id, q.size FROM parties p CROSS JOIN queue q"
+            " ON q.inbox = p.id AND q.state = ? AND q.rank = 0 AND q.id < ? LIMIT ?",
+            (int(state), before, at_once),
+        )
+        gone: dict[int, list[tuple[int, int]]] = {}
+        for inbox, message, size in found:
+            gone.setdefault(inbox, []).append((message, size))
+        for inbox, pairs in gone.items():
+            self._delete(inbox, state, pairs)
+        return len(found)
+
+    def _end(self, box: Box, places: Sequence[Place], state: Stands, why: str | None) -> None:
+        self._db.run_each(
+            "UPDATE queue SET state = ?, rank = 0, due = NULL, why = ?"
+            " WHERE inbox = ? AND state = ? AND rank = ? AND id = ?",
+            [(int(state), why, *place[:4]) for place in places],
+        )
+        size = sum(place.size for place in places)
+        self._boxes.count(box.live, -len(places), -size)
+        self._boxes.count(box.tally(state), len(places), size)
+        self._crowds.went(box, places)
+
+    def _trim(self, box: Box, state: Stands, most: tuple[int, int]) -> None:
+        """Keep the newest within bounds; looked at are no more than go."""
+        over = box.tally(state)
+        while over.count > most[0] or over.bytes > most[1]:
+            rows = self._db.rows(
+                "SELECT id, size FROM queue WHERE inbox = ? AND state = ? AND rank = 0"
+                " ORDER BY id LIMIT ?",
+                (box.number, int(state), max(over.count - most[0], _A_FEW)),
+            )
+            count, size, gone = over.count, over.bytes, []
+            for row in rows:
+                if count <= most[0] and size <= most[1]:
+                    break
+                gone.append((row[0], row[1]))
+                count, size = count - 1, size - row[1]
+            self._delete(box.number, state, gone)
+
+    def _delete(self, inbox: int, state: Stands, pairs: Sequence[tuple[int, int]]) -> None:
+        # Ids of deleted mail are never given again, whatever the clock does.
+        self._db.run(
+            "INSERT INTO meta VALUES ('mail', ?1) ON CONFLICT DO UPDATE SET"
+            " value = MAX(CAST(value AS INTEGER), CAST(?1 AS INTEGER))",
+            (str(max(message for message, _ in pairs)),),
+        )
+        self._db.run_each(
+            "DELETE FROM queue WHERE inbox = ? AND state = ? AND rank = 0 AND id = ?",
+            [(inbox, int(state), message) for message, _ in pairs],
+        )
+        self._db.run_each(
+            "DELETE FROM threads WHERE message = ?1"
+            " AND thread = (SELECT thread FROM messages WHERE id = ?1)",
+            [(each,) for each, _ in pairs],
+        )
+        self._db.run_each("DELETE FROM messages WHERE id = ?", [(each,) for each, _ in pairs])
+        self._boxes.forget(inbox, state, len(pairs), sum(size for _, size in pairs))

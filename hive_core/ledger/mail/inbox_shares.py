@@ -1,0 +1,113 @@
+"""Who fills a box: asked only when it is a quarter full, counted once, then followed.
+
+Counting looks at each message of the box, so it must not follow from every ack of a full one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.mail.mailbox import Box, Place
+from hive_core.ledger.mail.mailboxes import Boxes
+from hive_core.model.config.settings import Bounds
+
+# Messages and bytes by party.
+Crowd = Mapping[str, tuple[int, int]]
+NOBODY: Final[Crowd] = MappingProxyType({})
+_KEPT: Final = 256
+_COUNT: Final = (
+    "SELECT p.party, COUNT(*), SUM(q.size) FROM queue q CROSS JOIN messages m ON m.id = q.id"
+    " CROSS JOIN parties p ON p.id = m.sender WHERE q.inbox = ? AND q.state IN (0, 1, 2)"
+    " GROUP BY m.sender"
+)
+# Of mail that has no place in the queue yet.
+_FRESH: Final = (
+    "SELECT m.id, p.party FROM messages m CROSS JOIN parties p ON p.id = m.sender"
+    " WHERE m.id IN (SELECT value FROM json_each(?))"
+)
+_SENDER: Final = (
+    "SELECT p.party FROM messages m CROSS JOIN parties p ON p.id = m.sender WHERE m.id = ?"
+)
+
+
+class _Count:
+    """What a box held when it was counted, with what came in and went out since."""
+
+    def __init__(self, box: Box, held: dict[str, tuple[int, int]]) -> None:
+        self.held = held
+        self.count, self.bytes = box.live.count, box.live.bytes
+
+    def fits(self, box: Box) -> bool:
+        """Whether everything that happened to the box was followed."""
+        return (self.count, self.bytes) == (box.live.count, box.live.bytes)
+
+    def add(self, sender: str, count: int, size: int) -> None:
+        had, held = self.held.get(sender, (0, 0))
+        self.held[sender] = (had + count, held + size)
+        if had + count == 0:
+            del self.held[sender]
+        self.count += count
+        self.bytes += size
+
+
+class Crowds:
+    def __init__(self, connection: Connection, boxes: Boxes, limits: Bounds) -> None:
+        self._db = connection
+        self._undo = connection.undo
+        self._boxes = boxes
+        self._limits = limits
+        self._known: dict[int, _Count] = {}
+
+    def of(self, party: str) -> Crowd:
+        """Who sent what waits in a box or is given out; nobody while it is under a quarter full."""
+        box = self._boxes.find(party)
+        if box is None or not self._crowded(box):
+            return NOBODY
+        known = self._known.get(box.number)
+        if known is None or not known.fits(box):
+            known = self._counted(box)
+            self._known.pop(box.number, None)
+            if len(self._known) >= _KEPT:
+                del self._known[next(iter(self._known))]
+            self._known[box.number] = known
+            if self._db.inside:  # what was counted may be taken back
+                self._undo.note_outside(self._known.pop, box.number, None)
+        return known.held
+
+    def came(self, box: Box, sender: str, size: int) -> None:
+        """One more message is in a box."""
+        if (known := self._known.get(box.number)) is not None:
+            self._follow(known, sender, 1, size)
+
+    def went(self, box: Box, places: Sequence[Place]) -> None:
+        """These messages are over. A box that was never counted costs nothing."""
+        if (known := self._known.get(box.number)) is None:
+            return
+        if not self._crowded(box):
+            del self._known[box.number]  # counted anew when it fills again
+            return
+        for place in places:
+            sender = self._db.value(_SENDER, (place.id,))
+            self._follow(known, sender, -1, -place.size)
+
+    def _counted(self, box: Box) -> _Count:
+        """Nothing is changed by it: the call that asks is mostly refused, and then taken back."""
+        rows = self._db.rows(_COUNT, (box.number,))
+        found = _Count(box, {sender: (count, size) for sender, count, size in rows})
+        sizes = {message: size for _, message, size in box.fresh}
+        for message, sender in self._db.rows(_FRESH, (json.dumps(list(sizes)),)):
+            count, held = found.held.get(sender, (0, 0))
+            found.held[sender] = (count + 1, held + sizes[message])
+        return found
+
+    def _follow(self, known: _Count, sender: str, count: int, size: int) -> None:
+        known.add(sender, count, size)
+        self._undo.note(known.add, sender, -count, -size)
+
+    def _crowded(self, box: Box) -> bool:
+        limits, live = self._limits, box.live
+        return live.count * 4 >= limits.inbox_count or live.bytes * 4 >= limits.inbox_bytes

@@ -1,0 +1,59 @@
+"""A letter on its way in and out of the tables."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple
+
+from hive_core.model.wire.record import Message, Relation
+
+# The kind of what the daemon copies for a parent.
+COPY: Final = "copy"
+_ID: Final = re.compile(r"[0-9a-f]{13,15}")
+
+# Column order of `message`. q is the place in the queue, m the letter, s and r the parties.
+COLUMNS: Final = (
+    "m.id, s.party, s.name, r.party, r.name, m.relation, m.body, m.kind, m.thread, m.reply_to,"
+    " m.priority, m.sent_at, m.expires_at, m.source, q.attempt, q.why"
+)
+
+
+class NewMessage(NamedTuple):
+    """A letter as it is handed in. Parties are UUIDs; `ttl` is in seconds."""
+
+    sender: str
+    sender_name: str
+    recipient: str
+    recipient_name: str
+    relation: Relation
+    body: str
+    kind: str = "message"
+    priority: int = 2
+    thread: str | None = None
+    reply_to: str | None = None
+    ttl: float | None = None
+    # Seconds in which the sender waits for an answer.
+    reply_within: float | None = None
+    source: str | None = None
+
+
+def text_id(number: int) -> str:
+    """An id as it goes over the wire. Ids and their texts sort by time."""
+    return f"{number:013x}"
+
+
+def number(text: str) -> int | None:
+    """The number of an id, or None for what is none."""
+    return int(text, 16) if _ID.fullmatch(text) else None
+
+
+def message(row: tuple[Any, ...]) -> Message:
+    """The value of one row of COLUMNS."""
+    found, reply_to = text_id(row[0]), row[9]
+    return Message(
+        id=found, sender=row[1], sender_name=row[2], recipient=row[3], recipient_name=row[4],
+        relation=Relation(row[5]), body=row[6], kind=row[7], thread=row[8] or found,
+        reply_to=None if reply_to is None else text_id(reply_to), priority=row[10],
+        sent_at=row[11], expires_at=row[12], source=row[13], attempt=row[14] or 0,
+        dead_why=row[15],
+    )  # fmt: skip

@@ -1,0 +1,278 @@
+"""Mailboxes: who has one, how full it is, and where each message stands in it.
+
+Every move of a message goes through here, so the counters always say what the queue holds. They
+are kept in memory and counted once, when a box is first asked for.
+
+A message that has just come in has no place in the queue yet, only in memory: its own row says all
+that a place would. It gets one when anybody asks its box, or later with others of the box: a page
+of the queue for each message is what a send would mostly cost otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+from math import inf
+from typing import Final
+
+from hive_core.errors import InboxFull, NotFound
+from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.mail.mailbox import LIVE, Box, Place, Stands, Tally, Waiting
+from hive_core.model.config.settings import Bounds
+
+# So many messages may be without a place; a start looks among twice as many for them.
+UNPLACED: Final = 4096
+_AT_ONCE: Final = 256
+_PLACE: Final = "INSERT INTO queue (inbox, state, rank, id, size, due) VALUES (?, ?, ?, ?, ?, ?)"
+
+
+class Boxes:
+    def __init__(self, connection: Connection, limits: Bounds) -> None:
+        self._db = connection
+        self._undo = connection.undo
+        self._limits = limits
+        self._boxes: dict[str, Box] = {}
+        self._numbered: dict[int, Box] = {}
+        # Boxes with mail that has no place, and how many messages those are.
+        self._fresh: dict[Box, None] = {}
+        self._unplaced = 0
+        # How many messages came since `placed` was written down, and the newest one of that time.
+        self._since = self._mark = 0
+
+    def find(self, party: str) -> Box | None:
+        """The box of a party that ever had mail."""
+        found = self._boxes.get(party)
+        if found is None:
+            row = self._db.row("SELECT id, name, closed FROM parties WHERE party = ?", (party,))
+            if row is not None:
+                found = self._know(party, Box(*row))
+                self._count(found)
+                if self._db.inside:  # what was counted may be taken back
+                    self._undo.note(self._unknow, party)
+        return found
+
+    def enter(self, party: str, name: str) -> Box:
+        """The box of a party, made when it is new, with the name it has now."""
+        found = self._boxes.get(party) or self.find(party)
+        if found is None:
+            sql = "INSERT INTO parties (party, name) VALUES (?, ?) RETURNING id"
+            found = self._know(party, Box(int(self._db.value(sql, (party, name))), name, 0))
+            self._undo.note(self._unknow, party)
+        elif found.name != name:
+            self._db.run("UPDATE parties SET name = ? WHERE id = ?", (name, found.number))
+            self._undo.note(setattr, found, "name", found.name)
+            found.name = name
+        return found
+
+    def take(
+        self, box: Box, waiting: Waiting, due: float | None, *, twice: bool = False,
+        kept: float | None = None,
+    ) -> None:  # fmt: skip
+        """One more message waits; InboxFull, or NotFound for a closed box. Its life may end: `due`.
+
+        `twice`: what the daemon has to say may overrun the bounds, up to double. `kept`: given out
+        from the start, until then.
+        """
+        if box.closed:
+            raise NotFound(f"no such agent: {box.name}")
+        rank, message, size = waiting
+        self.check_room(box, size, 1 + twice)
+        live = box.live
+        if rank not in box.ranks:
+            box.may_hold(rank)
+        live.count += 1
+        live.bytes += size
+        if due is not None or kept is not None:
+            self._undo.note(live.add, -1, -size)
+            state, ends = (Stands.READY, due) if kept is None else (Stands.LEASED, kept)
+            self._db.later(_PLACE, (box.number, int(state), rank, message, size, ends))
+            self._soon(box, ends or inf)
+            return
+        if not box.fresh:
+            self._fresh[box] = None
+        box.fresh.append(waiting)
+        self._unplaced += 1
+        self._since += 1
+        self._undo.note(self._untake, box, size)
+
+    def check_room(self, box: Box, size: int, factor: int = 1) -> None:
+        """InboxFull when so many bytes more do not fit."""
+        live, limits = box.live, self._limits
+        if live.count >= limits.inbox_count * factor or (
+            live.bytes + size > limits.inbox_bytes * factor
+        ):
+            raise InboxFull(
+                f"the inbox of {box.name} is full ({limits.inbox_count} messages or"
+                f" {limits.inbox_bytes} bytes, [limits] inbox_count and inbox_bytes): it has to"
+                " read first"
+            )
+
+    def place(self, box: Box, most: int | None = None) -> None:
+        """Give each message of the box its place, or the oldest of them."""
+        self._fresh.pop(box, None)
+        fresh = box.fresh
+        if not fresh:
+            return
+        placed, box.fresh = fresh[:most], [] if most is None else fresh[most:]
+        if box.fresh:
+            self._fresh[box] = None
+        self._db.run_each(
+            _PLACE, [(box.number, 0, rank, message, size, None) for rank, message, size in placed]
+        )
+        self._unplaced -= len(placed)
+        self._undo.note(self._unplace, box, fresh, len(placed))
+
+    def seal(self, last: int) -> None:
+        """Before COMMIT; `last` is the newest message of all. Not too many are without a place.
+
+        Nor too old: a start has to look for them among all that came after `placed`.
+        """
+        while self._unplaced > UNPLACED:
+            self.place(next(iter(self._fresh)), _AT_ONCE)
+        if self._since < UNPLACED:
+            return
+        for box in [box for box in self._fresh if box.fresh and box.fresh[0][1] <= self._mark]:
+            self.place(box)
+        waiting = min((box.fresh[0][1] for box in self._fresh if box.fresh), default=last + 1)
+        self._db.run("INSERT OR REPLACE INTO meta VALUES ('placed', ?)", (str(waiting - 1),))
+        self._mark, self._since = last, 0
+
+    def resume(self) -> None:
+        """At start: places for those that had none when the daemon before this one ended."""
+        self._db.run(
+            "INSERT INTO queue (inbox, state, rank, id, size)"
+            " SELECT m.recipient, 0, m.priority, m.id, length(CAST(m.body AS BLOB))"
+            " FROM messages m WHERE m.id > COALESCE("
+            "  (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'placed'), 0)"
+            " AND NOT EXISTS (SELECT 1 FROM queue q WHERE q.inbox = m.recipient"
+            "  AND q.state IN (0, 1, 2, 3, 4) AND q.rank IN (0, m.priority) AND q.id = m.id)"
+        )
+        self._db.run("UPDATE queue SET state = 2 WHERE due IS NOT NULL AND state = 1")
+
+    def close(self, box: Box, *, closed: bool) -> None:
+        self._db.run("UPDATE parties SET closed = ? WHERE id = ?", (int(closed), box.number))
+        self._undo.note(setattr, box, "closed", box.closed)
+        box.closed = int(closed)
+
+    def empty(self, box: Box, why: str) -> None:
+        """The rest of it is buried by and by, or nothing is left to be."""
+        sql = "UPDATE parties SET gone = ?1 WHERE id = ?2 AND gone <> ?1"
+        self._db.run(sql, (why, box.number))
+
+    def size(self, party: str) -> tuple[int, int]:
+        """Messages and bytes that wait in the box or are given out."""
+        box = self.find(party)
+        return (box.live.count, box.live.bytes) if box else (0, 0)
+
+    def listed(self, box: Box, after: int, limit: int, *, dead: bool) -> list[int]:
+        """What waits or is given out, or the dead letters, by age; however full the box is.
+
+        In each part of the queue ids go up, so that the first ones of each are enough.
+        """
+        parts = [(Stands.DEAD, 0)] if dead else product(LIVE, range(4))
+        found = [
+            row[0]
+            for state, rank in parts
+            for row in self._db.rows(
+                "SELECT id FROM queue WHERE inbox = ? AND state = ? AND rank = ? AND id > ?"
+                " ORDER BY id LIMIT ?",
+                (box.number, int(state), rank, after, limit),
+            )
+        ]
+        if not dead:
+            found += [message for _, message, _ in box.fresh if message > after]
+        return sorted(found)[:limit]
+
+    def standing(self, box: Box, message: int) -> Place | None:
+        """Where a message stands that is neither acked nor dead."""
+        row = self._db.row(
+            "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt, m.expires_at FROM messages m"
+            " CROSS JOIN queue q ON q.inbox = m.recipient AND q.state IN (0, 1, 2)"
+            " AND q.rank = m.priority AND q.id = m.id WHERE m.id = ? AND m.recipient = ?",
+            (message, box.number),
+        )
+        return Place(*row) if row else None
+
+    def give(self, box: Box, places: Iterable[tuple[int, int]], until: float) -> None:
+        """Leased until then: rank and id of messages that are ready."""
+        self._db.run_each(
+            "UPDATE queue SET state = 1, attempt = attempt + 1, due = ?"
+            " WHERE inbox = ? AND state = 0 AND rank = ? AND id = ?",
+            [(until, box.number, rank, message) for rank, message in places],
+        )
+        self._soon(box, until)
+
+    def back(self, place: Place) -> None:
+        """Make it ready again; its own life may end before the next lease."""
+        self._db.run(
+            "UPDATE queue SET state = 0, due = ?"
+            " WHERE inbox = ? AND state = ? AND rank = ? AND id = ?",
+            (place.expires, *place[:4]),
+        )
+        box = self._numbered.get(place.inbox)
+        if box is not None and place.expires is not None:
+            self._soon(box, place.expires)
+
+    def forget(self, inbox: int, state: Stands, count: int, size: int) -> None:
+        """So many that were over are deleted."""
+        if (box := self._numbered.get(inbox)) is not None:
+            self.count(box.tally(state), -count, -size)
+
+    def shift(self, seconds: float) -> None:
+        """The clock was set: leases and lives last as long as they were meant to."""
+        self._db.run("UPDATE queue SET due = due + ? WHERE due IS NOT NULL", (seconds,))
+        sql = "UPDATE messages SET expires_at = expires_at + ? WHERE expires_at IS NOT NULL"
+        self._db.run(sql, (seconds,))
+        for box in self._numbered.values():
+            box.due = -inf  # too early, which a look at the box puts right
+
+    def count(self, tally: Tally, count: int, size: int) -> None:
+        tally.add(count, size)
+        self._undo.note(tally.add, -count, -size)
+
+    def look(self, box: Box) -> None:
+        """Some lease or life has ended: when will the next one, and is anything held?"""
+        due, held = self._db.row(
+            "SELECT (SELECT MIN(due) FROM queue WHERE inbox = ?1 AND state IN (0, 1, 2)),"
+            " EXISTS (SELECT 1 FROM queue WHERE inbox = ?1 AND state = 2)",
+            (box.number,),
+        ) or (None, 0)
+        self._undo.note(setattr, box, "due", box.due)
+        self._undo.note(setattr, box, "held", box.held)
+        box.due, box.held = inf if due is None else due, bool(held)
+
+    def _soon(self, box: Box, due: float) -> None:
+        if due < box.due:
+            self._undo.note(setattr, box, "due", box.due)
+            box.due = due
+
+    def _know(self, party: str, box: Box) -> Box:
+        self._boxes[party] = self._numbered[box.number] = box
+        return box
+
+    def _unknow(self, party: str) -> None:
+        box = self._boxes.pop(party)
+        self._numbered.pop(box.number)
+
+    def _count(self, box: Box) -> None:
+        for state, rank, count, size, due in self._db.rows(
+            "SELECT state, rank, COUNT(*), SUM(size), MIN(due) FROM queue WHERE inbox = ?"
+            " GROUP BY state, rank",
+            (box.number,),
+        ):
+            box.may_hold(rank)
+            box.tally(state).add(count, size)
+            box.held |= state == Stands.HELD
+            box.due = min(box.due, inf if due is None else due)
+
+    def _unplace(self, box: Box, fresh: list[Waiting], count: int) -> None:
+        box.fresh = fresh
+        self._fresh[box] = None
+        self._unplaced += count
+
+    def _untake(self, box: Box, size: int) -> None:
+        box.live.add(-1, -size)
+        box.fresh.pop()
+        if not box.fresh:
+            self._fresh.pop(box, None)
+        self._unplaced -= 1

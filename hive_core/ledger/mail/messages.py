@@ -1,0 +1,298 @@
+"""Mail: durable, leased, given at least once until acked, in order per sender and recipient.
+
+Order. A box gives first what was sent first, where each step of less urgency counts as ten seconds
+(`turns.py`). So the mail of one sender to one recipient is first given in the order of sending, but
+for what is more urgent than something that was sent less than thirty seconds before it. A message
+that comes back (lease ended, nack) has the turn that it had, before all that was sent later and is
+no more urgent. Mail that an earlier daemon gave out and that is not acked may never have arrived:
+until it is acked or comes back, younger mail of that sender, unless more urgent, waits behind it.
+
+A message that was given out `attempts` times and not acked, outlived its ttl, or whose recipient is
+gone is a dead letter, and its sender gets a daemon message about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import inf
+from operator import itemgetter
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.mail.delivery_order import Turns
+from hive_core.ledger.mail.ended import Ends
+from hive_core.ledger.mail.inbox_shares import Crowd, Crowds
+from hive_core.ledger.mail.letters import COLUMNS, COPY, NewMessage, message, number, text_id
+from hive_core.ledger.mail.mailbox import Box, Place, Stands
+from hive_core.ledger.mail.mailboxes import Boxes
+from hive_core.ledger.mail.posting import Posting
+from hive_core.ledger.mail.requests import Requests
+from hive_core.model.config.settings import Bounds
+from hive_core.model.wire.record import DAEMON, Message
+
+_AT_ONCE = 1000
+_DEAD_KEPT, _DONE_KEPT = 30 * 86_400.0, 7 * 86_400.0
+
+
+_WHOLE = (
+    f"SELECT {COLUMNS} FROM messages m"  # noqa: S608 - our own words
+    " CROSS JOIN parties s ON s.id = m.sender CROSS JOIN parties r ON r.id = m.recipient"
+    " LEFT JOIN queue q ON q.inbox = m.recipient AND q.state IN (0, 1, 2, 3, 4)"
+    " AND q.rank IN (0, m.priority) AND q.id = m.id WHERE m.id = ?"
+)
+
+
+class Messages:
+    def __init__(self, connection: Connection, limits: Bounds) -> None:
+        self._db = connection
+        self._limits = limits
+        self._boxes = Boxes(connection, limits)
+        self._crowds = Crowds(connection, self._boxes, limits)
+        self._ends = Ends(connection, self._boxes, self._crowds, limits)
+        self._requests = Requests(connection)
+        self._posting = Posting(connection, self._boxes, self._requests, self._crowds)
+        self._turns = Turns(connection)
+        self._readers = set[str]()
+
+    def start(self) -> None:
+        """What an earlier daemon gave out is held, and what it had no time to place is placed."""
+        self._posting.start()
+
+    def seal(self) -> None:
+        """Before COMMIT."""
+        self._posting.seal()
+
+    def send(self, new: NewMessage, now: float) -> Message:
+        """Take a letter. InboxFull, NotFound (recipient gone, `reply_to`), InvalidArgument."""
+        return self._posting.send(new, now)
+
+    def belongs(self, thread: str, party: str) -> bool | None:
+        """Whether the party sent or received something in a thread; None when there is none."""
+        box = self._boxes.find(party)
+        return self._posting.belongs(thread, box.number if box else None)
+
+    def lease(
+        self, recipient: str, most: int, lease: float, now: float, only: str = ""
+    ) -> list[Message]:
+        """Give out up to `most` messages; those not acked within `lease` seconds come back.
+
+        `only`: `work`, what the daemon gives it to do, or `other`, the rest; empty: all.
+        """
+        self._readers.add(recipient)
+        box = self._boxes.find(recipient)
+        if box is None:
+            return []
+        self._boxes.place(box)
+        if box.due <= now:
+            self._come_back(box, now)
+        found = self._turns.next(box, recipient, most, now, only)
+        if found:
+            self._boxes.give(box, [turn[:2] for turn, _ in found], now + lease)
+        return [letter for _, letter in found]
+
+    def answer(self, party: str, message_id: str) -> Message | None:
+        """The first answer to a letter of the party, which is done with it then.
+
+        Asked again, it is the same one, for as long as it is kept. NotFound: no letter of its own.
+        """
+        found = self._requests.answer(message_id, self._boxes.find(party))
+        if found is None:
+            return None
+        self.ack(party, [found])
+        return self.get(found)
+
+    def ack(self, recipient: str, ids: Iterable[str]) -> int:
+        """Done with these, given out or only looked at; how many there were."""
+        box, places = self._standing(recipient, ids)
+        if box is not None and places:
+            self._ends.done(box, places)
+        return len(places)
+
+    def nack(
+        self, recipient: str, ids: Iterable[str], why: str, now: float, *, dead: bool = False
+    ) -> list[Message]:
+        """Could not be handled: given again, or dead (at once if `dead`). The dead ones."""
+        _, places = self._standing(recipient, ids)
+        ended = []
+        for place in places:
+            if dead or place.attempt >= self._limits.attempts:
+                ended.append((place, why or f"given up after {place.attempt} attempts"))
+            else:
+                self._boxes.back(place)
+        return self._bury(ended, now)
+
+    def expire(self, now: float) -> list[Message]:
+        """Let leases and lives end that are due; the messages that are dead by it."""
+        rows = self._db.rows(
+            "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt, m.expires_at"
+            " FROM queue q CROSS JOIN messages m ON m.id = q.id"
+            " WHERE q.due <= ? ORDER BY q.due LIMIT ?",
+            (now, _AT_ONCE),
+        )
+        ended = []
+        for place in map(Place._make, rows):
+            if place.expires is not None and place.expires <= now:
+                ended.append((place, "its time to live ended"))
+            elif place.attempt >= self._limits.attempts:
+                ended.append((place, f"not acked after {place.attempt} attempts"))
+            else:
+                self._boxes.back(place)
+        dead = self._bury(ended, now)
+        row = self._db.row("SELECT party, gone FROM parties WHERE gone <> '' LIMIT 1")
+        box = self._boxes.find(row[0]) if row is not None and len(rows) < _AT_ONCE else None
+        return dead if box is None or row is None else dead + self._empty(box, row[1], now)
+
+    def bury(self, recipient: str, why: str, now: float) -> list[Message]:
+        """The recipient is gone: close its box; everything in it is dead.
+
+        Of a very full one a part is dead at once, and the rest by and by (`expire`).
+        """
+        box = self._boxes.find(recipient)
+        if box is None:
+            return []
+        self._boxes.place(box)
+        self._boxes.close(box, closed=True)
+        self._requests.forget(box)
+        return self._empty(box, why, now)
+
+    def untaken(self, recipient: str, message_id: str) -> bool:
+        """Whether it waits in this box and was never given out."""
+        _, places = self._standing(recipient, [message_id])
+        return any(place.state == Stands.READY and not place.attempt for place in places)
+
+    def under_way(self, recipient: str) -> bool:
+        """Whether it was given a message that it has not acked."""
+        box = self._boxes.find(recipient)
+        if box is None or not box.live.count:
+            return False
+        sql = "SELECT EXISTS (SELECT 1 FROM queue WHERE inbox = ? AND state = ?)"
+        return bool(self._db.value(sql, (box.number, int(Stands.LEASED))))
+
+    def is_reader(self, party: str) -> bool:
+        """Whether it has asked for its mail since its machine, or this daemon, started."""
+        return party in self._readers
+
+    def starts_anew(self, party: str) -> None:
+        """Its machine starts, or is gone: nobody has asked yet."""
+        self._readers.discard(party)
+
+    def check_room(self, recipient: str, body: str) -> None:
+        """InboxFull when a message of an agent with this text would not fit."""
+        if (box := self._boxes.find(recipient)) is not None:
+            self._boxes.check_room(box, len(body.encode()))
+
+    def crowd(self, recipient: str) -> Crowd:
+        """Messages and bytes by sender, of a box that is a quarter full or more; else nobody."""
+        return self._crowds.of(recipient)
+
+    def reopen(self, recipient: str) -> None:
+        """The recipient is back."""
+        if (box := self._boxes.find(recipient)) is not None:
+            self._boxes.close(box, closed=False)
+            self._boxes.empty(box, "")
+
+    def inbox(self, recipient: str, *, dead: bool, limit: int, after: str = "") -> list[Message]:
+        """A look without a lease: what waits or is given out, or the dead letters; by age."""
+        return list(self.listed(recipient, dead=dead, limit=limit, after=after)[1])
+
+    def listed(
+        self, recipient: str, *, dead: bool, limit: int, after: str = ""
+    ) -> tuple[int, Iterator[Message]]:
+        """The same one by one, with their number: whoever has enough reads no more of them."""
+        box = self._boxes.find(recipient)
+        ids = [] if box is None else self._boxes.listed(box, number(after) or 0, limit, dead=dead)
+        rows = (self._db.row(_WHOLE, (each,)) for each in ids)
+        return len(ids), (message(row) for row in rows if row is not None)
+
+    def get(self, message_id: str) -> Message | None:
+        """One message, whatever became of it."""
+        row = self._db.row(_WHOLE, (number(message_id),))
+        return message(row) if row else None
+
+    def shift(self, seconds: float) -> None:
+        """The clock was set by so much."""
+        self._boxes.shift(seconds)
+        self._requests.shift(seconds)
+        self._posting.shift(seconds)
+
+    def size(self, recipient: str) -> tuple[int, int]:
+        """Messages and bytes that wait or are given out."""
+        return self._boxes.size(recipient)
+
+    def parties(self) -> list[str]:
+        """Everybody who ever had mail, in the order of the first; the others need not be asked."""
+        return [party for (party,) in self._db.rows("SELECT party FROM parties ORDER BY id")]
+
+    def dead(self, recipient: str) -> int:
+        """How many dead letters it has."""
+        box = self._boxes.find(recipient)
+        return box.dead.count if box else 0
+
+    def next_due(self, recipient: str | None = None) -> float | None:
+        """When the next lease or life ends, in any box or in one: there not before this."""
+        if recipient is None:
+            found: float | None = self._db.value(
+                "SELECT CASE WHEN EXISTS (SELECT 1 FROM parties WHERE gone <> '') THEN 0.0"
+                " ELSE (SELECT MIN(due) FROM queue WHERE due IS NOT NULL) END"
+            )
+            return found
+        box = self._boxes.find(recipient)
+        return None if box is None or box.due == inf else box.due
+
+    def prune(self, now: float, dead: float = _DEAD_KEPT, done: float = _DONE_KEPT) -> int:
+        """Delete dead and acked mail that is older than this, a bounded number at a time."""
+        count = self._ends.prune(Stands.DEAD, int((now - dead) * 1e6), _AT_ONCE)
+        return count + self._ends.prune(Stands.DONE, int((now - done) * 1e6), _AT_ONCE)
+
+    def _standing(self, recipient: str, ids: Iterable[str]) -> tuple[Box | None, list[Place]]:
+        """Those of the ids that are in this box and not over."""
+        box = self._boxes.find(recipient)
+        if box is None:
+            return None, []
+        self._boxes.place(box)
+        wanted = dict.fromkeys(filter(None, map(number, ids)))
+        places = [self._boxes.standing(box, each) for each in wanted]
+        return box, [place for place in places if place is not None]
+
+    def _come_back(self, box: Box, now: float) -> None:
+        """Leases of this box that ended; those that are dead by it are for `expire`."""
+        for row in self._db.rows(
+            "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt, m.expires_at"
+            " FROM queue q CROSS JOIN messages m ON m.id = q.id"
+            " WHERE q.inbox = ? AND q.state IN (1, 2) AND q.due <= ? AND q.attempt < ?",
+            (box.number, now, self._limits.attempts),
+        ):
+            self._boxes.back(Place(*row))
+        self._boxes.look(box)
+
+    def _empty(self, box: Box, why: str, now: float) -> list[Message]:
+        """Bury a part of what is in a box whose owner is gone, the oldest of each state first."""
+        rows = self._db.rows(
+            "SELECT inbox, state, rank, id, size, attempt FROM queue"
+            " WHERE inbox = ? AND state IN (0, 1, 2) LIMIT ?",
+            (box.number, _AT_ONCE),
+        )
+        dead = self._bury([(Place(*row), why) for row in sorted(rows, key=itemgetter(3))], now)
+        self._boxes.empty(box, why if box.live.count else "")
+        return dead
+
+    def _bury(self, ended: list[tuple[Place, str]], now: float) -> list[Message]:
+        dead: list[Message] = []
+        ends: dict[tuple[Box, str], list[Place]] = {}
+        for place, why in ended:
+            # Looked at before: a box full of dead letters may let go of this one at once.
+            found = self.get(text_id(place.id))
+            box = self._boxes.find(found.recipient) if found else None
+            if found is not None and box is not None:
+                dead.append(found._replace(dead_why=why))
+                ends.setdefault((box, why), []).append(place)
+        for (box, why), places in ends.items():
+            self._ends.dead(box, places, why)
+        senders: dict[str, list[Message]] = {}
+        for each in dead:
+            if each.kind == COPY:  # its sender does not know of it
+                continue
+            senders.setdefault(each.sender, []).append(each)
+        for sender, lost in senders.items():
+            if sender != DAEMON:  # the daemon hears nothing, or two boxes could feed each other
+                self._posting.tell(lost, now)
+        return dead

@@ -1,0 +1,105 @@
+"""Pipes between a parent and its child: chunks of text in order, both ways, durable.
+
+A reader says with each read up to which chunk it has come, and only that far they are let go: what
+was given and never arrived is given again.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hive_core.errors import Conflict
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.work.queue import Pipe
+
+_COLUMNS: Final = "number, id, parent, child, opened, closed"
+_ROOM: Final = 160 << 10
+
+
+class Chunk(NamedTuple):
+    seq: int
+    data: str
+
+
+class Pipes:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def open(self, id_: str, parent: str, child: str, now: float) -> None:
+        sql = "INSERT INTO pipes (id, parent, child, opened) VALUES (?, ?, ?, ?)"
+        self._db.run(sql, (id_, parent, child, now))
+
+    def get(self, id_: str) -> Pipe | None:
+        row = self._db.row(f"SELECT {_COLUMNS} FROM pipes WHERE id = ?", (id_,))  # noqa: S608
+        return None if row is None else Pipe(*row)
+
+    def of(self, party: str) -> list[Pipe]:
+        """Those that have an end with this agent, the oldest first."""
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM pipes WHERE parent = ?1"  # noqa: S608
+            f" UNION SELECT {_COLUMNS} FROM pipes WHERE child = ?1 ORDER BY number",
+            (party,),
+        )
+        return [Pipe(*row) for row in rows]
+
+    def count(self, parent: str) -> int:
+        """How many a parent has open, or closed with something in them."""
+        return int(self._db.value("SELECT COUNT(*) FROM pipes WHERE parent = ?", (parent,)))
+
+    def unread(self, pipe: Pipe, reader: str) -> int:
+        sql = "SELECT COUNT(*) FROM chunks WHERE pipe = ? AND reader = ?"
+        return int(self._db.value(sql, (pipe.number, reader)))
+
+    def write(self, pipe: Pipe, reader: str, data: str) -> int:
+        """The number of the chunk, which the reader gets it with."""
+        if pipe.closed:
+            raise Conflict(f"the pipe {pipe.id} is closed")
+        end = "to_parent" if reader == pipe.parent else "to_child"
+        seq = int(
+            self._db.value(
+                f"UPDATE pipes SET {end} = {end} + 1 WHERE number = ? RETURNING {end}",  # noqa: S608
+                (pipe.number,),
+            )
+        )
+        values = (pipe.number, reader, seq, data)
+        self._db.run("INSERT INTO chunks VALUES (?, ?, ?, ?)", values)
+        return seq
+
+    def read(self, pipe: Pipe, reader: str, after: int, most: int) -> list[Chunk]:
+        """What comes after this chunk, as many as fit an answer; those up to it are let go."""
+        self._db.run(
+            "DELETE FROM chunks WHERE pipe = ? AND reader = ? AND seq <= ?",
+            (pipe.number, reader, after),
+        )
+        rows = self._db.rows(
+            "SELECT seq, data FROM chunks WHERE pipe = ? AND reader = ? ORDER BY seq LIMIT ?",
+            (pipe.number, reader, most),
+        )
+        found: list[Chunk] = []
+        room = _ROOM
+        for seq, data in rows:
+            room -= len(data.encode())
+            if found and room < 0:
+                break
+            found.append(Chunk(seq, data))
+        return found
+
+    def close(self, pipe: Pipe, party: str) -> None:
+        """No more is written; what the other end has not read stays for it."""
+        if not pipe.closed:
+            self._db.run("UPDATE pipes SET closed = ? WHERE number = ?", (party, pipe.number))
+        self._db.run("DELETE FROM chunks WHERE pipe = ? AND reader = ?", (pipe.number, party))
+        self.drop_if_read(pipe)
+
+    def drop_if_read(self, pipe: Pipe) -> None:
+        """A closed pipe in which nothing is left is forgotten."""
+        self._db.run(
+            "DELETE FROM pipes WHERE number = ?1 AND closed <> ''"
+            " AND NOT EXISTS (SELECT 1 FROM chunks WHERE pipe = ?1)",
+            (pipe.number,),
+        )
+
+    def gone(self, party: str) -> None:
+        """Whose end is gone neither writes nor reads."""
+        for pipe in self.of(party):
+            self.close(pipe, party)

@@ -1,0 +1,179 @@
+"""Handing in: where a letter is written down, and which thread it belongs to."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from hive_core.errors import InboxFull, InvalidArgument, NotFound
+from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.core.ids import Ids
+from hive_core.ledger.mail.inbox_shares import Crowds
+from hive_core.ledger.mail.letters import NewMessage, number, text_id
+from hive_core.ledger.mail.mailbox import Box
+from hive_core.ledger.mail.mailboxes import Boxes
+from hive_core.ledger.mail.requests import Requests
+from hive_core.model.wire.record import DAEMON, Message, Relation
+
+_LISTED = 20
+_INSERT = (
+    "INSERT INTO messages (id, sender, recipient, relation, kind, thread, reply_to, priority,"
+    " sent_at, expires_at, body, source) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_JOIN = "INSERT INTO threads (thread, message, sender, recipient) VALUES (?, ?, ?, ?)"
+# Only exact str is bound without a detour through the adapters of sqlite3.
+_WORDS = {relation: relation.value for relation in Relation}
+
+
+def one_line(text: str) -> str:
+    """The text without what ends a line, moves a cursor or turns the direction."""
+    if not text.isprintable():  # seldom
+        text = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(text.split())
+
+
+class Posting:
+    def __init__(
+        self, connection: Connection, boxes: Boxes, requests: Requests, crowds: Crowds
+    ) -> None:
+        self._db = connection
+        self._boxes = boxes
+        self._crowds = crowds
+        self._requests = requests
+        self._ids = Ids()
+
+    def start(self) -> None:
+        """Continue behind the highest id that was ever given."""
+        self._boxes.resume()
+        self._ids.last = self._db.value(
+            "SELECT MAX(COALESCE((SELECT MAX(id) FROM messages), 0),"
+            " COALESCE((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'mail'), 0))"
+        )
+
+    def send(self, new: NewMessage, now: float) -> Message:
+        """Take a letter of an agent or the operator."""
+        sender = self._boxes.enter(new.sender, new.sender_name)
+        if new.reply_to is None and new.thread is None:
+            return self._put(new, sender, now)
+        thread, reply_to = self._thread(new, sender.number)
+        return self._put(new, sender, now, thread, reply_to)
+
+    def seal(self) -> None:
+        """Before COMMIT."""
+        self._boxes.seal(self._ids.last)
+
+    def belongs(self, thread: str, party: int | None) -> bool | None:
+        """Whether the party sent or received something in a thread; None when there is none."""
+        root = number(thread)
+        begun = "SELECT 1 FROM messages WHERE id = ?1 AND thread IS NULL"
+        went_on = "SELECT 1 FROM threads WHERE thread = ?2"
+        mine = "?3 IN (sender, recipient)"
+        for where in (f" AND {mine}", ""):
+            # Bounded by what a talk holds; a member is found at its first line.
+            if self._db.value(
+                f"SELECT EXISTS ({begun}{where}) OR EXISTS ({went_on}{where}), ?3",
+                (root, thread, party),
+            ):
+                return bool(where)
+        return None
+
+    def tell(self, lost: list[Message], now: float) -> None:
+        """One message to one sender about all of its letters that just died."""
+        first = lost[0]
+        # The reason may be the recipient's words: on one line it cannot pass for what we say.
+        lines = [
+            f"{each.id} to {each.recipient_name}: {one_line(each.dead_why or '')}"
+            for each in lost[:_LISTED]
+        ]
+        if len(lost) > _LISTED:
+            lines.append(f"and {len(lost) - _LISTED} more")
+        new = NewMessage(
+            sender=DAEMON, sender_name=DAEMON, recipient=first.sender,
+            recipient_name=first.sender_name, relation=Relation.DAEMON,
+            body="\n".join(["Not delivered:", *lines]), kind="dead_letter",
+        )  # fmt: skip
+        # A sender that is gone or reads nothing: the dead letters can still be listed.
+        with suppress(InboxFull, NotFound):
+            sender = self._boxes.enter(DAEMON, DAEMON)
+            self._put(new, sender, now, first.thread, number(first.id))
+
+    def _put(
+        self, new: NewMessage, sender: Box, now: float, thread: str | None = None,
+        reply_to: int | None = None,
+    ) -> Message:  # fmt: skip
+        (
+            party, party_name, recipient, recipient_name, relation, body, kind, priority, _, _,
+            ttl, within, source,
+        ) = new  # fmt: skip
+        box = self._boxes.enter(recipient, recipient_name)
+        size = len(body) if body.isascii() else len(body.encode())
+        found = self._ids.next(now)
+        expires_at = None if ttl is None else now + ttl
+        kept = None if reply_to is None else self._requests.answered(reply_to, box, now)
+        self._boxes.take(
+            box, (priority, found, size), expires_at, twice=party == DAEMON, kept=kept
+        )  # fmt: skip
+        self._crowds.came(box, party, size)
+        if within is not None:
+            self._requests.open(found, sender, now + within, now)
+        self._db.later(
+            _INSERT,
+            (
+                found, sender.number, box.number, _WORDS[relation], kind, thread, reply_to,
+                priority, now, expires_at, body, source,
+            ),
+        )  # fmt: skip
+        if thread is not None:
+            self._db.later(_JOIN, (thread, found, sender.number, box.number))
+        text = text_id(found)
+        return Message(
+            text, party, party_name, recipient, recipient_name, relation, body, kind,
+            thread or text, None if reply_to is None else text_id(reply_to), priority, now,
+            expires_at, source=source,
+        )  # fmt: skip
+
+    def shift(self, seconds: float) -> None:
+        """The clock was set by so much."""
+        self._ids.shift(seconds)
+
+    def _thread(self, new: NewMessage, sender: int) -> tuple[str | None, int | None]:
+        """Nobody gets into a talk between others, by an answer or by naming its thread."""
+        if new.reply_to is not None:
+            return self._answer(new.reply_to, new.thread, sender)
+        thread = new.thread or ""
+        known = number(thread) is not None
+        if self.belongs(thread, sender) if known else self._open(thread, sender, new.recipient):
+            return thread, None
+        raise InvalidArgument(f"no thread {thread} of yours", field="thread")
+
+    def _open(self, thread: str, sender: int, to: str) -> bool:
+        """Whether the sender may name this thread to the recipient.
+
+        A name is nobody's in the whole hive: that hidden agents use it is not told and keeps it
+        from nobody (attack 41). But who talks in it is not joined by one who has talked in it
+        neither with them nor with one of those whom they talked to (attack 43).
+        """
+        recipient = self._boxes.find(to)
+        theirs = self._talkers(thread, recipient.number if recipient else None)
+        if not theirs or sender in theirs:
+            return True
+        return not theirs.isdisjoint(self._talkers(thread, sender))
+
+    def _talkers(self, thread: str, party: int | None) -> set[int]:
+        """With whom else the party exchanged something in a thread."""
+        rows = self._db.rows(
+            "SELECT DISTINCT CASE sender WHEN ?2 THEN recipient ELSE sender END FROM threads"
+            " WHERE thread = ?1 AND ?2 IN (sender, recipient)",
+            (thread, party),
+        )
+        return {row[0] for row in rows} - {party}
+
+    def _answer(self, reply_to: str, thread: str | None, sender: int) -> tuple[str, int]:
+        row = self._db.row(
+            "SELECT id, thread, sender, recipient FROM messages WHERE id = ?", (number(reply_to),)
+        )
+        if row is None or sender not in row[2:]:
+            raise NotFound(f"no message {reply_to} in your mail")
+        inherited = row[1] or text_id(row[0])
+        if thread not in (None, inherited):
+            raise InvalidArgument(f"message {reply_to} is not in thread {thread}", field="thread")
+        return inherited, row[0]

@@ -1,0 +1,256 @@
+"""Named queues: durable, leased, bounded; what nobody wants stays where it is.
+
+A thing is given to one taker at a time, the oldest first, where each step of less urgency counts as
+ten seconds (as in `turns.py`). Who takes only one kind looks it up by an index and passes over
+nothing. A thing that was taken `attempts` times and never acked is dead: it stays, for the owner.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from hive_core.errors import AlreadyExists, LimitReached
+from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.core.ids import Ids
+from hive_core.ledger.mail.delivery_order import Turn, first, fitting
+from hive_core.ledger.mail.pipes import Pipes
+from hive_core.ledger.mail.subscriptions import Follows
+from hive_core.model.work.queue import Queue, Thing, Whom, thing_id, thing_number
+
+# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+MOVED: Final[tuple[str, ...]] = ("UPDATE lines SET due = due + ?1 WHERE due IS NOT NULL",)
+
+_AT_ONCE: Final = 1000
+_COLUMNS: Final = "number, owner, name, may_put, may_take, most, opened, things, bytes"
+_READY: Final = "SELECT rank, id, size, attempt FROM lines WHERE queue = ?1 AND rank = ?2"
+_ANY: Final = f"{_READY} AND state = ?3 ORDER BY id LIMIT ?4"
+_KIND: Final = f"{_READY} AND state = ?3 AND kind = ?5 ORDER BY id LIMIT ?4"
+_THINGS: Final = (
+    "SELECT t.id, t.sender, t.sender_name, t.kind, t.priority, t.put_at, t.body"
+    " FROM json_each(?) j CROSS JOIN things t ON t.id = j.value"
+)
+
+
+class Wanted(NamedTuple):
+    """What somebody takes: how many, how urgent at least, of one kind; or what is dead."""
+
+    most: int
+    lease: float
+    urgency: int = 3
+    kind: str | None = None
+    dead: bool = False
+
+
+class Queues:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+        self._ids = Ids()
+        self.follows = Follows(connection)
+        self.pipes = Pipes(connection)
+
+    def open(self, queue: Queue) -> None:
+        """A new one, empty. AlreadyExists."""
+        if self.find(queue.owner, queue.name) is not None:
+            raise AlreadyExists(f"there is a queue {queue.name} already")
+        self._db.run(
+            "INSERT INTO queues (owner, name, may_put, may_take, most, opened)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                queue.owner, queue.name, _text(queue.may_put), _text(queue.may_take), queue.most,
+                queue.opened,
+            ),
+        )  # fmt: skip
+
+    def find(self, owner: str, name: str) -> Queue | None:
+        sql = f"SELECT {_COLUMNS} FROM queues WHERE owner = ? AND name = ? AND closed = 0"  # noqa: S608
+        row = self._db.row(sql, (owner, name))
+        return None if row is None else _queue(row)
+
+    def count(self, owner: str) -> int:
+        """How many one agent has."""
+        sql = "SELECT COUNT(*) FROM queues WHERE owner = ? AND closed = 0"
+        return int(self._db.value(sql, (owner,)))
+
+    def listed(self, after: int, limit: int) -> list[Queue]:
+        """All queues of the hive by age."""
+        sql = (
+            f"SELECT {_COLUMNS} FROM queues WHERE closed = 0 AND number > ?"  # noqa: S608
+            " ORDER BY number LIMIT ?"
+        )
+        return [_queue(row) for row in self._db.rows(sql, (after, limit))]
+
+    def put(self, queue: Queue, thing: Thing, most: int) -> str:
+        """At the end of the line; `most` bytes in all. LimitReached when it is full."""
+        size = len(thing.body.encode())
+        counted = self._db.run(
+            "UPDATE queues SET things = things + 1, bytes = bytes + ?1"
+            " WHERE number = ?2 AND things < most AND bytes + ?1 <= ?3",
+            (size, queue.number, most),
+        )
+        if not counted:
+            raise LimitReached(f"the queue {queue.name} is full: somebody has to take first")
+        found = self._next(thing.put_at)
+        self._db.run(
+            "INSERT INTO things VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (found, queue.number, *thing[1:7])
+        )
+        self._db.run(
+            "INSERT INTO lines (queue, state, rank, id, kind, size) VALUES (?, 0, ?, ?, ?, ?)",
+            (queue.number, thing.priority, found, thing.kind, size),
+        )
+        return thing_id(found)
+
+    def take(self, queue: Queue, taker: str, wanted: Wanted, now: float) -> list[Thing]:
+        """Give out what is next; what is not acked within the lease comes back."""
+        turns = self._first(queue, wanted)
+        state = 2 if wanted.dead else 0
+        self._db.run_each(
+            "UPDATE lines SET state = 1, attempt = attempt + 1, taker = ?, due = ?"
+            " WHERE queue = ? AND state = ? AND rank = ? AND id = ?",
+            [(taker, now + wanted.lease, queue.number, state, *turn[:2]) for turn in turns],
+        )
+        rows = self._db.rows(_THINGS, (json.dumps([turn.id for turn in turns]),))
+        return [
+            Thing._make((*row, turn.attempt + 1)) for turn, row in zip(turns, rows, strict=True)
+        ]
+
+    def come_back(self, queue: Queue, attempts: int, now: float) -> list[str]:
+        """Things whose lease ended are ready again; the ids of those that are dead by it."""
+        rows = self._db.rows(
+            "UPDATE lines SET state = CASE WHEN attempt >= ?1 THEN 2 ELSE 0 END, due = NULL"
+            " WHERE queue = ?2 AND state = 1 AND id IN"
+            " (SELECT id FROM lines WHERE queue = ?2 AND due <= ?3 LIMIT ?4) RETURNING state, id",
+            (attempts, queue.number, now, _AT_ONCE),
+        )
+        return [thing_id(row[1]) for row in rows if row[0] == 2]  # noqa: PLR2004
+
+    def next_due(self, queue: Queue) -> float | None:
+        """When the next lease ends."""
+        found: float | None = self._db.value(
+            "SELECT MIN(due) FROM lines WHERE queue = ? AND due IS NOT NULL", (queue.number,)
+        )
+        return found
+
+    def has_dead(self, queue: Queue) -> bool:
+        sql = "SELECT EXISTS (SELECT 1 FROM lines WHERE queue = ? AND state = 2)"
+        return bool(self._db.value(sql, (queue.number,)))
+
+    def ack(self, taker: str, ids: Iterable[str]) -> int:
+        """Done with what the taker took last, also after its lease; how many there were."""
+        done = 0
+        for queue, state, rank, id_, size in self._taken(taker, ids):
+            self._db.run(
+                "DELETE FROM lines WHERE queue = ? AND state = ? AND rank = ? AND id = ?",
+                (queue, state, rank, id_),
+            )
+            self._db.run("DELETE FROM things WHERE id = ?", (id_,))
+            sql = "UPDATE queues SET things = things - 1, bytes = bytes - ? WHERE number = ?"
+            self._db.run(sql, (size, queue))
+            done += 1
+        return done
+
+    def nack(self, taker: str, ids: Iterable[str], attempts: int, *, dead: bool) -> list[Returned]:
+        """Given back: ready again, or dead."""
+        found = []
+        for queue, state, rank, id_, _ in self._taken(taker, ids):
+            if state != 1:
+                continue
+            (row,) = self._db.rows(
+                "UPDATE lines SET state = CASE WHEN ?1 OR attempt >= ?2 THEN 2 ELSE 0 END,"
+                " due = NULL WHERE queue = ?3 AND state = 1 AND rank = ?4 AND id = ?5"
+                " RETURNING state = 2, kind",
+                (dead, attempts, queue, rank, id_),
+            )
+            found.append(Returned(queue, thing_id(id_), dead=bool(row[0]), kind=row[1]))
+        return found
+
+    def numbered(self, number: int) -> Queue | None:
+        row = self._db.row(f"SELECT {_COLUMNS} FROM queues WHERE number = ?", (number,))  # noqa: S608
+        return None if row is None else _queue(row)
+
+    def close(self, queue: Queue) -> None:
+        """Its name is free; what is in it is taken away a part at a time (`sweep`)."""
+        self._db.run("UPDATE queues SET closed = 1 WHERE number = ?", (queue.number,))
+
+    def closed(self) -> Queue | None:
+        """One that has to be swept."""
+        row = self._db.row(f"SELECT {_COLUMNS} FROM queues WHERE closed = 1 LIMIT 1")  # noqa: S608
+        return None if row is None else _queue(row)
+
+    def sweep(self, queue: Queue) -> dict[str, list[str]]:
+        """Take things out of a closed queue, a bounded number; their ids by who put them there."""
+        rows = self._db.rows(
+            "DELETE FROM lines WHERE (queue, state, rank, id) IN (SELECT queue, state, rank, id"
+            " FROM lines WHERE queue = ? LIMIT ?) RETURNING id",
+            (queue.number, _AT_ONCE),
+        )
+        if not rows:
+            self._db.run("DELETE FROM queues WHERE number = ?", (queue.number,))
+        left: dict[str, list[str]] = {}
+        for (id_,) in rows:
+            sender = self._db.value("DELETE FROM things WHERE id = ? RETURNING sender", (id_,))
+            left.setdefault(sender, []).append(thing_id(id_))
+        return left
+
+    def gone(self, party: str, now: float) -> list[int]:
+        """Who owned, took and followed is no more; the queues in which something is free now."""
+        self._db.run("UPDATE queues SET closed = 1 WHERE owner = ?", (party,))
+        self.follows.gone(party)
+        self.pipes.gone(party)
+        rows = self._db.rows(
+            "UPDATE lines SET due = ? WHERE taker = ? AND state = 1 RETURNING queue", (now, party)
+        )
+        return sorted({row[0] for row in rows})
+
+    def _first(self, queue: Queue, wanted: Wanted) -> list[Turn]:
+        state = 2 if wanted.dead else 0
+        given = (queue.number, state, wanted.most, wanted.kind)
+        sql = _ANY if wanted.kind is None else _KIND
+        parts = [
+            self._db.rows(sql, (given[0], rank, *given[1 : 3 if wanted.kind is None else 4]))
+            for rank in range(wanted.urgency + 1)
+        ]
+        return fitting(first(parts, wanted.most))
+
+    def _taken(self, taker: str, ids: Iterable[str]) -> list[tuple[int, int, int, int, int]]:
+        found = []
+        for number in dict.fromkeys(filter(None, map(thing_number, ids))):
+            row = self._db.row(
+                "SELECT l.queue, l.state, l.rank, l.id, l.size FROM things t CROSS JOIN lines l"
+                " ON l.queue = t.queue AND l.state IN (0, 1, 2) AND l.rank = t.priority"
+                " AND l.id = t.id WHERE t.id = ? AND l.taker = ?",
+                (number, taker),
+            )
+            if row is not None:
+                found.append((row[0], row[1], row[2], row[3], row[4]))
+        return found
+
+    def _next(self, now: float) -> int:
+        if not self._ids.last:
+            sql = "SELECT seq FROM sqlite_sequence WHERE name = 'things'"
+            self._ids.last = self._db.value(sql) or 0
+        return self._ids.next(now)
+
+
+class Returned(NamedTuple):
+    """A thing that its taker gave back."""
+
+    queue: int
+    id: str
+    dead: bool
+    kind: str
+
+
+def _text(whom: Whom) -> str:
+    return json.dumps({"words": whom.words, "agents": whom.agents})
+
+
+def _whom(text: str) -> Whom:
+    found = json.loads(text)
+    return Whom(tuple(found["words"]), tuple(found["agents"]))
+
+
+def _queue(row: tuple[object, ...]) -> Queue:
+    number, owner, name, put, take, *rest = row
+    return Queue(number, owner, name, _whom(str(put)), _whom(str(take)), *rest)  # type: ignore[arg-type]

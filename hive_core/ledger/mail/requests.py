@@ -1,0 +1,63 @@
+"""Letters whose sender waits for an answer: it is kept for that, and not given to anybody else.
+
+An answer that comes in time is put into the inbox as if it had been given out already, until the
+time is over. Whoever asked takes it out; if nobody does, it comes back like all mail whose lease
+ended, and `recv` gives it. So a late answer, or one that was not fetched, is never lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hive_core.errors import LimitReached, NotFound
+from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.mail.letters import number, text_id
+from hive_core.ledger.mail.mailbox import Box
+
+OPEN: Final = 256  # requests of one party
+
+
+class Requests:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def open(self, message: int, box: Box, until: float, now: float) -> None:
+        """The party expects an answer to this letter of its own until then."""
+        self._db.run("DELETE FROM requests WHERE party = ? AND until <= ?", (box.number, now))
+        sql = "SELECT COUNT(*) FROM requests WHERE party = ?"
+        if self._db.value(sql, (box.number,)) >= OPEN:
+            raise LimitReached(f"{box.name} waits for {OPEN} answers already")
+        self._db.run("INSERT INTO requests VALUES (?, ?, ?)", (message, box.number, until))
+
+    def answered(self, message: int, box: Box, now: float) -> float | None:
+        """An answer to this letter comes to the party; until when it is kept for it, if it is.
+
+        Only the first one is.
+        """
+        until: float | None = self._db.value(
+            "DELETE FROM requests WHERE message = ? AND party = ? AND until > ? RETURNING until",
+            (message, box.number, now),
+        )
+        return until
+
+    def answer(self, text: str, box: Box | None) -> str | None:
+        """The first answer to a letter of the party, wherever it stands now."""
+        asked = number(text)
+        row = self._db.row("SELECT sender, thread FROM messages WHERE id = ?", (asked,))
+        if row is None or box is None or row[0] != box.number:
+            raise NotFound(f"no message {text} of yours")
+        found = self._db.value(
+            "SELECT t.message FROM threads t CROSS JOIN messages m ON m.id = t.message"
+            " WHERE t.thread = ?1 AND t.message > ?2 AND t.recipient = ?3 AND m.reply_to = ?2"
+            " ORDER BY t.message LIMIT 1",
+            (row[1] or text_id(asked or 0), asked, box.number),
+        )
+        return None if found is None else text_id(found)
+
+    def forget(self, box: Box) -> None:
+        """The party is gone."""
+        self._db.run("DELETE FROM requests WHERE party = ?", (box.number,))
+
+    def shift(self, seconds: float) -> None:
+        """The clock was set by so much."""
+        self._db.run("UPDATE requests SET until = until + ?", (seconds,))

@@ -1,0 +1,254 @@
+"""Questions and escalations: on whom each waits, when its time is over, and how it ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+from hive_core.errors import NotFound
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.work.question import COURSE, Ask, Hop, Item, Question, QuestionState, Why
+
+_DIGITS: Final = 12
+_SEEN: Final = "questions"
+_COLUMNS: Final = (
+    "id, kind, asker, holder, items, state, asked, context, severity, task, deadline, climbs,"
+    " answers, answered_by, ended, reason"
+)
+# As the indexes have it, so that each is one look.
+_NEXT: Final = (
+    "SELECT (SELECT MIN(deadline) FROM questions WHERE ended IS NULL AND deadline NOT NULL),"
+    " (SELECT MIN(climbs) FROM questions WHERE ended IS NULL AND climbs NOT NULL),"
+    " (SELECT MIN(owed) FROM questions WHERE owed NOT NULL),"
+    " (SELECT MIN(gone) FROM questions WHERE gone NOT NULL)"
+)
+# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+MOVED: Final[tuple[str, ...]] = (
+    "UPDATE questions SET asked = asked + ?1, deadline = deadline + ?1, climbs = climbs + ?1,"
+    " ended = ended + ?1, owed = owed + ?1, gone = gone + ?1",
+    "UPDATE hops SET at = at + ?1",
+    "UPDATE reminders SET made = made + ?1, due = due + CASE relative WHEN 1 THEN ?1 ELSE 0 END",
+)
+
+
+class NewQuestion(NamedTuple):
+    """What is asked. Parties are UUID texts, or `operator`; times are seconds since 1970."""
+
+    kind: Ask
+    asker: str
+    holder: str
+    items: tuple[Item, ...]
+    context: str = ""
+    severity: str = ""
+    task: str = ""
+    deadline: float | None = None
+    climbs: float | None = None
+
+
+class End(NamedTuple):
+    """How it ended. `kept`: until when it can be read."""
+
+    event: str
+    kept: float
+    answers: Sequence[str | None] = ()
+    by: str = ""
+    reason: str = ""
+
+
+def _question(row: tuple[Any, ...]) -> Question:
+    (id_, kind, asker, holder, items, state, asked, context, severity, task, deadline, climbs,
+     answers, answered_by, ended, reason) = row  # fmt: skip
+    return Question(
+        id_, Ask(kind), asker, holder,
+        tuple(Item(each[0], tuple(each[1]), each[2]) for each in json.loads(items)),
+        QuestionState(state), asked, context, severity, task, deadline, climbs,
+        tuple(json.loads(answers)), answered_by, ended, reason,
+    )  # fmt: skip
+
+
+class Questions:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def create(self, new: NewQuestion, now: float) -> Question:
+        """A new one, which waits on its holder."""
+        id_ = uuid4().hex[:_DIGITS]
+        while self.get(id_) is not None:
+            id_ = uuid4().hex[:_DIGITS]
+        self._db.run(
+            "INSERT INTO questions (id, kind, asker, holder, items, state, asked, context,"
+            " severity, task, deadline, climbs) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                id_, new.kind.value, new.asker, new.holder, _text(new.items), COURSE.start, now,
+                new.context, new.severity, new.task, new.deadline, new.climbs,
+            ),
+        )  # fmt: skip
+        self._hop(id_, Hop(new.holder, now, new.asker, Why.ASKED))
+        return self.known(id_)
+
+    def get(self, id_: str) -> Question | None:
+        found = self._all("WHERE id = ?", id_)
+        return found[0] if found else None
+
+    def known(self, id_: str) -> Question:
+        found = self.get(id_)
+        if found is None:
+            raise NotFound(f"no question {id_}")
+        return found
+
+    def hand(self, id_: str, hop: Hop, climbs: float | None) -> Question:
+        """It waits on somebody else now."""
+        sql = "UPDATE questions SET holder = ?, climbs = ?, owed = NULL WHERE id = ?"
+        self._db.run(sql, (hop.holder, climbs, id_))
+        self._hop(id_, hop)
+        return self.known(id_)
+
+    def end(self, id_: str, end: End, now: float) -> Question:
+        """Its one end. IllegalMove when it has ended already."""
+        state = QuestionState(COURSE.next(self.known(id_).state, end.event))
+        self._db.run(
+            "UPDATE questions SET state = ?, answers = ?, answered_by = ?, reason = ?, ended = ?,"
+            " gone = ?, owed = NULL WHERE id = ?",
+            (state.value, _text(end.answers), end.by, end.reason, now, end.kept, id_),
+        )
+        return self.known(id_)
+
+    def owe(self, id_: str, until: float | None) -> None:
+        """The mail about it could not be delivered: try again then."""
+        self._db.run("UPDATE questions SET owed = ? WHERE id = ?", (until, id_))
+
+    def hops(self, id_: str) -> list[Hop]:
+        """On whom it has waited, the first first."""
+        rows = self._db.rows(
+            "SELECT holder, at, by, why, letter FROM hops WHERE question = ? ORDER BY step", (id_,)
+        )
+        return [Hop(holder, at, by, Why(why), letter) for holder, at, by, why, letter in rows]
+
+    def brought(self, id_: str, letter: str) -> None:
+        """By this letter whoever has it now was told."""
+        self._db.run(
+            "UPDATE hops SET letter = ?2 WHERE question = ?1 AND step ="
+            " (SELECT MAX(step) FROM hops WHERE question = ?1)",
+            (id_, letter),
+        )
+
+    def has_held(self, id_: str, party: str) -> bool:
+        """Whether it waits, or has waited, on this party."""
+        sql = "SELECT 1 FROM hops WHERE question = ? AND holder = ?"
+        return self._db.value(sql, (id_, party)) is not None
+
+    def waiting(self, asker: str) -> bool:
+        """Whether this agent has asked something that is open."""
+        return self.count_asked(asker) > 0
+
+    def count_asked(self, asker: str) -> int:
+        sql = "SELECT COUNT(*) FROM questions WHERE asker = ? AND ended IS NULL"
+        return int(self._db.value(sql, (asker,)))
+
+    def count_held(self, holder: str, asker: str | None = None) -> int:
+        """How many open ones wait on a party; of one asker or of all."""
+        sql = "SELECT COUNT(*) FROM questions WHERE holder = ? AND ended IS NULL"
+        if asker is None:
+            return int(self._db.value(sql, (holder,)))
+        return int(self._db.value(f"{sql} AND asker = ?", (holder, asker)))
+
+    def open(self) -> list[Question]:
+        """All that have not ended, the oldest first."""
+        return self._all("WHERE ended IS NULL ORDER BY number")
+
+    def oldest_held(self, holders: Iterable[str]) -> dict[str, float]:
+        """When the oldest open one was asked that waits on each of these."""
+        rows = self._db.rows(
+            "SELECT holder, MIN(asked) FROM questions WHERE ended IS NULL"
+            " AND holder IN (SELECT value FROM json_each(?)) GROUP BY holder",
+            (_text(list(holders)),),
+        )
+        return dict(rows)
+
+    def asked_by(self, asker: str) -> list[Question]:
+        """Open ones, the oldest first."""
+        return self._all("WHERE ended IS NULL AND asker = ? ORDER BY number", asker)
+
+    def held_by(self, holder: str) -> list[Question]:
+        """Open ones, the oldest first."""
+        return self._all("WHERE ended IS NULL AND holder = ? ORDER BY number", holder)
+
+    def about(self, task: str) -> list[Question]:
+        """Open ones that a task waits for."""
+        return self._all("WHERE ended IS NULL AND task <> '' AND task = ? ORDER BY number", task)
+
+    def page(
+        self, of: tuple[str, Sequence[str]] | None, after: str | None, limit: int, *, open_: bool
+    ) -> list[Question]:
+        """The newest first, behind that one; `of` says `asker` or `holder`, and which of them."""
+        where, values = ["ended IS NULL" if open_ else "1"], list[object]()
+        if of is not None:
+            column, parties = of
+            if column not in ("asker", "holder"):
+                raise ValueError(column)
+            where.append(f"{column} IN (SELECT value FROM json_each(?))")  # noqa: S608
+            values.append(_text(parties))
+        if after is not None:
+            where.append("number < (SELECT number FROM questions WHERE id = ?)")
+            values.append(after)
+        return self._all(
+            f"WHERE {' AND '.join(where)} ORDER BY number DESC LIMIT ?", *values, limit
+        )
+
+    def next_due(self) -> float | None:
+        """When the first deadline, climb, mail that is owed or row to forget comes."""
+        found = [each for each in self._db.row(_NEXT) or () if each is not None]
+        return min(found) if found else None
+
+    def late(self, now: float, most: int) -> list[Question]:
+        """Open ones past their deadline."""
+        return self._all(
+            "WHERE ended IS NULL AND deadline <= ? ORDER BY deadline, number LIMIT ?", now, most
+        )
+
+    def climbing(self, now: float, most: int) -> list[Question]:
+        """Open ones that nobody answered for too long."""
+        return self._all(
+            "WHERE ended IS NULL AND climbs <= ? ORDER BY climbs, number LIMIT ?", now, most
+        )
+
+    def owed(self, now: float, most: int) -> list[Question]:
+        """Those of which somebody was not told yet."""
+        return self._all("WHERE owed <= ? ORDER BY owed, number LIMIT ?", now, most)
+
+    def forget(self, now: float, most: int) -> int:
+        """Delete those that ended long ago; how many."""
+        rows = self._db.rows("SELECT id FROM questions WHERE gone <= ? LIMIT ?", (now, most))
+        self._db.run_each("DELETE FROM hops WHERE question = ?", rows)
+        self._db.run_each("DELETE FROM questions WHERE id = ?", rows)
+        return len(rows)
+
+    @property
+    def any(self) -> bool:
+        """Whether one is open at all."""
+        return self._db.value("SELECT 1 FROM questions WHERE ended IS NULL LIMIT 1") is not None
+
+    @property
+    def seen(self) -> str:
+        """The commit of the tree by which the open ones were looked at last."""
+        return self._db.value("SELECT value FROM meta WHERE key = ?", (_SEEN,)) or ""
+
+    def see(self, commit: str) -> None:
+        self._db.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_SEEN, commit))
+
+    def _hop(self, id_: str, hop: Hop) -> None:
+        self._db.run(
+            "INSERT INTO hops (question, step, holder, at, by, why)"
+            " SELECT ?1, COUNT(*), ?2, ?3, ?4, ?5 FROM hops WHERE question = ?1",
+            (id_, hop.holder, hop.at, hop.by, hop.why.value),
+        )
+
+    def _all(self, where: str, *values: object) -> list[Question]:
+        sql = f"SELECT {_COLUMNS} FROM questions {where}"  # noqa: S608 - our own words
+        return [_question(row) for row in self._db.rows(sql, values)]
+
+
+def _text(value: Sequence[object]) -> str:
+    return json.dumps(value, ensure_ascii=False)

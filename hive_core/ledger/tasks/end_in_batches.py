@@ -1,0 +1,116 @@
+"""Tasks that are ended together, so many in each turn; those that are left are not begun."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.work.task import ACTIVE
+
+_BEGUN: Final = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
+
+
+class Sweep(NamedTuple):
+    """Who ends them, how and why; `grace` is for those who work on one, None: the usual."""
+
+    party: str
+    name: str
+    status: str
+    why: str
+    grace: float | None = None
+
+
+class Open(NamedTuple):
+    """What agents have to do, by id, the oldest first."""
+
+    waiting: list[str]
+    begun: list[str]
+
+
+class Handing(NamedTuple):
+    """Who brought it about that tasks have another giver, and why they have."""
+
+    party: str
+    name: str
+    why: str
+
+
+class Sweeps:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def open_of(self, assignees: Iterable[str]) -> Open:
+        """What nobody has begun, and what somebody works on."""
+        rows = self._db.rows(
+            f"SELECT id, state IN ({_BEGUN}) FROM tasks INDEXED BY tasks_open"  # noqa: S608
+            " WHERE assignee IN (SELECT value FROM json_each(?)) AND ended IS NULL"
+            " ORDER BY number",
+            (json.dumps(list(assignees)),),
+        )
+        return Open(
+            [id_ for id_, running in rows if not running], [id_ for id_, running in rows if running]
+        )
+
+    def left(self, tasks: Sequence[str]) -> dict[str, int]:
+        """How many of them have not ended, by agent."""
+        rows = self._db.rows(
+            "SELECT assignee, COUNT(*) FROM tasks WHERE ended IS NULL"
+            " AND id IN (SELECT value FROM json_each(?)) GROUP BY assignee",
+            (json.dumps(list(tasks)),),
+        )
+        return dict(rows)
+
+    @property
+    def any(self) -> bool:
+        """Whether something is left to be ended."""
+        return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM sweeps)"))
+
+    def open(self, sweep: Sweep, tasks: Sequence[str]) -> int:
+        """These are to be ended, in this order; one that is in another sweep stays there."""
+        id_ = 1 + int(self._db.value("SELECT COALESCE(MAX(id), 0) FROM sweeps"))
+        self._db.run("INSERT INTO sweeps VALUES (?, ?, ?, ?, ?, ?)", (id_, *sweep))
+        sql = "INSERT OR IGNORE INTO swept SELECT value, ?, key FROM json_each(?)"
+        self._db.run(sql, (id_, json.dumps(list(tasks))))
+        return id_
+
+    def first(self) -> tuple[int, Sweep] | None:
+        """The next one of which something is left: only one with a grace may end what runs, so
+        that it does not wait for all that somebody who is gone has left behind."""
+        row = self._db.row(
+            "SELECT id, party, name, status, why, grace FROM sweeps ORDER BY grace IS NULL, id"
+        )
+        return None if row is None else (row[0], Sweep(*row[1:]))
+
+    def take(self, id_: int, most: int) -> list[str]:
+        """The next ones; the sweep is over with the last of them."""
+        rows = self._db.rows(
+            "SELECT task FROM swept WHERE sweep = ? ORDER BY number LIMIT ?", (id_, most)
+        )
+        self._db.run_each("DELETE FROM swept WHERE task = ?", rows)
+        if not self._db.value("SELECT EXISTS (SELECT 1 FROM swept WHERE sweep = ?)", (id_,)):
+            self._db.run("DELETE FROM sweeps WHERE id = ?", (id_,))
+        return [task for (task,) in rows]
+
+    def hand_on(self, handing: Handing, tasks: Sequence[str]) -> None:
+        """Of these their history and their new giver are to be told."""
+        rows = [(task, *handing) for task in tasks]
+        self._db.run_each(
+            "INSERT INTO handed_on (task, party, name, why) VALUES (?, ?, ?, ?)", rows
+        )
+
+    @property
+    def handing(self) -> bool:
+        """Whether somebody is to be told yet."""
+        return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM handed_on)"))
+
+    def handed(self, most: int) -> list[tuple[str, Handing]]:
+        """The next ones; they are told now."""
+        rows = self._db.rows("SELECT * FROM handed_on ORDER BY number LIMIT ?", (most,))
+        self._db.run_each("DELETE FROM handed_on WHERE number = ?", [row[:1] for row in rows])
+        return [(task, Handing(*more)) for _, task, *more in rows]
+
+    def holds(self, task: str) -> bool:
+        """Whether it is to be ended: then it is not begun."""
+        return self._db.row("SELECT 1 FROM swept WHERE task = ?", (task,)) is not None

@@ -1,0 +1,140 @@
+"""What single tasks were given of their own, and where it came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.work.budget import Fund, Kind, Purse
+
+_COLUMNS: Final = "task, source, agent, kind, free, spent, over, warned"
+_SELECT: Final = f"SELECT {_COLUMNS} FROM task_purses "  # noqa: S608 - our own words
+
+
+def _fund(row: tuple[Any, ...]) -> Fund:
+    task, source, agent, kind, free, spent, over, warned = row
+    return Fund(task, source, Purse(agent, Kind(kind), "", free, spent, over, bool(warned)))
+
+
+class Funds:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+        # Whether there are any: most hives have none, and each report asks.
+        self._any: bool | None = None
+        connection.undo.always(self._forget)
+
+    def _forget(self) -> None:
+        self._any = None
+
+    @property
+    def any(self) -> bool:
+        if self._any is None:
+            self._any = bool(self._db.value("SELECT EXISTS (SELECT 1 FROM task_purses)"))
+        return self._any
+
+    def get(self, task: str, kind: Kind) -> Fund | None:
+        row = self._db.row(f"{_SELECT} WHERE task = ? AND kind = ?", (task, kind))
+        return _fund(row) if row else None
+
+    def of(self, task: str) -> list[Fund]:
+        rows = self._db.rows(f"{_SELECT} WHERE task = ? ORDER BY kind", (task,))
+        return [_fund(row) for row in rows]
+
+    def by(self, agent: str) -> list[Fund]:
+        """Those of the tasks that an agent does."""
+        rows = self._db.rows(f"{_SELECT} WHERE agent = ? ORDER BY task, kind", (agent,))
+        return [_fund(row) for row in rows] if self.any else []
+
+    def every(self) -> list[Fund]:
+        return [_fund(row) for row in self._db.rows(f"{_SELECT} ORDER BY task, kind")]
+
+    def out_of(self, source: str, kind: Kind) -> list[Fund]:
+        """Those that came from there; from nobody where it is empty."""
+        where = "WHERE source = ? AND kind = ? ORDER BY task"
+        return [_fund(row) for row in self._db.rows(f"{_SELECT} {where}", (source, kind))]
+
+    def carried(self, task: str, states: Iterable[str]) -> list[tuple[str, str]]:
+        """Open parts of a task in one of these states, however deep: the part, and its agent."""
+        rows = self._db.rows(
+            "WITH RECURSIVE parts (id, assignee, state) AS ("
+            " SELECT id, assignee, state FROM tasks WHERE part_of = ?1 AND part_of <> ''"
+            "  AND ended IS NULL"
+            " UNION SELECT t.id, t.assignee, t.state FROM parts p JOIN tasks t"
+            "  ON t.part_of = p.id AND t.part_of <> '' AND t.ended IS NULL)"
+            " SELECT id, assignee FROM parts WHERE state IN (SELECT value FROM json_each(?2))",
+            (task, json.dumps(list(states))),
+        )
+        return [(part, agent) for part, agent in rows]
+
+    def keep(self, fund: Fund) -> None:
+        """As it is now."""
+        purse = fund.purse
+        self._db.run(
+            f"INSERT OR REPLACE INTO task_purses ({_COLUMNS})"  # noqa: S608
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                fund.task, fund.source, purse.agent, purse.kind, purse.free, purse.spent,
+                purse.over, int(purse.warned),
+            ),
+        )  # fmt: skip
+        self._any = True
+
+    def drop(self, fund: Fund) -> None:
+        """It is over; what came out of it goes back to where it came from itself."""
+        key = (fund.task, fund.purse.kind)
+        self._db.run("DELETE FROM task_purses WHERE task = ? AND kind = ?", key)
+        self._db.run("DELETE FROM task_top_ups WHERE task = ? AND kind = ?", key)
+        self.pass_on(fund.task, fund.purse.kind, fund.source)
+        self._forget()
+
+    def top_up(self, fund: Fund, source: str, amount: int) -> None:
+        """So much more came out of this one; that of its first source needs no row of its own."""
+        if source != fund.source:
+            self._db.run(
+                "INSERT INTO task_top_ups (task, kind, source, amount) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET amount = amount + excluded.amount",
+                (fund.task, fund.purse.kind, source, amount),
+            )
+
+    def top_ups(self, fund: Fund) -> list[tuple[str, int]]:
+        """What came out of others than its first source, the last of them first."""
+        sql = "SELECT source, amount FROM task_top_ups WHERE task = ? AND kind = ? ORDER BY id DESC"
+        found = self._db.rows(sql, (fund.task, fund.purse.kind))
+        return [(source, amount) for source, amount in found]
+
+    def pass_on(self, source: str, kind: Kind, heir: str) -> None:
+        """What came from there goes back to another one."""
+        self._db.run(
+            "UPDATE task_purses SET source = ? WHERE source = ? AND kind = ?", (heir, source, kind)
+        )
+        where = "FROM task_top_ups WHERE source = ? AND kind = ?"
+        found = self._db.rows(f"SELECT task, amount {where} ORDER BY id", (source, kind))
+        if found:
+            self._db.run(f"DELETE {where}", (source, kind))
+        for task, amount in found:
+            if fund := self.get(task, kind):
+                self.top_up(fund, heir, amount)
+        # Those whose first source it is now are the rest, whatever they gave besides.
+        self._db.run(
+            "DELETE FROM task_top_ups WHERE source = ?1 AND kind = ?2 AND EXISTS (SELECT 1 FROM"
+            " task_purses p WHERE p.task = task_top_ups.task AND p.kind = ?2 AND p.source = ?1)",
+            (heir, kind),
+        )
+
+    def wake(self, agents: Iterable[str]) -> None:
+        """Their queued tasks are to be looked at, because somebody pays for some of them again."""
+        rows = [(each,) for each in agents]
+        self._db.run_each("INSERT OR IGNORE INTO waking (agent) VALUES (?)", rows)
+
+    @property
+    def waking(self) -> bool:
+        """Whether any of them were not looked at yet."""
+        return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM waking)"))
+
+    def woken(self, most: int) -> list[str]:
+        """The next ones; they are looked at now."""
+        rows = self._db.rows("SELECT agent FROM waking ORDER BY number LIMIT ?", (most,))
+        self._db.run_each("DELETE FROM waking WHERE agent = ?", rows)
+        return [agent for (agent,) in rows]

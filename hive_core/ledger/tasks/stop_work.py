@@ -1,0 +1,58 @@
+"""Work that was stopped in one call: which tasks have not really stopped yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from hive_core.ledger.core.connection import Connection
+
+MOVED: Final = ("UPDATE stops SET deadline = deadline + ?1",)
+
+
+class Stops:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def open(self, job: str, tasks: Iterable[str], deadline: float) -> None:
+        """These have to stop until then."""
+        self._db.run("INSERT INTO stops VALUES (?, ?)", (job, deadline))
+        self._db.run(
+            "INSERT INTO stopped_tasks SELECT ?, key, value FROM json_each(?)",
+            (job, json.dumps(list(tasks))),
+        )
+
+    def of_task(self, task: str) -> list[str]:
+        """Jobs that wait for this task to stop."""
+        sql = "SELECT job FROM stopped_tasks WHERE task = ?"
+        return [job for (job,) in self._db.rows(sql, (task,))]
+
+    def tasks(self, job: str) -> list[str]:
+        """What had to stop."""
+        sql = "SELECT task FROM stopped_tasks WHERE job = ? ORDER BY number"
+        return [task for (task,) in self._db.rows(sql, (job,))]
+
+    def left(self, job: str) -> bool:
+        """Whether something of it has not stopped. It is asked at each end, so nothing is read:
+        what comes last in it ends last."""
+        sql = (
+            "SELECT 1 FROM stopped_tasks s JOIN tasks t ON t.id = s.task"
+            " WHERE s.job = ? AND t.ended IS NULL ORDER BY s.number DESC LIMIT 1"
+        )
+        return self._db.row(sql, (job,)) is not None
+
+    def close(self, job: str) -> None:
+        """All that there is to tell was told."""
+        self._db.run("DELETE FROM stops WHERE job = ?", (job,))
+        self._db.run("DELETE FROM stopped_tasks WHERE job = ?", (job,))
+
+    def next_deadline(self) -> float | None:
+        at: float | None = self._db.value("SELECT MIN(deadline) FROM stops")
+        return at
+
+    def overdue(self, now: float) -> str | None:
+        """One whose time is over."""
+        sql = "SELECT job FROM stops WHERE deadline <= ? ORDER BY deadline LIMIT 1"
+        job: str | None = self._db.value(sql, (now,))
+        return job

@@ -1,0 +1,63 @@
+"""Grants to use a tool, each good for one use; and definitions of agents."""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NamedTuple
+
+from hive_core.ledger.agents.definitions import Definitions
+from hive_core.ledger.core.connection import Connection
+
+# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+MOVED: Final[tuple[str, ...]] = ("UPDATE grants SET at = at + ?1, expires = expires + ?1",)
+
+
+class Grant(NamedTuple):
+    """May be used once, until it expires. The agent by UUID; the task by id, or empty."""
+
+    id: str
+    agent: str
+    tool: str
+    argument: tuple[str, ...]
+    task: str
+    at: float
+    expires: float
+
+
+class Tools:
+    """Inside a transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+        self.definitions = Definitions(connection)
+
+    def give(self, grant: Grant) -> None:
+        id_, agent, tool, argument, *rest = grant
+        row = (id_, agent, tool, json.dumps(argument), *rest)
+        self._db.run("INSERT INTO grants VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def get(self, id_: str) -> Grant | None:
+        return next(iter(self._found("id = ?", (id_,))), None)
+
+    def open_of(self, agent: str) -> list[Grant]:
+        """What it may use now, the oldest first."""
+        return self._found("agent = ? ORDER BY at, id", (agent,))
+
+    def take(self, id_: str) -> None:
+        """It was used."""
+        self._db.run("DELETE FROM grants WHERE id = ?", (id_,))
+
+    def next_end(self) -> float | None:
+        """When the next one that was not ended expires."""
+        found: float | None = self._db.value("SELECT MIN(expires) FROM grants")
+        return found
+
+    def expired(self, now: float, most: int) -> list[Grant]:
+        return self._found("expires <= ? ORDER BY expires LIMIT ?", (now, most))
+
+    def _found(self, where: str, values: tuple[object, ...]) -> list[Grant]:
+        sql = f"SELECT id, agent, tool, argument, task, at, expires FROM grants WHERE {where}"  # noqa: S608
+        return [
+            Grant(id_, agent, tool, tuple(json.loads(argument)), task, at, expires)
+            for id_, agent, tool, argument, task, at, expires in self._db.rows(sql, values)
+        ]

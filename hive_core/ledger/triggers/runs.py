@@ -1,0 +1,143 @@
+"""Fires of triggers, and what was delivered to webhooks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, TypedDict, Unpack
+from uuid import uuid4
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.model.work.trigger import FIRE, OUTPUT, Fire, Trigger
+
+_MINUTE: Final = 60.0
+_KEPT: Final = 20  # fires of a trigger that can be listed, and some more
+_THIN: Final = 8
+_AT_ONCE: Final = 1000
+_FIRE: Final = (
+    'number, id, "trigger", agent, at, due, count, state, detail, ref, spawned, ended, status,'
+    " code, output"
+)
+
+
+class Kept(TypedDict, total=False):
+    """What is kept of an end."""
+
+    detail: str
+    ref: str
+    status: str
+    code: int | None
+    output: str
+
+
+class Fires:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+
+    def used(self, agent: str, now: float) -> tuple[int, float]:
+        """Fires of an agent in the last minute, and when the first of them was."""
+        row = self._db.row(
+            "SELECT COUNT(*), MIN(at) FROM fires WHERE agent = ? AND at > ?"
+            " AND state IN ('open', 'done', 'refused')",
+            (agent, now - _MINUTE),
+        )
+        count, first = row or (0, None)
+        return count, now if first is None else first
+
+    def begin(self, trigger: Trigger, at: float, due: float, count: int) -> Fire:
+        """One more. Now and then the oldest go."""
+        id_ = uuid4().hex[:12]
+        number = self._db.value(
+            'INSERT INTO fires (id, "trigger", agent, at, due, count, state)'
+            " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING number",
+            (id_, trigger.number, trigger.agent, at, due, count, FIRE.start),
+        )
+        self._db.run("UPDATE triggers SET fired = fired + 1 WHERE number = ?", (trigger.number,))
+        if trigger.fired % _THIN == 0:
+            self._thin(trigger.number, at)
+        return Fire(number, id_, trigger.number, trigger.agent, at, due, count, FIRE.start)
+
+    def _thin(self, trigger: int, at: float) -> None:
+        self._db.run(
+            "DELETE FROM fires WHERE \"trigger\" = ?1 AND at < ?3 AND state <> 'open' AND number"
+            ' <= (SELECT number FROM fires WHERE "trigger" = ?1 ORDER BY number DESC'
+            " LIMIT 1 OFFSET ?2)",
+            (trigger, _KEPT, at - _MINUTE),
+        )
+
+    def began(self, fire: Fire, ref: str, spawned: str = "") -> Fire:
+        """Its work goes on: the next one of this trigger waits for its end."""
+        self._db.run(
+            "UPDATE fires SET ref = ?, spawned = ? WHERE number = ?", (ref, spawned, fire.number)
+        )
+        self._db.run("UPDATE triggers SET open = ? WHERE number = ?", (fire.number, fire.trigger))
+        return replace(fire, ref=ref, spawned=spawned)
+
+    def end(self, fire: Fire, event: str, now: float, **more: Unpack[Kept]) -> Fire:
+        """As it came out; if others waited for it, they do not any more."""
+        more["output"] = more.get("output", "")[-OUTPUT:]
+        found = replace(fire, state=FIRE.next(fire.state, event), ended=now, **more)
+        self._db.run(
+            "UPDATE fires SET state = ?, detail = ?, ref = ?, ended = ?, status = ?, code = ?,"
+            " output = ? WHERE number = ?",
+            (found.state, found.detail, found.ref, now, found.status, found.code, found.output,
+             fire.number),
+        )  # fmt: skip
+        if fire.ref:
+            self._db.run(
+                "UPDATE triggers SET open = NULL WHERE number = ? AND open = ?",
+                (fire.trigger, fire.number),
+            )
+        return found
+
+    def skipped_more(self, trigger: int, count: int, now: float) -> bool:
+        """Count with the last fire, if that was skipped within this minute."""
+        return bool(self._db.run(
+            "UPDATE fires SET count = count + ?2 WHERE state = 'skipped' AND at > ?3 AND number ="
+            ' (SELECT MAX(number) FROM fires WHERE "trigger" = ?1)',
+            (trigger, count, now - _MINUTE),
+        ))  # fmt: skip
+
+    def exited(self, fire: Fire, code: int | None) -> None:
+        self._db.run("UPDATE fires SET code = ? WHERE number = ?", (code, fire.number))
+
+    def of_task(self, ref: str) -> list[Fire]:
+        """Those whose task this is."""
+        return self._fires("ref = ? AND state = 'open'", ref)
+
+    def spawner(self, uuid: str) -> Fire | None:
+        """The fire that made an agent."""
+        return next(iter(self._fires("spawned = ? AND spawned <> ''", uuid)), None)
+
+    def of(self, number: int, after: int | None, limit: int) -> list[Fire]:
+        """The newest first."""
+        behind = 1 << 62 if after is None else after
+        return self._fires(
+            '"trigger" = ? AND number < ? ORDER BY number DESC LIMIT ?', number, behind, limit
+        )
+
+    # Deliveries.
+
+    def delivered(self, hook: str, key: str) -> str | None:
+        """The fire of a delivery that has come before."""
+        found = self._db.value(
+            "SELECT fire FROM deliveries WHERE hook = ? AND key = ?", (hook, key)
+        )
+        return None if found is None else str(found)
+
+    def deliver(self, hook: str, key: str, fire: str, now: float) -> None:
+        self._db.run("INSERT INTO deliveries VALUES (?, ?, ?, ?)", (hook, key, fire, now))
+
+    def oldest_delivery(self) -> float | None:
+        found = self._db.value("SELECT MIN(at) FROM deliveries")
+        return None if found is None else float(found)
+
+    def prune_deliveries(self, before: float) -> int:
+        return self._db.run(
+            "DELETE FROM deliveries WHERE (hook, key) IN"
+            " (SELECT hook, key FROM deliveries WHERE at <= ? ORDER BY at LIMIT ?)",
+            (before, _AT_ONCE),
+        )
+
+    def _fires(self, where: str, *values: object) -> list[Fire]:
+        rows = self._db.rows(f"SELECT {_FIRE} FROM fires WHERE {where}", values)  # noqa: S608
+        return [Fire(*row) for row in rows]

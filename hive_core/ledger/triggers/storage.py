@@ -1,0 +1,226 @@
+"""Triggers: what is set, and when each has to be looked at next."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import uuid4
+
+from hive_core.ledger.core.connection import Connection
+from hive_core.ledger.triggers.runs import Fires
+from hive_core.model.work.trigger import Act, Kind, Missed, Rule, Trigger, Verdict
+
+# What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
+# An interval lasts as long as it was meant to. What goes by the clock on the wall is looked at anew
+# when that went back; when it went forward, it is due.
+MOVED: Final[tuple[str, ...]] = (
+    "UPDATE triggers SET due = due + ?1, since = since + ?1"
+    " WHERE (kind = 'every' OR parked) AND due IS NOT NULL",
+    "UPDATE triggers SET due = 0"
+    " WHERE ?1 < 0 AND kind IN ('cron', 'at') AND NOT parked AND due IS NOT NULL",
+    "UPDATE fires SET at = at + ?1, ended = ended + ?1",
+    "UPDATE deliveries SET at = at + ?1",
+)
+_COLUMNS: Final = (
+    "number, id, owner, agent, name, rule, act, action, missed, enabled, created, since, due,"
+    " parked, hook, secret, fired, open"
+)
+_NOT_SPAWN: Final = "due IS NOT NULL AND act <> 'spawn'"
+_SPAWN: Final = "due IS NOT NULL AND act = 'spawn'"
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """What is set."""
+
+    owner: str
+    agent: str
+    name: str
+    rule: Rule
+    act: Act
+    action: dict[str, object]
+    missed: Missed
+    enabled: bool
+    hook: str = ""
+    secret: str = ""
+
+
+def _trigger(row: tuple[Any, ...]) -> Trigger:
+    (number, id_, owner, agent, name, rule, act, action, missed, enabled, created, since, due,
+     parked, hook, secret, fired, open_) = row  # fmt: skip
+    said = json.loads(rule)
+    said.update(kind=Kind(said["kind"]), methods=tuple(said["methods"]))
+    return Trigger(
+        number, id_, owner, agent, name, Rule(**said), Act(act),
+        MappingProxyType(json.loads(action)), Missed(missed), bool(enabled), created, since, due,
+        bool(parked), hook or "", secret, fired, open_,
+    )  # fmt: skip
+
+
+class Triggers:
+    def __init__(self, connection: Connection) -> None:
+        self._db = connection
+        self.fires = Fires(connection)
+
+    # What is set.
+
+    def put(self, new: New, now: float, due: float | None) -> Trigger:
+        """Set one, in place of the one of that name."""
+        old = self.named(new.owner, new.agent, new.name)
+        rule, action = json.dumps(asdict(new.rule)), json.dumps(new.action)
+        values = (new.rule.kind.value, rule, new.act.value, action, new.missed.value,
+                  new.enabled, now, due, new.hook or None, new.secret)  # fmt: skip
+        if old is None:
+            id_ = uuid4().hex[:12]
+            self._db.run(
+                "INSERT INTO triggers (kind, rule, act, action, missed, enabled, since, due, hook,"
+                " secret, id, owner, agent, name, created)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*values, id_, new.owner, new.agent, new.name, now),
+            )
+        else:
+            id_ = old.id
+            self._retire(old, keep=(new.hook, new.secret))
+            self._db.run(
+                "UPDATE triggers SET kind = ?, rule = ?, act = ?, action = ?, missed = ?,"
+                " enabled = ?, since = ?, due = ?, hook = ?, secret = ?, parked = 0 WHERE id = ?",
+                (*values, id_),
+            )
+        return self.known(id_)
+
+    def remove(self, trigger: Trigger) -> None:
+        self._retire(trigger, keep=("", ""))
+        self._db.run("DELETE FROM triggers WHERE number = ?", (trigger.number,))
+        self._db.run('DELETE FROM fires WHERE "trigger" = ?', (trigger.number,))
+
+    def _retire(self, old: Trigger, keep: tuple[str, str]) -> None:
+        """The secret of a webhook is removed after the COMMIT that says so."""
+        if old.hook and (old.hook, old.secret) != keep:
+            self._db.run("INSERT OR IGNORE INTO old_hooks VALUES (?, ?)", (old.hook, old.secret))
+            if old.hook != keep[0]:
+                self._db.run("DELETE FROM deliveries WHERE hook = ?", (old.hook,))
+
+    def known(self, id_: str) -> Trigger:
+        found = self.get(id_)
+        if found is None:
+            raise KeyError(id_)
+        return found
+
+    def get(self, id_: str) -> Trigger | None:
+        return self._one("id = ?", id_)
+
+    def by_number(self, number: int) -> Trigger | None:
+        return self._one("number = ?", number)
+
+    def by_hook(self, hook: str) -> Trigger | None:
+        return self._one("hook = ?", hook)
+
+    def by_path(self, agent: str, path: str) -> Trigger | None:
+        """The webhook of an agent at this path; no agent has so many that an index would help."""
+        where = "agent = ? AND kind = 'webhook' AND json_extract(rule, '$.path') = ?"
+        return self._one(where, agent, path) if path else None
+
+    def named(self, owner: str, agent: str, name: str) -> Trigger | None:
+        return self._one("owner = ? AND agent = ? AND name = ?", owner, agent, name)
+
+    def count(self, agent: str) -> int:
+        """How many there are for one agent."""
+        return int(self._db.value("SELECT COUNT(*) FROM triggers WHERE agent = ?", (agent,)))
+
+    def spent(self, agent: str) -> Trigger | None:
+        """The oldest one for an agent that will not come again."""
+        return self._one("agent = ? AND kind = 'at' AND due IS NULL AND open IS NULL", agent)
+
+    def page(self, agent: str | None, after: int, limit: int) -> list[Trigger]:
+        """Those for one agent, or all, by age."""
+        where, values = ("number > ?", [after])
+        if agent is not None:
+            where, values = ("agent = ? AND number > ?", [agent, after])  # type: ignore[list-item]
+        return self._many(f"{where} ORDER BY number LIMIT ?", *values, limit)
+
+    def of_parties(self, uuids: frozenset[str]) -> list[Trigger]:
+        """Those that one of them set, or that fire for one of them."""
+        return [
+            each
+            for uuid in sorted(uuids)
+            for each in self._many("owner = ?1 OR agent = ?1 ORDER BY number", uuid)
+        ]
+
+    def hooks(self) -> set[str]:
+        """Everything that the vault may hold for webhooks."""
+        rows = self._db.rows("SELECT hook FROM triggers WHERE hook IS NOT NULL")
+        return {hook for (hook,) in [*rows, *self._db.rows("SELECT hook FROM old_hooks")]}
+
+    def hook_secrets(self) -> set[tuple[str, str]]:
+        """Each webhook that there is, with the name of the secret that holds."""
+        return {*self._db.rows("SELECT hook, secret FROM triggers WHERE hook IS NOT NULL")}
+
+    def old_hooks(self) -> list[tuple[str, str, bool]]:
+        """Secrets to remove: (webhook, name of the secret, whether all of the webhook goes)."""
+        return [(hook, secret, bool(gone)) for hook, secret, gone in self._db.rows(
+            "SELECT o.hook, o.secret, t.hook IS NULL FROM old_hooks o"
+            " LEFT JOIN triggers t ON t.hook = o.hook LIMIT 64")]  # fmt: skip
+
+    def forget_hook(self, hook: str, secret: str) -> None:
+        self._db.run("DELETE FROM old_hooks WHERE hook = ? AND secret = ?", (hook, secret))
+
+    def switch(self, number: int, *, enabled: bool, due: float | None) -> None:
+        self._db.run(
+            "UPDATE triggers SET enabled = ?, due = ? WHERE number = ?", (enabled, due, number)
+        )
+
+    # When.
+
+    def next(self, *, spawns: bool) -> float | None:
+        """When the next one has to be looked at."""
+        which = _SPAWN if spawns else _NOT_SPAWN
+        found = self._db.value(f"SELECT MIN(due) FROM triggers WHERE {which}")  # noqa: S608
+        return None if found is None else float(found)
+
+    def agents_due(self, now: float, limit: int) -> list[str]:
+        """Whose triggers are due, who waits longest first; of `limit` triggers."""
+        rows = self._db.rows(
+            f"SELECT agent FROM triggers WHERE {_NOT_SPAWN} AND due <= ?"  # noqa: S608
+            " ORDER BY due LIMIT ?", (now, limit),
+        )  # fmt: skip
+        return list(dict.fromkeys(agent for (agent,) in rows))
+
+    def due_of(self, agent: str, now: float) -> list[Trigger]:
+        return self._many(
+            f"agent = ? AND {_NOT_SPAWN} AND due <= ? ORDER BY due, number", agent, now
+        )
+
+    def spawn_due(self, now: float) -> Trigger | None:
+        """The spawn that waits longest."""
+        return self._one(f"{_SPAWN} AND due <= ? ORDER BY due, number", now)
+
+    def looked(self, number: int, verdict: Verdict) -> None:
+        self._db.run(
+            "UPDATE triggers SET since = ?, due = ? WHERE number = ?",
+            (verdict.since, verdict.due, number),
+        )
+
+    def put_off(self, number: int, due: float | None) -> None:
+        self._db.run("UPDATE triggers SET due = ? WHERE number = ?", (due, number))
+
+    def park(self, agent: str, until: float) -> None:
+        """The agent is destroyed: its triggers wait for as long as it can be restored."""
+        self._db.run("UPDATE triggers SET parked = 1, due = ? WHERE agent = ?", (until, agent))
+
+    def parked_of(self, agent: str) -> list[Trigger]:
+        return self._many("agent = ? AND parked", agent)
+
+    def unpark(self, number: int, due: float | None) -> None:
+        self._db.run("UPDATE triggers SET parked = 0, due = ? WHERE number = ?", (due, number))
+
+    def _many(self, where: str, *values: object) -> list[Trigger]:
+        rows = self._db.rows(f"SELECT {_COLUMNS} FROM triggers WHERE {where}", values)  # noqa: S608
+        return [_trigger(row) for row in rows]
+
+    def _one(self, where: str, *values: object) -> Trigger | None:
+        row = self._db.row(
+            f"SELECT {_COLUMNS} FROM triggers WHERE {where} LIMIT 1", values  # noqa: S608
+        )  # fmt: skip
+        return _trigger(row) if row else None

@@ -1,0 +1,242 @@
+"""A definition of agents as people write it: Markdown, with front matter in other tools' words.
+
+What stands at the top is what Claude, Gemini and others read too; what is hive's own stands under
+`hive`, in the words of `spawn`. An unknown word is told, with the nearest known one: others pass
+over a typing error in silence. A wrong value is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.errors import InvalidArgument
+from hive_core.model.agents.agent import Limits, Role, SubtreeLimits
+from hive_core.model.agents.capability import why_without_effect
+from hive_core.model.agents.roles import HABITS
+from hive_core.model.work.tools import TOOLS, Entry, entries, entry
+
+NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,62}[a-z0-9])?", re.ASCII)
+SHARED: Final = ("name", "description", "tools", "disallowedTools", "model", "maxTurns", "hive")
+# Read by other programs, or by those that run models; kept in the file, not by the daemon.
+LATER: Final = ("skills", "color", "permissionMode", "mcpServers", "hooks", "temperature")
+OURS: Final = (
+    "role", "tier", "title", "image", "boot", "command", "capabilities", "limits", "subtree",
+    "max_children", "max_depth", "after_task", "wakes", "parallel", "require_plan",
+    "network", "funds",
+)  # fmt: skip
+# Other words for ours.
+ALSO: Final = {"requirePlan": "require_plan"}
+LATER_OURS: Final = ("brain", "revoke")
+NONE: Final = "none"  # the one network that there is
+# Of bytes, as people write them: 2G.
+_SIZE: Final = re.compile(r"([0-9]+)([KMGT])i?B?", re.ASCII | re.IGNORECASE)
+_POWERS: Final = {"K": 10, "M": 20, "G": 30, "T": 40}
+_BYTES: Final = ("memory_max", "memory_high", "disk")
+_PERCENT: Final = re.compile(r"([0-9]+)%", re.ASCII)
+# Short words among `limits`: a bound of the machine, or something else of the agent.
+_SHORT: Final = {"memory": "memory_max", "cpu": "cpu_quota", "tasks": "tasks_max"}
+_BUDGET, _DEPTH = "budgetUsd", "depth"
+# Claude's own spelling of a prefix: Bash(git:*).
+_COLON: Final = re.compile(r"\((.*?):\*\)\Z")
+_PREFIX: Final = "hive_"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read: `agent` has parameters of `spawn`; `warnings` is for people."""
+
+    name: str
+    description: str = ""
+    agent: Mapping[str, object] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def read(front: Mapping[str, object], name: str = "") -> Reading:
+    """The definition in this front matter; InvalidArgument says what cannot be."""
+    found = str(front.get("name") or name)
+    if not NAME.fullmatch(found):
+        raise InvalidArgument(f"name: {found!r} is not lower case with hyphens", field="name")
+    ours = front.get("hive") or {}
+    if not isinstance(ours, Mapping):
+        raise InvalidArgument("hive: is no table", field="hive")
+    known = {ALSO.get(str(key), str(key)): value for key, value in ours.items()}
+    agent = {key: known[key] for key in OURS if known.get(key) is not None}
+    _limited(agent)
+    if front.get("maxTurns") is not None:
+        agent["max_turns"] = front["maxTurns"]
+    warnings = [
+        *_unknown(front, SHARED, LATER, ""), *_unknown(ours, (*OURS, *ALSO), LATER_OURS, "hive."),
+        *_later(front, ours),
+    ]  # fmt: skip
+    _check_role(agent)
+    _check_network(agent)
+    tools, more = _tools(front, Role(str(agent.get("role", Role.AGENT))))
+    if tools is not None:
+        agent["tools"] = list(tools)
+    if front.get("model") not in (None, "inherit"):
+        agent["model"] = str(front["model"])
+    text = " ".join(str(front.get("description") or "").split())
+    return Reading(found, text, agent, (*warnings, *more))
+
+
+def _unknown(
+    front: Mapping[str, object], known: Iterable[str], later: Iterable[str], place: str
+) -> Iterator[str]:
+    words = (*known, *later)
+    for key in map(str, front):
+        if key in words:
+            continue
+        near = difflib.get_close_matches(key, words, 1, 0.5) or difflib.get_close_matches(
+            key.lower().replace("-", "_"), words, 1, 0.5
+        )
+        hint = f"; did you mean {place}{near[0]}?" if near else ""
+        if not place and key in OURS:
+            hint = f"; did you mean hive.{key}?"
+        yield f"{place}{key}: unknown field{hint}"
+
+
+def _later(front: Mapping[str, object], ours: Mapping[str, object]) -> Iterator[str]:
+    """One sentence about all that does nothing yet."""
+    found = [f"hive.{key}" for key in LATER_OURS if key in ours]
+    found += [key for key in LATER if key in front]
+    if found:
+        yield f"{', '.join(found)}: only kept in the file; for what runs models, which comes later"
+
+
+def _check_network(agent: Mapping[str, object]) -> None:
+    """Every profile is refused: no host has one."""
+    found = agent.get("network", NONE)
+    if found is None or found == NONE:
+        return
+    reason = why_without_effect(f"network:{found}") or f"there is {NONE} alone"
+    raise InvalidArgument(f"hive.network: {found!r} has no effect: {reason}", field="network")
+
+
+def _check_role(agent: Mapping[str, object]) -> None:
+    role = str(agent.get("role", Role.AGENT))
+    if role not in set(Role):
+        near = difflib.get_close_matches(role, list(Role), 1)
+        told = f"did you mean {near[0]}?" if near else f"there are {', '.join(Role)}"
+        if role == "manager":
+            told = "a manager is a daemon, an agent or a lead"
+        raise InvalidArgument(f"hive.role: no role {role!r}; {told}", field="role")
+
+
+def _limited(agent: dict[str, object]) -> None:
+    """Bounds in the words of `spawn`: of the machine, of the tree below it, and of what it spends.
+
+    Said twice, in a short word and in ours, is refused: nobody knows which was meant.
+    """
+    for key in ("limits", "subtree"):
+        if key in agent:
+            agent[key] = _bounds(agent[key], key)
+    limits = agent.get("limits")
+    if not isinstance(limits, dict):
+        return
+    funds = agent.get("funds") or {}
+    if not isinstance(funds, Mapping):
+        raise InvalidArgument("hive.funds: is no table", field="funds")
+    if (budget := limits.pop(_BUDGET, None)) is not None:
+        _once(funds, "usd", f"limits.{_BUDGET}")
+        agent["funds"] = {**funds, "usd": budget}
+    if (depth := limits.pop(_DEPTH, None)) is not None:
+        _once(agent, "max_depth", f"limits.{_DEPTH}")
+        agent["max_depth"] = depth
+    if not limits:
+        del agent["limits"]
+
+
+def _bounds(found: object, key: str) -> dict[str, object]:
+    if not isinstance(found, Mapping):
+        raise InvalidArgument(f"hive.{key}: is no table", field=key)
+    bounds: dict[str, object] = {}
+    for word, value in found.items():
+        name = _SHORT.get(str(word), str(word))
+        _check_bound(str(word), name, key)
+        _once(bounds, name, f"{key}.{word}")
+        bounds[name] = _percent(value) if name == "cpu_quota" else value
+        if name in _BYTES:
+            bounds[name] = _size(value)
+    return bounds
+
+
+def _check_bound(word: str, name: str, key: str) -> None:
+    fields = Limits.model_fields if key == "limits" else SubtreeLimits.model_fields
+    known = (*fields, *((_BUDGET, _DEPTH) if key == "limits" else ()))
+    if name in known:
+        return
+    words = (*known, *(short for short, long in _SHORT.items() if long in fields))
+    near = difflib.get_close_matches(word, words, 1, 0.5)
+    told = f"did you mean {near[0]}?" if near else f"there are {', '.join(words)}"
+    raise InvalidArgument(f"hive.{key}.{word}: no such bound; {told}", field=key)
+
+
+def _once(found: Mapping[str, object], name: str, said: str) -> None:
+    if name in found:
+        raise InvalidArgument(f"hive.{said}: is said as {name} too", field=name)
+
+
+def _size(value: object) -> object:
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    return int(match[1]) << _POWERS[match[2].upper()] if match else value
+
+
+def _percent(value: object) -> object:
+    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    return int(match[1]) if match else value
+
+
+def _tools(front: Mapping[str, object], role: Role) -> tuple[tuple[str, ...] | None, list[str]]:
+    """The allow-list, None for what the role may; operations are no tools of execution."""
+    listed, warnings = _list(front.get("tools")), list[str]()
+    if listed == ["."]:
+        listed = None  # the creator's exact list
+    found = None if listed is None else [each for each in listed if not _operation(each, warnings)]
+    dropped = [each for each in _list(front.get("disallowedTools")) or [] if each]
+    dropped = [each for each in dropped if not _operation(each, warnings)]
+    if dropped:
+        start = HABITS[role].tools or tuple(TOOLS)
+        found = _without(start if found is None else found, dropped)
+    return (None if found is None else entries(map(_ours, found))), warnings
+
+
+def _without(found: Iterable[str], dropped: Iterable[str]) -> list[str]:
+    gone = []
+    for each in dropped:
+        parsed = entry(_ours(each))
+        if parsed != Entry(parsed.tool):
+            raise InvalidArgument(
+                f"disallowedTools: {each}: a list allows; drop the whole tool and list the rest",
+                field="disallowedTools",
+            )
+        gone.append(parsed.tool)
+    return [each for each in found if entry(_ours(each)).tool not in gone]
+
+
+def _operation(name: str, warnings: list[str]) -> bool:
+    """Whether it is an operation of the broker, which no list of tools bounds."""
+    if not name.lower().startswith(_PREFIX):
+        return False
+    warnings.append(
+        f"{name}: an operation, which place, role and capabilities bound, and no list of tools"
+    )
+    return True
+
+
+def _list(value: object) -> list[str] | None:
+    """As YAML has it, or with commas on one line, as others write it."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return [each.strip() for each in value.split(",") if each.strip()]
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise InvalidArgument("tools: is no list of words", field="tools")
+    return value
+
+
+def _ours(text: str) -> str:
+    return _COLON.sub(r"(\1 *)", text)

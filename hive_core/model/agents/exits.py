@@ -1,0 +1,105 @@
+"""How the lives of machines are counted: what was told last, and what happened since. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from hive_core.model.agents.machine import Exit, Machine
+
+# Exits from before lives were counted: they are over, and nobody is told of them any more.
+BEFORE: Final = "*"
+HOST_DOWN: Final = "the host went down"
+DESTROYED: Final = "destroyed"
+
+
+class Activity(StrEnum):
+    """What an agent is at (row K5)."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    BLOCKED = "blocked"
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What was told last of one agent. `up`: of the start `invocation` no end was told yet.
+
+    `ended` is the last end of which systemd left a record. At `due` it leaves, as `next` says,
+    because its last task has ended.
+    """
+
+    agent: str
+    nonce: int = 0
+    invocation: str = ""
+    up: bool = False
+    ended: str = ""
+    activity: str = Activity.IDLE
+    next: str = ""
+    due: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end as it is kept. `stays`: it does not come back by itself; `parent` at that time."""
+
+    id: int
+    agent: str
+    name: str
+    parent: str
+    invocation: str
+    nonce: int
+    code: int | None
+    reason: str
+    clean: bool
+    asked: bool
+    wanted: str
+    stays: bool
+    output: str
+    at: float
+    reap: float | None = None
+    collected: float | None = None
+
+
+class Began(NamedTuple):
+    """A start that was not told yet."""
+
+    invocation: str
+    nonce: int
+
+
+class Over(NamedTuple):
+    """An end that was not told yet; `exit` None: nobody wrote down how it ended."""
+
+    invocation: str
+    nonce: int
+    exit: Exit | None
+
+
+def since(life: Life, machine: Machine, *, alive: bool, healthy: bool) -> Iterator[Over | Began]:
+    """What happened to a machine since it was told of last, in order.
+
+    A machine that was up and is not there any more has ended, whether a record of it is left or
+    not: after a power failure none is. A record of an older start than the last one was told.
+    """
+    there, end = machine.invocation if alive else "", machine.exit
+    if life.up and life.invocation != there:
+        known = end is not None and end.invocation == life.invocation
+        yield Over(life.invocation, life.nonce, end if known else None)
+    if end is not None and end.nonce >= life.nonce and not _told(life, end.invocation, there):
+        yield Over(end.invocation, end.nonce, end)
+    if there and healthy and there != life.invocation:
+        yield Began(there, machine.nonce)
+
+
+def untold(life: Life, machine: Machine) -> bool:
+    """Whether its last look shows an end that is still to be told."""
+    end = machine.exit
+    return end is not None and end.nonce >= life.nonce and not _told(life, end.invocation, "")
+
+
+def _told(life: Life, invocation: str, there: str) -> bool:
+    old = life.ended == BEFORE and not life.invocation
+    return old or invocation in (life.ended, life.invocation, there)

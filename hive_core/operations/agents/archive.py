@@ -1,0 +1,247 @@
+"""The end of an agent, and the way back as long as its archive is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Change
+from hive_core.broker.hooks import Gone, happened
+from hive_core.broker.operation import Result, operation
+from hive_core.errors import Expired, NotAllowed, NotFound
+from hive_core.ledger.agents.archives import Archive
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Wanted
+from hive_core.operations.agents.revocation import How, revoke, running
+from hive_core.operations.approvals.outcome import confirmed, ended_with
+from hive_core.operations.budgets.payer_changes import adopted, paid_before
+from hive_core.operations.fields import Waiting
+from hive_core.operations.host.jobs import begun
+from hive_core.operations.lifecycle.exit_notices import tell_parents
+from hive_core.operations.lifecycle.operations import ScopeParams, in_scope
+from hive_core.operations.notices import ADOPTED, RESTORED, inbox, senders, tell
+from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.plan.move_effects import losing
+from hive_core.policy.restored_rights import afresh
+from hive_core.policy.rules import ANCESTOR, OPERATOR
+
+
+class Destroyed(Result):
+    agents: list[str] = Field(description="Who is gone, leaves first.")
+    adopted: list[str] = Field(description="Children that stay, now one level higher.")
+    adopter: str | None = Field(description="Their new parent; null when they are roots now.")
+    job: str = Field(description="Ends when nothing of them runs and their storage is archived.")
+
+
+class RestoreParams(Waiting):
+    id: str = Field(max_length=64, description="The archive: the UUID of the agent.")
+
+
+class Restored(Result):
+    name: str = Field(description="Its name, as before.")
+    uuid: str = Field(description="Its identity, as before.")
+    parent: str | None = Field(description="Its old parent, or the root agent if that is gone.")
+    lost: list[str] = Field(
+        description="Capabilities that it had, and that its parent does not hold or that were taken"
+        " from one above it meanwhile."
+    )
+    disallowed: list[str] = Field(
+        description="Names, or UUIDs of those gone, that it could write to and its parent cannot."
+    )
+    restarts: list[str] = Field(
+        description="Who is restarted: those that were above it and are not any more, with all"
+        " below them."
+    )
+    job: str = Field(description="Ends when the agent runs; nobody who lost it holds a file of it.")
+
+
+class ListArchivesParams(Paged):
+    after: str | None = Field(
+        None, pattern=r"^[0-9]{1,12}(\.[0-9]{1,20})?:[0-9a-f-]{36}$",
+        description="`next` of the page before; absent for the first page.",
+    )  # fmt: skip
+
+
+class ArchiveRow(Result):
+    id: str = Field(description="The UUID of the agent; `restore` takes it.")
+    name: str = Field(description="Its name when it was destroyed.")
+    parent: str | None = Field(description="Name of its parent, its UUID if that is gone too.")
+    destroyed_at: float = Field(description="Seconds since 1970.")
+    expires_at: float = Field(description="Its storage is deleted after this.")
+
+
+class Archives(Page):
+    archives: list[ArchiveRow] = Field(description="The oldest first.")
+
+
+@operation(action="destroy", allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
+def destroy(call: Call, params: ScopeParams) -> Change[Destroyed]:
+    """End an agent for good. Its storage is archived for a day, and the operator can restore it.
+
+    Children that are not destroyed with it go to the nearest living ancestor. What it had not read
+    become dead letters of their senders. Its name is free; its UUID never is.
+    """
+    return destroyed(call, params.agent, recursive=params.recursive)
+
+
+def destroyed(
+    call: Call, agent: str, *, recursive: bool = False, why: str = ""
+) -> Change[Destroyed]:
+    """The one way on which agents go, whoever wants it: archived, and their children adopted."""
+    _check_not_the_root_agent(call, agent)
+    gone = in_scope(call, agent, recursive=recursive)
+    orphans = () if recursive else call.hive.topology.children(agent)
+    hive = call.hive.without(*gone)
+    paying = paid_before(call, call.hive.spec(agent).id) if orphans else []
+    wakes = set[str]()
+    for name in gone:
+        wakes |= _archive(call, name)
+    wakes |= adopted(call._replace(hive=hive), orphans, paying)
+    adopter = call.hive.topology.parent(agent) if orphans else None
+    wakes |= _tell_family(call, hive, agent, orphans)
+    goals = {call.hive.spec(name).id: "absent" for name in gone}
+    job = begun(call, "destroy", goals)
+    others = f" and {len(gone) - 1} below it" if len(gone) > 1 else ""
+    return Change(
+        Destroyed(agents=list(gone), adopted=list(orphans), adopter=adopter, job=job),
+        hive,
+        why or f"destroy {agent}{others}",
+        wakes=frozenset(wakes),
+        fields={"agents": list(gone), "uuids": list(goals), "adopted": list(orphans)},
+    )
+
+
+@operation(action="administer", allow=OPERATOR)
+def restore(call: Call, params: RestoreParams) -> Change[Restored]:
+    """Bring a destroyed agent back from its archive, and start it.
+
+    It is the same agent: UUID, spec, storage and dead letters. Its name must be free. It goes
+    under its old parent, or under the root agent when that is gone; its children stay where they
+    were adopted. What was taken from its family meanwhile does not come back with it: it holds no
+    capability that its parent does not hold or that was taken from one above it, and its allow-list
+    has nobody to whom its parent may not write. The reply says what was cut, and
+    so does a message to the agent.
+    """
+    archive = call.ledger.archives.get(params.id)
+    if archive is None:
+        raise NotFound(f"no archive {params.id}")
+    if archive.expires <= call.now:
+        raise Expired(f"cannot restore {archive.name}: its time is over")
+    spec = AgentSpec.model_validate_json(archive.spec)
+    parent = _home(call, archive)
+    kept = afresh(call.hive, parent, spec)
+    lost, disallowed = _cut(call.hive, spec, kept)
+    hive = call.hive.with_agent(archive.name, parent, kept)
+    ledger = call.ledger
+    if lost:
+        ledger.archives.strike({archive.uuid: lost})
+    lost = sorted({*lost, *archive.struck})
+    job = begun(call, "restore", {archive.uuid: "running"})
+    above = [name for uuid in archive.above if (name := hive.name(uuid)) is not None]
+    apart = [name for name in above if name not in hive.topology.lineage(archive.name)]
+    revoke(call, hive, archive.name, apart, How(job, came_back=True))
+    ledger.archives.drop(archive.uuid)
+    ledger.messages.reopen(archive.uuid)
+    ledger.ranges.allocate(archive.uuid, call.settings.uid_start, call.now)
+    ledger.runs.want(archive.uuid, Wanted.RUNNING, call.now, reason="restored")
+    return Change(
+        Restored(
+            name=archive.name, uuid=archive.uuid, parent=parent, lost=lost, disallowed=disallowed,
+            restarts=running(call, hive, losing(hive, apart, archive.name)), job=job,
+        ),
+        hive,
+        f"restore {archive.name}{_without(lost, disallowed)}",
+        wakes=_tell_cut(call, hive, archive.name, _without(lost, disallowed))
+        | {f"run:{archive.uuid}"},
+        fields={"uuid": archive.uuid, "lost": lost, "disallowed": disallowed},
+    )  # fmt: skip
+
+
+@operation(action="administer", allow=OPERATOR)
+def list_archives(call: Call, params: ListArchivesParams) -> Archives:
+    """List the destroyed agents that can still be restored, the oldest first."""
+    at, _, uuid = (params.after or "").partition(":")
+    after = (float(at), uuid) if at else None
+    found = call.ledger.archives.page(call.now, params.most + 1, after)
+    shown = (_archive_row(call, each) for each in found[: params.most])
+    rows = list(fitting(shown, lambda row: written(row.name)))
+    last = rows[-1] if len(rows) < len(found) else None
+    return Archives(archives=rows, next=f"{last.destroyed_at!r}:{last.id}" if last else None)
+
+
+def _archive_row(call: Call, each: Archive) -> ArchiveRow:
+    return ArchiveRow(
+        id=each.uuid, name=each.name, parent=call.hive.name(each.parent or "") or each.parent,
+        destroyed_at=each.at, expires_at=each.expires,
+    )  # fmt: skip
+
+
+def _check_not_the_root_agent(call: Call, name: str) -> None:
+    root = call.settings.root
+    if name == root.name and root.autostart and call.hive.topology.parent(name) is None:
+        raise NotAllowed(f"cannot destroy {name}: it is the root agent, which hived keeps")
+
+
+def _archive(call: Call, name: str) -> frozenset[str]:
+    """The durable side of one end; gives the topics to touch.
+
+    The row in `runs` stays until the archive goes, so that a restored agent never meets the nonce
+    of an old exit again.
+    """
+    spec = confirmed(call, call.hive.spec(name))
+    lineage = [call.hive.spec(each).id for each in call.hive.topology.lineage(name)]
+    ends = call.now + call.settings.retention.archive
+    call.ledger.archives.put(Archive(
+        spec.id, name, spec.model_dump_json(), lineage[0] if lineage else None, call.now, ends,
+        above=tuple(reversed(lineage)),
+    ))  # fmt: skip
+    call.ledger.runs.want(spec.id, Wanted.STOPPED, call.now, reason="destroyed")
+    topics = ended_with(call, spec.id) | happened(call, Gone(spec.id, name))
+    dead = call.ledger.messages.bury(spec.id, f"{name} was destroyed", call.now)
+    return senders(dead) | topics | {f"run:{spec.id}", inbox(spec.id)}
+
+
+def _tell_family(call: Call, hive: Hive, gone: str, orphans: Sequence[str]) -> frozenset[str]:
+    """The adopter and the adopted learn what happened (row K9); roots have no adopter."""
+    adopter = call.hive.topology.parent(gone)
+    topics = set[str]()
+    for name in orphans:
+        topics |= tell(call, hive, name, ADOPTED, f"{gone} was destroyed; {_whose(adopter)}")
+    if orphans and adopter is not None:
+        names = ", ".join(orphans)
+        body = f"{gone} was destroyed; its children are yours now: {names}"
+        topics |= tell(call, hive, adopter, ADOPTED, body)
+    else:
+        topics |= tell_parents(call, hive, [gone], "destroyed")
+    return frozenset(topics)
+
+
+def _whose(adopter: str | None) -> str:
+    return "you are a root now" if adopter is None else f"your parent is {adopter} now"
+
+
+def _cut(hive: Hive, before: AgentSpec, after: AgentSpec) -> tuple[list[str], list[str]]:
+    """Capabilities, and names, that an agent comes back without."""
+    lost = [each for each in before.capabilities if each not in after.capabilities]
+    gone = [str(each) for each in before.allow if each not in after.allow]
+    return lost, sorted(hive.name(each) or each for each in gone)
+
+
+def _without(lost: Sequence[str], disallowed: Sequence[str]) -> str:
+    parts = [*lost, *(f"writing to {each}" for each in disallowed)]
+    return f" without {', '.join(parts)}" if parts else ""
+
+
+def _tell_cut(call: Call, hive: Hive, name: str, without: str) -> frozenset[str]:
+    if not without:
+        return frozenset()
+    return tell(call, hive, name, RESTORED, f"you were restored{without}")
+
+
+def _home(call: Call, archive: Archive) -> str | None:
+    if archive.parent is None:
+        return None
+    root = call.settings.root.name
+    return call.hive.name(archive.parent) or (root if root in call.hive.topology else None)

@@ -1,0 +1,141 @@
+"""Who the caller is, and whom it can see."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from pydantic import Field
+
+from hive_core.broker.call import Call
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.errors import Conflict
+from hive_core.model.wire.record import OPERATOR
+from hive_core.operations.fields import Agent
+from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.policy.decide import visible_names
+from hive_core.policy.rules import ANYONE, SELF
+
+_AGENTS: Final = 500  # in a page: their rows are made of what is in memory
+
+
+class WhoamiParams(Params):
+    """Nothing: who calls is known by the socket."""
+
+
+class Identity(Result):
+    name: str = Field(description="Name among the living, or `operator`.")
+    uuid: str = Field(description="The identity; never used again.")
+    parent: str | None = Field(description="Name of the parent; null for a root.")
+    role: str = Field(description="What the agent is for.")
+    title: str = Field(description="Free text, such as Software Engineer.")
+    tier: str = Field(description="strategic, tactical or operational.")
+    model: str = Field(description="Its model, or that of its tier; empty: none was named.")
+    capabilities: list[str] = Field(description="What it may do beside what its place allows.")
+    children: list[str] = Field(description="Names of its children.")
+    limits: dict[str, int] = Field(description="Bounds of its machine; absent: the host's.")
+    parallel: int | None = Field(
+        description="Tasks that it has at once; null: as many as its program begins."
+    )
+
+
+class ListAgentsParams(Paged):
+    root: Agent | None = Field(None, description="Only this agent and its descendants.")
+    limit: int = Field(
+        500, ge=1, le=3000, description="Agents in a page at most; no page has more than 500."
+    )
+
+
+class Row(Result):
+    name: str = Field(description="Name among the living.")
+    uuid: str = Field(description="The identity.")
+    parent: str | None = Field(
+        description="Name of the parent; null for a root, and when the caller cannot see it."
+    )
+    role: str = Field(description="What the agent is for.")
+    title: str = Field(description="Free text.")
+    state: str = Field(description="State of the machine.")
+    activity: str = Field(description="What the agent is at: idle, running or blocked.")
+
+
+class Agents(Page):
+    agents: list[Row] = Field(description="Each agent, then what is below it.")
+
+
+@operation(action="read", allow=SELF)
+def whoami(call: Call, _params: WhoamiParams) -> Identity:
+    """Tell the caller who it is: name, place in the tree, role and capabilities."""
+    if call.by_operator:
+        return Identity(
+            name=OPERATOR, uuid=OPERATOR, parent=None, role=OPERATOR, title="", tier="",
+            model="", capabilities=[], children=list(call.hive.topology.roots), limits={},
+            parallel=None,
+        )  # fmt: skip
+    # Nothing but the snapshot goes into it; whether the caller may ask was judged before.
+    told = call.hive.answers.get(call.caller)
+    if not isinstance(told, Identity):
+        told = call.hive.answers[call.caller] = _identity(call)
+    return told
+
+
+def _identity(call: Call) -> Identity:
+    spec = call.hive.spec(call.caller)
+    return Identity(
+        name=call.caller,
+        uuid=spec.id,
+        parent=call.hive.topology.parent(call.caller),
+        role=spec.role.value,
+        title=spec.title,
+        tier=spec.tier.value,
+        model=spec.model or call.settings.models.of(spec.tier),
+        capabilities=list(spec.capabilities),
+        children=list(call.hive.topology.children(call.caller)),
+        limits=spec.limits.model_dump(exclude_none=True),
+        parallel=spec.parallel,
+    )
+
+
+@operation(action="read", allow=ANYONE, target="root", preposition="below", aliases=("get_tree",))
+def list_agents(call: Call, params: ListAgentsParams) -> Agents:
+    """List the agents that the caller can see, in the order of the tree.
+
+    Those are itself, its ancestors, its siblings, its descendants and the agents on its
+    allow-list; the operator sees all. An agent outside is not listed and is answered as unknown.
+    The rows are flat, with `parent`, so that a tree of any depth fits in a reply.
+    """
+    seen = frozenset(visible_names(call.hive, call.caller))
+    names = _in_tree_order(call, seen, params.root)
+    start = _place(call, names, params.after)
+    page = islice((_row(call, seen, each) for each in names[start:]), min(params.limit, _AGENTS))
+    rows = list(fitting(page, lambda row: written(row.title)))
+    end = start + len(rows) >= len(names)
+    return Agents(agents=rows, next=None if end else rows[-1].uuid)
+
+
+def _in_tree_order(call: Call, seen: frozenset[str], root: str | None) -> list[str]:
+    tree = call.hive.topology
+    below = seen if root is None else seen.intersection(tree.subtree(root))
+    return sorted(below, key=lambda name: tree.numbering[name])
+
+
+def _place(call: Call, names: list[str], after: str | None) -> int:
+    """Where a page starts. Its anchor may have gone or moved away between two pages."""
+    if after is None:
+        return 0
+    name = call.hive.name(after)
+    if name is None or name not in names:
+        raise Conflict("the tree has changed since the page before; list it again")
+    return names.index(name) + 1
+
+
+def _row(call: Call, seen: frozenset[str], name: str) -> Row:
+    spec, parent = call.hive.spec(name), call.hive.topology.parent(name)
+    return Row(
+        name=name,
+        uuid=spec.id,
+        parent=parent if parent in seen else None,
+        role=spec.role.value,
+        title=spec.title,
+        state=call.states.state(spec.id).value,
+        activity=call.states.activity(spec.id),
+    )

@@ -1,0 +1,197 @@
+"""A new agent under the caller or below it."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Change
+from hive_core.broker.operation import Result, operation
+from hive_core.errors import LimitReached, NotFound
+from hive_core.model.agents.agent import (
+    AfterTask,
+    AgentName,
+    AgentSpec,
+    Limits,
+    Role,
+    SubtreeLimits,
+    Tier,
+)
+from hive_core.model.agents.capability import checked
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.roles import ROOT_AGENT_EXTRA, ROOT_EXTRA, default_capabilities
+from hive_core.model.config.seed import seed_of
+from hive_core.model.names import short
+from hive_core.model.work.budget import Kind
+from hive_core.operations.agents.spawn_params import Traits
+from hive_core.operations.budgets.initial_budgets import funded
+from hive_core.operations.budgets.spending import take
+from hive_core.operations.fields import Agent, Waiting
+from hive_core.operations.host.jobs import begun
+from hive_core.operations.lifecycle.zombies import names
+from hive_core.operations.notices import tell
+from hive_core.policy import grants
+from hive_core.policy.rules import SPAWN
+
+# The kind of an agent's first message.
+DEFINITION = "definition"
+
+
+class SpawnParams(Traits, Waiting):
+    name: AgentName = Field(description="Its name: free among the living of this hive.")
+    parent: Agent | None = Field(
+        None,
+        description="Where it hangs. Absent: under the caller, or under the root agent when the"
+        " operator asks; empty: a root, which is the operator's to make.",
+    )
+    definition: str | None = Field(
+        None, max_length=64,
+        description="Name of a definition: what is not said here is as it says there, and its text"
+        " is the agent's first message.",
+    )  # fmt: skip
+    add_capabilities: list[str] = Field(
+        [], max_length=64,
+        description="Held beside `capabilities`, or beside the role's usual ones where those are"
+        " absent.",
+    )  # fmt: skip
+
+
+class SpawnResult(Result):
+    name: str = Field(description="The name.")
+    uuid: str = Field(description="The identity; never used again.")
+    job: str = Field(description="Ends when the agent runs.")
+
+
+@operation(
+    action="spawn",
+    allow=SPAWN,
+    target="parent",
+    preposition="under",
+    aliases=("request_spawn", "request_init_config"),
+)
+def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
+    """Create an agent under the caller or one of its descendants, and start it.
+
+    The creator gives no more than it has: capabilities are a subset of its own, limits fit into
+    what it has left, the role is one that its own role may create. That a name is taken is the one
+    thing a caller can learn here about agents that it cannot see.
+    """
+    params, text = _defined(call, params)
+    parent = _parent(call, params)
+    spec = _spec(call, params, parent)
+    hive = call.hive.with_agent(params.name, parent, spec)
+    _check_room(call, params.name)
+    grants.check_spawn(call.hive, call.caller, parent, spec, call.settings.image_names)
+    if parent is not None and not call.by_operator:
+        besides = names(call, call.ledger.lives.zombies())
+        grants.check_seat(call.hive, parent, besides=besides)
+    paid = take(call, call.uuid, Kind.CHILDREN)
+    ledger = call.ledger
+    ledger.ranges.allocate(spec.id, call.settings.uid_start, call.now)
+    ledger.runs.want(spec.id, Wanted.RUNNING, call.now)
+    paid |= funded(call._replace(hive=hive), params.name, params.funds)
+    job = begun(call, "spawn", {spec.id: "running"})
+    told = tell(call, hive, params.name, DEFINITION, text) if text else frozenset[str]()
+    under = f" under {parent}" if parent else " as a root"
+    return Change(
+        SpawnResult(name=params.name, uuid=spec.id, job=job),
+        hive,
+        f"spawn {params.name}{under}",
+        wakes=paid | told | {f"run:{spec.id}"},
+        fields={"uuid": spec.id, "role": spec.role.value, **_from(params)},
+    )
+
+
+def _defined(call: Call, params: SpawnParams) -> tuple[SpawnParams, str]:
+    """With what its definition says and the call does not; and the text of the definition."""
+    if params.definition is None:
+        return params, ""
+    kept = call.ledger.tools.definitions.get(params.definition)
+    if kept is None:
+        raise NotFound(f"no definition {params.definition}")
+    said = params.model_dump(exclude_unset=True)
+    return SpawnParams.model_validate({**kept.fields, **said}), kept.body
+
+
+def _from(params: SpawnParams) -> dict[str, object]:
+    return {} if params.definition is None else {"definition": params.definition}
+
+
+def _check_room(call: Call, name: str) -> None:
+    """The destroyed hold their uids while they are kept, and those are for all (attack 4).
+
+    Agents leave the rest of them to the operator.
+    """
+    most = call.settings.limits.agents
+    if len(call.hive.specs) >= most:
+        raise LimitReached(f"cannot spawn {name}: host agent limit ({most}) reached")
+    if not call.by_operator and call.ledger.ranges.given() >= most:
+        raise LimitReached(
+            f"cannot spawn {name}: host agent limit ({most}) reached, with the destroyed agents"
+            " that are still kept"
+        )
+
+
+def _parent(call: Call, params: SpawnParams) -> str | None:
+    """An agent's default is itself, the operator's the root agent, once there is one."""
+    if params.parent is not None:
+        return params.parent or None
+    if not call.by_operator:
+        return call.caller
+    root = call.settings.root.name
+    return root if root in call.hive.topology else None
+
+
+def _usual(call: Call, params: SpawnParams, parent: str | None) -> tuple[str, ...]:
+    """What it holds when nobody says: a second root sees no more of the others than they of it."""
+    role = Role(params.role)
+    if parent is not None:
+        return default_capabilities(role)
+    is_root_agent = params.name == call.settings.root.name
+    return default_capabilities(role, ROOT_AGENT_EXTRA if is_root_agent else ROOT_EXTRA)
+
+
+def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
+    role = Role(params.role)
+    usual = _usual(call, params, parent)
+    held = grants.capabilities(call.hive, call.caller, usual, params.capabilities)
+    quota = call.settings.limits.children
+    image = params.image or call.settings.default_image
+    config, nar = seed_of(image)
+    spec = AgentSpec(
+        uuid=_fresh(call),
+        role=role,
+        tier=Tier(params.tier),
+        title=params.title,
+        capabilities=grants.with_network(
+            checked((*held, *params.add_capabilities)), params.network
+        ),
+        image=image,
+        config=config,
+        nar=nar,
+        boot=params.boot,
+        command=tuple(params.command),
+        limits=Limits(**params.limits.model_dump()),
+        subtree=SubtreeLimits(**params.subtree.model_dump()) if params.subtree else None,
+        max_children=grants.seats(call.hive, call.caller, params.max_children, quota),
+        after_task=AfterTask(params.after_task) if params.after_task else None,
+        wakes=params.wakes,
+        parallel=params.parallel,
+        require_plan=params.require_plan,
+        max_turns=params.max_turns,
+        max_depth=params.max_depth,
+        tools=grants.tools(call.hive, call.caller, params.tools),
+        model=params.model,
+    )
+    return grants.inherit(call.hive, call.caller, parent, spec, call.settings.agent_limits)
+
+
+def _fresh(call: Call) -> UUID:
+    """A UUID that was never used, with a short id that no node on disk has.
+
+    Every agent has a range from its first to the last of its bytes, so the ranges know them all.
+    """
+    while call.ledger.ranges.knows(short(str(found := uuid4()))):
+        pass
+    return found

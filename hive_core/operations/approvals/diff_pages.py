@@ -1,0 +1,88 @@
+"""The lines that an approval would change, in pages that fit into a frame. None is left out."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pydantic import Field
+
+from hive_core.agent.output import plain
+from hive_core.broker.operation import Result
+from hive_core.errors import Internal
+from hive_core.model.config.review import DiffLine
+from hive_core.operations.pages import REPLY_BYTES
+
+CURSOR: Final = r"^[0-9]{1,12}\.[0-9]{1,12}$"
+ROOM: Final = REPLY_BYTES - 200_000  # the rest of a page is not lines
+_ENTRY: Final = 200  # bytes of an entry beside its text and its path
+_WORST: Final = 8  # bytes that JSON takes for one character: two times four
+
+
+class LineRow(Result):
+    path: str = Field(description="The file.")
+    old: int | None = Field(description="Line of the file as it is deployed.")
+    new: int | None = Field(description="Line of the file as it is proposed.")
+    sign: str = Field(description="+, -, a space; @ begins a file or a passage of it.")
+    text: str = Field(description="The line, odd characters spelled out; not to be believed.")
+    part: bool = Field(description="The line goes on in the next entry.")
+
+
+class Mark(NamedTuple):
+    """Where a page begins: a byte of the file, and a character of the line that begins there."""
+
+    at: int
+    skip: int
+
+    @classmethod
+    def of(cls, text: str | None) -> Mark:
+        at, _, skip = (text or "0.0").partition(".")
+        return cls(int(at), int(skip))
+
+    @property
+    def text(self) -> str:
+        return f"{self.at}.{self.skip}"
+
+
+def cut(data: bytes, mark: Mark, most: int) -> tuple[list[LineRow], Mark]:
+    """The lines from the mark on, as many as fit, and where the next page begins.
+
+    A line that is larger than a frame goes in parts.
+    """
+    rows, left = list[LineRow](), ROOM
+    at, skip = mark
+    for raw in data.splitlines(keepends=True):
+        line = _checked(raw)
+        text = _head(line.text[skip:], left - _size(line.path))
+        part = skip + len(text) < len(line.text)
+        if len(rows) == most or (rows and part):
+            return rows, Mark(at, skip)
+        rows.append(_row(line, text, part=part))
+        if part:
+            return rows, Mark(at, skip + len(text))
+        left -= _size(text) + _size(line.path) + _ENTRY
+        at, skip = at + len(raw), 0
+    return rows, Mark(at, skip)
+
+
+def _row(line: DiffLine, text: str, *, part: bool) -> LineRow:
+    return LineRow(path=line.path, old=line.old, new=line.new, sign=line.sign, text=text, part=part)
+
+
+def _checked(raw: bytes) -> DiffLine:
+    """A job wrote it, and spelled out what acts on a terminal; if it did not, nothing is shown."""
+    line = DiffLine.read(raw)
+    if plain(line.text) != line.text or plain(line.path) != line.path:
+        raise Internal("the difference was not spelled out: deny this")
+    return line
+
+
+def _head(text: str, room: int) -> str:
+    """The beginning of the text that has room."""
+    if _size(text) + _ENTRY <= room:
+        return text
+    return text[: max(0, room - _ENTRY) // _WORST]
+
+
+def _size(text: str) -> int:
+    """Bytes in JSON, where a quotation mark takes two."""
+    return 2 * len(text.encode())

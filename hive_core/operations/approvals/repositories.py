@@ -1,0 +1,237 @@
+"""The daemon's repositories for people's git: `git-remote-hive` fetches and pushes through these.
+
+Nobody but the daemon and its jobs reaches the repositories themselves (attack 59): whoever could
+write the configuration of a repository would run programs as everybody whose git enters it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Later, Reads, Ready, Record
+from hive_core.broker.operation import Mutation, Params, Result, operation
+from hive_core.errors import Internal, InvalidArgument
+from hive_core.model.config.push import META, Part, Progress, Push
+from hive_core.operations.approvals.diff_pages import CURSOR, LineRow, Mark, cut
+from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.policy.rules import OPERATOR
+from hive_core.ports import GitServer
+
+PIECE: Final = 512 * 1024  # bytes of a pack in one frame
+_BASE64: Final = (PIECE + 2) // 3 * 4
+_LINES: Final = 10_000
+
+Repo = Annotated[str, Field(max_length=64, description="`meta`, or an agent by its name or UUID.")]
+Oid = Annotated[
+    str, Field(pattern=r"^[0-9a-f]{40}$", examples=["ab" * 20], description="Name of an object.")
+]
+Ref = Annotated[str, Field(max_length=200, description="Full name of a branch or tag.")]
+
+
+class ListRefsParams(Paged):
+    repo: Repo
+
+
+class RefRow(Result):
+    name: str = Field(description="Full name of the branch or tag.")
+    oid: str = Field(description="The object that it leads to.")
+
+
+class RefRows(Page):
+    refs: list[RefRow] = Field(description="By name.")
+
+
+class ExportPackParams(Params):
+    repo: Repo
+    wants: list[Oid] = Field(
+        min_length=1, max_length=5000, description="What to send: objects that refs lead to."
+    )
+    haves: list[Oid] = Field(
+        [], max_length=5000, description="What is there already, with its whole history."
+    )
+    after: str | None = Field(
+        None, max_length=64, description="`next` of the part before; absent for the first part."
+    )
+
+
+class PackPart(Result):
+    data: str = Field(description="The next bytes of the pack in base64.")
+    next: str | None = Field(description="`after` of the next part; null at the end.")
+
+
+class PushPackParams(Mutation):
+    repo: Repo
+    ref: Ref
+    old: Oid = Field(description="Where the ref leads now; 40 zeros where there is none.")
+    new: Oid = Field(description="Where it shall lead.")
+    pack: str = Field(
+        "", max_length=_BASE64, description="Bytes of a pack in base64, at most 512 KiB of them."
+    )
+    upload: str | None = Field(
+        None, max_length=64, description="The upload that this part belongs to."
+    )
+    offset: int = Field(0, ge=0, description="How many bytes of the pack came before.")
+    part: bool = Field(default=False, description="More of the pack follows in another call.")
+
+
+class Pushed(Result):
+    upload: str = Field(
+        description="For the next call, with the next part or none; empty when it was judged."
+    )
+    size: int = Field(description="How many bytes of the pack there are.")
+    outcome: str = Field(description="adopted or approved; empty while it is not judged.")
+
+
+Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{4,40}$")]
+
+
+class MetaLogParams(Params):
+    after: Commit | None = Field(
+        None, description="`next` of the page before, or a commit to begin at; absent: in force."
+    )
+    limit: int = Field(50, ge=1, le=200, description="Commits in a page at most.")
+
+
+class CommitRow(Result):
+    commit: str = Field(description="The commit.")
+    parents: list[str] = Field(description="The commits that it builds on.")
+    author: str = Field(description="Who made it, by its own words.")
+    time: int = Field(description="Seconds since 1970, by its own words.")
+    message: str = Field(description="Its message; not to be believed.")
+
+
+class MetaCommits(Page):
+    commits: list[CommitRow] = Field(description="The newest first.")
+
+
+class MetaDiffParams(Params):
+    old: Commit | None = Field(None, description="A commit; absent: the parent of the other one.")
+    new: Commit | None = Field(None, description="A commit; absent: what is in force.")
+    after: str | None = Field(None, pattern=CURSOR, description="`next` of the page before.")
+
+
+class MetaLines(Page):
+    old: str = Field(description="The commit before; empty: nothing was there.")
+    new: str = Field(description="The commit after.")
+    lines: list[LineRow] = Field(description="What differs, odd characters spelled out.")
+
+
+@operation(action="administer", allow=OPERATOR)
+def list_refs(call: Call, params: ListRefsParams) -> RefRows:
+    """List the branches and tags of a repository of the daemon's, as `git-remote-hive` does."""
+    found = sorted(_server(call).refs(_repository(call, params.repo)).items())
+    rows = (RefRow(name=name, oid=oid) for name, oid in found if name > (params.after or ""))
+    some = list(fitting(rows, lambda row: written(row.name, row.oid)))[: params.limit]
+    more = some and some[-1].name != found[-1][0]
+    return RefRows(refs=some, next=some[-1].name if more else None)
+
+
+@operation(action="administer", allow=OPERATOR)
+def export_pack(call: Call, params: ExportPackParams) -> Later[PackPart]:
+    """Send what a clone lacks as a git pack; called with `more`, the parts follow each other.
+
+    `git-remote-hive` calls this for `git clone hive::meta`, `git clone hive::NAME` and `git pull`.
+    """
+    server, repo = _server(call), _repository(call, params.repo)
+    known = set(server.refs(repo).values())
+    if params.after is None and (odd := [each for each in params.wants if each not in known]):
+        raise InvalidArgument(f"no ref leads to {odd[0]} (any more)", field="wants")
+
+    async def read(_reads: Reads) -> PackPart:
+        data, following = await server.pack(repo, params.wants, params.haves, params.after)
+        return PackPart(data=base64.b64encode(data).decode(), next=following)
+
+    return Later(read)
+
+
+@operation(action="administer", allow=OPERATOR)
+def push_pack(call: Call, params: PushPackParams) -> Record[Pushed] | Later[Pushed]:
+    """Push to a repository of the daemon's: a commit by hand, or a signed tag that approves.
+
+    The branch `refs/heads/main` of `meta` takes commits by hand, that of an agent the tag
+    `refs/tags/approve/ID`. A job checks the pack in a quarantine; then it is judged as every commit
+    by hand and every signed tag is. A pack that does not fit into one call comes in parts.
+    """
+    server, repo = _server(call), _repository(call, params.repo)
+    push = Push(repo, params.ref, params.old, params.new, call.uid)
+    if isinstance(call.brought, Progress):
+        fields = {"repo": repo, "ref": push.ref, "old": push.old, "new": push.new,
+                  "by": f"uid:{call.uid}", "outcome": call.brought.outcome}  # fmt: skip
+        return Record(_answer(call.brought), fields=fields)
+    part = Part(_decoded(params.pack), params.upload, params.offset, params.part)
+
+    async def take(_reads: Reads) -> Pushed | Ready:
+        found = await server.push(push, part)
+        return _answer(found) if found.upload else Ready(value=found)
+
+    return Later(take)
+
+
+@operation(action="administer", allow=OPERATOR)
+def meta_log(call: Call, params: MetaLogParams) -> Later[MetaCommits]:
+    """List commits of the meta repository, the newest first: every change of the hive."""
+    server, start = _server(call), params.after or call.hive.commit
+
+    async def read(_reads: Reads) -> MetaCommits:
+        found = await server.log(start, params.limit + 1)
+        rows = [
+            CommitRow(
+                commit=each.oid, parents=list(each.parents), author=each.author[:500],
+                time=each.time, message=each.message[:8000],
+            )
+            for each in found[: params.limit]
+        ]  # fmt: skip
+        fit = list(fitting(rows, lambda row: written(row.author, row.message, *row.parents)))
+        more = len(fit) < len(found)
+        return MetaCommits(commits=fit, next=found[len(fit)].oid if more else None)
+
+    return Later(read)
+
+
+@operation(action="administer", allow=OPERATOR)
+def meta_diff(call: Call, params: MetaDiffParams) -> Later[MetaLines]:
+    """Show which lines differ between two commits of the meta repository.
+
+    Called with `more`, the lines follow in pages.
+    """
+    server, wanted = _server(call), params.new or call.hive.commit
+
+    async def read(_reads: Reads) -> MetaLines:
+        after = (await server.log(wanted, 1))[0]
+        parent = after.parents[0] if after.parents else ""
+        old = (await server.log(params.old, 1))[0].oid if params.old else parent
+        mark = Mark.of(params.after)
+        data, more = await server.changes(old, after.oid, mark.at)
+        rows, end = cut(data, mark, _LINES)
+        left = more or end.at - mark.at < len(data)
+        return MetaLines(old=old, new=after.oid, lines=rows, next=end.text if left else None)
+
+    return Later(read)
+
+
+def _server(call: Call) -> GitServer:
+    if call.git is None:
+        raise Internal("there are no repositories here")
+    return call.git
+
+
+def _repository(call: Call, repo: str) -> str:
+    """`meta`, or the UUID of an agent that lives; NotFound for any other."""
+    if repo == META:
+        return META
+    return call.hive.spec(call.hive.name(repo) or repo).id
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidArgument("is no base64", field="pack") from None
+
+
+def _answer(found: Progress) -> Pushed:
+    return Pushed(upload=found.upload, size=found.size, outcome=found.outcome)

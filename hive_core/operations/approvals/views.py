@@ -1,0 +1,106 @@
+"""An approval as its reader may see it: who asked all of it, an ancestor that there is one."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from hive_core.broker.call import Call
+from hive_core.broker.operation import Result
+from hive_core.model.config.agent_config import Wishes
+from hive_core.model.config.approval import Approval, Kind
+from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
+from hive_core.operations.approvals.outcome import called
+from hive_core.plan.effect import marks
+from hive_core.policy.relationship import ABOVE, ITSELF, stand
+
+
+class ApprovalRow(Result):
+    id: str = Field(description="The approval.")
+    kind: str = Field(description="config, inputs, rollback or update.")
+    agent: str = Field(description="Name of the agent it is about; empty: the inputs of all.")
+    agent_uuid: str = Field(description="Its identity.")
+    requester: str = Field(description="Name of who asked, or `operator`.")
+    requester_uuid: str = Field(description="The identity of who asked.")
+    source: str = Field(description="Name of whose clone the commit comes from; empty: nobody's.")
+    state: str = Field(description="How far it is.")
+    commit: str = Field(
+        description="Exactly what is asked for, of newer inputs the first digits of the SHA-256 of"
+        " the lock; empty: not known yet."
+    )
+    base: str = Field(
+        description="What it was judged against: the commit deployed then; of newer inputs the"
+        " hash of the lock."
+    )
+    effect: str = Field(description="What it does to a running agent.")
+    message: str = Field(description="What the requester says; not to be believed.")
+    created: float = Field(description="Seconds since 1970.")
+    expires: float = Field(description="When it is void without a decision.")
+    decided: float | None = Field(description="When somebody decided; null before.")
+    decided_by: str = Field(description="Who decided.")
+    ended: float | None = Field(description="When it came to its end; null before.")
+    reason: str = Field(description="Why it ended so.")
+    job: str = Field(description="Ends with it.")
+
+
+class MarkRow(Result):
+    kind: str = Field(description="capability, mount, network, secret, limit, command, boot...")
+    name: str = Field(description="Which one; `none` when it asks for none.")
+    before: str = Field(description="What it has.")
+    after: str = Field(description="What it asks for; a command as its agent wrote it.")
+    gives: bool = Field(description="It could not do that, or not so much, before.")
+
+
+def owns(call: Call, approval: Approval) -> bool:
+    return call.by_operator or approval.requester == call.uuid
+
+
+def sees(call: Call, approval: Approval) -> bool:
+    return owns(call, approval) or above(call, approval.agent)
+
+
+def above(call: Call, agent: str) -> bool:
+    name = call.hive.name(agent)
+    return name is not None and stand(call.hive, call.caller, name) in (ITSELF, *ABOVE)
+
+
+def shown_row(call: Call, each: Approval) -> ApprovalRow:
+    whole = owns(call, each)
+    return ApprovalRow(
+        id=each.id, kind=each.kind, agent=called(call, each.agent) if each.agent else "",
+        agent_uuid=each.agent, requester=called(call, each.requester),
+        requester_uuid=each.requester, source=called(call, each.source) if each.source else "",
+        state=each.state, commit=each.binding.commit, base=_base(each), effect=each.effect,
+        message=each.message if whole else "", created=each.created, expires=each.expires,
+        decided=each.decided, decided_by=each.decided_by if call.by_operator else _whom(each),
+        ended=each.ended, reason=each.reason if whole else "", job=each.job if whole else "",
+    )  # fmt: skip
+
+
+def figures(call: Call, each: Approval) -> dict[str, object]:
+    """What the check found; who did not ask sees numbers, and no words of the commit."""
+    whole = owns(call, each)
+    return {name: value for name, value in each.review.items() if whole or isinstance(value, int)}
+
+
+def _base(each: Approval) -> str:
+    """Of inputs the hash of the lock in force then, in as many digits as that of the new one."""
+    return each.binding.lock[:40] if each.kind is Kind.INPUTS else each.binding.base
+
+
+def _whom(each: Approval) -> str:
+    """Agents learn that the operator decided, not which one."""
+    return THE_OPERATOR if each.decided_by else ""
+
+
+def shown_marks(call: Call, approval: Approval) -> list[MarkRow]:
+    """By what the agent has now, which who asked may have lost sight of meanwhile."""
+    name = call.hive.name(approval.agent)
+    still = call.by_operator or (owns(call, approval) and above(call, approval.agent))
+    if name is None or not still or approval.kind is not Kind.CONFIG:
+        return []
+    wishes = Wishes.model_validate(dict(approval.wishes))
+    found = marks(call.hive.spec(name), wishes)
+    return [
+        MarkRow(kind=m.kind, name=m.name, before=m.before, after=m.after, gives=m.gives)
+        for m in found
+    ]

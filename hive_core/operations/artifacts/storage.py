@@ -1,0 +1,228 @@
+"""Artifacts: what agents keep for later and for each other, under names and in versions."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+
+from hive_core.broker.call import Call, Later, Reads, Ready, Record
+from hive_core.broker.operation import Mutation, Params, Result, operation
+from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
+from hive_core.ledger.artifacts.storage import New
+from hive_core.model.agents.capability import covers
+from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
+from hive_core.model.work.artifact import Artifact, Room, Visibility, name_fault
+from hive_core.operations.artifacts.views import Id, Name, Seen, lineage
+from hive_core.operations.fields import Agent, also, bounded_text
+from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, holds
+
+INLINE: Final = 512 * 1024
+_BASE64: Final = (INLINE + 2) // 3 * 4
+
+
+def _named(name: str) -> str:
+    if fault := name_fault(name):
+        raise ValueError(fault)
+    return name
+
+
+Data = Annotated[str, Field(max_length=_BASE64, description="Bytes in base64.")]
+
+
+class BeginArtifactParams(Params):
+    """Nothing.
+
+    No mutation: nothing of an upload outlives the daemon, so a repeat has no first result.
+    """
+
+
+class Begun(Result):
+    upload: str = Field(description="The upload; it is forgotten when nothing comes for long.")
+
+
+class AppendArtifactParams(Params):
+    """The offset says whether a part is a new one or comes again."""
+
+    upload: Id = Field(description="The upload.")
+    offset: int = Field(ge=0, description="How many bytes came before.")
+    data: Data = Field(description="The next bytes in base64, at most 512 KiB of them.")
+
+
+class Appended(Result):
+    size: int = Field(description="How many bytes there are now.")
+
+
+class StoreArtifactParams(Mutation):
+    name: Annotated[Name, AfterValidator(_named)] = Field(
+        validation_alias=also("name", "key"),
+        description="What it is called, such as reports/today.md. A name that is there gets a new"
+        " version. Also `key`.",
+    )
+    owner: Agent | None = Field(None, description="Whose it is; yours when absent.")
+    type: str = Field(
+        "application/octet-stream", max_length=100,
+        pattern=r"^[a-z0-9][a-z0-9.+-]*/[a-z0-9][a-z0-9.+-]*$", description="Its media type.",
+    )  # fmt: skip
+    visibility: Seen = Field(
+        "private",
+        description="Who reads it beside the owner: nobody; who is above and below it (subtree);"
+        " everybody under the same root (user); every agent (global).",
+    )
+    text: Annotated[str, bounded_text(INLINE)] | None = Field(
+        None, description="The content as text, at most 512 KiB."
+    )
+    data: Data | None = Field(None, description="Or its bytes in base64, at most 512 KiB of them.")
+    upload: Id | None = Field(None, description="Or an upload with all of it.")
+
+
+class Stored(Result):
+    id: str = Field(description="This version.")
+    name: str = Field(description="What it is called.")
+    version: int = Field(description="Which one of that name.")
+    size: int = Field(description="Bytes.")
+    digest: str = Field(description="SHA-256 of the bytes, in hex.")
+
+
+_WRITER: Final = OPERATOR | (SELF | ANCESTOR) & holds("artifact.write")
+
+
+@operation(action="write_artifact", allow=SELF)
+def begin_artifact(call: Call, _params: BeginArtifactParams) -> Begun:
+    """Begin to send a content in parts. `append_artifact` sends them, `store_artifact` names it.
+
+    What was not stored is gone when the daemon starts anew.
+    """
+    _check_holds(call, "send an artifact", "artifact.write")
+    most = call.settings.artifacts.uploads
+    return Begun(upload=call.contents.begin(call.uuid, most))
+
+
+@operation(action="write_artifact", allow=SELF)
+def append_artifact(call: Call, params: AppendArtifactParams) -> Later[Appended]:
+    """Send the next part of an upload. The last part may be sent again."""
+    _check_holds(call, "send an artifact", "artifact.write")
+    data, limits = _decoded(params.data), call.settings.artifacts
+    size = params.offset + len(data)
+    if size > limits.size:
+        raise LimitReached(f"cannot append: an artifact has at most {limits.size} bytes")
+    _check_agent(call, call.uuid, call.contents.held(call.uuid) + len(data), "append")
+    if call.contents.held() + len(data) > limits.tree:
+        raise LimitReached("cannot append: too much is being sent at once", retry_after=60)
+    room = Room(limits.agent - call.ledger.artifacts.used(call.uuid)[0], limits.tree)
+
+    async def take(_reads: Reads) -> Appended:
+        given = call.uuid, params.upload, params.offset, data, room
+        return Appended(size=await call.contents.append(*given))
+
+    return Later(take)
+
+
+@operation(action="write_artifact", allow=_WRITER, target="owner", preposition="of")
+def store_artifact(call: Call, params: StoreArtifactParams) -> Record[Stored] | Later[Stored]:
+    """Keep a content under a name. It stays when its author is gone.
+
+    A name that is there gets a new version; the oldest beyond a number of them go. Only the owner,
+    an ancestor of it or the operator stores under its names.
+    """
+    owner = params.owner or call.caller
+    if owner == THE_OPERATOR:
+        raise InvalidArgument("say whose it is", field="owner")
+    visibility = Visibility(params.visibility)
+    if visibility is Visibility.GLOBAL:
+        _check_holds(call, "store for everybody", "artifact.global")
+    size = _size(call, params)
+    new = New(
+        call.hive.spec(owner).id, owner, call.uuid, params.name, params.type, visibility,
+        lineage(call, owner),
+    )  # fmt: skip
+    _check_room(call, new, size)
+    upload = params.upload if params.upload is not None else call.brought
+    content = call.contents.place(call.uuid, upload) if isinstance(upload, str) else None
+    if content is None:
+        return _settled(call, params)
+    kept = call.ledger.artifacts.store(new, content, call.now)
+    _thin(call, kept)
+    result = Stored(
+        id=kept.id, name=kept.name, version=kept.version, size=kept.size, digest=kept.digest
+    )  # fmt: skip
+    fields = {"artifact": kept.id, "name": kept.name, "version": kept.version, "size": kept.size,
+              "visibility": kept.visibility.value}  # fmt: skip
+    return Record(result, frozenset({f"artifact:{kept.owner}", "artifact"}), fields)
+
+
+def _check_holds(call: Call, doing: str, capability: str) -> None:
+    if call.by_operator or covers(call.hive.spec(call.caller).capabilities, capability):
+        return
+    reason = f"cannot {doing}: you do not hold the capability {capability}"
+    raise NotAllowed(reason, rule=f"holds({capability})")
+
+
+def _size(call: Call, params: StoreArtifactParams) -> int:
+    said = [each for each in ("text", "data", "upload") if getattr(params, each) is not None]
+    if len(said) != 1:
+        raise InvalidArgument("say one of text, data and upload", field="data")
+    if params.upload is not None:
+        return call.contents.size(call.uuid, params.upload)
+    return len(_given(params))
+
+
+def _given(params: StoreArtifactParams) -> bytes:
+    return params.text.encode() if params.text is not None else _decoded(params.data or "")
+
+
+def _settled(call: Call, params: StoreArtifactParams) -> Later[Stored]:
+    """The bytes come to the disk first, beside the loop; then this is asked again."""
+    limits, store = call.settings.artifacts, call.contents
+    room = Room(limits.agent, limits.tree)
+
+    async def settle(_reads: Reads) -> Ready:
+        if params.upload is not None:
+            return Ready(value=await store.settle(call.uuid, params.upload))
+        return Ready(value=await store.keep(call.uuid, _given(params), room))
+
+    return Later(settle)
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        found = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidArgument("is no base64", field="data") from None
+    if len(found) > INLINE:
+        raise InvalidArgument(f"is longer than {INLINE} bytes", field="data")
+    return found
+
+
+def _check_agent(call: Call, uuid: str, size: int, verb: str) -> None:
+    most, (used, _) = call.settings.artifacts.agent, call.ledger.artifacts.used(uuid)
+    if used + size > most:
+        raise LimitReached(f"cannot {verb}: {used} of {most} bytes are used; delete some first")
+
+
+def _check_room(call: Call, new: New, size: int) -> None:
+    """Bytes and versions, of the owner and of the tree that it is in."""
+    limits, kept = call.settings.artifacts, call.ledger.artifacts
+    if size > limits.size:
+        raise LimitReached(f"cannot store {new.name}: it has more than {limits.size} bytes")
+    for party, most, count in (
+        (new.owner, limits.agent, limits.count),
+        (f"tree:{new.root}", limits.tree, limits.tree_count),
+    ):
+        used, versions = kept.used(party)
+        whose = f"all under the root of {new.owner_name} have" if ":" in party else (
+            f"{new.owner_name} has"
+        )  # fmt: skip
+        if used + size > most:
+            raise LimitReached(f"cannot store {new.name}: {whose} {used} of {most} bytes")
+        if versions >= count:
+            raise LimitReached(f"cannot store {new.name}: {whose} {versions} versions")
+
+
+def _thin(call: Call, kept: Artifact) -> None:
+    """The oldest versions of a name go."""
+    found = call.ledger.artifacts.versions(kept.owner, kept.name)
+    for each in found[call.settings.artifacts.versions :]:
+        call.ledger.artifacts.remove(each)

@@ -1,0 +1,135 @@
+"""How the log is followed: which events somebody asked for, from which number on, and what is gone.
+
+Numbers go up, so who knows the last number that it saw misses nothing: either the rest is there, or
+it is told in which part something was pruned meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Annotated, Final, NamedTuple, Self, TypeVar
+
+from pydantic import Field
+
+from hive_core.broker.call import Call
+from hive_core.broker.operation import Result
+from hive_core.errors import InvalidArgument
+from hive_core.ledger.audit.event_heads import Head
+from hive_core.ledger.audit.events import Events
+from hive_core.ledger.audit.notes import OWN, is_note
+from hive_core.model.wire.record import EVENT_KINDS, Event
+from hive_core.operations.pages import REPLY_BYTES
+
+R = TypeVar("R")
+
+# Events that are looked at for one answer; with none among them that was asked for, an empty page
+# moves the reader on.
+SCAN: Final = 1000
+
+Kinds = Annotated[
+    list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]{0,63}\*?$")]],
+    Field(max_length=32, description="Only these kinds; a `*` at the end stands for the rest."),
+]
+
+
+class Gap(Result):
+    """Numbers between which something that was asked for is not kept any more."""
+
+    first: int = Field(serialization_alias="from", description="The first that may be missing.")
+    last: int = Field(serialization_alias="to", description="The last that is missing.")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which events. Empty: all. `parties` are UUIDs, or `operator` or `daemon`."""
+
+    kinds: tuple[str, ...] = ()
+    parties: frozenset[str] = frozenset()
+    since: float | None = None
+
+    @classmethod
+    def of(
+        cls, call: Call, kinds: Sequence[str], agents: Sequence[str], since: float | None = None
+    ) -> Self:
+        """As somebody asked for it; agents by name, or by UUID. A kind that is none is refused:
+        whoever follows it would wait for ever.
+        """
+        for each in kinds:
+            _check_kind(each)
+        specs = call.hive.specs
+        found = frozenset(specs[each].id if each in specs else each for each in agents)
+        return cls(tuple(kinds), found, since)
+
+    @property
+    def takes_notes(self) -> bool:
+        """Whether what agents note may be among them."""
+        return not self.kinds or any(
+            is_note(each) or (each.endswith("*") and OWN.startswith(each[:-1]))
+            for each in self.kinds
+        )
+
+    def takes(self, head: Head) -> bool:
+        if self.since is not None and head.time < self.since:
+            return False
+        if self.parties and not self.parties & {head.caller, head.target}:
+            return False
+        return not self.kinds or any(_is(head.kind, each) for each in self.kinds)
+
+
+def _check_kind(wanted: str) -> None:
+    if wanted.startswith(OWN) or (wanted.endswith("*") and OWN.startswith(wanted[:-1])):
+        return
+    if not any(_is(each, wanted) for each in EVENT_KINDS):
+        near = get_close_matches(wanted, EVENT_KINDS, 1, 0.6)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(EVENT_KINDS)}, own.*"
+        raise InvalidArgument(f"no event is of kind {wanted!r}; {hint}", field="kinds")
+
+
+class Part(NamedTuple):
+    """What was found, and the last number that was looked at."""
+
+    hits: list[Head]
+    end: int
+
+
+def read(log: Events, wanted: Filter, after: int, limit: int) -> Part:
+    """Heads of the next events that were asked for, at most `limit`, behind a number."""
+    heads = log.heads(after, SCAN)
+    hits = [each for each in heads if wanted.takes(each)]
+    end = heads[-1].seq if len(heads) == SCAN else max(after, log.last)
+    if len(hits) > limit:
+        hits, end = hits[:limit], hits[limit - 1].seq
+    return Part(hits, end)
+
+
+def full_page(
+    log: Events, part: Part, row: Callable[[Event], R], size: Callable[[R], int]
+) -> tuple[list[R], int]:
+    """The first of the events that fit into one reply, and the last number that it covers.
+
+    No event is read for a page that is full already (attack 61).
+    """
+    rows: list[R] = []
+    left, end = REPLY_BYTES, 0
+    for event in log.some([each.seq for each in part.hits]):
+        shown = row(event)
+        left -= size(shown)
+        if left < 0 and rows:
+            return rows, end
+        rows.append(shown)
+        end = event.seq
+    return rows, part.end
+
+
+def gap(log: Events, wanted: Filter, after: int, end: int) -> Gap | None:
+    """Where something that was asked for is not kept any more, up to the last number of a page."""
+    lost = max(log.base, log.thinning.last())
+    if wanted.takes_notes:
+        lost = max(lost, log.notes.lost(wanted.parties))
+    return Gap(first=after + 1, last=min(lost, end)) if after < lost else None
+
+
+def _is(kind: str, pattern: str) -> bool:
+    return kind.startswith(pattern[:-1]) if pattern.endswith("*") else kind == pattern

@@ -1,0 +1,125 @@
+"""Bounds of what agents say of themselves: tokens in an hour, and the size of a context (row K23).
+
+They are no purses: nothing is used up, and no work is stopped. Who comes near is warned. Who is
+at one gets no new task and no tool until it is less, and somebody is asked whether it may be more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+from hive_core.broker.call import Call
+from hive_core.broker.hooks import Started, when
+from hive_core.model.work.budget import Kind, Purse
+from hive_core.operations.budgets.payer_budget import SLIDING, bounds, seen, topic
+from hive_core.operations.budgets.shortages import lifted, looked_again, short, warn
+from hive_core.operations.tasks.offers import start_next
+
+
+def said_tokens(call: Call, uuid: str, tokens: int) -> frozenset[str]:
+    """So many tokens more, for the agent and all above it that are bounded."""
+    topics, said = frozenset[str](), call.ledger.budgets.bounds
+    for bound in bounds(call, uuid, Kind.TOKENS_PER_HOUR) if tokens else ():
+        hour, warned = said.hour(bound.agent, call.now)
+        hour = hour.plus(tokens)
+        said.keep_hour(bound.agent, hour, warned=warned)
+        found, touched = _watched(call, seen(call, bound), warned=warned)
+        if found != warned:
+            said.keep_hour(bound.agent, hour, warned=found)
+        topics |= touched
+    return topics
+
+
+def said_context(call: Call, uuid: str, tokens: int) -> frozenset[str]:
+    """How big the context of the agent is now."""
+    said = call.ledger.budgets.bounds
+    warned = said.context(uuid)[1]
+    said.keep_context(uuid, tokens, warned=warned)
+    topics, found = frozenset[str](), bounds(call, uuid, Kind.CONTEXT)
+    for bound in found:
+        warned, touched = _watched(call, seen(call, bound), warned=warned)
+        topics |= touched
+    said.keep_context(uuid, tokens, warned=warned)
+    return topics if found else topics | lifted(call, Purse(uuid, Kind.CONTEXT))
+
+
+def bound_changed(call: Call, uuid: str, kind: Kind) -> frozenset[str]:
+    """The bound of this agent is another one: what was said before is held against it now."""
+    topics, budgets = frozenset[str](), call.ledger.budgets
+    if kind is Kind.CONTEXT:
+        said = budgets.bounds.contexts()
+        for name in call.hive.topology.subtree(call.hive.name(uuid) or uuid):
+            each = call.hive.spec(name).id
+            if each in said:
+                topics |= said_context(call, each, said[each])
+            topics |= start_next(call, each)
+    for bound in bounds(call, uuid, kind) if kind is Kind.TOKENS_PER_HOUR else ():
+        if bound.agent == uuid:
+            topics |= _hour_again(call, bound)
+    return topics
+
+
+def placed(call: Call, names: Iterable[str]) -> frozenset[str]:
+    """They and all below them are under the bounds of `call.hive` from now on.
+
+    As if they had said the sizes of their contexts a moment ago. The hour of a bound stays what was
+    reported under it: hours are kept for whole branches, and of what one of these takes along
+    nobody could say whether the new place has counted it before.
+    """
+    budgets, host = call.ledger.budgets, call.settings.budgets
+    topics = frozenset[str]()
+    held = budgets.kinds.intersection(SLIDING) or host.tokens_per_hour or host.context
+    if not held and not any(each.kind in SLIDING for each in budgets.shortages()):
+        return topics
+    said = budgets.bounds.contexts()
+    for name in chain.from_iterable(map(call.hive.topology.subtree, names)):
+        uuid = call.hive.spec(name).id
+        for bound in bounds(call, uuid, Kind.TOKENS_PER_HOUR):
+            topics |= _hour_again(call, bound) if bound.agent == uuid else frozenset()
+        if uuid in said:
+            topics |= said_context(call, uuid, said[uuid])
+        topics |= _unbound(call, uuid) | start_next(call, uuid)
+    return topics
+
+
+def _unbound(call: Call, uuid: str) -> frozenset[str]:
+    """It met a bound of its own before, and another one holds now."""
+    missed = call.ledger.budgets.shortage(Purse(uuid, Kind.TOKENS_PER_HOUR))
+    held = any(each.agent == uuid for each in bounds(call, uuid, Kind.TOKENS_PER_HOUR))
+    return frozenset() if missed is None or held else looked_again(call, missed)
+
+
+def _hour_again(call: Call, bound: Purse) -> frozenset[str]:
+    budgets, now = call.ledger.budgets, seen(call, bound)
+    missed = budgets.shortage(bound)
+    if missed is not None:
+        return looked_again(call, missed) if now.empty else lifted(call, now)
+    hour, warned = budgets.bounds.hour(bound.agent, call.now)
+    found, topics = _watched(call, now, warned=warned)
+    if found != warned:
+        budgets.bounds.keep_hour(bound.agent, hour, warned=found)
+    return topics
+
+
+def _watched(call: Call, bound: Purse, *, warned: bool) -> tuple[bool, frozenset[str]]:
+    """Whether it is warned now, and what follows."""
+    near = bound.near(call.settings.budgets.warn)
+    missed = call.ledger.budgets.shortage(bound)
+    if missed is not None:
+        again = bound.kind is Kind.CONTEXT and not bound.empty
+        return near, lifted(call, bound) if again else frozenset()
+    if bound.empty:
+        topics = short(call, bound)
+        asked = call.ledger.budgets.shortage(bound)
+        return True, topics | (looked_again(call, asked) if asked else frozenset())
+    if near and not warned:
+        return True, warn(call, bound) | {topic(bound.agent)}
+    return near, frozenset()
+
+
+@when(Started)
+def _fresh(call: Call, what: Started) -> frozenset[str]:
+    """What starts anew has an empty context, until it says otherwise."""
+    known = call.ledger.budgets.bounds.context(what.uuid)[0]
+    return said_context(call, what.uuid, 0) if known else frozenset()

@@ -1,0 +1,96 @@
+"""Adding up what many have used, some agents at a time: the call is asked again for the next ones.
+
+Each part is work of the caller's in the queue, and between two of them others are served. Who has
+used something is in the ledger day by day, so that one part may be thousands of rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.broker.call import Call, Reads, Ready
+from hive_core.ledger.budgets.usage import Figure, Sums, day_of, key_of
+from hive_core.model.work.budget import Kind, Source
+from hive_core.operations.budgets.cpu_time import live_cpu
+from hive_core.operations.budgets.payer_budget import millis
+from hive_core.operations.budgets.usage_rollup import Places
+
+AGENTS: Final = 50
+# How often it is begun again when lines of agents that are gone were added up meanwhile.
+_AGAIN: Final = 3
+
+Key = tuple[str, str, str]
+Keys = Callable[[Places, str | int], Iterable[str]]
+
+
+@dataclass
+class Adding:
+    """How far it is. `cpu` is what the kernel said, before it began."""
+
+    cpu: object
+    left: list[str]
+    moved: int
+    found: Counter[Key] = field(default_factory=Counter)
+    again: int = 0
+
+    def begin_again(self, agents: Iterable[str], moved: int) -> None:
+        self.left, self.moved, self.again = list(agents), moved, self.again + 1
+        self.found.clear()
+
+
+def add_up(call: Call, top: str, since: float, column: str, keys: Keys) -> Adding | Counter[Key]:
+    """Sums by key, kind and source, of an agent with all below it or of everybody; or not yet."""
+    moved = call.ledger.budgets.departed.moved
+    adding = call.brought
+    if not isinstance(adding, Adding):
+        adding = Adding(call.brought, _agents(call, top), moved)
+    elif adding.moved != moved and adding.again < _AGAIN:
+        adding.begin_again(_agents(call, top), moved)
+    part, adding.left = adding.left[:AGENTS], adding.left[AGENTS:]
+    cpu = adding.cpu if isinstance(adding.cpu, dict) else {}
+    of_part = {uuid: cpu[uuid] for uuid in part if uuid in cpu}
+    _add(call._replace(brought=of_part), adding.found, part, (day_of(since), column, keys))
+    return adding if adding.left else adding.found
+
+
+def go_on(adding: Adding) -> Callable[[Reads], Awaitable[Ready]]:
+    """A slow read that is over at once: the call goes to the end of the queue, with this."""
+
+    async def read(_reads: Reads) -> Ready:
+        return Ready(value=adding)
+
+    return read
+
+
+def _agents(call: Call, top: str) -> list[str]:
+    """Who may have used something; those who live come first, as they are shown."""
+    if top:
+        return sorted(Places(call).below(top))
+    return sorted(call.ledger.budgets.usage.agents() | {each.agent for each in live(call)})
+
+
+def _add(call: Call, found: Counter[Key], agents: list[str], how: tuple[int, str, Keys]) -> None:
+    day, column, keys = how
+    places, among = Places(call), frozenset(agents)
+    sums: Sums = call.ledger.budgets.usage.sums(column, day, agents)
+    for each in live(call):
+        if each.agent in among:
+            sums[key_of(column, each), each.kind, each.source] += each.amount
+    known: dict[str | int, tuple[str, ...]] = {}
+    for (what, kind, source), amount in sums.items():
+        if what not in known:
+            known[what] = tuple(keys(places, what))
+        for key in known[what]:
+            found[key, kind, source] += amount
+
+
+def live(call: Call) -> Iterator[Figure]:
+    """Time and processor time of machines that run, which is not written down yet."""
+    yield from live_cpu(call)
+    now, measured = millis(call.now), Source.MEASURED.value
+    for uuid, since in call.ledger.budgets.running().items():
+        ran = max(0, now - since)
+        yield Figure(day_of(call.now), uuid, Kind.TIME.value, measured, "", "", ran)

@@ -1,0 +1,124 @@
+"""What takes time: looked at, waited for, listed. Its caller sees it, and the operator."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Wait
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.errors import InvalidArgument, LimitReached, NotFound
+from hive_core.model.wire.record import Job
+from hive_core.operations.fields import WAIT_MOST
+from hive_core.operations.pages import Page, Paged, fitting, written
+from hive_core.policy.rules import SELF
+
+
+class GetJobParams(Params):
+    id: str = Field(max_length=64, description="The job.")
+    after: str | None = Field(
+        None, max_length=64, description="`next` of the answer before: only news is wanted."
+    )
+
+
+class WaitJobParams(GetJobParams):
+    wait: float = Field(WAIT_MOST, ge=0, le=WAIT_MOST, description="Seconds to wait at most.")
+
+
+class JobResult(Result):
+    id: str = Field(description="The job.")
+    operation: str = Field(description="What was asked for.")
+    state: str = Field(description="running, done or failed.")
+    agents: list[str] = Field(description="Names; the UUID of one that is gone.")
+    started: float = Field(description="Seconds since 1970.")
+    ended: float | None = Field(description="Seconds since 1970; null while it runs.")
+    error: str = Field(description="Why it failed; empty otherwise.")
+    progress: dict[str, object] = Field(description="What is known of how far it is.")
+    next: str | None = Field(description="`after` for news; null once the job has ended.")
+
+
+class ListJobsParams(Paged):
+    """Jobs are about many agents, each of which is named."""
+
+
+class Jobs(Page):
+    jobs: list[JobResult] = Field(description="The newest first.")
+
+
+@operation(action="read", allow=SELF)
+def get_job(call: Call, params: GetJobParams) -> JobResult | Wait[JobResult]:
+    """Tell how a job of the caller stands; called with `more`, each news until it has ended."""
+    found = _seen(call, params.id)
+    if call.more and found.next is not None and found.next == params.after:
+        return Wait(frozenset({f"job:{params.id}"}), None, found)
+    return found
+
+
+@operation(action="read", allow=SELF)
+def wait_job(call: Call, params: WaitJobParams) -> JobResult | Wait[JobResult]:
+    """Answer when a job of the caller has ended, or when `wait` has passed."""
+    found = _seen(call, params.id)
+    news = call.more and found.next != params.after
+    if found.next is None or news:
+        return found
+    # A stream ends with the job: a page for each `wait` that passed would tell nothing.
+    deadline = None if call.more else call.now + params.wait
+    return Wait(frozenset({f"job:{params.id}"}), deadline, found)
+
+
+@operation(action="read", allow=SELF)
+def list_jobs(call: Call, params: ListJobsParams) -> Jobs:
+    """List the caller's jobs, the newest first; the operator sees those of all."""
+    after = params.after
+    if after is not None and not _owns(call, call.ledger.jobs.get(after)):
+        raise InvalidArgument(f"no job {after[:64]}", field="after")
+    mine = None if call.by_operator else call.uuid
+    found = call.ledger.jobs.page(mine, params.most + 1, after)
+    page = (_shown(call, job) for job in found[: params.most])
+    rows = list(fitting(page, lambda job: written(job.model_dump_json())))
+    return Jobs(jobs=rows, next=rows[-1].id if len(rows) < len(found) else None)
+
+
+def begun(call: Call, operation: str, goals: Mapping[str, str]) -> str:
+    """A job for the change road: per agent what has to be reached. None to reach: it has ended."""
+    most = call.settings.limits.open_jobs
+    if not call.by_operator and call.ledger.jobs.waiting(call.uuid) >= most:
+        raise LimitReached(f"cannot {operation}: {most} of your jobs have not ended yet")
+    job = call.ledger.jobs.create(operation, call.uuid, goals, call.now)
+    if not goals:
+        call.ledger.jobs.finish(job.id, "", call.now)
+    return job.id
+
+
+def _seen(call: Call, id_: str) -> JobResult:
+    job = call.ledger.jobs.get(id_)
+    if job is None or not _owns(call, job):
+        raise NotFound(f"no job {id_}")
+    return _shown(call, job)
+
+
+def _owns(call: Call, job: Job | None) -> bool:
+    return job is not None and (job.caller == call.uuid or call.by_operator)
+
+
+def _shown(call: Call, job: Job) -> JobResult:
+    return JobResult(
+        id=job.id,
+        operation=job.operation,
+        state=job.state,
+        agents=[call.hive.name(uuid) or uuid for uuid in job.agents],
+        started=job.started,
+        ended=job.ended,
+        error=job.error,
+        progress=dict(job.progress),
+        next=None if job.ended is not None else _mark(job),
+    )
+
+
+def _mark(job: Job) -> str:
+    """Tells two states of one running job apart."""
+    text = json.dumps(dict(job.progress), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,159 @@
+"""How the hive is: for the operator's eyes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pydantic import Field
+
+from hive_core import VERSION
+from hive_core.broker.call import Call, Wait
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.errors import NotFound
+from hive_core.model.agents.machine import Machine, State, Wanted
+from hive_core.model.names import agent_unit
+from hive_core.operations.fields import WAIT_MOST, Agent
+from hive_core.operations.host.todo import list_todo
+from hive_core.policy.rules import OPERATOR
+
+SHOWN = 100  # of a kind: the answer must fit into a message, whatever went wrong
+LOOK_MOST = 5.0  # seconds that the first look of a daemon may take, for who asks where an agent is
+
+
+class StatusParams(Params):
+    """Nothing."""
+
+
+class Refused(Result):
+    commit: str = Field(description="A commit made by hand that is not in force.")
+    reason: str = Field(description="What is wrong with it.")
+
+
+class Hived(Result):
+    version: str = Field(description="Version of hive.")
+    since: float = Field(description="When the daemon started, in seconds since 1970.")
+
+
+class Status(Result):
+    commit: str = Field(description="The commit of the meta repo that is in force.")
+    refused: list[Refused] = Field(description="Commits made by hand that are parked.")
+    agents: dict[str, int] = Field(description="How many agents are in each state.")
+    hived: Hived = Field(description="The daemon.")
+    alarms: list[str] = Field(description="What needs the operator.")
+    waiting: int = Field(description="What waits for the operator: the rows of `todo`.")
+
+
+class LocateParams(Params):
+    agent: Agent = Field(description="The agent.")
+    wait: float = Field(
+        0.0, ge=0, le=60, description="Seconds to wait for one that is being started or restarted."
+    )
+
+
+class Located(Result):
+    agent: str = Field(description="The agent.")
+    uuid: str = Field(description="Its identity.")
+    state: str = Field(description="State of its machine.")
+    unit: str = Field(description="Its unit on this host.")
+    main_pid: int = Field(description="Main process of the unit; 0 when it does not run.")
+    leader: int = Field(description="First process of the container; 0 when it does not run.")
+    uid_base: int = Field(description="First uid of its range on this host.")
+
+
+class WaitAgentsParams(Params):
+    agents: list[Agent] = Field(min_length=1, max_length=1000, description="Names.")
+    states: list[str] = Field(min_length=1, max_length=20, description="Any of these will do.")
+    wait: float = Field(WAIT_MOST, ge=0, le=WAIT_MOST, description="Seconds to wait at most.")
+
+
+class Standing(Result):
+    name: str = Field(description="The agent.")
+    state: str = Field(description="State of its machine; absent for one that is gone.")
+
+
+class Standings(Result):
+    agents: list[Standing] = Field(description="In the order asked for.")
+    done: bool = Field(description="Whether each is in one of the states.")
+
+
+@operation(action="administer", allow=OPERATOR)
+def status(call: Call, _params: StatusParams) -> Status:
+    """Tell how the hive is: commit in force, agents by state, parked commits, alarms."""
+    states = Counter(call.states.state(spec.id).value for spec in call.hive.specs.values())
+    parked, alarms = call.states.refused(), call.states.alarms()
+    more = [
+        f"{len(found) - SHOWN} more {what}"
+        for found, what in ((parked, "parked commits"), (alarms, "alarms"))
+        if len(found) > SHOWN
+    ]
+    return Status(
+        commit=call.hive.commit,
+        refused=[Refused(commit=oid, reason=reason) for oid, reason in parked[:SHOWN]],
+        agents=dict(sorted(states.items())),
+        hived=Hived(version=VERSION, since=call.states.since()),
+        alarms=[*alarms[:SHOWN], *more],
+        waiting=sum(1 for _ in list_todo(call)),
+    )
+
+
+@operation(action="administer", allow=OPERATOR, target="agent")
+def locate(call: Call, params: LocateParams) -> Located | Wait[Located]:
+    """Tell where an agent runs on this host: unit, process, uid range.
+
+    For root's `hive shell`; the daemon itself never enters a container. A daemon that has just
+    been started looks first: the answer may take a few seconds then.
+    """
+    spec = call.hive.spec(params.agent)
+    machine = call.states.machine(spec.id)
+    found = _located(call, params, spec.id, machine)
+    if machine is None:
+        return Wait(frozenset({f"state:{spec.id}"}), call.now + LOOK_MOST, found)
+    if params.wait and not machine.leader and _comes_up(call, spec.id):
+        return Wait(frozenset({f"state:{spec.id}"}), call.now + params.wait, found)
+    return found
+
+
+def _comes_up(call: Call, uuid: str) -> bool:
+    """Whether it is on its way up, or down in order to start afresh."""
+    run = call.ledger.runs.get(uuid)
+    wanted = run is not None and run.wanted is Wanted.RUNNING
+    return wanted and call.states.state(uuid) in (State.STARTING, State.STOPPING)
+
+
+def _located(call: Call, params: LocateParams, uuid: str, machine: Machine | None) -> Located:
+    return Located(
+        agent=params.agent,
+        uuid=uuid,
+        state=call.states.state(uuid).value,
+        unit=agent_unit(params.agent),
+        main_pid=machine.main_pid if machine else 0,
+        leader=machine.leader if machine else 0,
+        uid_base=call.ledger.ranges.base(uuid) or 0,
+    )
+
+
+@operation(action="administer", allow=OPERATOR)
+def wait_agents(call: Call, params: WaitAgentsParams) -> Standings | Wait[Standings]:
+    """Answer when each of the agents is in one of the states, or when `wait` has passed."""
+    uuids = {name: _uuid(call, params, name) for name in params.agents}
+    states = {name: _state(call, uuid) for name, uuid in uuids.items()}
+    done = all(state.value in params.states for state in states.values())
+    rows = [Standing(name=name, state=state.value) for name, state in states.items()]
+    found = Standings(agents=rows, done=done)
+    if done:
+        return found
+    topics = {f"state:{uuid}" for uuid in uuids.values() if uuid is not None}
+    return Wait(frozenset({"tree", *topics}), call.now + params.wait, found)
+
+
+def _uuid(call: Call, params: WaitAgentsParams, name: str) -> str | None:
+    """None for one that may come or has gone; a name that is only misspelt is worth an error."""
+    spec = call.hive.specs.get(name)
+    expected = State.ABSENT.value in params.states or name == call.settings.root.name
+    if spec is None and not expected:
+        raise NotFound(f"no such agent: {name}")
+    return None if spec is None else spec.id
+
+
+def _state(call: Call, uuid: str | None) -> State:
+    return State.ABSENT if uuid is None else call.states.state(uuid)

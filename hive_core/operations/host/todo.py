@@ -1,0 +1,137 @@
+"""Everything that waits for the operator, as one list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pydantic import Field
+
+from hive_core.broker.call import Call
+from hive_core.broker.operation import Params, Result, operation
+from hive_core.model.agents.machine import State
+from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
+from hive_core.model.work.question import Ask, Question
+from hive_core.model.work.task import TaskState
+from hive_core.operations.approvals.outcome import called
+from hive_core.operations.pages import fitting, written
+from hive_core.operations.questions.letters import short, title
+from hive_core.policy.rules import OPERATOR
+
+# What waits for somebody, the most urgent first.
+KINDS: Final = (
+    "alarm", "escalation", "question", "plan", "approval", "parked", "failed", "refused_commit",
+    "mail", "dead_letters",
+)  # fmt: skip
+_DOWN: Final = {State.PARKED: "parked", State.FAILED: "failed"}
+_MOST: Final = 200  # of one kind
+_LISTED: Final = frozenset({"question", "escalation"})  # kinds of mail that have rows themselves
+_SEVERITIES: Final = ("critical", "error", "warning", "info")
+
+
+class TodoParams(Params):
+    """Nothing."""
+
+
+class Todo(Result):
+    kind: str = Field(
+        description="alarm, escalation, question, plan, approval, parked, failed, refused_commit,"
+        " mail or dead_letters."
+    )
+    id: str = Field(description="What settles it takes this: a question, a task, an agent's name.")
+    agent: str = Field(description="The agent that it is about; empty: none.")
+    text: str = Field(description="In a few words, on one line.")
+    since: float | None = Field(description="Seconds since 1970; null where nobody counted.")
+    due: float | None = Field(description="When it is over without the operator.")
+
+
+class Todos(Result):
+    todo: list[Todo] = Field(description="The most urgent kind first, in it the oldest.")
+    more: int = Field(description="How many did not fit into this answer.")
+
+
+@operation(action="administer", allow=OPERATOR)
+def todo(call: Call, _params: TodoParams) -> Todos:
+    """List everything that waits for the operator.
+
+    Alarms, escalations, questions, plans and approvals to decide, agents that are parked or failed,
+    commits that are not in force, mail and dead letters.
+    """
+    found = list(list_todo(call))
+    found.sort(key=lambda each: KINDS.index(each.kind))
+    fit = list(fitting(found, lambda each: written(each.text)))
+    return Todos(todo=fit, more=len(found) - len(fit))
+
+
+def list_todo(call: Call) -> Iterator[Todo]:
+    """All rows, as they are found. `status` counts them: there is one count of what waits."""
+    for part in (_alarms, _asked, _plans, _approvals, _agents, _mail):
+        yield from part(call)
+
+
+def _alarms(call: Call) -> Iterator[Todo]:
+    for text in call.states.alarms():
+        yield _row("alarm", "", "", text)
+    for commit, reason in list(call.states.refused())[:_MOST]:
+        yield _row("refused_commit", commit, "", reason)
+
+
+def _asked(call: Call) -> Iterator[Todo]:
+    """Escalations by severity, the worst first."""
+    held = call.ledger.questions.held_by(THE_OPERATOR)
+    worst = {word: at for at, word in enumerate(_SEVERITIES)}
+    held.sort(key=lambda each: worst.get(each.severity, 0))
+    for each in held[:_MOST]:
+        yield _question(call, each)
+
+
+def _question(call: Call, found: Question) -> Todo:
+    what = f"{found.severity}: " if found.kind is Ask.ESCALATION else ""
+    who = called(call, found.asker)
+    return _row(found.kind, found.id, who, what + title(found), found.asked, found.deadline)
+
+
+def _plans(call: Call) -> Iterator[Todo]:
+    given = call.ledger.tasks.given_by(THE_OPERATOR, 10 * _MOST)
+    for each in given:
+        if each.state is TaskState.AWAITING_PLAN_APPROVAL:
+            who = called(call, each.assignee)
+            yield _row("plan", each.id, who, each.called, each.created, None)
+
+
+def _approvals(call: Call) -> Iterator[Todo]:
+    for each in call.ledger.approvals.pending(_MOST):
+        who = called(call, each.agent) if each.agent else ""
+        text = f"{each.kind}, effect {each.effect}: {each.message}"
+        yield _row("approval", each.id, who, text, each.created, each.expires)
+
+
+def _agents(call: Call) -> Iterator[Todo]:
+    """Those that do not come back by themselves."""
+    for name in call.hive.topology.order:
+        uuid = call.hive.spec(name).id
+        kind = _DOWN.get(call.states.state(uuid))
+        if kind is not None:
+            run = call.ledger.runs.get(uuid)
+            yield _row(kind, name, name, f"{name} is {kind}", run.since if run else None)
+
+
+def _mail(call: Call) -> Iterator[Todo]:
+    """What nobody has read, and what could not be delivered to living agents."""
+    mail = call.ledger.messages
+    first = mail.inbox(THE_OPERATOR, dead=False, limit=_MOST)
+    others = [each for each in first if each.kind not in _LISTED]
+    if count := mail.size(THE_OPERATOR)[0] - len(first) + len(others):
+        since = others[0].sent_at if others else None
+        yield _row("mail", THE_OPERATOR, "", f"{count} in your inbox", since)
+    for uuid in mail.parties():
+        name = THE_OPERATOR if uuid == THE_OPERATOR else call.hive.name(uuid)
+        if name is not None and (count := mail.dead(uuid)):
+            yield _row("dead_letters", name, name, f"{count} that {name} did not take")
+
+
+def _row(
+    kind: str, id_: str, agent: str, text: str, *times: float | None
+) -> Todo:  # fmt: skip
+    since, due = (*times, None, None)[:2]
+    return Todo(kind=kind, id=id_, agent=agent, text=short(text, 300), since=since, due=due)

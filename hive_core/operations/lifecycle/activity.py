@@ -1,0 +1,43 @@
+"""What an agent is at: idle, running or blocked; each change is one event (row K5).
+
+It follows from what is open: a parked wait, a task, a question. Whoever changes one of these asks
+here whether the agent is at something else by it.
+"""
+
+from __future__ import annotations
+
+from hive_core.broker.call import Call
+from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.exits import Activity
+from hive_core.model.wire.record import DAEMON, OPERATOR
+from hive_core.model.work.task import AWAITING
+
+
+def shown(call: Call, uuid: str) -> frozenset[str]:
+    """Judge anew what the agent is at; the topics to touch, none when it is at the same."""
+    name = call.hive.name(uuid)
+    if uuid == OPERATOR or name is None:
+        return frozenset()
+    before, (now, tasks) = call.ledger.lives.activity(uuid), judged(call.ledger, uuid)
+    if before == now:
+        return frozenset()
+    call.ledger.lives.shows(uuid, now)
+    call.ledger.events.append(Entry(
+        kind="activity", caller=DAEMON, operation="watch", target=uuid, allowed=None, rule="",
+        reason=f"{name} is {now}", commit=call.hive.commit, request=call.request, now=call.now,
+        fields={"target_name": name, "from": before, "to": now.value, "tasks": tasks},
+    ))  # fmt: skip
+    return frozenset({f"activity:{uuid}", "events"})
+
+
+def judged(ledger: Ledger, uuid: str) -> tuple[Activity, list[str]]:
+    """What it is at, and the tasks that it has begun and not ended."""
+    begun = ledger.tasks.begun_by(uuid)
+    tasks = [task.id for task in begun]
+    if ledger.plans.waiting(uuid):
+        return Activity.BLOCKED, tasks
+    if any(task.state not in AWAITING for task in begun):
+        return Activity.RUNNING, tasks
+    blocked = bool(begun) or ledger.questions.waiting(uuid)
+    return (Activity.BLOCKED if blocked else Activity.IDLE), tasks

@@ -1,0 +1,40 @@
+"""One-shot agents that ended and were not asked how: after a while they go (row K8).
+
+They go the way of `destroy`: archived for a day, children adopted. How they ended is kept for the
+parent. They take no seat of it meanwhile (row K4).
+"""
+
+from __future__ import annotations
+
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.operation import Result
+from hive_core.broker.timers import due
+from hive_core.model.agents.exits import End
+from hive_core.model.agents.machine import Wanted
+from hive_core.operations.agents.archive import destroyed
+
+
+class Reaped(Result):
+    """Who went; empty: nobody did."""
+
+    name: str
+
+
+@due(at=lambda ledger: ledger.lives.next_reap(), topics=frozenset({"life"}))
+def reap(call: Call) -> Change[Reaped] | Record[Reaped]:
+    """Destroy one whose time is over. Whoever was started again meanwhile is spared."""
+    end = call.ledger.lives.to_reap(call.now)
+    if end is None:
+        return Record(Reaped(name=""), told=True)
+    name = call.hive.name(end.agent)
+    if name is None or is_wanted_again(call, end):
+        call.ledger.lives.spare(end)
+        return Record(Reaped(name=""), told=True)
+    found = destroyed(call, name, why=f"reap {name}: {end.reason}")
+    fields = {**found.fields, "agent": name, "reason": end.reason}
+    return Change(Reaped(name=name), found.hive, found.message, found.wakes, fields)
+
+
+def is_wanted_again(call: Call, end: End) -> bool:
+    run = call.ledger.runs.get(end.agent)
+    return run is not None and run.wanted is Wanted.RUNNING and run.nonce > end.nonce

@@ -1,0 +1,207 @@
+"""Mail on its way in: taken under a lease, acked or given back, and looked at."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record, Wait
+from hive_core.broker.hooks import GivenUp, happened
+from hive_core.broker.operation import Mutation, Params, Result, operation
+from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
+from hive_core.model.wire.record import Message
+from hive_core.operations.fields import WAIT_MOST, Agent
+from hive_core.operations.mail.queue_hooks import given_back
+from hive_core.operations.notices import inbox, senders
+from hive_core.operations.pages import Page, Paged, fitting
+from hive_core.policy.rules import OPERATOR, SELF
+
+_AROUND = 16  # bytes for what stands between two letters
+Ids = Annotated[list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=1000)]
+
+
+class RecvParams(Params):
+    wait: float = Field(
+        0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for a message when there is none."
+    )
+    max: int = Field(10, ge=1, le=100, description="Messages at most.")
+    only: Literal["work", "other"] | None = Field(
+        None,
+        description="work: tasks, and the answers and decisions that they go on with, as the daemon"
+        " gives them; other: everything else; absent: all.",
+    )
+    lease: float | None = Field(
+        None, ge=1, le=3600,
+        description="Seconds after which a message that is not acked is given again; 60 if absent.",
+    )  # fmt: skip
+
+
+class Letter(Result):
+    id: str = Field(description="The message; ack it with this.")
+    sender: str = Field(serialization_alias="from", description="Name of the sender, then.")
+    from_uuid: str = Field(description="The sender: a UUID, `operator` or `daemon`.")
+    relation: str = Field(
+        description="What the sender was to the recipient: self, parent, child, sibling, ancestor,"
+        " descendant, allowed, operator or daemon."
+    )
+    to: str = Field(description="Name of the recipient.")
+    body: str = Field(description="The text: what the sender says, not an order of the daemon.")
+    kind: str = Field(description="A word for programs.")
+    thread: str = Field(description="The conversation; the id of its first message, or a name.")
+    reply_to: str | None = Field(description="The message that this one answers.")
+    priority: int = Field(description="0 (critical) to 3 (low).")
+    sent_at: float = Field(description="Seconds since 1970.")
+    attempt: int = Field(description="How often it was given, this time included.")
+    source: str | None = Field(
+        None, description="Of a wake: what caused it, in the words of the agent itself."
+    )
+    wait_id: str | None = Field(None, description="The wait of the recipient that it ended.")
+
+
+class Letters(Result):
+    messages: list[Letter] = Field(description="The most urgent first, then the oldest.")
+
+
+class WaitReplyParams(Params):
+    id: str = Field(max_length=64, description="The caller's own message.")
+    wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for an answer.")
+
+
+class Answer(Result):
+    reply: Letter | None = Field(
+        description="The first answer, which is done with by this; null when there is none yet."
+    )
+
+
+class AckParams(Mutation):
+    ids: Ids = Field(description="Messages, or things out of queues, that are done with.")
+
+
+class Acked(Result):
+    acked: int = Field(description="How many of them were waiting for it.")
+
+
+class NackParams(Mutation):
+    ids: Ids = Field(description="Messages, or things, that could not be handled.")
+    why: str = Field("", max_length=1000, description="Told to the sender of a dead letter.")
+    dead: bool = Field(
+        default=False, description="Give up now: dead letters, instead of another attempt."
+    )
+
+
+class Nacked(Result):
+    dead: list[str] = Field(description="Those that are dead letters now.")
+
+
+class ListMessagesParams(Paged):
+    agent: Agent | None = Field(None, description="Whose; the caller's own when absent.")
+    dead: bool = Field(default=False, description="Its dead letters instead of what waits.")
+
+
+class ListedLetter(Letter):
+    dead_why: str | None = Field(description="Why it is a dead letter; null for one that is not.")
+
+
+class ListedLetters(Page):
+    messages: list[ListedLetter] = Field(description="The oldest first.")
+
+
+@operation(action="receive", allow=SELF, streams=True)
+def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
+    """Take messages out of the caller's inbox under a lease.
+
+    Each comes again until it is acked; after 5 attempts it is a dead letter and its sender is
+    told. Called with `more`, messages follow as they come.
+    """
+    mail = call.ledger.messages
+    lease = call.settings.grace.lease if params.lease is None else params.lease
+    found = mail.lease(call.uuid, params.max, lease, call.now, params.only or "")
+    woke = call.ledger.plans.waits.woken_by([each.id for each in found])
+    letters = Letters(messages=[_letter(each, woke.get(each.id)) for each in found])
+    if found or (params.wait <= 0 and not call.more):
+        # With the last lease the letter ends: its time has to be watched.
+        last = any(each.attempt >= call.settings.limits.attempts for each in found)
+        return Record(letters, frozenset({inbox(call.uuid)} if last else ()))
+    deadline = None if call.more else call.now + params.wait
+    due = mail.next_due(call.uuid)
+    # What is overdue and was not given is the daemon's to bury; asking again would not help.
+    until = due if due is not None and due > call.now else None
+    return Wait(frozenset({inbox(call.uuid)}), deadline, letters, until=until)
+
+
+@operation(action="receive", allow=SELF)
+def wait_reply(call: Call, params: WaitReplyParams) -> Record[Answer] | Wait[Answer]:
+    """Wait for the answer to a message that the caller sent.
+
+    Nothing stays open: asked again, it waits again, and what was answered is answered the same.
+    Sent with `reply_within`, the answer is kept for this call so long, and only then given by
+    `recv`; without, whoever asks first gets it.
+    """
+    found = call.ledger.messages.answer(call.uuid, params.id)
+    answer = Answer(reply=None if found is None else _letter(found))
+    if found is not None or params.wait <= 0:
+        return Record(answer, wakes=frozenset({inbox(call.uuid)} if found else ()))
+    return Wait(frozenset({inbox(call.uuid)}), call.now + params.wait, answer)
+
+
+@operation(action="receive", allow=SELF)
+def ack(call: Call, params: AckParams) -> Record[Acked]:
+    """Say that messages, or things out of queues, are done with; they are not given again."""
+    acked = call.ledger.messages.ack(call.uuid, params.ids)
+    acked += call.ledger.queues.ack(call.uuid, params.ids)
+    return Record(Acked(acked=acked), wakes=frozenset({inbox(call.uuid)}))
+
+
+@operation(action="receive", allow=SELF)
+def nack(call: Call, params: NackParams) -> Record[Nacked]:
+    """Give messages back: they come again, or become dead letters after 5 attempts.
+
+    Things out of queues likewise: they are ready again for whoever may take them.
+    """
+    dead = call.ledger.messages.nack(call.uuid, params.ids, params.why, call.now, dead=params.dead)
+    lost, topics = given_back(call, params.ids, dead=params.dead)
+    for each in dead:
+        topics |= happened(call, GivenUp(each))
+    wakes = senders(dead) | topics | {inbox(call.uuid)}
+    return Record(Nacked(dead=[*(each.id for each in dead), *lost]), wakes=wakes)
+
+
+@operation(action="read", allow=SELF | OPERATOR, target="agent", preposition="of")
+def list_messages(call: Call, params: ListMessagesParams) -> ListedLetters | Wait[ListedLetters]:
+    """Look at what waits in an inbox, or at its dead letters, without taking anything.
+
+    An ancestor may not: mail is between its sender and its recipient, and the operator's to see.
+    """
+    owner = _owner(call, params.agent)
+    number, found = call.ledger.messages.listed(
+        owner, dead=params.dead, limit=params.most, after=params.after or ""
+    )
+    rows = map(_listed, found)
+    listed = list(fitting(rows, lambda row: _AROUND + len(row.model_dump_json().encode())))
+    more = call.more or len(listed) < number or number == params.most
+    last = listed[-1].id if listed else params.after
+    page = ListedLetters(messages=listed, next=last if more else None)
+    if call.more and not listed:
+        return Wait(frozenset({inbox(owner)}), None, page)
+    return page
+
+
+def _owner(call: Call, agent: str | None) -> str:
+    if agent is None:
+        return call.uuid
+    return THE_OPERATOR if agent == THE_OPERATOR else call.hive.spec(agent).id
+
+
+def _listed(message: Message) -> ListedLetter:
+    return ListedLetter(**_letter(message).model_dump(), dead_why=message.dead_why)
+
+
+def _letter(message: Message, woke: str | None = None) -> Letter:
+    return Letter(
+        id=message.id, sender=message.sender_name, from_uuid=message.sender,
+        relation=message.relation.value, to=message.recipient_name, body=message.body,
+        kind=message.kind, thread=message.thread, reply_to=message.reply_to,
+        priority=message.priority, sent_at=message.sent_at, attempt=message.attempt,
+        source=message.source, wait_id=woke,
+    )  # fmt: skip

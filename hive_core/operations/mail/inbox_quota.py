@@ -1,0 +1,123 @@
+"""How much of an inbox one sender may take: what one fills must not keep out the others.
+
+A quarter of an inbox is for whoever comes first. From then on a share is measured by what is still
+free: who holds half as much as that (of the operator's inbox: a third) has to wait. So each next
+sender gets a share too, however many came before, and there is room for one who holds nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hive_core.broker.call import Call
+from hive_core.errors import InboxFull
+from hive_core.ledger.mail.inbox_shares import Crowd
+from hive_core.model.agents.branches import branch
+from hive_core.model.wire.record import OPERATOR
+
+# What is free has to be more than so many times what a sender holds.
+SENDER, TO_OPERATOR = 2.0, 3.0
+# Of the operator's inbox one tree leaves a sixteenth to the others.
+TREE: Final = 16
+BODY_MOST: Final = 64 * 1024  # bytes of one letter
+_SMALLEST: Final = 16  # messages; a smaller box has no room for shares
+
+
+class Held(NamedTuple):
+    """So many messages of so many bytes."""
+
+    letters: int = 0
+    bytes: int = 0
+
+    def plus(self, more: tuple[int, int]) -> Held:
+        return Held(self.letters + more[0], self.bytes + more[1])
+
+
+def check_share(call: Call, recipient: str, to: str) -> None:
+    """Refuse one more message of who has its share of the box, or whose branch has.
+
+    An agent that can create others could fill the operator's inbox by their hands. So there each
+    subtree has a share too, a branch a third of the box when it comes first. It is more than that
+    of one agent, and more than that of a subtree within it, so that who fills a share leaves
+    something to those around. Who has nothing in the box is not kept out by what others around it
+    have: of a subtree then senders count, and not letters.
+    """
+    crowd = call.ledger.messages.crowd(recipient)
+    if not crowd or call.by_operator or call.settings.limits.inbox_count < _SMALLEST:
+        return
+    free = _free(call, recipient)
+    mine = Held(*crowd.get(call.uuid, (0, 0)))
+    if recipient != OPERATOR:
+        if _too_much(mine, free, SENDER):
+            raise _refusal(to, "much of it is yours")
+        return
+    lineage = call.hive.topology.lineage(call.caller)
+    if _too_much(mine, free, TO_OPERATOR):
+        raise _refusal(to, "much of it is yours")
+    chain = (call.caller, *lineage)
+    held = _subtrees(call, crowd if mine.letters else _once(crowd), chain)
+    for depth, name in zip(range(len(lineage), 0, -1), chain, strict=False):
+        if _too_much(held[name], free, _part(depth)):
+            raise _refusal(to, f"much of it is from {name} and below")
+    if _fills(call, held[chain[-1]]):
+        raise _refusal(to, f"nearly all of it is from {chain[-1]} and below")
+
+
+def _subtrees(call: Call, crowd: Crowd, chain: tuple[str, ...]) -> dict[str, Held]:
+    """What each agent of the chain and all below it have in the box."""
+    held = dict.fromkeys(chain, Held())
+    for uuid, more in crowd.items():
+        if (name := standing_in(call, uuid)) is not None:
+            for each in (name, *call.hive.topology.lineage(name)):
+                if each in held:
+                    held[each] = held[each].plus(more)
+    return held
+
+
+def _once(crowd: Crowd) -> Crowd:
+    """As if each sender had one letter."""
+    return {uuid: (1, min(size, BODY_MOST)) for uuid, (_, size) in crowd.items()}
+
+
+def _free(call: Call, recipient: str) -> Held:
+    limits, (count, size) = call.settings.limits, call.ledger.messages.size(recipient)
+    return Held(limits.inbox_count - count, limits.inbox_bytes - size)
+
+
+def _part(depth: int) -> float:
+    """2 for a branch, which is at depth 1, and less than `TO_OPERATOR` however deep."""
+    return (9 * depth - 1) / (3 * depth + 1)
+
+
+def _too_much(held: Held, free: Held, part: float) -> bool:
+    return held.letters * part >= max(free.letters, 1) or held.bytes * part >= max(free.bytes, 1)
+
+
+def _fills(call: Call, tree: Held) -> bool:
+    limits = call.settings.limits
+    most = Held(limits.inbox_count * (TREE - 1), limits.inbox_bytes * (TREE - 1))
+    return tree.letters * TREE >= most.letters or tree.bytes * TREE >= most.bytes
+
+
+def _refusal(to: str, why: str) -> InboxFull:
+    return InboxFull(
+        f"cannot send to {to}: its inbox fills, and {why}; the bounds are [limits] inbox_count and"
+        " inbox_bytes",
+        setting="limits.inbox_bytes",
+    )
+
+
+def standing_in(call: Call, uuid: str) -> str | None:
+    """The agent, or for one that was destroyed the nearest above it that lives."""
+    above: str | None = uuid
+    while above is not None:
+        if (name := call.hive.name(above)) is not None:
+            return name
+        archive = call.ledger.archives.get(above)
+        above = archive.parent if archive else None
+    return None
+
+
+def branch_id(call: Call) -> str:
+    """UUID of the branch that the caller is in; the operator is one by itself."""
+    return call.uuid if call.by_operator else call.hive.spec(branch(call.hive, call.caller)).id

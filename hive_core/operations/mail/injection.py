@@ -1,0 +1,93 @@
+"""A word for who works right now, said in such a way that one knows where it went (row Q26)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.delegation import on_behalf
+from hive_core.broker.operation import Mutation, Result, operation
+from hive_core.errors import InvalidArgument, NotAllowed
+from hive_core.model.agents.machine import State
+from hive_core.model.work.task import Task
+from hive_core.operations.approvals.outcome import called
+from hive_core.operations.approvals.views import above
+from hive_core.operations.fields import Agent
+from hive_core.operations.mail.send import Body, Sent
+from hive_core.operations.waits.operations import INJECTED
+from hive_core.operations.waits.wait_tasks import seen_task
+from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
+
+DELIVERED, QUEUED, NOT_ACTIVE = "delivered", "queued", "not_active"
+_UP: Final = frozenset({State.RUNNING, State.DEGRADED})
+_NAMED: Final = 5
+
+
+class InjectParams(Mutation):
+    body: Body = Field(description="Text, at most 64 KiB.")
+    worker: Agent | None = Field(
+        None, description="Who; may be left out where exactly one works for the caller."
+    )
+    task: Annotated[str, Field(max_length=64)] | None = Field(
+        None, description="Or the task on which it works."
+    )
+
+
+class Injected(Result):
+    result: str = Field(
+        description="delivered: it lies with a worker that runs; queued: it lies there until the"
+        " worker runs again; not_active: nobody works on that, and nothing was sent."
+    )
+    worker: str = Field(description="Who; empty when nobody works.")
+    task: str = Field(description="What it works on.")
+    message: str = Field(description="The message; empty when nothing was sent.")
+
+
+@operation(action="send", allow=SELF | ANCESTOR | OPERATOR, target="worker", preposition="to")
+def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
+    """Say something to a worker while it works; the answer tells what became of it.
+
+    It may go to a descendant, and ends every wait of the worker. Without a worker or a task it goes
+    to the only one that works on something that the caller gave.
+    """
+    task = _task(call, params)
+    if task is None or not task.held:
+        known = params.worker or (called(call, task.assignee) if task else "")
+        return Record(Injected(result=NOT_ACTIVE, worker=known, task="", message=""))
+    name = called(call, task.assignee)
+    head = {"to": name, "kind": INJECTED, "body": params.body}
+    thread = {"thread": task.wish.thread} if task.wish.thread else {}
+    sent = on_behalf(call, call.uuid, "send", {**head, **thread})
+    if not isinstance(sent, Record) or not isinstance(sent.result, Sent):
+        raise TypeError("what was sent is recorded")
+    where = DELIVERED if call.states.state(task.assignee) in _UP else QUEUED
+    found = Injected(result=where, worker=name, task=task.id, message=sent.result.id)
+    return Record(found, sent.wakes, {"task": task.id, "message": sent.result.id, "result": where})
+
+
+def _task(call: Call, params: InjectParams) -> Task | None:
+    """What is worked on: by id, by worker, or the only one."""
+    if params.task is not None:
+        return _named(call, params.task, params.worker)
+    if params.worker is not None:
+        if params.worker == call.caller:
+            raise InvalidArgument("say it to a worker: wake is for oneself", field="worker")
+        work = call.ledger.tasks.open_of(call.hive.spec(params.worker).id)
+        return next((each for each in work if each.held), None)
+    work = [each for each in call.ledger.tasks.given_by(call.uuid) if each.held]
+    if len({each.assignee for each in work}) > 1:
+        names = ", ".join(sorted({called(call, each.assignee) for each in work})[:_NAMED])
+        raise InvalidArgument(f"say to whom: several work for you ({names})", field="worker")
+    return work[0] if work else None
+
+
+def _named(call: Call, id_: str, worker: str | None) -> Task:
+    task = seen_task(call, id_)
+    name = called(call, task.assignee)
+    if worker is not None and worker != name:
+        raise InvalidArgument(f"task {id_} is {name}'s, not {worker}'s", field="task")
+    if task.assignee == call.uuid or not (call.by_operator or above(call, task.assignee)):
+        raise NotAllowed(f"cannot say anything to {name}: not your descendant", rule="ancestor")
+    return task

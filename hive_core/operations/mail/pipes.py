@@ -1,0 +1,187 @@
+"""Pipes: what a parent and its child say to each other in order, chunk by chunk."""
+
+from __future__ import annotations
+
+import json
+from secrets import token_hex
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record, Wait
+from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
+from hive_core.errors import LimitReached, NotFound
+from hive_core.model.work.queue import Pipe
+from hive_core.operations.fields import WAIT_MOST, Agent, bounded_text
+from hive_core.operations.notices import tell
+from hive_core.policy.rules import PARENT, SELF
+
+PIPE: Final = "pipe"
+DATA_MOST: Final = 64 * 1024
+Id = Annotated[str, Field(max_length=64, description="The pipe.")]
+
+
+class OpenPipeParams(Mutation):
+    agent: Agent = Field(description="A child of the caller.")
+
+
+class OpenedPipe(Result):
+    pipe: str = Field(description="Both ends name it so; the child gets it as mail of kind `pipe`.")
+
+
+class WritePipeParams(Mutation):
+    pipe: Id
+    data: Annotated[str, bounded_text(DATA_MOST)] = Field(description="Text, at most 64 KiB.")
+    wait: float = Field(
+        0.0, ge=0, le=WAIT_MOST, description="Seconds to wait for room; without, full is refused."
+    )
+
+
+class Written(Result):
+    seq: int | None = Field(description="Number of the chunk; null when there was no room in time.")
+
+
+class ReadPipeParams(Params):
+    pipe: Id
+    wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait when there is none.")
+    max: int = Field(64, ge=1, le=1000, description="Chunks at most.")
+    up_to: int = Field(0, ge=0, description="The last chunk that arrived: those up to it go.")
+
+
+class PipeChunk(Result):
+    seq: int = Field(description="Its number: one more than that of the one before it.")
+    data: str = Field(description="The text.")
+
+
+class Read(Result):
+    chunks: list[PipeChunk] = Field(description="In the order in which they were written.")
+    closed: bool = Field(description="Nothing comes after these.")
+
+
+class ClosePipeParams(Mutation):
+    pipe: Id
+
+
+class ClosedPipe(Result):
+    unread: int = Field(description="Chunks for the caller that it did not read; they are gone.")
+
+
+class ListPipesParams(Params):
+    """Nothing."""
+
+
+class PipeRow(Result):
+    pipe: str = Field(description="The pipe.")
+    other: str = Field(description="Who is at the other end, by name; its UUID when it is gone.")
+    to_read: int = Field(description="Chunks that wait for the caller.")
+    to_write: int = Field(description="Chunks of the caller that wait for the other.")
+    closed: bool = Field(description="Nothing can be written any more.")
+
+
+class PipeRows(Result):
+    pipes: list[PipeRow] = Field(description="Those with an end at the caller, the oldest first.")
+
+
+def _mine(call: Call, params: WritePipeParams | ReadPipeParams | ClosePipeParams) -> str | None:
+    """The caller, at one end of a pipe; of others there is no such pipe."""
+    pipe = call.ledger.queues.pipes.get(params.pipe)
+    return call.caller if pipe is not None and call.uuid in (pipe.parent, pipe.child) else None
+
+
+_THE_PIPE = Whose("pipe", "pipe", _mine)
+
+
+@operation(action="send", allow=PARENT, target="agent")
+def open_pipe(call: Call, params: OpenPipeParams) -> Record[OpenedPipe]:
+    """Open a pipe to a child, for both directions. The child is told which.
+
+    What is written is durable and read in order; 64 chunks in each direction wait at most.
+    """
+    pipes, most = call.ledger.queues.pipes, call.settings.queues.open
+    if pipes.count(call.uuid) >= most:
+        raise LimitReached(f"cannot open a pipe to {params.agent}: {call.caller} has {most} pipes")
+    id_ = token_hex(6)
+    pipes.open(id_, call.uuid, call.hive.spec(params.agent).id, call.now)
+    body = f"{json.dumps({'pipe': id_})}\n{call.caller} opened a pipe to you"
+    return Record(OpenedPipe(pipe=id_), wakes=tell(call, call.hive, params.agent, PIPE, body))
+
+
+@operation(action="send", allow=SELF, whose=_THE_PIPE)
+def write_pipe(call: Call, params: WritePipeParams) -> Record[Written] | Wait[Written]:
+    """Write a chunk for the other end. When 64 wait there it is refused, or waits for room."""
+    pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
+    _check_family(call, pipe)
+    reader, slots = pipe.other(call.uuid), call.settings.queues.slots
+    if not pipe.closed and pipes.unread(pipe, reader) >= slots:
+        if params.wait <= 0:
+            raise LimitReached(f"cannot write to pipe {pipe.id}: {slots} chunks wait there")
+        return Wait(frozenset({_topic(pipe)}), call.now + params.wait, Written(seq=None))
+    seq = pipes.write(pipe, reader, params.data)
+    return Record(Written(seq=seq), wakes=frozenset({_topic(pipe)}))
+
+
+@operation(action="receive", allow=SELF, whose=_THE_PIPE)
+def read_pipe(call: Call, params: ReadPipeParams) -> Record[Read] | Wait[Read]:
+    """Read what the other end wrote.
+
+    Chunks are given again until `up_to` says that they arrived; then their places are free. A pipe
+    that was closed can be read to its end.
+    """
+    pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
+    before = pipes.unread(pipe, call.uuid)
+    chunks = pipes.read(pipe, call.uuid, params.up_to, params.max)
+    left = pipes.unread(pipe, call.uuid)
+    rows = [PipeChunk(seq=each.seq, data=each.data) for each in chunks]
+    found = Read(chunks=rows, closed=bool(pipe.closed) and len(chunks) == left)
+    if chunks or pipe.closed or params.wait <= 0:
+        if not left:
+            pipes.drop_if_read(pipe)
+        return Record(found, wakes=frozenset({_topic(pipe)} if left < before else ()))
+    if left < before:  # the other end may wait for the room: an empty answer, and then again
+        return Record(found, wakes=frozenset({_topic(pipe)}))
+    return Wait(frozenset({_topic(pipe)}), call.now + params.wait, found)
+
+
+@operation(action="send", allow=SELF, whose=_THE_PIPE)
+def close_pipe(call: Call, params: ClosePipeParams) -> Record[ClosedPipe]:
+    """Write no more, and read no more. The other end can still read what was written before."""
+    pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
+    unread = pipes.unread(pipe, call.uuid)
+    pipes.close(pipe, call.uuid)
+    return Record(ClosedPipe(unread=unread), wakes=frozenset({_topic(pipe)}))
+
+
+@operation(action="read", allow=SELF)
+def list_pipes(call: Call, _params: ListPipesParams) -> PipeRows:
+    """List the pipes with an end at the caller."""
+    pipes = call.ledger.queues.pipes
+    rows = [
+        PipeRow(
+            pipe=each.id, other=call.hive.name(other) or other,
+            to_read=pipes.unread(each, call.uuid), to_write=pipes.unread(each, other),
+            closed=bool(each.closed),
+        )
+        for each in pipes.of(call.uuid)
+        for other in (each.other(call.uuid),)
+    ]  # fmt: skip
+    return PipeRows(pipes=rows)
+
+
+def _pipe(call: Call, id_: str) -> Pipe:
+    pipe = call.ledger.queues.pipes.get(id_)
+    if pipe is None:
+        raise NotFound(f"no pipe {id_}")
+    return pipe
+
+
+def _check_family(call: Call, pipe: Pipe) -> None:
+    """A child that was moved to another parent does not talk on behind its back."""
+    parent, child = call.hive.name(pipe.parent), call.hive.name(pipe.child)
+    if parent and child and call.hive.topology.parent(child) != parent:
+        raise NotFound(
+            f"cannot write to pipe {pipe.id}: {child} is not a child of {parent} any more"
+        )
+
+
+def _topic(pipe: Pipe) -> str:
+    return f"pipe:{pipe.id}"

@@ -1,0 +1,252 @@
+"""Named queues: whoever its owner lets puts things in, whoever it lets takes them out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record, Wait
+from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
+from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
+from hive_core.ledger.mail.queues import Wanted
+from hive_core.model.agents.agent import Role
+from hive_core.model.work.queue import Queue, Thing, thing_id
+from hive_core.operations.fields import WAIT_MOST
+from hive_core.operations.mail.queue_hooks import SWEPT, given_up
+from hive_core.operations.mail.queue_rules import (
+    Rights,
+    everybody,
+    found,
+    owner_name,
+    rights,
+    said,
+    topic,
+    whom,
+)
+from hive_core.operations.mail.send import PRIORITY, Body, Kind, urgency
+from hive_core.operations.pages import Page, Paged, fitting
+from hive_core.policy.decide import relation
+from hive_core.policy.rules import OPERATOR, SELF, known
+
+Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Where = Annotated[
+    str, Field(max_length=128, description="Its name, of another owner's `OWNER/NAME`.")
+]
+Rule = Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64)]
+
+_PUT = SELF | OPERATOR | known("put", "whom its owner lets put", "its owner does not let you put")
+_TAKE = SELF | OPERATOR | known(
+    "take", "whom its owner lets take", "its owner does not let you take"
+)  # fmt: skip
+
+
+class OpenQueueParams(Mutation):
+    name: Name = Field(description="Unique among the caller's queues.")
+    may_put: Rule = Field(
+        ["children"],
+        description="Who may put: `children`, `subtree`, `siblings`, `parent`, or names of agents.",
+    )
+    may_take: Rule = Field(["children"], description="Who may take, in the same words.")
+    limit: int | None = Field(
+        None, ge=1, description="Things in it at most; 1000 (a setting) when absent."
+    )
+
+
+class Opened(Result):
+    queue: str = Field(description="`OWNER/NAME`, as others say it.")
+
+
+class PutParams(Mutation):
+    queue: Where
+    body: Body = Field(description="Text, at most 64 KiB.")
+    kind: Kind = Field("thing", description="A word for those who take one kind only.")
+    priority: int = Field(PRIORITY, ge=0, le=3, description="As of `send`, and bounded as there.")
+
+
+class Put(Result):
+    id: str = Field(description="The thing; never used again.")
+    priority: int = Field(description="What it got.")
+
+
+class TakeParams(Params):
+    queue: Where
+    wait: float = Field(0.0, ge=0, le=WAIT_MOST, description="Seconds to wait when there is none.")
+    max: int = Field(1, ge=1, le=100, description="Things at most.")
+    lease: float | None = Field(
+        None, ge=1, le=3600,
+        description="Seconds after which what is not acked is ready again; 60 if absent.",
+    )  # fmt: skip
+    min_priority: int = Field(3, ge=0, le=3, description="Only what is at least so urgent.")
+    kind: Kind | None = Field(None, description="Only this kind; others stay where they are.")
+    dead: bool = Field(default=False, description="What was given up; its owner's to take.")
+
+
+class Taken(Result):
+    id: str = Field(description="The thing; `ack` or `nack` it with this.")
+    queue: str = Field(description="`OWNER/NAME`.")
+    sender: str = Field(serialization_alias="from", description="Who put it there, by name then.")
+    from_uuid: str = Field(description="Who put it there.")
+    kind: str = Field(description="A word for programs.")
+    priority: int = Field(description="0 (critical) to 3 (low).")
+    put_at: float = Field(description="Seconds since 1970.")
+    body: str = Field(description="The text.")
+    attempt: int = Field(description="How often it was taken, this time included.")
+
+
+class Things(Result):
+    things: list[Taken] = Field(description="The next ones in the line.")
+
+
+class CloseQueueParams(Mutation):
+    queue: Where
+
+
+class Closed(Result):
+    left: int = Field(description="Things that nobody took; who put them is told.")
+
+
+class ListQueuesParams(Paged):
+    """Nothing more."""
+
+
+class QueueRow(Result):
+    queue: str = Field(description="`OWNER/NAME`.")
+    may_put: list[str] = Field(description="Whom its owner lets put: words and names.")
+    may_take: list[str] = Field(description="Whom its owner lets take.")
+    mine: list[str] = Field(description="What the caller may: `put`, `take`, `close`.")
+    things: int = Field(description="In it now, taken and dead ones included.")
+    limit: int = Field(description="How many it takes.")
+    dead: bool = Field(description="Whether something in it was given up.")
+
+
+class QueuesPage(Page):
+    queues: list[QueueRow] = Field(description="Those that the caller may use, the oldest first.")
+
+
+def _facts(call: Call, params: PutParams | TakeParams) -> frozenset[str]:
+    queue = found(call, params.queue)
+    return frozenset() if queue is None else rights(call, queue) & {"put", "take"}
+
+
+def _whose(call: Call, params: PutParams | TakeParams | CloseQueueParams) -> str | None:
+    """The owner, of a queue that the caller may use in some way."""
+    queue = found(call, params.queue)
+    return owner_name(call, queue) if queue is not None and rights(call, queue) else None
+
+
+_THE_QUEUE = Whose("queue", "queue", _whose)
+
+
+@operation(action="send", allow=SELF)
+def open_queue(call: Call, params: OpenQueueParams) -> Record[Opened]:
+    """Open a queue of the caller's own, and say who may put and who may take.
+
+    Things in it are durable and wait for whoever takes them first. It is seen by nobody but those
+    who may use it, and it ends with its owner.
+    """
+    if call.by_operator:
+        raise InvalidArgument("the operator has no queues of its own", field="name")
+    if call.hive.spec(call.caller).role is Role.TASK:
+        raise NotAllowed(f"cannot open {params.name}: a task writes to its parent only")
+    bounds, queues = call.settings.queues, call.ledger.queues
+    if queues.count(call.uuid) >= bounds.open:
+        raise LimitReached(f"cannot open {params.name}: {call.caller} has {bounds.open} queues")
+    most = bounds.things if params.limit is None else params.limit
+    if most > bounds.most:
+        raise InvalidArgument(f"at most {bounds.most}", field="limit")
+    put, take = whom(call, params.may_put, "may_put"), whom(call, params.may_take, "may_take")
+    queues.open(Queue(0, call.uuid, params.name, put, take, most, call.now, 0, 0))
+    return Record(Opened(queue=f"{call.caller}/{params.name}"))
+
+
+@operation(action="send", allow=_PUT, whose=_THE_QUEUE, preposition="into a queue of", facts=_facts)
+def put(call: Call, params: PutParams) -> Record[Put]:
+    """Put something into a queue, where it waits for one who takes it.
+
+    Who may is said by the queue's owner. An agent of role `task` puts into its parent's only.
+    """
+    queue = _found(call, params.queue)
+    after = call.ledger.sends.take((call.uuid, topic(queue.number)), call.now)
+    if after > 0 and not call.by_operator:
+        reason = f"cannot put into {params.queue}: too many things, try again in {after:.2f} s"
+        raise LimitReached(reason, retry_after=after)
+    owner = owner_name(call, queue)
+    standing = relation(call.hive, call.caller, owner)
+    urgent = urgency(params.priority, standing)
+    thing = Thing(0, call.uuid, call.caller, params.kind, urgent, call.now, params.body)
+    number = call.ledger.queues.put(queue, thing, call.settings.queues.bytes)
+    wakes = frozenset({topic(queue.number), topic(queue.number, params.kind)})
+    return Record(Put(id=number, priority=urgent), wakes=wakes)
+
+
+@operation(
+    action="receive", allow=_TAKE, whose=_THE_QUEUE, preposition="out of a queue of", facts=_facts
+)
+def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
+    """Take things out of a queue under a lease; `ack` them when they are done with.
+
+    Each comes again until it is acked; after 5 times it is given up and stays for the queue's
+    owner, who is told. What does not fit `kind` and `min_priority` stays untouched.
+    """
+    queue, queues = _found(call, params.queue), call.ledger.queues
+    if params.dead and call.uuid != queue.owner:
+        raise InvalidArgument("what was given up is for the owner of the queue", field="dead")
+    lost = queues.come_back(queue, call.settings.limits.attempts, call.now)
+    told = given_up(call, queue, lost)
+    lease = call.settings.grace.lease if params.lease is None else params.lease
+    wanted = Wanted(params.max, lease, params.min_priority, params.kind, dead=params.dead)
+    given = queues.take(queue, call.uuid, wanted, call.now)
+    answer = Things(things=[_taken(call, queue, each) for each in given])
+    if given or params.wait <= 0 or told:
+        return Record(answer, wakes=told)
+    topics = frozenset({topic(queue.number, params.kind or ""), everybody(queue.number)})
+    return Wait(topics, call.now + params.wait, answer, until=queues.next_due(queue))
+
+
+@operation(action="send", allow=SELF | OPERATOR, whose=_THE_QUEUE)
+def close_queue(call: Call, params: CloseQueueParams) -> Record[Closed]:
+    """Close a queue of the caller's own. What nobody took goes, and who put it there is told."""
+    queue = _found(call, params.queue)
+    call.ledger.queues.close(queue)
+    return Record(Closed(left=queue.things), wakes=frozenset({everybody(queue.number), SWEPT}))
+
+
+@operation(action="read", allow=SELF)
+def list_queues(call: Call, params: ListQueuesParams) -> QueuesPage:
+    """List the queues that the caller may put into or take from, and its own."""
+    after = params.after or "0"
+    if not after.isdecimal():
+        raise InvalidArgument("not what a page ended with", field="after")
+    looked = call.ledger.queues.listed(int(after), params.most)
+    rows = [
+        (_row(call, each, held), each.number) for each in looked if (held := rights(call, each))
+    ]
+    listed = list(fitting(rows, lambda row: len(row[0].model_dump_json()) + 16))
+    cut = len(listed) < len(rows)
+    last = listed[-1][1] if cut else looked[-1].number if looked else 0
+    full = cut or len(looked) == params.most
+    return QueuesPage(queues=[row for row, _ in listed], next=str(last) if full else None)
+
+
+def _found(call: Call, text: str) -> Queue:
+    queue = found(call, text)
+    if queue is None:  # judged a moment ago
+        raise InvalidArgument(f"no queue {text}", field="queue")
+    return queue
+
+
+def _taken(call: Call, queue: Queue, thing: Thing) -> Taken:
+    return Taken(
+        id=thing_id(thing.id), queue=f"{owner_name(call, queue)}/{queue.name}",
+        sender=thing.sender_name, from_uuid=thing.sender, kind=thing.kind,
+        priority=thing.priority, put_at=thing.put_at, body=thing.body, attempt=thing.attempt,
+    )  # fmt: skip
+
+
+def _row(call: Call, queue: Queue, held: Rights) -> QueueRow:
+    return QueueRow(
+        queue=f"{owner_name(call, queue)}/{queue.name}", may_put=said(call, queue.may_put),
+        may_take=said(call, queue.may_take), mine=sorted(held), things=queue.things,
+        limit=queue.most, dead=call.ledger.queues.has_dead(queue),
+    )  # fmt: skip

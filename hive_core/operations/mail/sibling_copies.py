@@ -1,0 +1,56 @@
+"""Copies of what siblings write to each other, for their parent, where the operator wants that.
+
+A copy comes from the sender, says on its first line what it is a copy of, and is made of nothing
+but a `send`: it is never copied again. Copies take up half of an inbox at most, and none is missed:
+what could not be copied was delivered all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Final
+
+from hive_core.broker.call import Call
+from hive_core.errors import InboxFull
+from hive_core.ledger.mail.letters import COPY, NewMessage
+from hive_core.model.config.limits import Copies
+from hive_core.model.wire.record import Message, Relation
+from hive_core.operations.mail.inbox_quota import check_share
+from hive_core.operations.notices import post
+
+PRIORITY: Final = 3
+
+
+def copied(call: Call, message: Message) -> frozenset[str]:
+    """Put the copy of a message between siblings into their parent's inbox; topics to touch."""
+    parent = call.hive.topology.parent(call.caller)
+    if (
+        call.settings.queues.copies is Copies.OFF
+        or message.relation is not Relation.SIBLING
+        or parent is None
+        or not _room(call, call.hive.spec(parent).id)
+    ):
+        return frozenset()
+    letter = NewMessage(
+        sender=call.uuid, sender_name=call.caller, recipient=call.hive.spec(parent).id,
+        recipient_name=parent, relation=Relation.CHILD, body=_body(message), kind=COPY,
+        priority=PRIORITY,
+    )  # fmt: skip
+    with suppress(InboxFull):
+        check_share(call, letter.recipient, parent)
+        return post(call, letter)[1]
+    return frozenset()
+
+
+def _room(call: Call, parent: str) -> bool:
+    limits, (count, size) = call.settings.limits, call.ledger.messages.size(parent)
+    return count * 2 < limits.inbox_count and size * 2 < limits.inbox_bytes
+
+
+def _body(message: Message) -> str:
+    about = {
+        "copy": message.id, "to": message.recipient_name, "kind": message.kind,
+        "thread": message.thread,
+    }  # fmt: skip
+    return f"{json.dumps(about)}\n{message.body}"

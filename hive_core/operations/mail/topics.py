@@ -1,0 +1,116 @@
+"""Topics: told to whoever follows them, in their inboxes."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.operation import Mutation, Params, Result, operation
+from hive_core.errors import InboxFull, LimitReached
+from hive_core.ledger.mail.letters import NewMessage
+from hive_core.model.agents.agent import Role
+from hive_core.model.agents.capability import covers
+from hive_core.operations.mail.inbox_quota import check_share
+from hive_core.operations.mail.send import PRIORITY, Body, urgency
+from hive_core.operations.notices import TOPIC, post
+from hive_core.policy.decide import relation
+from hive_core.policy.rules import SELF
+
+Topic = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_./-]{0,63}$")]
+_TASK: Final = Role.TASK
+
+
+class FollowParams(Mutation):
+    topic: Topic = Field(description="A word; whoever says it means the same topic.")
+
+
+class Following(Result):
+    topics: list[str] = Field(description="All that the caller follows now.")
+
+
+class FollowedParams(Params):
+    """Nothing."""
+
+
+class PublishParams(Mutation):
+    topic: Topic = Field(description="A word; whoever says it means the same topic.")
+    body: Body = Field(description="Text, at most 64 KiB.")
+    priority: int = Field(PRIORITY, ge=0, le=3, description="As of `send`, and bounded as there.")
+
+
+class Published(Result):
+    delivered: int = Field(description="In so many inboxes it is.")
+    missed: int = Field(description="So many were full, or have too much from the caller.")
+
+
+@operation(action="receive", allow=SELF)
+def follow_topic(call: Call, params: FollowParams) -> Record[Following]:
+    """Get what is published under a topic, in the caller's inbox as mail of kind `topic`."""
+    follows, most = call.ledger.queues.follows, call.settings.queues.follows
+    if len(follows.of(call.uuid)) >= most and params.topic not in follows.of(call.uuid):
+        raise LimitReached(f"cannot follow {params.topic}: {call.caller} follows {most} topics")
+    follows.follow(params.topic, call.uuid)
+    return Record(Following(topics=follows.of(call.uuid)))
+
+
+@operation(action="receive", allow=SELF)
+def unfollow_topic(call: Call, params: FollowParams) -> Record[Following]:
+    """Get no more of a topic."""
+    call.ledger.queues.follows.unfollow(params.topic, call.uuid)
+    return Record(Following(topics=call.ledger.queues.follows.of(call.uuid)))
+
+
+@operation(action="read", allow=SELF)
+def list_topics(call: Call, _params: FollowedParams) -> Following:
+    """List the topics that the caller follows."""
+    return Following(topics=call.ledger.queues.follows.of(call.uuid))
+
+
+@operation(action="send", allow=SELF)
+def publish(call: Call, params: PublishParams) -> Record[Published]:
+    """Tell everybody below the caller who follows a topic; with `broadcast`, everybody who does.
+
+    An agent of role `task` reaches its parent at most. Nobody waits for whoever does not read: an
+    inbox that is full misses it.
+    """
+    reached = _reached(call, params.topic)
+    most = call.settings.queues.followers
+    if len(reached) > most:
+        raise LimitReached(f"cannot publish {params.topic}: more than {most} agents follow it")
+    told, wakes = 0, set[str]()
+    for name in reached:
+        with suppress(InboxFull, LimitReached):
+            wakes |= _deliver(call, params, name)
+            told += 1
+    return Record(Published(delivered=told, missed=len(reached) - told), wakes=frozenset(wakes))
+
+
+def _reached(call: Call, topic: str) -> list[str]:
+    """Those who follow it and whom the caller reaches, without itself."""
+    names = map(call.hive.name, call.ledger.queues.follows.followers(topic))
+    following = {name for name in names if name is not None} - {call.caller}
+    if call.by_operator:
+        return sorted(following)
+    spec, tree = call.hive.spec(call.caller), call.hive.topology
+    wide = covers(spec.capabilities, "broadcast")
+    if spec.role is _TASK:
+        return sorted(following & {tree.parent(call.caller) or ""}) if wide else []
+    return sorted(following if wide else following.intersection(tree.subtree(call.caller)))
+
+
+def _deliver(call: Call, params: PublishParams, name: str) -> frozenset[str]:
+    recipient = call.hive.spec(name).id
+    standing = relation(call.hive, call.caller, name)
+    if not call.by_operator and call.ledger.sends.take((call.uuid, recipient), call.now) > 0:
+        raise LimitReached(f"cannot send to {name}: too many messages")
+    check_share(call, recipient, name)
+    body = f"{json.dumps({'topic': params.topic})}\n{params.body}"
+    letter = NewMessage(
+        sender=call.uuid, sender_name=call.caller, recipient=recipient, recipient_name=name,
+        relation=standing, body=body, kind=TOPIC, priority=urgency(params.priority, standing),
+    )  # fmt: skip
+    return post(call, letter)[1]

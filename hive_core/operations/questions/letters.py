@@ -1,0 +1,138 @@
+"""What the mail about a question says: a line of JSON for programs, then words.
+
+What agents wrote stands behind `> ` on every line, so that it cannot pass for what we say.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from hive_core.broker.call import Call
+from hive_core.ledger.mail.posting import one_line
+from hive_core.model.work.question import Ask, Hop, Question, QuestionState, Why
+from hive_core.operations.approvals.outcome import called
+
+SHORT: Final = 120
+_S = QuestionState
+_ENDED: Final = {
+    _S.ANSWERED: "was answered by", _S.DEFAULTED: "was not answered in time: the defaults count",
+    _S.EXPIRED: "was not answered in time", _S.CANCELLED: "was cancelled by",
+}  # fmt: skip
+
+
+def short(text: str, most: int = SHORT) -> str:
+    """The beginning of a text on one line."""
+    line = one_line(text[: 4 * most])
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def title(question: Question) -> str:
+    """What it is about, on one line."""
+    more = f" (and {len(question.items) - 1} more)" if len(question.items) > 1 else ""
+    return short(question.items[0].prompt) + more
+
+
+def put(call: Call, question: Question, hop: Hop) -> str:
+    """To whom it waits on now."""
+    asker = called(call, question.asker)
+    head: dict[str, object] = {
+        "question": question.id, "kind": question.kind, "from": asker, "why": hop.why,
+        "by": called(call, hop.by), "items": len(question.items), "deadline": question.deadline,
+    }  # fmt: skip
+    if question.severity:
+        head["severity"] = question.severity
+    if question.task:
+        head["task"] = question.task
+    lines = [_json(head), _opening(question, asker, head["by"], hop.why), *_items(question)]
+    if question.context:
+        lines += ["Context:", *quoted(question.context)]
+    if question.deadline is not None:
+        lines.append(f"Until {_moment(question.deadline)}, {_otherwise(question)}.")
+    given = " ".join("TEXT" for _ in question.items)
+    lines.append(f"Answer: hive-agent answer {question.id} {given}")
+    lines.append(f"Or pass it on: hive-agent relay-question {question.id}")
+    return "\n".join(lines)
+
+
+def ended(call: Call, question: Question) -> str:
+    """To who asked: the answer, or that there is none."""
+    head = {
+        "question": question.id, "kind": question.kind, "state": question.state,
+        "by": called(call, question.answered_by), "answers": list(question.answers),
+    }  # fmt: skip
+    if question.task:
+        head["task"] = question.task
+    lines = [_json(head), outcome(call, question)]
+    answers = question.answers or (None,) * len(question.items)
+    for number, (item, answer) in enumerate(zip(question.items, answers, strict=True), 1):
+        lines.append(f"{number}. {short(item.prompt)}")
+        lines += ["   (no answer)"] if answer is None else quoted(answer)
+    return "\n".join(lines)
+
+
+def passed_by(call: Call, question: Question, hop: Hop) -> str:
+    """To who had it: it waits on somebody else now."""
+    whom = called(call, hop.holder)
+    head = _json({"question": question.id, "kind": question.kind, "why": hop.why, "to": whom})
+    return f"{head}\n{_noun(question)} waits on {whom} now: {title(question)}"
+
+
+def closed(call: Call, question: Question) -> str:
+    """To who had it: there is nothing left to do about it."""
+    head = {"question": question.id, "kind": question.kind, "state": question.state}
+    return f"{_json(head)}\n{outcome(call, question)}"
+
+
+def outcome(call: Call, question: Question) -> str:
+    """How it ended, in one line."""
+    by = called(call, question.answered_by)
+    says = _ENDED[question.state]
+    why = f": {short(question.reason)}" if question.reason else ""
+    return f"{_noun(question)} {says}{f' {by}' if says.endswith('by') else ''}{why}"
+
+
+def _noun(question: Question) -> str:
+    return f"the {question.kind} {question.id}"
+
+
+def _opening(question: Question, asker: str, by: object, why: Why) -> str:
+    verb = "asks" if question.kind is Ask.QUESTION else f"escalates ({question.severity})"
+    more = {
+        Why.ASKED: "", Why.RELAYED: f"; {by} passed it on to you",
+        Why.CLIMBED: f"; {by} did not answer in time",
+        Why.PASSED: f"; {by} is not there for it any more",
+    }[why]  # fmt: skip
+    return f"{asker} {verb}{more}:"
+
+
+def _otherwise(question: Question) -> str:
+    return "then the defaults count" if None not in question.defaults else "then it expires"
+
+
+def _items(question: Question) -> Iterator[str]:
+    for number, item in enumerate(question.items, 1):
+        if len(question.items) > 1:
+            yield f"{number}."
+        yield from quoted(item.prompt)
+        for letter, option in zip("abcd", item.options, strict=False):
+            yield f"   {letter}) {one_line(option)}"
+        if item.options:
+            yield "   or anything else, in your own words"
+        if item.default is not None:
+            yield f"   default: {one_line(item.default)}"
+
+
+def quoted(text: str) -> list[str]:
+    """What an agent wrote, line by line behind a mark."""
+    return [f"> {one_line(line)}" for line in text.splitlines()] or ["> "]
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+
+
+def _json(head: Mapping[str, object]) -> str:
+    return json.dumps(dict(head), ensure_ascii=False)

@@ -1,0 +1,62 @@
+"""Whom an agent may ask: its parent, an ancestor, the operator; and who that is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hive_core.errors import NotAllowed, NotFound
+from hive_core.model.agents.agent import Role
+from hive_core.model.agents.hive import Hive
+from hive_core.model.wire.record import OPERATOR
+from hive_core.model.work.question import Ask
+from hive_core.policy.decide import decide, visible_names
+from hive_core.policy.relationship import ABOVE, stand
+from hive_core.policy.rules import ROUTE
+
+PARENT: Final = "parent"
+
+
+def whom(hive: Hive, asker: str, to: str, kind: Ask) -> str:
+    """Who is meant: the name of an ancestor of the asker, or `operator`."""
+    cannot = f"cannot {'ask' if kind is Ask.QUESTION else 'escalate to'} {to[:64]}"
+    above = hive.topology.parent(asker)
+    if to in (PARENT, above, OPERATOR):
+        return _nearest(hive, asker, to, kind)
+    if to not in visible_names(hive, asker):
+        raise NotFound(f"no such agent: {to[:64]}")
+    if stand(hive, to, asker) not in ABOVE:
+        raise NotAllowed(f"{cannot}: not your ancestor", rule="ancestor")
+    if hive.spec(asker).role is Role.TASK:
+        raise NotAllowed(f"{cannot}: a task asks its parent only", rule="route")
+    return to
+
+
+def _nearest(hive: Hive, asker: str, to: str, kind: Ask) -> str:
+    """The parent, or the operator if that is meant and the asker may write to the operator.
+
+    Who may not asks its parent, who may pass it on. An escalation of a root is the operator's.
+    """
+    above = hive.topology.parent(asker)
+    direct = decide(ROUTE, hive, asker, OPERATOR).allowed
+    if to == OPERATOR and direct:
+        return OPERATOR
+    if above is not None:
+        return above
+    if direct or kind is Ask.ESCALATION:
+        return OPERATOR
+    raise NotAllowed(
+        "cannot ask operator: you have no parent, and not the capability message.operator",
+        rule="route",
+    )
+
+
+def party(hive: Hive, name: str) -> str:
+    """UUID of an agent; the operator is called by its name."""
+    return OPERATOR if name == OPERATOR else hive.spec(name).id
+
+
+def above(hive: Hive, uuid: str) -> str:
+    """UUID of the parent of an agent; `operator` above a root, and above who is not there."""
+    name = hive.name(uuid)
+    parent = None if name is None else hive.topology.parent(name)
+    return OPERATOR if parent is None else hive.spec(parent).id

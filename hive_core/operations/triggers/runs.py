@@ -1,0 +1,215 @@
+"""What triggers do when their time has come. The decision and its effect are one transaction.
+
+All that fires for one agent at once is one message to it (row Q34). An agent has so many fires a
+minute; what is more waits, and is then one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from pydantic import Field
+
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.operation import Result
+from hive_core.broker.timers import due
+from hive_core.errors import InvalidArgument
+from hive_core.ledger.audit.events import Entry
+from hive_core.model.wire.record import DAEMON
+from hive_core.model.work.trigger import Act, Asked, Fire, Trigger, Verdict, following, look
+from hive_core.operations.triggers.actions import Told, give_task, inform, make_agent, refusal
+
+AT_ONCE: Final = 64  # triggers looked at in one transaction
+MINUTE: Final = 60.0
+KIND: Final = "trigger"
+
+
+class Fired(Result):
+    fires: int = Field(description="How many.")
+
+
+@dataclass
+class Round:
+    """What comes of one look at the triggers of one agent."""
+
+    call: Call
+    agent: str
+    name: str
+    told: list[Told] = field(default_factory=list)
+    topics: set[str] = field(default_factory=set)
+    fires: int = 0
+
+    @cached_property
+    def _used(self) -> tuple[int, float]:
+        return self.call.ledger.triggers.fires.used(self.agent, self.call.now)
+
+    def room(self) -> tuple[int, float]:
+        """How many fires it has left in this minute, and when it has more."""
+        used, first = self._used
+        return self.call.settings.triggers.fires - used - self.fires, first + MINUTE + 0.001
+
+    def look(self, trigger: Trigger) -> Verdict:
+        """Look at one, and write down when to look again. One that is broken stops no other."""
+        try:
+            return self._look(trigger)
+        except InvalidArgument as error:  # the machine does not know its zone any more
+            self.call.ledger.triggers.switch(trigger.number, enabled=False, due=None)
+            self.note(trigger, "refuse", self.call.now, 1, f"switched off: {error}")
+            return Verdict()
+
+    def _look(self, trigger: Trigger) -> Verdict:
+        room, more = self.room()
+        open_ = trigger.single and trigger.open is not None
+        found = look(trigger.rule, Asked(
+            trigger.missed, trigger.since, self.call.now, single=trigger.single,
+            open=open_, room=room,
+        ))  # fmt: skip
+        triggers = self.call.ledger.triggers
+        if room < 1 and found.due is not None and found.due <= self.call.now:
+            triggers.put_off(trigger.number, more)
+            return Verdict()
+        triggers.looked(trigger.number, found)
+        if found.skipped and not triggers.fires.skipped_more(
+            trigger.number, found.skipped, self.call.now
+        ):
+            why = "the last fire is still open" if open_ else "it came too late"
+            self.note(trigger, "skip", found.since, found.skipped, why)
+        if found.waits:
+            self.note(trigger, "wait", self.call.now, 1, "until the last fire has ended")
+        return found
+
+    def note(self, trigger: Trigger, event: str, at: float, count: int, why: str) -> Fire:
+        """A fire that does nothing."""
+        fires = self.call.ledger.triggers.fires
+        fire = fires.begin(trigger, self.call.now, at, count)
+        return self.end(trigger, fire, event, why)
+
+    def end(self, trigger: Trigger, fire: Fire, event: str, why: str, ref: str = "") -> Fire:
+        fires = self.call.ledger.triggers.fires
+        found = fires.end(fire, event, self.call.now, detail=why, ref=ref)
+        return self.written(trigger, found)
+
+    def written(self, trigger: Trigger, fire: Fire) -> Fire:
+        """Each fire is an event with its id."""
+        record(self.call, trigger, fire)
+        self.topics |= {"events", f"trigger:{trigger.id}"}
+        return fire
+
+    def fire(self, trigger: Trigger, at: float, count: int) -> None:
+        """One fire of a message, a wake or a task."""
+        self.fires += 1
+        fire = self.call.ledger.triggers.fires.begin(trigger, self.call.now, at, count)
+        if why := refusal(self.call, trigger):
+            self.end(trigger, fire, "refuse", why)
+        elif trigger.act is Act.TASK:
+            self.task(trigger, fire)
+        else:
+            self.told.append(Told(trigger, fire))
+
+    def task(self, trigger: Trigger, fire: Fire, data: dict[str, object] | None = None) -> None:
+        task, topics, why = give_task(self.call, trigger, fire, self.name, data)
+        self.topics |= topics
+        if why:
+            self.end(trigger, fire, "refuse", why)
+        else:
+            self.written(trigger, self.call.ledger.triggers.fires.began(fire, task))
+
+    def deliver(self) -> None:
+        """All that is to be said, in one message."""
+        message, topics, why = inform(self.call, self.name, self.told)
+        self.topics |= topics
+        for each in self.told:
+            self.end(each.trigger, each.fire, "refuse" if why else "finish", why, message)
+        self.told.clear()
+
+
+def record(call: Call, trigger: Trigger, fire: Fire) -> None:
+    fields = {
+        "fire": fire.id, "trigger": trigger.id, "name": trigger.name, "owner": trigger.owner,
+        "action": trigger.act.value, "due": fire.due, "count": fire.count, "state": fire.state,
+        "ref": fire.ref, "spawned": fire.spawned,
+    }  # fmt: skip
+    refused = fire.state == "refused"
+    call.ledger.events.append(Entry(
+        KIND, DAEMON, "fire", trigger.agent, not refused, KIND, fire.detail, call.hive.commit,
+        call.request, call.now, fields,
+    ))  # fmt: skip
+
+
+@due(at=lambda ledger: ledger.triggers.next(spawns=False), topics=frozenset({"trigger"}))
+def fire_triggers(call: Call) -> Record[Fired]:
+    """Messages, wakes and tasks that are due."""
+    topics, fires, looked = set[str](), 0, 0
+    for agent in call.ledger.triggers.agents_due(call.now, AT_ONCE):
+        found = call.ledger.triggers.due_of(agent, call.now)
+        done = _agent(call, agent, found)
+        topics |= done.topics
+        fires, looked = fires + done.fires, looked + len(found)
+        if looked >= AT_ONCE:
+            break
+    return Record(Fired(fires=fires), frozenset(topics), told=True)
+
+
+def _agent(call: Call, agent: str, found: list[Trigger]) -> Round:
+    name = call.hive.name(agent)
+    done = Round(call, agent, name or "")
+    for trigger in found:
+        if name is None or trigger.parked:
+            settle(call, trigger, name)
+        else:
+            for at, count in done.look(trigger).fires:
+                done.fire(trigger, at, count)
+    if done.told:
+        done.deliver()
+    return done
+
+
+def settle(call: Call, trigger: Trigger, name: str | None) -> None:
+    """Its agent was destroyed: it comes back with the agent, and goes when that cannot come."""
+    triggers = call.ledger.triggers
+    archive = call.ledger.archives.get(trigger.agent)
+    if name is not None:
+        triggers.unpark(trigger.number, following(trigger.rule, trigger.since))
+    elif archive is not None and archive.expires > call.now:
+        triggers.park(trigger.agent, archive.expires)
+    else:
+        triggers.remove(trigger)
+
+
+@due(at=lambda ledger: ledger.triggers.next(spawns=True), topics=frozenset({"trigger"}))
+def fire_spawns(call: Call) -> Record[Fired] | Change[Fired]:
+    """One new agent: each is a commit."""
+    nothing = Record(Fired(fires=0), told=True)
+    trigger = call.ledger.triggers.spawn_due(call.now)
+    if trigger is None:
+        return nothing
+    name = call.hive.name(trigger.agent)
+    if name is None or trigger.parked:
+        settle(call, trigger, name)
+        return nothing
+    done = Round(call, trigger.agent, name)
+    found = done.look(trigger).fires
+    if not found:
+        return Record(Fired(fires=0), frozenset(done.topics), told=True)
+    fire = call.ledger.triggers.fires.begin(trigger, call.now, *found[0])
+    return spawned(done, trigger, fire)
+
+
+def spawned(
+    done: Round, trigger: Trigger, fire: Fire, data: dict[str, object] | None = None
+) -> Record[Fired] | Change[Fired]:
+    """A new agent, and its task, by one fire."""
+    why = refusal(done.call, trigger)
+    change, task, uuid, why = make_agent(done.call, trigger, fire, data) if not why else (
+        None, "", "", why
+    )  # fmt: skip
+    if change is None:
+        done.end(trigger, fire, "refuse", why)
+        return Record(Fired(fires=1), frozenset(done.topics), told=True)
+    done.written(trigger, done.call.ledger.triggers.fires.began(fire, task, uuid))
+    wakes = change.wakes | done.topics
+    fields = {**change.fields, "fires": 1}
+    message = f"{change.message} by trigger {trigger.id}"
+    return Change(Fired(fires=1), change.hive, message, wakes, fields)

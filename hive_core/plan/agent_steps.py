@@ -1,0 +1,283 @@
+"""The next steps of one living agent: its door, its unit, its mounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+from uuid import UUID, uuid5
+
+from hive_core.model.agents.machine import Machine, Run, Wanted
+from hive_core.model.config.settings import HOST_IMAGE, NIX_IMAGE
+from hive_core.plan.actions import (
+    JOB_BASES,
+    Action,
+    AdoptRoot,
+    JobKind,
+    KillUnit,
+    Mount,
+    OpenDoor,
+    RunJob,
+    ShowStore,
+    StartUnit,
+    StopUnit,
+    Unmount,
+)
+from hive_core.plan.daemon_actions import Listen, Local, Renew, ShowConfig, ShowIdentity, ShowView
+from hive_core.plan.desired import Desired, Moment
+from hive_core.plan.placement import Place
+from hive_core.plan.state import Phase, Trouble, phase, trouble
+
+Act = tuple[Action | Local, str]
+POLL_FIRST, POLL_MOST = 0.005, 0.5  # seconds between looks at a unit whose payload is not seen yet
+KILL_AGAIN = 1.0
+# The main process has ended, and ExecStopPost writes down how: a kill would hit that alone, and the
+# end would be taken for one that nobody saw. systemd bounds its time (TimeoutStopSec).
+# https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html#ExecStopPost=
+STOP_POST: Final = "stop-post"
+NOT_UP = "it does not come up"
+_KEYS = UUID("6b1f0a52-3c57-4d0e-9b6e-0f5c2f0e7d11")
+
+
+def job_id(uuid: str, kind: JobKind) -> str:
+    """The id of a job is that of its work, so a repeated pass repeats no work."""
+    return str(uuid5(UUID(uuid), kind))
+
+
+def job_of(key: str, kind: JobKind) -> str:
+    """The id of a job that is done for an approval, or whatever else has a key."""
+    return str(uuid5(_KEYS, f"{kind} {key}"))
+
+
+@lru_cache(maxsize=1 << 14)
+def copy_of(uuid: str) -> str:
+    """The root that a copy of the agent's image has until it is adopted."""
+    return job_id(uuid, JobKind.COPY_TREE)
+
+
+def work(uuid: str, kind: JobKind, image: str | None = None) -> RunJob:
+    """A job; who runs it gives it a uid range that is free, the one here is a stand-in."""
+    target = None if kind is JobKind.COPY_TREE else uuid
+    return RunJob(job_id(uuid, kind), kind, JOB_BASES[0], target, image)
+
+
+def shows(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
+    """What an agent is shown in its door, where it is not so yet."""
+    if machine.identity != place.identity:
+        yield ShowIdentity(place.uuid, place.document, place.identity), "it changed"
+    if machine.view != place.view:
+        links = tuple(desired.places.links(place.uuid))
+        yield ShowView(place.uuid, links, place.view), "it changed"
+    if machine.config != place.config and _takes_config(desired, machine):
+        yield ShowConfig(place.uuid, place.config, place.spec.nar or ""), "another is deployed"
+
+
+def stores(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
+    """What it sees of hived's repositories, where that is not as it should be.
+
+    Only while it runs: what hangs in the door at the start is locked into the container. Who sees
+    one no more may hold it open, or have mounted it elsewhere, and loses it with a fresh start.
+    """
+    base, replaced = desired.bases.get(place.uuid, 0), _is_replaced(desired, machine)
+    runs = machine.active == "active" and machine.verified and machine.executed and not replaced
+    wanted = place.stores if runs else place.stores & machine.stores
+    lost = machine.stores - place.stores
+    if lost and runs:
+        yield Renew(place.uuid), "it may still hold what it is to see no more"
+    for store in sorted(wanted ^ machine.stores):
+        why = "it may see it" if store in wanted else "it may not see it"
+        yield ShowStore(place.uuid, store, base, store in wanted), why
+
+
+def _takes_config(desired: Desired, machine: Machine) -> bool:
+    """Whether it runs, or is about to: files that are damaged must not keep it from being stopped.
+
+    What is up and gives way to a fresh start does not see what only that one gets.
+    """
+    run = desired.runs.get(machine.uuid)
+    wanted = run is not None and run.wanted is Wanted.RUNNING
+    return wanted and not _is_replaced(desired, machine)
+
+
+def _is_replaced(desired: Desired, machine: Machine) -> bool:
+    """Whether what is up gives way to a fresh start."""
+    run = desired.runs.get(machine.uuid)
+    stale = run is not None and run.wanted is Wanted.RUNNING and run.nonce != machine.nonce
+    return stale and phase(machine) is not Phase.DOWN
+
+
+@dataclass(slots=True)
+class Chain:
+    """One agent under the eyes of the planner. `wait` and a slot are what it asks for beside."""
+
+    desired: Desired
+    place: Place
+    machine: Machine
+    moment: Moment
+    blocked: bool = False  # a descendant has to go down first
+    wait: float | None = None
+    wants_slot: bool = False
+
+    @property
+    def run(self) -> Run:
+        run = self.desired.runs.get(self.place.uuid)
+        return run or Run(self.place.uuid, Wanted.STOPPED, 0)
+
+    @property
+    def settled(self) -> bool:
+        """Nothing to do, said quickly: most agents in most passes."""
+        place, machine, run = self.place, self.machine, self.run
+        return (
+            machine.active == "active" and run.wanted is Wanted.RUNNING
+            and machine.nonce == run.nonce and machine.verified and machine.executed
+            and machine.mounted and machine.door and machine.listening and not machine.fault
+            and machine.identity == place.identity and machine.view == place.view
+            and machine.config == place.config and machine.stores == place.stores
+            and machine.slice == place.slice_unit
+            and (place.uuid not in self.desired.starts or not self._troubled)
+        )  # fmt: skip
+
+    def acts(self) -> Iterator[Act]:
+        yield from self._door()
+        match phase(self.machine):
+            case Phase.DOWN:
+                yield from self._down()
+            case Phase.GOING:
+                yield from self._going()
+            case Phase.UP | Phase.COMING:
+                yield from self._up()
+
+    def _door(self) -> Iterator[Act]:
+        uuid, machine, place = self.place.uuid, self.machine, self.place
+        base = self.desired.bases.get(uuid)
+        if base is None:
+            return
+        if not machine.door:
+            yield OpenDoor(uuid), "it has none"
+        if not machine.listening:
+            yield Listen(uuid, base), "it is closed"
+        yield from shows(self.desired, place, machine)
+        yield from stores(self.desired, place, machine)
+
+    def must_stop(self) -> str:
+        """Why a unit that is up may not stay as it is; empty: it may."""
+        run, machine = self.run, self.machine
+        reasons = (
+            (run.wanted is not Wanted.RUNNING, run.reason or run.wanted.value),
+            (machine.nonce != run.nonce, "a fresh start is wanted"),
+            (bool(machine.fault), machine.fault),
+            (machine.slice != self.place.slice_unit, "it belongs to another slice"),
+            (self._trouble is Trouble.PARKED, "it is parked"),
+            (self._is_overdue, NOT_UP),
+        )
+        return next((why for holds, why in reasons if holds), "")
+
+    @property
+    def _is_overdue(self) -> bool:
+        """Whether systemd calls it up and root does not find there what should run.
+
+        A start that takes too long systemd ends itself, by the `patience` of the action.
+        """
+        up = phase(self.machine) is Phase.UP and not self._healthy
+        deadline = self.machine.since + self.desired.settings.grace.start
+        return up and self.moment.monotonic >= deadline
+
+    @property
+    def _healthy(self) -> bool:
+        return self.machine.verified and self.machine.executed
+
+    @property
+    def _trouble(self) -> Trouble:
+        return trouble(self.run, self.desired.starts.get(self.place.uuid))
+
+    @property
+    def _troubled(self) -> bool:
+        return self._trouble is not Trouble.NONE
+
+    def _up(self) -> Iterator[Act]:
+        uuid, name = self.place.uuid, self.place.name
+        if why := self.must_stop():
+            if self.machine.fault or why == NOT_UP:
+                yield KillUnit(uuid, name), why  # counts as a failure, which a stop does not
+            elif not self.blocked or uuid in self.desired.held:  # what is revoked goes at once
+                yield (KillUnit if self.run.grace == 0 else StopUnit)(uuid, name), why
+        elif not self._healthy:
+            self.wait = self.moment.monotonic + self._pause
+        elif not self.machine.mounted and (mount := self._mount()):
+            yield mount, "it is missing"
+
+    @property
+    def _pause(self) -> float:
+        """Until the next look. systemd tells when it is up, and the payload follows at once."""
+        if phase(self.machine) is Phase.COMING:
+            return POLL_MOST
+        age = self.moment.monotonic - self.machine.since
+        return min(POLL_MOST, max(POLL_FIRST, age / 4))
+
+    def _going(self) -> Iterator[Act]:
+        deadline = self.machine.since + self.run.grace
+        if self.machine.sub == STOP_POST:
+            self.wait = self.moment.monotonic + KILL_AGAIN
+        elif self.machine.fault or self.moment.monotonic >= deadline:
+            yield KillUnit(self.place.uuid, self.place.name), "its grace is over"
+            self.wait = self.moment.monotonic + KILL_AGAIN
+        else:
+            self.wait = deadline
+
+    def _down(self) -> Iterator[Act]:
+        if not self._may_start():
+            if self.machine.mounted:
+                yield Unmount(self.place.uuid), "it does not run"
+            return
+        starts = self.desired.starts.get(self.place.uuid)
+        pause = starts.next_at - self.moment.wall if starts and self._troubled else 0.0
+        if pause > 0:
+            self.wait = self.moment.monotonic + pause
+            if self.machine.mounted:
+                yield Unmount(self.place.uuid), "it waits for its next try"
+            return
+        self.wants_slot = True
+
+    def _may_start(self) -> bool:
+        unbuilt = self.place.image == NIX_IMAGE and self.place.spec.system is None
+        unwanted = self.run.wanted is not Wanted.RUNNING or self.place.uuid in self.desired.held
+        if unwanted or unbuilt or self.place.uuid not in self.desired.bases:
+            return False
+        match self._trouble:
+            case Trouble.PARKED:
+                return False
+            case Trouble.FAILED:
+                starts = self.desired.starts.get(self.place.uuid)
+                return starts is not None and starts.returns
+            case Trouble.NONE:
+                return True
+
+    def _mount(self) -> Mount | None:
+        base = self.desired.bases.get(self.place.uuid)
+        if base is None:
+            return None
+        place = self.place
+        return Mount(place.uuid, place.lineage, base, place.image, *place.room)
+
+    def start(self) -> Iterator[Act]:
+        """What it takes to start the unit, once there is a slot for it."""
+        place, why = self.place, "it should run"
+        if place.image not in (HOST_IMAGE, NIX_IMAGE) and not self.machine.root:
+            yield work(place.uuid, JobKind.COPY_TREE, place.image), why
+            yield AdoptRoot(copy_of(place.uuid), place.uuid), why
+        if self.machine.mounted:
+            yield Unmount(place.uuid), "each start has a fresh root"
+        if mount := self._mount():
+            yield mount, why
+            yield self._start_unit(mount.base), why
+
+    def _start_unit(self, base: int) -> StartUnit:
+        place = self.place
+        return StartUnit(
+            uuid=place.uuid, name=place.name, nonce=self.run.nonce, spec=place.spec_hash,
+            base=base, slice=place.slice, limits=place.limits, image=place.image,
+            boot=place.spec.boot, parent=place.parent, command=place.spec.command,
+            system=place.spec.system if place.image == NIX_IMAGE else None,
+            patience=max(1, round(1000 * self.desired.settings.grace.start)),
+        )  # fmt: skip

@@ -1,0 +1,85 @@
+"""The next steps for an agent that was destroyed: ended, archived, deleted in due time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hive_core.model.agents.machine import Machine
+from hive_core.plan.actions import (
+    ArchiveNode,
+    CloseDoor,
+    DropArchive,
+    DropRoot,
+    JobKind,
+    KillUnit,
+    StopUnit,
+    Unmount,
+)
+from hive_core.plan.agent_steps import KILL_AGAIN, STOP_POST, Act, copy_of, work
+from hive_core.plan.daemon_actions import Forget, Hush
+from hive_core.plan.desired import Desired, Moment
+from hive_core.plan.state import Phase, phase
+
+WHY = "it was destroyed"
+
+
+def unit_name(machine: Machine) -> str:
+    """The agent's name out of its unit's: `hive-agent@NAME.service`."""
+    return machine.unit.removeprefix("hive-agent@").removesuffix(".service")
+
+
+@dataclass(slots=True)
+class Gone:
+    """One destroyed agent. `busy`: nodes lie below its own, or it moves along in this plan."""
+
+    desired: Desired
+    machine: Machine
+    moment: Moment
+    expires: float
+    busy: bool = False
+    wait: float | None = None
+
+    def acts(self) -> Iterator[Act]:
+        uuid, name = self.machine.uuid, unit_name(self.machine)
+        match phase(self.machine):
+            case Phase.UP | Phase.COMING:
+                yield StopUnit(uuid, name), WHY
+            case Phase.GOING:
+                deadline = self.machine.since + self.desired.settings.grace.stop
+                if self.machine.sub == STOP_POST:
+                    self.wait = self.moment.monotonic + KILL_AGAIN
+                elif self.moment.monotonic >= deadline:
+                    yield KillUnit(uuid, name), "its grace is over"
+                    self.wait = self.moment.monotonic + KILL_AGAIN
+                else:
+                    self.wait = deadline
+            case Phase.DOWN:
+                yield from self._clear(uuid)
+
+    def _clear(self, uuid: str) -> Iterator[Act]:
+        machine = self.machine
+        if machine.listening:
+            yield Hush(uuid), WHY
+        if machine.mounted:
+            yield Unmount(uuid), WHY
+        if machine.door:
+            yield CloseDoor(uuid), WHY
+        for root, there in ((uuid, machine.root), (copy_of(uuid), machine.copying)):
+            if there:
+                yield work(root, JobKind.PURGE_ROOT), WHY
+                yield DropRoot(root), WHY
+        if machine.node and not self.busy:
+            yield ArchiveNode(machine.node, uuid), WHY
+        elif not machine.node:
+            yield from self._expire(uuid)
+
+    def _expire(self, uuid: str) -> Iterator[Act]:
+        pause = self.expires - self.moment.wall
+        if pause > 0:
+            self.wait = self.moment.monotonic + pause
+            return
+        if self.machine.archived:
+            yield work(uuid, JobKind.PURGE_ARCHIVE), "its time is over"
+            yield DropArchive(uuid), "its time is over"
+        yield Forget(uuid), "its time is over"

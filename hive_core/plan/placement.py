@@ -1,0 +1,208 @@
+"""Where every agent of one snapshot belongs: its node, its slice, and what it is shown.
+
+Built once per commit in one walk; an agent that did not change keeps its `Place`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from hashlib import sha256
+from typing import NamedTuple, Self
+
+from hive_core.model.agents.agent import AgentSpec, SubtreeLimits
+from hive_core.model.agents.agent import Limits as SpecLimits
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import NIX_IMAGE, Settings
+from hive_core.model.names import slice_unit
+from hive_core.plan.actions import Limits
+from hive_core.plan.render import STORES
+
+# A unit name holds 255 characters, and each level costs nine.
+# https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html
+NESTED_LIMITS = 26
+_OF_FILES = {"disk", "inodes"}  # what no unit can be held to
+
+
+class Room(NamedTuple):
+    """Bytes and number of the files of one agent; None: as many as there is room for."""
+
+    disk: int | None = None
+    inodes: int | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """One agent of the snapshot. `identity` and `view` are marks: equal marks, equal content.
+
+    `slice` holds the short ids of those above, or itself, that carry a limit for their subtree;
+    `carries` says that this agent does.
+    """
+
+    name: str
+    uuid: str
+    spec: AgentSpec
+    parent: str | None
+    children: tuple[str, ...]
+    lineage: tuple[str, ...]
+    slice: tuple[str, ...]
+    slice_unit: str
+    carries: bool
+    limits: Limits
+    room: Room
+    image: str
+    spec_hash: str
+    identity: int
+    view: int
+
+    @cached_property
+    def config(self) -> str:
+        """The commit that it is shown in `/run/hive/config`; empty: none."""
+        return self.spec.config or ""
+
+    @property
+    def boots(self) -> bool:
+        """Whether an init runs inside, who can mount."""
+        return self.spec.boot or self.image == NIX_IMAGE
+
+    @cached_property
+    def stores(self) -> frozenset[str]:
+        """What it may see of hived's repositories: `meta`, `applied`."""
+        return frozenset(each for each in STORES if f"{each}.read" in self.spec.capabilities)
+
+    @property
+    def document(self) -> dict[str, object]:
+        """What stands in `/run/hive/identity.json` of the container."""
+        return {
+            "name": self.name,
+            "uuid": self.uuid,
+            "parent": self.parent,
+            "role": self.spec.role.value,
+            "title": self.spec.title,
+            "capabilities": list(self.spec.capabilities),
+            "children": list(self.children),
+        }
+
+
+def merged(limits: SpecLimits, defaults: SpecLimits) -> Limits:
+    """The agent's own limits over those of the host."""
+    own = limits.model_dump(exclude_none=True, exclude=_OF_FILES)
+    return Limits(**{**defaults.model_dump(exclude_none=True, exclude=_OF_FILES), **own})
+
+
+def room(limits: SpecLimits, defaults: SpecLimits) -> Room:
+    """How much its files may be: bytes and number, its own limits over those of the host."""
+    found = (getattr(limits, each) or getattr(defaults, each) for each in ("disk", "inodes"))
+    return Room(*found)
+
+
+def image_label(image: str) -> str:
+    """The name of an image; one that the operator gave as a path is entered under its digest."""
+    return f"tree-{sha256(image.encode()).hexdigest()[:16]}" if "/" in image else image
+
+
+def hash_of(spec: AgentSpec, image: str, limits: Limits) -> str:
+    """A short digest of what a running unit was made from."""
+    parts = [spec.boot, image, list(spec.command), repr(limits)]
+    return sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Places:
+    """All places of a snapshot by UUID, parents before children."""
+
+    hive: Hive
+    by_uuid: Mapping[str, Place]
+
+    @classmethod
+    def build(cls, hive: Hive, settings: Settings, before: Self | None = None) -> Self:
+        return cls(hive, _Walk(hive, settings, before.by_uuid if before else {}).places())
+
+    def named(self, name: str) -> Place:
+        return self.by_uuid[self.hive.specs[name].id]
+
+    def above(self, uuid: str) -> Iterator[Place]:
+        """Ancestors, nearest first."""
+        parent = self.by_uuid[uuid].parent
+        while parent is not None:
+            place = self.named(parent)
+            yield place
+            parent = place.parent
+
+    def links(self, uuid: str) -> Iterator[tuple[str, str]]:
+        """The symlinks below `/agents` in the container: name and where it leads."""
+        own = self.by_uuid[uuid]
+        depth = len(own.lineage)
+        for name in self.hive.topology.subtree(own.name):
+            below = self.named(name).lineage[depth:]
+            yield name, "/".join(("/tree", *(f"kids/{short}" for short in below)))
+
+
+class _Walk:
+    """One walk over a snapshot."""
+
+    def __init__(self, hive: Hive, settings: Settings, before: Mapping[str, Place]) -> None:
+        self._hive = hive
+        self._settings = settings
+        self._before = before
+        self._views: dict[str, int] = {}
+
+    def places(self) -> dict[str, Place]:
+        topology = self._hive.topology
+        order = [name for root in topology.roots for name in topology.subtree(root)]
+        ids = {name: uuid for uuid, name in self._hive.names.items()}
+        for name in reversed(order):
+            kids = (self._views[kid] for kid in topology.children(name))
+            self._views[name] = hash((name, ids[name], *kids))
+        found: dict[str, Place] = {}
+        for name in order:
+            parent = topology.parents[name]
+            above = found[ids[parent]] if parent is not None else None
+            found[ids[name]] = self._place(name, ids[name], above)
+        return found
+
+    def _place(self, name: str, uuid: str, above: Place | None) -> Place:
+        spec, old = self._hive.specs[name], self._before.get(uuid)
+        kids = self._hive.topology.children(name)
+        parent = above.name if above else None
+        known = (
+            old is not None and old.spec is spec and old.name == name and old.parent == parent
+            and old.children == kids and old.view == self._views[name]
+            and old.lineage[:-1] == (above.lineage if above else ())
+            and old.slice[: len(above.slice) if above else 0] == (above.slice if above else ())
+        )  # fmt: skip
+        if known and old is not None:
+            return old
+        return self._new(name, uuid, spec, above)
+
+    def _new(self, name: str, uuid: str, spec: AgentSpec, above: Place | None) -> Place:
+        parent, kids = above.name if above else None, self._hive.topology.children(name)
+        path, part = above.slice if above else (), uuid[:8]
+        carries = subtree_limits(spec.subtree) != Limits() and len(path) < NESTED_LIMITS
+        if carries:
+            path = (*path, part)
+        image = image_label(spec.image)
+        limits = merged(spec.limits, self._settings.agent_limits)
+        return Place(
+            name=name, uuid=uuid, spec=spec, parent=parent, children=kids,
+            lineage=(*(above.lineage if above else ()), part),
+            slice=path, slice_unit=slice_unit(path), carries=carries, limits=limits,
+            room=room(spec.limits, self._settings.agent_limits), image=image,
+            spec_hash=hash_of(spec, image, limits),
+            identity=hash((name, parent, spec.role, spec.title, spec.capabilities, kids)),
+            view=self._views[name],
+        )  # fmt: skip
+
+
+def subtree_limits(limits: SubtreeLimits | None) -> Limits:
+    """What the slice of a subtree is held to."""
+    found = limits or SubtreeLimits()
+    return Limits(memory_max=found.memory_max, tasks_max=found.tasks_max, cpu_quota=found.cpu_quota)
+
+
+def limits_of(limits: Limits) -> dict[str, int]:
+    """Limits under the names that `Observed.slices` and `Machine.properties` use."""
+    pairs = ((field.name, getattr(limits, field.name)) for field in fields(limits))
+    return {key: value for key, value in pairs if value is not None}

@@ -1,0 +1,128 @@
+"""What lies on disk, is mounted and is shown, kept up to date by the actions that succeed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from hive_core.plan import actions as a
+from hive_core.plan.daemon_actions import Hush, Listen, Local, ShowConfig, ShowIdentity, ShowView
+from hive_core.plan.results import StorageFacts
+
+
+@dataclass(slots=True)
+class Storage:
+    """`parents`: nodes by short id, with the short id above. The rest goes by UUID."""
+
+    parents: dict[str, str | None] = field(default_factory=dict)
+    archives: set[str] = field(default_factory=set)
+    roots: set[str] = field(default_factory=set)
+    mounts: set[str] = field(default_factory=set)
+    doors: set[str] = field(default_factory=set)
+    listening: set[str] = field(default_factory=set)
+    identities: dict[str, int] = field(default_factory=dict)
+    views: dict[str, int] = field(default_factory=dict)
+    configs: dict[str, str] = field(default_factory=dict)
+    stores: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def look(self, facts: StorageFacts) -> None:
+        """Take over a fresh look; a door that went took what was shown in it along."""
+        self.parents.clear()
+        for lineage in facts.nodes:
+            self._put(lineage)
+        self.archives, self.roots = set(facts.archives), set(facts.roots)
+        self.mounts, self.doors = set(facts.mounts), set(facts.doors)
+        self.listening &= self.doors
+        self._shut(self.identities.keys() - self.doors)
+
+    def node(self, short: str) -> tuple[str, ...]:
+        """Where a node lies, root first; empty: nowhere."""
+        if short not in self.parents:
+            return ()
+        found, parent = [short], self.parents[short]
+        while parent is not None and len(found) <= a.DEPTH_MAX:
+            found.append(parent)
+            parent = self.parents.get(parent)
+        return tuple(reversed(found))
+
+    def kids(self, short: str) -> Iterator[str]:
+        return (each for each, parent in self.parents.items() if parent == short)
+
+    @property
+    def uuids(self) -> set[str]:
+        """Everybody that left a trace with a full id."""
+        return self.archives | self.roots | self.mounts | self.doors
+
+    def nodes_without(self, shorts: Iterable[str]) -> Iterator[tuple[str, ...]]:
+        """Nodes that belong to none of these."""
+        return (self.node(short) for short in self.parents.keys() - set(shorts))
+
+    def applied(self, action: a.Action | Local) -> None:
+        """Take note of an action that succeeded."""
+        match action:
+            case a.MakeNode(lineage) | a.RestoreNode(_, lineage) | a.MoveNode(_, lineage):
+                self._put(lineage)
+                if isinstance(action, a.RestoreNode):
+                    self.archives.discard(action.uuid)
+            case a.ArchiveNode(lineage, uuid):
+                self.parents.pop(lineage[-1], None)
+                self.archives.add(uuid)
+            case a.DropArchive(uuid):
+                self.archives.discard(uuid)
+            case _:
+                self._root(action)
+
+    def _root(self, action: a.Action | Local) -> None:
+        match action:
+            case a.AdoptRoot(source, uuid):
+                self.roots.discard(source)
+                self.roots.add(uuid)
+            case a.DropRoot(uuid):
+                self.roots.discard(uuid)
+            case a.Mount(uuid):
+                self.mounts.add(uuid)
+            case a.Unmount(uuid):
+                self.mounts.discard(uuid)
+            case _:
+                self._door(action)
+
+    def _door(self, action: a.Action | Local) -> None:
+        match action:
+            case a.OpenDoor(uuid):
+                self.doors.add(uuid)
+            case a.CloseDoor(uuid):
+                self.doors.discard(uuid)
+                self._shut({uuid})
+            case a.StartUnit(uuid):
+                self.stores.pop(uuid, None)
+            case Listen(uuid):
+                self.listening.add(uuid)
+            case Hush(uuid):
+                self.listening.discard(uuid)
+            case _:
+                self._shown(action)
+
+    def _shown(self, action: a.Action | Local) -> None:
+        match action:
+            case ShowIdentity(uuid, _, mark):
+                self.identities[uuid] = mark
+            case ShowView(uuid, _, mark):
+                self.views[uuid] = mark
+            case ShowConfig(uuid, commit):
+                self.configs[uuid] = commit
+            case a.ShowStore(uuid, store, _, shown):
+                others = self.stores.get(uuid, frozenset()) - {store}
+                self.stores[uuid] = others | ({store} if shown else frozenset())
+            case _:
+                pass
+
+    def _put(self, lineage: tuple[str, ...]) -> None:
+        self.parents[lineage[-1]] = lineage[-2] if len(lineage) > 1 else None
+
+    def _shut(self, uuids: set[str]) -> None:
+        for uuid in uuids:
+            self.listening.discard(uuid)
+            self.identities.pop(uuid, None)
+            self.views.pop(uuid, None)
+            self.configs.pop(uuid, None)
+            self.stores.pop(uuid, None)

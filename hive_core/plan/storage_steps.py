@@ -1,0 +1,64 @@
+"""The steps that bring the tree on disk into the shape of the topology."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from hive_core.model.agents.machine import Machine
+from hive_core.plan.actions import Action, MakeNode, MoveNode, RestoreNode
+from hive_core.plan.desired import Desired, Step
+from hive_core.plan.placement import Place
+
+
+class Forest:
+    """Nodes on disk while the steps of a plan are thought through: short id -> parent or None."""
+
+    def __init__(self, machines: Iterable[Machine]) -> None:
+        self._parents: dict[str, str | None] = {}
+        for machine in machines:
+            self.put(machine.node)
+
+    def put(self, node: tuple[str, ...]) -> None:
+        if node:
+            self._parents[node[-1]] = node[-2] if len(node) > 1 else None
+
+    def lineage(self, short: str) -> tuple[str, ...]:
+        """Where a node lies now; nodes above it that no agent accounts for cannot be walked."""
+        found = [short]
+        parent = self._parents.get(short)
+        while parent is not None and parent not in found:
+            found.append(parent)
+            parent = self._parents.get(parent)
+        return tuple(reversed(found))
+
+
+def shape(
+    desired: Desired, machines: Mapping[str, Machine], dirty: Iterable[str]
+) -> Iterator[Step]:
+    """Make, restore and move nodes, parents first: a target's parent is always in place."""
+    forest: Forest | None = None
+    for uuid in dirty:
+        place = desired.places.by_uuid.get(uuid)
+        machine = machines.get(uuid)
+        if place is None or (machine is not None and machine.node == place.lineage):
+            continue
+        if machine is not None and machine.node:
+            if _under(machine.node) == _under(place.lineage) and forest is None:
+                continue  # moves along with an ancestor
+            forest = forest or Forest(machines.values())
+            source = forest.lineage(place.lineage[-1])
+            forest.put(place.lineage)
+            if source != place.lineage:
+                yield _step(place, MoveNode(source, place.lineage), "its parent changed")
+        elif machine is not None and machine.archived:
+            yield _step(place, RestoreNode(uuid, place.lineage), "it was restored")
+        else:
+            yield _step(place, MakeNode(place.lineage), "it is new")
+
+
+def _under(lineage: tuple[str, ...]) -> tuple[str, ...]:
+    return lineage[-2:-1]
+
+
+def _step(place: Place, action: Action, why: str) -> Step:
+    return Step(place.uuid, place.name, action, why)

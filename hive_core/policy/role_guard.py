@@ -1,0 +1,53 @@
+"""What a role may do at all: a guard around the rule of every operation, by its action."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.roles import ACTIONS, HABITS, Action
+from hive_core.model.wire.record import OPERATOR
+from hive_core.policy.algebra import Asked, Denial, Named, Passes, Rule, Test
+
+_WORDS: Final[dict[Action, str]] = {
+    "spawn": "create agents",
+    "start": "start agents",
+    "stop": "stop agents",
+    "destroy": "destroy agents",
+    "move": "move agents",
+    "assign": "assign tasks",
+    "work": "work on tasks",
+    "send": "send",
+    "receive": "receive",
+    "escalate": "ask or escalate",
+    "schedule": "schedule",
+    "configure": "configure agents",
+    "read": "read about agents",
+    "read_artifact": "read artifacts",
+    "write_artifact": "write artifacts",
+    "administer": "administer the hive",
+}
+
+
+def _acts(action: Action) -> Test:
+    roles = frozenset(role for role, habit in HABITS.items() if action in habit.actions)
+
+    def test(hive: Hive, caller: str, _: str | None, __: Asked) -> bool:
+        spec = hive.specs.get(caller)
+        return caller == OPERATOR if spec is None else spec.role in roles
+
+    return test
+
+
+# One test for each action, so that a rule that is worked out asks it once.
+_GUARDS: Final = {
+    action: Passes("", "", _acts(action), Denial(10, f"your role may not {_WORDS[action]}"))
+    for action in ACTIONS
+}
+
+
+def bounded(action: Action, rule: Rule) -> Rule:
+    """The rule as it holds for an operation of this action: what it refuses, it refuses first."""
+    if all(action in habit.actions for habit in HABITS.values()):
+        return rule
+    return Named(rule.name, rule.text, rule & _GUARDS[action])

@@ -1,0 +1,130 @@
+"""The queen and the maid: made at start when the settings say so, one of each on a host.
+
+They are agents like any other. Who does not want one any more says so in the settings and destroys
+it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+from uuid import uuid4
+
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.operation import Result
+from hive_core.errors import HiveError
+from hive_core.model.agents.agent import AgentSpec, Profile, Role, Tier
+from hive_core.model.agents.capability import checked
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.roles import default_capabilities
+from hive_core.model.config.seed import seed_of
+from hive_core.model.config.settings import Settings
+from hive_core.reconcile.deps import Broker
+
+log = logging.getLogger(__name__)
+NAME: Final = "ensure_built_in"
+# The maid makes nobody in its own name, unless there are checks to have done.
+_MAID: Final = ("artifact.write", "escalate")
+_SPAWN: Final = "spawn"
+_GIVEN: Final = "maid spawn"  # the maid that was given it here
+
+
+class Made(Result):
+    """A built-in daemon as it was made."""
+
+    name: str
+    uuid: str
+
+
+def ensure(broker: Broker, settings: Settings) -> Iterator[str]:
+    """Make those that are wanted and not there; what stood in the way of one, in a sentence."""
+    for profile in missing(broker.hive(), settings):
+        try:
+            made = broker.perform(NAME, maker(profile))
+        except HiveError as error:
+            log.warning("Cannot make the %s: %s", profile.value, error)
+            yield f"cannot make the {profile}: {error}"
+        else:
+            log.info("Created %s", made.name, extra={"HIVE_UUID": made.uuid})
+    yield from _fit(broker, settings)
+
+
+def _fit(broker: Broker, settings: Settings) -> Iterator[str]:
+    """Let a maid that was there before make those who do checks, as long as there are any.
+
+    What the operator let it do beside that stays.
+    """
+    hive = broker.hive()
+    name = hive.built_in(Profile.MAID)
+    if name is None or (_SPAWN in hive.spec(name).capabilities) == bool(settings.maid.checks):
+        return
+    try:
+        broker.perform(NAME, _fitted)
+    except HiveError as error:
+        log.warning("Cannot fit the maid to the settings: %s", error)
+        yield f"cannot fit the maid to the settings: {error}"
+
+
+def _fitted(call: Call) -> Change[Made] | Record[Made]:
+    """A commit in which it holds what its checks take; none where that was not given by us."""
+    name = call.hive.built_in(Profile.MAID) or Profile.MAID.value
+    spec, marks = call.hive.spec(name), call.ledger.marks
+    made = Made(name=name, uuid=spec.id)
+    if call.settings.maid.checks:
+        marks.put(_GIVEN, spec.id)
+        held = checked((*spec.capabilities, _SPAWN))
+        what = f"grant {name} spawn, for its checks"
+    elif marks.get(_GIVEN) == spec.id:
+        marks.drop(_GIVEN)
+        held = tuple(each for each in spec.capabilities if each != _SPAWN)
+        what = f"revoke spawn from {name}: no checks are set"
+    else:
+        return Record(made, told=True)
+    hive = call.hive.with_spec(name, spec.model_copy(update={"capabilities": held}))
+    return Change(made, hive, what)
+
+
+def missing(hive: Hive, settings: Settings) -> Iterator[Profile]:
+    """The queen first: the maid goes under her."""
+    wanted = {Profile.QUEEN: settings.daemons.queen, Profile.MAID: settings.daemons.maid}
+    for profile, enabled in wanted.items():
+        if enabled and hive.built_in(profile) is None:
+            yield profile
+
+
+def maker(profile: Profile) -> Callable[[Call], Change[Made]]:
+    """A commit with this one, under the queen or the root agent."""
+
+    def make(call: Call) -> Change[Made]:
+        settings, image = call.settings, call.settings.default_image
+        config, nar = seed_of(image)
+        spec = AgentSpec(
+            uuid=uuid4(), role=Role.DAEMON, tier=Tier.TACTICAL, profile=profile,
+            title=f"The {profile} of this host", image=image, config=config, nar=nar,
+            capabilities=_holds(profile, settings),
+            command=("hive-agent", profile.value), max_children=settings.limits.children,
+        )  # fmt: skip
+        parent = _above(call, profile)
+        hive = call.hive.with_agent(profile.value, parent, spec)
+        call.ledger.ranges.allocate(spec.id, settings.uid_start, call.now)
+        if _SPAWN in spec.capabilities and profile is Profile.MAID:
+            call.ledger.marks.put(_GIVEN, spec.id)
+        call.ledger.runs.want(spec.id, Wanted.RUNNING, call.now, reason=f"the {profile}")
+        made = Made(name=profile.value, uuid=spec.id)
+        return Change(made, hive, f"create the {profile}", frozenset({f"run:{spec.id}"}))
+
+    return make
+
+
+def _holds(profile: Profile, settings: Settings) -> tuple[str, ...]:
+    if profile is not Profile.MAID:
+        return default_capabilities(Role.DAEMON)
+    return checked((*_MAID, _SPAWN) if settings.maid.checks else _MAID)
+
+
+def _above(call: Call, profile: Profile) -> str | None:
+    queen = call.hive.built_in(Profile.QUEEN) if profile is Profile.MAID else None
+    root = call.settings.root.name
+    return queen or (root if root in call.hive.topology else None)

@@ -1,0 +1,99 @@
+"""What the deploy road is given to work with, and the values that it is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+
+from hive_core.host.git.applied_repository import AppliedRepo, Parts
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.approval import Approval, Binding, Effect
+from hive_core.reconcile.deps import Perform, Ports
+from hive_core.reconcile.observed import Look
+
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+def nothing(step: str) -> None:
+    """Where a test may end the process; here it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What the check of a request found. `wishes`: values of `[request]`, as they were granted.
+
+    `parts`: what the applied repository of the agent takes over; None when that is not its affair.
+    """
+
+    binding: Binding
+    effect: Effect = Effect.NOTHING
+    wishes: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    review: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    parts: Parts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What an agent of image `nix` would run, and what the build has to say."""
+
+    system: str = ""
+    said: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+
+
+class Intake(Protocol):
+    """Has a request checked in jobs; raises InvalidArgument or Conflict for one that is refused."""
+
+    async def take_in(self, approval: Approval, hive: Hive) -> Taken: ...
+
+
+class Builder(Protocol):
+    """Has a system built in jobs; raises HiveError when it cannot be built."""
+
+    async def build(self, approval: Approval, hive: Hive, name: str) -> Built: ...
+
+
+class Applied(Protocol):
+    """The applied repositories."""
+
+    def repo(self, uuid: str) -> AppliedRepo: ...
+
+    def nar(self, uuid: str, commit: str, expected: str) -> bytes: ...
+
+    async def follow(
+        self, hive: Hive, archived: Collection[str], dead: Callable[[str], bool]
+    ) -> None: ...
+
+
+class Inputs(Protocol):
+    """Newer inputs of the flake: a request is checked by jobs too; `change` gives the next hive."""
+
+    async def take_in(self, approval: Approval, hive: Hive) -> Taken: ...
+
+    def change(self, approval: Approval, hive: Hive) -> Hive: ...
+
+    def touched(self, hive: Hive) -> list[str]:
+        """The agents that are built from them, in the order in which they should be tried."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Everything that the road reaches.
+
+    `followed` is called when the hive has changed; `spare` frees the ballast of a full disk; `step`
+    is called by name between what the road does.
+    """
+
+    ports: Ports
+    look: Look
+    hive: Callable[[], Hive]
+    perform: Perform
+    applied: Applied
+    intake: Intake
+    builder: Builder
+    inputs: Inputs | None = None
+    followed: Callable[[], None] = lambda: None
+    spare: Callable[[], bool] = lambda: False
+    step: Callable[[str], None] = nothing

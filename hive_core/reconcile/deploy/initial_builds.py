@@ -1,0 +1,79 @@
+"""The first system of agents of the image `nix`: they have something to run only once it is built.
+
+What they start with is the template, which is ours, so nobody has to approve it. An agent whose
+first system cannot be built, or does not become healthy, is parked, so that who waits for it and
+the operator are told why; it is tried again when it is started again, or its configuration or the
+inputs are others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from hive_core.broker.call import Call, Record
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import NIX_IMAGE
+from hive_core.operations.approvals.history import updating
+from hive_core.operations.approvals.outcome import topic
+from hive_core.plan.state import Trouble, trouble
+from hive_core.reconcile.deploy.context import Means
+from hive_core.reconcile.deploy.parking import lacks_system
+from hive_core.reconcile.deploy.transactions import Done
+
+Try = tuple[str, str, str]
+
+
+@dataclass
+class FirstBuilds:
+    """`_tried`: what this daemon has asked for, and for which start; forgotten with the agents."""
+
+    means: Means
+    _tried: dict[Try, int] = field(default_factory=dict)
+    _waiting: frozenset[str] = frozenset()
+
+    def look(self) -> None:
+        """Ask for what is missing; one transaction, none when nothing is."""
+        made = {each: name for name, each in _made(self.means.hive())}
+        specs = self.means.hive().specs
+        missing = {each: name for each, name in made.items() if lacks_system(specs[name])}
+        self._waiting = frozenset(uuid for uuid, *_ in missing)
+        self._tried = {each: nonce for each, nonce in self._tried.items() if each in made}
+        wanted = [each for each in missing if self._is_due(each)]
+        if wanted:
+            names = [missing[each] for each in wanted]
+            self.means.perform("build_first", lambda call: _ask(call, names))
+            self._tried.update({each: self._nonce(each) for each in wanted})
+            self.means.step("asked for first systems")
+
+    def awaits(self, uuid: str) -> bool:
+        """Whether another start of this agent, or the end of a request, is to be looked at."""
+        return uuid in self._waiting
+
+    def _is_due(self, each: Try) -> bool:
+        uuid, ledger = each[0], self.means.ports.ledger
+        if ledger.approvals.of_agent(uuid):
+            return False  # its end is looked at
+        if each not in self._tried:
+            return True
+        run = ledger.runs.get(uuid)
+        parked = run is not None and trouble(run, ledger.starts.get(uuid)) is Trouble.PARKED
+        return not parked and self._nonce(each) > self._tried[each]
+
+    def _nonce(self, each: Try) -> int:
+        run = self.means.ports.ledger.runs.get(each[0])
+        return run.nonce if run is not None else 0
+
+
+def _made(hive: Hive) -> Iterator[tuple[str, Try]]:
+    for name, spec in hive.specs.items():
+        if spec.image == NIX_IMAGE and spec.config is not None:
+            yield name, (spec.id, spec.config, hive.lock_hash)
+
+
+def _ask(call: Call, names: list[str]) -> Record[Done]:
+    topics = set[str]()
+    for name in names:
+        if name in call.hive.specs and not call.ledger.approvals.of_agent(call.hive.spec(name).id):
+            topics.add(topic(updating(call, name).id))
+    return Record(Done(text=", ".join(names)), frozenset(topics), {"agents": len(topics)})

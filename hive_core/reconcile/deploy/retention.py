@@ -1,0 +1,55 @@
+"""What is kept in the applied repositories, and what goes.
+
+An agent's repository keeps what is open, the generations that are kept (their number is a setting)
+and as many ended proposals beside them; older ones go with their refs, tags and objects. That is
+at most three times the setting, each within the bounds of the intake; the ledger keeps every row.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from hive_core.errors import Internal
+from hive_core.model.config.seed import kind_of, seed_of
+from hive_core.reconcile.deploy.context import Means
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Keeping:
+    means: Means
+
+    async def follow(self) -> None:
+        """Repositories for those who live, out of sight those of who was destroyed."""
+        ledger = self.means.ports.ledger
+        archived = {each.uuid for each in ledger.archives.all()}
+        await self.means.applied.follow(self.means.hive(), archived, self._is_dead)
+        self.means.followed()
+
+    def _is_dead(self, uuid: str) -> bool:
+        ledger = self.means.ports.ledger
+        return ledger.archives.is_tombstone(uuid) and ledger.archives.get(uuid) is None
+
+    def tidy(self, agent: str) -> None:
+        """Drop old proposals of one agent."""
+        name = self.means.hive().name(agent)
+        if name is None or not (repo := self.means.applied.repo(agent)).exists:
+            return
+        ledger, keep = self.means.ports.ledger, self.means.ports.settings.deploy.generations
+        ended = ledger.approvals.ended(agent, keep)
+        generations = ledger.generations.all(agent)
+        kept = [*ledger.approvals.of_agent(agent), *ended]
+        spec = self.means.hive().spec(name)
+        approvals = {*(each.id for each in kept), *(each.approval for each in generations)}
+        commits = {
+            *(each.binding.commit for each in kept), *(each.commit for each in generations),
+            spec.config or "", seed_of(spec.image).commit,
+        } - {""}  # fmt: skip
+        try:
+            repo.prune(approvals, commits)
+        except Internal as error:  # told, and left as it is: nothing goes that may be needed
+            log.warning("Cannot tidy the repository of %s: %s", name, error)
+            repo.mend(kind_of(spec.image))
+        self.means.step("tidied")

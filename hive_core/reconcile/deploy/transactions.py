@@ -1,0 +1,248 @@
+"""The transactions of a deploy: put in place, watch, confirm, take back. One COMMIT each.
+
+What a deploy is about to do and has done stands in `deploys` from the first of them on; spec, start
+and record change together, so that a kill in between leaves the old or the new and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hive_core.broker.call import Call, Change, Record
+from hive_core.broker.operation import Result
+from hive_core.errors import Conflict
+from hive_core.ledger.approvals.deploys import Deploy
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.config.approval import Approval, ApprovalState, Effect, Generation, Kind
+from hive_core.operations.approvals.input_followers import list_followers, strongest_effect
+from hive_core.operations.approvals.outcome import called, end, overtaken, topic
+from hive_core.plan.effect import back, fields
+from hive_core.plan.rollout_waves import waves
+from hive_core.reconcile.deploy.context import Inputs
+from hive_core.reconcile.deploy.parking import lacks_system, park
+from hive_core.reconcile.jobs.goals import ENDED
+
+TRIES: Final = 3  # starts of an agent that goes back
+_S = ApprovalState
+
+
+class Voided(Conflict):
+    """What was approved is not what would be put in place."""
+
+
+class Done(Result):
+    """What a transaction came to, for the log."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was worked out beforehand: the next spec, its effect, whether the agent runs now."""
+
+    approval: Approval
+    name: str
+    after: AgentSpec
+    effect: Effect
+    is_up: bool
+    said: Mapping[str, object]  # by the build
+
+
+def put_in_place(call: Call, step: Step) -> Change[Done]:
+    """Spec, generation and start of the next one; from now on it is the one in force."""
+    approval, ledger = step.approval, call.ledger
+    spec, uuid = call.hive.spec(step.name), step.after.id
+    _still(call, approval.id, _S.BUILDING)
+    if spec.config != (approval.binding.base or None):
+        raise Voided("another configuration came in between")
+    run = ledger.runs.get(uuid)
+    nonce = None
+    if run is not None and run.wanted is Wanted.RUNNING and _starts(step):
+        reason = f"approval {approval.id} is deployed"
+        wish = ledger.runs.want(
+            uuid, Wanted.RUNNING, call.now, grace=run.grace, reason=reason, fresh=True
+        )
+        nonce = wish.nonce
+    _first_generation(call, spec, approval.created)
+    number = ledger.generations.next(uuid)
+    after = step.after
+    ledger.generations.put(Generation(
+        uuid, number, after.config or "", approval.id, call.now, after.system or "", fields(after)
+    ))  # fmt: skip
+    before = {"fields": fields(spec), "after": fields(after), "effect": step.effect, "tries": 0}
+    ledger.deploys.put(Deploy(approval.id, number, call.hive.commit, before, nonce))
+    built = {"built": dict(step.said)} if step.said else {}
+    review = {**approval.review, **built}
+    ledger.approvals.judged(approval.id, approval.binding, step.effect, approval.wishes, review)
+    ledger.approvals.move(approval.id, "deploy", call.now)
+    told = f"{_word(approval)} {step.name} {(after.config or '-')[:12]} (generation {number})"
+    return Change(
+        Done(text=told), call.hive.with_spec(step.name, after), told,
+        frozenset({topic(approval.id), f"run:{uuid}"}),
+        {"approval": approval.id, "generation": number, "effect": step.effect},
+        _trailers(call, approval, step.effect),
+    )  # fmt: skip
+
+
+def bump(call: Call, approval: Approval, inputs: Inputs) -> Change[Done]:
+    """Another `flake.lock`; who is built from it is given its turn in waves."""
+    _still(call, approval.id, _S.BUILDING)
+    hive = inputs.change(approval, call.hive)
+    follows = list_followers(call)
+    effect = strongest_effect(follows)
+    ledger = call.ledger.approvals
+    ledger.judged(approval.id, approval.binding, effect, approval.wishes, approval.review)
+    ledger.move(approval.id, "deploy", call.now)
+    topics = end(call, call.ledger.approvals.move(approval.id, "watch", call.now), "confirm")
+    bounds, touched = call.settings.deploy, inputs.touched(call.hive)
+    for number, wave in enumerate(waves(touched, bounds.first_wave, bounds.second_wave)):
+        for name in wave:
+            call.ledger.waves.put(approval.job or approval.id, number, call.hive.spec(name).id)
+    who = "1 agent follows" if len(follows) == 1 else f"{len(follows)} agents follow"
+    told = f"update inputs ({who})"
+    return Change(
+        Done(text=told), hive, told, topics | {f"rollout:{approval.job or approval.id}"},
+        {"approval": approval.id}, _trailers(call, approval, effect),
+    )  # fmt: skip
+
+
+def watch(call: Call, approval: Approval, until: float) -> Record[Done]:
+    """It is in place; the window begins, or begins anew."""
+    if approval.state is _S.DEPLOYING:
+        call.ledger.approvals.move(approval.id, "watch", call.now)
+    found = _row(call, approval.id)
+    call.ledger.deploys.put(replace(found, until=until))
+    return Record(Done(text="watched"), frozenset({topic(approval.id)}))
+
+
+def confirm(call: Call, approval: Approval) -> Record[Done]:
+    """It was healthy for the whole window, or there was nobody to watch."""
+    ledger, found = call.ledger, approval
+    if found.state is _S.DEPLOYING:
+        found = ledger.approvals.move(found.id, "watch", call.now)
+    topics = end(call, found, "confirm") | overtaken(call, found)
+    ledger.deploys.drop(found.id)
+    ledger.generations.prune(found.agent, call.settings.deploy.generations)
+    return Record(Done(text="deployed"), topics, {"approval": found.id})
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a deploy is taken back, the last lines of the agent, and what the way back takes."""
+
+    why: str
+    lines: str
+    patience: float
+    is_up: bool
+
+
+def take_back(call: Call, approval: Approval, failure: Failure) -> Change[Done] | Record[Done]:
+    """What was before is in force again; the agent starts with it unless it runs on.
+
+    What others changed meanwhile stays. The generation that failed is kept for inspection. Who had
+    nothing to run before is parked.
+    """
+    found, name = _row(call, approval.id), call.hive.name(approval.agent)
+    call.ledger.generations.fail(approval.agent, found.generation, failure.why)
+    topics = end(call, approval, "fail", reason=failure.why, lines=failure.lines)
+    if name is None:
+        call.ledger.deploys.drop(approval.id)
+        return Record(Done(text="it was destroyed"), topics)
+    spec = back(call.hive.spec(name), found.part("fields"), found.part("after"))
+    if lacks_system(spec):
+        topics |= park(call, approval.agent, f"what was built is not healthy: {failure.why}")
+        call.ledger.deploys.drop(approval.id)
+    else:
+        nonce = _start_again(call, approval, found, failure)
+        until = call.now + failure.patience
+        call.ledger.deploys.put(replace(found, nonce=nonce, until=until))
+    current = call.ledger.generations.newest(approval.agent)
+    number = current.number if current else 0
+    told = f"take back {name} {(spec.config or '-')[:12]} (generation {number} again)"
+    return Change(
+        Done(text=told), call.hive.with_spec(name, spec), told,
+        frozenset({*topics, f"run:{approval.agent}"}),
+        {"approval": approval.id, "generation": number, "reason": failure.why},
+        _trailers(call, approval, Effect(str(found.before["effect"]))),
+    )  # fmt: skip
+
+
+def try_again(call: Call, found: Deploy, uuid: str, patience: float) -> Record[Done]:
+    """An agent that went back did not come up with what it ran with before: once more."""
+    run = call.ledger.runs.get(uuid)
+    if run is None or run.wanted is not Wanted.RUNNING:
+        raise Conflict("it is stopped")
+    wish = call.ledger.runs.want(
+        uuid, Wanted.RUNNING, call.now, grace=run.grace, reason="it goes back", fresh=True
+    )
+    tries = int(str(found.before.get("tries", 0))) + 1
+    before = {**found.before, "tries": tries}
+    until = call.now + patience
+    call.ledger.deploys.put(replace(found, before=before, nonce=wish.nonce, until=until))
+    return Record(Done(text=f"try {tries + 1}"), frozenset({f"run:{uuid}"}))
+
+
+def _starts(step: Step) -> bool:
+    """Also one that is down though it should run: what is new may be what it was waiting for."""
+    return step.effect is Effect.RESTART or not step.is_up
+
+
+def _start_again(call: Call, approval: Approval, found: Deploy, failure: Failure) -> int | None:
+    run = call.ledger.runs.get(approval.agent)
+    if run is None or (found.nonce is None and failure.is_up):
+        return None
+    ended = run.wanted is not Wanted.RUNNING and run.reason.startswith(ENDED)
+    if run.wanted is not Wanted.RUNNING and not ended:
+        return None  # stopped by somebody, and that holds
+    reason = f"approval {approval.id} failed"
+    return call.ledger.runs.want(
+        approval.agent, Wanted.RUNNING, call.now, grace=run.grace, reason=reason, fresh=True
+    ).nonce
+
+
+def _first_generation(call: Call, spec: AgentSpec, requested: float) -> None:
+    """What it had before its first deploy, so that there is a way back to it.
+
+    It had that from its creation on; of an agent whose creation an older hive did not write down
+    we only know that it had it when the deploy was `requested`.
+    """
+    if call.ledger.generations.next(spec.id) == 1 and spec.config:
+        since = call.ledger.ranges.given_at(spec.id) or requested
+        call.ledger.generations.put(Generation(
+            spec.id, 1, spec.config, "", since, spec.system or "", fields(spec)
+        ))  # fmt: skip
+
+
+def _still(call: Call, approval: str, state: ApprovalState) -> None:
+    found = call.ledger.approvals.get(approval)
+    if found is None or found.state is not state:
+        raise Conflict("it was decided otherwise meanwhile")
+
+
+def _row(call: Call, approval: str) -> Deploy:
+    found = call.ledger.deploys.get(approval)
+    if found is None:
+        raise Conflict(f"nothing is known of the deploy of {approval}")
+    return found
+
+
+def _word(approval: Approval) -> str:
+    return {Kind.ROLLBACK: "roll back", Kind.UPDATE: "update"}.get(approval.kind, "deploy")
+
+
+def _trailers(call: Call, approval: Approval, effect: Effect) -> dict[str, str]:
+    """What `git log` of the meta repo says beside what every commit says."""
+    return {
+        "Hive-Approval": approval.id,
+        "Hive-Requested-By": _party(call, approval.requester),
+        "Hive-Approved-By": _party(call, approval.decided_by),
+        "Hive-Effect": effect.value,
+    }
+
+
+def _party(call: Call, party: str) -> str:
+    name = called(call, party)
+    return f"{name} {party}" if name != party else party

@@ -1,0 +1,65 @@
+"""Agents under trial, as ledger, hive and the last look at the host show them at this moment."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from hive_core.errors import HiveError
+from hive_core.ledger.approvals.deploys import Deploy
+from hive_core.model.agents.machine import Machine
+from hive_core.model.config.approval import Approval, ApprovalState, Effect
+from hive_core.model.names import agent_unit
+from hive_core.model.wire.record import LogQuery
+from hive_core.reconcile.deploy.context import Means
+from hive_core.reconcile.deploy.health import Scene, Trial
+
+log = logging.getLogger(__name__)
+BYTES_MOST = 8000
+
+
+@dataclass
+class Scenes:
+    means: Means
+
+    def scene(self, uuid: str) -> Scene:
+        ports, look, hive = self.means.ports, self.means.look, self.means.hive()
+        name = hive.name(uuid)
+        return Scene(
+            ports.clock.now(), hive.spec(name) if name else None, ports.ledger.runs.get(uuid),
+            look.machine(uuid) or Machine(uuid), look.state(uuid), ports.ledger.starts.get(uuid),
+            ports.ledger.hellos.get(uuid), uuid in ports.ledger.revocations.restarting(),
+            ports.ledger.revocations.released(uuid),
+        )  # fmt: skip
+
+    def trial(self, approval: Approval, found: Deploy, invocation: str) -> Trial:
+        generation = self.means.ports.ledger.generations.get(approval.agent, found.generation)
+        at = generation.at if generation else approval.created
+        effect = Effect(str(found.before.get("effect", Effect.RESTART)))
+        back = approval.state is ApprovalState.FAILED
+        if back and found.until is not None:
+            at = found.until - self.patience(Effect.RESTART)
+        patience = self.patience(Effect.RESTART if back else effect)
+        return Trial(effect, at, found.nonce, patience, found.until, invocation)
+
+    def patience(self, effect: Effect) -> float:
+        """How long it may take until it is in place, the end of what runs now included."""
+        settings = self.means.ports.settings
+        if effect is Effect.SWITCH:
+            return settings.deploy.switch
+        return settings.grace.start + settings.grace.stop
+
+    async def last_lines(self, uuid: str) -> str:
+        """What the agent wrote last; a journal that does not answer must not hold up a way back."""
+        ports, hive = self.means.ports, self.means.hive()
+        name, most = hive.name(uuid), ports.settings.grace.crash_lines
+        if name is None or not most:
+            return ""
+        boot = hive.spec(name).boots
+        query = LogQuery(uuid=uuid, unit=agent_unit(name), lines=most, boot=boot)
+        try:
+            found = await ports.journal.read(query)
+        except (HiveError, TimeoutError) as error:
+            log.warning("Cannot read the last lines of %s: %s", name, error)
+            return ""
+        return "\n".join(line.text for line in found)[-BYTES_MOST:]

@@ -1,0 +1,59 @@
+"""The deploy road's means on a real host: jobs that check and build, and where results are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from hive_core.host.config.nix_profiles import Profiles
+from hive_core.host.git.pending_locks import KeptLocks
+from hive_core.host.storage.secrets import Vault
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import NIX_IMAGE
+from hive_core.reconcile.deploy.build import NixBuilder, NixJobs
+from hive_core.reconcile.deploy.context import Applied, Means
+from hive_core.reconcile.deploy.inputs import NewInputs
+from hive_core.reconcile.deploy.intake import JobIntake
+from hive_core.reconcile.deps import Perform, Ports
+from hive_core.reconcile.observed import Look
+
+
+@dataclass
+class Works:
+    ports: Ports
+    applied: Applied
+    profiles: Profiles
+
+    def means(
+        self, look: Look, hive: Callable[[], Hive], perform: Perform, spare: Callable[[], bool]
+    ) -> Means:
+        """With jobs of our own; `spare` frees the ballast of a full disk."""
+        ports, settings = self.ports, self.ports.settings
+        nix = NixJobs(settings, ports.jobs)
+        kept = KeptLocks(settings.paths.applied)
+        return Means(
+            ports, look, hive, perform, self.applied,
+            JobIntake(settings, ports.jobs, self.applied),
+            NixBuilder(nix, self.applied, self.profiles),
+            NewInputs(nix, self.profiles, kept) if NIX_IMAGE in settings.image_names else None,
+            followed=partial(self._follow, hive), spare=spare,
+        )  # fmt: skip
+
+    def _follow(self, hive: Callable[[], Hive]) -> None:
+        """What agents run, or ran, is kept from the garbage collector of the store.
+
+        Of those who will never come back nothing is kept: no secrets, no generations.
+        """
+        ledger, names = self.ports.ledger, hive().names
+        self.profiles.follow(hive(), ledger)
+        vault = Vault(self.ports.settings.paths.secrets)
+        kept = {*names, *(each.uuid for each in ledger.archives.all())}
+        left = {*vault.holders(), *ledger.generations.agents()} - kept
+        gone = [uuid for uuid in left if ledger.archives.is_tombstone(uuid)]
+        for uuid in gone:
+            vault.drop(uuid)
+        if gone:
+            with ledger.transaction():
+                for uuid in gone:
+                    ledger.generations.drop(uuid)

@@ -1,0 +1,178 @@
+"""Holding agents to their share of the disk where the file system does not do it (attack 9).
+
+How full the file system is costs one call to ask. While it has not grown by as much as the agent
+nearest to its bounds may still write, nobody can be beyond, and nobody is counted. Counting is a
+job's, for what agents wrote is not for root to walk through. Who is beyond its bounds is killed
+and parked, and its parent is told; what it wrote stays, for its parent to sweep up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.errors import HiveError, InboxFull, Internal, StorageFull
+from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.mail.letters import NewMessage
+from hive_core.model.agents.machine import Starts, Wanted
+from hive_core.model.names import job_unit
+from hive_core.model.wire.record import DAEMON, LogQuery, Relation
+from hive_core.plan.actions import JobKind
+from hive_core.plan.agent_steps import job_id, work
+from hive_core.plan.disk_usage import Used, counts, left, reached, share, told
+from hive_core.plan.placement import Place
+from hive_core.plan.state import Trouble, trouble
+from hive_core.reconcile.deps import Broker, Ports
+from hive_core.reconcile.observed import Look
+
+log = logging.getLogger(__name__)
+LIMIT, WARNING = "disk_limit", "disk_warning"
+NEARLY: Final = 0.9
+TROUBLE: Final = "disk"  # the name under which the operator is told
+EVERY, LATEST = 1.0, 300.0  # seconds between looks; what others free may hide what one writes
+AFTER_FAULT: Final = 10.0  # until it is tried again, at least
+PART: Final = 5  # counting takes at most one part in so many of the time
+_LINES_MOST, _READS, _PAUSE = 1000, 100, 0.05
+
+
+@dataclass
+class Bounds:
+    """`full` tells how full the file system is; `again(uuid)` has an agent looked at anew.
+
+    `spare` frees the ballast of a full disk; whether there was any.
+    """
+
+    ports: Ports
+    broker: Broker
+    look: Look
+    full: Callable[[], Used]
+    again: Callable[[str], None]
+    spare: Callable[[], bool] = lambda: False
+    used: dict[str, Used] = field(default_factory=dict)
+    beyond: set[str] = field(default_factory=set)
+    _warned: set[str] = field(default_factory=set)
+    _seen: Used | None = None
+    _next: float = 0.0
+    _latest: float = 0.0
+
+    async def run(self) -> None:
+        """Look once a second, until cancelled."""
+        while True:
+            if self.due():
+                await self.count()
+            await asyncio.sleep(EVERY)
+
+    def due(self) -> bool:
+        """Whether somebody may be beyond its bounds, or was started again although it is."""
+        moment = self.ports.clock.monotonic()
+        if moment < self._next or not self.look.machines:  # nobody can be counted unseen
+            return False
+        if self._seen is None or moment >= self._latest or any(map(self._up, self.beyond)):
+            return True
+        now, places = self.full(), self.look.places.by_uuid
+        grown = Used(now.disk - self._seen.disk, now.inodes - self._seen.inodes)
+        return reached(grown, left(
+            (place.room, self.used.get(uuid, Used()))
+            for uuid, place in places.items() if uuid not in self.beyond
+        ))  # fmt: skip
+
+    async def count(self) -> None:
+        """Count what everybody has, and act on it."""
+        clock = self.ports.clock
+        seen: Used | None = self.full()
+        began = clock.monotonic()
+        try:
+            self._act(await self._counted())
+        except (HiveError, ValueError) as error:
+            # What was written until now is not counted: nobody may rely on it.
+            seen, least = None, AFTER_FAULT
+            if isinstance(error, StorageFull) and self.spare():
+                least = 0.0  # who filled the disk can be ended with what was held back
+            log.warning("Cannot count what agents wrote: %s", error)
+            self.look.troubles[TROUBLE] = f"cannot count what agents wrote: {error}"
+        else:
+            least = 0.0
+            self.look.troubles.pop(TROUBLE, None)
+        ended = clock.monotonic()
+        self._seen, self._latest = seen, ended + LATEST
+        self._next = ended + max(least, PART * (ended - began))
+
+    async def _counted(self) -> dict[str, Used]:
+        found, places = dict[str, Used](), self.look.places.by_uuid
+        nodes = {place.lineage[-1]: uuid for uuid, place in places.items()}
+        for place in [each for each in places.values() if each.parent is None]:
+            machine = self.look.machine(place.uuid)
+            if machine is None or machine.node != place.lineage:
+                continue
+            for node, used in counts(await self._said(place.uuid)).items():
+                uuid = nodes.get(place.lineage[-1] if node == "." else node)
+                if uuid is not None:
+                    found[uuid] = used
+        return found
+
+    async def _said(self, uuid: str) -> list[str]:
+        """What the job said; the last of it may reach the journal after its end."""
+        job, since = job_id(uuid, JobKind.MEASURE), self.ports.clock.now()
+        await self.ports.jobs.run(work(uuid, JobKind.MEASURE))
+        for _ in range(_READS):
+            lines = await self.ports.journal.read(LogQuery(job, job_unit(job), _LINES_MOST, since))
+            words = [word for line in lines for word in line.text.split()]
+            if words[-1:] == ["end"]:
+                return words
+            await asyncio.sleep(_PAUSE)
+        raise Internal("the job left no figures in the journal")
+
+    def _act(self, found: dict[str, Used]) -> None:
+        places, topics = self.look.places.by_uuid, set[str]()
+        shares = {uuid: share(places[uuid].room, each) for uuid, each in found.items()
+                  if uuid in places}  # fmt: skip
+        self.used, self.beyond = found, {uuid for uuid, each in shares.items() if each > 1}
+        self._warned &= {uuid for uuid, each in shares.items() if each >= NEARLY}
+        with self.ports.ledger.transaction():
+            for uuid, each in shares.items():
+                text = told(places[uuid].name, places[uuid].room, found[uuid])
+                if uuid in self.beyond and self._up(uuid):
+                    topics |= self._park(places[uuid], text)
+                elif each >= NEARLY and uuid not in self.beyond | self._warned:
+                    self._warned.add(uuid)
+                    topics |= self._tell(places[uuid], WARNING, text)
+        self.look.wishes.refresh(self.beyond)
+        self.broker.touch(frozenset(topics))
+        for uuid in self.beyond:
+            self.again(uuid)
+
+    def _up(self, uuid: str) -> bool:
+        """Whether it should run and nothing speaks against it yet."""
+        run, starts = self.look.wishes.runs.get(uuid), self.look.wishes.starts.get(uuid)
+        wanted = run is not None and run.wanted is Wanted.RUNNING
+        return run is not None and wanted and trouble(run, starts) is not Trouble.PARKED
+
+    def _park(self, place: Place, text: str) -> set[str]:
+        """Without grace: it would go on writing. Whoever starts it again clears this."""
+        ledger, now, run = self.ports.ledger, self.ports.clock.now(), self.look.wishes.runs
+        log.warning("%s: it is parked", text, extra={"HIVE_UUID": place.uuid})
+        again = ledger.runs.want(place.uuid, Wanted.RUNNING, now, grace=0.0,
+                                 reason=run[place.uuid].reason)  # fmt: skip
+        ledger.starts.put(place.uuid, Starts((now,), parked=True, nonce=again.nonce, why=text))
+        ledger.events.append(Entry(
+            kind="limit", caller=DAEMON, operation="watch", target=place.uuid, allowed=None,
+            rule="", reason=text, commit=self.look.places.hive.commit, request="", now=now,
+            fields={"target_name": place.name, "parked": True},
+        ))  # fmt: skip
+        return {"events", *self._tell(place, LIMIT, f"{text}: it is parked")}
+
+    def _tell(self, place: Place, kind: str, text: str) -> set[str]:
+        if place.parent is None:
+            return set()
+        parent = self.look.places.named(place.parent)
+        letter = NewMessage(
+            sender=DAEMON, sender_name=DAEMON, recipient=parent.uuid, recipient_name=parent.name,
+            relation=Relation.DAEMON, body=text, kind=kind, priority=1,
+        )  # fmt: skip
+        with suppress(InboxFull):  # who does not read its mail misses this
+            self.ports.ledger.messages.send(letter, self.ports.clock.now())
+        return {f"inbox:{parent.uuid}"}

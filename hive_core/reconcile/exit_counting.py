@@ -1,0 +1,161 @@
+"""What happened to machines since they were last told of: starts and ends, each once (row K5).
+
+Nobody is asked about an end twice, whoever brought it about, and none is missed because no daemon
+ran: what was told last stands in the ledger, and is compared with what is there. What is told, and
+all that follows from it, is one transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.broker.call import Call, Record
+from hive_core.errors import HiveError
+from hive_core.model.agents.exits import Began, Life, Over, since
+from hive_core.model.agents.machine import Cpu, Machine, Run, Starts
+from hive_core.plan.failure import Case
+from hive_core.plan.state import Phase, phase
+from hive_core.reconcile.exits import WATCH, Counted, Lines, Told, last_lines, started, write
+from hive_core.reconcile.runner import Work
+from hive_core.reconcile.timers.cpu_meter import keep
+
+# What the journal knows this kind of message by: `journalctl MESSAGE_ID=...`.
+CRASHED: Final = "7f0d4c1e6b1a4d0d9a5e3c5d2b8a6f41"
+AGAIN: Final = 1.0
+log = logging.getLogger(__name__)
+Judged = Began | Counted
+
+
+@dataclass
+class Counting:
+    work: Work
+    _lives: dict[str, Life] = field(default_factory=dict)
+    _read: bool = False
+
+    def count(self, dirty: set[str]) -> set[str]:
+        """Tell what was not told; gives those of whom more is to come: their last lines are read.
+
+        In most passes nothing has happened to anybody: that is seen without a look at the disk.
+        Whose news cannot be written down is left alone for a while; the others are not.
+        """
+        if not self._read:
+            self._lives, self._read = self.work.ports.ledger.lives.all(), True
+        news = [uuid for uuid in sorted(dirty) if self._news(uuid)]
+        spoke = {uuid for uuid in news if self._is_heard(uuid)}
+        for uuid in spoke:
+            self.work.spawn(uuid, self._listened(uuid))
+        rest = [uuid for uuid in news if uuid not in spoke]
+        departed = self._departed(dirty)
+        try:
+            self._tell(rest, {})
+            keep(self.work.ports, self.work.broker, departed)
+        except HiveError as error:
+            return spoke | self._put_off((*rest, *departed), error)
+        self.work.look.troubles.pop(WATCH, None)
+        return spoke
+
+    def _departed(self, dirty: Iterable[str]) -> dict[str, Cpu]:
+        """Nobody is told of the ends of those who are gone; what they used until then counts."""
+        machines, places = self.work.look.machines, self.work.look.places.by_uuid
+        gone = [machines[uuid] for uuid in dirty if uuid not in places and uuid in machines]
+        ended = {each.uuid: each.exit.cpu for each in gone if each.exit and each.exit.cpu}
+        known = self.work.ports.ledger.budgets.departed.of(ended)
+        return {uuid: cpu for uuid, cpu in ended.items() if uuid in known}
+
+    def _put_off(self, uuids: Iterable[str], error: HiveError) -> set[str]:
+        """Nothing is done for them before that: a machine that starts anew hides its last end."""
+        log.warning("Cannot write down what happened to machines: %s", error)
+        self.work.look.troubles[WATCH] = f"cannot write down what happened to machines: {error}"
+        for uuid in uuids:
+            self.work.later(uuid, self.work.ports.clock.monotonic() + AGAIN)
+        return {*uuids}
+
+    def _news(self, uuid: str) -> list[Over | Began]:
+        machine, life = self.work.look.machines.get(uuid), self._lives.get(uuid)
+        if machine is not None and life is not None and _is_same(life, machine):
+            return []  # most agents in most passes
+        if machine is None or uuid not in self.work.look.places.by_uuid:
+            self._lives.pop(uuid, None)
+            return []
+        return list(_happened(life or Life(uuid), machine))
+
+    def _is_heard(self, uuid: str) -> bool:
+        """Whether its last words matter to somebody."""
+        return any(each.is_heard for each in self._seen(uuid))
+
+    def _seen(self, uuid: str) -> list[Counted]:
+        wishes = self.work.look.wishes
+        known = wishes.runs.get(uuid), wishes.starts.get(uuid)
+        found = self._judged(uuid, self._news(uuid), *known)
+        return [each for each in found if isinstance(each, Counted)]
+
+    def _judged(
+        self, uuid: str, news: Iterable[Over | Began], run: Run | None, starts: Starts | None
+    ) -> Iterator[Judged]:
+        place, settings = self.work.look.places.by_uuid.get(uuid), self.work.ports.settings
+        starts = starts or Starts()
+        if run is None or place is None:
+            return
+        for each in news:
+            if isinstance(each, Began):
+                yield each
+                continue
+            case = Case(place, run, starts, settings)
+            verdict = case.weigh(each, self.work.ports.clock.now())
+            yield Counted(case, each, verdict)
+            starts = verdict.starts
+
+    async def _listened(self, uuid: str) -> None:
+        journal, words = self.work.ports.journal, dict[str, Lines]()
+        for each in self._seen(uuid):
+            if each.is_heard:
+                words[each.over.invocation] = await last_lines(journal, each)
+        self._tell([uuid], words)
+
+    def _tell(self, news: Sequence[str], words: Mapping[str, Lines]) -> None:
+        """In one transaction, by what the ledger says then. `words`: last lines by invocation."""
+        if not news:
+            return
+
+        def told(call: Call) -> Record[Told]:
+            topics = frozenset[str]()
+            for uuid in news:
+                topics |= self._one(call, uuid, words)
+            return Record(Told(agents=len(news)), topics, told=True)
+
+        self.work.broker.perform(WATCH, told)
+        ledger = self.work.ports.ledger
+        self._lives.update((uuid, ledger.lives.get(uuid)) for uuid in news)
+        self.work.look.wishes.refresh(news)
+
+    def _one(self, call: Call, uuid: str, words: Mapping[str, Lines]) -> frozenset[str]:
+        topics, ledger = frozenset[str](), call.ledger
+        machine = self.work.look.machines.get(uuid) or Machine(uuid)
+        if call.hive.name(uuid) is None:
+            return topics  # destroyed meanwhile: that was told
+        news = list(_happened(ledger.lives.get(uuid), machine))
+        known = ledger.runs.get(uuid), ledger.starts.get(uuid)
+        for each in self._judged(uuid, news, *known):
+            if isinstance(each, Began):
+                topics |= started(call, uuid, each)
+                continue
+            topics |= write(call, each, words.get(each.over.invocation, ()))
+            if each.verdict.crash:
+                what = {"HIVE_UUID": uuid, "MESSAGE_ID": CRASHED}
+                log.warning("%s", each.why, extra=what)
+        return topics
+
+
+def _is_same(life: Life, machine: Machine) -> bool:
+    """Whether it runs as it was told last; said quickly."""
+    there = life.up and machine.invocation == life.invocation and machine.active == "active"
+    return there and (machine.exit is None or machine.exit.invocation == life.ended)
+
+
+def _happened(life: Life, machine: Machine) -> Iterator[Over | Began]:
+    there = phase(machine)
+    healthy = there is Phase.UP and machine.verified and machine.executed
+    return since(life, machine, alive=there is not Phase.DOWN, healthy=healthy)

@@ -1,0 +1,126 @@
+"""When a job has ended: each of its agents reached its goal, or one of them no longer can. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from hive_core.model.agents.machine import Machine, Run, Starts, State, Wanted
+from hive_core.model.wire.record import Job
+from hive_core.plan.placement import Place, Places
+from hive_core.plan.state import Phase, phase
+
+# Goals that others judge: see reconcile/deploy, reconcile/imports and operations/stopping_work.
+OTHERS = ("approval:", "seed", "import:", "work:")
+MOVED = "moved"  # the goal of who moves
+RESTARTING = "restarting"  # in the progress of a job: see `restarting`
+ENDED = "ended"  # how the reason of a wish starts that the agent's own end brought about
+UP = (State.RUNNING, State.DEGRADED)
+DOWN = (State.STOPPED, State.SLEEPING, State.ABSENT)
+TROUBLE = (State.FAILED, State.PARKED)
+
+
+def restarting(job: Job) -> Sequence[str]:
+    """Who was restarted because of a job, as far as it was written down."""
+    found = job.progress.get(RESTARTING, ())
+    return found if isinstance(found, list) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What goals are judged by. `stuck`: agents whose steps keep failing, with the error.
+
+    `revoking`: jobs that wait until access is revoked.
+    """
+
+    places: Places
+    machines: Mapping[str, Machine]
+    runs: Mapping[str, Run]
+    starts: Mapping[str, Starts]
+    states: Mapping[str, State]
+    stuck: Mapping[str, str]
+    revoking: Collection[str] = ()
+
+    def machine(self, uuid: str) -> Machine:
+        return self.machines.get(uuid) or Machine(uuid)
+
+    def state(self, uuid: str) -> State:
+        return self.states.get(uuid, State.ABSENT)
+
+    def verdict(self, job: Job) -> str | None:
+        """None: not yet. Empty: all reached. Else what went wrong."""
+        if job.id in self.revoking or not all(map(self._is_back, restarting(job))):
+            return None
+        found = [
+            None if goal.startswith(OTHERS) else self._judge(uuid, goal)
+            for uuid, goal in job.goals.items()
+        ]
+        faults = [each for each in found if each]
+        if faults:
+            return "; ".join(faults)
+        return None if None in found else ""
+
+    def _is_back(self, uuid: str) -> bool:
+        """Whether one that was restarted on the way is up again, or does not come up."""
+        run, state = self.runs.get(uuid), self.state(uuid)
+        if uuid not in self.places.by_uuid or run is None or run.wanted is not Wanted.RUNNING:
+            return True
+        return state in TROUBLE or (state in UP and self.machine(uuid).nonce == run.nonce)
+
+    def _judge(self, uuid: str, goal: str) -> str | None:
+        if uuid in self.stuck and goal != "stopped":
+            return self.stuck[uuid]
+        place = self.places.by_uuid.get(uuid)
+        if goal == "absent":
+            return self._absent(uuid, place)
+        if place is None:
+            return "" if goal == "stopped" else "NotFound: it was destroyed meanwhile"
+        return self._living(place, goal)
+
+    def _living(self, place: Place, goal: str) -> str | None:
+        match goal:
+            case "stopped":
+                return self._stopped(place.uuid, place)
+            case "moved":
+                return self._moved(place)
+            case _:
+                return self._running(place.uuid, place)
+
+    def _running(self, uuid: str, place: Place) -> str | None:
+        run, state, starts = self.runs.get(uuid), self.state(uuid), self.starts.get(uuid)
+        if run is None or run.wanted is not Wanted.RUNNING:
+            own = run is not None and run.reason.startswith(ENDED)
+            return "" if own else f"Conflict: {place.name} was stopped meanwhile"
+        if state in TROUBLE:
+            why = starts.why if starts else state.value
+            return f"NotRunning: {place.name} {why}"
+        return "" if state in UP else None
+
+    def _stopped(self, uuid: str, place: Place) -> str | None:
+        run = self.runs.get(uuid)
+        if run is not None and run.wanted is Wanted.RUNNING:
+            return f"Conflict: {place.name} was started meanwhile"
+        return "" if self.state(uuid) in DOWN else None
+
+    def _absent(self, uuid: str, place: Place | None) -> str | None:
+        if place is not None:
+            return f"Conflict: {place.name} was restored meanwhile"
+        machine = self.machine(uuid)
+        left = machine.node or machine.mounted or machine.door
+        return None if left or phase(machine) is not Phase.DOWN else ""
+
+    def _moved(self, place: Place) -> str | None:
+        subtree = self.places.hive.topology.subtree(place.name)
+        pending = (
+            self.machine(place.uuid).node != place.lineage
+            or not all(self._shown(self.places.named(name)) for name in subtree)
+            or not all(self._shown(each) for each in self.places.above(place.uuid))
+        )
+        return None if pending else ""
+
+    def _shown(self, place: Place) -> bool:
+        """Whether the agent sees what it should, from the slice that it should be in."""
+        machine = self.machine(place.uuid)
+        shown = (machine.identity, machine.view) == (place.identity, place.view)
+        there = phase(machine) is Phase.DOWN or machine.slice == place.slice_unit
+        return (shown or not machine.door) and there

@@ -1,0 +1,101 @@
+"""Jobs of `import_state`: the files of an older install are copied by a job container.
+
+The copy may be begun anew at any time: what it has done it leaves out. So a daemon that was killed
+meanwhile does it once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Self
+
+from hive_core.broker.call import Call, Record
+from hive_core.errors import Conflict, HiveError, NotFound
+from hive_core.host.systemd.job_exchange import exchange
+from hive_core.model.config.review import SAID, SAID_MOST, Said
+from hive_core.model.wire.record import Job
+from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
+from hive_core.plan.agent_steps import job_of
+from hive_core.reconcile.deploy.background_tasks import Tasks
+from hive_core.reconcile.deploy.transactions import Done
+from hive_core.reconcile.deps import Broker, Ports
+
+GOAL: Final = "import"
+TRIES: Final = 5
+
+
+@dataclass
+class Imports:
+    """Call `heard` with every topic, and `begin` once jobs of an earlier daemon are gone."""
+
+    ports: Ports
+    broker: Broker
+    tasks: Tasks
+    _begun: bool = False
+
+    @classmethod
+    def build(cls, ports: Ports, broker: Broker, fatal: Callable[[BaseException], None]) -> Self:
+        tasks = Tasks(ports.clock, lambda _: None, fatal)
+        found = cls(ports, broker, tasks)
+        tasks.again = lambda _: found.resume()
+        return found
+
+    def begin(self) -> None:
+        self._begun = True
+        self.resume()
+
+    def heard(self, topics: frozenset[str]) -> None:
+        if self._begun and any(topic.startswith(f"{GOAL}:") for topic in topics):
+            self.resume()
+
+    def resume(self) -> None:
+        """Do whatever has not ended and is not under way."""
+        for job in self.ports.ledger.jobs.open():
+            if job.operation == "import_state" and job.id not in self.tasks.busy:
+                self.tasks.begin(job.id, self._run(job))
+
+    async def _run(self, job: Job) -> None:
+        (uuid, goal), *_ = job.goals.items()
+        try:
+            figures = await self._copied(job, uuid, goal)
+        except (Conflict, NotFound) as error:
+            self._finish(job, f"{type(error).__name__}: {error.reason}", {})
+        except HiveError as error:
+            if self.tasks.failures(job.id) + 1 < TRIES:
+                raise
+            self._finish(job, f"{type(error).__name__}: {error.reason}", {})
+        else:
+            self._finish(job, "", figures)
+
+    async def _copied(self, job: Job, uuid: str, goal: str) -> dict[str, object]:
+        _, source, into = goal.split(":")
+        hive = self.broker.hive()
+        name = hive.name(uuid)
+        if name is None:
+            raise NotFound("it was destroyed meanwhile")
+        id_, words = job_of(job.id, JobKind.IMPORT_STATE), (source, into or ".")
+        with exchange(self.ports.settings.paths.work, id_) as box:
+            await self.ports.jobs.run(
+                RunJob(
+                    id_, JobKind.IMPORT_STATE, JOB_BASES[0], uuid, source, hive.path(name), words
+                )
+            )
+            return _figures(box.read(SAID, SAID_MOST))
+
+    def _finish(self, job: Job, error: str, figures: dict[str, object]) -> None:
+        def finish(call: Call) -> Record[Done]:
+            call.ledger.jobs.progress(job.id, figures)
+            call.ledger.jobs.finish(job.id, error, call.now)
+            fields = {"job": job.id, **({"error": error} if error else {})}
+            return Record(Done(text=error or "copied"), frozenset({f"job:{job.id}"}), fields)
+
+        self.broker.perform("end_import", finish)
+
+
+def _figures(data: bytes) -> dict[str, object]:
+    """What the job says of itself: numbers for people."""
+    said = Said.read(data)
+    if not said.ok:
+        raise Conflict(said.reason)
+    return dict(said.figures)

@@ -1,0 +1,35 @@
+"""Agents committed by hand without a place in the topology: where they hang, said for a day."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.plan.placement import Places
+
+TOLD_FOR: Final = 86_400.0
+_MOST: Final = 20
+_MARK: Final = "placed"
+
+
+def note(ledger: Ledger, uuids: Iterable[str], now: float) -> None:
+    """Inside a transaction: these were placed under the root agent."""
+    rows = [*_rows(ledger), *([uuid, now] for uuid in uuids)]
+    ledger.marks.put(_MARK, json.dumps(rows[-_MOST:]))
+
+
+def alarms(ledger: Ledger, places: Places, root: str, now: float) -> Iterator[str]:
+    """What the operator is told of those that nobody has moved since."""
+    for uuid, at in _rows(ledger):
+        place = places.by_uuid.get(uuid)
+        if place is not None and place.parent == root and now - at < TOLD_FOR:
+            yield (
+                f"{place.name} was committed by hand without a place in topology.json:"
+                f" it hangs under {root} (`hive move`)"
+            )
+
+
+def _rows(ledger: Ledger) -> list[tuple[str, float]]:
+    return [(str(uuid), float(at)) for uuid, at in json.loads(ledger.marks.get(_MARK) or "[]")]

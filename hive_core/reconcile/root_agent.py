@@ -1,0 +1,41 @@
+"""The root agent: it exists from the first start on, and runs unless the operator stopped it."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from hive_core.broker.call import Call, Change
+from hive_core.broker.operation import Result
+from hive_core.model.agents.agent import AgentSpec, Role, Tier
+from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.roles import ROOT_AGENT_EXTRA, default_capabilities
+from hive_core.model.config.seed import seed_of
+
+NAME = "ensure_root"
+
+
+class Made(Result):
+    """The root agent as it was made."""
+
+    name: str
+    uuid: str
+
+
+def make(call: Call) -> Change[Made]:
+    """A commit with the root agent (row H16)."""
+    settings = call.settings
+    root = settings.root
+    image = root.image or settings.default_image
+    config, nar = seed_of(image)
+    spec = AgentSpec(
+        uuid=uuid4(), role=Role.AGENT, tier=Tier.STRATEGIC,
+        capabilities=default_capabilities(Role.AGENT, ROOT_AGENT_EXTRA),
+        image=image, boot=root.boot, command=root.command,
+        max_children=settings.limits.children, config=config, nar=nar,
+    )  # fmt: skip
+    hive = call.hive.with_agent(root.name, None, spec)
+    call.ledger.ranges.allocate(spec.id, settings.uid_start, call.now)
+    call.ledger.runs.want(spec.id, Wanted.RUNNING, call.now, reason="the root agent")
+    made = Made(name=root.name, uuid=spec.id)
+    wakes = frozenset({f"run:{spec.id}"})
+    return Change(made, hive, f"create the root agent {root.name}", wakes=wakes)

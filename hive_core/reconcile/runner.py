@@ -1,0 +1,191 @@
+"""Doing the steps of a plan: one task per agent, failures counted and tried again later."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from hive_core.errors import HiveError, StorageFull, TimedOut, Unreachable
+from hive_core.model.agents.machine import Run
+from hive_core.plan import actions as a
+from hive_core.plan.daemon_actions import Forget, Local, Renew
+from hive_core.plan.desired import Step
+from hive_core.plan.results import Done
+from hive_core.reconcile.deps import Broker, Ports
+from hive_core.reconcile.observed import Look
+
+log = logging.getLogger(__name__)
+RETRY_FIRST, RETRY_MOST = 0.2, 30.0
+STUCK_AFTER: Final = 3
+NO_ANSWER: Final = (Unreachable, TimedOut)
+
+
+def restart(ports: Ports, run: Run, why: str) -> int:
+    """Inside a transaction: have a machine start afresh; the nonce of that start.
+
+    Nobody tried anything: its failures count on as they did, and there is not one more.
+    """
+    ledger = ports.ledger
+    fresh = ledger.runs.want(
+        run.agent, run.wanted, ports.clock.now(), grace=run.grace, reason=why, fresh=True
+    )
+    starts = ledger.starts.get(run.agent)
+    if starts is not None and starts.nonce == run.nonce:
+        ledger.starts.put(run.agent, replace(starts, nonce=fresh.nonce))
+    return fresh.nonce
+
+
+@dataclass
+class Work:
+    """`again(uuid)` is called when an agent should be looked at anew.
+
+    `fatal` ends the daemon: after a fault in here only a fresh start is safe. `starting` holds who
+    was told to start, and when, and has not been looked at since: each keeps its slot until then.
+    """
+
+    ports: Ports
+    broker: Broker
+    look: Look
+    fatal: Callable[[BaseException], None]
+    again: Callable[[str], None] = lambda _: None
+    busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    starting: dict[str, float] = field(default_factory=dict)
+    _failures: dict[str, int] = field(default_factory=dict)
+    _unheard: set[str] = field(default_factory=set)
+    _short_of_room: set[str] = field(default_factory=set)
+    _last: dict[str, tuple[Step, ...]] = field(default_factory=dict)
+    _timers: dict[str, Callable[[], None]] = field(default_factory=dict)
+
+    @property
+    def stuck(self) -> dict[str, str]:
+        """Agents whose steps failed again and again, with what: a full disk passes."""
+        return {
+            uuid: f"{'StorageFull' if uuid in self._short_of_room else 'Internal'}:"
+            f" {self.look.troubles[uuid]}"
+            for uuid, count in self._failures.items()
+            if count >= STUCK_AFTER and uuid in self.look.troubles and uuid not in self._unheard
+        }
+
+    def later(self, uuid: str, when: float) -> None:
+        """Look at the agent again at `when`, in monotonic seconds; the last word counts."""
+        if cancel := self._timers.pop(uuid, None):
+            cancel()
+        self._timers[uuid] = self.ports.clock.call_at(when, lambda: self._due(uuid))
+
+    def _due(self, uuid: str) -> None:
+        self._timers.pop(uuid, None)  # nobody may ever ask for this agent again
+        self.again(uuid)
+
+    def spawn(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
+        """Do something for one agent beside the loop; nothing else is done for it meanwhile."""
+        self.busy[uuid] = asyncio.create_task(self._guarded(uuid, work))
+
+    async def _guarded(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except HiveError as error:
+            self.starting.pop(uuid, None)
+            self.failed(uuid, self._name(uuid), error)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a task would keep it to itself
+            self.fatal(error)
+        else:
+            self.again(uuid)
+        finally:
+            self.busy.pop(uuid, None)
+
+    def _name(self, uuid: str) -> str:
+        place = self.look.places.by_uuid.get(uuid)
+        return place.name if place else uuid
+
+    def failed(self, uuid: str, name: str, error: HiveError) -> None:
+        """Try again later, and later still; the operator sees what is wrong meanwhile."""
+        self._last.pop(uuid, None)
+        # Nobody answered: that says nothing against the steps, and no job fails for it.
+        if isinstance(error, NO_ANSWER):
+            self._unheard.add(uuid)
+        else:
+            self._unheard.discard(uuid)
+        full = isinstance(error, StorageFull)
+        (self._short_of_room.add if full else self._short_of_room.discard)(uuid)
+        self.look.troubles[uuid] = f"cannot reconcile agent {name}: {error}"
+        log.warning("Cannot reconcile agent %s (try %d): %s", name, self._pause(uuid), error)
+
+    def _pause(self, uuid: str) -> int:
+        """Twice as long as the time before; how often by now."""
+        count = self._failures[uuid] = self._failures.get(uuid, 0) + 1
+        pause = min(RETRY_MOST, RETRY_FIRST * 2 ** min(count - 1, 16))
+        self.later(uuid, self.ports.clock.monotonic() + pause)
+        return count
+
+    def settled(self, uuid: str) -> None:
+        """Nothing is left to do for this agent."""
+        if self._failures.pop(uuid, None) is not None:
+            self.look.troubles.pop(uuid, None)
+        self._last.pop(uuid, None)
+        self._unheard.discard(uuid)
+        self._short_of_room.discard(uuid)
+
+    def begin(self, uuid: str, chain: tuple[Step, ...]) -> None:
+        """Do the steps of one agent, one after another, in a task."""
+        if self._last.pop(uuid, None) == chain:
+            self._pause(uuid)  # done before and still to do: no reason to hurry
+            return
+        self._last[uuid] = chain
+        if any(isinstance(step.action, a.StartUnit) for step in chain):
+            self.starting[uuid] = self.ports.clock.monotonic()
+        self.spawn(uuid, self._walk(uuid, chain))
+
+    async def _walk(self, uuid: str, chain: tuple[Step, ...]) -> None:
+        wish = self._wish(uuid)
+        for step in chain:
+            if self._wish(uuid) != wish:
+                return  # wanted otherwise by now
+            level = logging.DEBUG if isinstance(step.action, Local) else logging.INFO
+            log.log(level, "%s", step.text, extra={"HIVE_UUID": uuid, "HIVE_NAME": step.name})
+            await self.do(step)
+
+    def _wish(self, uuid: str) -> tuple[object, object]:
+        return self.look.wishes.runs.get(uuid), self.look.places.by_uuid.get(uuid)
+
+    async def do(self, step: Step) -> None:
+        """One step, with what it means for the ledger."""
+        match step.action:
+            case Renew():
+                self._renew(step)
+            case Forget(uuid):
+                self._forget(uuid)
+            case a.RunJob() as job:
+                await self.ports.jobs.run(job)
+            case action:
+                result = await self.ports.machines.apply(action)
+                if isinstance(result, Done) and not result.changed:
+                    log.debug("%s: no change", step.text)
+
+    def _renew(self, step: Step) -> None:
+        run = self.look.wishes.runs.get(step.uuid)
+        if step.uuid not in self.look.places.by_uuid or run is None:
+            return
+        with self.ports.ledger.transaction():
+            restart(self.ports, run, step.why)
+        self._told(set(), step.uuid)
+
+    def _forget(self, uuid: str) -> None:
+        ledger = self.ports.ledger
+        with ledger.transaction():
+            ledger.archives.drop(uuid)
+            ledger.ranges.release(uuid)
+            ledger.runs.drop(uuid)
+            ledger.starts.clear(uuid)
+            ledger.lives.drop(uuid)
+        self._told({f"gone:{uuid}"}, uuid)
+        self.look.wishes.unclaimed.discard(uuid)
+        self.look.machines.pop(uuid, None)
+
+    def _told(self, topics: set[str], uuid: str) -> None:
+        self.look.wishes.refresh((uuid,))
+        self.broker.touch(frozenset(topics))

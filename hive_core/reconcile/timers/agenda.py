@@ -1,0 +1,92 @@
+"""What has its own time: one timer for each kind of thing that is due (broker/timers.py)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.broker.timers import Due
+from hive_core.errors import HiveError
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.ports import Clock
+from hive_core.reconcile.deps import Perform
+
+log = logging.getLogger(__name__)
+AGAIN: Final = 1.0
+# After so many turns in a row, or so many seconds, other callers get theirs.
+_IN_A_ROW: Final = 8
+_SECONDS: Final = 0.02
+
+
+@dataclass
+class Agenda:
+    """`heard` takes the topics of what was recorded; the rest goes by the clock."""
+
+    clock: Clock
+    ledger: Ledger
+    perform: Perform
+    dues: Mapping[str, Due]
+    _at: dict[str, float | None] = field(default_factory=dict)
+    _cancel: dict[str, Callable[[], None]] = field(default_factory=dict)
+    _awaited: dict[str, tuple[Due, ...]] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Find what is to come, and do what became due while no daemon ran."""
+        kinds = {topic for each in self.dues.values() for topic in each.topics}
+        self._awaited = {
+            kind: tuple(each for each in self.dues.values() if kind in each.topics)
+            for kind in kinds
+        }
+        self.moved()
+
+    def moved(self) -> None:
+        """The clock was set, or times in the ledger were: nothing is where it was."""
+        self._at.clear()
+        self._arm(self.dues.values())
+
+    def heard(self, topics: frozenset[str]) -> None:
+        """Something was recorded that may be due earlier than anything else."""
+        kinds = {topic.partition(":")[0] for topic in topics} & self._awaited.keys()
+        self._arm({each.name: each for kind in kinds for each in self._awaited[kind]}.values())
+
+    def _arm(self, dues: Iterable[Due]) -> None:
+        for each in dues:
+            try:
+                at = each.next(self.ledger)
+            except HiveError as error:
+                log.warning("Cannot see what is due (%s): %s", each.name, error)
+                at = self.clock.now() + AGAIN
+            self._set(each, at)
+
+    def _set(self, due: Due, at: float | None, pause: float = 0.0) -> None:
+        if not pause and due.name in self._cancel and self._at.get(due.name, -1.0) == at:
+            return
+        self._cancel.pop(due.name, lambda: None)()
+        self._at[due.name] = at
+        if at is None:
+            return
+        clock = self.clock
+        when = clock.monotonic() + max(pause, at - clock.now())
+        self._cancel[due.name] = clock.call_at(when, lambda: self._come(due))
+
+    def _come(self, due: Due) -> None:
+        """Do what is due, a bounded number of times; then see when the next thing is."""
+        self._cancel.pop(due.name, None)
+        clock, ledger = self.clock, self.ledger
+        until = clock.monotonic() + _SECONDS
+        try:
+            for _ in range(_IN_A_ROW):
+                at = due.next(ledger)
+                if at is None or at > clock.now():
+                    break
+                self.perform(due.name, due.act)
+                if clock.monotonic() > until:
+                    break
+            at = due.next(ledger)
+        except HiveError as error:
+            log.warning("Cannot do what is due (%s): %s", due.name, error)
+            self._set(due, clock.now() + AGAIN, pause=AGAIN)
+        else:
+            self._set(due, at)

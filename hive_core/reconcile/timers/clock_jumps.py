@@ -1,0 +1,78 @@
+"""The wall clock was set: what lasts goes on lasting as long as it was meant to (row R16).
+
+A lease of a minute does not end because somebody set the clock forward by a year, nor does it last
+a year because it went back. While the daemon runs, its clock tells it (`Clock.jumped`). What
+happened while it was off it can only guess: a clock that is behind what was seen was set back; of
+one that is far ahead an hour is believed, so that nothing is deleted for good by a wrong clock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from hive_core.errors import HiveError
+from hive_core.reconcile.deps import Ports
+
+log = logging.getLogger(__name__)
+LOOK: Final = 10.0
+_SLACK: Final = 30.0
+_OFF: Final = 3600.0
+
+
+@dataclass
+class Jumps:
+    """`moved` is called when times in the ledger have changed."""
+
+    ports: Ports
+    moved: Callable[[], None]
+
+    def start(self) -> None:
+        """Compare with what the daemon before this one saw; then look now and then."""
+        clock, shifts = self.ports.clock, self.ports.ledger.shifts
+        now, seen = clock.now(), shifts.known.seen or clock.now()
+        if now < seen - _SLACK:
+            moved = self._move(now - seen, now, mail=True)
+        elif now > seen + _OFF:
+            # Mail was told how long to live in real time, and its leases have ended either way.
+            moved = self._move(now - seen - _OFF, now, mail=False)
+        else:
+            moved = False
+            self._see(now)
+        if moved:
+            self.moved()
+        self._later()
+
+    def look(self) -> None:
+        self._later()
+        clock = self.ports.clock
+        if (by := clock.jumped()) and self._move(by, clock.now() + by, mail=True):
+            clock.follow()
+            self.moved()
+
+    def _later(self) -> None:
+        self.ports.clock.call_at(self.ports.clock.monotonic() + LOOK, self.look)
+
+    def _see(self, now: float) -> None:
+        """So that the next start takes no time in which a daemon ran for one in which none did."""
+        try:
+            with self.ports.ledger.transaction():
+                self.ports.ledger.shifts.see(now)
+        except HiveError as error:
+            log.warning("Cannot write down what the clock says: %s", error)
+
+    def _move(self, by: float, now: float, *, mail: bool) -> bool:
+        ledger, kept = self.ports.ledger, self.ports.settings.retention
+        longest = max(kept.archive, kept.keys, kept.jobs, kept.events, kept.dead_letters)
+        try:
+            with ledger.transaction():
+                ledger.shifts.move(by, now, longest)
+                if mail:
+                    ledger.messages.shift(by)
+        except HiveError as error:
+            log.warning("Cannot move what is due along with the clock: %s", error)
+            return False
+        log.warning("The clock was set by %.0f s: what is due and what is kept moved along", by)
+        return True

@@ -1,0 +1,75 @@
+"""Processor time of machines that run, written down now and then.
+
+What a machine used is written down with its end; but the kernel's counters go with the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hive_core.broker.call import Call, Record
+from hive_core.errors import HiveError
+from hive_core.model.agents.machine import Cpu, Machine
+from hive_core.operations.budgets.cpu_time import add_cpu, is_news
+from hive_core.reconcile.deps import Broker, Ports
+from hive_core.reconcile.exits import Told
+from hive_core.reconcile.observed import Look
+
+log = logging.getLogger(__name__)
+METER: Final = "meter"
+EVERY: Final = 300.0
+AT_ONCE: Final = 50
+
+
+@dataclass
+class Meter:
+    """`read` gives what the kernel has counted of a machine; None where it does not."""
+
+    ports: Ports
+    broker: Broker
+    look: Look
+    read: Callable[[Machine], Cpu | None]
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(EVERY)
+            try:
+                await self.write_down()
+            except HiveError as error:
+                log.warning("Cannot write down what machines use: %s", error)
+
+    async def write_down(self) -> None:
+        """A few at a time, each part read and written in one go: calls come in between."""
+        uuids = [*self.look.machines]
+        for start in range(0, len(uuids), AT_ONCE):
+            keep(self.ports, self.broker, self._read(uuids[start : start + AT_ONCE]))
+            await asyncio.sleep(0)
+
+    def _read(self, uuids: Iterable[str]) -> dict[str, Cpu]:
+        found = {}
+        for uuid in uuids:
+            machine = self.look.machines.get(uuid)
+            if machine is None or uuid not in self.look.places.by_uuid:
+                continue
+            if (cpu := self.read(machine)) is not None:
+                found[uuid] = cpu
+        return found
+
+
+def keep(ports: Ports, broker: Broker, found: Mapping[str, Cpu]) -> None:
+    """Add what is new to the sums; nothing is written where nothing is."""
+    news = {uuid: cpu for uuid, cpu in found.items() if is_news(ports.ledger, uuid, cpu)}
+    if not news:
+        return
+
+    def add(call: Call) -> Record[Told]:
+        for uuid, cpu in news.items():
+            add_cpu(call, uuid, cpu)
+        return Record(Told(agents=len(news)), told=True)
+
+    broker.perform(METER, add)

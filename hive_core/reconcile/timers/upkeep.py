@@ -1,0 +1,163 @@
+"""What has its own time: leases and lives of messages, and sweeping up once an hour."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hive_core.broker.call import Call, Record
+from hive_core.broker.hooks import GivenUp, happened
+from hive_core.broker.operation import Result
+from hive_core.errors import HiveError
+from hive_core.model.wire.record import DAEMON, Message
+from hive_core.reconcile.deps import Broker, Ports
+from hive_core.reconcile.timers.clock_jumps import Jumps
+
+log = logging.getLogger(__name__)
+HOUR: Final = 3600.0
+AGAIN: Final = 1.0
+PAUSE: Final = 0.05  # between pages of the audit log, and parts of a sweep
+
+
+class LettersGivenUp(Result):
+    """How many letters of the daemon nobody took."""
+
+    letters: int
+
+
+def given_up(call: Call, letters: Sequence[Message]) -> Record[LettersGivenUp]:
+    """What follows from letters of the daemon that nobody took."""
+    topics = frozenset[str]().union(*(happened(call, GivenUp(each)) for each in letters))
+    return Record(LettersGivenUp(letters=len(letters)), topics, told=True)
+
+
+@dataclass
+class Upkeep:
+    """`heard` sets the timer for the next message that is due; `sweep` sets its own."""
+
+    ports: Ports
+    broker: Broker
+    idle: Callable[[], object] = lambda: None
+    alarm: Callable[[str], None] = lambda _: None
+    reload: Callable[[], object] = lambda: None
+    moved: Callable[[], object] = lambda: None
+    _due: float | None = None
+    _cancel: Callable[[], None] = field(default=lambda: None)
+
+    def start(self) -> None:
+        Jumps(self.ports, self._moved).start()
+        self._arm()
+        self.audit()
+        self._after(HOUR, self.sweep)
+
+    def _moved(self) -> None:
+        """Times in the ledger have changed: nobody may rely on what they were."""
+        self.reload()
+        self._arm()
+        self.moved()
+
+    def heard(self, topics: frozenset[str]) -> None:
+        """The request road touched something; mail may be due earlier now."""
+        if any(topic.startswith("inbox:") for topic in topics):
+            self._arm()
+
+    def _arm(self) -> None:
+        due = self.ports.ledger.messages.next_due()
+        if due == self._due:
+            return
+        self._cancel()
+        self._due, self._cancel = due, lambda: None
+        if due is not None:
+            pause = max(0.0, due - self.ports.clock.now())
+            self._cancel = self._after(pause, self._expire)
+
+    def _after(self, seconds: float, work: Callable[[], None]) -> Callable[[], None]:
+        return self.ports.clock.call_at(self.ports.clock.monotonic() + seconds, work)
+
+    def _expire(self) -> None:
+        """Leases that ended come back, lives that ended make dead letters."""
+        self._due = None
+        ledger, now = self.ports.ledger, self.ports.clock.now()
+        try:
+            with ledger.transaction():
+                dead = ledger.messages.expire(now)
+            if ours := [each for each in dead if each.sender == DAEMON]:
+                self.broker.perform("give_up", lambda call: given_up(call, ours))
+        except HiveError as error:
+            log.warning("Cannot look after the mail: %s", error)
+            self._after(AGAIN, self._arm)
+            return
+        # The sender has a message about it; the recipient may get what stood behind the dead one.
+        parties = {party for each in dead for party in (each.sender, each.recipient)}
+        self.broker.touch(frozenset(f"inbox:{party}" for party in parties))
+        self._arm()
+
+    def audit(self) -> None:
+        """Follow the chain of the audit log, a page at a time (row H27)."""
+        self._follow(self.ports.ledger.events.walk())
+
+    def _follow(self, walk: Generator[None, None, int | None]) -> None:
+        try:
+            next(walk)
+        except StopIteration as end:
+            if end.value is not None:
+                self.alarm(f"the audit log is broken at event {end.value}")
+        except HiveError as error:
+            log.warning("Cannot read the audit log: %s", error)
+        else:
+            self._after(PAUSE, lambda: self._follow(walk))
+
+    def sweep(self) -> None:
+        """Forget what was kept long enough."""
+        self._after(HOUR, self.sweep)
+        self.audit()
+        ledger, kept, now = self.ports.ledger, self.ports.settings.retention, self.ports.clock.now()
+        try:
+            with ledger.transaction():
+                ledger.events.reads.keep_counts()
+                ledger.shifts.see(now)
+                ledger.budgets.usage.prune(now, self.ports.settings.budgets.kept)
+                ledger.budgets.departed.prune(now - self.ports.settings.budgets.kept)
+                ledger.budgets.counters.prune()
+                ledger.events.prune(
+                    self._first_event_after(now - ledger.shifts.ahead(now) - kept.events)
+                )
+                ledger.events.notes.tidy()
+                ledger.stored.tidy()
+                ledger.forget_leavings(now - ledger.shifts.ahead(now) - kept.archive)
+            self._forget()
+            ledger.checkpoint()
+            self.idle()
+        except HiveError as error:
+            log.warning("Cannot sweep up: %s", error)
+
+    def _forget(self) -> None:
+        """A bounded number at a time, so that calls get their turn, until nothing is left."""
+        ledger, kept, now = self.ports.ledger, self.ports.settings.retention, self.ports.clock.now()
+        try:
+            with ledger.transaction():
+                then = now - ledger.shifts.ahead(now)
+                gone = (
+                    ledger.messages.prune(then, dead=kept.dead_letters)
+                    + ledger.keys.prune(now, kept.keys)
+                    + ledger.jobs.prune(now, kept.jobs)
+                    + ledger.tasks.prune(now - self.ports.settings.tasks.kept)
+                    + ledger.events.notes.prune(then - kept.events)
+                )
+        except HiveError as error:
+            log.warning("Cannot forget what is old: %s", error)
+        else:
+            if gone:
+                self._after(PAUSE, self._forget)
+
+    def _first_event_after(self, moment: float) -> int:
+        """The number of the oldest event that is kept: they are in order of time."""
+        events = self.ports.ledger.events
+        low, high = events.base, max(events.base, events.last - 1)
+        while low < high:
+            middle = (low + high) // 2
+            old = events.time_behind(middle)  # None where the end was cut off
+            low, high = (middle + 1, high) if old is not None and old < moment else (low, middle)
+        return low + 1
