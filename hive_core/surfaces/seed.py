@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from hive_core.model.settings import HOST_IMAGE, NIX_IMAGE
+from hive_core.model.config.settings import HOST_IMAGE, NIX_IMAGE
 
 
 class Start(NamedTuple):

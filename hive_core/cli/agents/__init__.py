@@ -1,0 +1,1 @@
+"""Commands about agents: the tree, life cycles, rights, shells."""

@@ -1,0 +1,1 @@
+"""Commands about configuration: approvals, history, the meta repository, git."""

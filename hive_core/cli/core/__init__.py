@@ -1,0 +1,1 @@
+"""What every command uses: the connection, groups, options, output, progress."""

@@ -1,0 +1,1 @@
+"""Commands about the host: setup, status, logs, metrics, upkeep."""

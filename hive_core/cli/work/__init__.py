@@ -1,0 +1,1 @@
+"""Commands about work: mail, tasks, plans, questions, triggers, artifacts, budgets."""

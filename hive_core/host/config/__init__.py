@@ -1,0 +1,1 @@
+"""Settings of the host, deployed configurations, and the Nix of this machine."""

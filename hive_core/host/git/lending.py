@@ -31,7 +31,7 @@ SOON: Final = 10.0  # seconds until who asked hears something
 _SAID: Final = 500
 _GONE: Final = "this pack is not kept any more: fetch again"
 _OFFSET_MOST: Final = 12  # digits
-_PROGRAM: Final = Path(__file__).parent / "git/lend.py"
+_PROGRAM: Final = Path(__file__).with_name("lend.py")
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Files of hived: disks, artifacts, secrets, views, event files, backups."""

@@ -1,0 +1,1 @@
+"""systemd, the journal, the root helper, jobs and clocks."""

@@ -1,0 +1,1 @@
+"""Rows of approvals, deploys, generations and rollouts."""

@@ -1,0 +1,1 @@
+"""Rows of artifacts; the bytes are files beside the ledger."""

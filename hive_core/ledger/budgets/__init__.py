@@ -1,0 +1,1 @@
+"""Rows of budgets and of what was used."""

@@ -1,0 +1,1 @@
+"""The SQLite file itself: connection, transactions, opening, backup, and what all nouns share."""

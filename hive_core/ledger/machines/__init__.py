@@ -1,0 +1,1 @@
+"""Rows of machines: runs, exits, check-ins, uid ranges."""

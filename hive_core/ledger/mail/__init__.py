@@ -1,0 +1,1 @@
+"""Rows of messages, mailboxes, queues, pipes and subscriptions."""

@@ -1,0 +1,1 @@
+"""Rows of triggers, their runs, and reminders."""

@@ -1,0 +1,1 @@
+"""What an agent is: its spec, its place in the tree, its role, rights and machine."""

@@ -1,0 +1,1 @@
+"""What is kept and sent: records, masks over secrets, rates and windows."""

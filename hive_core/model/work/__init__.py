@@ -1,0 +1,1 @@
+"""What agents do: tasks, plans, questions, triggers, queues, artifacts and budgets."""

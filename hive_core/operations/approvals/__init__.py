@@ -1,0 +1,1 @@
+"""Operations on proposals, approvals and the repositories behind them."""

@@ -1,0 +1,1 @@
+"""Operations on the log: events, notes, journal lines, loose ends."""

@@ -1,0 +1,1 @@
+"""Operations on budgets, and what is charged to them."""

@@ -1,0 +1,1 @@
+"""Operations on the host as a whole: status, metrics, jobs, convergence."""

@@ -1,0 +1,1 @@
+"""Operations on machines: start, stop, sleep, and what follows from their ends."""

@@ -1,0 +1,1 @@
+"""Operations on mail, queues, pipes and topics."""

@@ -1,0 +1,1 @@
+"""Operations on triggers and reminders."""

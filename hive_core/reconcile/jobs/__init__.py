@@ -1,0 +1,1 @@
+"""Jobs: when one has reached its goals, and imports of older installs."""

@@ -1,0 +1,1 @@
+"""What the daemon does when its time has come."""

@@ -1,0 +1,12 @@
+"""The wire, the schemas, the ledger, the exit codes and the commands change on purpose only."""
+
+from __future__ import annotations
+
+import pytest
+from golden.write import FILES, HERE
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_what_outsiders_rely_on_is_as_it_was(name: str) -> None:
+    """Run `python tests/golden/write.py` and list the change in CHANGELOG where it is meant."""
+    assert FILES[name]() == (HERE / name).read_text(encoding="utf-8")
