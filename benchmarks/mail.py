@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from e2e import wire
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
-from road.served import served
+from fuzz.served import served
 
 from benchmarks.calls import Line, Load
 from benchmarks.report.rows import Row, aimed

@@ -37,7 +37,7 @@ TOLD: Final[Told] = {
 
 async def hive(folder: Path) -> None:
     """The real thing: broker, ledger, repo and registry behind the real sockets."""
-    from road.served import serve  # noqa: PLC0415 - the others must not pay for it
+    from fuzz.served import serve  # noqa: PLC0415 - the others must not pay for it
 
     await serve(folder, AGENTS, 1.0)
 

@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 from broker.house import Asleep, SlowReads
-from road.served import BOUNDS as USUAL
-from road.served import family
+from fuzz.served import BOUNDS as USUAL
+from fuzz.served import family
 
 from hive_core.broker.batch import World
 from hive_core.broker.core import Broker

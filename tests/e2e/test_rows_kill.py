@@ -10,11 +10,11 @@ from pathlib import Path
 
 import long
 import pytest
+from chaos import campaign
+from chaos.campaign import CLIENTS, Crowd, Killer
+from chaos.oracle import Evidence, lines, tampered, verdict
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
-from survive import campaign
-from survive.campaign import CLIENTS, Crowd, Killer
-from survive.oracle import Evidence, lines, tampered, verdict
 
 pytestmark = pytest.mark.lab
 

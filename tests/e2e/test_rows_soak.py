@@ -10,12 +10,12 @@ from typing import Any
 
 import long
 import pytest
+from chaos import campaign, soak
+from chaos.campaign import Row
+from chaos.oracle import Evidence, lines, verdict
+from chaos.soak import DUMMIES, Faults, Slope
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
-from survive import campaign, soak
-from survive.campaign import Row
-from survive.oracle import Evidence, lines, verdict
-from survive.soak import DUMMIES, Faults, Slope
 
 pytestmark = pytest.mark.lab
 

@@ -1,0 +1,39 @@
+"""Looks at images of a disk after a power cut: `python -m faults.images`, one folder a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from chaos.power_load import state
+from chaos.stage import Reply, Stage, faults
+from chaos.sweep import Say, forked
+
+from hive_core.operations import load
+
+
+def look(folder: Path, say: Say, *, deep: bool) -> None:
+    """Start on it, tell what is there, and go on working."""
+    stage = Stage(folder)
+    found: Reply = {"state": state(stage), "faults": faults(stage, deep=False)}
+    stage.call("spawn", name="later", parent="")
+    stage.call("send", to="later", body="later")
+    found["faults"] += faults(stage, deep=deep)
+    stage.close()
+    say(found)
+
+
+def main() -> None:
+    load()
+    for number, line in enumerate(sys.stdin):
+        folder = Path(line.rstrip("\n"))
+        _, said = forked(lambda say, f=folder, n=number: look(f, say, deep=n % 5 == 0))  # type: ignore[misc]
+        shutil.rmtree(folder)
+        os.write(1, json.dumps(said[0] if said else {"raised": "nothing said"}).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

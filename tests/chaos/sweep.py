@@ -1,0 +1,134 @@
+"""A process under the shim that lives through every verb and every end: `python -m faults.sweep`.
+
+Each order is a line of JSON; each answer is one too. Every life is a fork of this process, because
+a kill must end a process and an import of everything takes half a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from chaos.shim import Act, Faults, Kind
+from chaos.stage import VERBS, Stage, Verb, faults, furnish, seen
+
+from hive_core.errors import HiveError
+from hive_core.ledger.core.connection import Broken
+from hive_core.operations import load
+
+Reply = dict[str, Any]
+Say = Callable[[Reply], None]
+
+
+def forked(work: Callable[[Say], None]) -> tuple[int, list[Reply]]:
+    """Do something in a fork: how it ended, and what it said before."""
+    mine, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(mine)
+        try:
+            work(lambda reply: _say(theirs, reply))
+        except BaseException:  # noqa: BLE001 - the fork has no other way to tell
+            _say(theirs, {"raised": traceback.format_exc()})
+        os._exit(0)
+    os.close(theirs)
+    with open(mine, encoding="utf-8") as said:  # noqa: PTH123 - a descriptor
+        replies = [json.loads(line) for line in said]
+    _, status = os.waitpid(child, 0)
+    return status, replies
+
+
+def _say(file: int, reply: Reply) -> None:
+    os.write(file, json.dumps(reply).encode() + b"\n")
+
+
+class Sweep:
+    """Folders below one: `base` as every verb finds it, `VERB` prepared for one, `work`."""
+
+    def __init__(self, folder: Path, control: Faults) -> None:
+        self._folder = folder
+        self._control = control
+        self._work = folder / "work"
+        self._old: dict[str, Reply] = {}  # what a verb finds
+        load()  # once, and not in every fork
+        forked(lambda _: furnish(self._made("base")))
+
+    def _made(self, name: str) -> Path:
+        (self._folder / name).mkdir()
+        return self._folder / name
+
+    def _prepare(self, name: str) -> Path:
+        found, verb = self._folder / name, VERBS[name]
+        if name not in self._old:
+            if not verb.empty:
+                shutil.copytree(self._folder / "base", found, symlinks=True)
+                forked(lambda _: self._before(verb, found))
+            shutil.copytree(found if found.exists() else self._made(name), self._work)
+            _, ((self._old[name]),) = forked(lambda say: say(seen(Stage(self._work))))
+            shutil.rmtree(self._work)
+        return found
+
+    def _before(self, verb: Verb, folder: Path) -> None:
+        stage = Stage(folder)
+        verb.before(stage)
+        stage.close()
+
+    def live(self, name: str, deep: bool, how: list[int]) -> Reply:  # noqa: FBT001 - from JSON
+        """One life of a verb, and what the next daemon finds."""
+        shutil.rmtree(self._work, ignore_errors=True)
+        shutil.copytree(self._prepare(name), self._work, symlinks=True)
+        kinds, act, at, number = how
+        arm = partial(self._control.arm, self._work, Kind(kinds), Act(act), at, number)
+        status, said = forked(lambda say: self._first(VERBS[name], arm, say))
+        count, names = self._control.count, self._control.names()
+        self._control.disarm()
+        _, found = forked(lambda say: self._second(VERBS[name], say, deep=deep))
+        return {"status": status, "said": said, "count": count, "names": names, "found": found,
+                "old": self._old[name]}  # fmt: skip
+
+    def _first(self, verb: Verb, arm: Callable[[], None], say: Say) -> None:
+        if verb.opens:
+            arm()
+            said = _outcome(lambda: verb.do(Stage(self._work)))
+        else:
+            stage = Stage(self._work)
+            verb.ready(stage)
+            arm()
+            said = _outcome(lambda: verb.do(stage))
+        self._control.disarm()
+        say(said)
+
+    def _second(self, verb: Verb, say: Say, *, deep: bool) -> None:
+        stage = Stage(self._work)
+        say({"seen": seen(stage), "faults": faults(stage, deep=False)})
+        if verb.again:
+            verb.do(stage)
+        stage.call("spawn", name="later", parent="")
+        say({"seen": seen(stage), "faults": faults(stage, deep=deep)})
+        stage.close()
+
+
+def _outcome(work: Callable[[], object]) -> Reply:
+    try:
+        work()
+    except (HiveError, Broken) as error:
+        return {"error": type(error).__name__, "reason": str(error)}
+    return {"error": ""}
+
+
+def main() -> None:
+    folder, control = Path(sys.argv[1]), Faults(Path(os.environ["HIVE_FAULTS"]))
+    sweep = Sweep(folder, control)
+    for line in sys.stdin:
+        _say(sys.stdout.fileno(), sweep.live(**json.loads(line)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Row R16, attack 46: somebody sets the clock; nothing is lost, nothing comes in a storm."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from chaos.shim import Faults, build
+from chaos.stage import Stage
+from long import figure, seed, times
+
+from hive_core.reconcile.timers.clock_jumps import LOOK
+from hive_core.reconcile.timers.upkeep import HOUR
+
+ROOT = Path(__file__).parents[2]
+DAY, YEAR = 86_400.0, 365.25 * 86_400
+STEPS = (-10 * YEAR, -DAY, -HOUR, HOUR, DAY, 10 * YEAR)
+
+
+@contextmanager
+def running() -> Iterator[Stage]:
+    """A small hive whose upkeep runs; `lead` is below root."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hive-clock-") as folder:
+        stage = Stage(Path(folder))
+        stage.call("spawn", name="root", parent="")
+        stage.call("spawn", name="lead", parent="root")
+        upkeep = stage.upkeep
+        stage.broker.listeners.append(upkeep.heard)
+        upkeep.start()
+        yield stage
+        stage.close()
+
+
+def bodies(stage: Stage, lease: float = 60) -> list[str]:
+    found = stage.call("recv", "lead", max=100, lease=lease)["messages"]
+    return [each["body"] for each in found]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_lease_lasts_as_long_as_it_was_meant_to(step: float) -> None:
+    with running() as stage:
+        stage.call("send", to="lead", body="hello")
+        assert bodies(stage) == ["hello"]
+        stage.clock.set(step)
+        stage.clock.advance(30)
+        assert abs(stage.clock.now() - 1_700_000_030 - step) < 1
+        assert bodies(stage) == []
+        stage.clock.advance(31)
+        assert bodies(stage) == ["hello"]
+        assert bodies(stage) == []
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_mail_lives_as_long_as_it_was_meant_to(step: float) -> None:
+    with running() as stage:
+        stage.call("send", to="lead", body="short", ttl=100)
+        stage.clock.set(step)
+        stage.clock.advance(50)
+        assert stage.call("list_messages", agent="lead")["messages"]
+        stage.clock.advance(60)
+        assert not stage.call("list_messages", agent="lead")["messages"]
+        (dead,) = stage.call("list_messages", agent="lead", dead=True)["messages"]
+        assert dead["body"] == "short"
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_nothing_is_swept_up_before_its_time(step: float) -> None:
+    """Archives, results kept for a repeated call, dead letters, jobs, the audit log."""
+    with running() as stage:
+        stage.call("spawn", name="old", parent="root")
+        uuid = stage.uuid("old")
+        stage.call("send", to="lead", body="dead", ttl=10)
+        first = stage.call("send", to="lead", body="keyed", idempotency_key="k")
+        stage.clock.advance(20)
+        stage.call("destroy", agent="old")
+        events = stage.call("list_events", limit=100)["events"]
+        stage.clock.set(step)
+        stage.clock.advance(2 * HOUR + LOOK)
+        assert stage.call("list_events", limit=100)["events"][: len(events)] == events
+        assert stage.call("send", to="lead", body="keyed", idempotency_key="k") == first
+        assert stage.call("list_messages", agent="lead", dead=True)["messages"]
+        assert [each["id"] for each in stage.call("list_archives")["archives"]] == [uuid]
+        assert not stage.stores.ledger.archives.expired(stage.clock.now())
+        stage.call("restore", id=uuid)
+
+
+def test_what_is_old_goes_in_its_time_also_after_a_jump() -> None:
+    with running() as stage:
+        stage.call("send", to="lead", body="keyed", idempotency_key="k")
+        stage.clock.set(10 * YEAR)
+        stage.clock.advance(6 * DAY)
+        count = "SELECT COUNT(*) FROM keys"
+        assert stage.stores.ledger.connection.value(count) == 1
+        stage.clock.advance(DAY + 3 * HOUR)
+        assert stage.stores.ledger.connection.value(count) == 0
+
+
+@pytest.mark.parametrize("step", [-10 * YEAR, 10 * YEAR])
+def test_a_clock_that_is_wrong_after_a_start_takes_nothing_away(step: float) -> None:
+    """It was set, or its battery is empty, while the daemon was off."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hive-clock-") as folder:
+        stage = Stage(Path(folder))
+        stage.call("spawn", name="root", parent="")
+        stage.call("spawn", name="old", parent="root")
+        stage.call("destroy", agent="old")
+        stage.call("send", to="root", body="keyed", idempotency_key="k")
+        stage.upkeep.start()
+        stage.upkeep.sweep()
+        stage.close()
+        again = Stage(Path(folder))
+        again.clock.time += step
+        again.upkeep.start()
+        again.clock.advance(2 * HOUR)
+        assert len(again.call("list_archives")["archives"]) == 1
+        assert again.stores.ledger.connection.value("SELECT COUNT(*) FROM keys") == 1
+        assert again.stores.ledger.events.verify() is None
+        again.close()
+
+
+@pytest.mark.sized
+def test_no_course_of_jumps_loses_mail_or_gives_it_in_a_storm() -> None:
+    """Each message is given at most once a lease, until it is acked; none is given up."""
+    number, cases = seed(), times(40, 1000)
+    chance = random.Random(number)  # noqa: S311 - no secret
+    with running() as stage:
+        for case in range(cases):
+            stage.call("send", to="lead", body=str(case))
+            assert bodies(stage, lease=100) == [str(case)], (number, case)
+            for _ in range(chance.randint(1, 4)):
+                stage.clock.set(chance.choice(STEPS) * chance.random())
+                stage.clock.advance(LOOK + 1)
+                assert bodies(stage) == [], (number, case)
+            stage.clock.advance(100)
+            again = stage.call("recv", "lead", max=100)["messages"]
+            assert [(each["body"], each["attempt"]) for each in again] == [(str(case), 2)]
+            stage.call("ack", "lead", ids=[again[0]["id"]])
+    figure("clock jumps", cases=cases, seed=number)
+
+
+_WATCH = """
+import asyncio, sys
+from hive_core.host.clock import SystemClock
+async def watch():
+    clock = SystemClock()
+    first = clock.now()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    still, by = clock.now() - first, clock.jumped()
+    clock.follow()
+    print(still, by, clock.now() - first, clock.jumped(), flush=True)
+asyncio.run(watch())
+"""
+
+
+@pytest.mark.parametrize("step", [-10 * YEAR, 10 * YEAR])
+def test_a_process_goes_on_in_its_own_time_until_it_has_moved_what_is_due(
+    tmp_path: Path, step: float
+) -> None:
+    control = Faults(tmp_path / "control")
+    environment = {**control.environment(build(tmp_path)), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", _WATCH], env={**os.environ, **environment}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        with control.shifted(step):
+            said, _ = process.communicate("\n", timeout=60)
+    still, by, then, left = map(float, said.split())
+    assert 0 <= still < 30
+    assert abs(by - step) < 30
+    assert abs(then - step) < 60
+    assert left == 0
+    control.close()

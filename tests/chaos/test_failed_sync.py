@@ -1,0 +1,45 @@
+"""Row R5: an fsync that fails is never answered with a success, and never tried again.
+
+The kernel reports it once and forgets what it could not write (https://lwn.net/Articles/752063/),
+so the daemon ends at once and a fresh one reads what the disk has.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from itertools import pairwise
+
+import pytest
+from chaos.lives import Course, Lives, label
+from chaos.shim import Act, Kind
+from chaos.stage import VERBS
+from long import figure, seed, times
+
+# SQLite makes the name of its log durable and does not look whether that worked. What a checkpoint
+# could not make durable stays in the log, and the next one writes all of it again.
+SQLITES_OWN = ("fdatasync ", "fdatasync /hive.db")
+# The log is synced once more before its pages go into the file, and SQLite tells nobody of an error
+# there: what was committed was synced before. https://www.sqlite.org/c3ref/wal_autocheckpoint.html
+CHECKPOINT = ("fdatasync /hive.db-wal", "fdatasync /hive.db")
+SHORT = ("spawn", "send", "hand commit", "pack")
+
+
+@pytest.mark.sized
+def test_no_call_succeeds_whose_fsync_failed(lives: Lives) -> None:
+    """The ledger's, those of objects and of refs: Broken each time; old or new is on the disk."""
+    chance, names = seed(), times(0, 1) * tuple(VERBS) or SHORT
+    points = [
+        (course, name, at)
+        for name in names
+        for course in [Course(lives, name, Kind.SYNC)]
+        for at, (point, then) in enumerate(pairwise([*course.points, ""]), 1)
+        if point not in SQLITES_OWN and (point, then) != CHECKPOINT
+    ]
+    most = min(len(points), times(6, len(points)))
+    for course, name, at in random.Random(chance).sample(points, most):  # noqa: S311 - no secret
+        life = lives(name, Kind.SYNC, Act.FAIL_ONCE, at, errno.EIO)
+        where = (name, at, label(life["names"][at - 1]), life["said"])
+        assert life["said"][0]["error"] == "Broken", where
+        course.check(life, where)
+    figure("failed fsync", points=len(points), tried=most, seed=chance)

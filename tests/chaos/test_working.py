@@ -1,0 +1,248 @@
+"""K32: after a kill at any step all work in the tree is there, once (spec/roles.md, row 32)."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from random import Random
+from tempfile import mkdtemp
+
+import pytest
+from chaos.working import EVERY, GIVEN, QUEUE, WORKERS, Past, Working, begin, live
+from long import asked, figure, seed, times
+from operations.world import rows
+
+from hive_core.errors import NotFound
+from hive_core.model.wire.record import OPERATOR, Event
+from hive_core.model.work.budget import Kind
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    made = Path(mkdtemp(prefix="hive-working-", dir="/dev/shm"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.mark.sized
+def test_nothing_is_lost_and_nothing_is_done_twice_over_kills(folder: Path) -> None:
+    """Each life ends by SIGKILL in the middle; the next one goes on and asks again what is open."""
+    number, lives = seed(), times(6, 1500)
+    chance, past = Random(number), Past()  # noqa: S311 - a schedule, no secret
+    bell = begin(folder, past)
+    born = past.time
+    for _ in range(lives):
+        live(folder, past, Random(chance.getrandbits(64)))  # noqa: S311 - the same
+    end = Working(folder, past)
+    settle(end, past)
+    found = list(verdict(end, past, bell, born))
+    done = Counter(
+        row["operation"] for row in past.asked
+        if "refused" not in past.answers.get(row["asked"], {"refused": ""})
+    )  # fmt: skip
+    end.close()
+    assert not found, (number, found[:20])
+    figure("K32 work over kills", lives=lives, done=dict(done), at=dict(past.kills), seed=number)
+
+
+def settle(end: Working, past: Past) -> None:
+    """What was not answered is asked again, all open work is ended, and time passes."""
+    end.run()
+    if (row := past.open) is not None:
+        past.answers[row["asked"]] = end.once_more(row)
+    for name in WORKERS:
+        for task in end.ledger.tasks.open_of(end.uuid(name)):
+            end.call(OPERATOR, "cancel_task", task=task.id)
+        for task in end.ledger.tasks.open_of(end.uuid(name)):
+            end.call(name, "finish_task", task=task.id, status="stopped", summary="ended")
+    for _ in range(times(12, 30)):
+        end.advance(25.0)
+
+
+def verdict(end: Working, past: Past, bell: str, born: float) -> Iterator[str]:
+    """Everything that is not as those outside were told."""
+    yield from _tasks(end, past)
+    yield from _questions(end, past)
+    yield from _mail(end, past)
+    yield from _money(end, past)
+    yield from _bell(end, bell, born)
+    yield from _queue(end, past)
+    for row, result in past.did("store_artifact"):
+        kept = end.call(row["caller"], "get_artifact", id=result["id"])["artifact"]
+        if not isinstance(kept, dict) or kept["name"] != row["params"]["name"]:
+            yield f"artifact {result['id']} is not there"
+    if end.ledger.events.verify() is not None:
+        yield "the chain of events is broken"
+
+
+def _tasks(end: Working, past: Past) -> Iterator[str]:
+    """Each is there once and ended once, as it was told."""
+    every = [task for name in WORKERS for task in _all_tasks(end, name)]
+    texts = Counter(str(task["title"]) for task in every)
+    given = {result["task"] for _, result in past.did("assign_task")}
+    if {str(task["id"]) for task in every} != given:
+        yield f"tasks: {len(every)} there, {len(given)} given"
+    yield from (f"{text} is there {count} times" for text, count in texts.items() if count > 1)
+    ends = Counter(
+        str(event.fields["task"]) for event in _events(end, "task")
+        if event.fields.get("state") in {"done", "cancelled"} and event.operation != "progress"
+    )  # fmt: skip
+    yield from (f"task {each} ended {ends[each]} times" for each in given if ends[each] != 1)
+    for row, _ in past.did("finish_task"):
+        result = end.ledger.tasks.known(row["params"]["task"]).result
+        if result is None or result.summary != row["params"]["summary"]:
+            yield f"task {row['params']['task']} lost its report"
+    for row, _ in past.did("approve_plan"):
+        if end.ledger.plans.newest(row["params"]["task"]) is None:
+            yield f"the plan of {row['params']['task']} is gone"
+
+
+def _all_tasks(end: Working, name: str) -> list[dict[str, object]]:
+    found, after = list[dict[str, object]](), None
+    while True:
+        page = end.call(OPERATOR, "list_tasks", agent=name, after=after)
+        found += rows(page["tasks"])
+        after = page["next"]
+        if after is None:
+            return found
+
+
+def _events(end: Working, kind: str) -> Iterator[Event]:
+    after = 0
+    while page := end.ledger.events.page(after, 1000):
+        yield from (each for each in page if each.kind == kind)
+        after = page[-1].seq
+
+
+def _questions(end: Working, past: Past) -> Iterator[str]:
+    """Answered once, with what the first who answered was told that counted."""
+    ends = Counter(
+        str(event.fields["question"]) for event in _events(end, "question")
+        if event.fields["state"] != "open"
+    )  # fmt: skip
+    answers = {row["params"]["question"]: row["params"]["answers"] for row, _ in past.did("answer")}
+    for _, result in past.did("ask"):
+        found = end.ledger.questions.get(result["question"])
+        if found is None or found.open != (ends[result["question"]] == 0):
+            yield f"question {result['question']} is {found}"
+    for id_, said in answers.items():
+        found = end.ledger.questions.known(id_)
+        if ends[id_] != 1 or list(found.answers) != said:
+            yield f"question {id_} ended {ends[id_]} times with {found.answers}, not {said}"
+
+
+def _mail(end: Working, past: Past) -> Iterator[str]:
+    """Notes, reminders and what wakes who waits came under one id; what was acked is gone."""
+    there = [row for name in ("lead", *WORKERS) for row in _inbox(end, name)]
+    every = {(row["got"], row["body"]) for row in past.got} | {
+        (str(row["id"]), str(row["body"])) for row in there
+    }  # fmt: skip
+    lines = Counter(line for _, body in every for line in body.splitlines())
+    said = [row["params"]["body"] for row, _ in (*past.did("send"), *past.did("remind"))]
+    yield from (f"{each!r} came {lines[each]} times" for each in said if lines[each] != 1)
+    ids = {id_ for id_, _ in every}
+    for _, result in past.did("wait_for"):
+        sql = "SELECT state, message FROM waits WHERE id = ?"
+        state, message = end.ledger.connection.row(sql, (result["wait_id"],)) or ("gone", "")
+        # What was answered before it was read is taken out of the inbox by the daemon.
+        known = message in ids or end.ledger.messages.get(message) is not None
+        if state == "waiting" or not known:
+            yield f"wait {result['wait_id']} is {state} by {message}"
+    acked = {each for row, _ in past.did("ack") for each in row["params"]["ids"]}
+    yield from (f"{row['id']} came back after its ack" for row in there if row["id"] in acked)
+
+
+def _inbox(end: Working, name: str) -> list[dict[str, object]]:
+    found, after = list[dict[str, object]](), None
+    while True:
+        page = end.call(OPERATOR, "list_messages", agent=name, after=after, limit=1000)
+        found += rows(page["messages"])
+        after = page["next"]
+        if after is None:
+            return found
+
+
+def _queue(end: Working, past: Past) -> Iterator[str]:
+    """What was put is there or was acked, and not both."""
+    put = {result["id"] for _, result in past.did("put")}
+    acked = {each for row, _ in past.did("ack") for each in row["params"]["ids"]} & put
+    left = set[str]()
+    end.advance(100_000.0)  # whatever was leased comes back
+    while things := rows(end.call("wa", "take", queue=QUEUE, max=100)["things"]):
+        left |= {str(each["id"]) for each in things}
+    if left & acked or left | acked != put:
+        yield f"queue: {len(put)} put, {len(acked)} acked, {len(left)} left"
+
+
+def _money(end: Working, past: Past) -> Iterator[str]:
+    """What was reported is written down once, and paid or owed once."""
+    told = sum(row["params"]["tokens_in"] for row, _ in past.did("report_usage"))
+    ended = 3 * len(past.did("finish_task"))
+    usage: Counter[str] = Counter()
+    for (_, kind, _), amount in end.ledger.budgets.usage.sums("", 0).items():
+        usage[kind] += amount
+    purses = end.ledger.budgets.every(Kind.TOKENS)
+    paid = sum(each.spent + each.over for each in purses)
+    there = sum(each.free + each.spent for each in purses)
+    sent, tasks = len(past.did("send")), len(past.did("assign_task"))
+    found = (usage["tokens_in"], usage["tokens"], paid, there, usage["messages"], usage["tasks"])
+    wanted = (told, ended, told + ended, GIVEN, sent, tasks)
+    if found != wanted:
+        yield f"budgets: {found} instead of {wanted}"
+
+
+def _bell(end: Working, bell: str, born: float) -> Iterator[str]:
+    """It fired as often as its time had come."""
+    due = [event.fields["due"] for event in _events(end, "trigger")
+           if event.fields.get("trigger") == bell and event.operation == "fire"]  # fmt: skip
+    count = sum(
+        int(str(event.fields["count"])) for event in _events(end, "trigger")
+        if event.operation == "fire"
+    )  # fmt: skip
+    wanted = int((end.clock.now() - born) // EVERY)
+    if len(set(due)) != len(due) or count != wanted:
+        yield f"the bell rang {count} times in {len(due)} fires, not {wanted} times"
+
+
+TAMPERED = {
+    "a task is gone": "DELETE FROM tasks WHERE number = (SELECT MIN(number) FROM tasks)",
+    "a token is made of nothing": "UPDATE purses SET free = free + 1 WHERE over = 0",
+    "a report is charged twice": "UPDATE usage SET amount = amount * 2 WHERE kind = 'tokens_in'",
+    "a note is gone": "DELETE FROM messages WHERE body LIKE 'note %'",
+    "an artifact is gone": "DELETE FROM artifacts",
+    "a bell is forgotten": "DELETE FROM triggers",
+}
+
+
+@pytest.mark.sized
+def test_the_verdict_sees_what_is_lost_or_doubled(folder: Path) -> None:
+    """Else it would say nothing of a campaign that it finds well."""
+    past, chance = Past(), Random(7)  # noqa: S311 - a schedule, no secret
+    bell = begin(folder, past)
+    for _ in range(3):
+        live(folder, past, Random(chance.getrandbits(64)))  # noqa: S311 - the same
+    names = sorted(TAMPERED)
+    chosen = names if asked.chosen else Random(seed()).sample(names, 2)  # noqa: S311 - the same
+    for name, sql in ((each, TAMPERED[each]) for each in chosen):
+        copy = folder.with_name(f"{folder.name}-tampered")
+        shutil.copytree(folder, copy)
+        end = Working(copy, past)
+        with end.ledger.transaction():
+            end.ledger.connection.run(sql)
+        heard = deepcopy(past)
+        found = judged(end, heard, bell)
+        end.leave()
+        shutil.rmtree(copy)
+        assert found, name
+
+
+def judged(end: Working, heard: Past, bell: str) -> list[str]:
+    """What is not there may already be missed when it is looked for."""
+    try:
+        settle(end, heard)
+        return list(verdict(end, heard, bell, Past().time))
+    except NotFound as error:
+        return [error.reason]

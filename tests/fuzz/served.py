@@ -1,0 +1,118 @@
+"""The real sockets, broker, ledger and repo in a process of their own: FOLDER AGENTS PATIENCE.
+
+Agent number n listens on FOLDER/a<n>.sock. PATIENCE divides the seconds that a peer may take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+from broker.house import Asleep, SlowReads
+
+from hive_core.broker.batch import World
+from hive_core.broker.core import Broker
+from hive_core.host.git import MetaRepo
+from hive_core.host.sockets.connection import PATIENCE
+from hive_core.host.sockets.server import Sockets
+from hive_core.host.systemd.clock import SystemClock
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.config.settings import Bounds, Settings
+from hive_core.operations import load
+from hive_core.surfaces.service import fixed
+
+ROOT = Path(__file__).resolve().parents[2]
+# One sender must not be the measure of a thousand.
+BOUNDS = Bounds(
+    inbox_count=10**8, inbox_bytes=10**12, send_rate=10**9, send_burst=10**9,
+    change_rate=10**9, change_burst=10**9, commit_rate=10**9, commit_burst=10**9,
+)  # fmt: skip
+
+
+class Served:
+    """Such a process, ready."""
+
+    def __init__(self, folder: Path, pid: int) -> None:
+        self.folder, self.pid = folder, pid
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"a{number}.sock"
+
+    @property
+    def memory(self) -> float:
+        """Resident MiB."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+    @property
+    def descriptors(self) -> int:
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+
+@contextmanager
+def served(folder: Path, agents: int, patience: float = 1.0) -> Iterator[Served]:
+    argv = [sys.executable, "-m", "fuzz.served", str(folder), str(agents), str(patience)]
+    environment = {**os.environ, **of_the_unit(), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment)
+    try:
+        if process.stdout is None or process.stdout.readline() != b"ready\n":
+            raise RuntimeError("the service does not start")
+        yield Served(folder, process.pid)
+        assert process.poll() is None, "the service has ended"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def of_the_unit() -> dict[str, str]:
+    """The environment that systemd gives the daemon."""
+    unit = (ROOT / "hive_core/host/units/hived.service").read_text()
+    lines = (line for line in unit.splitlines() if line.startswith("Environment="))
+    pairs = (pair for line in lines for pair in line.partition("=")[2].split())
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def family(agents: int) -> Hive:
+    hive = Hive().with_agent("root", None, AgentSpec(uuid=UUID(int=1)))
+    for number in range(agents):
+        hive = hive.with_agent(f"a{number}", "root", AgentSpec(uuid=UUID(int=number + 1 << 96)))
+    return hive.validated()
+
+
+async def serve(folder: Path, agents: int, patience: float) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    settings, registry = Settings(limits=BOUNDS), load()
+    with closing(Ledger.open(folder / "hive.db", limits=BOUNDS)) as ledger:
+        repo, hive = MetaRepo.open(folder / "meta"), family(agents)
+        oid = repo.write(hive, Hive(), "family", {})
+        with repo.hold("") as move, ledger.transaction():
+            ledger.head = oid
+            move(oid)
+        world = World(ledger, repo, settings, Asleep(), SystemClock())
+        broker = Broker(world, hive.at(oid), registry, fixed(registry, "1"))
+        told = replace(
+            PATIENCE, first=PATIENCE.first / patience, begun=PATIENCE.begun / patience,
+            deaf=PATIENCE.deaf / patience, look=PATIENCE.look / patience,
+        )  # fmt: skip
+        sockets = Sockets(broker, SlowReads(), lambda _: os._exit(1), patience=told)
+        for number in range(agents):
+            path = folder / f"a{number}.sock"
+            await sockets.listen(hive.specs[f"a{number}"].id, path, 0)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))

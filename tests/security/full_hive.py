@@ -1,0 +1,329 @@
+"""A hive in which two agents, and those below them, have as much of everything as they may have.
+
+`served()` runs it in a process of its own: the real sockets, broker, ledger and repo. The agents h1
+and h2 are those that mean no good, n is the neighbour; each has a socket, and so has the operator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from subprocess import PIPE, Popen
+from uuid import UUID
+
+from broker.house import Asleep, SlowReads
+from fuzz.served import ROOT, Served, of_the_unit
+from typing_extensions import override
+
+from hive_core import varlink
+from hive_core.broker.batch import World
+from hive_core.broker.connection import Line, Read
+from hive_core.broker.core import Broker
+from hive_core.broker.operation import Result, camel
+from hive_core.errors import HIVE, HiveError
+from hive_core.host.git import MetaRepo
+from hive_core.host.sockets.server import Sockets
+from hive_core.host.storage.artifacts import Contents
+from hive_core.host.storage.secrets import Vault
+from hive_core.host.systemd.clock import SystemClock
+from hive_core.ledger.agents.archives import Archive
+from hive_core.ledger.core.ledger import Ledger
+from hive_core.model.agents.agent import AgentSpec
+from hive_core.model.agents.hive import Hive
+from hive_core.model.agents.machine import State
+from hive_core.model.config.approval import Generation
+from hive_core.model.config.settings import Approvals, Bounds, Settings
+from hive_core.model.wire.record import OPERATOR
+from hive_core.operations import load
+from hive_core.ports import Clock
+from hive_core.surfaces.service import fixed
+from hive_core.testing import ManualClock
+
+HOSTILE = ("h1", "h2")
+NEIGHBOUR = "n"
+BELOW = 480  # agents below each hostile one; about a thousand in all
+BOUNDS = Bounds(
+    children=1000, open_jobs=1000, send_rate=10**9, send_burst=10**9, change_rate=10**9,
+    change_burst=10**9, commit_rate=10**9, commit_burst=10**9,
+)  # fmt: skip
+SETTINGS = Settings(limits=BOUNDS, approvals=Approvals(pending=500, a_day=500))
+Reply = Mapping[str, object]
+
+
+def family() -> Hive:
+    """Below each hostile agent a chief, and below that one many workers."""
+    hive, number = Hive(), 1
+
+    def add(name: str, parent: str | None, **more: object) -> None:
+        nonlocal hive, number
+        number += 1
+        given: dict[str, object] = {"uuid": UUID(int=number << 96 | number), **more}
+        hive = hive.with_agent(name, parent, AgentSpec.model_validate(given))
+
+    add("root", None)
+    add(NEIGHBOUR, "root")
+    for name in HOSTILE:
+        add(name, "root", capabilities=["escalate", "config.propose", "trigger", "artifact.write"])
+        add(f"{name}-chief", name)
+        for each in range(BELOW):
+            add(f"{name}-w{each}", f"{name}-chief", title="x" * 200)
+    return hive.validated()
+
+
+class Awake(Asleep):
+    """Everybody runs."""
+
+    @override
+    def state(self, uuid: str) -> State:
+        return State.RUNNING if uuid else State.ABSENT
+
+
+def broker_of(folder: Path, ledger: Ledger, clock: Clock) -> Broker:
+    """Everything of a daemon but the machines and the sockets."""
+    repo, registry = MetaRepo.open(folder / "meta"), load()
+    if not ledger.head:
+        _settle(repo, ledger)
+    stores = Vault(folder / "secrets"), Contents(folder / "artifacts", clock=clock.monotonic)
+    world = World(ledger, repo, SETTINGS, Awake(), clock, *stores)
+    return Broker(world, repo.read(ledger.head), registry, fixed(registry, "1"))
+
+
+def _settle(repo: MetaRepo, ledger: Ledger) -> None:
+    oid = repo.write(family(), Hive(), "family", {})
+    with repo.hold("") as move, ledger.transaction():
+        ledger.head = oid
+        move(oid)
+
+
+class Filled:
+    """A broker that is asked by hand, and what its calls have brought."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ledger = Ledger.open(folder / "hive.db", limits=BOUNDS)
+        self.clock = ManualClock(time.time() - 3600)
+        self.loop = asyncio.new_event_loop()
+        self.broker = broker_of(folder, self.ledger, self.clock)
+        self.broker.attach(self)
+        self._woken = False
+        self._reads: list[tuple[Line, Callable[[], Awaitable[Result | HiveError]]]] = []
+        # Processor time of the longest turn since it was looked at.
+        self.longest = 0.0
+
+    def close(self) -> None:
+        self.loop.close()
+        self.ledger.close()
+
+    def wake(self) -> None:
+        self._woken = True
+
+    def read(self, line: Line, read: Read) -> None:
+        async def bring() -> Result | HiveError:
+            try:
+                return await read(SlowReads())
+            except HiveError as error:
+                return error
+
+        self._reads.append((line, bring))
+
+    def uuid(self, name: str) -> str:
+        return name if name == OPERATOR else self.broker.hive.spec(name).id
+
+    def answers(self, caller: str, operation: str, calls: Iterable[Reply]) -> list[varlink.Message]:
+        """The same operation again and again, as fast as it goes; what came of it."""
+        replies: list[bytes] = []
+        line = Line(self.uuid(caller), 0, lambda data, _: replies.append(data))
+        method = HIVE + camel(operation)
+        frames = [varlink.encode({"method": method, "parameters": dict(each)})[:-1]
+                  for each in calls]  # fmt: skip
+        self.broker.feed(line, frames)
+        self._run()
+        data = b"".join(replies)
+        return [varlink.decode(each) for each in data.split(b"\0")[:-1]]
+
+    def _run(self) -> None:
+        while self._woken or self._reads:
+            if self._woken:
+                self._woken = False
+                began = time.thread_time()
+                self.broker.turn()
+                self.longest = max(self.longest, time.thread_time() - began)
+            for line, bring in self._reads[:1]:
+                self._reads.pop(0)
+                self.broker.brought(line, self.loop.run_until_complete(bring()))
+
+    def say(self, caller: str, operation: str, calls: Iterable[Reply]) -> list[Reply]:
+        """The same, each of which has to go well."""
+        return [_result(each, operation) for each in self.answers(caller, operation, calls)]
+
+    def ids(self, caller: str, operation: str, calls: Iterable[Reply], key: str) -> list[str]:
+        return [str(each[key]) for each in self.say(caller, operation, calls)]
+
+
+def _result(answer: varlink.Message, operation: str) -> Reply:
+    parameters = answer["parameters"]
+    if "error" in answer or not isinstance(parameters, dict):
+        raise AssertionError(f"{operation}: {answer}")
+    return parameters
+
+
+def fill(here: Filled) -> None:
+    for name in HOSTILE:
+        _fill_for(here, name)
+    _fill_archives(here)
+
+
+def workers(name: str) -> list[str]:
+    return [f"{name}-w{each}" for each in range(BELOW)]
+
+
+def _fill_for(here: Filled, name: str) -> None:
+    for step in (_work, _plans, _talk, _mail, _later, _stores, _figures, _machines, _history):
+        step(here, name)
+
+
+def _work(here: Filled, name: str) -> None:
+    long = {"description": "d" * 4000, "title": "t" * 200, "deadline": None}
+    tasks = here.ids(
+        name, "assign_task",
+        ({"agent": each, **long} for each in workers(name)[:200] for _ in range(10)), "task",
+    )  # fmt: skip
+    here.say(name, "cancel_task", ({"task": each, "reason": "r" * 200} for each in tasks[:500]))
+    here.say("root", "start", [{"agent": name}])
+    given = here.ids("root", "assign_task", ({"agent": name, **long} for _ in range(900)), "task")
+    for _ in range(300):
+        here.say(name, "report_progress", [{"task": given[0], "text": "p" * 1000}])
+        here.clock.advance(1.0)
+    here.say(name, "wait_for", ({"tasks": tasks[500:564], "until": "all"} for _ in range(64)))
+    batches = [{"tasks": ["x" * 500] * 64, "agents": [each], "title": "b" * 200}
+               for each in workers(name)[200:208]]  # fmt: skip
+    here.say(name, "run_parallel_workers", batches)
+
+
+def _plans(here: Filled, name: str) -> None:
+    worker = workers(name)[210]
+    wish = {"agent": worker, "description": "plan it", "plan_required": True}
+    here.say(name, "start", [{"agent": worker}])
+    (task,) = here.ids(name, "assign_task", [wish], "task")
+    steps = [{"title": "s" * 200, "detail": "d" * 2000, "tools": ["t" * 200] * 32}] * 10
+    for _ in range(20):
+        (plan,) = here.ids(worker, "create_plan", [{"task": task, "steps": steps}], "plan")
+        here.say(name, "reject_plan", [{"task": task, "plan": plan, "reason": "r" * 500}])
+
+
+def _talk(here: Filled, name: str) -> None:
+    items = [{"prompt": "p" * 500, "options": ["o" * 300] * 4}] * 8
+    wish = {"items": items, "to": name, "context": "c" * 2000}
+    for each in workers(name)[:40]:
+        here.say(each, "ask", [wish])
+    here.say(name, "ask", ({**wish, "to": OPERATOR} for _ in range(12)))
+
+
+def _mail(here: Filled, name: str) -> None:
+    chief = f"{name}-chief"
+    letters = ({"to": name, "body": "b" * 14_000} for _ in range(350))
+    here.say(OPERATOR, "send", letters)
+    here.say(OPERATOR, "send", ({"to": name, "body": "b"} for _ in range(500)))
+    here.say(OPERATOR, "send", ({"to": chief, "body": "b" * 10_000} for _ in range(900)))
+    for _ in range(9):
+        (found,) = here.say(chief, "recv", [{"max": 100}])
+        messages = found["messages"]
+        assert isinstance(messages, list)
+        here.say(chief, "nack", [{"ids": [each["id"] for each in messages], "dead": True}])
+
+
+def _later(here: Filled, name: str) -> None:
+    here.say(name, "remind", ({"body": "b" * 2000, "in": 9000.0 + each} for each in range(64)))
+    action = {"kind": "message", "text": "b" * 4000}
+    here.say(name, "set_trigger", (
+        {"name": f"t{each}", "when": {"cron": "*/7 1-23 * * 1-5"}, "action": action}
+        for each in range(100)
+    ))  # fmt: skip
+
+
+def _stores(here: Filled, name: str) -> None:
+    here.say(name, "open_queue", ({"name": f"q{each}"} for each in range(32)))
+    here.say(name, "put", ({"queue": "q0", "body": "b" * 10_000} for _ in range(900)))
+    here.say(name, "follow_topic", ({"topic": f"topic-{each}"} for each in range(64)))
+    pipe = here.ids(name, "open_pipe", [{"agent": f"{name}-chief"}], "pipe")[0]
+    here.say(name, "write_pipe", ({"pipe": pipe, "data": "d" * 10_000} for _ in range(60)))
+    here.say(name, "keep_snapshot", [{"data": "s" * 60_000}])
+    here.say(name, "store_artifact", (
+        {"name": f"{'a' * 60}/{'b' * 60}/{each}", "text": "x", "visibility": "private"}
+        for each in range(600)
+    ))  # fmt: skip
+
+
+def _figures(here: Filled, name: str) -> None:
+    for worker in workers(name):
+        here.say(worker, "report_usage", (
+            {"model": f"model-{each}", "tokens_in": 5, "tokens_out": 5, "cost": 5, "iterations": 1,
+             "context": 1000} for each in range(6)
+        ))  # fmt: skip
+    here.say(name, "note_event", ({"kind": "own.note", "text": "n" * 3500} for _ in range(1500)))
+
+
+def _machines(here: Filled, name: str) -> None:
+    """Jobs that are about hundreds of agents each."""
+    calls = ({"agent": f"{name}-chief", "recursive": True} for _ in range(100))
+    jobs = here.ids(name, "start", calls, "job")
+    with here.ledger.transaction():
+        for job in jobs:
+            here.ledger.jobs.progress(job, {"said": "p" * 500})
+
+
+def _history(here: Filled, name: str) -> None:
+    uuid, now = here.uuid(name), here.clock.now()
+    calls = ({"agent": each, "commit": f"{at:040x}", "message": "m" * 1000}
+             for at, each in enumerate(workers(name)[:400]))  # fmt: skip
+    ids = here.ids(name, "request_apply_commit", calls, "approval")
+    with here.ledger.transaction():
+        for number in range(1, 1001):
+            here.ledger.generations.put(Generation(
+                uuid, number, f"{number:040x}", ids[number % len(ids)], now, "", {}, "f" * 500,
+            ))  # fmt: skip
+
+
+def _fill_archives(here: Filled) -> None:
+    spec, now = here.broker.hive.spec("n"), here.clock.now()
+    with here.ledger.transaction():
+        for number in range(1500):
+            gone = spec.model_copy(update={"uuid": UUID(int=number + 1)})
+            found = Archive(gone.id, f"gone{number}", gone.model_dump_json(), None, now, now + 1e6)
+            here.ledger.archives.put(found)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Served]:
+    """A filled folder in a process of its own, ready."""
+    argv = [sys.executable, "-m", "security.full_hive", str(folder)]
+    environment = {**os.environ, **of_the_unit(), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    process = Popen(argv, stdout=PIPE, env=environment)
+    try:
+        if process.stdout is None or process.stdout.readline() != b"ready\n":
+            raise RuntimeError("the service does not start")
+        yield Served(folder, process.pid)
+        assert process.poll() is None, "the service has ended"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def serve(folder: Path) -> None:
+    with closing(Ledger.open(folder / "hive.db", limits=BOUNDS)) as ledger:
+        broker = broker_of(folder, ledger, SystemClock())
+        sockets = Sockets(broker, SlowReads(), lambda _: os._exit(1))
+        for name in (*HOSTILE, NEIGHBOUR):
+            await sockets.listen(broker.hive.specs[name].id, folder / f"{name}.sock", 0)
+        await sockets.listen_operator(folder / "operator.sock")
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1])))

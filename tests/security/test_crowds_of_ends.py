@@ -1,0 +1,165 @@
+"""Attack 37 by ends: however much one call ends, others get their turns between."""
+
+from __future__ import annotations
+
+import pytest
+from operations.given import give, phase, state, take
+from operations.lives import ends, runs
+from operations.world import World, names, rows
+from security.test_crowds_of_tasks import MANY, recorded
+
+from hive_core.operations.tasks.transitions import AT_ONCE
+
+
+def crowd(world: World, *agents: str) -> list[str]:
+    """Five that each of them works on, and many that wait."""
+    words = {"description": "x", "deadline": 0.0}
+    found = [
+        str(world.call("root", "assign_task", agent=agents[n % len(agents)], **words)["task"])
+        for n in range(MANY)
+    ]
+    for each in agents:
+        take(world, each)
+    return found
+
+
+def begun(world: World) -> list[object]:
+    """What was offered to somebody so far."""
+    return [each["task"] for each in _fields(world, "offer")]
+
+
+def _fields(world: World, what: str) -> list[dict[str, object]]:
+    found = [each["fields"] for each in world.events() if each["operation"] == what]
+    return [each for each in found if isinstance(each, dict)]
+
+
+def test_all_work_of_a_subtree_stops_turn_by_turn_and_none_of_it_is_begun_meanwhile(
+    world: World,
+) -> None:
+    tasks = crowd(world, "a1", "a2", "a11")
+    before = begun(world)
+    with recorded(world) as sizes:
+        asked = world.ask("root", "stop_work", agent="a", reason="enough", wait=20)
+        assert asked.pending
+        later = give(world, "root", "b")
+        world.advance(0)
+        for agent in ("a1", "a2", "a11"):
+            for each in world.ledger.tasks.held_by(world.uuid(agent)):
+                world.call(agent, "finish_task", task=each.id, status="stopped", summary="half")
+    assert {state(world, each) for each in tasks} == {"cancelled"}
+    assert max(sizes) <= 2 * AT_ONCE
+    assert len(sizes) > MANY // AT_ONCE
+    assert begun(world) == [*before, later]
+    found = asked.result()
+    assert (found["stopping"], len(rows(found["tasks"]))) == (0, MANY)
+    assert {each["why"] for each in _history(world, tasks[-1])} == {"", "enough"}
+
+
+def _history(world: World, task: str) -> list[dict[str, object]]:
+    return rows(world.call("operator", "get_task", task=task)["history"])
+
+
+def test_who_stops_work_has_ended_all_of_it_and_is_not_told_of_each(world: World) -> None:
+    tasks = crowd(world, "a1")
+    world.call("root", "stop_work", agent="a", reason="enough")
+    world.advance(0)
+    assert {each["by"] for each in _history(world, tasks[-1])[1:]} == {"root"}
+    assert "task_result" not in names(world.mail("root"), "kind")
+
+
+def test_a_kill_between_two_turns_loses_none_of_it(world: World) -> None:
+    tasks = crowd(world, "a1", "a2")
+    found = world.call("root", "stop_work", agent="a", reason="enough")
+    left = [each for each in tasks if state(world, each) == "queued"]
+    told = [each for each in tasks if state(world, each) == "stopping"]
+    assert found["stopping"] == len(left) + len(told) == MANY - AT_ONCE + len(told)
+    assert len(left) > AT_ONCE
+    before = begun(world)
+    world.kill()
+    world.advance(0)
+    assert {state(world, each) for each in left} == {"cancelled"}
+    assert begun(world) == before
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+def test_the_tasks_of_a_destroyed_agent_end_turn_by_turn(
+    world: World, recursive: bool  # noqa: FBT001
+) -> None:  # fmt: skip
+    tasks = crowd(world, "a1", *(["a11"] if recursive else []))
+    before = begun(world)
+    with recorded(world) as sizes:
+        world.call("root", "destroy", agent="a1", recursive=recursive)
+        world.advance(0)
+    assert {state(world, each) for each in tasks} == {"done"}
+    assert begun(world) == before
+    assert max(sizes) <= 2 * AT_ONCE + 16
+    found = world.ledger.tasks.known(tasks[-1]).result
+    assert found is not None
+    assert (found.status, found.error.split()[1:]) == ("failed", ["was", "destroyed"])
+
+
+def test_what_a_crashed_agent_never_began_ends_turn_by_turn(world: World) -> None:
+    tasks = crowd(world, "a1")
+    again = str(world.call("root", "assign_task", agent="a1", description="x", requeue=1)["task"])
+    runs(world, "a1")
+    before = begun(world)
+    with recorded(world) as sizes:
+        ends(world, "a1", 1)
+        world.advance(0)
+    assert {state(world, each) for each in tasks} == {"done"}
+    assert state(world, again) == "queued", "its assigner wants another try of it"
+    assert begun(world) == before
+    assert max(sizes) <= 2 * AT_ONCE
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_tasks_that_one_who_is_destroyed_gave_are_another_s_at_once_and_told_turn_by_turn(
+    world: World, killed: bool  # noqa: FBT001
+) -> None:  # fmt: skip
+    tasks = [
+        str(world.call("a", "assign_task", agent="a1", description="x")["task"])
+        for _ in range(MANY)
+    ]
+    with recorded(world) as sizes:
+        world.call("operator", "destroy", agent="a")
+        givers = {world.ledger.tasks.known(each).assigner for each in tasks}
+        if killed:
+            world.kill()
+        world.advance(0)
+    assert givers == {world.uuid("root")}
+    assert len(_fields(world, "inherit")) == MANY
+    assert {each["by"] for each in _history(world, tasks[-1])} == {"a", "operator"}
+    assert "tasks" in names(world.mail("root"), "kind")
+    assert max(sizes) <= 2 * AT_ONCE
+
+
+def test_what_is_given_after_a_stop_is_begun_before_the_last_of_that_has_ended(
+    world: World,
+) -> None:
+    tasks = crowd(world, "a1")
+    for each in world.ledger.tasks.held_by(world.uuid("a1")):
+        world.call("a1", "finish_task", task=each.id, status="success", summary="")
+    take(world, "a1")
+    found = world.call("root", "stop_work", agent="a", reason="enough")
+    assert found["stopping"] != 0
+    words = {"agent": "a1", "description": "y", "priority": 3, "deadline": 0.0}
+    given = [str(world.call("root", "assign_task", **words)["task"]) for _ in range(6)]
+    for each in world.ledger.tasks.held_by(world.uuid("a1")):
+        if each.id in tasks:  # there is room
+            world.call("a1", "finish_task", task=each.id, status="stopped", summary="")
+    world.advance(0)
+    assert [phase(world, each) for each in given] == ["offered"] * 5 + ["queued"]
+    assert {state(world, each) for each in tasks} <= {"cancelled", "stopping", "done"}
+
+
+def test_one_that_is_forgotten_meanwhile_holds_up_no_other(world: World) -> None:
+    tasks = crowd(world, "a1")
+    world.call("root", "stop_work", agent="a", reason="enough")
+    left = [each for each in tasks if state(world, each) == "queued"]
+    world.call("root", "cancel_task", task=left[0])
+    with world.ledger.transaction():
+        while world.ledger.tasks.prune(world.clock.now() + 1):
+            pass
+    world.advance(0)
+    assert world.ledger.tasks.get(left[0]) is None
+    assert {state(world, each) for each in left[1:]} == {"cancelled"}
