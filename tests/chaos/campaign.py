@@ -49,7 +49,7 @@ archive = 3
 HOLD = ["sleep", "100000"]
 _PROGRAM = (
     "import sys; sys.path.insert(0, '/usr/src/hive/tests'); sys.dont_write_bytecode = True;"
-    " from survive.crowd import main; main()"
+    " from chaos.crowd import main; main()"
 )
 
 

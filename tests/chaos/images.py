@@ -1,4 +1,4 @@
-"""Looks at images of a disk after a power cut: `python -m faults.images`, one folder a line."""
+"""Looks at images of a disk after a power cut: `python -m chaos.images`, one folder a line."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from e2e.wire import Wire
 DUMMIES = ("max", "moe", "pip")  # whose first process is killed now and then
 _GAUGE = (
     "import sys; sys.path.insert(0, '/usr/src/hive/tests'); sys.dont_write_bytecode = True;"
-    " from survive.gauge import main; main()"
+    " from chaos.gauge import main; main()"
 )
 JUNK = (
     b"\0", b"{\0", b"[" * 100_000 + b"\0", b'{"method": 5}\0', b"\xff\xfe\0", b"x" * 2_000_000,

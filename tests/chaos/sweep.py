@@ -1,4 +1,4 @@
-"""A process under the shim that lives through every verb and every end: `python -m faults.sweep`.
+"""A process under the shim that lives through every verb and every end: `python -m chaos.sweep`.
 
 Each order is a line of JSON; each answer is one too. Every life is a fork of this process, because
 a kill must end a process and an import of everything takes half a second.

@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of frame reader and request schema (row R12), by hand:
 
-    pip install atheris && PYTHONPATH=.:tests python -m road.fuzzing FOLDER -max_total_time=3600
+    pip install atheris && PYTHONPATH=.:tests python -m fuzz.fuzzing FOLDER -max_total_time=3600
 
 FOLDER keeps what reached something new. Worth keeping is added to tests/fuzz/corpus, which the
 suite runs.
