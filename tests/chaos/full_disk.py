@@ -1,4 +1,4 @@
-"""A hive on a disk that is full but for a few pages: `python -m chaos.full_disk`, in mounts of its own.
+"""A hive on a full disk with a few pages left: `python -m chaos.full_disk`, in its own mounts.
 
 Prints one line of JSON for each verb: what it was answered with so much room, and what became of
 everything that was acknowledged before.

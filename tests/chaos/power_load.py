@@ -1,4 +1,4 @@
-"""Somebody works on a hive while every change of the disk is written down: `python -m chaos.power_load`.
+"""Changes a hive while every change of the disk is recorded: `python -m chaos.power_load`.
 
 What was acknowledged goes into a file beside it, so that it stands in the record in its place.
 """
