@@ -85,6 +85,8 @@ class Turn:
     commits: int = 0
     steps: list[Step] = field(default_factory=list)
     wakes: set[str] = field(default_factory=set)
+    # What handlers touched with `Call.notify`.
+    topics: list[str] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     stopped: set[Line] = field(default_factory=set)
     # Bytes answered to each party so far.

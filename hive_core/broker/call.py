@@ -157,6 +157,8 @@ class Call(NamedTuple):
     """Already inside this call's savepoint."""
     settings: Settings
     states: StatesView
+    topics: list[str]
+    """Topics touched so far, by the whole batch; add to them with `notify`."""
     more: bool = False
     """The caller asked for a stream; at its end return `Wait`, not an empty page."""
     uid: int = -1
@@ -173,6 +175,20 @@ class Call(NamedTuple):
     @property
     def by_operator(self) -> bool:
         return self.uuid == OPERATOR
+
+    def notify(self, *topics: str) -> None:
+        """Touch topics such as `inbox:<uuid>`: after COMMIT the calls that wait for one run again.
+
+        All calls that are derived from this one share the topics. A call or a savepoint that is
+        rolled back takes its own topics back.
+        """
+        touched = self.topics
+        self.ledger.connection.undo.note(_truncate, touched, len(touched))
+        touched += topics
+
+
+def _truncate(topics: list[str], length: int) -> None:
+    del topics[length:]
 
 
 class Reads(Protocol):

@@ -265,8 +265,8 @@ class Broker:
                 line.send(b"".join(line.out), line.closing)
                 line.out.clear()
             self._queue.again(line)
-        if turn.wakes:
-            self._tell(frozenset(turn.wakes))
+        if turn.wakes or turn.topics:
+            self._tell(frozenset(turn.wakes).union(turn.topics))
 
     def _apply(self, step: Step) -> None:
         ask, line = step.ask, step.ask.line

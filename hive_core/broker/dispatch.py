@@ -84,7 +84,8 @@ class Dispatch:
                 raise NotFound("you are no agent of this hive any more")
         return Call(
             name, party, next(self._requests), turn.now, turn.hive, world.ledger,
-            world.settings, world.states, more, uid, world.vault, world.contents, None, world.git,
+            world.settings, world.states, turn.topics, more, uid, world.vault, world.contents,
+            None, world.git,
         )  # fmt: skip
 
     def _check_pace(self, case: Case) -> None:

@@ -87,26 +87,38 @@ class Settled:
     question: Question
 
 
-Happening = Started | Ended | Gone | Arrived | GivenUp | TaskEnded | Settled
-H = TypeVar("H", Started, Ended, Gone, Arrived, GivenUp, TaskEnded, Settled)
-Follow = Callable[["Call", H], "frozenset[str]"]
-_FOLLOWS: defaultdict[type, list[Follow[Any]]] = defaultdict(list)
+Event = Started | Ended | Gone | Arrived | GivenUp | TaskEnded | Settled
+E = TypeVar("E", Started, Ended, Gone, Arrived, GivenUp, TaskEnded, Settled)
+Handler = Callable[["Call", E], "frozenset[str] | None"]
+HANDLERS: defaultdict[type, list[Handler[Any]]] = defaultdict(list)
 
 
-def when(kind: type[H]) -> Callable[[Follow[H]], Follow[H]]:
-    """Declare what follows from such a happening: rows in the ledger; gives the topics touched."""
+def on(kind: type[E]) -> Callable[[Handler[E]], Handler[E]]:
+    """Register a handler of an event: it writes rows and notifies topics in the same transaction.
 
-    def declare(follow: Follow[H]) -> Follow[H]:
-        _FOLLOWS[kind].append(follow)
-        return follow
+    No handler may depend on the order in which the handlers of an event run.
+    """
 
-    return declare
+    def register(handler: Handler[E]) -> Handler[E]:
+        HANDLERS[kind].append(handler)
+        return handler
+
+    return register
 
 
-def happened(call: Call, what: Happening) -> frozenset[str]:
-    """Let everything follow that has to; the topics to touch."""
+def emit(call: Call, event: Event) -> None:
+    """Run every handler of this event."""
+    for handler in HANDLERS.get(type(event), ()):  # runs for each message: it has to be cheap
+        if topics := handler(call, event):
+            call.notify(*topics)
+
+
+when = on
+
+
+def happened(call: Call, event: Event) -> frozenset[str]:
+    """Emit an event, for callers that still return topics."""
     topics = frozenset[str]()
-    for follow in _FOLLOWS.get(type(what), ()):  # for each message, so nothing is built for nothing
-        if found := follow(call, what):
-            topics |= found
+    for handler in HANDLERS.get(type(event), ()):
+        topics |= handler(call, event) or frozenset()
     return topics

@@ -81,20 +81,25 @@ def _parked(case: Case, found: Wait[Result]) -> Step:
 def written(case: Case, world: World, audit: Audit) -> Step:
     """Ask a handler that may record, and record with it: all of it or nothing."""
     turn, call, hive = case.turn, case.call, case.call.hive
-    with turn.guard(call.ledger):
-        found = case.operation.handler(call, case.params)
-        if not isinstance(found, _WRITTEN):
-            _keep(case, found)
-            return read(case, found)
-        text = reply.body(found.result)
-        if isinstance(found, Change):
-            hive = _committed(case, found, world.repo)
-            strike(call.ledger, call.hive, hive)
-        if case.operation.mutates and not (isinstance(found, Record) and found.told):
-            kind = CHANGED if isinstance(found, Change) else found.kind
-            audit.record(kind, call, case.judged, hive.commit, found.fields)
-            turn.wakes.add(EVENTS)
-            idempotency.keep(call, case.operation, case.params, text)
+    topics_before = len(turn.topics)
+    try:
+        with turn.guard(call.ledger):
+            found = case.operation.handler(call, case.params)
+            if not isinstance(found, _WRITTEN):
+                _keep(case, found)
+                return read(case, found)
+            text = reply.body(found.result)
+            if isinstance(found, Change):
+                hive = _committed(case, found, world.repo)
+                strike(call.ledger, call.hive, hive)
+            if case.operation.mutates and not (isinstance(found, Record) and found.told):
+                kind = CHANGED if isinstance(found, Change) else found.kind
+                audit.record(kind, call, case.judged, hive.commit, found.fields)
+                turn.wakes.add(EVENTS)
+                idempotency.keep(call, case.operation, case.params, text)
+    except BaseException:
+        del turn.topics[topics_before:]
+        raise
     # Only now: a savepoint that was rolled back must leave no trace in the turn.
     turn.wakes |= found.wakes
     if isinstance(found, Change):

@@ -69,13 +69,15 @@ class Road:
 
     def _perform(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R:
         """As the broker does it, without commits and without the audit log."""
+        topics: list[str] = []
         with self.ledger.transaction():
             found = handler(Call(
                 DAEMON, DAEMON, name, self.clock.now(), self.hive, self.ledger, self.settings,
-                self.look,
+                self.look, topics,
             ))  # fmt: skip
-        self.topics.extend(found.wakes)
-        self.road.heard(found.wakes)
+        topics += found.wakes
+        self.topics.extend(topics)
+        self.road.heard(frozenset(topics))
         return found.result
 
     async def settle(self) -> None:

@@ -48,7 +48,7 @@ class House:
         assert name == "_ring"
         if self.full:
             raise StorageFull("the disk is full")
-        call = Call("", "", "", self.now, Hive(), self.ledger, Settings(), Seen(self.ledger))
+        call = Call("", "", "", self.now, Hive(), self.ledger, Settings(), Seen(self.ledger), [])
         return handler(call).result
 
     @property

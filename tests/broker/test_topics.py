@@ -1,0 +1,139 @@
+"""Topics that a call notifies: they come with its effect, and go with its rollback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from broker.house import House, open_house, spec
+from pydantic import Field
+
+from hive_core.broker import hooks
+from hive_core.broker.call import Call, Record, Wait
+from hive_core.broker.delegation import on_behalf
+from hive_core.broker.hooks import Gone, emit, on
+from hive_core.broker.operation import REGISTRY, Mutation, Operation, Result, operation
+from hive_core.errors import Busy, LimitReached
+from hive_core.model.agents.machine import Wanted
+from hive_core.policy.rules import ANYONE
+
+TOUCHING: dict[str, Operation] = {}
+
+
+class TouchParams(Mutation):
+    topic: str = Field(description="What is touched.")
+    then: str = Field("", description="What happens after that.")
+
+
+class Touched(Result):
+    """Nothing."""
+
+
+@operation(action="work", allow=ANYONE, into=TOUCHING)
+def touch(call: Call, params: TouchParams) -> Record[Touched] | Wait[Touched]:
+    """Touch a topic, and perhaps fail after that."""
+    call.notify(params.topic)
+    if params.then == "change and fail":
+        call.ledger.runs.want(call.uuid, Wanted.RUNNING, call.now, fresh=True)
+    if params.then.endswith("fail"):
+        raise LimitReached("enough of that")
+    if params.then == "wait":
+        return Wait(frozenset(("later",)), None, Touched())
+    if params.then == "in part":
+        with suppress(Busy), call.ledger.savepoint():
+            call.notify("of a savepoint", "and another")
+            raise Busy("not now")
+        with call.ledger.savepoint():
+            call.notify("afterwards")
+    if params.then == "return":
+        return Record(Touched(), wakes=frozenset(("returned",)))
+    if params.then == "delegate":
+        on_behalf(call, spec("bob").id, "touch", {"topic": "of bob"})
+    if params.then == "emit":
+        emit(call, Gone(call.uuid, call.caller))
+    return Record(Touched())
+
+
+@pytest.fixture
+def house(folder: Path) -> Iterator[House]:
+    with open_house(folder, TOUCHING) as found:
+        yield found
+
+
+def touched(house: House) -> list[set[str]]:
+    """What each batch touched, without what every recorded call does."""
+    found = [set(topics) - {"events"} for topics in house.woken]
+    house.woken.clear()
+    return [topics for topics in found if topics]
+
+
+def test_what_a_call_notifies_is_touched_after_its_commit(house: House) -> None:
+    house.phone("ann").call("Touch", {"topic": "a"})
+    assert touched(house) == [{"a"}]
+
+
+def test_what_a_handler_returns_is_touched_too(house: House) -> None:
+    house.phone("ann").call("Touch", {"topic": "a", "then": "return"})
+    assert touched(house) == [{"a", "returned"}]
+
+
+@pytest.mark.parametrize("then", ["fail", "change and fail"])
+@pytest.mark.parametrize("careful", [False, True])
+def test_a_call_that_fails_takes_its_topics_back(
+    house: House,
+    then: str,
+    careful: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    ann = house.phone("ann")
+    if careful:  # after a call that failed late, each call has a savepoint
+        ann.error("Touch", {"topic": "x", "then": "change and fail"})
+    ann.ask("Touch", {"topic": "a"})
+    ann.ask("Touch", {"topic": "b", "then": then})
+    ann.ask("Touch", {"topic": "c"})
+    house.run()
+    assert touched(house) == [{"a", "c"}]
+
+
+def test_a_savepoint_takes_back_what_was_notified_in_it(house: House) -> None:
+    house.phone("ann").call("Touch", {"topic": "a", "then": "in part"})
+    assert touched(house) == [{"a", "afterwards"}]
+
+
+def test_a_call_that_waits_has_notified(house: House) -> None:
+    house.phone("ann").ask("Touch", {"topic": "a", "then": "wait"})
+    house.run()
+    assert touched(house) == [{"a"}]
+
+
+def test_what_is_done_for_another_is_notified(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(REGISTRY, "touch", TOUCHING["touch"])
+    house.phone("ann").call("Touch", {"topic": "a", "then": "delegate"})
+    assert touched(house) == [{"a", "of bob"}]
+
+
+def test_handlers_of_an_event_notify(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(hooks.HANDLERS, Gone, [])
+
+    @on(Gone)
+    def _notifies(call: Call, event: Gone) -> None:
+        call.notify(f"by name {event.name}")
+
+    @on(Gone)
+    def _returns(_: Call, event: Gone) -> frozenset[str]:
+        return frozenset((f"by id {event.uuid}",))
+
+    house.phone("ann").call("Touch", {"topic": "a", "then": "emit"})
+    assert touched(house) == [{"a", "by name ann", f"by id {spec('ann').id}"}]
+
+
+def test_what_the_daemon_does_by_itself_notifies(house: House) -> None:
+    def act(call: Call) -> Record[Touched]:
+        call.notify("due")
+        return Record(Touched())
+
+    house.broker.perform("due", act)
+    assert touched(house) == [{"due"}]
