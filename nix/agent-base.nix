@@ -5,7 +5,7 @@ let
   inherit (lib) mkDefault mkIf mkOption types;
 
   cfg = config.hive.harness;
-  variables = [ "HIVE_NAME" "HIVE_PARENT" "HIVE_SOCKET" ];
+  variables = [ "HIVE_NAME" "HIVE_PARENT" "HIVE_SOCKET" "PYTHONPATH" ];
 in
 {
   options.hive.harness = {

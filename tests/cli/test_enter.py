@@ -54,7 +54,8 @@ def test_only_the_kind_of_the_terminal_goes_in(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TERM", "xterm\nLD_PRELOAD=/x")
     found = enter.environment(place())
     assert set(found) == {
-        "PATH", "HOME", "LANG", "TERM", "HIVE_NAME", "HIVE_SOCKET", "CREDENTIALS_DIRECTORY"
+        "PATH", "HOME", "LANG", "TERM", "HIVE_NAME", "HIVE_SOCKET", "PYTHONPATH",
+        "CREDENTIALS_DIRECTORY",
     }  # fmt: skip
     assert found["TERM"] == "dumb"
 

@@ -38,7 +38,9 @@ def test_lines_go_to_the_host_and_do_not_pile_up_inside() -> None:
 def test_the_harness_gets_who_it_is_and_its_secrets() -> None:
     """Rows H4 and H28: HIVE_PARENT from outside, and secrets as credentials."""
     found = unit(command=["serve", "a b", "100%"], secrets=["api-key"], environment={"A": "b"})
-    assert found["Service", "PassEnvironment"] == ["HIVE_NAME", "HIVE_PARENT", "HIVE_SOCKET"]
+    assert found["Service", "PassEnvironment"] == [
+        "HIVE_NAME", "HIVE_PARENT", "HIVE_SOCKET", "PYTHONPATH",
+    ]  # fmt: skip
     assert found["Service", "LoadCredential"] == ["api-key:/run/hive/credentials/api-key"]
     assert found["Service", "ExecStart"] == [':"serve" "a b" "100%%"']
     assert '"A=b"' in found["Service", "Environment"]

@@ -44,7 +44,8 @@ OF_HOST = f"{NSPAWN} {SHARED} {BINDS}".replace("SEED", "host")
 PATH = "PATH=/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = f"""
 --setenv=HIVE_NAME=bob --setenv=HIVE_PARENT=alice --setenv=HIVE_SOCKET=/run/hive/broker.sock
---setenv={PATH} --setenv=HOME=/tree/state
+--setenv={PATH} --setenv=PYTHONPATH=/opt/hive/hive_core/agent/python
+--setenv=HOME=/tree/state
 --setenv=CREDENTIALS_DIRECTORY=/run/hive/credentials
 """
 BOOT = f"""
@@ -56,6 +57,7 @@ WORDS = f"""
 systemd.setenv=HIVE_NAME=bob systemd.setenv=HIVE_PARENT=alice
 systemd.setenv=HIVE_SOCKET=/run/hive/broker.sock
 systemd.setenv={PATH}:/run/current-system/sw/bin
+systemd.setenv=PYTHONPATH=/opt/hive/hive_core/agent/python
 systemd.mask=console-getty.service systemd.mask=ldconfig.service systemd.show_status=no
 systemd.journald.forward_to_console=1 systemd.journald.max_level_console=info
 systemd.wants=hive-seed.service systemd.wants=hive-attend.service

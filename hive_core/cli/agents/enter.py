@@ -185,6 +185,7 @@ def environment(place: Place) -> dict[str, str]:
         "TERM": term if _TERM.fullmatch(term) else "dumb",
         "HIVE_NAME": place.name,
         "HIVE_SOCKET": "/run/hive/broker.sock",
+        "PYTHONPATH": "/opt/hive/hive_core/agent/python",
         "CREDENTIALS_DIRECTORY": "/run/hive/credentials",
         **parent,
     }

@@ -1,0 +1,149 @@
+"""The real broker behind real sockets, one for each agent, for programs that a test starts.
+
+The test's thread serves: `serve_until` answers calls, and the broker's clock follows the real one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from operations.world import Exchange, World
+
+from hive_core.errors import HIVE
+from hive_core.varlink import FrameReader, Message, decode, encode
+
+ROOT = Path(__file__).parents[2]
+CLIENT = ROOT / "hive_core/agent/python"
+_TICK = 0.02
+T = TypeVar("T")
+
+
+@dataclass
+class _Connection:
+    party: str
+    socket: socket.socket
+    reader: FrameReader = field(default_factory=FrameReader)
+    calls: list[Message] = field(default_factory=list)
+    exchange: Exchange | None = None
+
+
+class BrokerServer:
+    """Sockets of a world's agents, and the programs that run behind them."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world = world
+        self.folder = folder
+        self.processes: list[subprocess.Popen[str]] = []
+        self._selector = selectors.DefaultSelector()
+        self._connections: list[_Connection] = []
+
+    def socket_of(self, agent: str) -> str:
+        """The path of an agent's socket, which listens from now on."""
+        path = self.folder / f"{agent}.sock"
+        if not path.exists():
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(str(path))
+            listener.listen()
+            self._selector.register(listener, selectors.EVENT_READ, self.world.uuid(agent))
+        return str(path)
+
+    def start(self, agent: str, command: Sequence[str], **environment: str) -> None:
+        """Run a program as an agent: with its socket, its name and the Python client."""
+        base = {
+            "PATH": os.environ["PATH"], "HIVE_SOCKET": self.socket_of(agent), "HIVE_NAME": agent,
+            "PYTHONPATH": str(CLIENT),
+        }  # fmt: skip
+        words = [*command]
+        if words[0] == "hive-agent":
+            words[:1] = [sys.executable, str(ROOT / "tests/agent/run_hive_agent.py")]
+        self.processes.append(
+            subprocess.Popen(
+                [sys.executable if word == "python3" else word for word in words],
+                env={**base, **environment},
+                text=True,
+                stderr=subprocess.PIPE,
+            )
+        )
+
+    def serve_until(self, result: Callable[[], T], seconds: float = 20.0) -> T:
+        """Serve until `result` returns something, and return that."""
+        gives_up = time.monotonic() + seconds
+        before = time.monotonic()
+        while not (value := result()):
+            assert time.monotonic() < gives_up, self._failures() or "nothing came of it in time"
+            for key, _ in self._selector.select(_TICK):
+                self._read(key.fileobj, key.data)
+            now = time.monotonic()
+            self.world.advance(now - before)
+            before = now
+            for connection in self._connections:
+                self._answer(connection)
+        return value
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+
+    def _failures(self) -> str:
+        failed = [process for process in self.processes if process.poll() is not None]
+        return "\n".join(process.communicate()[1] for process in failed)
+
+    def _read(self, source: object, data: object) -> None:
+        assert isinstance(source, socket.socket)
+        if isinstance(data, str):
+            made = _Connection(data, source.accept()[0])
+            self._connections.append(made)
+            self._selector.register(made.socket, selectors.EVENT_READ, made)
+            return
+        assert isinstance(data, _Connection)
+        received = source.recv(1 << 16)
+        if received:
+            data.calls += map(decode, data.reader.feed(received))
+        else:
+            self._drop(data)
+
+    def _drop(self, connection: _Connection) -> None:
+        if connection.exchange is not None:
+            connection.exchange.close()
+        self._selector.unregister(connection.socket)
+        self._connections.remove(connection)
+        connection.socket.close()
+
+    def _answer(self, connection: _Connection) -> None:
+        """Begin the next call when none is under way, and send what was answered."""
+        if connection.exchange is None and connection.calls:
+            call = connection.calls.pop(0)
+            name = str(call["method"]).removeprefix(HIVE)
+            operation = re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+            params = call.get("parameters", {})
+            assert isinstance(params, dict)
+            connection.exchange = self.world.ask_as(connection.party, operation, params)
+        exchange = connection.exchange
+        if exchange is not None and not exchange.pending:
+            connection.exchange = None
+            with suppress(BrokenPipeError):
+                connection.socket.sendall(b"".join(map(encode, exchange.replies)))
+
+
+@contextmanager
+def broker_server(world: World, folder: Path) -> Iterator[BrokerServer]:
+    server = BrokerServer(world, folder)
+    try:
+        yield server
+    finally:
+        server.close()
