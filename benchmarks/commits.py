@@ -51,14 +51,14 @@ def _hive() -> Hive:
     parents.update({f"a{number}": "root" for number in range(1, AGENTS)})
     specs = {name: _spec(number) for number, name in enumerate(parents, 1)}
     hive = Hive(specs=specs)
-    return Hive(topology=type(hive.topology).forest(parents), specs=specs).validated()
+    return Hive(topology=type(hive.topology).forest(parents), specs=specs).validate()
 
 
 def _move(repo: MetaRepo, hive: Hive, before: Hive) -> Hive:
     oid = repo.write(hive, before, "change", {"Hive-Caller": "operator"})
     with repo.hold(before.commit) as move:
         move(oid)
-    return hive.at(oid)
+    return hive.at_commit(oid)
 
 
 def _change(repo: MetaRepo, hive: Hive) -> tuple[float, float, float]:
@@ -68,7 +68,7 @@ def _change(repo: MetaRepo, hive: Hive) -> tuple[float, float, float]:
     repo.later = waiting.append
     for number in range(ROUNDS):
         if number % 2:
-            after = hive.moved(f"a{number}", f"a{number + 1}")
+            after = hive.with_parent(f"a{number}", f"a{number + 1}")
         else:
             after = hive.with_agent(f"b{number}", "root", _spec(AGENTS + 1 + number))
         start = time.perf_counter()
@@ -79,7 +79,7 @@ def _change(repo: MetaRepo, hive: Hive) -> tuple[float, float, float]:
         moved = time.perf_counter()
         waiting.pop()()
         spent.append((written - start, moved - written, time.perf_counter() - moved))
-        hive = after.at(oid)
+        hive = after.at_commit(oid)
     write, move_, show = zip(*spent, strict=True)
     return median(write), median(move_), median(show)
 

@@ -38,10 +38,10 @@ def _wide(agents: int) -> Iterator[Row]:
 
 
 def _changes(before: Hive, last: str, agents: int) -> Iterator[tuple[str, Callable[[], object]]]:
-    checked = before.validated()
+    checked = before.validate()
     other = checked.spec(last).model_copy(update={"title": "another"})
     yield "another title", lambda: checked.with_spec(last, other)
-    yield "a move to the root", lambda: checked.moved(last, "a0")
+    yield "a move to the root", lambda: checked.with_parent(last, "a0")
     yield "a new agent", lambda: checked.with_agent("new", last, spec(agents + 1))
 
 
@@ -50,8 +50,10 @@ def _deep(depth: int) -> Row:
     parents: dict[str, str | None] = {"a0": None}
     for number in range(1, AT):
         parents[f"a{number}"] = "a0" if (number - 1) % (depth - 1) == 0 else f"a{number - 1}"
-    before, low = replace(hive(parents), depth_limit=depth).validated(), f"a{depth - 1}"
-    point = _point("change-depth", depth, "a move to the root", lambda: before.moved(low, "a0"))
+    before, low = replace(hive(parents), depth_limit=depth).validate(), f"a{depth - 1}"
+    point = _point(
+        "change-depth", depth, "a move to the root", lambda: before.with_parent(low, "a0")
+    )
     name = f"a move to the root, {AT:,} agents, {depth} levels"
     return {**point, "name": name, "x_unit": "levels"}
 

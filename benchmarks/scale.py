@@ -25,7 +25,7 @@ from benchmarks.report.rows import ROUNDS, Row, aimed, seconds
 from hive_core.host.git.repo import MetaRepo
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Machine, Observed, Run, Wanted
+from hive_core.model.agents.machine import DesiredRun, DesiredState, Machine, Observed
 from hive_core.model.agents.topology import Topology
 from hive_core.model.config.settings import Settings
 from hive_core.plan.desired import Desired, Moment
@@ -79,7 +79,7 @@ def _spec(number: int) -> AgentSpec:
 
 def all_is_well(count: int) -> tuple[Desired, Observed]:
     places = Places.build(forest(count), Settings())
-    runs = {uuid: Run(uuid, Wanted.RUNNING, 1) for uuid in places.by_uuid}
+    runs = {uuid: DesiredRun(uuid, DesiredState.RUNNING, 1) for uuid in places.by_uuid}
     bases = {uuid: _BASE + number * 65536 for number, uuid in enumerate(runs)}
     machines = {place.uuid: _machine(place) for place in places.by_uuid.values()}
     return Desired(places, Settings(), runs, bases), Observed(machines)
@@ -87,11 +87,25 @@ def all_is_well(count: int) -> tuple[Desired, Observed]:
 
 def _machine(place: Place) -> Machine:
     return Machine(
-        place.uuid, f"hive-agent@{place.name}.service", "active", "running", nonce=1,
-        spec_hash=place.spec_hash, invocation="i", main_pid=7, leader=8, slice=place.slice_unit,
-        verified=True, executed=True, node=place.lineage, mounted=True, door=True, listening=True,
-        identity=place.identity, view=place.view,
-    )  # fmt: skip
+        place.uuid,
+        f"hive-agent@{place.name}.service",
+        "active",
+        "running",
+        nonce=1,
+        spec_hash=place.spec_hash,
+        invocation="i",
+        main_pid=7,
+        leader=8,
+        slice=place.slice_unit,
+        verified=True,
+        executed=True,
+        node=place.lineage,
+        mounted=True,
+        socket_directory=True,
+        listening=True,
+        identity=place.identity,
+        view=place.view,
+    )
 
 
 # A change: the commit that a spawn or a move makes, on disk with its branch moved.
@@ -121,7 +135,7 @@ def _committed(memory: Path, disk: Path, count: int) -> Iterator[float]:
     repo.later = waiting.append
     for number in range(CHANGES):
         added = hive.with_agent(f"b{number}", "a0", _spec(count + number))
-        after = hive.moved(f"a{count - 1 - number}", "a0") if number % 2 else added
+        after = hive.with_parent(f"a{count - 1 - number}", "a0") if number % 2 else added
         start = time.perf_counter()
         hive = _commit(repo, after, hive)
         yield time.perf_counter() - start
@@ -133,7 +147,7 @@ def _commit(repo: MetaRepo, hive: Hive, before: Hive) -> Hive:
     oid = repo.write(hive, before, "change", {"Hive-Caller": "operator"})
     with repo.hold(before.commit) as move:
         move(oid)
-    return hive.at(oid)
+    return hive.at_commit(oid)
 
 
 # hived itself.

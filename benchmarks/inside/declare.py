@@ -14,7 +14,7 @@ from hive_core.host.config import settings as config  # noqa: E402 - after the p
 from hive_core.host.storage.stores import Stores  # noqa: E402
 from hive_core.model.agents.agent import AgentSpec  # noqa: E402
 from hive_core.model.agents.hive import Hive  # noqa: E402
-from hive_core.model.agents.machine import Wanted  # noqa: E402
+from hive_core.model.agents.machine import DesiredState  # noqa: E402
 from hive_core.model.agents.topology import Topology  # noqa: E402
 
 BELOW_ONE = 10
@@ -28,7 +28,7 @@ def wanted(hive: Hive, count: int) -> Hive:
     parents = {name: above[number // BELOW_ONE] for number, name in enumerate(names)}
     specs = {name: AgentSpec(uuid=uuid4()) for name in names}
     forest = Topology.forest({**hive.topology.parents, **parents}, 32)
-    return Hive(hive.commit, forest, {**hive.specs, **specs}).validated()
+    return Hive(hive.commit, forest, {**hive.specs, **specs}).validate()
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
         with ledger.transaction():
             for name in after.specs.keys() - before.specs.keys():
                 uuid = after.specs[name].id
-                ledger.runs.want(uuid, Wanted.STOPPED, time.time(), reason="a benchmark")
+                ledger.runs.want(uuid, DesiredState.STOPPED, time.time(), reason="a benchmark")
                 bases[uuid] = ledger.ranges.allocate(uuid, settings.uid_start)
             ledger.head = oid
         move(oid)

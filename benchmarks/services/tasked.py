@@ -18,7 +18,7 @@ from hive_core.host.sockets.server import Sockets
 from hive_core.host.systemd.clock import SystemClock
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.settings import Settings
 from hive_core.operations import load
 from hive_core.reconcile.timers.agenda import Agenda
@@ -35,10 +35,10 @@ async def serve(folder: Path, agents: int) -> None:
         with repo.hold("") as move, ledger.transaction():
             ledger.head = oid
             for spec in hive.specs.values():
-                ledger.runs.want(spec.id, Wanted.RUNNING, clock.now())
+                ledger.runs.want(spec.id, DesiredState.RUNNING, clock.now())
             move(oid)
         world = World(ledger, repo, settings, Asleep(), clock)
-        broker = Broker(world, hive.at(oid), registry, fixed(registry, "1"))
+        broker = Broker(world, hive.at_commit(oid), registry, fixed(registry, "1"))
         agenda = Agenda(clock, ledger, broker.perform, DUES)
         broker.listeners.append(agenda.heard)
         agenda.start()

@@ -7,11 +7,11 @@ from typing import Final
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation, Params
 from hive_core.errors import HiveError, NotAllowed, NotFound
-from hive_core.policy.algebra import HIDDEN, PLAIN, Asked, Decision
+from hive_core.policy.algebra import HIDDEN, NO_CONTEXT, AuthzContext, Decision
 from hive_core.policy.decide import decide
 
 _NAMED = 64
-NO_SUCH_THING: Final = Decision.refused("visible", "there is no such thing", visible=False)
+NO_SUCH_THING: Final = Decision.denial("visible", "there is no such thing", visible=False)
 
 
 def judge(call: Call, operation: Operation, params: Params) -> tuple[str | None, Decision]:
@@ -24,10 +24,10 @@ def judge(call: Call, operation: Operation, params: Params) -> tuple[str | None,
         target = _named(operation.target, params)
         if target is None and not call.by_operator:
             target = call.caller
-    asked = PLAIN
+    asked = NO_CONTEXT
     if operation.second is not None or operation.facts is not None:
-        facts = PLAIN.facts if operation.facts is None else operation.facts(call, params)
-        asked = Asked(_named(operation.second, params), facts)
+        facts = NO_CONTEXT.facts if operation.facts is None else operation.facts(call, params)
+        asked = AuthzContext(_named(operation.second, params), facts)
     return target, decide(operation.allow, call.hive, call.caller, target, asked)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hive_core.model.agents.branches import branch
+from hive_core.model.agents.branches import branch_top
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import DAEMON, OPERATOR
 
@@ -28,6 +28,6 @@ def branch_in(hive: Hive, party: str, parent: Callable[[str], str | None]) -> st
     above: str | None = party
     while above is not None:
         if (name := hive.name(above)) is not None:
-            return branch(hive, name)
+            return branch_top(hive, name)
         above = parent(above)
     return party if party in (OPERATOR, DAEMON) else ""

@@ -129,7 +129,7 @@ class Broker:
             self.audit.write(adopted(commit, reason, clock.now()))
             strike(ledger, self.hive, hive)
             topics = frozenset((TREE, EVENTS, *also()))
-        self.hive = hive.at(commit)
+        self.hive = hive.at_commit(commit)
         self._tell(topics)
 
     def perform(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R:

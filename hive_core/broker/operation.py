@@ -22,7 +22,7 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, Field
 
 from hive_core.model.agents.roles import ACTIONS, ADMINISTER, Action
-from hive_core.policy.role_guard import bounded
+from hive_core.policy.role_guard import guard_by_role
 from hive_core.policy.rules import OPERATOR, Rule
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def operation(  # noqa: PLR0913 - a declaration, all by keyword
 
     def declare(handler: Handler[P]) -> Handler[P]:
         found = replace(
-            _bare(handler, action, bounded(action, allow)),
+            _bare(handler, action, guard_by_role(action, allow)),
             target=target, second=second, preposition=preposition, facts=facts, whose=whose,
             aliases=aliases, shares=shares, urgent=urgent,
         )  # fmt: skip

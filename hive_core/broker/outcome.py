@@ -13,7 +13,7 @@ from hive_core.broker.operation import Operation, Params, Result
 from hive_core.errors import Busy
 from hive_core.model.agents.hive import Hive
 from hive_core.policy.algebra import Decision
-from hive_core.policy.restored_rights import taken
+from hive_core.policy.restored_rights import revoked_capabilities
 
 if TYPE_CHECKING:
     from hive_core.ledger.core.jobs import Jobs
@@ -114,7 +114,7 @@ def written(case: Case, world: World, audit: Audit) -> Step:
 def strike(ledger: Ledger, before: Hive, after: Hive) -> None:
     """What somebody may do no more, nobody who was below it comes back with from an archive."""
     changed = before.specs is not after.specs and ledger.archives.any
-    if changed and (lost := taken(before, after)):
+    if changed and (lost := revoked_capabilities(before, after)):
         ledger.archives.strike(lost)
 
 
@@ -135,8 +135,8 @@ def _committed(case: Case, found: Change[Result], repo: Repository) -> Hive:
         "Hive-Request": call.request,
         **found.trailers,
     }
-    hive = found.hive.validated()
-    return hive.at(repo.write(hive, call.hive, found.message, trailers))
+    hive = found.hive.validate()
+    return hive.at_commit(repo.write(hive, call.hive, found.message, trailers))
 
 
 def answer(ask: Ask, turn: Turn, text: bytes, jobs: Jobs) -> Step:

@@ -39,7 +39,7 @@ class Pace:
     def _chain(self, call: Call) -> _Chain:
         """Those with a bound, from the agent upward; worked out once for each state of things."""
         key = f"pace {call.uuid}"
-        known = call.hive.answers.get(key)
+        known = call.hive.identity_cache.get(key)
         version = call.ledger.budgets.version
         if isinstance(known, tuple) and known[0] == version:
             chain: _Chain = known[1]
@@ -51,7 +51,7 @@ class Pace:
             (uuid, caps[uuid], self._windows.setdefault(uuid, Window()))
             for uuid in uuids if uuid in caps
         )  # fmt: skip
-        call.hive.answers[key] = (version, chain)
+        call.hive.identity_cache[key] = (version, chain)
         return chain
 
 

@@ -14,7 +14,7 @@ from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation
 from hive_core.errors import LimitReached
 from hive_core.ledger.core.storage_use import HISTORY
-from hive_core.model.agents.branches import branch
+from hive_core.model.agents.branches import branch_top
 
 # What brings bytes that stay. A test holds that each other operation with a text has a reason.
 BRINGS: Final = frozenset({
@@ -79,7 +79,7 @@ class Room:
         if self._used >= most:
             raise _full(operation, f"the ledger of this host is full ({most} bytes)", "ledger")
         if self._used * HALF >= most:
-            mine = branch(call.hive, call.caller)
+            mine = branch_top(call.hive, call.caller)
             if self._shares[mine] * EIGHTH >= most:
                 reason = f"the ledger is half full, and an eighth of it is of {mine} and below"
                 raise _full(operation, reason, "ledger")

@@ -16,12 +16,12 @@ from hive_core.errors import Conflict
 _WORD = re.compile(r"[a-z][a-z_]*")
 
 
-class IllegalMove(Conflict):
+class IllegalTransition(Conflict):
     """The thing is not in a state from which this event leads anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Transition:
     """From `source`, `event` leads `to`; `by` says who causes it and `why` what it means."""
 
     source: str
@@ -32,13 +32,13 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Course:
+class StateMachine:
     """The life of one kind of thing, from `start` along `moves` to one of `finals`."""
 
     noun: str
     start: str
     finals: frozenset[str]
-    moves: tuple[Move, ...]
+    transitions: tuple[Transition, ...]
 
     def __post_init__(self) -> None:
         faults = tuple(self._faults())
@@ -47,25 +47,25 @@ class Course:
 
     @property
     def states(self) -> frozenset[str]:
-        ends = {state for move in self.moves for state in (move.source, move.to)}
+        ends = {state for move in self.transitions for state in (move.source, move.to)}
         return frozenset({self.start, *self.finals, *ends})
 
     @cached_property
     def _targets(self) -> dict[tuple[str, str], str]:
-        return {(move.source, move.event): move.to for move in self.moves}
+        return {(move.source, move.event): move.to for move in self.transitions}
 
     def next(self, state: str, event: str) -> str:
-        """The state after `event`, or IllegalMove."""
+        """The state after `event`, or IllegalTransition."""
         target = self._targets.get((state, event))
         if target is None:
-            raise IllegalMove(f"cannot {event} a {self.noun} that is {state}")
+            raise IllegalTransition(f"cannot {event} a {self.noun} that is {state}")
         return target
 
-    def trigger(self, table: str, column: str = "state") -> dict[str, str]:
+    def sql_triggers(self, table: str, column: str = "state") -> dict[str, str]:
         """SQL of the triggers, by name, that abort what no move allows."""
         pairs = " OR ".join(
             f"(OLD.{column} = '{source}' AND NEW.{column} = '{to}')"
-            for source, to in sorted({(move.source, move.to) for move in self.moves})
+            for source, to in sorted({(move.source, move.to) for move in self.transitions})
         )
         return {
             f"{table}_{column}_moves": (
@@ -83,13 +83,13 @@ class Course:
     def diagram(self) -> str:
         """The moves as a Mermaid state diagram."""
         lines = ["stateDiagram-v2", f"    [*] --> {self.start}"]
-        lines += [f"    {m.source} --> {m.to}: {m.event} ({m.by})" for m in self.moves]
+        lines += [f"    {m.source} --> {m.to}: {m.event} ({m.by})" for m in self.transitions]
         lines += [f"    {state} --> [*]" for state in sorted(self.finals)]
         return "\n".join(lines) + "\n"
 
     def _faults(self) -> Iterator[str]:
         seen: set[tuple[str, str]] = set()
-        for move in self.moves:
+        for move in self.transitions:
             if (move.source, move.event) in seen:
                 yield f"two moves for {move.event} from {move.source}"
             seen.add((move.source, move.event))
@@ -98,15 +98,17 @@ class Course:
             if not move.by or not move.why:
                 yield f"{move.event} from {move.source} does not say by whom and why"
         # They stand in SQL text, so nothing but plain words may pass.
-        words = (*self.states, *(m.event for m in self.moves), self.noun)
+        words = (*self.states, *(m.event for m in self.transitions), self.noun)
         yield from (f"{word!r} is no plain word" for word in words if not _WORD.fullmatch(word))
-        yield from (f"{state} is never reached" for state in sorted(self.states - self._reached()))
-        stuck = self.states - self.finals - {move.source for move in self.moves}
+        yield from (
+            f"{state} is never reached" for state in sorted(self.states - self._reachable())
+        )
+        stuck = self.states - self.finals - {move.source for move in self.transitions}
         yield from (f"{state} has no way out and is not final" for state in sorted(stuck))
 
-    def _reached(self) -> set[str]:
+    def _reachable(self) -> set[str]:
         reached, fresh = {self.start}, {self.start}
         while fresh:
-            fresh = {m.to for m in self.moves if m.source in fresh} - reached
+            fresh = {m.to for m in self.transitions if m.source in fresh} - reached
             reached |= fresh
         return reached

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 from uuid import UUID, uuid5
 
-from hive_core.model.agents.machine import Machine, Run, Wanted
+from hive_core.model.agents.machine import DesiredRun, DesiredState, Machine
 from hive_core.model.config.settings import HOST_IMAGE, NIX_IMAGE
 from hive_core.plan.actions import (
     JOB_BASES,
@@ -96,14 +96,14 @@ def _takes_config(desired: Desired, machine: Machine) -> bool:
     What is up and gives way to a fresh start does not see what only that one gets.
     """
     run = desired.runs.get(machine.uuid)
-    wanted = run is not None and run.wanted is Wanted.RUNNING
+    wanted = run is not None and run.wanted is DesiredState.RUNNING
     return wanted and not _is_replaced(desired, machine)
 
 
 def _is_replaced(desired: Desired, machine: Machine) -> bool:
     """Whether what is up gives way to a fresh start."""
     run = desired.runs.get(machine.uuid)
-    stale = run is not None and run.wanted is Wanted.RUNNING and run.nonce != machine.nonce
+    stale = run is not None and run.wanted is DesiredState.RUNNING and run.nonce != machine.nonce
     return stale and phase(machine) is not Phase.DOWN
 
 
@@ -120,23 +120,31 @@ class Chain:
     wants_slot: bool = False
 
     @property
-    def run(self) -> Run:
+    def run(self) -> DesiredRun:
         run = self.desired.runs.get(self.place.uuid)
-        return run or Run(self.place.uuid, Wanted.STOPPED, 0)
+        return run or DesiredRun(self.place.uuid, DesiredState.STOPPED, 0)
 
     @property
     def settled(self) -> bool:
         """Nothing to do, said quickly: most agents in most passes."""
         place, machine, run = self.place, self.machine, self.run
         return (
-            machine.active == "active" and run.wanted is Wanted.RUNNING
-            and machine.nonce == run.nonce and machine.verified and machine.executed
-            and machine.mounted and machine.door and machine.listening and not machine.fault
-            and machine.identity == place.identity and machine.view == place.view
-            and machine.config == place.config and machine.stores == place.stores
+            machine.active == "active"
+            and run.wanted is DesiredState.RUNNING
+            and machine.nonce == run.nonce
+            and machine.verified
+            and machine.executed
+            and machine.mounted
+            and machine.socket_directory
+            and machine.listening
+            and not machine.fault
+            and machine.identity == place.identity
+            and machine.view == place.view
+            and machine.config == place.config
+            and machine.stores == place.stores
             and machine.slice == place.slice_unit
             and (place.uuid not in self.desired.starts or not self._troubled)
-        )  # fmt: skip
+        )
 
     def acts(self) -> Iterator[Act]:
         yield from self._door()
@@ -153,7 +161,7 @@ class Chain:
         base = self.desired.bases.get(uuid)
         if base is None:
             return
-        if not machine.door:
+        if not machine.socket_directory:
             yield OpenDoor(uuid), "it has none"
         if not machine.listening:
             yield Listen(uuid, base), "it is closed"
@@ -164,7 +172,7 @@ class Chain:
         """Why a unit that is up may not stay as it is; empty: it may."""
         run, machine = self.run, self.machine
         reasons = (
-            (run.wanted is not Wanted.RUNNING, run.reason or run.wanted.value),
+            (run.wanted is not DesiredState.RUNNING, run.reason or run.wanted.value),
             (machine.nonce != run.nonce, "a fresh start is wanted"),
             (bool(machine.fault), machine.fault),
             (machine.slice != self.place.slice_unit, "it belongs to another slice"),
@@ -241,7 +249,9 @@ class Chain:
 
     def _may_start(self) -> bool:
         unbuilt = self.place.image == NIX_IMAGE and self.place.spec.system is None
-        unwanted = self.run.wanted is not Wanted.RUNNING or self.place.uuid in self.desired.held
+        unwanted = (
+            self.run.wanted is not DesiredState.RUNNING or self.place.uuid in self.desired.held
+        )
         if unwanted or unbuilt or self.place.uuid not in self.desired.bases:
             return False
         match self._trouble:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from hive_core.model.agents.machine import Run, Starts, Stray
+from hive_core.model.agents.machine import DesiredRun, FailureHistory, Orphan
 from hive_core.model.config.settings import Settings
 from hive_core.plan.actions import Action
 from hive_core.plan.daemon_actions import Local
@@ -25,9 +25,9 @@ class Desired:
 
     places: Places
     settings: Settings
-    runs: Mapping[str, Run]
+    runs: Mapping[str, DesiredRun]
     bases: Mapping[str, int]
-    starts: Mapping[str, Starts] = field(default_factory=lambda: MappingProxyType({}))
+    starts: Mapping[str, FailureHistory] = field(default_factory=lambda: MappingProxyType({}))
     archives: Mapping[str, float] = field(default_factory=lambda: _NONE)
     held: frozenset[str] = frozenset()
     unclaimed: Collection[str] = frozenset()
@@ -64,7 +64,7 @@ class Plan:
     chains: Mapping[str, tuple[Step, ...]] = field(default_factory=lambda: MappingProxyType({}))
     waits: Mapping[str, float] = field(default_factory=lambda: _NONE)
     queued: tuple[str, ...] = ()
-    reports: tuple[Stray, ...] = ()
+    reports: tuple[Orphan, ...] = ()
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -63,7 +63,7 @@ class Gone:
             yield Hush(uuid), WHY
         if machine.mounted:
             yield Unmount(uuid), WHY
-        if machine.door:
+        if machine.socket_directory:
             yield CloseDoor(uuid), WHY
         for root, there in ((uuid, machine.root), (copy_of(uuid), machine.copying)):
             if there:

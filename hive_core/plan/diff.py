@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from hive_core.model.agents.agent import SubtreeLimits
-from hive_core.model.agents.machine import Machine, Observed, Stray, Wanted
+from hive_core.model.agents.machine import DesiredState, Machine, Observed, Orphan
 from hive_core.model.names import agent_unit, slice_unit
 from hive_core.plan.actions import MoveNode, SetSlice
 from hive_core.plan.agent_steps import POLL_MOST, Act, Chain, copy_of, shows
@@ -56,7 +56,7 @@ def ahead(desired: Desired, machines: Mapping[str, Machine], dirty: Iterable[str
     shown = {}
     for place in (desired.places.by_uuid[uuid] for uuid in reversed(living)):
         there = machines.get(place.uuid)
-        if there and there.door and (acts := list(shows(desired, place, there))):
+        if there and there.socket_directory and (acts := list(shows(desired, place, there))):
             shown[place.uuid] = tuple(Step(place.uuid, place.name, *act) for act in acts)
     return Plan(tree, shown)
 
@@ -88,7 +88,7 @@ class _Planner:
         self._chains: dict[str, tuple[Step, ...]] = {}
         self._waits: dict[str, float] = {}
         self._queued: list[str] = []
-        self._reports: list[Stray] = []
+        self._reports: list[Orphan] = []
         self._set: set[str] = set()
 
     def plan(self, dirty: Iterable[str] | None) -> Plan:
@@ -103,7 +103,7 @@ class _Planner:
         copies = {copy_of(uuid) for uuid in places} if gone - places.keys() else set[str]()
         for uuid in sorted(gone - places.keys() - copies):
             self._gone(uuid, moved)
-        strays = self._observed.strays if dirty is None else ()
+        strays = self._observed.orphans if dirty is None else ()
         return Plan(tree, self._chains, self._waits, tuple(self._queued), (*strays, *self._reports))
 
     def _order(self, dirty: Iterable[str] | None) -> list[str]:
@@ -128,7 +128,9 @@ class _Planner:
         machine, run = self._observed.machines.get(uuid), self._desired.runs.get(uuid)
         if machine is None or machine.active == "inactive":
             return False
-        unwanted = run is None or run.wanted is not Wanted.RUNNING or run.nonce != machine.nonce
+        unwanted = (
+            run is None or run.wanted is not DesiredState.RUNNING or run.nonce != machine.nonce
+        )
         return unwanted and phase(machine) is not Phase.DOWN
 
     def _living(self, place: Place, blocked: bool) -> None:  # noqa: FBT001
@@ -190,13 +192,13 @@ class _Planner:
     def _report(self, place: Place, machine: Machine) -> None:
         if machine.spec_hash != place.spec_hash:
             detail = "changed since its start; the next start takes it up"
-            self._reports.append(Stray("spec", place.name, detail))
+            self._reports.append(Orphan("spec", place.name, detail))
         elif machine.properties:
             wanted = {**USUAL, **limits_of(place.limits)}
             for key in sorted(wanted.keys() | machine.properties.keys()):
                 if (found := machine.properties.get(key)) != wanted.get(key):
                     detail = f"{key} is {found}, not {wanted.get(key)}"
-                    self._reports.append(Stray("property", place.name, detail))
+                    self._reports.append(Orphan("property", place.name, detail))
 
     def _gone(self, uuid: str, moved: set[str]) -> None:
         machine = self._machine(uuid)
@@ -226,12 +228,12 @@ class _Planner:
         ]  # fmt: skip
 
 
-def _traces(machine: Machine) -> Iterator[Stray]:
+def _traces(machine: Machine) -> Iterator[Orphan]:
     """What is left of somebody that nobody knows."""
     if phase(machine) is not Phase.DOWN:
-        yield Stray("unit", machine.unit, f"of {machine.uuid}")
+        yield Orphan("unit", machine.unit, f"of {machine.uuid}")
     if machine.node:
-        yield Stray("node", "/".join(machine.node), f"of {machine.uuid}")
+        yield Orphan("node", "/".join(machine.node), f"of {machine.uuid}")
     for kind in ("mounted", "root", "door", "archived"):
         if getattr(machine, kind):
-            yield Stray(kind, machine.uuid)
+            yield Orphan(kind, machine.uuid)

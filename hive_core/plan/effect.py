@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hive_core.model.agents.agent import AgentSpec, Limits
-from hive_core.model.agents.capability import checked, granted, why_without_effect
+from hive_core.model.agents.capability import check_capabilities, check_grantable, no_effect_reason
 from hive_core.model.config.agent_config import AgentConfig, Reload, Wishes
 from hive_core.model.config.approval import Effect
 from hive_core.model.config.settings import NIX_IMAGE
@@ -59,7 +59,9 @@ def apply(spec: AgentSpec, wishes: Wishes) -> AgentSpec:
     More than its creator holds is possible here and only here: it is the operator who approves.
     """
     wanted: dict[str, object] = {
-        "capabilities": granted(wishes.capabilities_over(spec.capabilities), spec.capabilities)
+        "capabilities": check_grantable(
+            wishes.capabilities_over(spec.capabilities), spec.capabilities
+        )
     }
     if named := wishes.limits.model_dump(exclude_none=True):
         wanted["limits"] = Limits(**{**spec.limits.model_dump(), **named})
@@ -83,7 +85,7 @@ def back(now: AgentSpec, before: Mapping[str, object], after: Mapping[str, objec
     given = set(new.capabilities) - set(old.capabilities)
     taken = set(old.capabilities) - set(new.capabilities)
     wanted: dict[str, object] = {
-        "capabilities": checked((set(now.capabilities) - given) | taken),
+        "capabilities": check_capabilities((set(now.capabilities) - given) | taken),
         "limits": Limits(**{
             name: getattr(old.limits, name) if value == getattr(new.limits, name) else value
             for name, value in now.limits.model_dump().items()
@@ -156,7 +158,7 @@ def _capabilities(spec: AgentSpec, wishes: Wishes) -> Iterator[Mark]:
     named = _named(wishes)
     for each in sorted(after & (named | (after - held))):
         new = each not in held
-        if new and why_without_effect(each):
+        if new and no_effect_reason(each):
             yield Mark(*_kind(each), "", USELESS, gives=False)
             continue
         yield Mark(*_kind(each), "" if new else HELD, NEW if new else HELD, gives=new)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from hive_core.model.agents.agent import AfterTask
-from hive_core.model.agents.exits import HOST_DOWN, Over
-from hive_core.model.agents.machine import Exit, Run, Starts, Wanted
-from hive_core.model.agents.roles import HABITS
+from hive_core.model.agents.exits import HOST_DOWN, ExitEvent
+from hive_core.model.agents.machine import DesiredRun, DesiredState, Exit, FailureHistory
+from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.config.limits import BackOff
 from hive_core.model.config.settings import Settings
 from hive_core.plan.placement import Place
@@ -30,7 +30,7 @@ KEPT = 16  # failures remembered; the pause has long reached its longest by then
 class Verdict:
     """What one exit means. `crash`: the parent is told. `ended`: the wish becomes stopped."""
 
-    starts: Starts
+    starts: FailureHistory
     crash: bool = False
     ended: bool = False
     parked: bool = False
@@ -41,12 +41,12 @@ def is_root(place: Place, settings: Settings) -> bool:
 
 
 def restarts(place: Place, settings: Settings) -> bool:
-    return HABITS[place.spec.role].restarts or is_root(place, settings)
+    return ROLE_DEFAULTS[place.spec.role].restarts or is_root(place, settings)
 
 
 def comes_back(place: Place, settings: Settings, end: Exit) -> bool:
     """Whether the machine is started again after this end, when its pause is over."""
-    stays = HABITS[place.spec.role].after_task is AfterTask.STAYS
+    stays = ROLE_DEFAULTS[place.spec.role].after_task is AfterTask.STAYS
     return restarts(place, settings) or end.reboot or (end.from_outside and stays)
 
 
@@ -59,7 +59,11 @@ def pause(back_off: BackOff, uuid: str, count: int) -> float:
 
 
 def alarm_without_parent(
-    place: Place, run: Run | None, starts: Starts | None, settings: Settings, now: float
+    place: Place,
+    run: DesiredRun | None,
+    starts: FailureHistory | None,
+    settings: Settings,
+    now: float,
 ) -> str:
     """What the operator is told of failures of an agent that has no parent to be told.
 
@@ -68,7 +72,7 @@ def alarm_without_parent(
     """
     if place.parent is not None or run is None or starts is None:
         return ""
-    failed = run.wanted is Wanted.RUNNING and trouble(run, starts) is Trouble.FAILED
+    failed = run.wanted is DesiredState.RUNNING and trouble(run, starts) is Trouble.FAILED
     if failed and not starts.returns:
         return f"{place.name} failed and stays down, and has no parent to start it: {starts.why}"
     count, up = len(starts.failures), now - starts.next_at
@@ -82,8 +86,8 @@ class Case:
     """One agent with its wish and its failures so far."""
 
     place: Place
-    run: Run
-    starts: Starts
+    run: DesiredRun
+    starts: FailureHistory
     settings: Settings
 
     def judge(self, end: Exit, now: float) -> Verdict:
@@ -93,38 +97,40 @@ class Case:
         """
         parked = trouble(self.run, self.starts) is Trouble.PARKED  # it was brought down for that
         seen = end.invocation == self.starts.exit_seen or end.asked or parked
-        if seen or self.run.wanted is not Wanted.RUNNING or end.nonce != self.run.nonce:
+        if seen or self.run.wanted is not DesiredState.RUNNING or end.nonce != self.run.nonce:
             return Verdict(self.starts)
         if end.clean and not is_root(self.place, self.settings):
-            nonce, why = self.run.nonce, end.of_machine
-            return Verdict(Starts(exit_seen=end.invocation, nonce=nonce, why=why), ended=True)
+            nonce, why = self.run.nonce, end.machine_text
+            return Verdict(
+                FailureHistory(exit_seen=end.invocation, nonce=nonce, why=why), ended=True
+            )
         return self._failed(end, now)
 
-    def weigh(self, over: Over, now: float) -> Verdict:
+    def weigh(self, over: ExitEvent, now: float) -> Verdict:
         """The same for an end of which there may be no record."""
         if over.exit is not None:
             return self.judge(over.exit, now)
-        wanted = self.run.wanted is Wanted.RUNNING and over.nonce == self.run.nonce
+        wanted = self.run.wanted is DesiredState.RUNNING and over.nonce == self.run.nonce
         if not wanted or self.is_kept:
             return Verdict(self.starts)
-        starts = Starts((now,), now, False, over.invocation, over.nonce, HOST_DOWN)  # noqa: FBT003
+        starts = FailureHistory((now,), now, False, over.invocation, over.nonce, HOST_DOWN)  # noqa: FBT003
         return Verdict(starts, crash=True)
 
     @property
     def is_kept(self) -> bool:
         """Whether it comes back after an end that was not its own."""
-        stays = HABITS[self.place.spec.role].after_task is AfterTask.STAYS
+        stays = ROLE_DEFAULTS[self.place.spec.role].after_task is AfterTask.STAYS
         return stays or restarts(self.place, self.settings)
 
-    def is_asked(self, over: Over) -> bool:
+    def is_asked(self, over: ExitEvent) -> bool:
         """Whether somebody wanted this end: by a stop, by a fresh start, or by hand."""
         by_hand = over.exit is not None and over.exit.asked
-        other = self.run.wanted is not Wanted.RUNNING or over.nonce != self.run.nonce
+        other = self.run.wanted is not DesiredState.RUNNING or over.nonce != self.run.nonce
         return other or by_hand
 
-    def returns(self, over: Over, verdict: Verdict) -> bool:
+    def returns(self, over: ExitEvent, verdict: Verdict) -> bool:
         """Whether it is started again after this end without a word from anybody."""
-        if self.run.wanted is not Wanted.RUNNING or verdict.ended:
+        if self.run.wanted is not DesiredState.RUNNING or verdict.ended:
             return False
         found = trouble(self.run, verdict.starts)
         tried = found is Trouble.FAILED and verdict.starts.returns
@@ -138,13 +144,13 @@ class Case:
         parked = (
             returns and len(recent) >= figures.failures and not is_root(self.place, self.settings)
         )
-        starts = Starts(
+        starts = FailureHistory(
             failures=failures,
             next_at=now + pause(figures, self.place.uuid, len(failures)),
             parked=parked,
             exit_seen=end.invocation,
             nonce=self.run.nonce,
-            why=end.of_machine,
+            why=end.machine_text,
             returns=returns,
         )
         return Verdict(starts, crash=parked or not (end.clean or end.reboot), parked=parked)

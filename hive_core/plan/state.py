@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hive_core.model.agents.machine import Machine, Run, Starts, State, Wanted
+from hive_core.model.agents.machine import DesiredRun, DesiredState, FailureHistory, Machine, State
 
 
 class Phase(StrEnum):
@@ -43,7 +43,7 @@ def phase(machine: Machine) -> Phase:
     return _PHASES.get(machine.active, Phase.DOWN)
 
 
-def trouble(run: Run, starts: Starts | None) -> Trouble:
+def trouble(run: DesiredRun, starts: FailureHistory | None) -> Trouble:
     """Failures of an older nonce are forgotten: somebody asked for a fresh start."""
     if starts is None or starts.nonce < run.nonce or not starts.failures:
         return Trouble.NONE
@@ -54,7 +54,7 @@ def trouble(run: Run, starts: Starts | None) -> Trouble:
 class Facts:
     """Everything the table looks at. `wanted` None: no agent of the hive."""
 
-    wanted: Wanted | None
+    wanted: DesiredState | None
     current: bool
     phase: Phase
     healthy: bool
@@ -64,7 +64,7 @@ class Facts:
 
     @property
     def unwanted(self) -> bool:
-        return self.wanted is not Wanted.RUNNING or not self.current
+        return self.wanted is not DesiredState.RUNNING or not self.current
 
 
 # Facts -> state; the first line that holds decides, the last line always holds.
@@ -77,8 +77,8 @@ TABLE: Final[tuple[tuple[Callable[[Facts], bool], State], ...]] = (
     (lambda f: f.phase is Phase.UP and not f.healthy, State.STARTING),
     (lambda f: f.phase is Phase.UP and not f.whole, State.DEGRADED),
     (lambda f: f.phase is Phase.UP, State.RUNNING),
-    (lambda f: f.wanted is Wanted.SLEEPING, State.SLEEPING),
-    (lambda f: f.wanted is Wanted.STOPPED, State.STOPPED),
+    (lambda f: f.wanted is DesiredState.SLEEPING, State.SLEEPING),
+    (lambda f: f.wanted is DesiredState.STOPPED, State.STOPPED),
     (lambda f: f.trouble is Trouble.PARKED, State.PARKED),
     (lambda f: f.trouble is Trouble.FAILED, State.FAILED),
     (lambda _: True, State.STARTING),
@@ -89,7 +89,7 @@ def state_of(facts: Facts) -> State:
     return next(state for holds, state in TABLE if holds(facts))
 
 
-def facts(run: Run | None, machine: Machine, starts: Starts | None = None) -> Facts:
+def facts(run: DesiredRun | None, machine: Machine, starts: FailureHistory | None = None) -> Facts:
     """The facts of one agent; `run` None: it is not in the hive (any more)."""
     return Facts(
         wanted=run.wanted if run else None,

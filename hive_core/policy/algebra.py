@@ -19,10 +19,10 @@ from typing import Final, NamedTuple, TypeAlias
 from typing_extensions import override
 
 from hive_core.model.agents.hive import Hive
-from hive_core.policy.relationship import NOBODY, STANDINGS, STRANGER, UNSEEN, listed
+from hive_core.policy.relationship import NOBODY, STANDINGS, STRANGER, UNSEEN, is_on_allow_list
 
 
-class Asked(NamedTuple):
+class AuthzContext(NamedTuple):
     """What a few questions are about beside the caller and the target.
 
     `second` is the new parent of a move (None: make it a root). `facts` come from the ledger:
@@ -33,9 +33,9 @@ class Asked(NamedTuple):
     facts: frozenset[str] = frozenset()
 
 
-PLAIN: Final = Asked()
+NO_CONTEXT: Final = AuthzContext()
 # Of the hive, the caller, the target and the rest of what is asked.
-Test: TypeAlias = Callable[[Hive, str, str | None, Asked], bool]
+Test: TypeAlias = Callable[[Hive, str, str | None, AuthzContext], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Decision:
     visible: bool = True
 
     @classmethod
-    def refused(cls, rule: str, reason: str, *, visible: bool = True) -> Decision:
+    def denial(cls, rule: str, reason: str, *, visible: bool = True) -> Decision:
         return cls(allowed=False, rule=rule, reason=reason, visible=visible)
 
 
@@ -58,7 +58,7 @@ Branch: TypeAlias = "tuple[Test, Answer, Answer]"
 Answer: TypeAlias = "Decision | Branch"
 
 
-class Grant(NamedTuple):
+class Permit(NamedTuple):
     """The part of a rule that allows."""
 
     name: str
@@ -72,19 +72,19 @@ class Denial(NamedTuple):
     reason: str
 
 
-class Known(NamedTuple):
+class Assumptions(NamedTuple):
     """What is known while a rule is worked out: the standing, and what some tests gave."""
 
-    standing: int
-    tested: Mapping[Test, bool]
+    relationship: int
+    results: Mapping[Test, bool]
 
-    def holds(self, test: Test) -> bool:
-        if test not in self.tested:
+    def result_of(self, test: Test) -> bool:
+        if test not in self.results:
             raise Untested(test)
-        return self.tested[test]
+        return self.results[test]
 
-    def also(self, test: Test, *, gave: bool) -> Known:
-        return Known(self.standing, {**self.tested, test: gave})
+    def with_result(self, test: Test, *, gave: bool) -> Assumptions:
+        return Assumptions(self.relationship, {**self.results, test: gave})
 
 
 class Untested(Exception):
@@ -95,15 +95,15 @@ class Untested(Exception):
         self.test = test
 
 
-_SILENT: Final = Denial(-1, "nobody may")
-UNKNOWN_CALLER: Final = Decision.refused("known caller", "you are no agent of this hive")
-HIDDEN: Final = Decision.refused("visible", "no such agent", visible=False)
+_NO_DENIAL: Final = Denial(-1, "nobody may")
+UNKNOWN_CALLER: Final = Decision.denial("known caller", "you are no agent of this hive")
+HIDDEN: Final = Decision.denial("visible", "no such agent", visible=False)
 _BEFORE_ANY_RULE: Final = {NOBODY: UNKNOWN_CALLER, UNSEEN: HIDDEN}
 REPLY: Final = "reply"
 
 
-def on_list(hive: Hive, caller: str, target: str | None, _: Asked) -> bool:
-    return target is not None and listed(hive, caller, target)
+def is_target_listed(hive: Hive, caller: str, target: str | None, _: AuthzContext) -> bool:
+    return target is not None and is_on_allow_list(hive, caller, target)
 
 
 class Rule(ABC):
@@ -111,38 +111,40 @@ class Rule(ABC):
 
     # By standing, the decision or the way to it; not there before it was worked out. No cached
     # property, which would cost a question more than its answer does.
-    answers: tuple[Answer, ...]
+    trees: tuple[Answer, ...]
 
     def __init__(self, name: str, text: str) -> None:
         self.name, self.text = name, text
 
-    def work_out(self) -> tuple[Answer, ...]:
+    def compile(self) -> tuple[Answer, ...]:
         """Have the answers. Most rules are parts of others, and nobody ever asks them."""
-        self.answers = tuple(self._answer(Known(standing, {})) for standing in STANDINGS)
-        return self.answers
+        self.trees = tuple(self._tree(Assumptions(standing, {})) for standing in STANDINGS)
+        return self.trees
 
     @abstractmethod
-    def ask(self, known: Known) -> Grant | Denial:
+    def evaluate(self, known: Assumptions) -> Permit | Denial:
         """The part that allows, or why none does; Untested when it hangs on more."""
 
-    def _answer(self, known: Known) -> Answer:
+    def _tree(self, known: Assumptions) -> Answer:
         try:
             return self._decision(known)
         except Untested as fork:
-            yes, no = (self._answer(known.also(fork.test, gave=gave)) for gave in (True, False))
+            yes, no = (
+                self._tree(known.with_result(fork.test, gave=gave)) for gave in (True, False)
+            )
             return yes if yes == no else (fork.test, yes, no)
 
-    def _decision(self, known: Known) -> Decision:
-        if known.standing in _BEFORE_ANY_RULE:
-            return _BEFORE_ANY_RULE[known.standing]
-        answer = self.ask(known)
+    def _decision(self, known: Assumptions) -> Decision:
+        if known.relationship in _BEFORE_ANY_RULE:
+            return _BEFORE_ANY_RULE[known.relationship]
+        answer = self.evaluate(known)
         # A reply may go to a living sender that the caller cannot see; nothing else may.
-        replies = isinstance(answer, Grant) and answer.name == REPLY
-        if known.standing == STRANGER and not replies and not known.holds(on_list):
+        replies = isinstance(answer, Permit) and answer.name == REPLY
+        if known.relationship == STRANGER and not replies and not known.result_of(is_target_listed):
             return HIDDEN
-        if isinstance(answer, Grant):
+        if isinstance(answer, Permit):
             return Decision(allowed=True, rule=answer.name, reason=answer.text)
-        return Decision.refused(self.name, answer.reason)
+        return Decision.denial(self.name, answer.reason)
 
     def __or__(self, other: Rule) -> Rule:
         return Either(self, other)
@@ -151,28 +153,28 @@ class Rule(ABC):
         return Both(self, other)
 
 
-class Stands(Rule):
+class RelationRule(Rule):
     """The caller has one of these standings to the target."""
 
     def __init__(self, name: str, text: str, among: frozenset[int], denial: Denial) -> None:
-        self._among, self._denial, self._grant = among, denial, Grant(name, text)
+        self._among, self._denial, self._grant = among, denial, Permit(name, text)
         super().__init__(name, text)
 
     @override
-    def ask(self, known: Known) -> Grant | Denial:
-        return self._grant if known.standing in self._among else self._denial
+    def evaluate(self, known: Assumptions) -> Permit | Denial:
+        return self._grant if known.relationship in self._among else self._denial
 
 
-class Passes(Rule):
+class PredicateRule(Rule):
     """A test of what is asked. A guard limits others and has no name in the record."""
 
     def __init__(self, name: str, text: str, test: Test, denial: Denial) -> None:
-        self._test, self._denial, self._grant = test, denial, Grant(name, text)
+        self._test, self._denial, self._grant = test, denial, Permit(name, text)
         super().__init__(name, text)
 
     @override
-    def ask(self, known: Known) -> Grant | Denial:
-        return self._grant if known.holds(self._test) else self._denial
+    def evaluate(self, known: Assumptions) -> Permit | Denial:
+        return self._grant if known.result_of(self._test) else self._denial
 
 
 class Either(Rule):
@@ -188,11 +190,11 @@ class Either(Rule):
         )
 
     @override
-    def ask(self, known: Known) -> Grant | Denial:
-        told = _SILENT
+    def evaluate(self, known: Assumptions) -> Permit | Denial:
+        told = _NO_DENIAL
         for rule in self.rules:
-            answer = rule.ask(known)
-            if isinstance(answer, Grant):
+            answer = rule.evaluate(known)
+            if isinstance(answer, Permit):
                 return answer
             if answer.weight > told.weight:
                 told = answer
@@ -206,23 +208,23 @@ class Both(Rule):
         parts = (rule.rules if isinstance(rule, Both) else (rule,) for rule in rules)
         self.rules: tuple[Rule, ...] = tuple(chain.from_iterable(parts))
         super().__init__(
-            " & ".join(_inner(rule, rule.name) for rule in self.rules if rule.name),
-            " ".join(_inner(rule, rule.text) for rule in self.rules if rule.text),
+            " & ".join(_in_parentheses(rule, rule.name) for rule in self.rules if rule.name),
+            " ".join(_in_parentheses(rule, rule.text) for rule in self.rules if rule.text),
         )
 
     @override
-    def ask(self, known: Known) -> Grant | Denial:
+    def evaluate(self, known: Assumptions) -> Permit | Denial:
         grants = []
         for rule in self.rules:
-            answer = rule.ask(known)
+            answer = rule.evaluate(known)
             if isinstance(answer, Denial):
                 return answer
             grants.append(answer)
         names = " & ".join(grant.name for grant in grants if grant.name)
-        return Grant(names, " ".join(grant.text for grant in grants if grant.text))
+        return Permit(names, " ".join(grant.text for grant in grants if grant.text))
 
 
-class Named(Rule):
+class NamedRule(Rule):
     """A rule of several parts under one name and one sentence."""
 
     def __init__(self, name: str, text: str, rule: Rule) -> None:
@@ -230,9 +232,9 @@ class Named(Rule):
         super().__init__(name, text)
 
     @override
-    def ask(self, known: Known) -> Grant | Denial:
-        return self._rule.ask(known)
+    def evaluate(self, known: Assumptions) -> Permit | Denial:
+        return self._rule.evaluate(known)
 
 
-def _inner(rule: Rule, text: str) -> str:
+def _in_parentheses(rule: Rule, text: str) -> str:
     return f"({text})" if isinstance(rule, Either) else text

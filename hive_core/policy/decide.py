@@ -6,23 +6,37 @@ from typing import Final
 
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
-from hive_core.policy import relationship
-from hive_core.policy.algebra import HIDDEN, PLAIN, UNKNOWN_CALLER, Asked, Decision, Rule
-from hive_core.policy.relationship import stand, visible
+from hive_core.policy.algebra import (
+    HIDDEN,
+    NO_CONTEXT,
+    UNKNOWN_CALLER,
+    AuthzContext,
+    Decision,
+    Rule,
+)
+from hive_core.policy.relationship import (
+    ANCESTOR,
+    CHILD,
+    DESCENDANT,
+    PARENT,
+    SIBLING,
+    is_visible,
+    relationship,
+)
 
 _NAMED: Final = 64  # the name comes from the caller, and can be as long as a frame
 _PARTIES: Final = {DAEMON: Relation.DAEMON, OPERATOR: Relation.OPERATOR}
 _RELATIONS: Final = {
-    relationship.PARENT: Relation.PARENT,
-    relationship.ANCESTOR: Relation.ANCESTOR,
-    relationship.CHILD: Relation.CHILD,
-    relationship.DESCENDANT: Relation.DESCENDANT,
-    relationship.SIBLING: Relation.SIBLING,
+    PARENT: Relation.PARENT,
+    ANCESTOR: Relation.ANCESTOR,
+    CHILD: Relation.CHILD,
+    DESCENDANT: Relation.DESCENDANT,
+    SIBLING: Relation.SIBLING,
 }
 
 
 def decide(
-    rule: Rule, hive: Hive, caller: str, target: str | None = None, asked: Asked = PLAIN
+    rule: Rule, hive: Hive, caller: str, target: str | None = None, asked: AuthzContext = NO_CONTEXT
 ) -> Decision:
     """May the caller do this? Denied by default.
 
@@ -31,18 +45,18 @@ def decide(
     caller itself.
     """
     try:
-        answers = rule.answers
+        answers = rule.trees
     except AttributeError:  # nobody has asked before
-        answers = rule.work_out()
-    found = answers[stand(hive, caller, target)]
+        answers = rule.compile()
+    found = answers[relationship(hive, caller, target)]
     while isinstance(found, tuple):
         test, yes, no = found
         found = yes if test(hive, caller, target, asked) else no
-    if asked is PLAIN or asked.second is None:
+    if asked is NO_CONTEXT or asked.second is None:
         return found
-    if found is UNKNOWN_CALLER or not found.visible or visible(hive, caller, asked.second):
+    if found is UNKNOWN_CALLER or not found.visible or is_visible(hive, caller, asked.second):
         return found
-    return Decision.refused("visible", f"{HIDDEN.reason}: {asked.second[:_NAMED]}", visible=False)
+    return Decision.denial("visible", f"{HIDDEN.reason}: {asked.second[:_NAMED]}", visible=False)
 
 
 def visible_names(hive: Hive, caller: str) -> tuple[str, ...]:
@@ -66,4 +80,4 @@ def relation(hive: Hive, sender: str, recipient: str) -> Relation:
         return _PARTIES[sender]
     if sender == recipient:
         return Relation.SELF
-    return _RELATIONS.get(stand(hive, sender, recipient), Relation.ALLOWED)
+    return _RELATIONS.get(relationship(hive, sender, recipient), Relation.ALLOWED)

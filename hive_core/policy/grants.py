@@ -10,13 +10,26 @@ from collections.abc import Container, Iterable
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.model.agents.agent import AgentSpec, Limits, Role
-from hive_core.model.agents.capability import HANDED_ON_BY_NOBODY, checked, granted, missing
+from hive_core.model.agents.capability import (
+    OPERATOR_ONLY,
+    check_capabilities,
+    check_grantable,
+    missing_capabilities,
+)
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.roles import HABITS, RANK
+from hive_core.model.agents.roles import ROLE_DEFAULTS, TIER_RANK
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.tools import entries as allow_list
 from hive_core.model.work.tools import lacking
-from hive_core.policy.remainder import CEILINGS, SUMMED, ceiling, claim, limit, remainder, share
+from hive_core.policy.remainder import (
+    CEILINGS,
+    SUMMED,
+    ceiling,
+    claim,
+    default_limit,
+    limit_of,
+    remainder,
+)
 
 _NO_DEFAULTS = Limits()
 
@@ -30,13 +43,13 @@ def check_spawn(
     rule SPAWN; this is about what, and `check_seat` about how many. `parent` None makes a root,
     which only the operator does.
     """
-    checked(spec.capabilities)
-    if RANK[spec.tier] > RANK[HABITS[spec.role].most]:
-        raise InvalidArgument(f"{_a(spec.role)} is never {spec.tier}", field="tier")
+    check_capabilities(spec.capabilities)
+    if TIER_RANK[spec.tier] > TIER_RANK[ROLE_DEFAULTS[spec.role].most]:
+        raise InvalidArgument(f"{_with_article(spec.role)} is never {spec.tier}", field="tier")
     if "/" not in spec.image and spec.image not in images:
         raise InvalidArgument(f"no image called {spec.image}", field="image")
     if creator == OPERATOR:
-        granted(spec.capabilities)
+        check_grantable(spec.capabilities)
         return
     if parent is None:
         raise NotAllowed("cannot spawn a root: only the operator may")
@@ -44,8 +57,8 @@ def check_spawn(
     _check_role(hive, (creator, parent), spec)
     _check_capabilities(giver, spec)
     _check_tools(giver, spec)
-    _check_rest(giver, spec)
-    _check_bounded(hive, creator, spec)
+    _check_allow_list_image_and_children(giver, spec)
+    _check_limits_are_set(hive, creator, spec)
     _check_limits(hive, creator, parent, spec)
 
 
@@ -58,14 +71,14 @@ def check_move(hive: Hive, caller: str, name: str, parent: str | None) -> None:
         return
     spec = hive.spec(name)
     _check_role(hive, (parent,), spec, "move")
-    check_seat(hive, parent, moved=name)
+    check_child_quota(hive, parent, moved=name)
     for field in SUMMED:
         rest, wanted = remainder(hive, parent, field), claim(spec, field)
         if rest is not None and wanted is not None and wanted > rest:
             raise LimitReached(f"cannot move {name}: {parent} has {rest} of {field} left")
 
 
-def capabilities(
+def initial_capabilities(
     hive: Hive, creator: str, usual: tuple[str, ...], asked: Iterable[str] | None = None
 ) -> tuple[str, ...]:
     """What a new agent will hold: what was asked for, or the `usual` as far as it goes.
@@ -74,10 +87,10 @@ def capabilities(
     (`check_spawn` refuses the rest).
     """
     if asked is not None:
-        return checked(asked)
+        return check_capabilities(asked)
     if creator == OPERATOR:
         return usual
-    lacking = missing(hive.spec(creator).capabilities, usual)
+    lacking = missing_capabilities(hive.spec(creator).capabilities, usual)
     return tuple(each for each in usual if each not in lacking)
 
 
@@ -86,17 +99,17 @@ def with_network(held: tuple[str, ...], profile: str | None) -> tuple[str, ...]:
     if profile is None:
         return held
     rest = (each for each in held if not each.startswith("network:"))
-    return checked((*rest, *(() if profile == "none" else (f"network:{profile}",))))
+    return check_capabilities((*rest, *(() if profile == "none" else (f"network:{profile}",))))
 
 
-def seats(hive: Hive, creator: str, asked: int | None, usual: int) -> int:
+def initial_max_children(hive: Hive, creator: str, asked: int | None, usual: int) -> int:
     """How many children a new agent may have: as asked, or the usual as far as the creator's go."""
     if asked is not None or creator == OPERATOR:
         return usual if asked is None else asked
     return min(usual, hive.spec(creator).max_children)
 
 
-def inherit(
+def inherit_limits(
     hive: Hive, creator: str, parent: str | None, spec: AgentSpec, defaults: Limits = _NO_DEFAULTS
 ) -> AgentSpec:
     """The spec with what was left open filled in from the creator, so that it stays in bounds.
@@ -110,7 +123,7 @@ def inherit(
     fields = spec.limits.model_dump()
     for field in (*SUMMED, *CEILINGS):
         if fields[field] is None:
-            fields[field] = share(hive, creator, parent, field, defaults)
+            fields[field] = default_limit(hive, creator, parent, field, defaults)
     return spec.model_copy(update={"limits": Limits(**fields)})
 
 
@@ -118,25 +131,27 @@ def _check_role(hive: Hive, givers: tuple[str, ...], spec: AgentSpec, verb: str 
     """The matrix holds for the creator and for the parent: no detour through a third agent."""
     for name in dict.fromkeys(givers):
         giver = hive.spec(name)
-        if spec.role not in HABITS[giver.role].creates:
-            raise NotAllowed(f"cannot {verb} {_a(spec.role)}: {name} is {_a(giver.role)}")
-        if RANK[spec.tier] > RANK[giver.tier]:
+        if spec.role not in ROLE_DEFAULTS[giver.role].creates:
+            raise NotAllowed(
+                f"cannot {verb} {_with_article(spec.role)}: {name} is {_with_article(giver.role)}"
+            )
+        if TIER_RANK[spec.tier] > TIER_RANK[giver.tier]:
             raise NotAllowed(f"cannot {verb} at tier {spec.tier}: {name} is {giver.tier}")
 
 
-def _a(role: Role) -> str:
+def _with_article(role: Role) -> str:
     return f"an {role}" if role[0] == "a" else f"a {role}"
 
 
 def _check_capabilities(giver: AgentSpec, spec: AgentSpec) -> None:
-    if lacking := missing(giver.capabilities, sorted(spec.capabilities)):
+    if lacking := missing_capabilities(giver.capabilities, sorted(spec.capabilities)):
         raise NotAllowed(f"cannot spawn with {', '.join(lacking)}: you do not hold that")
-    if kept := HANDED_ON_BY_NOBODY & set(spec.capabilities):
+    if kept := OPERATOR_ONLY & set(spec.capabilities):
         raise NotAllowed(f"cannot spawn with {', '.join(kept)}: it is the operator's to give")
-    granted(spec.capabilities)
+    check_grantable(spec.capabilities)
 
 
-def tools(hive: Hive, creator: str, asked: Iterable[str] | None) -> tuple[str, ...] | None:
+def initial_tools(hive: Hive, creator: str, asked: Iterable[str] | None) -> tuple[str, ...] | None:
     """The allow-list of a new agent: as asked, or its creator's; None: what its role may use."""
     if asked is not None:
         return allow_list(asked)
@@ -147,12 +162,12 @@ def _check_tools(giver: AgentSpec, spec: AgentSpec) -> None:
     """A manager uses no tool itself; its list is what it may hand on."""
     if giver.tools is None:
         return
-    wanted = HABITS[spec.role].tools if spec.tools is None else spec.tools
+    wanted = ROLE_DEFAULTS[spec.role].tools if spec.tools is None else spec.tools
     if beyond := lacking(giver.tools, wanted):
         raise NotAllowed(f"cannot spawn with {', '.join(beyond)}: you may not hand that on")
 
 
-def _check_rest(giver: AgentSpec, spec: AgentSpec) -> None:
+def _check_allow_list_image_and_children(giver: AgentSpec, spec: AgentSpec) -> None:
     if spec.allow:
         raise NotAllowed("cannot spawn with an allow-list: it is the operator's to give")
     if "/" in spec.image:
@@ -161,7 +176,7 @@ def _check_rest(giver: AgentSpec, spec: AgentSpec) -> None:
         raise LimitReached(f"cannot spawn with {spec.max_children} seats: you have fewer")
 
 
-def check_seat(
+def check_child_quota(
     hive: Hive, parent: str, moved: str | None = None, besides: frozenset[str] = frozenset()
 ) -> None:
     """Refuse one more child, or one more subtree, where a quota is used up.
@@ -175,7 +190,7 @@ def check_seat(
         raise LimitReached(f"max_children ({most}) of {parent} reached")
     coming = 1 if moved is None else tree.size(moved)
     for name in (parent, *tree.lineage(parent)):
-        bound = limit(hive.spec(name).subtree, "agents")
+        bound = limit_of(hive.spec(name).subtree, "agents")
         if bound is None or (moved is not None and tree.is_ancestor(name, moved)):
             continue
         free = sum(tree.is_ancestor(name, each) for each in besides)
@@ -209,7 +224,7 @@ def _check_limits(
             raise LimitReached(f"cannot give {wanted} of {field}: you have {most} left")
 
 
-def _check_bounded(hive: Hive, creator: str, spec: AgentSpec) -> None:
+def _check_limits_are_set(hive: Hive, creator: str, spec: AgentSpec) -> None:
     """A child without a limit would get the host's default, which may be more than its creator."""
     for field in SUMMED:
         if claim(hive.spec(creator), field) is not None and claim(spec, field) is None:

@@ -18,7 +18,7 @@ ABOVE: Final = frozenset({PARENT, ANCESTOR})
 BELOW: Final = frozenset({CHILD, DESCENDANT})
 
 
-def stand(hive: Hive, caller: str, target: str | None) -> int:
+def relationship(hive: Hive, caller: str, target: str | None) -> int:
     """The one standing that holds. None as a target is the caller itself.
 
     NOBODY is a caller that is not in the tree or hangs on no root, UNSEEN a target like that.
@@ -27,7 +27,7 @@ def stand(hive: Hive, caller: str, target: str | None) -> int:
     try:
         here, there = places[caller], places[caller if target is None else target]
     except KeyError:
-        return _apart(hive, caller, target)
+        return _relationship_outside_tree(hive, caller, target)
     if here is there:
         return ITSELF
     enter, leave, _, up = here
@@ -41,7 +41,7 @@ def stand(hive: Hive, caller: str, target: str | None) -> int:
     return found
 
 
-def _apart(hive: Hive, caller: str, target: str | None) -> int:
+def _relationship_outside_tree(hive: Hive, caller: str, target: str | None) -> int:
     """One of them has no place. The operator is known to all and sees all, also a broken chain."""
     if caller in hive.topology.numbering:
         return TO_OPERATOR if target == OPERATOR else UNSEEN
@@ -52,7 +52,7 @@ def _apart(hive: Hive, caller: str, target: str | None) -> int:
     return OPERATOR_OVER if target in hive.topology.parents else UNSEEN
 
 
-def listed(hive: Hive, caller: str, target: str) -> bool:
+def is_on_allow_list(hive: Hive, caller: str, target: str) -> bool:
     """Whether the operator allowed the caller to write to the target.
 
     The list points one way and holds UUIDs, so a name that is used again is not on it (attack 40).
@@ -61,7 +61,7 @@ def listed(hive: Hive, caller: str, target: str) -> bool:
     return spec is not None and other is not None and other.uuid in spec.allow
 
 
-def chain(hive: Hive, caller: str, target: str | None) -> tuple[str, ...]:
+def upward_path(hive: Hive, caller: str, target: str | None) -> tuple[str, ...]:
     """Names walked from the target upwards until the caller or a root is met.
 
     For the operator's eyes: it may name agents that the caller cannot see.
@@ -75,11 +75,11 @@ def chain(hive: Hive, caller: str, target: str | None) -> tuple[str, ...]:
     return walked[: walked.index(caller) + 1] if met else walked
 
 
-def visible(hive: Hive, caller: str, target: str) -> bool:
+def is_visible(hive: Hive, caller: str, target: str) -> bool:
     """Whether the caller sees the target.
 
     It sees itself, its ancestors, siblings and descendants, and whom it is allowed to write to.
     The operator sees all, and is known to all.
     """
-    standing = stand(hive, caller, target)
-    return standing > STRANGER or (standing == STRANGER and listed(hive, caller, target))
+    standing = relationship(hive, caller, target)
+    return standing > STRANGER or (standing == STRANGER and is_on_allow_list(hive, caller, target))

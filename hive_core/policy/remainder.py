@@ -21,15 +21,15 @@ LEAST: Final = {
 _EVERYTHING: Final = Limits()
 
 
-def limit(limits: object, field: str) -> int | None:
+def limit_of(limits: object, field: str) -> int | None:
     value = getattr(limits, field, None)
     return value if isinstance(value, int) else None
 
 
 def claim(spec: AgentSpec, field: str) -> int | None:
     """What an agent was given: for itself with its descendants, or else for itself."""
-    whole = limit(spec.subtree, field)
-    return limit(spec.limits, field) if whole is None else whole
+    whole = limit_of(spec.subtree, field)
+    return limit_of(spec.limits, field) if whole is None else whole
 
 
 def remainder(hive: Hive, name: str, field: str) -> int | None:
@@ -41,7 +41,7 @@ def remainder(hive: Hive, name: str, field: str) -> int | None:
     purse = claim(spec, field)
     if purse is None:
         return None
-    own = limit(spec.limits, field) if limit(spec.subtree, field) is not None else None
+    own = limit_of(spec.limits, field) if limit_of(spec.subtree, field) is not None else None
     given = sum(claim(hive.spec(kid), field) or 0 for kid in hive.topology.children(name))
     return max(0, purse - given - (own or 0))
 
@@ -49,12 +49,14 @@ def remainder(hive: Hive, name: str, field: str) -> int | None:
 def ceiling(hive: Hive, name: str, field: str, defaults: Limits = _EVERYTHING) -> int | None:
     """The most that `name` has of this itself; None when there is no bound."""
     spec = hive.spec(name)
-    own = limit(spec.limits, field)
-    bounds = [each for each in (own, limit(spec.subtree, field)) if each is not None]
-    return min(bounds) if bounds else limit(defaults, field)
+    own = limit_of(spec.limits, field)
+    bounds = [each for each in (own, limit_of(spec.subtree, field)) if each is not None]
+    return min(bounds) if bounds else limit_of(defaults, field)
 
 
-def share(hive: Hive, creator: str, parent: str, field: str, defaults: Limits) -> int | None:
+def default_limit(
+    hive: Hive, creator: str, parent: str, field: str, defaults: Limits
+) -> int | None:
     """What a child gets that asks for nothing; None leaves it with the host's default.
 
     It is no more than the creator has and, of what adds up, an equal part of what the parent has
@@ -68,5 +70,5 @@ def share(hive: Hive, creator: str, parent: str, field: str, defaults: Limits) -
     known = [each for each in bounds if each is not None]
     if not known:
         return None
-    usual = limit(defaults, field)
+    usual = limit_of(defaults, field)
     return max(LEAST.get(field, 1), min(known if usual is None else [*known, usual]))

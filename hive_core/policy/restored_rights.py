@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.agents.capability import HANDED_ON_BY_NOBODY, missing, why_without_effect
+from hive_core.model.agents.capability import OPERATOR_ONLY, missing_capabilities, no_effect_reason
 from hive_core.model.agents.hive import Hive
 from hive_core.policy.decide import decide
 from hive_core.policy.rules import ROUTE
 
 
-def afresh(hive: Hive, parent: str | None, spec: AgentSpec) -> AgentSpec:
+def restored_spec(hive: Hive, parent: str | None, spec: AgentSpec) -> AgentSpec:
     """The spec without what was taken from the family while its agent was gone.
 
     A root has nobody above it: what the operator gave it, it keeps, as far as it still leads
     anywhere.
     """
     allow = tuple(each for each in spec.allow if hive.name(str(each)) is not None)
-    held = tuple(each for each in spec.capabilities if not why_without_effect(each))
+    held = tuple(each for each in spec.capabilities if not no_effect_reason(each))
     if parent is None:
         return spec.model_copy(update={"allow": allow, "capabilities": held})
-    lacking = {*missing(hive.spec(parent).capabilities, spec.capabilities), *HANDED_ON_BY_NOBODY}
+    lacking = {
+        *missing_capabilities(hive.spec(parent).capabilities, spec.capabilities),
+        *OPERATOR_ONLY,
+    }
     return spec.model_copy(
         update={
             "capabilities": tuple(each for each in held if each not in lacking),
-            "allow": tuple(each for each in allow if _reaches(hive, parent, str(each))),
+            "allow": tuple(each for each in allow if _can_write_to(hive, parent, str(each))),
         }
     )
 
 
-def taken(before: Hive, after: Hive) -> dict[str, frozenset[str]]:
+def revoked_capabilities(before: Hive, after: Hive) -> dict[str, frozenset[str]]:
     """Which agents, by UUID, hold which capabilities no more."""
     found = {}
     for uuid, name in before.names.items():
@@ -38,7 +41,7 @@ def taken(before: Hive, after: Hive) -> dict[str, frozenset[str]]:
     return {uuid: lost for uuid, lost in found.items() if lost}
 
 
-def _reaches(hive: Hive, sender: str, uuid: str) -> bool:
+def _can_write_to(hive: Hive, sender: str, uuid: str) -> bool:
     """Whether the parent may write to it itself, by its place or by its own list."""
     name = hive.names[uuid]
     return decide(ROUTE, hive, sender, name).allowed

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.roles import ACTIONS, HABITS, Action
+from hive_core.model.agents.roles import ACTIONS, ROLE_DEFAULTS, Action
 from hive_core.model.wire.record import OPERATOR
-from hive_core.policy.algebra import Asked, Denial, Named, Passes, Rule, Test
+from hive_core.policy.algebra import AuthzContext, Denial, NamedRule, PredicateRule, Rule, Test
 
 _WORDS: Final[dict[Action, str]] = {
     "spawn": "create agents",
@@ -29,10 +29,10 @@ _WORDS: Final[dict[Action, str]] = {
 }
 
 
-def _acts(action: Action) -> Test:
-    roles = frozenset(role for role, habit in HABITS.items() if action in habit.actions)
+def _has_action(action: Action) -> Test:
+    roles = frozenset(role for role, habit in ROLE_DEFAULTS.items() if action in habit.actions)
 
-    def test(hive: Hive, caller: str, _: str | None, __: Asked) -> bool:
+    def test(hive: Hive, caller: str, _: str | None, __: AuthzContext) -> bool:
         spec = hive.specs.get(caller)
         return caller == OPERATOR if spec is None else spec.role in roles
 
@@ -41,13 +41,15 @@ def _acts(action: Action) -> Test:
 
 # One test for each action, so that a rule that is worked out asks it once.
 _GUARDS: Final = {
-    action: Passes("", "", _acts(action), Denial(10, f"your role may not {_WORDS[action]}"))
+    action: PredicateRule(
+        "", "", _has_action(action), Denial(10, f"your role may not {_WORDS[action]}")
+    )
     for action in ACTIONS
 }
 
 
-def bounded(action: Action, rule: Rule) -> Rule:
+def guard_by_role(action: Action, rule: Rule) -> Rule:
     """The rule as it holds for an operation of this action: what it refuses, it refuses first."""
-    if all(action in habit.actions for habit in HABITS.values()):
+    if all(action in habit.actions for habit in ROLE_DEFAULTS.values()):
         return rule
-    return Named(rule.name, rule.text, rule & _GUARDS[action])
+    return NamedRule(rule.name, rule.text, rule & _GUARDS[action])

@@ -15,9 +15,9 @@ from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.model.agents.agent import AgentSpec, Profile, Role, Tier
-from hive_core.model.agents.capability import checked
+from hive_core.model.agents.capability import check_capabilities
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.agents.roles import default_capabilities
 from hive_core.model.config.seed import seed_of
 from hive_core.model.config.settings import Settings
@@ -57,7 +57,7 @@ def _fit(broker: Broker, settings: Settings) -> Iterator[str]:
     What the operator let it do beside that stays.
     """
     hive = broker.hive()
-    name = hive.built_in(Profile.MAID)
+    name = hive.built_in_agent(Profile.MAID)
     if name is None or (_SPAWN in hive.spec(name).capabilities) == bool(settings.maid.checks):
         return
     try:
@@ -69,12 +69,12 @@ def _fit(broker: Broker, settings: Settings) -> Iterator[str]:
 
 def _fitted(call: Call) -> Change[Made] | Record[Made]:
     """A commit in which it holds what its checks take; none where that was not given by us."""
-    name = call.hive.built_in(Profile.MAID) or Profile.MAID.value
+    name = call.hive.built_in_agent(Profile.MAID) or Profile.MAID.value
     spec, marks = call.hive.spec(name), call.ledger.marks
     made = Made(name=name, uuid=spec.id)
     if call.settings.maid.checks:
         marks.put(_GIVEN, spec.id)
-        held = checked((*spec.capabilities, _SPAWN))
+        held = check_capabilities((*spec.capabilities, _SPAWN))
         what = f"grant {name} spawn, for its checks"
     elif marks.get(_GIVEN) == spec.id:
         marks.drop(_GIVEN)
@@ -90,7 +90,7 @@ def missing(hive: Hive, settings: Settings) -> Iterator[Profile]:
     """The queen first: the maid goes under her."""
     wanted = {Profile.QUEEN: settings.daemons.queen, Profile.MAID: settings.daemons.maid}
     for profile, enabled in wanted.items():
-        if enabled and hive.built_in(profile) is None:
+        if enabled and hive.built_in_agent(profile) is None:
             yield profile
 
 
@@ -111,7 +111,7 @@ def maker(profile: Profile) -> Callable[[Call], Change[Made]]:
         call.ledger.ranges.allocate(spec.id, settings.uid_start, call.now)
         if _SPAWN in spec.capabilities and profile is Profile.MAID:
             call.ledger.marks.put(_GIVEN, spec.id)
-        call.ledger.runs.want(spec.id, Wanted.RUNNING, call.now, reason=f"the {profile}")
+        call.ledger.runs.want(spec.id, DesiredState.RUNNING, call.now, reason=f"the {profile}")
         made = Made(name=profile.value, uuid=spec.id)
         return Change(made, hive, f"create the {profile}", frozenset({f"run:{spec.id}"}))
 
@@ -121,10 +121,10 @@ def maker(profile: Profile) -> Callable[[Call], Change[Made]]:
 def _holds(profile: Profile, settings: Settings) -> tuple[str, ...]:
     if profile is not Profile.MAID:
         return default_capabilities(Role.DAEMON)
-    return checked((*_MAID, _SPAWN) if settings.maid.checks else _MAID)
+    return check_capabilities((*_MAID, _SPAWN) if settings.maid.checks else _MAID)
 
 
 def _above(call: Call, profile: Profile) -> str | None:
-    queen = call.hive.built_in(Profile.QUEEN) if profile is Profile.MAID else None
+    queen = call.hive.built_in_agent(Profile.QUEEN) if profile is Profile.MAID else None
     root = call.settings.root.name
     return queen or (root if root in call.hive.topology else None)

@@ -18,7 +18,7 @@ from typing import Final
 from hive_core.errors import HiveError, InboxFull, Internal, StorageFull
 from hive_core.ledger.audit.events import Entry
 from hive_core.ledger.mail.letters import NewMessage
-from hive_core.model.agents.machine import Starts, Wanted
+from hive_core.model.agents.machine import DesiredState, FailureHistory
 from hive_core.model.names import job_unit
 from hive_core.model.wire.record import DAEMON, LogQuery, Relation
 from hive_core.plan.actions import JobKind
@@ -148,16 +148,18 @@ class Bounds:
     def _up(self, uuid: str) -> bool:
         """Whether it should run and nothing speaks against it yet."""
         run, starts = self.look.wishes.runs.get(uuid), self.look.wishes.starts.get(uuid)
-        wanted = run is not None and run.wanted is Wanted.RUNNING
+        wanted = run is not None and run.wanted is DesiredState.RUNNING
         return run is not None and wanted and trouble(run, starts) is not Trouble.PARKED
 
     def _park(self, place: Place, text: str) -> set[str]:
         """Without grace: it would go on writing. Whoever starts it again clears this."""
         ledger, now, run = self.ports.ledger, self.ports.clock.now(), self.look.wishes.runs
         log.warning("%s: it is parked", text, extra={"HIVE_UUID": place.uuid})
-        again = ledger.runs.want(place.uuid, Wanted.RUNNING, now, grace=0.0,
+        again = ledger.runs.want(place.uuid, DesiredState.RUNNING, now, grace=0.0,
                                  reason=run[place.uuid].reason)  # fmt: skip
-        ledger.starts.put(place.uuid, Starts((now,), parked=True, nonce=again.nonce, why=text))
+        ledger.starts.put(
+            place.uuid, FailureHistory((now,), parked=True, nonce=again.nonce, why=text)
+        )
         ledger.events.append(Entry(
             kind="limit", caller=DAEMON, operation="watch", target=place.uuid, allowed=None,
             rule="", reason=text, commit=self.look.places.hive.commit, request="", now=now,

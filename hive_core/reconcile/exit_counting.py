@@ -14,8 +14,8 @@ from typing import Final
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import HiveError
-from hive_core.model.agents.exits import Began, Life, Over, since
-from hive_core.model.agents.machine import Cpu, Machine, Run, Starts
+from hive_core.model.agents.exits import ExitEvent, LifeRecord, StartEvent, unreported_events
+from hive_core.model.agents.machine import Cpu, DesiredRun, FailureHistory, Machine
 from hive_core.plan.failure import Case
 from hive_core.plan.state import Phase, phase
 from hive_core.reconcile.exits import WATCH, Counted, Lines, Told, last_lines, started, write
@@ -26,13 +26,13 @@ from hive_core.reconcile.timers.cpu_meter import keep
 CRASHED: Final = "7f0d4c1e6b1a4d0d9a5e3c5d2b8a6f41"
 AGAIN: Final = 1.0
 log = logging.getLogger(__name__)
-Judged = Began | Counted
+Judged = StartEvent | Counted
 
 
 @dataclass
 class Counting:
     work: Work
-    _lives: dict[str, Life] = field(default_factory=dict)
+    _lives: dict[str, LifeRecord] = field(default_factory=dict)
     _read: bool = False
 
     def count(self, dirty: set[str]) -> set[str]:
@@ -73,14 +73,14 @@ class Counting:
             self.work.later(uuid, self.work.ports.clock.monotonic() + AGAIN)
         return {*uuids}
 
-    def _news(self, uuid: str) -> list[Over | Began]:
+    def _news(self, uuid: str) -> list[ExitEvent | StartEvent]:
         machine, life = self.work.look.machines.get(uuid), self._lives.get(uuid)
         if machine is not None and life is not None and _is_same(life, machine):
             return []  # most agents in most passes
         if machine is None or uuid not in self.work.look.places.by_uuid:
             self._lives.pop(uuid, None)
             return []
-        return list(_happened(life or Life(uuid), machine))
+        return list(_happened(life or LifeRecord(uuid), machine))
 
     def _is_heard(self, uuid: str) -> bool:
         """Whether its last words matter to somebody."""
@@ -93,14 +93,18 @@ class Counting:
         return [each for each in found if isinstance(each, Counted)]
 
     def _judged(
-        self, uuid: str, news: Iterable[Over | Began], run: Run | None, starts: Starts | None
+        self,
+        uuid: str,
+        news: Iterable[ExitEvent | StartEvent],
+        run: DesiredRun | None,
+        starts: FailureHistory | None,
     ) -> Iterator[Judged]:
         place, settings = self.work.look.places.by_uuid.get(uuid), self.work.ports.settings
-        starts = starts or Starts()
+        starts = starts or FailureHistory()
         if run is None or place is None:
             return
         for each in news:
-            if isinstance(each, Began):
+            if isinstance(each, StartEvent):
                 yield each
                 continue
             case = Case(place, run, starts, settings)
@@ -139,7 +143,7 @@ class Counting:
         news = list(_happened(ledger.lives.get(uuid), machine))
         known = ledger.runs.get(uuid), ledger.starts.get(uuid)
         for each in self._judged(uuid, news, *known):
-            if isinstance(each, Began):
+            if isinstance(each, StartEvent):
                 topics |= started(call, uuid, each)
                 continue
             topics |= write(call, each, words.get(each.over.invocation, ()))
@@ -149,13 +153,13 @@ class Counting:
         return topics
 
 
-def _is_same(life: Life, machine: Machine) -> bool:
+def _is_same(life: LifeRecord, machine: Machine) -> bool:
     """Whether it runs as it was told last; said quickly."""
     there = life.up and machine.invocation == life.invocation and machine.active == "active"
     return there and (machine.exit is None or machine.exit.invocation == life.ended)
 
 
-def _happened(life: Life, machine: Machine) -> Iterator[Over | Began]:
+def _happened(life: LifeRecord, machine: Machine) -> Iterator[ExitEvent | StartEvent]:
     there = phase(machine)
     healthy = there is Phase.UP and machine.verified and machine.executed
-    return since(life, machine, alive=there is not Phase.DOWN, healthy=healthy)
+    return unreported_events(life, machine, alive=there is not Phase.DOWN, healthy=healthy)

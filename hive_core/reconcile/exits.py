@@ -14,8 +14,8 @@ from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.ledger.audit.events import Entry
 from hive_core.model.agents.agent import AfterTask
-from hive_core.model.agents.exits import HOST_DOWN, Began, Over
-from hive_core.model.agents.machine import Run, Wanted
+from hive_core.model.agents.exits import HOST_DOWN, ExitEvent, StartEvent
+from hive_core.model.agents.machine import DesiredRun, DesiredState
 from hive_core.model.agents.roles import after_task
 from hive_core.model.names import agent_unit
 from hive_core.model.wire.record import DAEMON, LogLine, LogQuery
@@ -48,23 +48,23 @@ class Counted:
     """One end with what it means, ready to be written down."""
 
     case: Case
-    over: Over
+    over: ExitEvent
     verdict: Verdict
 
     @property
     def how(self) -> str:
         """`killed with KILL`."""
-        return self.over.exit.of_machine if self.over.exit is not None else HOST_DOWN
+        return self.over.exit.machine_text if self.over.exit is not None else HOST_DOWN
 
     @property
     def why(self) -> str:
         """`bob crashed: killed with KILL; next try in 2 s`."""
         return self.why_now(None)
 
-    def why_now(self, run: Run | None) -> str:
+    def why_now(self, run: DesiredRun | None) -> str:
         """The same, with what is wanted after all that followed from this end."""
         place, starts = self.case.place, self.verdict.starts
-        wanted = run is not None and run.wanted is Wanted.RUNNING
+        wanted = run is not None and run.wanted is DesiredState.RUNNING
         if run is not None and wanted and run.nonce != self.case.run.nonce:
             then = "it is started again, for a task that has another try"
         elif self.verdict.parked:
@@ -74,7 +74,7 @@ class Counted:
         else:
             then = "it stays down until it is started"
         end = self.over.exit
-        what = self.how if end is not None and end.never_up else f"crashed: {self.how}"
+        what = self.how if end is not None and end.start_timed_out else f"crashed: {self.how}"
         return f"{place.name} {what}; {then}"
 
     @property
@@ -89,7 +89,7 @@ class Counted:
     def is_heard(self) -> bool:
         """Whether its last lines are kept: it ended by itself, or it was there for one task."""
         once = after_task(self.case.place.spec) is AfterTask.EXITS
-        stays = self.case.run.wanted is not Wanted.SLEEPING and not self.returns
+        stays = self.case.run.wanted is not DesiredState.SLEEPING and not self.returns
         return self.verdict.crash or self.verdict.ended or (once and stays)
 
     @property
@@ -113,7 +113,7 @@ async def last_lines(journal: Journal, counted: Counted) -> Sequence[LogLine]:
         return ()
 
 
-def started(call: Call, uuid: str, began: Began) -> frozenset[str]:
+def started(call: Call, uuid: str, began: StartEvent) -> frozenset[str]:
     """Inside a transaction: one start, and what follows from it; topics to touch."""
     name = call.hive.names[uuid]
     call.ledger.lives.began(uuid, began.invocation, began.nonce)
@@ -132,7 +132,7 @@ def write(call: Call, counted: Counted, lines: Lines) -> frozenset[str]:
     topics = frozenset({"events"})
     if verdict.ended:
         reason = f"{ENDED}: {counted.how}"
-        ledger.runs.want(place.uuid, Wanted.STOPPED, call.now, reason=reason)
+        ledger.runs.want(place.uuid, DesiredState.STOPPED, call.now, reason=reason)
     kind = "crash" if verdict.crash else "exit"
     text = counted.why if verdict.crash else f"{place.name} {_said(counted)}"
     _event(call, kind, (place.uuid, place.name), text, _fields(counted))
@@ -175,7 +175,7 @@ def _ended(counted: Counted, output: str) -> Ended:
     return Ended(
         case.place.uuid, case.place.name, end.number if end else None, counted.reason,
         clean=end is not None and end.clean, asked=counted.is_asked,
-        wanted=(Wanted.STOPPED if ended else case.run.wanted).value, returns=counted.returns,
+        wanted=(DesiredState.STOPPED if ended else case.run.wanted).value, returns=counted.returns,
         fields={
             "invocation": over.invocation, "nonce": over.nonce, "output": output,
             "cpu": end.cpu if end else None,

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Run, Starts
+from hive_core.model.agents.machine import DesiredRun, FailureHistory
 from hive_core.model.agents.revocation import PENDING, Revocation, RevocationState
 from hive_core.model.config.settings import Settings
 from hive_core.model.wire.record import DAEMON, Job
@@ -25,9 +25,9 @@ class Wishes:
 
     ledger: Ledger
     settings: Settings
-    runs: dict[str, Run] = field(default_factory=dict)
+    runs: dict[str, DesiredRun] = field(default_factory=dict)
     bases: dict[str, int] = field(default_factory=dict)
-    starts: dict[str, Starts] = field(default_factory=dict)
+    starts: dict[str, FailureHistory] = field(default_factory=dict)
     archives: dict[str, float] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     revocations: dict[int, Revocation] = field(default_factory=dict)
@@ -105,8 +105,8 @@ def losers(revocation: Revocation, places: Places) -> frozenset[str]:
     agent = hive.name(revocation.agent)
     lost = [name for each in revocation.lost if (name := hive.name(each)) is not None]
     below = {hive.spec(name).id for name in losing(hive, lost, agent or "")}
-    noted = revocation.nonces.keys() - revocation.told - below
-    return frozenset({*below, *revocation.told, *_may_hold(noted, hive, agent, lost)})
+    noted = revocation.nonces.keys() - revocation.notified - below
+    return frozenset({*below, *revocation.notified, *_may_hold(noted, hive, agent, lost)})
 
 
 def _may_hold(

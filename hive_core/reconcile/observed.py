@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Machine, Observed, Run, State, Stray
+from hive_core.model.agents.machine import DesiredRun, Machine, Observed, Orphan, State
 from hive_core.model.agents.revocation import Revocation
 from hive_core.model.config.settings import Settings
 from hive_core.plan.desired import Moment, Plan
@@ -33,7 +33,7 @@ class Look:
     started: float
     machines: dict[str, Machine] = field(default_factory=dict)
     slices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    strays: tuple[Stray, ...] = ()
+    strays: tuple[Orphan, ...] = ()
     states: dict[str, State] = field(default_factory=dict)
     configs: dict[str, str] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Look:
         """Take over a look at some agents, or at the whole host."""
         if whole:
             self.machines.clear()
-            self.strays = found.strays
+            self.strays = found.orphans
         self.machines.update(found.machines)
         self.slices = found.slices
 
@@ -95,7 +95,7 @@ class Look:
     def _judged(self, uuid: str) -> State:
         return self._judge(uuid, self.wishes.runs.get(uuid))
 
-    def _judge(self, uuid: str, wish: Run | None) -> State:
+    def _judge(self, uuid: str, wish: DesiredRun | None) -> State:
         run = wish if uuid in self.places.by_uuid else None
         machine = self.machines.get(uuid) or Machine(uuid)
         return state_of(facts(run, machine, self.wishes.starts.get(uuid)))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from hive_core.errors import HiveError
-from hive_core.model.agents.machine import Machine, Wanted
+from hive_core.model.agents.machine import DesiredState, Machine
 from hive_core.plan.desired import Plan
 from hive_core.plan.diff import ahead, in_order, plan, starting
 from hive_core.plan.placement import Places
@@ -185,7 +185,7 @@ class Reconciler:
         with ledger.transaction():
             for uuid in sorted(missing):
                 if uuid not in self.wishes.runs:
-                    ledger.runs.want(uuid, Wanted.RUNNING, now, reason="declared")
+                    ledger.runs.want(uuid, DesiredState.RUNNING, now, reason="declared")
                 ledger.ranges.allocate(uuid, self.ports.settings.uid_start, now)
         self.wishes.refresh(missing)
         self._dirty.update(dict.fromkeys(missing))

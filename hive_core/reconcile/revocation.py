@@ -17,7 +17,7 @@ from hive_core.errors import HiveError, Internal
 from hive_core.host.systemd.job_exchange import exchange
 from hive_core.ledger.agents.revocations import NewRevocation
 from hive_core.ledger.audit.events import Entry
-from hive_core.model.agents.machine import Machine, Run, Wanted
+from hive_core.model.agents.machine import DesiredRun, DesiredState, Machine
 from hive_core.model.agents.revocation import Revocation, RevocationState
 from hive_core.model.config.review import SAID, SAID_MOST, Said
 from hive_core.model.wire.record import DAEMON
@@ -124,14 +124,14 @@ class Revoker:
 
     def _restart_newcomers(self, revocation: Revocation) -> None:
         """Who came to be below a loser that is down, and runs: all wait until nobody does."""
-        agents = losers(revocation, self.work.look.places) - revocation.told
+        agents = losers(revocation, self.work.look.places) - revocation.notified
         up = {uuid for uuid in agents if self._is_up(uuid)}
         if runs := [*self._running(up)]:
             with self.work.ports.ledger.transaction():
                 self._tell_to_restart(revocation, runs)
             self._take_up(revocation, up)
 
-    def _tell_to_restart(self, revocation: Revocation, runs: Iterable[Run]) -> None:
+    def _tell_to_restart(self, revocation: Revocation, runs: Iterable[DesiredRun]) -> None:
         why = f"{revocation.name} is not below it any more"
         nonces = {run.agent: restart(self.work.ports, run, why) for run in runs}
         self.work.ports.ledger.revocations.note(revocation.id, nonces)
@@ -143,12 +143,12 @@ class Revoker:
                 self.work.ports.ledger.revocations.note(revocation.id, dict.fromkeys(new, 0))
             self.work.look.wishes.refresh(())
 
-    def _running(self, agents: Iterable[str]) -> Iterator[Run]:
+    def _running(self, agents: Iterable[str]) -> Iterator[DesiredRun]:
         """Who runs or is on its way up. Who is down after a failure holds nothing, and waits on."""
         look = self.work.look
         for uuid in agents:
             run = look.wishes.runs.get(uuid)
-            if run is None or run.wanted is not Wanted.RUNNING:
+            if run is None or run.wanted is not DesiredState.RUNNING:
                 continue
             failed = trouble(run, look.wishes.starts.get(uuid)) is not Trouble.NONE
             if not (failed and self._is_down(uuid)):
@@ -246,12 +246,12 @@ class Revoker:
         hive = self.work.look.places.hive
         lost, agents = (
             sorted(hive.name(uuid) or uuid for uuid in each)
-            for each in (revocation.lost, revocation.told)
+            for each in (revocation.lost, revocation.notified)
         )
         done = revocation.state is _S.DONE
         job = ledger.jobs.get(revocation.job)
         if job is not None and job.ended is None:
-            again = sorted(revocation.told)[:_BACK_MOST]
+            again = sorted(revocation.notified)[:_BACK_MOST]
             news: dict[str, object] = {"revoked": now, RESTARTING: again} if done else {}
             ledger.jobs.progress(job.id, {**job.progress, **news, "links": links})
         if done:

@@ -7,7 +7,7 @@ from uuid import uuid4
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result
 from hive_core.model.agents.agent import AgentSpec, Role, Tier
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.agents.roles import ROOT_AGENT_EXTRA, default_capabilities
 from hive_core.model.config.seed import seed_of
 
@@ -35,7 +35,7 @@ def make(call: Call) -> Change[Made]:
     )  # fmt: skip
     hive = call.hive.with_agent(root.name, None, spec)
     call.ledger.ranges.allocate(spec.id, settings.uid_start, call.now)
-    call.ledger.runs.want(spec.id, Wanted.RUNNING, call.now, reason="the root agent")
+    call.ledger.runs.want(spec.id, DesiredState.RUNNING, call.now, reason="the root agent")
     made = Made(name=root.name, uuid=spec.id)
     wakes = frozenset({f"run:{spec.id}"})
     return Change(made, hive, f"create the root agent {root.name}", wakes=wakes)

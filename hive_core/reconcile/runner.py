@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hive_core.errors import HiveError, StorageFull, TimedOut, Unreachable
-from hive_core.model.agents.machine import Run
+from hive_core.model.agents.machine import DesiredRun
 from hive_core.plan import actions as a
 from hive_core.plan.daemon_actions import Forget, Local, Renew
 from hive_core.plan.desired import Step
@@ -23,7 +23,7 @@ STUCK_AFTER: Final = 3
 NO_ANSWER: Final = (Unreachable, TimedOut)
 
 
-def restart(ports: Ports, run: Run, why: str) -> int:
+def restart(ports: Ports, run: DesiredRun, why: str) -> int:
     """Inside a transaction: have a machine start afresh; the nonce of that start.
 
     Nobody tried anything: its failures count on as they did, and there is not one more.

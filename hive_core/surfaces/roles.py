@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from hive_core.broker.operation import Operation
 from hive_core.model.agents.agent import Role
-from hive_core.model.agents.roles import ACTIONS, HABITS
+from hive_core.model.agents.roles import ACTIONS, ROLE_DEFAULTS
 from hive_core.model.work.tools import TOOLS
 
 _HEAD = """\
@@ -45,7 +45,7 @@ def _lives() -> Iterator[str]:
     yield from ("| Role | Lives | Behaviour | Creates | After a failure | After its task | Highest"
                 " tier |", "| --- | --- | --- | --- | --- | --- | --- |")  # fmt: skip
     for role in Role:
-        habit = HABITS[role]
+        habit = ROLE_DEFAULTS[role]
         again = "starts again" if habit.restarts else "its parent is told"
         cells = (f"`{role}`", habit.lifetime, habit.behaviour, _creates(habit.creates), again,
                  habit.after_task, habit.most)  # fmt: skip
@@ -59,7 +59,7 @@ def _creates(roles: frozenset[Role]) -> str:
 def _rights() -> Iterator[str]:
     yield from ("| Role | Capabilities by default | Tools |", "| --- | --- | --- |")
     for role in Role:
-        habit = HABITS[role]
+        habit = ROLE_DEFAULTS[role]
         yield f"| `{role}` | {_words(habit.capabilities)} | {_words(habit.tools) or 'none'} |"
 
 
@@ -67,7 +67,7 @@ def _actions(registry: Mapping[str, Operation]) -> Iterator[str]:
     yield f"| Action | {' | '.join(f'`{role}`' for role in Role)} | Operations |"
     yield f"| --- | {' | '.join('---' for _ in Role)} | --- |"
     for action in ACTIONS:
-        may = ("yes" if action in HABITS[role].actions else "no" for role in Role)
+        may = ("yes" if action in ROLE_DEFAULTS[role].actions else "no" for role in Role)
         names = [name for name, each in registry.items() if each.action == action]
         yield f"| `{action}` | {' | '.join(may)} | {_words(sorted(names))} |"
 
@@ -75,7 +75,7 @@ def _actions(registry: Mapping[str, Operation]) -> Iterator[str]:
 def _tools() -> Iterator[str]:
     yield from ("| Tool | Also called | Roles | |", "| --- | --- | --- | --- |")
     for tool in TOOLS.values():
-        roles = [role for role in Role if tool.name in HABITS[role].tools]
+        roles = [role for role in Role if tool.name in ROLE_DEFAULTS[role].tools]
         yield f"| `{tool.name}` | {_words(tool.aliases)} | {_words(roles)} | {tool.summary} |"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from hive_core.errors import Conflict, HiveError, NotFound
-from hive_core.model.agents.machine import Cpu, Exit, Machine, Observed, Stray
+from hive_core.model.agents.machine import Cpu, Exit, Machine, Observed, Orphan
 from hive_core.model.names import agent_unit, slice_unit
 from hive_core.plan import actions as a
 from hive_core.plan.agent_steps import copy_of
@@ -37,7 +37,7 @@ class MemoryMachines:
     units: dict[str, Machine] = field(default_factory=dict)
     exits: dict[str, Exit] = field(default_factory=dict)
     slices: dict[str, dict[str, int]] = field(default_factory=dict)
-    strays: tuple[Stray, ...] = ()
+    strays: tuple[Orphan, ...] = ()
     refused: dict[str, HiveError] = field(default_factory=dict)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
     beside: dict[str, Callable[[], object]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class MemoryMachines:
         known = {*self.known(), *self.units, *self.exits, *self.storage.uuids}
         shorts = {uuid[:8] for uuid in known}
         lost = sorted("/".join(node) for node in self.storage.nodes_without(shorts))
-        strays = (*self.strays, *(Stray("node", node) for node in lost))
+        strays = (*self.strays, *(Orphan("node", node) for node in lost))
         chosen = known if uuids is None else set(uuids)
         machines = {uuid: self._machine(uuid) for uuid in sorted(chosen)}
         return Observed(machines, strays if uuids is None else (), dict(self.slices))
@@ -85,7 +85,7 @@ class MemoryMachines:
             self.units.get(uuid, Machine(uuid)),
             exit=self.exits.get(uuid), node=store.node(uuid[:8]), mounted=uuid in store.mounts,
             root=uuid in store.roots, copying=copy_of(uuid) in store.roots,
-            archived=uuid in store.archives, door=uuid in store.doors,
+            archived=uuid in store.archives, socket_directory=uuid in store.doors,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
             view=store.views.get(uuid, 0), config=store.configs.get(uuid, ""),
             stores=store.stores.get(uuid, frozenset()),

@@ -22,7 +22,7 @@ from hive_core.broker.hooks import Ended, Started, happened
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.model.agents.agent import Role
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.varlink import Message
 
 MINDS: dict[str, Callable[..., Mind]] = {"lead": Lead, "queen": Queen, "worker": Worker}
@@ -74,7 +74,7 @@ class Troupe:
             if (
                 spec
                 and run
-                and run.wanted is Wanted.RUNNING
+                and run.wanted is DesiredState.RUNNING
                 and spec.command[:1] == ("hive-agent",)
             ):
                 self._turn(name, spec.command[1])
@@ -115,14 +115,16 @@ class Troupe:
 
         def act(call: Call) -> Record[Result]:
             if not returns:
-                call.ledger.runs.want(spec.id, Wanted.STOPPED, call.now, reason="ended with 1")
+                call.ledger.runs.want(
+                    spec.id, DesiredState.STOPPED, call.now, reason="ended with 1"
+                )
             end = Ended(
                 spec.id, name, 1, "ended with 1", clean=False, asked=False,
                 wanted="running" if returns else "stopped", returns=returns,
             )  # fmt: skip
             topics = happened(call, end)
             run = call.ledger.runs.get(spec.id)
-            if run is not None and run.wanted is Wanted.RUNNING:
+            if run is not None and run.wanted is DesiredState.RUNNING:
                 topics |= happened(call, Started(spec.id, name, run.nonce))
             return Record(Result(), topics)
 

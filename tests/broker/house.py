@@ -45,7 +45,7 @@ def family(parents: Mapping[str, str | None] = FAMILY) -> Hive:
     hive = Hive()
     for name, parent in parents.items():
         hive = hive.with_agent(name, parent, spec(name))
-    return hive.validated()
+    return hive.validate()
 
 
 class Asleep:
@@ -170,7 +170,7 @@ class House:
             ledger.head = oid
             move(oid)
         world = World(ledger, repo, settings, Asleep(), self.clock)
-        self.broker = Broker(world, hive.at(oid), registry, fixed(registry, "1"))
+        self.broker = Broker(world, hive.at_commit(oid), registry, fixed(registry, "1"))
         self.broker.attach(self.desk)
         self.broker.listeners.append(self.woken.append)
 

@@ -12,7 +12,7 @@ from hive_core.broker.operation import Mutation, Operation, Params, Result, Whos
 from hive_core.errors import LimitReached, NotAllowed
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.wire.record import DAEMON, LogQuery, Relation
 from hive_core.policy.rules import ANCESTOR, ANYONE, OPERATOR, SELF
 
@@ -52,7 +52,9 @@ def note(call: Call, params: NoteParams) -> Record[Noted]:
     """Start an agent afresh, and perhaps fail after that."""
     uuid = call.hive.spec(params.agent).id
     runs = call.ledger.runs
-    wanted = [runs.want(uuid, Wanted.RUNNING, call.now, fresh=True) for _ in range(params.times)]
+    wanted = [
+        runs.want(uuid, DesiredState.RUNNING, call.now, fresh=True) for _ in range(params.times)
+    ]
     if params.then == "limit":
         raise LimitReached("enough of that")
     if params.then == "deny":

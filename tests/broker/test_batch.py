@@ -16,7 +16,7 @@ from hive_core.host.git import MetaRepo
 from hive_core.ledger.core.connection import Broken
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.settings import Bounds, Settings
 
 
@@ -255,7 +255,7 @@ def test_what_the_daemon_does_by_itself_takes_the_same_steps(house: House) -> No
     assert house.repo.head() == house.hive.commit == event.commit
 
     def failing(call: Call) -> Record[Noted]:
-        call.ledger.runs.want(spec("eve").id, Wanted.RUNNING, call.now)
+        call.ledger.runs.want(spec("eve").id, DesiredState.RUNNING, call.now)
         raise Conflict("no")
 
     with pytest.raises(Conflict):

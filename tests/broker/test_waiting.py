@@ -130,7 +130,7 @@ def test_a_caller_that_loses_the_right_is_refused_at_the_next_page(house: House)
     ann.ask("Count", {"to": 100, "agent": "cat"}, more=True)
     house.turn()
     assert ann.result()["numbers"] == [1, 2]
-    house.broker.hive = house.hive.moved("bob", "dan")
+    house.broker.hive = house.hive.with_parent("bob", "dan")
     house.run()
     with pytest.raises(NotFound):
         ann.result()
@@ -182,7 +182,7 @@ def test_a_slow_read_is_judged_again_on_delivery(house: House) -> None:
     ann.ask("Fetch", {"agent": "cat"})
     house.run()
     ((line, _),) = house.desk.reads
-    house.broker.hive = house.hive.moved("bob", "dan")
+    house.broker.hive = house.hive.with_parent("bob", "dan")
     house.broker.brought(line, Result())
     house.run()
     with pytest.raises(NotFound):
@@ -265,6 +265,6 @@ def test_a_waiting_caller_that_is_moved_away_still_gets_its_own_answer(house: Ho
     ann = house.phone("ann")
     ann.ask("Work", {"wait": 20.0})
     house.run()
-    house.broker.hive = house.hive.moved("ann", "dan")
+    house.broker.hive = house.hive.with_parent("ann", "dan")
     end(house, only_job(house))
     assert ann.result()["job"]

@@ -16,7 +16,7 @@ from reconcile.deploying import FAMILY, Proposed, Stage, proposal
 from typing_extensions import override
 
 from hive_core.errors import Conflict, HiveError, StorageFull
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.config.approval import FINALS, ApprovalState
 from hive_core.model.config.seed import seed_of
 
@@ -101,7 +101,7 @@ class Cancelled(Trouble):
             return
         uuid = self.stage.uuid("bob")
         with self.stage.ledger.transaction():
-            self.stage.ledger.runs.want(uuid, Wanted.STOPPED, self.stage.clock.now())
+            self.stage.ledger.runs.want(uuid, DesiredState.STOPPED, self.stage.clock.now())
         self.stage.road.heard(frozenset({f"run:{uuid}"}))
         self.stage.deploys.heard(frozenset({f"run:{uuid}"}))
 
@@ -168,7 +168,7 @@ def check(stage: Stage, approval: str) -> None:
     run = stage.ledger.runs.get(spec.id)
     assert run is not None
     starts = stage.ledger.starts.get(spec.id)
-    if run.wanted is not Wanted.RUNNING:
+    if run.wanted is not DesiredState.RUNNING:
         assert stage.state("bob") is State.STOPPED
     elif starts is not None and starts.failures and starts.nonce >= run.nonce:
         assert stage.state("bob") is State.FAILED  # outside of the window that is its own affair

@@ -14,7 +14,7 @@ import pytest
 from long import figure, times
 from reconcile.road import Road, hive
 
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
 from hive_core.plan.failure import pause
@@ -65,7 +65,7 @@ def test_a_reboot_starts_every_wanted_one_once_and_eight_at_a_time() -> None:
 
     async def story(road: Road) -> None:
         stopped = [f"agent-{number:04}" for number in range(0, MANY - 1, 10)]
-        await road.want(Wanted.STOPPED, *stopped)
+        await road.want(DesiredState.STOPPED, *stopped)
         road.host.reboot()
         road.host.slow = True
         road.host.starts.clear()
@@ -153,7 +153,7 @@ def test_who_is_parked_is_started_by_nothing_but_a_new_wish() -> None:
         await road.advance(7200)
         assert uuid not in road.host.starts
         assert road.state(name) is State.PARKED
-        await road.want(Wanted.RUNNING, name, fresh=True)
+        await road.want(DesiredState.RUNNING, name, fresh=True)
         assert road.state(name) is State.RUNNING
         assert sum(isinstance(each, a.StartUnit) and each.uuid == uuid
                    for each in road.host.applied[-20:]) == 1  # fmt: skip
@@ -167,7 +167,7 @@ def test_attack_60_starts_that_never_end_hold_up_no_other_branch() -> None:
     async def story(road: Road) -> None:
         road.host.slow = True
         stuck = [f"lead-{number}" for number in range(20)]
-        await road.want(Wanted.RUNNING, *stuck, fresh=True)
+        await road.want(DesiredState.RUNNING, *stuck, fresh=True)
         await road.advance(60)
         for each in [uuid for uuid, unit in road.host.units.items() if unit.active != "active"]:
             road.host.settle(each)  # they stop, and start anew
@@ -175,7 +175,7 @@ def test_attack_60_starts_that_never_end_hold_up_no_other_branch() -> None:
         coming = [uuid for uuid, unit in road.host.units.items() if unit.active == "activating"]
         assert len(coming) == AT_ONCE // 2
         road.host.slow = False
-        await road.want(Wanted.RUNNING, "stranger", fresh=True)
+        await road.want(DesiredState.RUNNING, "stranger", fresh=True)
         assert road.state("stranger") is State.RUNNING
 
     tree = {"root": None, "lead": "root", "stranger": "root"}

@@ -86,7 +86,7 @@ def family(agents: int) -> Hive:
     hive = Hive().with_agent("root", None, AgentSpec(uuid=UUID(int=1)))
     for number in range(agents):
         hive = hive.with_agent(f"a{number}", "root", AgentSpec(uuid=UUID(int=number + 1 << 96)))
-    return hive.validated()
+    return hive.validate()
 
 
 async def serve(folder: Path, agents: int, patience: float) -> None:
@@ -100,7 +100,7 @@ async def serve(folder: Path, agents: int, patience: float) -> None:
             ledger.head = oid
             move(oid)
         world = World(ledger, repo, settings, Asleep(), SystemClock())
-        broker = Broker(world, hive.at(oid), registry, fixed(registry, "1"))
+        broker = Broker(world, hive.at_commit(oid), registry, fixed(registry, "1"))
         told = replace(
             PATIENCE, first=PATIENCE.first / patience, begun=PATIENCE.begun / patience,
             deaf=PATIENCE.deaf / patience, look=PATIENCE.look / patience,

@@ -154,7 +154,7 @@ def _family(ledger: Ledger, repo: MetaRepo) -> Hive:
     with repo.hold("") as move, ledger.transaction():
         ledger.head = oid
         move(oid)
-    return hive.at(oid)
+    return hive.at_commit(oid)
 
 
 def _pushes(folder: Path, settings: Settings, broker: Broker, applied: Applied) -> Pushes:

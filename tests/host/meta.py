@@ -47,7 +47,7 @@ class Meta:
             with self.ledger.transaction():
                 self.ledger.head = oid
             move(oid)
-        return hive.at(oid)
+        return hive.at_commit(oid)
 
     def git(self, *words: str) -> str:
         """An operator's git in the work tree."""

@@ -87,7 +87,7 @@ def change(stores: Stores, hive: Hive, before: Hive) -> Hive:
         with stores.ledger.transaction():
             stores.ledger.head = oid
         move(oid)
-    return hive.at(oid)
+    return hive.at_commit(oid)
 
 
 def some_changes(stores: Stores, hive: Hive, first: int, count: int) -> Hive:

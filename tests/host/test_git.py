@@ -24,7 +24,7 @@ def test_a_fresh_install_has_no_agents_and_no_commit(meta: Meta) -> None:
 
 
 def test_what_is_written_is_read_back(meta: Meta) -> None:
-    hive = meta.change(family("anna", "bob").moved("bob", "anna"))
+    hive = meta.change(family("anna", "bob").with_parent("bob", "anna"))
     found = MetaRepo.open(meta.path).read(meta.repo.head())
     assert found == hive
     assert found.commit == meta.ledger.head
@@ -66,7 +66,7 @@ def test_only_what_differs_is_written(meta: Meta) -> None:
 def test_agents_come_move_change_and_go_in_one_commit(meta: Meta) -> None:
     hive = meta.change(family("anna", "bob", "carl"))
     after = (
-        hive.moved("carl", "anna").without("bob").with_agent("dora", "carl", spec(9))
+        hive.with_parent("carl", "anna").without("bob").with_agent("dora", "carl", spec(9))
         .with_spec("anna", spec(2, title="Lead"))
     )  # fmt: skip
     assert meta.change(after) == meta.hive
@@ -103,12 +103,12 @@ def test_what_is_no_forest_is_not_written(meta: Meta) -> None:
 
 def test_changes_of_one_batch_build_on_each_other(meta: Meta) -> None:
     first = family("anna")
-    first = first.at(meta.repo.write(first, Hive(), "one", {}))
+    first = first.at_commit(meta.repo.write(first, Hive(), "one", {}))
     second = first.with_agent("bob", "anna", spec(3))
     oid = meta.repo.write(second, first, "two", {})
     with meta.repo.hold("") as move:
         move(oid)
-    assert meta.repo.read(meta.repo.head()) == second.at(oid)
+    assert meta.repo.read(meta.repo.head()) == second.at_commit(oid)
     assert meta.git("log", "--format=%s") == "two\none"
 
 

@@ -39,12 +39,12 @@ def flake(meta: Meta) -> str:
 def test_h4_the_flake_passes_the_parent_and_follows_a_move(meta: Meta, hive: Hive) -> None:
     assert '"anna" = {\n          parent = "root";' in flake(meta)
     assert '"bob"' not in flake(meta)
-    meta.change(hive.moved("anna", "bob"))
+    meta.change(hive.with_parent("anna", "bob"))
     assert '"anna" = {\n          parent = "bob";' in flake(meta)
 
 
 def test_a_destroyed_parent_and_a_new_agent_change_the_flake(meta: Meta, hive: Hive) -> None:
-    hive = meta.change(hive.moved("anna", "bob"))
+    hive = meta.change(hive.with_parent("anna", "bob"))
     hive = meta.change(hive.without("bob"))
     assert 'parent = "root";' in flake(meta)
     meta.change(hive.with_agent("carl", None, spec(9, **MADE)))
@@ -64,14 +64,14 @@ def test_a_flake_that_was_changed_by_hand_is_written_again(meta: Meta, hive: Hiv
     before = flake(meta)
     meta.by_hand("flake.nix", "{ outputs = _: { }; }\n")
     found = adopted(meta, hive)
-    meta.change(found.moved("bob", None))
+    meta.change(found.with_parent("bob", None))
     assert flake(meta) == before
 
 
 def test_other_inputs_are_in_the_next_commit(meta: Meta, hive: Hive) -> None:
     repo = MetaRepo.open(meta.path)
     repo.renders(Nix(inputs={**INPUTS.inputs, "more": "path:/usr/share/more"}))
-    oid = repo.write(hive.moved("bob", None), hive, "move", {})
+    oid = repo.write(hive.with_parent("bob", None), hive, "move", {})
     assert '"more".url = "path:/usr/share/more";' in meta.git("show", f"{oid}:flake.nix")
 
 
@@ -83,7 +83,7 @@ def test_h13_the_lock_is_part_of_the_hive(meta: Meta, hive: Hive) -> None:
     again = MetaRepo.open(meta.path).read(hive.commit)
     assert again == hive
     assert len(again.lock_hash) == 64
-    kept = meta.change(hive.moved("bob", None))
+    kept = meta.change(hive.with_parent("bob", None))
     assert kept.lock == hive.lock
     meta.change(kept.with_lock(b""))
     assert not (meta.path / "flake.lock").exists()
@@ -109,5 +109,5 @@ def test_a_repository_of_an_older_version_gets_its_flake(meta: Meta) -> None:
     meta.git("rm", "-q", "flake.nix")
     meta.git("commit", "-qm", "as it was before")
     found = adopted(meta, hive)
-    meta.change(found.moved("anna", None))
+    meta.change(found.with_parent("anna", None))
     assert "nixosConfigurations" in flake(meta)

@@ -21,7 +21,7 @@ from hive_core.model.config.approval import (
     Generation,
     Kind,
 )
-from hive_core.model.states import IllegalMove
+from hive_core.model.states import IllegalTransition
 
 COMMIT = "ab" * 20
 
@@ -71,7 +71,7 @@ def test_a_decision_says_who_and_when_and_the_end_when(ledger: Ledger) -> None:
     assert ledger.approvals.open() == []
 
 
-@pytest.mark.parametrize("event", sorted({move.event for move in COURSE.moves}))
+@pytest.mark.parametrize("event", sorted({move.event for move in COURSE.transitions}))
 @pytest.mark.parametrize("state", sorted(FINALS))
 def test_nothing_leads_out_of_an_end_not_even_past_the_code(
     ledger: Ledger, state: ApprovalState, event: str
@@ -81,7 +81,7 @@ def test_nothing_leads_out_of_an_end_not_even_past_the_code(
         found = made(ledger)
         for step in _way(state):
             ledger.approvals.move(found.id, step, 2.0)
-        with pytest.raises(IllegalMove):
+        with pytest.raises(IllegalTransition):
             ledger.approvals.move(found.id, event, 3.0)
         with pytest.raises(Internal):
             ledger.connection.run("UPDATE approvals SET state = 'approved'")
@@ -91,7 +91,7 @@ def _way(goal: str) -> list[str]:
     """Events that lead to a state."""
     ways: dict[str, list[str]] = {COURSE.start: []}
     while goal not in ways:
-        for move in COURSE.moves:
+        for move in COURSE.transitions:
             if move.source in ways:
                 ways.setdefault(move.to, [*ways[move.source], move.event])
     return ways[goal]

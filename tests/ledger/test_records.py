@@ -11,19 +11,19 @@ from hive_core.ledger.agents.archives import Archive
 from hive_core.ledger.core.idempotency_keys import KEPT, Stored
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.machines.uid_ranges import END, FIRST, SIZE
-from hive_core.model.agents.machine import Starts, Wanted
-from hive_core.model.states import IllegalMove
+from hive_core.model.agents.machine import DesiredState, FailureHistory
+from hive_core.model.states import IllegalTransition
 
 
 def test_a_new_wish_to_run_gets_a_new_nonce(ledger: Ledger) -> None:
     runs = ledger.runs
     with ledger.transaction():
-        assert runs.want("a", Wanted.RUNNING, 1.0).nonce == 1
-        assert runs.want("a", Wanted.RUNNING, 2.0).nonce == 1
-        assert runs.want("a", Wanted.RUNNING, 3.0, fresh=True).nonce == 2
-        assert runs.want("a", Wanted.STOPPED, 4.0, grace=0.0, reason="told to").nonce == 2
-        again = runs.want("a", Wanted.RUNNING, 5.0)
-        assert runs.want("b", Wanted.STOPPED, 5.0).nonce == 0
+        assert runs.want("a", DesiredState.RUNNING, 1.0).nonce == 1
+        assert runs.want("a", DesiredState.RUNNING, 2.0).nonce == 1
+        assert runs.want("a", DesiredState.RUNNING, 3.0, fresh=True).nonce == 2
+        assert runs.want("a", DesiredState.STOPPED, 4.0, grace=0.0, reason="told to").nonce == 2
+        again = runs.want("a", DesiredState.RUNNING, 5.0)
+        assert runs.want("b", DesiredState.STOPPED, 5.0).nonce == 0
     assert again.nonce == 3
     assert runs.get("a") == again
     assert set(runs.all()) == {"a", "b"}
@@ -31,8 +31,8 @@ def test_a_new_wish_to_run_gets_a_new_nonce(ledger: Ledger) -> None:
 
 def test_a_repeated_wish_does_not_move_its_beginning(ledger: Ledger) -> None:
     with ledger.transaction():
-        ledger.runs.want("a", Wanted.STOPPED, 1.0)
-        again = ledger.runs.want("a", Wanted.STOPPED, 9.0, grace=0.0)
+        ledger.runs.want("a", DesiredState.STOPPED, 1.0)
+        again = ledger.runs.want("a", DesiredState.STOPPED, 9.0, grace=0.0)
         assert (again.since, again.grace) == (1.0, 0.0)
         ledger.runs.drop("a")
     assert ledger.runs.get("a") is None
@@ -102,7 +102,7 @@ def test_a_job_runs_until_it_ends_once(ledger: Ledger) -> None:
         assert jobs.open() == [jobs.get(job.id)]
         ended = jobs.finish(job.id, "", 20.0)
         assert (ended.state, ended.ended, dict(ended.progress)) == ("done", 20.0, {"b": "done"})
-        with pytest.raises(IllegalMove, match="cannot fail a job that is done"):
+        with pytest.raises(IllegalTransition, match="cannot fail a job that is done"):
             jobs.finish(job.id, "too late", 30.0)
     assert jobs.open() == []
     assert jobs.page("anna", 10) == jobs.page(None, 10) == [ended]
@@ -150,7 +150,7 @@ def test_an_archive_ends_and_its_uuid_stays_taken(ledger: Ledger) -> None:
 
 
 def test_back_off_is_kept_as_it_is(ledger: Ledger) -> None:
-    starts = Starts(failures=(1.0, 2.0), next_at=3.0, parked=True, exit_seen="x", nonce=2)
+    starts = FailureHistory(failures=(1.0, 2.0), next_at=3.0, parked=True, exit_seen="x", nonce=2)
     with ledger.transaction():
         ledger.starts.put("a", starts)
         assert ledger.starts.all() == {"a": starts}

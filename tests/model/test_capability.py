@@ -12,11 +12,11 @@ from hive_core.errors import InvalidArgument
 from hive_core.model.agents.capability import (
     PLAIN,
     WITH_ARGUMENT,
-    checked,
+    check_capabilities,
+    check_grantable,
     covers,
-    granted,
-    missing,
-    why_without_effect,
+    missing_capabilities,
+    no_effect_reason,
 )
 
 
@@ -24,7 +24,7 @@ from hive_core.model.agents.capability import (
     "capability", [*PLAIN, "meta.update:nixpkgs", "network:veth", "secret:api-key"]
 )
 def test_what_is_on_the_list_is_accepted(capability: str) -> None:
-    assert checked([capability, capability]) == (capability,)
+    assert check_capabilities([capability, capability]) == (capability,)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_what_is_on_the_list_is_accepted(capability: str) -> None:
 )  # fmt: skip
 def test_everything_else_is_refused(capability: str) -> None:
     with pytest.raises(InvalidArgument) as refusal:
-        checked([capability])
+        check_capabilities([capability])
     assert refusal.value.field == "capabilities"
 
 
@@ -51,8 +51,10 @@ def test_meta_update_covers_every_input_and_nothing_else_covers_more_than_itself
 
 
 def test_missing_lists_what_is_not_covered() -> None:
-    assert missing(("meta.update", "spawn"), ("meta.update:x", "spawn", "kill")) == ("kill",)
-    assert missing((), ()) == ()
+    assert missing_capabilities(("meta.update", "spawn"), ("meta.update:x", "spawn", "kill")) == (
+        "kill",
+    )
+    assert missing_capabilities((), ()) == ()
 
 
 ELSEWHERE = Path(hive_core.__file__).parent
@@ -66,17 +68,17 @@ def test_what_can_be_granted_is_read_by_something(word: str) -> None:
     own = {"capability.py", "roles.py"}
     files = (each for each in ELSEWHERE.rglob("*.py") if each.name not in own)
     named = [each for each in files if re.search(rf'"{re.escape(word)}[":]', each.read_text())]
-    assert bool(named) or word in BY_PLACE or why_without_effect(word), word
+    assert bool(named) or word in BY_PLACE or no_effect_reason(word), word
 
 
 def test_what_has_no_effect_is_loaded_and_not_given() -> None:
     for each in ("subagents", "network:host", "network:lan"):
-        assert checked([each]) == (each,)
+        assert check_capabilities([each]) == (each,)
         with pytest.raises(InvalidArgument, match=f"'{each}' has no effect: .+") as refusal:
-            granted(["spawn", each], field="capability")
+            check_grantable(["spawn", each], field="capability")
         assert refusal.value.field == "capability"
         with pytest.raises(InvalidArgument) as refusal:
-            granted(["fly"], field="capability")
+            check_grantable(["fly"], field="capability")
         assert refusal.value.field == "capability"
-        assert granted(["spawn", each], held=[each]) == checked(["spawn", each])
-    assert granted(["secret:x", "spawn"]) == ("secret:x", "spawn")
+        assert check_grantable(["spawn", each], held=[each]) == check_capabilities(["spawn", each])
+    assert check_grantable(["secret:x", "spawn"]) == ("secret:x", "spawn")

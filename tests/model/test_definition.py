@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.agents.definition import OURS, read
+from hive_core.model.agents.definition import HIVE_FIELDS, parse_definition
 from hive_core.operations.agents.spawn_params import Traits
 
 REVIEWER: dict[str, object] = {
@@ -20,7 +20,7 @@ REVIEWER: dict[str, object] = {
 
 
 def test_a_definition_in_the_words_of_others_becomes_parameters_of_spawn() -> None:
-    found = read(REVIEWER)
+    found = parse_definition(REVIEWER)
     assert (found.name, found.description) == (
         "reviewer", "Reviews a branch. Use after a coder finishes.",
     )  # fmt: skip
@@ -48,7 +48,7 @@ def test_a_definition_in_the_words_of_others_becomes_parameters_of_spawn() -> No
     ],
 )  # fmt: skip
 def test_an_unknown_field_is_told_with_a_suggestion(front: dict[str, object], warning: str) -> None:
-    assert read({"name": "a", **front}).warnings == (warning,)
+    assert parse_definition({"name": "a", **front}).warnings == (warning,)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_an_unknown_field_is_told_with_a_suggestion(front: dict[str, object], wa
 )
 def test_what_cannot_be_is_refused(front: dict[str, object], reason: str) -> None:
     with pytest.raises(InvalidArgument, match=reason):
-        read({"name": "a", **front})
+        parse_definition({"name": "a", **front})
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_what_cannot_be_is_refused(front: dict[str, object], reason: str) -> Non
 def test_lists_of_tools_are_read_as_others_write_them(
     front: dict[str, object], tools: list[str] | None
 ) -> None:
-    assert read({"name": "a", **front}).agent.get("tools") == tools
+    assert parse_definition({"name": "a", **front}).agent.get("tools") == tools
 
 
 def test_our_words_are_those_of_spawn() -> None:
-    assert set(OURS) == Traits.model_fields.keys() - {"tools", "model", "max_turns"}
+    assert set(HIVE_FIELDS) == Traits.model_fields.keys() - {"tools", "model", "max_turns"}
 
 
 def test_a_definition_as_the_guide_has_it_counts_in_every_word() -> None:
-    found = read({
+    found = parse_definition({
         "name": "reviewer", "tools": ["read", "bash"], "model": "inherit", "maxTurns": 40,
         "hive": {
             "role": "worker", "requirePlan": True, "network": "none",
@@ -128,7 +128,7 @@ KEYS = st.sampled_from(["name", "description", "tools", "disallowedTools", "mode
 @given(st.dictionaries(KEYS, ANY))
 def test_any_front_matter_is_read_or_refused(front: dict[str, object]) -> None:
     try:
-        found = read(front, "a")
+        found = parse_definition(front, "a")
     except InvalidArgument:
         return
     assert found.name

@@ -16,24 +16,24 @@ from hive_core.model.agents.topology import Topology
 def test_a_move_gives_a_valid_hive_or_is_refused(
     parents: Parents, name: str, parent: str | None
 ) -> None:
-    hive = hive_of(parents).validated()
+    hive = hive_of(parents).validate()
     naive = Closure(parents)
     legal = name in parents and (parent is None or parent in parents)
     legal = legal and parent != name and name not in naive.above.get(parent or "", ())
     if legal:
-        moved = hive.moved(name, parent).validated()
+        moved = hive.with_parent(name, parent).validate()
         assert moved.topology.parents == {**parents, name: parent}
         assert set(moved.topology.subtree(name)) == set(hive.topology.subtree(name))
         assert moved.names == hive.names
     else:
         with pytest.raises(HiveError):
-            hive.moved(name, parent)
+            hive.with_parent(name, parent)
 
 
 @given(forests(), st.sets(st.sampled_from(NAMES)))
 def test_children_go_to_the_nearest_ancestor_that_stays(parents: Parents, gone: set[str]) -> None:
     """K9: adoption, at any number of generations destroyed at once."""
-    left = hive_of(parents).without(*gone).validated()
+    left = hive_of(parents).without(*gone).validate()
     naive = Closure(parents)
     for name in parents.keys() - gone:
         heirs = naive.above[name] - gone
@@ -47,7 +47,7 @@ def test_children_go_to_the_nearest_ancestor_that_stays(parents: Parents, gone: 
 def test_a_new_agent_gives_a_valid_hive_or_is_refused(parents: Parents, parent: str | None) -> None:
     hive, new = hive_of(parents), spec(99)
     if parent is None or parent in parents:
-        grown = hive.with_agent("new", parent, new).validated()
+        grown = hive.with_agent("new", parent, new).validate()
         assert grown.name(new.id) == "new"
         assert grown.topology.parents == {**parents, "new": parent}
         assert grown.names == {each.id: name for name, each in grown.specs.items()}
@@ -60,7 +60,7 @@ def test_a_name_is_unique_among_the_living_and_free_after_a_destroy() -> None:
     hive = hive_of({"a": None, "b": "a"})
     with pytest.raises(AlreadyExists, match="the name b is taken"):
         hive.with_agent("b", "a", spec(9))
-    again = hive.without("b").with_agent("b", "a", spec(9)).validated()
+    again = hive.without("b").with_agent("b", "a", spec(9)).validate()
     assert again.name(str(uuid(2))) is None
     assert again.name(str(uuid(9))) == "b"
 
@@ -72,7 +72,7 @@ def test_no_snapshot_holds_an_agent_with_an_impossible_name(name: str) -> None:
     with pytest.raises(InvalidArgument, match="the name"):
         hive.with_agent(name, "a", spec(9))
     with pytest.raises(InvalidArgument, match="the name"):
-        hive_of({name: None}).validated()
+        hive_of({name: None}).validate()
 
 
 def test_two_agents_never_share_a_short_id() -> None:
@@ -81,13 +81,13 @@ def test_two_agents_never_share_a_short_id() -> None:
     with pytest.raises(InvalidArgument, match="short id"):
         hive.with_agent("b", "a", twin)
     with pytest.raises(InvalidArgument, match="share a short id"):
-        hive_of({"a": None, "b": "a"}, {"b": twin}).validated()
+        hive_of({"a": None, "b": "a"}, {"b": twin}).validate()
 
 
 def test_tree_and_specs_have_the_same_names() -> None:
     hive = hive_of({"a": None, "b": "a"})
     with pytest.raises(InvalidArgument, match="b is not in both"):
-        Hive("", Topology({"a": None}), hive.specs).validated()
+        Hive("", Topology({"a": None}), hive.specs).validate()
 
 
 def test_a_tree_deeper_than_the_limit_is_refused() -> None:
@@ -98,7 +98,7 @@ def test_a_tree_deeper_than_the_limit_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="deeper than 3 levels"):
         hive.with_agent("d", "c", spec(9))
     with pytest.raises(InvalidArgument, match="c would be deeper than 3 levels"):
-        hive.moved("a", "x")
+        hive.with_parent("a", "x")
 
 
 def test_a_uuid_never_changes() -> None:
@@ -113,7 +113,7 @@ def test_a_uuid_never_changes() -> None:
 
 def test_a_snapshot_keeps_what_it_is_when_the_next_one_is_made() -> None:
     hive = hive_of({"a": None, "b": "a"})
-    hive.with_agent("c", "b", spec(3)).moved("c", "a").without("b").at("beef")
+    hive.with_agent("c", "b", spec(3)).with_parent("c", "a").without("b").at_commit("beef")
     assert (hive.commit, dict(hive.topology.parents)) == ("c0ffee", {"a": None, "b": "a"})
     assert hive.names == {str(uuid(1)): "a", str(uuid(2)): "b"}
 
@@ -121,4 +121,4 @@ def test_a_snapshot_keeps_what_it_is_when_the_next_one_is_made() -> None:
 def test_the_place_on_disk_is_the_short_ids_from_the_root_down() -> None:
     hive = hive_of({"a": None, "b": "a", "c": "b"})
     assert hive.path("c") == ("00000001", "00000002", "00000003")
-    assert hive.moved("c", "a").path("c") == ("00000001", "00000003")
+    assert hive.with_parent("c", "a").path("c") == ("00000001", "00000003")

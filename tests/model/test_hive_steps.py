@@ -27,10 +27,10 @@ def step(hive: Hive, verb: str, name: str, other: str | None) -> Hive:
     titled = spec.model_copy(update={"title": other or ""})
     steps: dict[str, Callable[[], Hive]] = {
         "add": lambda: hive.with_agent(name, other, spec),
-        "move": lambda: hive.moved(name, other),
+        "move": lambda: hive.with_parent(name, other),
         "drop": lambda: hive.without(name),
         "title": lambda: hive.with_spec(name, titled),
-        "at": lambda: hive.at(f"commit {name}"),
+        "at": lambda: hive.at_commit(f"commit {name}"),
     }
     return steps[verb]()
 
@@ -39,18 +39,18 @@ def step(hive: Hive, verb: str, name: str, other: str | None) -> Hive:
 def test_steps_from_a_valid_hive_lead_to_valid_hives(
     steps: list[tuple[str, str, str | None]],
 ) -> None:
-    hive = Hive().validated()
+    hive = Hive().validate()
     for each in steps:
         with suppress(HiveError):
             hive = step(hive, *each)
-        assert hive.validated() is hive
-        assert replace(hive).validated() == hive
+        assert hive.validate() is hive
+        assert replace(hive).validate() == hive
         assert dict(hive.names) == {spec.id: name for name, spec in hive.specs.items()}
 
 
 def test_what_came_about_otherwise_is_looked_at() -> None:
-    hive = Hive().validated().with_agent("a", None, AgentSpec(uuid=UUID(int=1 << 96)))
+    hive = Hive().validate().with_agent("a", None, AgentSpec(uuid=UUID(int=1 << 96)))
     with pytest.raises(InvalidArgument):
-        replace(hive, specs={}).validated()
+        replace(hive, specs={}).validate()
     with pytest.raises(InvalidArgument):
-        Hive("", hive.topology).with_agent("b", "a", AgentSpec(uuid=UUID(int=2 << 96))).validated()
+        Hive("", hive.topology).with_agent("b", "a", AgentSpec(uuid=UUID(int=2 << 96))).validate()

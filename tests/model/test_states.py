@@ -7,58 +7,60 @@ import sqlite3
 import pytest
 
 from hive_core.ledger.core.jobs import COURSE
-from hive_core.model.states import Course, IllegalMove, Move
+from hive_core.model.states import IllegalTransition, StateMachine, Transition
 
 DOOR = (
-    Move("shut", "open", "ajar", "anyone", "the handle"),
-    Move("ajar", "shut", "shut", "anyone", "the handle"),
-    Move("ajar", "break", "broken", "the wind", "it happens"),
+    Transition("shut", "open", "ajar", "anyone", "the handle"),
+    Transition("ajar", "shut", "shut", "anyone", "the handle"),
+    Transition("ajar", "break", "broken", "the wind", "it happens"),
 )
 
 
-def course(*moves: Move, start: str = "shut", finals: tuple[str, ...] = ("broken",)) -> Course:
-    return Course("door", start, frozenset(finals), moves)
+def course(
+    *moves: Transition, start: str = "shut", finals: tuple[str, ...] = ("broken",)
+) -> StateMachine:
+    return StateMachine("door", start, frozenset(finals), moves)
 
 
 def test_moves_give_the_next_state_or_a_refusal() -> None:
     door = course(*DOOR)
     assert door.next("shut", "open") == "ajar"
     assert door.states == {"shut", "ajar", "broken"}
-    with pytest.raises(IllegalMove, match="cannot open a door that is broken"):
+    with pytest.raises(IllegalTransition, match="cannot open a door that is broken"):
         door.next("broken", "open")
 
 
 @pytest.mark.parametrize(
     ("moves", "fault"),
     [
-        ((*DOOR, Move("shut", "open", "broken", "x", "y")), "two moves for open from shut"),
-        ((*DOOR, Move("broken", "mend", "shut", "x", "y")), "final and has a way out"),
-        ((*DOOR, Move("lost", "find", "shut", "x", "y")), "lost is never reached"),
+        ((*DOOR, Transition("shut", "open", "broken", "x", "y")), "two moves for open from shut"),
+        ((*DOOR, Transition("broken", "mend", "shut", "x", "y")), "final and has a way out"),
+        ((*DOOR, Transition("lost", "find", "shut", "x", "y")), "lost is never reached"),
         (DOOR[:1], "ajar has no way out"),
         (DOOR[:2], "broken is never reached"),
-        ((*DOOR, Move("shut", "kick", "broken", "", "y")), "does not say by whom"),
-        ((*DOOR, Move("shut", "o'k", "broken", "x", "y")), "no plain word"),
+        ((*DOOR, Transition("shut", "kick", "broken", "", "y")), "does not say by whom"),
+        ((*DOOR, Transition("shut", "o'k", "broken", "x", "y")), "no plain word"),
     ],
 )
-def test_a_course_with_a_mistake_is_refused(moves: tuple[Move, ...], fault: str) -> None:
+def test_a_course_with_a_mistake_is_refused(moves: tuple[Transition, ...], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         course(*moves)
 
 
 @pytest.mark.parametrize("given", [course(*DOOR), COURSE])
-def test_the_triggers_allow_exactly_the_moves(given: Course) -> None:
+def test_the_triggers_allow_exactly_the_moves(given: StateMachine) -> None:
     db = sqlite3.connect(":memory:")
     db.execute("CREATE TABLE things (id INTEGER PRIMARY KEY, state TEXT)")
-    for sql in given.trigger("things").values():
+    for sql in given.sql_triggers("things").values():
         db.execute(sql)
-    ways = {(move.source, move.to) for move in given.moves}
+    ways = {(move.source, move.to) for move in given.transitions}
     for source in given.states:
         for to in given.states - {source}:
             allowed = _try(db, given, source, to)
             assert allowed == ((source, to) in ways), (source, to)
 
 
-def _try(db: sqlite3.Connection, given: Course, source: str, to: str) -> bool:
+def _try(db: sqlite3.Connection, given: StateMachine, source: str, to: str) -> bool:
     """Bring a new thing to `source`, then move it."""
     thing = db.execute("INSERT INTO things (state) VALUES (?)", (given.start,)).lastrowid
     for state in _way(given, source):
@@ -70,10 +72,10 @@ def _try(db: sqlite3.Connection, given: Course, source: str, to: str) -> bool:
     return True
 
 
-def _way(given: Course, target: str) -> list[str]:
+def _way(given: StateMachine, target: str) -> list[str]:
     ways = {given.start: list[str]()}
     while target not in ways:
-        for move in given.moves:
+        for move in given.transitions:
             if move.source in ways:
                 ways.setdefault(move.to, [*ways[move.source], move.to])
     return ways[target]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hive_core.model.states import IllegalMove
+from hive_core.model.states import IllegalTransition
 from hive_core.model.work.task import (
     A2A,
     ACTIVE,
@@ -45,7 +45,7 @@ def test_the_page_names_every_move() -> None:
     moves = set[tuple[str, str, str]]()
     for sources, event, to in shown:
         moves |= {(each, event, to) for each in re.split(r"[`, ]+", sources)}
-    assert moves == {(move.source, move.event, move.to) for move in COURSE.moves}
+    assert moves == {(move.source, move.event, move.to) for move in COURSE.transitions}
 
 
 def test_every_state_is_of_one_sort() -> None:
@@ -55,8 +55,8 @@ def test_every_state_is_of_one_sort() -> None:
 
 def test_there_is_no_way_out_of_an_end() -> None:
     for state in FINALS:
-        for event in {move.event for move in COURSE.moves}:
-            with pytest.raises(IllegalMove):
+        for event in {move.event for move in COURSE.transitions}:
+            with pytest.raises(IllegalTransition):
                 COURSE.next(state, event)
 
 

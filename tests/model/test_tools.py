@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Role
-from hive_core.model.agents.roles import HABITS, Behaviour
+from hive_core.model.agents.roles import ROLE_DEFAULTS, RoleBehaviour
 from hive_core.model.work.tools import TOOLS, Entry, argument, entries, entry, lacking, tool
 
 WORD = st.text("abgit.-_/=:", min_size=1, max_size=4).filter(lambda word: word not in (".", ".."))
@@ -26,10 +26,12 @@ def patterns(draw: st.DrawFn) -> Entry:
 
 def test_a_manager_executes_nothing_and_every_tool_of_a_role_is_in_the_table() -> None:
     """T1: managers plan and delegate."""
-    for role, habit in HABITS.items():
+    for role, habit in ROLE_DEFAULTS.items():
         assert set(habit.tools) <= TOOLS.keys(), role
-        assert bool(habit.tools) == (habit.behaviour is Behaviour.WORKER), role
-    managers = {role for role, habit in HABITS.items() if habit.behaviour is Behaviour.MANAGER}
+        assert bool(habit.tools) == (habit.behaviour is RoleBehaviour.WORKER), role
+    managers = {
+        role for role, habit in ROLE_DEFAULTS.items() if habit.behaviour is RoleBehaviour.MANAGER
+    }
     assert managers == {Role.DAEMON, Role.AGENT, Role.LEAD}
 
 

@@ -10,7 +10,7 @@ from long import times
 from model.trees import Closure, Parents, forests, graphs, random_parents
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.agents.topology import Topology, walk
+from hive_core.model.agents.topology import Topology, guarded_ancestors
 
 DEEP = 10_000
 
@@ -20,7 +20,7 @@ def agrees(parents: Parents) -> None:
     tree, naive = Topology(parents), Closure(parents)
     for name in (*parents, "ghost", "nobody"):
         above = naive.ancestors(name) if name in parents else set()
-        chain = walk(parents, name)
+        chain = guarded_ancestors(parents, name)
         assert (chain is not None) == naive.sound(name), (name, parents)
         assert set(chain or ()) == above == set(tree.lineage(name)), (name, parents)
         assert {each for each in parents if tree.is_ancestor(each, name)} == above, (name, parents)
@@ -103,7 +103,7 @@ def test_a_chain_of_ten_thousand_onto_a_cycle_gives_nobody_anything() -> None:
     """Attack 39: a cycle neither hangs a walk nor makes its members everybody's ancestors."""
     names = [f"n{number}" for number in range(DEEP)]
     tree = Topology(dict(zip(names, [names[3], *names], strict=False)))
-    assert walk(tree.parents, names[-1]) is None
+    assert guarded_ancestors(tree.parents, names[-1]) is None
     assert tree.order == ()
     assert not tree.is_ancestor(names[0], names[1])
     with pytest.raises(InvalidArgument, match="on or below a cycle"):

@@ -151,7 +151,7 @@ def test_a_system_is_built_and_kept_before_anything_uses_it(bench: Bench) -> Non
 
 def test_h4_a_moved_agent_is_built_to_the_same_system(bench: Bench) -> None:
     first = bench.build()
-    bench.hive = bench.hive.moved("bob", "carl")
+    bench.hive = bench.hive.with_parent("bob", "carl")
     assert bench.build() == first
 
 
@@ -312,6 +312,6 @@ def test_those_who_are_built_from_the_inputs_follow_parents_first(bench: Bench) 
         }  # fmt: skip
         return hive.with_spec(name, hive.spec(name).model_copy(update=made))
 
-    hive = built(built(bench.hive.moved("bob", "carl"), "bob"), "carl")
+    hive = built(built(bench.hive.with_parent("bob", "carl"), "bob"), "carl")
     assert bench.inputs.touched(hive) == ["carl", "bob"]
     assert bench.inputs.touched(bench.hive) == []

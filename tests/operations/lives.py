@@ -9,7 +9,7 @@ from operations.world import World
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import Ended, Started, TaskEnded, happened
 from hive_core.broker.operation import Result
-from hive_core.model.agents.machine import Run, State, Wanted
+from hive_core.model.agents.machine import DesiredRun, DesiredState, State
 
 _SERIAL = count(1)
 
@@ -18,7 +18,7 @@ class Nothing(Result):
     """No answer."""
 
 
-def run_of(world: World, name: str) -> Run:
+def run_of(world: World, name: str) -> DesiredRun:
     found = world.ledger.runs.get(world.uuid(name))
     assert found is not None
     return found
@@ -45,8 +45,8 @@ def ends(
 ) -> None:
     """The machine has ended: by itself, or as it was wanted."""
     uuid, run = world.uuid(name), run_of(world, name)
-    asked = run.wanted is not Wanted.RUNNING
-    own = Wanted.STOPPED if code == 0 else Wanted.RUNNING
+    asked = run.wanted is not DesiredState.RUNNING
+    own = DesiredState.STOPPED if code == 0 else DesiredState.RUNNING
     if not asked and code != 0 and not returns:
         world.seen.states[uuid] = State.FAILED
 
@@ -54,7 +54,7 @@ def ends(
         life = call.ledger.lives.get(uuid)
         call.ledger.lives.over(uuid, life.invocation, recorded=True)
         if not asked and code == 0:
-            call.ledger.runs.want(uuid, Wanted.STOPPED, call.now, reason="ended")
+            call.ledger.runs.want(uuid, DesiredState.STOPPED, call.now, reason="ended")
         what = Ended(
             uuid, name, code, run.reason if asked else f"ended with {code}", code == 0, asked,
             (run.wanted if asked else own).value, returns,

@@ -9,12 +9,16 @@ from operations.lives import ends, run_of, runs, task_ended
 from operations.world import World, world
 
 from hive_core.model.agents.agent import Role
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 
 USUAL = {
-    "daemon": Wanted.RUNNING, "agent": Wanted.RUNNING, "lead": Wanted.RUNNING,
-    "worker": Wanted.RUNNING, "architect": Wanted.SLEEPING, "task": Wanted.STOPPED,
-}  # fmt: skip
+    "daemon": DesiredState.RUNNING,
+    "agent": DesiredState.RUNNING,
+    "lead": DesiredState.RUNNING,
+    "worker": DesiredState.RUNNING,
+    "architect": DesiredState.SLEEPING,
+    "task": DesiredState.STOPPED,
+}
 
 
 @pytest.fixture(name="world")
@@ -34,7 +38,7 @@ def test_as_the_role_says(world: World, role: Role) -> None:
     pet(world, role)
     task_ended(world, "pet")
     world.advance(0.4)
-    assert run_of(world, "pet").wanted is Wanted.RUNNING
+    assert run_of(world, "pet").wanted is DesiredState.RUNNING
     world.advance(0.2)
     assert run_of(world, "pet").wanted is USUAL[role]
 
@@ -44,7 +48,7 @@ def test_a_worker_as_its_parent_says(world: World) -> None:
     pet(world, "worker", after_task="exits")
     task_ended(world, "pet")
     world.advance(1)
-    assert run_of(world, "pet").wanted is Wanted.STOPPED
+    assert run_of(world, "pet").wanted is DesiredState.STOPPED
     ends(world, "pet", 0)
     assert world.mail("root") == []
     world.advance(60)
@@ -56,11 +60,11 @@ def test_one_whose_machine_has_not_come_up_yet_leaves_when_it_has(world: World) 
     world.call("operator", "spawn", name="pet", role="task")
     task_ended(world, "pet", "stopped")
     world.advance(5)
-    assert run_of(world, "pet").wanted is Wanted.RUNNING
+    assert run_of(world, "pet").wanted is DesiredState.RUNNING
     runs(world, "pet")
     task_ended(world, "pet", "stopped")
     world.advance(2)
-    assert run_of(world, "pet").wanted is Wanted.STOPPED
+    assert run_of(world, "pet").wanted is DesiredState.STOPPED
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.PARKED])
@@ -70,7 +74,7 @@ def test_one_that_failed_stays_as_it_is(world: World, state: State) -> None:
     world.seen.states[world.uuid("pet")] = state
     task_ended(world, "pet", "failed")
     world.advance(1)
-    assert run_of(world, "pet").wanted is Wanted.RUNNING
+    assert run_of(world, "pet").wanted is DesiredState.RUNNING
 
 
 def test_mail_that_came_with_the_last_task_wakes_it_again(world: World) -> None:
@@ -79,6 +83,6 @@ def test_mail_that_came_with_the_last_task_wakes_it_again(world: World) -> None:
     world.call("operator", "send", to="pet", body="one more")
     task_ended(world, "pet")
     world.advance(1)
-    assert run_of(world, "pet").wanted is Wanted.SLEEPING
+    assert run_of(world, "pet").wanted is DesiredState.SLEEPING
     ends(world, "pet", 0)
-    assert run_of(world, "pet").wanted is Wanted.RUNNING
+    assert run_of(world, "pet").wanted is DesiredState.RUNNING

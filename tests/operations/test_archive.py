@@ -7,7 +7,7 @@ from operations.asked import hold
 from operations.world import World, fields, names, rows
 
 from hive_core.errors import AlreadyExists, Expired, NotAllowed, NotFound
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 
 MAY = {
     ("operator", "a"): "", ("root", "a"): "", ("a", "a1"): "", ("root", "a11"): "",
@@ -103,7 +103,7 @@ def test_it_stops_to_be_wanted_and_its_job_asks_for_its_absence(world: World) ->
     job = world.call("a", "destroy", agent="a1")["job"]
     run = world.ledger.runs.get(uuid)
     assert run is not None
-    assert run.wanted is Wanted.STOPPED
+    assert run.wanted is DesiredState.STOPPED
     kept = world.ledger.jobs.get(str(job))
     assert kept is not None
     assert kept.goals == {uuid: "absent"}
@@ -125,7 +125,7 @@ def test_a_restored_agent_is_the_same_one(world: World) -> None:
     assert world.ledger.ranges.base(before.id) == base
     run = world.ledger.runs.get(before.id)
     assert run is not None
-    assert run.wanted is Wanted.RUNNING
+    assert run.wanted is DesiredState.RUNNING
     assert run.nonce > nonce, "an exit of its former life must not be taken for one of this"
     assert world.call("operator", "list_archives")["archives"] == []
     assert world.fault("root", "send", to="a11", body="welcome back") == ""

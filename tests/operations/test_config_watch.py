@@ -9,7 +9,7 @@ from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result
 from hive_core.errors import Conflict
 from hive_core.ledger.machines.check_ins import Hello
-from hive_core.model.agents.machine import Machine, Wanted
+from hive_core.model.agents.machine import DesiredState, Machine
 
 SYSTEM = "/nix/store/00000000000000000000000000000001-nixos-system-a"
 OTHER = "/nix/store/00000000000000000000000000000002-nixos-system-a"
@@ -50,7 +50,12 @@ def heard(world: World, name: str) -> Hello:
 def restart(world: World, name: str) -> int:
     with world.ledger.transaction():
         wish = world.ledger.runs.want(
-            world.uuid(name), Wanted.RUNNING, world.clock.now(), grace=5, reason="x", fresh=True
+            world.uuid(name),
+            DesiredState.RUNNING,
+            world.clock.now(),
+            grace=5,
+            reason="x",
+            fresh=True,
         )
     return wish.nonce
 

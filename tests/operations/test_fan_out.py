@@ -10,7 +10,7 @@ from operations.world import Reply, World, names, rows, texts, world
 
 from hive_core.errors import NotAllowed
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 
 
 def run(world: World, count: int = 3, caller: str = "a", **more: object) -> Reply:
@@ -136,7 +136,7 @@ def test_a_named_worker_that_is_stopped_is_started(world: World) -> None:
     run(world, 1, agents=["a1"])
     found = world.ledger.runs.get(world.uuid("a1"))
     assert found is not None
-    assert found.wanted is Wanted.RUNNING
+    assert found.wanted is DesiredState.RUNNING
 
 
 @pytest.mark.parametrize(

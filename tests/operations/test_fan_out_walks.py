@@ -12,7 +12,7 @@ from operations.world import Reply, World, fields, rows, texts
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import Ended, Started, happened
 from hive_core.broker.operation import Result
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.operations.tasks.begin import lock_of
 
 FINALS = ("finish", "fail", "drop", "stopped", "expired")
@@ -24,11 +24,11 @@ def crash(world: World, name: str) -> None:
     uuid = world.uuid(name)
 
     def act(call: Call) -> Record[Result]:
-        call.ledger.runs.want(uuid, Wanted.STOPPED, call.now, reason="ended with 1")
+        call.ledger.runs.want(uuid, DesiredState.STOPPED, call.now, reason="ended with 1")
         ended = Ended(uuid, name, 1, "ended with 1", clean=False, asked=False, wanted="stopped")
         topics = happened(call, ended)
         run = call.ledger.runs.get(uuid)
-        if run is not None and run.wanted is Wanted.RUNNING:
+        if run is not None and run.wanted is DesiredState.RUNNING:
             topics |= happened(call, Started(uuid, name, run.nonce))
         return Record(Result(), topics)
 

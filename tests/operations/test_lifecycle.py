@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from operations.world import World, fields, rows
 
-from hive_core.model.agents.machine import Run, State, Wanted
+from hive_core.model.agents.machine import DesiredRun, DesiredState, State
 
 VERBS = ("start", "stop", "restart", "kill", "update")
 
 
-def run(world: World, name: str) -> Run:
+def run(world: World, name: str) -> DesiredRun:
     found = world.ledger.runs.get(world.uuid(name))
     assert found is not None
     return found
@@ -48,7 +48,7 @@ def test_an_agent_without_the_word_kill_still_ends_its_children(world: World) ->
 def test_stop_is_graceful_and_kill_is_at_once(world: World) -> None:
     """Row K11: grace 5 s unless said, at most 30."""
     world.call("a", "stop", agent="a1")
-    assert (run(world, "a1").wanted, run(world, "a1").grace) == (Wanted.STOPPED, 5.0)
+    assert (run(world, "a1").wanted, run(world, "a1").grace) == (DesiredState.STOPPED, 5.0)
     world.call("a", "stop", agent="a2", grace=30)
     assert run(world, "a2").grace == 30.0
 
@@ -78,7 +78,7 @@ def test_recursive_lists_whom_it_hit_leaves_first(world: World, verb: str) -> No
     assert found["agents"] == ["a11", "a1", "a2", "a"]
     job = world.call("root", "get_job", id=found["job"])
     assert job["agents"] == found["agents"]
-    assert {run(world, name).wanted for name in ("b", "b1", "root")} == {Wanted.RUNNING}
+    assert {run(world, name).wanted for name in ("b", "b1", "root")} == {DesiredState.RUNNING}
 
 
 def test_what_is_down_already_is_not_hit_again(world: World) -> None:
@@ -117,7 +117,7 @@ def test_a_restart_is_a_fresh_start_also_of_what_is_stopped(world: World) -> Non
     assert run(world, "a1").nonce == nonce + 1
     world.call("a", "stop", agent="a1")
     world.call("a", "restart", agent="a1")
-    assert (run(world, "a1").wanted, run(world, "a1").nonce) == (Wanted.RUNNING, nonce + 2)
+    assert (run(world, "a1").wanted, run(world, "a1").nonce) == (DesiredState.RUNNING, nonce + 2)
 
 
 def test_an_update_leaves_stopped_what_is_stopped(world: World) -> None:
@@ -125,7 +125,7 @@ def test_an_update_leaves_stopped_what_is_stopped(world: World) -> None:
     world.call("a", "stop", agent="a1")
     found = world.call("root", "update", agent="a", recursive=True)
     assert found["agents"] == ["a11", "a2", "a"]
-    assert run(world, "a1").wanted is Wanted.STOPPED
+    assert run(world, "a1").wanted is DesiredState.STOPPED
 
 
 def test_the_change_road_is_woken_for_each_agent(world: World) -> None:

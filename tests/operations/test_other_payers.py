@@ -11,7 +11,7 @@ from operations.test_spending import budget, told
 from operations.world import World, rows
 
 from hive_core.errors import LimitReached
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.work.budget import Kind, Purse
 
 
@@ -130,11 +130,11 @@ def test_machines_that_were_stopped_for_time_are_started_where_there_is_some(
     world.advance(70)
     world.advance(70)
     end(world, "a", "a1")
-    assert wanted(world, "a1") is Wanted.STOPPED
+    assert wanted(world, "a1") is DesiredState.STOPPED
     another_pays(world, how)
-    assert wanted(world, "a1") is Wanted.RUNNING
+    assert wanted(world, "a1") is DesiredState.RUNNING
     if how == "move":
-        assert wanted(world, "a") is Wanted.STOPPED
+        assert wanted(world, "a") is DesiredState.STOPPED
 
 
 @pytest.mark.parametrize("how", ["close", "destroy", "move"])
@@ -151,14 +151,14 @@ def test_machines_that_were_stopped_for_time_wait_for_the_empty_purse_that_pays_
         world.advance(70)
     end(world, "a", "a1", "root", "b")
     another_pays(world, how)
-    assert wanted(world, "a1") is Wanted.STOPPED
+    assert wanted(world, "a1") is DesiredState.STOPPED
     assert f"the time budget of {payer} pays for you now and is used up" in told(world, "a1")
     world.advance(300)
     budget(world, "root", 5000, kind="time")
     if payer == "b":
-        assert wanted(world, "a1") is Wanted.STOPPED
+        assert wanted(world, "a1") is DesiredState.STOPPED
         budget(world, "b", 2000, kind="time")
-    assert wanted(world, "a1") is Wanted.RUNNING
+    assert wanted(world, "a1") is DesiredState.RUNNING
 
 
 def test_machines_wait_also_where_what_pays_now_was_emptied_by_giving(world: World) -> None:
@@ -172,7 +172,7 @@ def test_machines_wait_also_where_what_pays_now_was_emptied_by_giving(world: Wor
     world.call("operator", "allocate_budget", agent="a", kind="time", close=True)
     assert asked(world, "operator") == ["root"]
     budget(world, "root", 1000, kind="time")
-    assert wanted(world, "a") is Wanted.RUNNING
+    assert wanted(world, "a") is DesiredState.RUNNING
 
 
 def test_what_a_subtree_left_behind_without_anything_is_begun_where_somebody_pays(

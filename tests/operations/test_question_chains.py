@@ -16,7 +16,7 @@ from long import times
 from operations.talk import letters
 from operations.world import World, world
 
-from hive_core.policy.relationship import ABOVE, stand
+from hive_core.policy.relationship import ABOVE, relationship
 
 OPERATOR = "operator"
 STEPS = st.lists(
@@ -60,7 +60,7 @@ class Story:
         if found.open:
             name = OPERATOR if found.holder == OPERATOR else hive.name(found.holder)
             assert name is not None
-            assert name == OPERATOR or stand(hive, name, "asker") in ABOVE
+            assert name == OPERATOR or relationship(hive, name, "asker") in ABOVE
         told = letters(self.world, "asker", "answer")
         assert len(told) == (0 if found.open else 1)
         if self.first is not None and told:

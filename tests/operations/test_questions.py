@@ -430,4 +430,4 @@ def test_each_step_is_one_event_of_its_kind(world: World) -> None:
 
 
 def test_the_diagram_has_one_way_in_and_no_way_back() -> None:
-    assert {move.source for move in COURSE.moves} == {"open"}
+    assert {move.source for move in COURSE.transitions} == {"open"}

@@ -7,7 +7,7 @@ from operations.given import end, give, state, take
 from operations.world import World
 
 from hive_core.errors import Conflict
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 
 
 def resume(world: World, task: str, caller: str = "a", **more: object) -> dict[str, object]:
@@ -36,7 +36,7 @@ def test_a_stopped_machine_is_started_for_it(world: World) -> None:
     resume(world, task)
     run = world.ledger.runs.get(world.uuid("a1"))
     assert run is not None
-    assert run.wanted is Wanted.RUNNING
+    assert run.wanted is DesiredState.RUNNING
 
 
 def test_a_sleeper_is_woken_for_it(world: World) -> None:
@@ -46,7 +46,7 @@ def test_a_sleeper_is_woken_for_it(world: World) -> None:
     resume(world, task)
     run = world.ledger.runs.get(world.uuid("a1"))
     assert run is not None
-    assert run.wanted is Wanted.RUNNING
+    assert run.wanted is DesiredState.RUNNING
 
 
 def test_what_is_open_went_well_or_has_nobody_is_not_resumed(world: World) -> None:

@@ -11,7 +11,7 @@ from operations.world import World, rows, world
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import Ended, Started, happened
 from hive_core.broker.operation import Result
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.work.budget import Kind
 
 
@@ -100,14 +100,14 @@ def test_machines_are_stopped_at_the_end_of_their_time_and_started_when_there_is
     world.advance(50)
     texts = [str(each["body"]) for each in world.mail("a")]
     assert any("time budget of a is used up" in each for each in texts)
-    assert wanted(world, "a1") is Wanted.RUNNING
+    assert wanted(world, "a1") is DesiredState.RUNNING
     world.advance(60)
-    assert {wanted(world, each) for each in ("a", "a1")} == {Wanted.STOPPED}
-    assert wanted(world, "b") is Wanted.RUNNING
+    assert {wanted(world, each) for each in ("a", "a1")} == {DesiredState.STOPPED}
+    assert wanted(world, "b") is DesiredState.RUNNING
     end(world, "a", "a1")
     assert left(world, "a") == (0, 100, 120)
     budget(world, "a", 200)
-    assert {wanted(world, each) for each in ("a", "a1")} == {Wanted.RUNNING}
+    assert {wanted(world, each) for each in ("a", "a1")} == {DesiredState.RUNNING}
     assert left(world, "a") == (80, 220, 0)
 
 
@@ -120,8 +120,8 @@ def test_who_was_stopped_by_somebody_meanwhile_stays_so(world: World) -> None:
     world.call("operator", "start", agent="a1")
     world.call("operator", "stop", agent="a1")
     budget(world, "a", 1000)
-    assert wanted(world, "a") is Wanted.RUNNING
-    assert wanted(world, "a1") is Wanted.STOPPED
+    assert wanted(world, "a") is DesiredState.RUNNING
+    assert wanted(world, "a1") is DesiredState.STOPPED
 
 
 def test_time_goes_on_while_no_daemon_runs(world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 from operations.lives import ends, run_of, runs
 from operations.world import World, world
 
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 
 MAY = {
     ("operator", "lead"): "", ("root", "lead"): "", ("root", "plan"): "", ("lead", "plan"): "",
@@ -26,7 +26,7 @@ def _world() -> Iterator[World]:
         yield made
 
 
-def wanted(world: World, name: str) -> Wanted:
+def wanted(world: World, name: str) -> DesiredState:
     return run_of(world, name).wanted
 
 
@@ -43,10 +43,13 @@ def test_a_sleeper_comes_back_with_a_new_start(world: World) -> None:
     for verb in ("resume", "start"):
         before = run_of(world, "work").nonce
         assert world.call("lead", "sleep", agent="work", grace=12)["agents"] == ["work"]
-        assert (wanted(world, "work"), run_of(world, "work").grace) == (Wanted.SLEEPING, 12.0)
+        assert (wanted(world, "work"), run_of(world, "work").grace) == (DesiredState.SLEEPING, 12.0)
         assert world.call("lead", "sleep", agent="work")["agents"] == []
         assert world.call("lead", verb, agent="work")["agents"] == ["work"]
-        assert (wanted(world, "work"), run_of(world, "work").nonce) == (Wanted.RUNNING, before + 1)
+        assert (wanted(world, "work"), run_of(world, "work").nonce) == (
+            DesiredState.RUNNING,
+            before + 1,
+        )
 
 
 def test_asleep_is_not_stopped(world: World) -> None:
@@ -56,7 +59,7 @@ def test_asleep_is_not_stopped(world: World) -> None:
     assert world.fault("lead", "resume", agent="work") == "Conflict"
     world.call("lead", "sleep", agent="plan")
     assert world.call("lead", "stop", agent="plan")["agents"] == ["plan"]
-    assert wanted(world, "plan") is Wanted.STOPPED
+    assert wanted(world, "plan") is DesiredState.STOPPED
 
 
 def test_a_whole_subtree_sleeps_and_wakes(world: World) -> None:
@@ -76,14 +79,14 @@ def test_mail_wakes_whom_it_should(world: World, name: str, *, woken: bool) -> N
     world.call("lead", "sleep", agent=name)
     ends(world, name)
     world.call("lead", "send", to=name, body="work!")
-    assert (wanted(world, name) is Wanted.RUNNING) is woken
+    assert (wanted(world, name) is DesiredState.RUNNING) is woken
     assert [each["body"] for each in world.mail(name)] == ["work!"]
 
 
 def test_mail_does_not_undo_a_stop(world: World) -> None:
     world.call("lead", "stop", agent="light")
     world.call("lead", "send", to="light", body="work!")
-    assert wanted(world, "light") is Wanted.STOPPED
+    assert wanted(world, "light") is DesiredState.STOPPED
 
 
 def test_mail_that_waits_when_it_is_put_to_sleep_does_not_wake_it(world: World) -> None:
@@ -91,7 +94,7 @@ def test_mail_that_waits_when_it_is_put_to_sleep_does_not_wake_it(world: World) 
     world.call("lead", "send", to="light", body="before")
     world.call("lead", "sleep", agent="light")
     ends(world, "light")
-    assert wanted(world, "light") is Wanted.SLEEPING
+    assert wanted(world, "light") is DesiredState.SLEEPING
 
 
 def test_a_resume_can_bring_a_message(world: World) -> None:

@@ -7,7 +7,7 @@ from operations.world import World, fields, names, rows, world
 
 from hive_core.errors import AlreadyExists, Conflict, InvalidArgument, LimitReached
 from hive_core.model.agents.agent import Role
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.agents.roles import default_capabilities
 from hive_core.model.config.settings import Bounds, Settings
 
@@ -21,7 +21,7 @@ def test_a_new_agent_hangs_under_its_creator_and_is_wanted_running(world: World)
     assert (spec.title, spec.command, spec.image) == ("Scout", ("/bin/true",), "host")
     run = world.ledger.runs.get(spec.id)
     assert run is not None
-    assert run.wanted is Wanted.RUNNING
+    assert run.wanted is DesiredState.RUNNING
     assert world.ledger.ranges.base(spec.id) is not None
     job = world.call("a", "get_job", id=found["job"])
     assert (job["operation"], job["agents"], job["state"]) == ("spawn", ["new"], "running")

@@ -6,7 +6,7 @@ import pytest
 from operations.world import Exchange, World, rows
 
 from hive_core.errors import NotFound
-from hive_core.model.agents.machine import Machine, State, Stray
+from hive_core.model.agents.machine import Machine, Orphan, State
 from hive_core.plan.actions import StopUnit
 from hive_core.plan.desired import Plan, Step
 
@@ -138,7 +138,7 @@ def test_a_misspelt_name_is_not_waited_for(world: World) -> None:
 def planned(world: World) -> None:
     uuid = world.uuid("a1")
     step = Step(uuid, "a1", StopUnit(uuid, "a1"), "stopped")
-    reports = (Stray("unit", "hive-agent@x.service"), Stray("property", "a2", "TasksMax is 7"))
+    reports = (Orphan("unit", "hive-agent@x.service"), Orphan("property", "a2", "TasksMax is 7"))
     world.seen.planned = Plan(chains={uuid: (step,)}, reports=reports)
 
 

@@ -10,7 +10,7 @@ from operations.world import Reply, World, names, rows, texts, world
 
 from hive_core.errors import AlreadyExists, InvalidParameter
 from hive_core.model.agents.agent import Profile
-from hive_core.model.agents.machine import State, Stray
+from hive_core.model.agents.machine import Orphan, State
 from hive_core.model.config.limits import BuiltIn
 from hive_core.model.config.settings import Settings
 from hive_core.model.work.checks import Check
@@ -89,7 +89,7 @@ def test_work_that_says_nothing_is_seen_by_how_long(world: World) -> None:
 
 
 def test_what_belongs_to_nobody_is_told_to_who_looks_after_the_host(world: World) -> None:
-    world.seen.planned = Plan(reports=(Stray("unit", "hive-agent@x.service"),))
+    world.seen.planned = Plan(reports=(Orphan("unit", "hive-agent@x.service"),))
     for caller, told in (("maid", 1), ("operator", 1), ("lead", 0), ("queen", 0)):
         assert len(texts(world.call(caller, "survey")["left_overs"])) == told
 

@@ -8,7 +8,7 @@ from operations.lives import ends, run_of, runs
 from operations.world import World, rows
 
 from hive_core.errors import Conflict, NotAllowed
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.work.task import Task, TaskResult
 
 
@@ -129,7 +129,7 @@ def test_who_does_not_stop_has_its_container_ended(world: World) -> None:
     assert run_of(world, "a1").nonce == nonce
     world.advance(0.2)
     run = run_of(world, "a1")
-    assert (run.nonce, run.wanted, run.grace) == (nonce + 1, Wanted.RUNNING, 0.0)
+    assert (run.nonce, run.wanted, run.grace) == (nonce + 1, DesiredState.RUNNING, 0.0)
     ends(world, "a1", 137, returns=True)
     assert state(world, task) == "cancelled"
     assert phase(world, beside) == "offered"
@@ -264,7 +264,7 @@ def test_a_restart_that_takes_away_access_is_nobody_s_try(world: World) -> None:
     (revocation,) = world.ledger.revocations.open()
     with world.ledger.transaction():
         uuid, now = world.uuid("a1"), world.clock.now()
-        fresh = world.ledger.runs.want(uuid, Wanted.RUNNING, now, fresh=True)
+        fresh = world.ledger.runs.want(uuid, DesiredState.RUNNING, now, fresh=True)
         world.ledger.revocations.note(revocation.id, {uuid: fresh.nonce})
         world.ledger.revocations.step(revocation.id, "restart", now)
     ends(world, "a1", 1, returns=True)

@@ -6,7 +6,7 @@ import pytest
 from operations.lives import ends, run_of, runs
 from operations.world import World, rows
 
-from hive_core.model.agents.machine import Starts, State
+from hive_core.model.agents.machine import FailureHistory, State
 
 
 def assigned(world: World, **more: object) -> dict[str, object]:
@@ -39,7 +39,12 @@ def test_the_state_of_an_agent_that_cannot_begin_is_said(world: World, state: St
     uuid = world.uuid("a1")
     with world.ledger.transaction():
         nonce = run_of(world, "a1").nonce
-        world.ledger.starts.put(uuid, Starts((1.0,), 1.0, False, "i", nonce, "ended with 7"))  # noqa: FBT003
+        world.ledger.starts.put(
+            uuid,
+            FailureHistory(
+                (1.0,), 1.0, parked=False, exit_seen="i", nonce=nonce, why="ended with 7"
+            ),
+        )
     world.seen.states[uuid] = state
     said = assigned(world)
     assert said["hint"] == STATES[state]

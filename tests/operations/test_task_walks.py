@@ -261,7 +261,7 @@ def _reached(state: str) -> set[str]:
     """Where a task may be, some steps later."""
     found, fresh = {state}, {state}
     while fresh:
-        fresh = {move.to for move in COURSE.moves if move.source in fresh} - found
+        fresh = {move.to for move in COURSE.transitions if move.source in fresh} - found
         found |= fresh
     return found
 

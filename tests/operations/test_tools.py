@@ -11,7 +11,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import LimitReached, NotAllowed, NotFound
 from hive_core.model.agents.agent import Role
-from hive_core.model.agents.roles import HABITS
+from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.work.task import Task, TaskWish
 from hive_core.operations.tasks.assign import assign
 from hive_core.operations.tasks.transitions import move
@@ -45,7 +45,7 @@ BY_ROLE = {
 @pytest.mark.parametrize(("who", "may"), BY_ROLE.items())
 def test_a_role_executes_what_its_row_says(hive: World, who: str, may: set[str]) -> None:
     if who != "operator":
-        assert set(HABITS[hive.hive.spec(who).role].tools) == may
+        assert set(ROLE_DEFAULTS[hive.hive.spec(who).role].tools) == may
     for name in ("file_reader", "command", "edit_file"):
         found = {"file_reader": "read", "command": "bash", "edit_file": "edit"}[name]
         error = hive.fault(who, "use_tool", tool=name, argument=["a"])

@@ -11,7 +11,7 @@ from operations.world import Reply, World, fields, rows, world
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import Started, happened
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.settings import Settings
 from hive_core.operations.triggers.runs import Fired
 
@@ -179,30 +179,30 @@ def test_an_agent_has_so_many_fires_a_minute_and_the_rest_is_one_later() -> None
 
 def test_a_wake_has_a_sleeping_agent_run_again(hive: World) -> None:
     put(hive, action={"kind": "wake", "text": "good morning"})
-    sleep(hive, "a", Wanted.SLEEPING)
+    sleep(hive, "a", DesiredState.SLEEPING)
     hive.advance(60)
     run = hive.ledger.runs.get(hive.uuid("a"))
     assert run is not None
-    assert run.wanted is Wanted.RUNNING
+    assert run.wanted is DesiredState.RUNNING
     assert len(bodies(hive, "a")) == 1
 
 
 def test_its_own_trigger_does_not_undo_that_an_agent_was_stopped(hive: World) -> None:
     put(hive, action={"kind": "wake", "text": "up"})
-    sleep(hive, "a", Wanted.STOPPED)
+    sleep(hive, "a", DesiredState.STOPPED)
     hive.advance(60)
     run = hive.ledger.runs.get(hive.uuid("a"))
     assert run is not None
-    assert run.wanted is Wanted.STOPPED
+    assert run.wanted is DesiredState.STOPPED
     assert len(bodies(hive, "a")) == 1
     put(hive, "root", agent="a", action={"kind": "wake", "text": "up"})
     hive.advance(60)
     run = hive.ledger.runs.get(hive.uuid("a"))
     assert run is not None
-    assert run.wanted is Wanted.RUNNING
+    assert run.wanted is DesiredState.RUNNING
 
 
-def sleep(hive: World, name: str, wanted: Wanted) -> None:
+def sleep(hive: World, name: str, wanted: DesiredState) -> None:
     with hive.ledger.transaction():
         hive.ledger.runs.want(hive.uuid(name), wanted, hive.clock.now())
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hive_core.model.agents.agent import AgentSpec, Limits, Role, SubtreeLimits
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Run, Starts, Wanted
+from hive_core.model.agents.machine import DesiredRun, DesiredState, FailureHistory
 from hive_core.model.agents.topology import Topology
 from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
@@ -45,8 +45,8 @@ class World:
     hive: Hive
     settings: Settings = SETTINGS
     clock: ManualClock = field(default_factory=ManualClock)
-    runs: dict[str, Run] = field(default_factory=dict)
-    starts: dict[str, Starts] = field(default_factory=dict)
+    runs: dict[str, DesiredRun] = field(default_factory=dict)
+    starts: dict[str, FailureHistory] = field(default_factory=dict)
     archives: dict[str, float] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
 
@@ -60,16 +60,16 @@ class World:
         self.hive = hive
         self.places = Places.build(hive, self.settings)
         for each in hive.names:
-            self.runs.setdefault(each, Run(each, Wanted.RUNNING, 1))
+            self.runs.setdefault(each, DesiredRun(each, DesiredState.RUNNING, 1))
         for each in before - set(hive.names):
             self.archives[each] = self.clock.now() + self.settings.retention.archive
             self.runs.pop(each, None)
 
-    def want(self, name: str, wanted: Wanted, grace: float = 5.0) -> None:
+    def want(self, name: str, wanted: DesiredState, grace: float = 5.0) -> None:
         each = self.hive.specs[name].id
-        bump = wanted is Wanted.RUNNING
+        bump = wanted is DesiredState.RUNNING
         run = self.runs[each]
-        self.runs[each] = Run(each, wanted, run.nonce + bump, grace, self.clock.now())
+        self.runs[each] = DesiredRun(each, wanted, run.nonce + bump, grace, self.clock.now())
 
     @property
     def desired(self) -> Desired:

@@ -15,7 +15,14 @@ import pytest
 from plan.hives import FIRST_BASE, hive
 
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.agents.machine import Machine, Observed, Run, Starts, Stray, Wanted
+from hive_core.model.agents.machine import (
+    DesiredRun,
+    DesiredState,
+    FailureHistory,
+    Machine,
+    Observed,
+    Orphan,
+)
 from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Desired, Moment
@@ -44,23 +51,23 @@ def desired(case: dict[str, Any]) -> Desired:
     for number, (name, each) in enumerate(agents.items()):
         key = specs[name].id
         run = {"wanted": "running", "nonce": 1, **each.get("run", {})}
-        runs[key] = Run(key, Wanted(run.pop("wanted")), **run)
+        runs[key] = DesiredRun(key, DesiredState(run.pop("wanted")), **run)
         bases[key] = FIRST_BASE + number * a.RANGE
         if "failures" in each:
             given = {"nonce": runs[key].nonce, **each["failures"]}
-            starts[key] = Starts(**{**given, "failures": tuple(given["failures"])})
+            starts[key] = FailureHistory(**{**given, "failures": tuple(given["failures"])})
     archives = {uuid(s): at for s, at in case["desired"].get("archives", {}).items()}
     held = frozenset(specs[name].id for name in case["desired"].get("held", ()))
     return Desired(places, settings, runs, bases, starts, archives, held)
 
 
-def as_it_should_be(place: Place, run: Run) -> Machine:
+def as_it_should_be(place: Place, run: DesiredRun) -> Machine:
     """What a case says nothing about is in order."""
     return Machine(
         place.uuid, f"hive-agent@{place.name}.service", "active", "running", nonce=run.nonce,
         spec_hash=place.spec_hash, invocation="i", main_pid=7, leader=8, slice=place.slice_unit,
         verified=True, executed=True, properties={**USUAL}, node=place.lineage, mounted=True,
-        root=place.image != "host", door=True, listening=True, identity=place.identity,
+        root=place.image != "host", socket_directory=True, listening=True, identity=place.identity,
         view=place.view,
     )  # fmt: skip
 
@@ -77,7 +84,7 @@ def observed(case: dict[str, Any], wanted: Desired) -> Observed:
             machine = replace(machine, unit="", verified=False, executed=False, mounted=False)
         given: dict[str, Any] = {k: tuple(v) if k == "node" else v for k, v in facts.items()}
         machines[machine.uuid] = replace(machine, **given)
-    strays = tuple(Stray(**each) for each in case["observed"].get("strays", ()))
+    strays = tuple(Orphan(**each) for each in case["observed"].get("strays", ()))
     slices = case["observed"].get("slices", {})
     return Observed(machines, strays, slices)
 

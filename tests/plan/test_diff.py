@@ -13,7 +13,7 @@ from plan.hives import World, hive, hives, moved, spec
 from plan.hives import uuid as numbered
 
 from hive_core.model.agents.agent import SubtreeLimits
-from hive_core.model.agents.machine import Starts, State, Wanted
+from hive_core.model.agents.machine import DesiredState, FailureHistory, State
 from hive_core.model.config.settings import Bounds, Settings
 from hive_core.plan import actions as a
 from hive_core.plan.daemon_actions import Forget, Hush, Listen, ShowIdentity, ShowView
@@ -61,7 +61,7 @@ def test_a_hive_that_is_as_it_should_be_needs_no_step() -> None:
 def test_a_move_is_done_and_shown_by_what_was_known_before_anybody_looks() -> None:
     world = running()
     known = world.host.look().machines
-    world.change(world.hive.moved("bob", "dan"))
+    world.change(world.hive.with_parent("bob", "dan"))
     found = ahead(world.desired, known, world.places.by_uuid)
     assert [step.text for step in found.tree] == ["bob: MoveNode (its parent changed)"]
     shown = [(step.name, type(step.action).__name__) for step in found.steps[1:]]
@@ -93,7 +93,7 @@ def test_a_stop_of_a_subtree_goes_leaves_first_with_siblings_together() -> None:
     world = running()
     world.host.slow = True
     for name in ("ann", "bob", "cat"):
-        world.want(name, Wanted.STOPPED)
+        world.want(name, DesiredState.STOPPED)
     assert {step.name for step in world.plan().steps} == {"bob", "cat"}
     for step in world.plan().steps:
         world.host.do(step.action)
@@ -106,14 +106,14 @@ def test_a_stop_of_a_subtree_goes_leaves_first_with_siblings_together() -> None:
 
 def test_a_parent_may_stop_while_its_children_are_wanted() -> None:
     world = running()
-    world.want("ann", Wanted.STOPPED)
+    world.want("ann", DesiredState.STOPPED)
     assert kinds(world, "ann") == ["StopUnit"]
 
 
 def test_grace_is_over_when_it_is_over() -> None:
     world = running()
     world.host.slow = True
-    world.want("dan", Wanted.STOPPED, grace=3.0)
+    world.want("dan", DesiredState.STOPPED, grace=3.0)
     world.host.do(world.plan().steps[0].action)
     waits = world.plan().waits
     assert waits == {world.uuid("dan"): world.clock.monotonic() + 3.0}
@@ -123,7 +123,7 @@ def test_grace_is_over_when_it_is_over() -> None:
 
 def test_no_grace_is_a_kill() -> None:
     world = running()
-    world.want("dan", Wanted.STOPPED, grace=0)
+    world.want("dan", DesiredState.STOPPED, grace=0)
     assert kinds(world, "dan") == ["KillUnit"]
 
 
@@ -149,7 +149,7 @@ def test_what_is_up_and_never_becomes_what_it_should_be_is_killed() -> None:
 def test_a_fresh_nonce_stops_what_runs_and_starts_it_anew() -> None:
     world = running()
     before = world.host.units[world.uuid("bob")].invocation
-    world.want("bob", Wanted.RUNNING)
+    world.want("bob", DesiredState.RUNNING)
     assert kinds(world, "bob") == ["StopUnit"]
     world.converge()
     after = world.host.units[world.uuid("bob")]
@@ -199,7 +199,7 @@ def test_a_parked_agent_stays_down_and_a_failed_one_waits() -> None:
     uuid = world.uuid("dan")
     world.host.crash(uuid)
     pause = world.clock.now() + 2
-    world.starts[uuid] = Starts((world.clock.now(),), pause, nonce=1, returns=True)
+    world.starts[uuid] = FailureHistory((world.clock.now(),), pause, nonce=1, returns=True)
     world.converge()
     assert state(world, "dan") is State.FAILED
     assert world.plan().waits[uuid] == world.clock.monotonic() + 2
@@ -215,11 +215,11 @@ def test_a_failed_agent_of_another_role_waits_for_its_parent() -> None:
     world = running()
     uuid = world.uuid("bob")
     world.host.crash(uuid)
-    world.starts[uuid] = Starts((world.clock.now(),), nonce=1)
+    world.starts[uuid] = FailureHistory((world.clock.now(),), nonce=1)
     world.clock.advance(1000)
     world.converge()
     assert state(world, "bob") is State.FAILED
-    world.want("bob", Wanted.RUNNING)
+    world.want("bob", DesiredState.RUNNING)
     world.converge()
     assert state(world, "bob") is State.RUNNING
 
@@ -228,7 +228,7 @@ def test_a_move_is_one_rename_and_restarts_nobody() -> None:
     """Row H6."""
     world = running()
     starts = len(world.host.starts)
-    world.change(world.hive.moved("ann", "dan"))
+    world.change(world.hive.with_parent("ann", "dan"))
     short = {name: world.uuid(name)[:8] for name in TREE}
     source, target = (short["root"], short["ann"]), (short["root"], short["dan"], short["ann"])
     assert [step.action for step in world.plan().tree] == [a.MoveNode(source, target)]
@@ -243,7 +243,7 @@ def test_a_move_across_the_border_of_a_subtree_limit_restarts_what_crosses_it() 
     world = World(hive(TREE, {"dan": limited}))
     world.converge()
     before = {name: world.host.units[world.uuid(name)].invocation for name in TREE}
-    world.change(world.hive.moved("ann", "dan"))
+    world.change(world.hive.with_parent("ann", "dan"))
     world.converge()
     after = {name: world.host.units[world.uuid(name)].invocation for name in TREE}
     assert {name for name in TREE if before[name] != after[name]} == {"ann", "bob", "cat"}
@@ -256,7 +256,7 @@ def test_attack_58_who_lost_access_goes_down_at_once_and_stays_down_while_it_is_
     starts = len(world.host.starts)
     world.held = {world.uuid("ann"), world.uuid("bob")}
     for name in ("ann", "bob"):
-        world.want(name, Wanted.RUNNING)
+        world.want(name, DesiredState.RUNNING)
     assert [step.text for step in world.plan().steps] == [
         "ann: StopUnit (a fresh start is wanted)", "bob: StopUnit (a fresh start is wanted)",
     ]  # fmt: skip
@@ -325,7 +325,7 @@ def test_an_unchanged_tree_is_copied_once() -> None:
     world = World(hive({"root": None}, {"root": spec(0, image="debian")}))
     assert kinds(world, "root")[-4:] == ["RunJob", "AdoptRoot", "Mount", "StartUnit"]
     world.converge()
-    world.want("root", Wanted.RUNNING)
+    world.want("root", DesiredState.RUNNING)
     world.converge()
     assert sum(isinstance(each, a.AdoptRoot) for each in world.host.applied) == 1
 
@@ -333,7 +333,7 @@ def test_an_unchanged_tree_is_copied_once() -> None:
 def test_identity_and_view_follow_the_topology() -> None:
     """Rows H5, H18."""
     world = running()
-    world.change(world.hive.moved("bob", "dan"))
+    world.change(world.hive.with_parent("bob", "dan"))
     acts = {(step.name, type(step.action)): step.action for step in world.plan().steps}
     identity = acts["dan", ShowIdentity]
     assert isinstance(identity, ShowIdentity)
@@ -347,7 +347,7 @@ def test_identity_and_view_follow_the_topology() -> None:
 
 def test_after_a_reboot_of_the_host_everything_wanted_starts_again() -> None:
     world = running()
-    world.want("bob", Wanted.STOPPED)
+    world.want("bob", DesiredState.STOPPED)
     world.converge()
     world.host.reboot()
     world.converge()
@@ -369,7 +369,7 @@ def drift(world: World, kind: str, uuid: str) -> None:
     elif kind == "slam":
         world.host.storage.applied(a.CloseDoor(uuid))
     elif kind in ("renew", "stop") and (name := world.hive.name(uuid)):
-        world.want(name, Wanted.RUNNING if kind == "renew" else Wanted.STOPPED)
+        world.want(name, DesiredState.RUNNING if kind == "renew" else DesiredState.STOPPED)
 
 
 @settings(max_examples=times(40, 1500), deadline=None)
@@ -388,9 +388,9 @@ def test_applying_ends_in_nothing_to_do_whatever_drifts(data: st.DataObject) -> 
         for uuid, place in world.places.by_uuid.items():
             machine = observed.machines[uuid]
             assert machine.node == place.lineage
-            wanted = world.runs[uuid].wanted is Wanted.RUNNING
+            wanted = world.runs[uuid].wanted is DesiredState.RUNNING
             assert (machine.active == "active") == wanted
-        assert not observed.strays
+        assert not observed.orphans
 
 
 @settings(max_examples=times(15, 500), deadline=None)

@@ -11,7 +11,7 @@ from model.trees import spec as spec_of
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import AgentSpec, Limits
-from hive_core.model.agents.capability import PLAIN, missing, why_without_effect
+from hive_core.model.agents.capability import PLAIN, missing_capabilities, no_effect_reason
 from hive_core.model.config.agent_config import AgentConfig, Wishes
 from hive_core.model.config.approval import Effect
 from hive_core.plan.effect import Shown, apply, back, effect, fields, marks, rolled_back
@@ -27,7 +27,7 @@ CAPABILITIES = st.one_of(
 LISTS = st.lists(CAPABILITIES, max_size=4, unique=True)
 # What has an effect; the others may be held, of a time when that was not refused.
 ASKED = st.lists(
-    CAPABILITIES.filter(lambda each: not why_without_effect(each)), max_size=4, unique=True
+    CAPABILITIES.filter(lambda each: not no_effect_reason(each)), max_size=4, unique=True
 )
 LIMITS = st.fixed_dictionaries(
     {},
@@ -107,7 +107,7 @@ def test_attack_23_whatever_stands_in_request_is_marked(
 def test_attack_23_every_new_privilege_is_marked_as_one(spec: AgentSpec, wishes: Wishes) -> None:
     after, found = apply(spec, wishes), marks(spec, wishes)
     red = {(mark.kind, mark.name) for mark in found if mark.gives}
-    gained = missing(spec.capabilities, after.capabilities)
+    gained = missing_capabilities(spec.capabilities, after.capabilities)
     assert len([each for each in red if each[0] in KINDS]) >= len(gained)
     for name, value in after.limits:
         old = getattr(spec.limits, name)
@@ -289,7 +289,7 @@ def test_the_way_back_keeps_what_the_operator_did_meanwhile(
 def test_going_back_to_a_generation_gives_no_capability(spec: AgentSpec, wishes: Wishes) -> None:
     now = apply(spec, wishes)
     found = rolled_back(now, fields(spec), fields(now))
-    assert not missing(now.capabilities, found.capabilities)
+    assert not missing_capabilities(now.capabilities, found.capabilities)
     assert set(found.capabilities) == set(spec.capabilities) & set(now.capabilities)
     assert (found.limits, found.command) == (spec.limits, spec.command)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from plan.hives import hive, spec
 
-from hive_core.model.agents.machine import Exit, Run, Starts, Wanted
+from hive_core.model.agents.machine import DesiredRun, DesiredState, Exit, FailureHistory
 from hive_core.model.config.limits import BackOff
 from hive_core.model.config.settings import Settings
 from hive_core.plan.failure import Case, Verdict, pause
@@ -18,12 +18,12 @@ PAYLOAD_KILLED = Exit("one", "exit-code", "exited", "255", nonce=1)
 OUT_OF_MEMORY = Exit("one", "oom-kill", "killed", "KILL", nonce=1)
 
 
-def judge(role: str, end: Exit, starts: Starts | None = None) -> Verdict:
+def judge(role: str, end: Exit, starts: FailureHistory | None = None) -> Verdict:
     settings = Settings()
     found = hive({"root": None, "dan": "root"}, {"dan": spec(2, role=role)})
     place = Places.build(found, settings).named("dan")
-    run = Run(place.uuid, Wanted.RUNNING, nonce=1)
-    return Case(place, run, starts or Starts(), settings).judge(end, NOW)
+    run = DesiredRun(place.uuid, DesiredState.RUNNING, nonce=1)
+    return Case(place, run, starts or FailureHistory(), settings).judge(end, NOW)
 
 
 @pytest.mark.parametrize("role", ["agent", "lead", "worker", "architect", "task"])
@@ -50,7 +50,7 @@ def test_who_was_killed_from_the_host_did_not_fail(role: str, *, returns: bool) 
 
 
 def test_who_is_killed_again_and_again_is_parked() -> None:
-    starts = Starts()
+    starts = FailureHistory()
     for number in range(5):
         end = Exit(str(number), "signal", "killed", "KILL", nonce=1)
         verdict = judge("agent", end, starts)

@@ -30,7 +30,7 @@ def changed(hive: Hive, name: str, **update: object) -> Hive:
 
 def test_attack_58_who_loses_is_all_that_was_above_with_whatever_stays_below() -> None:
     hive = hive_of(PARENTS)
-    found = consequences(hive, hive.moved("x", "right"), "x")
+    found = consequences(hive, hive.with_parent("x", "right"), "x")
     assert found.lost == ("left", "inner")
     assert set(found.losing) == {"left", "inner", "twin", "pup", "other"}
     assert (found.gaining, found.crossing) == (("right",), ())
@@ -38,21 +38,25 @@ def test_attack_58_who_loses_is_all_that_was_above_with_whatever_stays_below() -
 
 def test_a_common_ancestor_loses_nothing_and_who_goes_up_loses_what_it_leaves() -> None:
     hive = hive_of(PARENTS)
-    found = consequences(hive, hive.moved("x", "left"), "x")
+    found = consequences(hive, hive.with_parent("x", "left"), "x")
     assert found.lost == ("inner",)
     assert set(found.losing) == {"inner", "twin", "pup"}
 
 
 def test_nobody_loses_what_goes_further_down() -> None:
     hive = hive_of(PARENTS)
-    found = consequences(hive, hive.moved("x", "pup"), "x")
+    found = consequences(hive, hive.with_parent("x", "pup"), "x")
     assert (found.lost, found.losing) == ((), ())
 
 
 def test_whoever_is_above_it_again_has_not_lost_it() -> None:
     hive = hive_of(PARENTS)
     assert losing(hive, ["left", "inner"], "x") == ()
-    assert set(losing(hive.moved("x", "left"), ["left", "inner"], "x")) == {"inner", "twin", "pup"}
+    assert set(losing(hive.with_parent("x", "left"), ["left", "inner"], "x")) == {
+        "inner",
+        "twin",
+        "pup",
+    }
     assert losing(hive, ["gone", "right"], "x") == ("right",)
 
 
@@ -65,7 +69,7 @@ def test_who_loses_is_never_above_and_never_moves_along(
     hive = hive_of(parents)
     agent = data.draw(st.sampled_from(sorted(parents)))
     below = set(hive.topology.subtree(agent))
-    after = hive.moved(
+    after = hive.with_parent(
         agent, data.draw(st.sampled_from([None, *(n for n in sorted(parents) if n not in below)]))
     )
     old, new = hive.topology.lineage(agent), after.topology.lineage(agent)
@@ -90,7 +94,7 @@ def test_who_crosses_is_who_gets_another_slice(
     agent = data.draw(st.sampled_from(sorted(parents)))
     below = set(hive.topology.subtree(agent))
     targets = [None, *(each for each in sorted(parents) if each not in below)]
-    after = hive.moved(agent, data.draw(st.sampled_from(targets)))
+    after = hive.with_parent(agent, data.draw(st.sampled_from(targets)))
     old, new = Places.build(hive, Settings()), Places.build(after, Settings())
     crossing = {name for name in parents if old.named(name).slice != new.named(name).slice}
     assert set(consequences(hive, after, agent).crossing) == crossing

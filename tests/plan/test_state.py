@@ -5,15 +5,16 @@ from itertools import product
 
 import pytest
 
-from hive_core.model.agents.machine import Machine, Run, Starts, State, Wanted
+from hive_core.model.agents.machine import DesiredRun, DesiredState, FailureHistory, Machine, State
 from hive_core.plan.state import TABLE, Facts, Phase, Trouble, facts, phase, state_of, trouble
 
 FLAG = (False, True)
 EVERYTHING = [
-    Facts(*values) for values in product((None, *Wanted), FLAG, Phase, FLAG, FLAG, Trouble, FLAG)
+    Facts(*values)
+    for values in product((None, *DesiredState), FLAG, Phase, FLAG, FLAG, Trouble, FLAG)
 ]
 UP = Machine("u", active="active", nonce=3, verified=True, executed=True, mounted=True)
-RUN = Run("u", Wanted.RUNNING, 3)
+RUN = DesiredRun("u", DesiredState.RUNNING, 3)
 
 
 def test_every_combination_has_exactly_one_state() -> None:
@@ -39,7 +40,7 @@ def test_running_needs_an_active_unit_of_this_nonce_verified_and_executed() -> N
             assert each.phase is Phase.UP
             assert each.healthy
             assert each.current
-            assert each.wanted is Wanted.RUNNING
+            assert each.wanted is DesiredState.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -54,19 +55,19 @@ def test_running_needs_an_active_unit_of_this_nonce_verified_and_executed() -> N
         (RUN, replace(UP, active="deactivating"), State.STOPPING),
         (RUN, Machine("u"), State.STARTING),
         (RUN, Machine("u", active="failed"), State.STARTING),
-        (replace(RUN, wanted=Wanted.STOPPED), UP, State.STOPPING),
-        (replace(RUN, wanted=Wanted.STOPPED), Machine("u"), State.STOPPED),
-        (replace(RUN, wanted=Wanted.SLEEPING), Machine("u"), State.SLEEPING),
+        (replace(RUN, wanted=DesiredState.STOPPED), UP, State.STOPPING),
+        (replace(RUN, wanted=DesiredState.STOPPED), Machine("u"), State.STOPPED),
+        (replace(RUN, wanted=DesiredState.SLEEPING), Machine("u"), State.SLEEPING),
         (None, Machine("u"), State.ABSENT),
         (None, UP, State.STOPPING),
     ],
 )
-def test_the_state_of_a_machine(run: Run | None, machine: Machine, state: State) -> None:
+def test_the_state_of_a_machine(run: DesiredRun | None, machine: Machine, state: State) -> None:
     assert state_of(facts(run, machine)) is state
 
 
 def test_failures_count_until_a_fresh_start_is_wanted() -> None:
-    failed = Starts(failures=(1.0,), nonce=3)
+    failed = FailureHistory(failures=(1.0,), nonce=3)
     assert trouble(RUN, failed) is Trouble.FAILED
     assert trouble(RUN, replace(failed, parked=True)) is Trouble.PARKED
     assert trouble(replace(RUN, nonce=4), failed) is Trouble.NONE

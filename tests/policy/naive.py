@@ -11,7 +11,7 @@ from model.trees import Closure, hive_of, random_parents, spec, uuid
 from hive_core.model.agents.agent import AgentSpec, Role
 from hive_core.model.agents.hive import Hive
 from hive_core.policy import decide as policy
-from hive_core.policy.rules import Asked, Decision, Rule
+from hive_core.policy.rules import AuthzContext, Decision, Rule
 
 OPERATOR = "operator"
 
@@ -35,7 +35,7 @@ class Question(NamedTuple):
 
 def decide(rule: Rule, question: Question) -> Decision:
     """The policy's answer to it."""
-    asked = Asked(question.second, question.facts)
+    asked = AuthzContext(question.second, question.facts)
     return policy.decide(rule, question.hive, question.caller, question.target, asked)
 
 

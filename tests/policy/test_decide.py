@@ -14,7 +14,7 @@ from model.trees import forests, hive_of, spec
 from policy.naive import Answer, Naive, Question, decide, random_hive, random_question
 
 from hive_core.model.agents.agent import Role
-from hive_core.policy.relationship import chain
+from hive_core.policy.relationship import upward_path
 from hive_core.policy.rules import (
     ANCESTOR,
     ANYONE,
@@ -158,12 +158,12 @@ def test_a_refusal_tells_the_reason_that_lies_nearest() -> None:
 def test_the_chain_goes_from_the_target_up_to_the_caller_or_to_the_root() -> None:
     hive = hive_of(TREE)
 
-    assert chain(hive, "root", "carl") == ("carl", "bob", "root")
-    assert chain(hive, "dora", "carl") == ("carl", "bob", "root")
-    assert chain(hive, "bob", "bob") == ("bob",)
-    assert chain(hive, "bob", None) == ("bob",)
-    assert chain(hive, "operator", "carl") == ("operator",)
-    assert chain(hive, "bob", "nobody") == ()
+    assert upward_path(hive, "root", "carl") == ("carl", "bob", "root")
+    assert upward_path(hive, "dora", "carl") == ("carl", "bob", "root")
+    assert upward_path(hive, "bob", "bob") == ("bob",)
+    assert upward_path(hive, "bob", None) == ("bob",)
+    assert upward_path(hive, "operator", "carl") == ("operator",)
+    assert upward_path(hive, "bob", "nobody") == ()
 
 
 def test_a_rule_says_what_it_is_in_the_record_and_in_the_docs() -> None:

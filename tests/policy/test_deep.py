@@ -9,7 +9,7 @@ from long import times
 from model.trees import hive_of
 from policy.naive import Question, decide
 
-from hive_core.model.agents.topology import walk
+from hive_core.model.agents.topology import guarded_ancestors
 from hive_core.policy.rules import ANCESTOR, SELF
 
 
@@ -24,8 +24,8 @@ def test_a_chain_of_ten_thousand_gets_the_answers_of_a_walk(broken: str | None) 
     random = Random(13)  # noqa: S311
     for _ in range(times(100, 5_000)):
         caller, target = random.choices([*names, "other", "nobody"], k=2)
-        above = walk(parents, target) or ()
-        sound = walk(parents, caller) is not None and caller in parents
+        above = guarded_ancestors(parents, target) or ()
+        sound = guarded_ancestors(parents, caller) is not None and caller in parents
         decision = decide(ANCESTOR | SELF, Question(hive, caller, "do", target))
         assert decision.allowed == (sound and (caller in above or caller == target))
         assert (decision.rule == "known caller") == (not sound)

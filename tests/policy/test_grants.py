@@ -9,16 +9,16 @@ from model.trees import hive_of, spec
 
 from hive_core.errors import HiveError, InvalidArgument, LimitReached, NotAllowed
 from hive_core.model.agents.agent import AgentSpec, Limits, Role, Tier
-from hive_core.model.agents.capability import missing
+from hive_core.model.agents.capability import missing_capabilities
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.roles import HABITS, default_capabilities
+from hive_core.model.agents.roles import ROLE_DEFAULTS, default_capabilities
 from hive_core.policy.grants import (
-    capabilities,
+    check_child_quota,
     check_move,
-    check_seat,
     check_spawn,
-    inherit,
-    seats,
+    inherit_limits,
+    initial_capabilities,
+    initial_max_children,
 )
 from hive_core.policy.remainder import SUMMED, claim, remainder
 
@@ -33,10 +33,10 @@ def child(role: Role = Role.AGENT, **fields: object) -> AgentSpec:
 
 def spawn(hive: Hive, creator: str, parent: str | None, new: AgentSpec) -> Hive:
     """Everything that stands between the wish and the commit, in the order of the operation."""
-    filled = inherit(hive, creator, parent, new)
+    filled = inherit_limits(hive, creator, parent, new)
     check_spawn(hive, creator, parent, filled, IMAGES)
     if creator != "operator" and parent is not None:
-        check_seat(hive, parent)
+        check_child_quota(hive, parent)
     return hive.with_agent("kid", parent, filled)
 
 
@@ -46,7 +46,7 @@ def test_the_matrix_of_roles_holds_for_creators_and_for_parents(giver: Role, rol
     """K1: worker creates task only, task and architect nothing, and no detour helps."""
     hive = hive_of(TREE, {"bob": spec(2, giver)})
     for creator, parent in (("bob", "bob"), ("root", "bob"), ("bob", "carl")):
-        if role in HABITS[giver].creates:
+        if role in ROLE_DEFAULTS[giver].creates:
             spawn(hive, creator, parent, child(role))
         else:
             with pytest.raises(NotAllowed, match=f"cannot spawn an? {role}: bob is an? {giver}"):
@@ -95,11 +95,11 @@ def test_nobody_asked_gets_the_defaults_of_the_role_as_far_as_the_creator_holds_
     """K26."""
     hive = hive_of(TREE, {"bob": spec(2, capabilities=("spawn", "escalate", "broadcast"))})
     usual, task = default_capabilities(Role.AGENT), default_capabilities(Role.TASK)
-    assert capabilities(hive, "bob", usual) == ("escalate", "spawn")
-    assert capabilities(hive, "root", task) == ("escalate",)
-    assert capabilities(hive, "operator", usual) == usual
-    assert capabilities(hive, "bob", usual, ["spawn", "kill"]) == ("kill", "spawn")
-    assert capabilities(hive, "bob", usual, []) == ()
+    assert initial_capabilities(hive, "bob", usual) == ("escalate", "spawn")
+    assert initial_capabilities(hive, "root", task) == ("escalate",)
+    assert initial_capabilities(hive, "operator", usual) == usual
+    assert initial_capabilities(hive, "bob", usual, ["spawn", "kill"]) == ("kill", "spawn")
+    assert initial_capabilities(hive, "bob", usual, []) == ()
 
 
 def test_images_are_names_for_agents_and_also_paths_for_the_operator() -> None:
@@ -127,21 +127,21 @@ def test_seats_run_out_for_agents_and_not_for_the_operator() -> None:
     hive = hive_of(TREE, {"bob": spec(2, max_children=2)})
     full = spawn(hive, "bob", "bob", child(max_children=2))
     with pytest.raises(LimitReached, match=r"max_children \(2\) of bob reached"):
-        check_seat(full, "bob")
-    check_seat(full, "bob", besides=frozenset({"carl"}))
-    check_seat(full, "bob", besides=frozenset({"kid"}))
+        check_child_quota(full, "bob")
+    check_child_quota(full, "bob", besides=frozenset({"carl"}))
+    check_child_quota(full, "bob", besides=frozenset({"kid"}))
     with pytest.raises(LimitReached, match=r"max_children \(2\) of bob reached"):
-        check_seat(full, "bob", besides=frozenset({"root"}))
+        check_child_quota(full, "bob", besides=frozenset({"root"}))
     with pytest.raises(LimitReached, match="seats: you have fewer"):
         check_spawn(hive, "bob", "bob", child(max_children=3), IMAGES)
 
 
 def test_seats_that_nobody_asked_for_are_no_more_than_the_creator_s() -> None:
     hive = hive_of(TREE, {"bob": spec(2, max_children=2)})
-    assert seats(hive, "bob", None, 10) == 2
-    assert seats(hive, "root", None, 10) == 10
-    assert seats(hive, "operator", None, 10) == 10
-    assert seats(hive, "bob", 3, 10) == 3  # which check_spawn refuses
+    assert initial_max_children(hive, "bob", None, 10) == 2
+    assert initial_max_children(hive, "root", None, 10) == 10
+    assert initial_max_children(hive, "operator", None, 10) == 10
+    assert initial_max_children(hive, "bob", 3, 10) == 3  # which check_spawn refuses
 
 
 def test_a_bound_on_a_subtree_counts_every_generation_below_it() -> None:
@@ -149,8 +149,8 @@ def test_a_bound_on_a_subtree_counts_every_generation_below_it() -> None:
     hive = hive_of(TREE, {"root": spec(1, subtree={"agents": 3})})
     full = spawn(hive, "carl", "carl", child())
     with pytest.raises(LimitReached, match=r"limit on descendants \(3\) of root reached"):
-        check_seat(full, "carl")
-    check_seat(full, "carl", besides=frozenset({"kid"}))
+        check_child_quota(full, "carl")
+    check_child_quota(full, "carl", besides=frozenset({"kid"}))
 
 
 def test_children_together_are_given_no_more_than_their_parent_has() -> None:
@@ -166,25 +166,25 @@ def test_children_together_are_given_no_more_than_their_parent_has() -> None:
 
 def test_a_child_that_asks_for_no_limit_gets_an_equal_share() -> None:
     hive = hive_of(TREE, {"bob": spec(2, max_children=5, limits={"memory_max": 512 * MIB})})
-    assert inherit(hive, "bob", "bob", child()).limits.memory_max == 512 * MIB // 4
+    assert inherit_limits(hive, "bob", "bob", child()).limits.memory_max == 512 * MIB // 4
     with pytest.raises(InvalidArgument, match="say memory_max"):
         check_spawn(hive, "bob", "bob", child(max_children=5), IMAGES)
-    assert inherit(hive, "root", "root", child()).limits == Limits()
+    assert inherit_limits(hive, "root", "root", child()).limits == Limits()
 
 
 def test_without_a_limit_of_its_own_a_creator_has_the_host_s_default() -> None:
     hive, usual = hive_of(TREE), Limits(memory_max=256 * MIB)
-    inherit(hive, "bob", "bob", child(limits={"memory_max": 256 * MIB}), usual)
+    inherit_limits(hive, "bob", "bob", child(limits={"memory_max": 256 * MIB}), usual)
     with pytest.raises(LimitReached, match="memory_max"):
-        inherit(hive, "bob", "bob", child(limits={"memory_max": 257 * MIB}), usual)
+        inherit_limits(hive, "bob", "bob", child(limits={"memory_max": 257 * MIB}), usual)
 
 
 def test_weights_are_bounded_by_the_creator_s_and_do_not_add_up() -> None:
     hive = hive_of(TREE, {"bob": spec(2, limits={"cpu_weight": 50})})
     hive = spawn(hive, "bob", "bob", child(limits={"cpu_weight": 50}))
-    assert inherit(hive, "bob", "bob", child()).limits.cpu_weight == 50
+    assert inherit_limits(hive, "bob", "bob", child()).limits.cpu_weight == 50
     with pytest.raises(LimitReached, match="cpu_weight"):
-        inherit(hive, "bob", "bob", child(limits={"cpu_weight": 51}))
+        inherit_limits(hive, "bob", "bob", child(limits={"cpu_weight": 51}))
 
 
 def test_a_subtree_limit_pays_for_the_agent_itself_too() -> None:
@@ -240,21 +240,21 @@ def test_no_sequence_of_spawns_makes_more_out_of_less(wishes: list[Step]) -> Non
             continue
         new = spec(
             10 + number,
-            max_children=seats(hive, creator, None, 10),
+            max_children=initial_max_children(hive, creator, None, 10),
             limits={"tasks_max": tasks},
             capabilities=tuple(held),
         )
         try:
-            filled = inherit(hive, creator, parent, new)
+            filled = inherit_limits(hive, creator, parent, new)
             check_spawn(hive, creator, parent, filled, IMAGES)
-            check_seat(hive, parent)
+            check_child_quota(hive, parent)
         except HiveError:
             continue
-        hive = hive.with_agent(f"k{number}", parent, filled).validated()
+        hive = hive.with_agent(f"k{number}", parent, filled).validate()
     for name, each in hive.specs.items():
         kids = [hive.spec(kid) for kid in hive.topology.children(name)]
         assert len(kids) <= each.max_children
-        assert not missing(hive.spec("root").capabilities, each.capabilities)
+        assert not missing_capabilities(hive.spec("root").capabilities, each.capabilities)
         for field in SUMMED:
             if (own := claim(each, field)) is not None:
                 assert sum(claim(kid, field) or own + 1 for kid in kids) <= own

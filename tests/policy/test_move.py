@@ -62,5 +62,5 @@ def test_what_is_allowed_keeps_the_tree_a_tree_and_the_caller_above(
     names = st.sampled_from([*parents])
     caller, agent, parent = data.draw(names), data.draw(names), data.draw(names)
     if decide(MOVE, Question(hive, caller, "move", agent, parent)).allowed:
-        moved = hive.moved(agent, parent).validated()
+        moved = hive.with_parent(agent, parent).validate()
         assert set(moved.topology.subtree(caller)) == set(hive.topology.subtree(caller))

@@ -11,10 +11,10 @@ from model.trees import hive_of
 from policy.naive import Question, decide
 
 from hive_core.model.agents.agent import Role
-from hive_core.model.agents.roles import HABITS, ROOT_AGENT_EXTRA, ROOT_EXTRA
+from hive_core.model.agents.roles import ROLE_DEFAULTS, ROOT_AGENT_EXTRA, ROOT_EXTRA
 from hive_core.operations import load
 from hive_core.plan.flake import pins
-from hive_core.policy.relationship import chain
+from hive_core.policy.relationship import upward_path
 from hive_core.policy.rules import Decision
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agent-hierarchy.md").read_text()
@@ -114,7 +114,7 @@ def test_the_table_of_roles_is_the_one_in_the_code() -> None:
             habit.restarts,
             habit.capabilities,
         )
-        for role, habit in HABITS.items()
+        for role, habit in ROLE_DEFAULTS.items()
     }
     roots = PAGE.split("Roots hold ", 1)[1].split(" beside", 1)[0]
     assert tuple(CODE.findall(roots)) == ROOT_EXTRA
@@ -135,7 +135,7 @@ def test_the_examples_are_what_hive_why_says(example: tuple[str, ...]) -> None:
     assert OPERATIONS[operation].action == action
     assert decision.allowed == (verdict == "allowed")
     assert (decision.rule, decision.reason) == (rule, reason)
-    walked = chain(HIVE, caller, target)
+    walked = upward_path(HIVE, caller, target)
     assert " -> ".join(walked or ("-",)) == names
 
 

@@ -139,7 +139,7 @@ class Races(RuleBasedStateMachine):
         self.parents[name], self.uuids[name] = parent, new.id
 
     def move(self, name: str, parent: str | None) -> None:
-        self.hive = self.hive.moved(name, parent)
+        self.hive = self.hive.with_parent(name, parent)
         self.parents[name] = parent
 
     def destroy(self, name: str) -> None:
@@ -151,7 +151,7 @@ class Races(RuleBasedStateMachine):
 
     @invariant()
     def both_hives_are_the_same_and_valid(self) -> None:
-        assert self.hive.validated().topology.parents == self.parents
+        assert self.hive.validate().topology.parents == self.parents
         assert self.hive.names == {uuid: name for name, uuid in self.uuids.items()}
 
     @invariant()

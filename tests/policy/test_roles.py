@@ -14,7 +14,13 @@ from hive_core.broker.operation import Operation
 from hive_core.errors import HiveError, NotAllowed
 from hive_core.model.agents.agent import Role
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.roles import ACTIONS, ADMINISTER, HABITS, Action, default_capabilities
+from hive_core.model.agents.roles import (
+    ACTIONS,
+    ADMINISTER,
+    ROLE_DEFAULTS,
+    Action,
+    default_capabilities,
+)
 from hive_core.operations import load
 
 OPERATIONS = load()
@@ -45,7 +51,7 @@ def may(found: Operation, role: Role) -> bool:
 
 
 def expected(found: Operation, role: Role) -> bool:
-    habit, needed = HABITS[role], NEEDS.get(found.name)
+    habit, needed = ROLE_DEFAULTS[role], NEEDS.get(found.name)
     return found.action in habit.actions and (needed is None or needed in habit.capabilities)
 
 
@@ -72,7 +78,7 @@ def test_authority_is_what_it_was_when_roles_hung_on_names(name: str, before: st
 def test_every_action_is_of_some_operation_and_has_its_roles() -> None:
     assert {found.action for found in OPERATIONS.values()} == set(ACTIONS)
     for action in ACTIONS:
-        roles = [role for role in Role if action in HABITS[role].actions]
+        roles = [role for role in Role if action in ROLE_DEFAULTS[role].actions]
         assert bool(roles) != (action == ADMINISTER), action
 
 
@@ -105,8 +111,8 @@ def test_a_call_beyond_the_role_is_refused_and_recorded(role: Role) -> None:
     with world(None, "root/top:lead", f"top/me:{role}", "me/below:worker") as made:
         for action, (name, given) in CALLS.items():
             refused = call(made, name, given)
-            allowed = action in HABITS[role].actions and not (
-                action == "spawn" and Role.TASK not in HABITS[role].creates
+            allowed = action in ROLE_DEFAULTS[role].actions and not (
+                action == "spawn" and Role.TASK not in ROLE_DEFAULTS[role].creates
             )
             assert isinstance(refused, NotAllowed) != allowed, (action, refused)
             if not allowed:

@@ -10,10 +10,11 @@ from model.trees import hive_of, spec, uuid
 
 from hive_core.model.agents.agent import Role
 from hive_core.model.wire.record import OPERATOR, Relation
-from hive_core.policy import relationship, rules
-from hive_core.policy.algebra import PLAIN, Asked, Denial, Passes, Rule
+from hive_core.policy import relationship as relations
+from hive_core.policy import rules
+from hive_core.policy.algebra import NO_CONTEXT, AuthzContext, Denial, PredicateRule, Rule
 from hive_core.policy.decide import decide, relation, visible_names
-from hive_core.policy.relationship import chain, listed, stand, visible
+from hive_core.policy.relationship import is_on_allow_list, is_visible, relationship, upward_path
 
 #  root ── bob ── carl ── cleo ── cora      other ── zed
 #       ├─ dora                             x ── y ── x (a cycle), lost ── (nobody)
@@ -34,84 +35,84 @@ def fresh(name: str) -> str:
 @pytest.mark.parametrize(
     ("caller", "target", "expected"),
     [
-        ("bob", "bob", relationship.ITSELF),
-        ("root", None, relationship.ITSELF),
-        ("root", "bob", relationship.PARENT),
-        ("cleo", "cora", relationship.PARENT),
-        ("root", "carl", relationship.ANCESTOR),
-        ("bob", "cora", relationship.ANCESTOR),
-        ("bob", "root", relationship.CHILD),
-        ("zed", "other", relationship.CHILD),
-        ("cora", "carl", relationship.DESCENDANT),
-        ("carl", "root", relationship.DESCENDANT),
-        ("bob", "sue", relationship.SIBLING),
-        ("sue", "bob", relationship.SIBLING),
-        ("carl", "dora", relationship.STRANGER),
-        ("dora", "cora", relationship.STRANGER),
-        ("root", "other", relationship.STRANGER),
-        ("other", "root", relationship.STRANGER),
-        ("zed", "bob", relationship.STRANGER),
-        ("bob", "operator", relationship.TO_OPERATOR),
-        ("zed", "operator", relationship.TO_OPERATOR),
-        ("operator", None, relationship.OPERATOR_ITSELF),
-        ("operator", "operator", relationship.OPERATOR_ITSELF),
-        ("operator", "root", relationship.OPERATOR_OVER),
-        ("operator", "zed", relationship.OPERATOR_OVER),
-        ("operator", "x", relationship.OPERATOR_OVER),
-        ("operator", "lost", relationship.OPERATOR_OVER),
-        ("operator", "nobody", relationship.UNSEEN),
-        ("operator", "zoe", relationship.UNSEEN),
-        ("operator", "abel", relationship.UNSEEN),
-        ("operator", "", relationship.UNSEEN),
+        ("bob", "bob", relations.ITSELF),
+        ("root", None, relations.ITSELF),
+        ("root", "bob", relations.PARENT),
+        ("cleo", "cora", relations.PARENT),
+        ("root", "carl", relations.ANCESTOR),
+        ("bob", "cora", relations.ANCESTOR),
+        ("bob", "root", relations.CHILD),
+        ("zed", "other", relations.CHILD),
+        ("cora", "carl", relations.DESCENDANT),
+        ("carl", "root", relations.DESCENDANT),
+        ("bob", "sue", relations.SIBLING),
+        ("sue", "bob", relations.SIBLING),
+        ("carl", "dora", relations.STRANGER),
+        ("dora", "cora", relations.STRANGER),
+        ("root", "other", relations.STRANGER),
+        ("other", "root", relations.STRANGER),
+        ("zed", "bob", relations.STRANGER),
+        ("bob", "operator", relations.TO_OPERATOR),
+        ("zed", "operator", relations.TO_OPERATOR),
+        ("operator", None, relations.OPERATOR_ITSELF),
+        ("operator", "operator", relations.OPERATOR_ITSELF),
+        ("operator", "root", relations.OPERATOR_OVER),
+        ("operator", "zed", relations.OPERATOR_OVER),
+        ("operator", "x", relations.OPERATOR_OVER),
+        ("operator", "lost", relations.OPERATOR_OVER),
+        ("operator", "nobody", relations.UNSEEN),
+        ("operator", "zoe", relations.UNSEEN),
+        ("operator", "abel", relations.UNSEEN),
+        ("operator", "", relations.UNSEEN),
     ],
 )
 def test_one_standing_holds(caller: str, target: str | None, expected: int) -> None:
-    assert stand(HIVE, caller, target) == expected
-    assert stand(HIVE, fresh(caller), target and fresh(target)) == expected
+    assert relationship(HIVE, caller, target) == expected
+    assert relationship(HIVE, fresh(caller), target and fresh(target)) == expected
 
 
 @pytest.mark.parametrize("absent", ABSENT)
 def test_who_hangs_on_no_root_is_nobody_and_is_seen_by_nobody(absent: str) -> None:
     for name in ("root", "zed", "carl"):
-        assert stand(HIVE, name, absent) == relationship.UNSEEN
-        assert stand(HIVE, absent, name) == relationship.NOBODY
-        assert not visible(HIVE, absent, name)
+        assert relationship(HIVE, name, absent) == relations.UNSEEN
+        assert relationship(HIVE, absent, name) == relations.NOBODY
+        assert not is_visible(HIVE, absent, name)
     for target in (None, absent, "operator"):
-        assert stand(HIVE, absent, target) == relationship.NOBODY
+        assert relationship(HIVE, absent, target) == relations.NOBODY
 
 
 def test_those_above_stranger_are_seen_and_a_stranger_when_it_is_listed() -> None:
     seen = {
         (one, other) for one, other in product(TREE, TREE)
-        if stand(HIVE, one, other) > relationship.STRANGER
+        if relationship(HIVE, one, other) > relations.STRANGER
     }  # fmt: skip
-    assert {pair for pair in product(TREE, TREE) if visible(HIVE, *pair)} == {
+    assert {pair for pair in product(TREE, TREE) if is_visible(HIVE, *pair)} == {
         *seen, ("carl", "zed"),
     }  # fmt: skip
 
 
 def test_the_list_holds_who_the_operator_put_on_it_also_where_a_chain_is_broken() -> None:
-    assert [name for name in TREE if listed(HIVE, "carl", name)] == ["zed", "lost"]
-    assert not listed(HIVE, "carl", "nobody")
-    assert not listed(HIVE, "nobody", "zed")
-    assert not listed(HIVE, "zed", "carl")
+    assert [name for name in TREE if is_on_allow_list(HIVE, "carl", name)] == ["zed", "lost"]
+    assert not is_on_allow_list(HIVE, "carl", "nobody")
+    assert not is_on_allow_list(HIVE, "nobody", "zed")
+    assert not is_on_allow_list(HIVE, "zed", "carl")
 
 
 def test_the_chain_ends_at_the_caller_wherever_it_is_met() -> None:
     whole = ("cora", "cleo", "carl", "bob", "root")
     for number, caller in enumerate(whole[1:], 2):
-        assert chain(HIVE, caller, "cora") == whole[:number]
-        assert chain(HIVE, fresh(caller), "cora") == whole[:number]
+        assert upward_path(HIVE, caller, "cora") == whole[:number]
+        assert upward_path(HIVE, fresh(caller), "cora") == whole[:number]
     for caller in ("dora", "zed", "abel", "zoe"):
-        assert chain(HIVE, caller, "cora") == whole
-    assert chain(HIVE, fresh(OPERATOR), "cora") == (OPERATOR,)
-    assert chain(HIVE, "zed", None) == chain(HIVE, "zed", fresh("zed")) == ("zed",)
-    assert chain(HIVE, "zed", "zoe") == ()
+        assert upward_path(HIVE, caller, "cora") == whole
+    assert upward_path(HIVE, fresh(OPERATOR), "cora") == (OPERATOR,)
+    assert upward_path(HIVE, "zed", None) == upward_path(HIVE, "zed", fresh("zed")) == ("zed",)
+    assert upward_path(HIVE, "zed", "zoe") == ()
 
 
 def test_a_listing_is_of_what_is_seen_whoever_asks() -> None:
     for caller in ("root", "carl", "zed", "other", "abel", fresh(OPERATOR)):
-        assert set(visible_names(HIVE, caller)) == {n for n in TREE if visible(HIVE, caller, n)}
+        assert set(visible_names(HIVE, caller)) == {n for n in TREE if is_visible(HIVE, caller, n)}
 
 
 def test_a_name_off_the_wire_stands_where_the_equal_one_does() -> None:
@@ -124,10 +125,10 @@ def test_a_name_off_the_wire_stands_where_the_equal_one_does() -> None:
 def test_what_standing_alone_settles_is_ready_once_it_is_worked_out() -> None:
     """No rule is run for it: nothing is made and nothing can go wrong in between."""
     rule = rules.SELF | rules.ANCESTOR | rules.OPERATOR
-    answers = rule.work_out()
+    answers = rule.compile()
     for place in (
-        *range(relationship.STRANGER),
-        *range(relationship.ITSELF, len(relationship.STANDINGS)),
+        *range(relations.STRANGER),
+        *range(relations.ITSELF, len(relations.STANDINGS)),
     ):
         assert not isinstance(answers[place], tuple)
     assert decide(rule, HIVE, "root", "carl") is decide(rule, HIVE, "bob", "cora")
@@ -137,7 +138,7 @@ def _sometimes(name: str, weight: int) -> Rule:
     def test(*_: object) -> bool:
         return name in truths
 
-    return Passes(name, f"({name})", test, Denial(weight, f"not {name}"))
+    return PredicateRule(name, f"({name})", test, Denial(weight, f"not {name}"))
 
 
 truths: set[str] = set()
@@ -162,23 +163,23 @@ def test_a_rule_worked_out_beforehand_is_the_rule(true: set[str]) -> None:
 
 
 def test_where_nothing_weighs_anything_nobody_may() -> None:
-    nothing = Passes("never", "never", lambda *_: False, Denial(-1, "hidden"))
+    nothing = PredicateRule("never", "never", lambda *_: False, Denial(-1, "hidden"))
     assert decide(nothing | nothing, HIVE, "bob").reason == "nobody may"
-    zero = Passes("zero", "zero", lambda *_: False, Denial(0, "zero"))
+    zero = PredicateRule("zero", "zero", lambda *_: False, Denial(0, "zero"))
     assert decide(zero | zero, HIVE, "bob").reason == "zero"
 
 
 def test_plain_questions_have_no_second_agent_and_no_facts() -> None:
-    assert Asked() == PLAIN == Asked(None, frozenset())
+    assert AuthzContext() == NO_CONTEXT == AuthzContext(None, frozenset())
 
 
 def test_the_new_parent_of_a_move_is_judged_after_the_target() -> None:
     """Attack 41: of two that cannot be seen the first is told, and a stranger learns of neither."""
-    hidden = decide(rules.MOVE, HIVE, "zed", "carl", Asked("nobody"))
+    hidden = decide(rules.MOVE, HIVE, "zed", "carl", AuthzContext("nobody"))
     assert (hidden.reason, hidden.visible) == ("no such agent", False)
-    strange = decide(rules.MOVE, HIVE, "zoe", "carl", Asked("nobody"))
+    strange = decide(rules.MOVE, HIVE, "zoe", "carl", AuthzContext("nobody"))
     assert (strange.rule, strange.visible) == ("known caller", True)
-    second = decide(rules.MOVE, HIVE, "bob", "carl", Asked("nobody"))
+    second = decide(rules.MOVE, HIVE, "bob", "carl", AuthzContext("nobody"))
     assert (second.reason, second.rule, second.visible, second.allowed) == (
         "no such agent: nobody", "visible", False, False,
     )  # fmt: skip
@@ -223,7 +224,7 @@ def test_each_part_weighs_what_it_weighs(part: Rule, weight: int) -> None:
     """Beside another that weighs the same, the first is told: a little more or less would show."""
     truths.clear()
     hive = HIVE.with_spec("sue", spec(7, Role.TASK, capabilities=()))
-    other, asked = _sometimes("other", weight), Asked("bob")
+    other, asked = _sometimes("other", weight), AuthzContext("bob")
     caller, target = ("sue", "bob") if part is not rules.SIBLING else ("sue", "root")
     refused = decide(part, hive, caller, target, asked)
     assert not refused.allowed
@@ -241,7 +242,7 @@ def test_a_missing_new_parent_weighs_as_much_as_a_wrong_one() -> None:
 @pytest.mark.parametrize("name", ["answer", "reply-all", "zany"])
 def test_nothing_but_a_reply_reaches_whom_the_caller_cannot_see(name: str) -> None:
     """Attack 41: whatever else a rule grants to strangers, before or after it in the alphabet."""
-    granting = Passes(name, name, lambda *_: True, Denial(0, "no"))
+    granting = PredicateRule(name, name, lambda *_: True, Denial(0, "no"))
     assert not decide(granting, HIVE, "bob", "zed").visible
     assert decide(granting, HIVE, "carl", "zed").rule == name
 
@@ -259,5 +260,5 @@ def test_the_operator_holds_every_capability() -> None:
 
 def test_nothing_is_moved_below_itself_by_any_name_off_the_wire() -> None:
     for second in ("bob", fresh("bob")):
-        refused = decide(rules.MOVE, HIVE, "root", "bob", Asked(second))
+        refused = decide(rules.MOVE, HIVE, "root", "bob", AuthzContext(second))
         assert refused.reason == "the new parent is the agent itself or below it"

@@ -12,7 +12,7 @@ from policy.naive import OPERATOR, Naive, random_hive
 
 from hive_core.model.wire.record import Relation
 from hive_core.policy.decide import relation, visible_names
-from hive_core.policy.relationship import visible
+from hive_core.policy.relationship import is_visible
 
 TREE = {"root": None, "bob": "root", "carl": "bob", "dora": "root", "eve": "dora", "other": None}
 
@@ -25,12 +25,12 @@ def test_everyone_sees_its_line_its_siblings_its_allow_list_and_nothing_else(
     hive = random_hive(random)
     naive = Naive(hive)
     for caller in (*hive.topology, "ghost", OPERATOR):
-        seen = {each for each in hive.topology if visible(hive, caller, each)}
+        seen = {each for each in hive.topology if is_visible(hive, caller, each)}
         assert seen == {each for each in hive.topology if naive.sees(caller, each)}
         listing = visible_names(hive, caller)
         assert set(listing) == seen
         assert len(listing) == len(seen)
-        assert not visible(hive, caller, "nobody")
+        assert not is_visible(hive, caller, "nobody")
 
 
 @given(forests())

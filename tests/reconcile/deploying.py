@@ -30,7 +30,7 @@ from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.machines.check_ins import Hello
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.config.approval import Approval, ApprovalState, Binding, Generation, Kind
 from hive_core.model.config.seed import seed_of
 from hive_core.model.config.settings import Paths, Settings
@@ -313,7 +313,7 @@ class Stage:
         return self._made(Request(Kind.ROLLBACK, spec.id, "operator", "", "", binding,
                                   review=review))  # fmt: skip
 
-    async def want(self, agent: str, wanted: Wanted, *, fresh: bool = False) -> None:
+    async def want(self, agent: str, wanted: DesiredState, *, fresh: bool = False) -> None:
         uuid = self.uuid(agent)
 
         def handler(call: Call) -> Record[Done]:
@@ -350,7 +350,7 @@ class Stage:
             gone = call.now + 86_400
             archive = Archive(spec.id, agent, spec.model_dump_json(), None, call.now, gone)
             call.ledger.archives.put(archive)
-            call.ledger.runs.want(spec.id, Wanted.STOPPED, call.now, reason="destroyed")
+            call.ledger.runs.want(spec.id, DesiredState.STOPPED, call.now, reason="destroyed")
             return Change(Done(), hive, "destroy", frozenset({f"run:{spec.id}"}))
 
         self.broker.perform("destroy", handler)

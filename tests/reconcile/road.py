@@ -19,7 +19,7 @@ from hive_core.ledger.agents.revocations import NewRevocation
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Machine, State, Wanted
+from hive_core.model.agents.machine import DesiredState, Machine, State
 from hive_core.model.config.settings import Paths, Settings
 from hive_core.model.wire.record import DAEMON, Job, Message
 from hive_core.plan.actions import JobKind, RunJob
@@ -110,7 +110,7 @@ class Road:
                 expires = now + self.settings.retention.archive
                 name = before.names[uuid]
                 self.ledger.archives.put(Archive(uuid, name, spec, None, now, expires))
-                self.ledger.runs.want(uuid, Wanted.STOPPED, now, reason="destroyed")
+                self.ledger.runs.want(uuid, DesiredState.STOPPED, now, reason="destroyed")
             known = {**{n: s.id for n, s in before.specs.items()},
                      **{n: s.id for n, s in hive.specs.items()}}  # fmt: skip
             wanted = {known[name]: goal for name, goal in goals.items()}
@@ -128,7 +128,12 @@ class Road:
         return job
 
     async def want(
-        self, wanted: Wanted, *names: str, goal: str = "", grace: float = 5.0, fresh: bool = False
+        self,
+        wanted: DesiredState,
+        *names: str,
+        goal: str = "",
+        grace: float = 5.0,
+        fresh: bool = False,
     ) -> Job:
         """As start, stop, kill and restart do."""
         uuids = [self.uuid(name) for name in names]
@@ -179,4 +184,4 @@ def hive(parents: Mapping[str, str | None], **specs: Mapping[str, object]) -> Hi
     for name, parent in parents.items():
         spec = AgentSpec.model_validate({"uuid": uuid4(), **specs.get(name, {})})
         found = found.with_agent(name, parent, spec)
-    return found.at("c0")
+    return found.at_commit("c0")

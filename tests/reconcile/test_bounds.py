@@ -10,7 +10,7 @@ from pathlib import Path
 from reconcile.road import Road, hive
 
 from hive_core.errors import StorageFull, Unreachable
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.plan.actions import JobKind, RunJob
 from hive_core.plan.agent_steps import job_id
 from hive_core.plan.disk_usage import Used, counts, size
@@ -119,12 +119,12 @@ def test_who_is_started_again_is_counted_again_and_parked_unless_it_swept_up(
     async def story(road: Road, disk: Disk) -> None:
         disk.used["bob"] = Used(11 * MIB, 20)
         await disk.look()
-        await road.want(Wanted.RUNNING, "bob", fresh=True)
+        await road.want(DesiredState.RUNNING, "bob", fresh=True)
         assert road.state("bob") is State.RUNNING
         await disk.look()
         assert road.state("bob") is State.PARKED
         disk.used["bob"] = Used(1 * MIB, 20)
-        await road.want(Wanted.RUNNING, "bob", fresh=True)
+        await road.want(DesiredState.RUNNING, "bob", fresh=True)
         await disk.look()
         assert road.state("bob") is State.RUNNING
 

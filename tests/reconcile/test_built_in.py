@@ -9,7 +9,7 @@ from operations.world import World, world
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Profile, Role
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.limits import BuiltIn
 from hive_core.model.config.settings import RootAgent, Settings
 from hive_core.model.work.checks import Check
@@ -44,7 +44,7 @@ def test_they_are_made_once(world: World) -> None:
         assert (spec.role, spec.profile) == (Role.DAEMON, profile)
         assert spec.command == ("hive-agent", profile.value)
         assert run is not None
-        assert run.wanted is Wanted.RUNNING
+        assert run.wanted is DesiredState.RUNNING
     assert set(world.hive.spec("maid").capabilities) == {"artifact.write", "escalate"}
 
 
@@ -81,7 +81,7 @@ def test_two_of_a_kind_declared_by_hand_are_refused(world: World) -> None:
     hive = world.hive.with_spec("root", other)
     hive.__dict__.pop("checked", None)
     with pytest.raises(InvalidArgument, match="are both a queen"):
-        hive.validated()
+        hive.validate()
 
 
 def test_a_maid_makes_children_as_long_as_there_are_checks(world: World) -> None:

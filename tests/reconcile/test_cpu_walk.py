@@ -13,7 +13,7 @@ from long import times
 from reconcile.road import Road
 from reconcile.test_meter import destroy, meter, story, used
 
-from hive_core.model.agents.machine import Cpu, Exit, Wanted
+from hive_core.model.agents.machine import Cpu, DesiredState, Exit
 
 NEXT = count(1)
 
@@ -48,10 +48,10 @@ class Walk:
         await meter(self.road).write_down()
 
     async def is_stopped(self) -> None:
-        await self.road.want(Wanted.STOPPED, "bob")
+        await self.road.want(DesiredState.STOPPED, "bob")
 
     async def is_started(self) -> None:
-        await self.road.want(Wanted.RUNNING, "bob", fresh=True)
+        await self.road.want(DesiredState.RUNNING, "bob", fresh=True)
 
     async def crashes(self) -> None:
         if self.bob in self.road.host.units:

@@ -10,7 +10,7 @@ from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result
 from hive_core.errors import Internal
 from hive_core.model.agents.agent import AgentSpec, Role
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.config.agent_config import Reload
 from hive_core.model.config.approval import ApprovalState as S
 from hive_core.model.config.approval import Effect
@@ -133,12 +133,12 @@ def test_a_crash_in_the_window_takes_it_back_with_the_last_lines() -> None:
 
 def test_an_agent_that_is_stopped_gets_it_without_a_start_and_without_a_window() -> None:
     async def story(stage: Stage) -> None:
-        await stage.want("bob", Wanted.STOPPED)
+        await stage.want("bob", DesiredState.STOPPED)
         found = proposal({"agent.toml": ""})
         approval = await stage.deploy("bob", found)
         assert stage.state_of(approval) is S.DEPLOYED
         assert stage.state("bob") is State.STOPPED
-        await stage.want("bob", Wanted.RUNNING)
+        await stage.want("bob", DesiredState.RUNNING)
         assert stage.shown("bob") == found.binding.commit
 
     play(story)
@@ -151,7 +151,7 @@ def test_who_stops_it_in_the_window_keeps_what_is_new_and_nobody_watches() -> No
         found = proposal({"agent.toml": ""})
         approval = await stage.deploy("bob", found)
         await stage.advance(3)
-        await stage.want("bob", Wanted.STOPPED)
+        await stage.want("bob", DesiredState.STOPPED)
         assert stage.state_of(approval) is S.DEPLOYED
         assert stage.spec("bob").config == found.binding.commit
         assert stage.state("bob") is State.STOPPED
@@ -163,7 +163,7 @@ def test_who_starts_it_again_in_the_window_has_it_watched_from_then_on() -> None
     async def story(stage: Stage) -> None:
         approval = await stage.deploy("bob", proposal({"agent.toml": ""}))
         await stage.advance(WINDOW - 5)
-        await stage.want("bob", Wanted.RUNNING, fresh=True)
+        await stage.want("bob", DesiredState.RUNNING, fresh=True)
         await stage.advance(WINDOW - 1)
         assert stage.state_of(approval) is S.WATCHING
         await stage.advance(2)
@@ -180,7 +180,7 @@ def test_a_restart_that_takes_away_access_is_not_held_against_it() -> None:
         approval = await stage.deploy("bob", proposal({"agent.toml": ""}))
         await stage.advance(WINDOW - 5)
         stage.jobs.refused = Internal("no room")
-        stage.change(stage.broker.hive.moved("cat", "root"))
+        stage.change(stage.broker.hive.with_parent("cat", "root"))
         await stage.settle()
         assert stage.state("bob") is State.STARTING
         assert stage.uuid("bob") not in stage.host.units
@@ -495,9 +495,9 @@ def test_who_has_files_that_are_damaged_can_be_stopped_and_does_not_start() -> N
         stage.host.storage.configs.clear()
         await stage.settle()
         assert stage.state("bob") is State.RUNNING
-        await stage.want("bob", Wanted.STOPPED)
+        await stage.want("bob", DesiredState.STOPPED)
         assert stage.state("bob") is State.STOPPED
-        await stage.want("bob", Wanted.RUNNING)
+        await stage.want("bob", DesiredState.RUNNING)
         assert stage.uuid("bob") not in stage.host.units
         assert "cannot reconcile agent bob" in stage.look.troubles[stage.uuid("bob")]
 

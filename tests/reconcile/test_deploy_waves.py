@@ -9,7 +9,7 @@ from reconcile.deploying import Done, Stage, play
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Conflict
 from hive_core.ledger.approvals.rollouts import DONE, FAILED, RUNNING, STOPPED, WAITING
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.approval import ApprovalState
 from hive_core.operations.approvals.history import rolled_out
 
@@ -22,7 +22,7 @@ async def roll_out(stage: Stage) -> str:
     """The update of all of them; its job. They are stopped, so that each deploy is over at once."""
     names = [name for name in TREE if name != "root"]
     for name in names:
-        await stage.want(name, Wanted.STOPPED)
+        await stage.want(name, DesiredState.STOPPED)
     hive = stage.broker.hive
     for name in names:
         spec = hive.spec(name).model_copy(update={"image": "nix", "system": SYSTEM})

@@ -6,7 +6,7 @@ from reconcile.deploying import FAMILY, Done, Stage, play
 
 from hive_core.broker.call import Call, Record
 from hive_core.errors import Conflict
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.wire.record import Job
 
 LOCK = "there is no flake.lock yet"
@@ -23,7 +23,7 @@ def waiting(stage: Stage, *, fresh: bool = False) -> str:
     uuid = stage.uuid("ann")
 
     def handler(call: Call) -> Record[Done]:
-        call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, fresh=fresh)
+        call.ledger.runs.want(uuid, DesiredState.RUNNING, call.now, fresh=fresh)
         job = call.ledger.jobs.create("start", "operator", {uuid: "running"}, call.now)
         return Record(Done(id=job.id), frozenset({f"run:{uuid}"}))
 
@@ -53,8 +53,8 @@ def test_who_waits_for_an_agent_that_cannot_be_built_is_told_why() -> None:
 def test_another_start_builds_again_and_nothing_else_does() -> None:
     async def story(stage: Stage) -> None:
         await born(stage)
-        await stage.want("ann", Wanted.STOPPED)
-        await stage.want("bob", Wanted.RUNNING, fresh=True)
+        await stage.want("ann", DesiredState.STOPPED)
+        await stage.want("bob", DesiredState.RUNNING, fresh=True)
         assert stage.builder.builds == 1
         again = waiting(stage, fresh=True)
         await stage.settle()

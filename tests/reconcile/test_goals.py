@@ -21,7 +21,7 @@ def test_a_move_has_not_ended_while_somebody_is_shown_the_old_tree(
         road = Road(tmp_path, hive(TREE))
         await road.settle()
         road.refuse(missing, Unreachable("gone"))
-        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        job = await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
         assert job.state == "running"
         road.host.refused.clear()
         await road.advance(1)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from reconcile.road import Road, hive
 
 from hive_core.errors import StorageFull
-from hive_core.model.agents.exits import End
-from hive_core.model.agents.machine import Exit, State, Wanted
+from hive_core.model.agents.exits import ExitRecord
+from hive_core.model.agents.machine import DesiredState, Exit, State
 from hive_core.operations import load
 
 load()
@@ -39,7 +39,7 @@ def story(folder: Path, tell: Callable[[Road], Coroutine[Any, Any, None]]) -> No
     asyncio.run(told())
 
 
-def ends(road: Road, name: str) -> list[End]:
+def ends(road: Road, name: str) -> list[ExitRecord]:
     found = []
     rows = road.ledger.connection.rows("SELECT DISTINCT parent FROM ends ORDER BY parent")
     for (parent,) in rows:
@@ -81,20 +81,22 @@ def test_the_exit_code_and_the_last_lines_are_kept(tmp_path: Path) -> None:
     story(tmp_path, tell)
 
 
-@pytest.mark.parametrize("wanted", [Wanted.STOPPED, Wanted.SLEEPING])
-def test_an_end_that_was_asked_for_is_told_too(tmp_path: Path, wanted: Wanted) -> None:
+@pytest.mark.parametrize("wanted", [DesiredState.STOPPED, DesiredState.SLEEPING])
+def test_an_end_that_was_asked_for_is_told_too(tmp_path: Path, wanted: DesiredState) -> None:
     async def tell(road: Road) -> None:
         await road.want(wanted, "lead", goal="stopped")
         kind, text = told(road, "lead")[-1]
         assert (kind, text) == ("exit", f"lead ended with 0 ({wanted.value})")
-        assert [each.stays for each in ends(road, "lead")] == [True] * (wanted is Wanted.STOPPED)
+        assert [each.stays for each in ends(road, "lead")] == [True] * (
+            wanted is DesiredState.STOPPED
+        )
 
     story(tmp_path, tell)
 
 
 def test_a_kill_has_no_exit_code(tmp_path: Path) -> None:
     async def tell(road: Road) -> None:
-        await road.want(Wanted.STOPPED, "lead", goal="stopped", grace=0)
+        await road.want(DesiredState.STOPPED, "lead", goal="stopped", grace=0)
         (end,) = ends(road, "lead")
         assert (end.code, end.asked, end.clean) == (None, True, False)
 
@@ -103,7 +105,7 @@ def test_a_kill_has_no_exit_code(tmp_path: Path) -> None:
 
 def test_a_restart_is_an_end_that_nobody_has_to_collect(tmp_path: Path) -> None:
     async def tell(road: Road) -> None:
-        await road.want(Wanted.RUNNING, "lead", fresh=True)
+        await road.want(DesiredState.RUNNING, "lead", fresh=True)
         assert [kind for kind, _ in told(road, "lead")] == ["start", "exit", "start"]
         assert ends(road, "lead") == []
 
@@ -133,7 +135,7 @@ def test_what_ended_while_no_daemon_ran_is_told_by_the_next(tmp_path: Path) -> N
         road.host.forget_watchers()
         road.host.crash(road.uuid("once"), "3")
         with road.ledger.transaction():
-            road.ledger.runs.want(road.uuid("lead"), Wanted.STOPPED, road.clock.now())
+            road.ledger.runs.want(road.uuid("lead"), DesiredState.STOPPED, road.clock.now())
         road.host.stopped_by_hand(road.uuid("lead"))
         for _ in range(2):
             road.restart()
@@ -159,7 +161,7 @@ def test_a_host_that_went_down_ended_everybody(tmp_path: Path) -> None:
         (end,) = ends(road, "once")
         assert (end.code, end.reason) == (None, "the host went down")
         assert "once crashed: the host went down" in road.mail("lead")[0].body
-        await road.want(Wanted.RUNNING, "once", fresh=True)
+        await road.want(DesiredState.RUNNING, "once", fresh=True)
         assert road.state("once") is State.RUNNING
 
     story(tmp_path, tell)
@@ -198,8 +200,8 @@ def test_whose_end_cannot_be_written_down_waits_and_the_others_do_not(tmp_path: 
             raise StorageFull("the disk of the host is full")
 
         object.__setattr__(road.road.broker, "perform", full)
-        await road.want(Wanted.RUNNING, "lead", fresh=True)
-        await road.want(Wanted.STOPPED, "maid", goal="stopped")
+        await road.want(DesiredState.RUNNING, "lead", fresh=True)
+        await road.want(DesiredState.STOPPED, "maid", goal="stopped")
         assert {road.uuid("lead"), road.uuid("maid")}.isdisjoint(road.host.units)
         assert any("cannot write down" in each for each in road.look.alarms())
         object.__setattr__(road.road.broker, "perform", kept)
@@ -215,7 +217,7 @@ def test_an_end_from_before_lives_were_counted_is_old(tmp_path: Path) -> None:
     """An upgrade must not tell, nor reap, what had ended long before."""
 
     async def tell(road: Road) -> None:
-        await road.want(Wanted.STOPPED, "once", goal="stopped")
+        await road.want(DesiredState.STOPPED, "once", goal="stopped")
         with road.ledger.transaction():
             road.ledger.connection.run("DELETE FROM lives")
             road.ledger.connection.run("DELETE FROM ends")
@@ -225,8 +227,8 @@ def test_an_end_from_before_lives_were_counted_is_old(tmp_path: Path) -> None:
         road.restart()
         await road.settle()
         assert ends(road, "once") == []
-        await road.want(Wanted.RUNNING, "once")
-        await road.want(Wanted.STOPPED, "once", goal="stopped")
+        await road.want(DesiredState.RUNNING, "once")
+        await road.want(DesiredState.STOPPED, "once", goal="stopped")
         assert len(ends(road, "once")) == 1
 
     story(tmp_path, tell)
@@ -264,10 +266,10 @@ def test_every_machine_that_ran_ended_once(acts: list[tuple[str, str, bool]]) ->
 
 
 async def _act(road: Road, act: str, name: str) -> None:
-    uuid, wishes = road.uuid(name), {"stop": Wanted.STOPPED, "sleep": Wanted.SLEEPING}
+    uuid, wishes = road.uuid(name), {"stop": DesiredState.STOPPED, "sleep": DesiredState.SLEEPING}
     there = uuid in road.host.units
     if act in ("stop", "sleep", "start", "restart"):
-        wanted = wishes.get(act, Wanted.RUNNING)
+        wanted = wishes.get(act, DesiredState.RUNNING)
         with road.ledger.transaction():
             road.ledger.runs.want(uuid, wanted, road.clock.now(), fresh=act == "restart")
         road.road.heard(frozenset({f"run:{uuid}"}))

@@ -12,14 +12,14 @@ from reconcile.test_road import play
 
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 
 ORDERS: dict[str, tuple[Callable[[Hive], Hive], dict[str, str]]] = {
     "destroyed": (lambda hive: hive.without("cat"), {"cat": "absent"}),
     "spawned": (
         lambda hive: hive.with_agent("eve", "root", AgentSpec(uuid=uuid4())), {"eve": "running"},
     ),
-    "moved": (lambda hive: hive.moved("dan", "ann"), {"dan": "moved"}),
+    "moved": (lambda hive: hive.with_parent("dan", "ann"), {"dan": "moved"}),
 }  # fmt: skip
 
 
@@ -45,9 +45,9 @@ def test_a_job_that_comes_during_a_look_waits_for_the_next_one(tmp_path: Path, o
     play(tmp_path, story)
 
 
-@pytest.mark.parametrize("wanted", [Wanted.RUNNING, Wanted.STOPPED])
+@pytest.mark.parametrize("wanted", [DesiredState.RUNNING, DesiredState.STOPPED])
 def test_what_is_wanted_while_a_new_tree_is_put_in_place_is_not_forgotten(
-    tmp_path: Path, wanted: Wanted
+    tmp_path: Path, wanted: DesiredState
 ) -> None:
     """It was looked at by the rows from before, so nothing was to do, until the next look at all.
 
@@ -65,7 +65,7 @@ def test_what_is_wanted_while_a_new_tree_is_put_in_place_is_not_forgotten(
             road.road.heard(frozenset({f"run:{uuid}"}))
 
         road.host.beside["MoveNode"] = meanwhile
-        road.begin(road.hive.moved("cat", "root"), cat="moved")
+        road.begin(road.hive.with_parent("cat", "root"), cat="moved")
         await road.settle()
         assert not road.host.beside
         assert road.state("dan").value == wanted.value

@@ -9,7 +9,7 @@ from pathlib import Path
 from reconcile.road import Road, hive
 
 from hive_core.ledger.budgets.usage_rollup import Departed
-from hive_core.model.agents.machine import Cpu, Machine, Wanted
+from hive_core.model.agents.machine import Cpu, DesiredState, Machine
 from hive_core.model.work.budget import CPU
 from hive_core.operations import load
 from hive_core.reconcile.timers.cpu_meter import Meter, keep
@@ -55,7 +55,7 @@ def test_what_a_machine_had_used_is_written_down_with_its_end(tmp_path: Path) ->
     async def tell(road: Road) -> None:
         bob = road.uuid("bob")
         road.host.used[bob] = Cpu("1", SECOND)
-        await road.want(Wanted.STOPPED, "bob")
+        await road.want(DesiredState.STOPPED, "bob")
         assert used(road, bob) == 1000
         road.restart()
         await road.settle()
@@ -85,7 +85,7 @@ def test_what_was_written_down_meanwhile_is_not_counted_again(tmp_path: Path) ->
             road.host.used[bob] = Cpu("1", so_far)
             await meter(road).write_down()
             assert used(road, bob) == so_far // 1000
-        await road.want(Wanted.STOPPED, "bob")
+        await road.want(DesiredState.STOPPED, "bob")
         assert used(road, bob) == 2000
 
     story(tmp_path, tell)
@@ -133,8 +133,8 @@ def test_the_end_before_the_last_counts_once_for_who_is_destroyed(tmp_path: Path
     async def tell(road: Road) -> None:
         bob = road.uuid("bob")
         road.host.used[bob] = Cpu("1", 100 * SECOND)
-        await road.want(Wanted.STOPPED, "bob")
-        await road.want(Wanted.RUNNING, "bob")
+        await road.want(DesiredState.STOPPED, "bob")
+        await road.want(DesiredState.RUNNING, "bob")
         road.host.used[bob] = Cpu("2", 50 * SECOND)
         await meter(road).write_down()
         road.host.used[bob] = Cpu("2", 60 * SECOND)

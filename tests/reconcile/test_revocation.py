@@ -12,7 +12,7 @@ from reconcile.road import Road, hive
 
 from hive_core.errors import Internal, Unreachable
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Starts, State, Wanted
+from hive_core.model.agents.machine import DesiredState, FailureHistory, State
 from hive_core.model.agents.revocation import RevocationState
 from hive_core.model.config.settings import Settings
 from hive_core.operations.agents import revocation as revoking  # noqa: F401 - knows what an end means
@@ -56,7 +56,7 @@ def state(road: Road) -> list[RevocationState]:
 def test_attack_58_who_loses_is_restarted_and_who_moves_runs_on(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
         before, road.links = invocations(road), 3
-        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        job = await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
         after = invocations(road)
         assert {name for name in TREE if before[name] != after[name]} == LOSERS
         assert all(after.values())
@@ -79,7 +79,7 @@ def test_attack_58_no_loser_starts_before_all_are_down_and_their_links_are_split
     async def story(road: Road) -> None:
         road.host.slow = True
         before = list(road.host.starts)
-        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        job = road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         await road.settle()
         for name in ("eve", "ann"):
             assert road.host.starts == before
@@ -99,10 +99,10 @@ def test_attack_58_no_loser_starts_before_all_are_down_and_their_links_are_split
 def test_the_job_ends_when_who_was_restarted_is_up_again_or_cannot_be(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
         road.refuse("Mount", Internal("no room"))
-        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        job = await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
         assert job.state == "running"
         assert job.progress["revoked"] == road.clock.now()  # that is over, whatever follows
-        await road.want(Wanted.STOPPED, "ann")
+        await road.want(DesiredState.STOPPED, "ann")
         road.host.refused.clear()
         await road.advance(60)
         assert road.job(job.id).state == "done"
@@ -116,7 +116,7 @@ def test_attack_58_losers_stay_down_while_their_links_cannot_be_split(tmp_path: 
 
     async def story(road: Road) -> None:
         road.jobs.refused = Internal("no room")
-        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        job = await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
         assert job.state == "running"
         await road.advance(10)
         assert LOSERS.isdisjoint(name for name in TREE if road.uuid(name) in road.host.units)
@@ -143,7 +143,7 @@ def test_attack_58_a_kill_of_either_daemon_at_each_step_loses_no_part_of_it(
             road.jobs.refused = away
         else:
             road.refuse(action, away)
-        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        job = road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         await road.settle()
         road.host.refused.clear()
         road.jobs.refused = None
@@ -163,7 +163,7 @@ def test_who_is_below_a_loser_by_now_is_restarted_too(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
         road.how = {"latest": road.clock.now() + 100}
         busy = busy_until_told(road, "eve")
-        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        job = road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         await road.settle()
         assert state(road) == [RevocationState.WAITING]
         spec = road.hive.spec("eve").model_copy(update={"uuid": hive({"x": None}).spec("x").uuid})
@@ -185,14 +185,14 @@ def test_attack_58_who_left_a_loser_before_the_restart_is_restarted_too(tmp_path
     async def story(road: Road) -> None:
         road.how = {"latest": road.clock.now() + 100}
         busy = busy_until_told(road, "ann")
-        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        job = road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         await road.settle()
         spec = road.hive.spec("eve").model_copy(update={"uuid": hive({"x": None}).spec("x").uuid})
         road.begin(road.hive.with_agent("fay", "ann", spec))
         await road.settle()
         before = invocations(road)
-        road.begin(road.hive.moved("fay", "root"))
-        road.begin(road.hive.moved("eve", "root"))
+        road.begin(road.hive.with_parent("fay", "root"))
+        road.begin(road.hive.with_parent("eve", "root"))
         await road.settle()
         busy.clear()
         await road.advance(1)
@@ -211,7 +211,7 @@ def test_attack_58_who_is_left_by_a_loser_that_is_destroyed_at_once_is_restarted
 
     async def story(road: Road) -> None:
         before = invocations(road)
-        road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         road.begin(road.hive.without("ann"))
         await road.settle()
         after = invocations(road)
@@ -228,12 +228,12 @@ def test_who_comes_to_be_below_a_loser_that_is_down_keeps_it_there_no_longer(
     async def story(road: Road) -> None:
         before = invocations(road)
         road.jobs.refused = Internal("no room")
-        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        job = road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         await road.settle()
         spec = road.hive.spec("eve").model_copy(update={"uuid": hive({"x": None}).spec("x").uuid})
         road.begin(road.hive.with_agent("fay", "root", spec))
         await road.settle()
-        road.begin(road.hive.moved("fay", "ann"))
+        road.begin(road.hive.with_parent("fay", "ann"))
         await road.settle()
         road.jobs.refused = None
         await road.advance(60)
@@ -253,9 +253,9 @@ def test_attack_58_a_node_in_which_the_moved_agent_runs_again_is_left_alone(
 
     async def story(road: Road) -> None:
         road.jobs.refused = Internal("no room")
-        road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         await road.settle()
-        road.begin(road.hive.moved("bob", "ann"), bob="moved")
+        road.begin(road.hive.with_parent("bob", "ann"), bob="moved")
         await road.settle()
         del road.jobs.ran[:]
         road.jobs.refused = None
@@ -274,7 +274,7 @@ def test_attack_58_who_lost_an_agent_that_is_destroyed_waits_until_it_is_archive
 
     async def story(road: Road) -> None:
         road.host.slow = True
-        road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         road.begin(road.hive.without("bob", "cat"))
         await road.settle()
         for name in LOSERS:
@@ -306,7 +306,7 @@ def test_when_idle_waits_until_they_are_and_no_longer_than_said(tmp_path: Path) 
         busy_until_told(road, "eve")
         before, now = invocations(road), road.clock.now()
         road.how = {"latest": now + 20}
-        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        job = road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         await road.settle()
         await road.advance(19)
         assert invocations(road) == before
@@ -323,7 +323,7 @@ def test_when_idle_does_not_wait_for_who_has_nothing_to_do(tmp_path: Path) -> No
     async def story(road: Road) -> None:
         before = invocations(road)
         road.how = {"latest": road.clock.now() + 20}
-        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        job = await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
         after = invocations(road)
         assert {name for name in TREE if before[name] != after[name]} == LOSERS
         assert job.state == "done"
@@ -337,7 +337,7 @@ def test_without_restarts_it_is_told_who_may_still_hold_what_until_they_ended(
     async def story(road: Road) -> None:
         before = invocations(road)
         road.how = {"restart": False}
-        job = road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        job = road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         nonces = {road.uuid(name): 1 for name in LOSERS}
         with road.ledger.transaction():
             road.ledger.revocations.note(road.ledger.revocations.open()[0].id, nonces)
@@ -348,11 +348,11 @@ def test_without_restarts_it_is_told_who_may_still_hold_what_until_they_ended(
         assert road.look.alarms() == [
             "may still hold files of bob, and were not restarted: ann, eve"
         ]
-        await road.want(Wanted.RUNNING, "ann", fresh=True)
+        await road.want(DesiredState.RUNNING, "ann", fresh=True)
         assert road.look.alarms() == ["may still hold files of bob, and were not restarted: eve"]
         road.restart()
         await road.settle()
-        await road.want(Wanted.RUNNING, "eve", fresh=True)
+        await road.want(DesiredState.RUNNING, "eve", fresh=True)
         assert road.look.alarms() == []
         assert jobs(road) == ["ann", "ann"]  # what was linked in between
         assert road.ledger.revocations.open() == []
@@ -364,7 +364,7 @@ def test_without_restarts_it_is_told_who_may_still_hold_what_until_they_ended(
 def test_who_was_left_running_and_is_destroyed_is_not_told_of_any_more(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
         road.how = {"restart": False}
-        road.begin(road.hive.moved("bob", "dan"), bob="moved")
+        road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
         with road.ledger.transaction():
             revocation = road.ledger.revocations.open()[0].id
             road.ledger.revocations.note(revocation, {road.uuid("eve"): 1})
@@ -382,12 +382,14 @@ def test_such_a_restart_is_no_failure_and_forgives_none(tmp_path: Path) -> None:
         uuid = road.uuid("ann")
         run = road.ledger.runs.get(uuid)
         assert run is not None
-        failed = Starts((1.0, 2.0), 3.0, exit_seen="x", nonce=run.nonce, why="y", returns=True)
+        failed = FailureHistory(
+            (1.0, 2.0), 3.0, exit_seen="x", nonce=run.nonce, why="y", returns=True
+        )
         with road.ledger.transaction():
             road.ledger.starts.put(uuid, failed)
         road.road.heard(frozenset({f"run:{uuid}"}))
         await road.settle()
-        await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
         found = road.ledger.starts.get(uuid)
         assert found == replace(failed, nonce=run.nonce + 1)
         assert road.state("ann") is State.RUNNING
@@ -403,7 +405,7 @@ def test_a_loser_that_is_parked_stays_parked(tmp_path: Path) -> None:
         await road.settle()
         assert road.state("eve") is State.FAILED
         run = road.ledger.runs.get(uuid)
-        job = await road.commit(road.hive.moved("bob", "dan"), bob="moved")
+        job = await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
         assert (job.state, road.state("eve")) == ("done", State.FAILED)
         assert road.ledger.runs.get(uuid) == run
 
@@ -413,7 +415,7 @@ def test_a_loser_that_is_parked_stays_parked(tmp_path: Path) -> None:
 def test_a_move_by_hand_takes_access_away_like_any_other(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
         before = invocations(road)
-        road.hive = road.hive.moved("ann", None)
+        road.hive = road.hive.with_parent("ann", None)
         road.road.heard(frozenset({"tree"}))
         await road.settle()
         after = invocations(road)
@@ -427,8 +429,8 @@ def test_a_move_by_hand_takes_access_away_like_any_other(tmp_path: Path) -> None
 def test_moved_there_and_back_nobody_who_is_above_it_again_is_restarted(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
         before = invocations(road)
-        road.begin(road.hive.moved("bob", "dan"), bob="moved")
-        road.begin(road.hive.moved("bob", "ann"), bob="moved")
+        road.begin(road.hive.with_parent("bob", "dan"), bob="moved")
+        road.begin(road.hive.with_parent("bob", "ann"), bob="moved")
         await road.settle()
         after = invocations(road)
         assert {name for name in TREE if before[name] != after[name]} == {"dan"}

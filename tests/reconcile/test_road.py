@@ -11,7 +11,7 @@ from reconcile.road import Road, hive
 
 from hive_core.errors import Conflict, HiveError, Internal, StorageFull, Unreachable
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Exit, Observed, State, Wanted
+from hive_core.model.agents.machine import DesiredState, Exit, Observed, State
 from hive_core.model.config.settings import Bounds, Settings
 from hive_core.plan import actions as a
 from hive_core.plan.agent_steps import copy_of
@@ -70,10 +70,10 @@ def test_a_crash_is_told_to_the_parent_once_with_the_last_lines(tmp_path: Path) 
 
 def test_an_intended_end_is_no_crash(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
-        job = await road.want(Wanted.STOPPED, "bob", grace=0)
+        job = await road.want(DesiredState.STOPPED, "bob", grace=0)
         assert (job.state, road.state("bob")) == ("done", State.STOPPED)
-        await road.want(Wanted.RUNNING, "bob")
-        job = await road.want(Wanted.RUNNING, "bob", fresh=True)
+        await road.want(DesiredState.RUNNING, "bob")
+        job = await road.want(DesiredState.RUNNING, "bob", fresh=True)
         assert (job.state, road.state("bob")) == ("done", State.RUNNING)
         assert road.mail("ann") == []
         assert road.events("crash") == []
@@ -90,7 +90,7 @@ def test_an_end_with_zero_is_stopped(tmp_path: Path) -> None:
         assert run is not None
         assert run.reason == "ended: ended with 0"
         assert "container_crash" not in {each.kind for each in road.mail("ann")}
-        await road.want(Wanted.RUNNING, "bob")
+        await road.want(DesiredState.RUNNING, "bob")
         assert road.state("bob") is State.RUNNING
 
     play(tmp_path, story)
@@ -132,7 +132,7 @@ def test_a_daemon_that_fails_comes_back_later_and_later_and_is_parked(tmp_path: 
         assert road.look.alarms() == ["dan is parked: ended with 1"]
         await road.advance(100_000)
         assert road.state("dan") is State.PARKED
-        job = await road.want(Wanted.RUNNING, "dan", fresh=True)
+        job = await road.want(DesiredState.RUNNING, "dan", fresh=True)
         assert (job.state, road.state("dan")) == ("done", State.RUNNING)
 
     play(tmp_path, story, hive(TREE, dan={"role": "daemon"}))
@@ -147,7 +147,7 @@ def test_the_root_agent_always_comes_back(tmp_path: Path) -> None:
             await road.settle()
             await road.advance(400)
             assert road.state("root") is State.RUNNING
-        await road.want(Wanted.STOPPED, "root")
+        await road.want(DesiredState.STOPPED, "root")
         await road.advance(400)
         assert road.state("root") is State.STOPPED
 
@@ -188,11 +188,11 @@ def test_a_root_that_stays_down_is_an_alarm_until_it_is_started(tmp_path: Path) 
         assert road.look.alarms() == [why]
         await road.advance(100_000)
         assert road.look.alarms() == [why]
-        await road.want(Wanted.RUNNING, "other", fresh=True)
+        await road.want(DesiredState.RUNNING, "other", fresh=True)
         assert road.look.alarms() == []
         road.host.crash(road.uuid("other"))
         await road.settle()
-        await road.want(Wanted.STOPPED, "other")
+        await road.want(DesiredState.STOPPED, "other")
         assert road.look.alarms() == []
 
     play(tmp_path, story, hive({**TREE, "other": None}))
@@ -239,7 +239,7 @@ def test_a_restart_of_the_daemon_starts_nobody_twice(tmp_path: Path) -> None:
 
 def test_a_reboot_of_the_host_starts_what_was_wanted(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
-        await road.want(Wanted.STOPPED, "cat")
+        await road.want(DesiredState.STOPPED, "cat")
         road.host.reboot()
         road.restart()
         await road.settle()
@@ -306,7 +306,7 @@ def test_a_recursive_stop_goes_leaves_first(tmp_path: Path) -> None:
     """Row K11."""
 
     async def story(road: Road) -> None:
-        job = await road.want(Wanted.STOPPED, "root", "ann", "bob", "cat", "dan")
+        job = await road.want(DesiredState.STOPPED, "root", "ann", "bob", "cat", "dan")
         ends = [each.name for each in road.host.applied if isinstance(each, a.StopUnit)]
         assert set(ends[:3]) == {"bob", "cat", "dan"}
         assert ends[3:] == ["ann", "root"]
@@ -318,7 +318,7 @@ def test_a_recursive_stop_goes_leaves_first(tmp_path: Path) -> None:
 def test_a_stop_that_is_ignored_becomes_a_kill_after_its_grace(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
         road.host.slow = True
-        job = await road.want(Wanted.STOPPED, "bob", grace=2.0)
+        job = await road.want(DesiredState.STOPPED, "bob", grace=2.0)
         assert road.state("bob") is State.STOPPING
         await road.advance(1.9)
         assert road.state("bob") is State.STOPPING
@@ -333,14 +333,14 @@ def test_a_stop_that_is_ignored_becomes_a_kill_after_its_grace(tmp_path: Path) -
 def test_jobs_end_with_what_hinders_them(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
         road.host.slow = True
-        begun = await road.want(Wanted.RUNNING, "bob", fresh=True)
-        await road.want(Wanted.STOPPED, "bob")
+        begun = await road.want(DesiredState.RUNNING, "bob", fresh=True)
+        await road.want(DesiredState.STOPPED, "bob")
         assert road.job(begun.id).error == "Conflict: bob was stopped meanwhile"
         road.host.slow = False
         road.host.settle(road.uuid("bob"))
         await road.settle()
         road.host.slow = True
-        job = await road.want(Wanted.RUNNING, "bob")
+        job = await road.want(DesiredState.RUNNING, "bob")
         road.host.crash(road.uuid("bob"), "3")
         await road.settle()
         assert road.job(job.id).error == "NotRunning: bob ended with 3"
@@ -353,7 +353,7 @@ def test_jobs_end_with_what_hinders_them(tmp_path: Path) -> None:
 def test_what_cannot_be_done_is_tried_again_and_told(tmp_path: Path, kind: type[HiveError]) -> None:
     async def story(road: Road) -> None:
         road.refuse("Mount", kind("no room for it"))
-        job = await road.want(Wanted.RUNNING, "bob", fresh=True)
+        job = await road.want(DesiredState.RUNNING, "bob", fresh=True)
         assert any("no room" in each for each in road.look.alarms())
         for _ in range(4):
             await road.advance(1)
@@ -369,7 +369,7 @@ def test_what_cannot_be_done_is_tried_again_and_told(tmp_path: Path, kind: type[
 def test_a_helper_that_is_away_for_a_while_fails_no_job(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
         road.refuse("Mount", Unreachable("cannot reach the root helper"))
-        job = await road.want(Wanted.RUNNING, "bob", fresh=True)
+        job = await road.want(DesiredState.RUNNING, "bob", fresh=True)
         for _ in range(8):
             await road.advance(1)
         assert any("root helper" in each for each in road.look.alarms())
@@ -427,13 +427,13 @@ def test_a_full_disk_delays_and_loses_nothing(tmp_path: Path) -> None:
 
 def test_a_wish_that_changes_while_it_is_carried_out_is_heard(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
-        await road.want(Wanted.STOPPED, "bob")
+        await road.want(DesiredState.STOPPED, "bob")
         with road.ledger.transaction():
-            road.ledger.runs.want(road.uuid("bob"), Wanted.RUNNING, road.clock.now())
+            road.ledger.runs.want(road.uuid("bob"), DesiredState.RUNNING, road.clock.now())
         road.road.heard(frozenset({f"run:{road.uuid('bob')}"}))
         await road.road.converge()
         with road.ledger.transaction():
-            road.ledger.runs.want(road.uuid("bob"), Wanted.STOPPED, road.clock.now())
+            road.ledger.runs.want(road.uuid("bob"), DesiredState.STOPPED, road.clock.now())
         road.road.heard(frozenset({f"run:{road.uuid('bob')}"}))
         await road.settle()
         assert road.state("bob") is State.STOPPED
@@ -452,7 +452,7 @@ def test_prepared_trees_are_copied_by_a_job(tmp_path: Path) -> None:
 
 def test_a_refused_start_does_not_stop_others(tmp_path: Path) -> None:
     async def story(road: Road) -> None:
-        first = await road.want(Wanted.RUNNING, "bob", fresh=True)
+        first = await road.want(DesiredState.RUNNING, "bob", fresh=True)
         assert first.state == "done"
         assert road.state("dan") is State.STARTING
         for _ in range(6):
@@ -495,7 +495,7 @@ def test_a_wish_counts_for_who_asks_before_anybody_looked_again(tmp_path: Path) 
     async def story(road: Road) -> None:
         uuid = road.uuid("bob")
         with road.ledger.transaction():
-            road.ledger.runs.want(uuid, Wanted.RUNNING, road.clock.now(), fresh=True)
+            road.ledger.runs.want(uuid, DesiredState.RUNNING, road.clock.now(), fresh=True)
         road.road.heard(frozenset({f"run:{uuid}"}))
         assert road.look.state(uuid) is State.STOPPING
         await road.settle()

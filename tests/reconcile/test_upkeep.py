@@ -15,7 +15,7 @@ from hive_core.ledger.audit.events import Entry
 from hive_core.ledger.core.idempotency_keys import Stored
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.letters import NewMessage
-from hive_core.model.agents.machine import Starts
+from hive_core.model.agents.machine import FailureHistory
 from hive_core.model.config.settings import Bounds, Retention, Settings
 from hive_core.model.wire.record import Relation
 from hive_core.reconcile.deps import Broker, Ports
@@ -157,7 +157,7 @@ def test_daemons_that_run_for_less_than_an_hour_each_leave_no_time_out(house: Ho
     house.clock.advance(HOUR + 1)
     for _ in range(3):
         house.clock.advance(HOUR - 60)
-        due = Starts((house.clock.now(),), house.clock.now() + 10)
+        due = FailureHistory((house.clock.now(),), house.clock.now() + 10)
         with house.ledger.transaction():
             house.ledger.starts.put(ANN, due)
         house.again()

@@ -8,7 +8,7 @@ from pathlib import Path
 from reconcile.road import Road, hive
 
 from hive_core.model.agents.agent import SubtreeLimits
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.settings import Settings
 from hive_core.plan import actions as a
 
@@ -18,7 +18,7 @@ def test_a_step_that_changes_nothing_is_done_ever_less_often(tmp_path: Path) -> 
         road = Road(tmp_path, hive({"root": None, "bob": "root"}))
         await road.settle()
         road.host.stubborn.add(road.uuid("bob"))
-        job = await road.want(Wanted.STOPPED, "bob")
+        job = await road.want(DesiredState.STOPPED, "bob")
         for _ in range(100):
             await road.advance(0.1)
         stops = [each for each in road.host.applied if isinstance(each, a.StopUnit)]

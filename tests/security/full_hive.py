@@ -72,7 +72,7 @@ def family() -> Hive:
         add(f"{name}-chief", name)
         for each in range(BELOW):
             add(f"{name}-w{each}", f"{name}-chief", title="x" * 200)
-    return hive.validated()
+    return hive.validate()
 
 
 class Awake(Asleep):

@@ -36,7 +36,7 @@ def hive_of(data: bytes) -> Hive:
         name: AgentSpec.model_validate({"uuid": f"{number:08x}-0000-4000-8000-000000000000"})
         for number, name in enumerate(parents)
     }
-    return Hive("", Topology(parents), specs).validated()
+    return Hive("", Topology(parents), specs).validate()
 
 
 # topology.json

@@ -25,7 +25,7 @@ from hive_core.cli.core.session import Session
 from hive_core.errors import HiveError, InvalidArgument
 
 if TYPE_CHECKING:
-    from hive_core.model.agents.definition import Reading
+    from hive_core.model.agents.definition import ParsedDefinition
 
 FOLDER: Final = Path("/etc/hive/agents")
 # What others call our tools.
@@ -172,17 +172,17 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def _read(file: Path) -> tuple[Reading, str]:
+def _read(file: Path) -> tuple[ParsedDefinition, str]:
     import frontmatter  # noqa: PLC0415 - these are slow to load
     import yaml  # noqa: PLC0415
 
-    from hive_core.model.agents.definition import read  # noqa: PLC0415
+    from hive_core.model.agents.definition import parse_definition  # noqa: PLC0415
 
     try:
         post = frontmatter.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InvalidArgument(f"cannot read it: {' '.join(str(error).split())}") from error
-    return read(post.metadata, file.stem), post.content
+    return parse_definition(post.metadata, file.stem), post.content
 
 
 def _findings(file: Path) -> Iterator[Row]:

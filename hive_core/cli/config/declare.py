@@ -16,7 +16,7 @@ import click
 from hive_core.cli.core.output import echo, say
 from hive_core.cli.core.session import Session
 from hive_core.errors import Conflict, InvalidArgument
-from hive_core.model.agents.capability import granted
+from hive_core.model.agents.capability import check_grantable
 from hive_core.varlink import Message
 
 COMPARED: Final = ("parent", "role", "title")  # what a listing shows of an agent
@@ -42,7 +42,7 @@ def check_rights(wanted: Wanted) -> None:
         if isinstance(network, str) and network != "none":
             rights.append(f"network:{network}")
         try:
-            granted(rights)
+            check_grantable(rights)
         except InvalidArgument as error:
             raise InvalidArgument(f"cannot declare {name}: {error.reason}", "file") from error
 

@@ -17,9 +17,9 @@ from hive_core.ledger.agents.archives import Archive
 from hive_core.ledger.audit.events import Entry
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.letters import NewMessage
-from hive_core.model.agents.capability import granted
+from hive_core.model.agents.capability import check_grantable
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.push import NO_OBJECT
 from hive_core.model.config.settings import Bounds, Settings
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
@@ -57,7 +57,7 @@ def _check_rights(before: Hive, hive: Hive) -> None:
         held = before.spec(old).capabilities if old is not None else ()
         if spec.capabilities != held:
             try:
-                granted(set(spec.capabilities) - set(held))
+                check_grantable(set(spec.capabilities) - set(held))
             except InvalidArgument as error:
                 raise InvalidArgument(f"{name}: {error.reason}", field="capabilities") from error
 
@@ -165,7 +165,7 @@ class HandCommits:
             wakes |= self._archive(before, uuid, now)
         for uuid in sorted(after.names.keys() - before.names.keys()):
             self._ledger.ranges.allocate(uuid, self._settings.uid_start, now)
-            self._ledger.runs.want(uuid, Wanted.RUNNING, now, reason="committed by hand")
+            self._ledger.runs.want(uuid, DesiredState.RUNNING, now, reason="committed by hand")
             wakes.add(f"run:{uuid}")
         for uuid in sorted(after.names.keys() & before.names.keys()):
             wakes |= self._tell_moved(before, after, uuid, now)
@@ -181,7 +181,7 @@ class HandCommits:
             uuid, name, spec.model_dump_json(), above, now, expires, above=tuple(lineage)
         )
         self._ledger.archives.put(archive)
-        self._ledger.runs.want(uuid, Wanted.STOPPED, now, reason="destroyed")
+        self._ledger.runs.want(uuid, DesiredState.STOPPED, now, reason="destroyed")
         dead = self._ledger.messages.bury(uuid, "the recipient was destroyed", now)
         return {f"run:{uuid}", *(f"inbox:{message.sender}" for message in dead)}
 

@@ -40,7 +40,7 @@ class Objects:
 
     def read(self, oid: str) -> Hive:
         """The hive at a commit. DamagedRepo, or InvalidArgument that says what is not valid."""
-        return self.read_as_written(oid).validated()
+        return self.read_as_written(oid).validate()
 
     def read_as_written(self, oid: str) -> Hive:
         """The same, of which only the files themselves were checked."""

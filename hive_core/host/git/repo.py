@@ -301,7 +301,7 @@ class MetaRepo:
             reason = f"{names[0]} has no place in topology.json, and there is no agent {self.home}"
             raise InvalidArgument(reason, field="topology")
         parents = {**written.topology.parents, **dict.fromkeys(names, self.home)}
-        return replace(written, topology=Topology(parents)).validated()
+        return replace(written, topology=Topology(parents)).validate()
 
     def _write_places(self, hive: Hive, written: Hive, names: Sequence[str]) -> str:
         """A commit of ours on top of that by hand, on disk. No ref moves: the ledger decides."""

@@ -18,7 +18,7 @@ from typing import Final
 from hive_core.errors import HiveError, Internal
 from hive_core.host.storage.artifacts import Beside, thread
 from hive_core.host.storage.disk import kept, told
-from hive_core.model.agents.capability import fault
+from hive_core.model.agents.capability import capability_fault
 from hive_core.model.names import is_uuid
 from hive_core.model.wire.masks import Masks
 
@@ -146,7 +146,7 @@ class Vault:
                 shutil.rmtree(self.folder / uuid)
 
     def _place(self, uuid: str, key: str) -> Path:
-        if not is_uuid(uuid) or fault(f"secret:{key}"):
+        if not is_uuid(uuid) or capability_fault(f"secret:{key}"):
             raise Internal("that is no place for a secret")
         return self.folder / uuid / key
 

@@ -20,7 +20,7 @@ from hive_core.host.storage.socket_directory import Shown
 from hive_core.host.systemd import exits
 from hive_core.host.systemd.bus import Bus, Unit, Unloaded
 from hive_core.host.systemd.root_helper import Privd
-from hive_core.model.agents.machine import Machine, Observed, Stray
+from hive_core.model.agents.machine import Machine, Observed, Orphan
 from hive_core.model.config.settings import Paths
 from hive_core.model.names import agent_unit, is_uuid, slice_unit
 from hive_core.plan import actions as a
@@ -122,7 +122,7 @@ class NspawnMachines:
         labels = {label.uuid for unit in units if (label := Label.of(unit))}
         everyone = {*self._roster.known(), *self._storage.uuids, *labels}
         found = await self._observed(everyone, units)
-        return replace(found, strays=tuple(self._strays(everyone, units)))
+        return replace(found, orphans=tuple(self._strays(everyone, units)))
 
     def _next_suspected(self) -> frozenset[str]:
         """Whose limits are read again: systemd does not tell when they are changed by hand.
@@ -141,13 +141,13 @@ class NspawnMachines:
             if (known := self._known.get(uuid)) is not None:
                 yield known.unit
 
-    def _strays(self, everyone: set[str], units: Iterable[Unit]) -> Iterable[Stray]:
+    def _strays(self, everyone: set[str], units: Iterable[Unit]) -> Iterable[Orphan]:
         for unit in units:
             if Label.of(unit) is None:
-                yield Stray("unit", unit.name, unit.active)
+                yield Orphan("unit", unit.name, unit.active)
         shorts = {uuid[:8] for uuid in everyone}
         for node in sorted(self._storage.nodes_without(shorts)):
-            yield Stray("node", "/".join(node))
+            yield Orphan("node", "/".join(node))
 
     async def _observed(self, uuids: set[str], units: Iterable[Unit]) -> Observed:
         labelled = {label.uuid: (unit, label) for unit in units if (label := Label.of(unit))}
@@ -173,7 +173,7 @@ class NspawnMachines:
         return replace(
             machine, exit=exits.read(self._paths.exits, uuid), node=store.node(uuid[:8]),
             mounted=there, root=uuid in store.roots, copying=copy_of(uuid) in store.roots,
-            archived=uuid in store.archives, door=uuid in store.doors,
+            archived=uuid in store.archives, socket_directory=uuid in store.doors,
             listening=uuid in store.listening, identity=store.identities.get(uuid, 0),
             view=store.views.get(uuid, 0), config=store.configs.get(uuid, ""),
             stores=mounted.shown(uuid, store.stores.get(uuid, frozenset())),

@@ -165,7 +165,7 @@ class Approvals:
         )
 
     def move(self, id_: str, event: str, now: float, *, by: str = "", reason: str = "") -> Approval:
-        """Take it a step further. IllegalMove when it does not stand where that is possible."""
+        """Apply `event`. IllegalTransition when the present state does not allow it."""
         found = self._known(id_)
         state = ApprovalState(COURSE.next(found.state, event))
         decides = event in _DECIDING

@@ -148,7 +148,7 @@ class Batches:
         return int(self._db.value(sql, (batch,)))
 
     def move(self, id_: str, event: str, now: float) -> Batch:
-        """End it. IllegalMove when it has ended; it is looked at once more, to tidy up."""
+        """End it. IllegalTransition when it has ended; it is looked at once more, to tidy up."""
         found = self.known(id_)
         self._db.run(
             "UPDATE batches SET state = ?, ended = ?, due = ? WHERE id = ?",

@@ -10,17 +10,17 @@ from uuid import uuid4
 
 from hive_core.errors import NotFound
 from hive_core.ledger.core.connection import Connection
-from hive_core.model.states import Course, Move
+from hive_core.model.states import StateMachine, Transition
 from hive_core.model.wire.record import Job
 
 RUNNING, DONE, FAILED = "running", "done", "failed"
-COURSE: Final = Course(
+COURSE: Final = StateMachine(
     noun="job",
     start=RUNNING,
     finals=frozenset({DONE, FAILED}),
-    moves=(
-        Move(RUNNING, "finish", DONE, "the change road", "every agent reached its goal"),
-        Move(RUNNING, "fail", FAILED, "the change road", "a goal cannot be reached any more"),
+    transitions=(
+        Transition(RUNNING, "finish", DONE, "the change road", "every agent reached its goal"),
+        Transition(RUNNING, "fail", FAILED, "the change road", "a goal cannot be reached any more"),
     ),
 )
 KEPT: Final = 7 * 86_400.0
@@ -88,7 +88,7 @@ class Jobs:
         self._db.run("UPDATE jobs SET progress = ? WHERE job = ?", (text, job))
 
     def finish(self, job: str, error: str, now: float) -> Job:
-        """End it: well, or with what went wrong. IllegalMove when it has ended."""
+        """End it: well, or with what went wrong. IllegalTransition when it has ended."""
         state = COURSE.next(self._known(job).state, "fail" if error else "finish")
         self._db.run(
             "UPDATE jobs SET state = ?, error = ?, ended = ? WHERE job = ?",

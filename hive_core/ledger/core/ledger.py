@@ -48,7 +48,7 @@ from hive_core.model.agents.exits import Activity
 from hive_core.model.agents.revocation import COURSE as REVOCATION_COURSE
 from hive_core.model.config.approval import COURSE as APPROVAL_COURSE
 from hive_core.model.config.settings import Bounds
-from hive_core.model.states import Course
+from hive_core.model.states import StateMachine
 from hive_core.model.wire.rates import Rates
 from hive_core.model.work.planning import BATCH, ITEM, PLAN, STEP, WAIT
 from hive_core.model.work.question import COURSE as QUESTION_COURSE
@@ -57,7 +57,7 @@ from hive_core.model.work.trigger import FIRE
 
 REPORT_RATE, REPORT_BURST = 2.0, 20  # of progress, a second and at once, of one task
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
-COURSES: Final[tuple[tuple[str, Course], ...]] = (
+COURSES: Final[tuple[tuple[str, StateMachine], ...]] = (
     ("jobs", JOB_COURSE), ("approvals", APPROVAL_COURSE), ("questions", QUESTION_COURSE),
     ("tasks", TASK_COURSE),
     ("plans", PLAN), ("plan_steps", STEP), ("waits", WAIT), ("batches", BATCH),
@@ -270,7 +270,7 @@ class Ledger:
     def _guard_states(self) -> None:
         """Triggers that abort illegal moves, as the courses have them now."""
         for table, course in COURSES:
-            for name, sql in course.trigger(table).items():
+            for name, sql in course.sql_triggers(table).items():
                 found = self.connection.value(
                     "SELECT sql FROM sqlite_schema WHERE name = ?", (name,)
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hive_core.ledger.core.connection import Connection
-from hive_core.model.agents.exits import Activity, End, Life
+from hive_core.model.agents.exits import Activity, ExitRecord, LifeRecord
 
 # What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
 MOVED: Final[tuple[str, ...]] = (
@@ -22,14 +22,14 @@ _TRUTHS: Final = frozenset({8, 9, 11})
 _AT_ONCE: Final = 1000
 
 
-def _life(row: tuple[Any, ...]) -> Life:
+def _life(row: tuple[Any, ...]) -> LifeRecord:
     agent, nonce, invocation, up, *rest = row
-    return Life(agent, nonce, invocation, bool(up), *rest)
+    return LifeRecord(agent, nonce, invocation, bool(up), *rest)
 
 
-def _end(row: tuple[Any, ...]) -> End:
+def _end(row: tuple[Any, ...]) -> ExitRecord:
     values: list[Any] = [bool(value) if at in _TRUTHS else value for at, value in enumerate(row)]
-    return End(*values)
+    return ExitRecord(*values)
 
 
 class Lives:
@@ -38,13 +38,13 @@ class Lives:
 
     # What was told of machines.
 
-    def get(self, agent: str) -> Life:
+    def get(self, agent: str) -> LifeRecord:
         """What was told of it last; of one that is new nothing."""
         sql = f"SELECT {_LIFE} FROM lives WHERE agent = ?"  # noqa: S608 - our own words
         row = self._db.row(sql, (agent,))
-        return _life(row) if row else Life(agent)
+        return _life(row) if row else LifeRecord(agent)
 
-    def all(self) -> dict[str, Life]:
+    def all(self) -> dict[str, LifeRecord]:
         rows = self._db.rows(f"SELECT {_LIFE} FROM lives")  # noqa: S608 - our own words
         return {row[0]: _life(row) for row in rows}
 
@@ -95,14 +95,14 @@ class Lives:
         found: float | None = self._db.value("SELECT MIN(due) FROM lives WHERE due IS NOT NULL")
         return found
 
-    def leaving(self, now: float, most: int) -> list[Life]:
+    def leaving(self, now: float, most: int) -> list[LifeRecord]:
         """Those whose time has come."""
         sql = f"SELECT {_LIFE} FROM lives WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
         return [_life(row) for row in self._db.rows(sql, (now, most))]
 
     # Ends.
 
-    def ended(self, end: End) -> bool:
+    def ended(self, end: ExitRecord) -> bool:
         """Keep an end; whether it was not known before. Its id is given here."""
         return self._db.run(
             "INSERT OR IGNORE INTO ends (agent, name, parent, invocation, nonce, code, reason,"
@@ -113,13 +113,13 @@ class Lives:
              end.collected),
         ) > 0  # fmt: skip
 
-    def last(self, agent: str) -> End | None:
+    def last(self, agent: str) -> ExitRecord | None:
         """How it ended last."""
         sql = f"SELECT {_END} FROM ends WHERE agent = ? ORDER BY id DESC LIMIT 1"  # noqa: S608
         row = self._db.row(sql, (agent,))
         return _end(row) if row else None
 
-    def waiting(self, parent: str, agent: str | None = None) -> list[End]:
+    def waiting(self, parent: str, agent: str | None = None) -> list[ExitRecord]:
         """Ends that a parent has not collected, of one child or of all; the oldest first."""
         sql = (
             f"SELECT {_END} FROM ends WHERE parent = ?1 AND collected IS NULL"  # noqa: S608
@@ -127,7 +127,7 @@ class Lives:
         )
         return [_end(row) for row in self._db.rows(sql, (parent, agent, _AT_ONCE))]
 
-    def collect(self, end: End, now: float, *, reap: bool) -> None:
+    def collect(self, end: ExitRecord, now: float, *, reap: bool) -> None:
         """The parent has it; `reap`: nothing keeps the agent any longer."""
         self._db.run(
             "UPDATE ends SET collected = ?, reap = iif(?, ?, reap) WHERE id = ?",
@@ -157,13 +157,13 @@ class Lives:
         found: float | None = self._db.value("SELECT MIN(reap) FROM ends WHERE reap IS NOT NULL")
         return found
 
-    def to_reap(self, now: float) -> End | None:
+    def to_reap(self, now: float) -> ExitRecord | None:
         """The first one whose time has come."""
         sql = f"SELECT {_END} FROM ends WHERE reap <= ? ORDER BY reap, id LIMIT 1"  # noqa: S608
         row = self._db.row(sql, (now,))
         return _end(row) if row else None
 
-    def spare(self, end: End) -> None:
+    def spare(self, end: ExitRecord) -> None:
         """It is not reaped for this end, or it was just now."""
         self._db.run("UPDATE ends SET reap = NULL WHERE id = ?", (end.id,))
 

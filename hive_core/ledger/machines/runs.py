@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict, Unpack
 
 from hive_core.ledger.core.connection import Connection
-from hive_core.model.agents.machine import Run, Wanted
+from hive_core.model.agents.machine import DesiredRun, DesiredState
 
 
 class How(TypedDict, total=False):
@@ -19,24 +19,24 @@ class How(TypedDict, total=False):
 _COLUMNS = "agent, wanted, nonce, grace, since, reason"
 
 
-def _run(row: tuple[str, str, int, float, float, str]) -> Run:
+def _run(row: tuple[str, str, int, float, float, str]) -> DesiredRun:
     agent, wanted, nonce, grace, since, reason = row
-    return Run(agent, Wanted(wanted), nonce, grace, since, reason)
+    return DesiredRun(agent, DesiredState(wanted), nonce, grace, since, reason)
 
 
 class Runs:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def get(self, agent: str) -> Run | None:
+    def get(self, agent: str) -> DesiredRun | None:
         row = self._db.row(f"SELECT {_COLUMNS} FROM runs WHERE agent = ?", (agent,))  # noqa: S608
         return _run(row) if row else None
 
-    def all(self) -> dict[str, Run]:
+    def all(self) -> dict[str, DesiredRun]:
         rows = self._db.rows(f"SELECT {_COLUMNS} FROM runs")  # noqa: S608 - our own names
         return {row[0]: _run(row) for row in rows}
 
-    def want(self, agent: str, wanted: Wanted, now: float, **how: Unpack[How]) -> Run:
+    def want(self, agent: str, wanted: DesiredState, now: float, **how: Unpack[How]) -> DesiredRun:
         """Record the wish. A wish to run that is new, or `fresh`, gets a new nonce.
 
         `since` is when the wish became this one: asking again for the same does not move it.
@@ -44,8 +44,8 @@ class Runs:
         before = self.get(agent)
         nonce, since = (before.nonce, before.since) if before else (0, now)
         if before is None or before.wanted is not wanted or how.get("fresh"):
-            nonce, since = nonce + (wanted is Wanted.RUNNING), now
-        run = Run(
+            nonce, since = nonce + (wanted is DesiredState.RUNNING), now
+        run = DesiredRun(
             agent, wanted, nonce, how.get("grace", 5.0), since, how.get("reason", "")
         )  # fmt: skip
         self._db.run(

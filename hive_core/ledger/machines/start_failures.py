@@ -6,27 +6,27 @@ import json
 from dataclasses import asdict
 
 from hive_core.ledger.core.connection import Connection
-from hive_core.model.agents.machine import Starts
+from hive_core.model.agents.machine import FailureHistory
 
 
-def _starts(text: str) -> Starts:
+def _starts(text: str) -> FailureHistory:
     value = json.loads(text)
-    return Starts(**{**value, "failures": tuple(value["failures"])})
+    return FailureHistory(**{**value, "failures": tuple(value["failures"])})
 
 
 class StartsTable:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def get(self, agent: str) -> Starts | None:
+    def get(self, agent: str) -> FailureHistory | None:
         text = self._db.value("SELECT value FROM starts WHERE agent = ?", (agent,))
         return _starts(text) if text else None
 
-    def all(self) -> dict[str, Starts]:
+    def all(self) -> dict[str, FailureHistory]:
         rows = self._db.rows("SELECT agent, value FROM starts")
         return {agent: _starts(text) for agent, text in rows}
 
-    def put(self, agent: str, starts: Starts) -> None:
+    def put(self, agent: str, starts: FailureHistory) -> None:
         self._db.run(
             "INSERT OR REPLACE INTO starts (agent, value) VALUES (?, ?)",
             (agent, json.dumps(asdict(starts))),

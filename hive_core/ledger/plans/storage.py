@@ -131,7 +131,7 @@ class Plans:
     def move(
         self, id_: str, event: str, now: float, *, by: str = "", reason: str = ""
     ) -> Plan:  # fmt: skip
-        """Take it a step further. IllegalMove when it does not stand where that is possible."""
+        """Apply `event`. IllegalTransition when the present state does not allow it."""
         found = self.known(id_)
         state = PLAN.next(found.state, event)
         decides = event in _DECIDING
@@ -145,7 +145,7 @@ class Plans:
         return self.known(id_)
 
     def step(self, id_: str, number: int, event: str, note: str) -> Plan:
-        """Take one step of it further. NotFound, IllegalMove."""
+        """Take one step of it further. NotFound, IllegalTransition."""
         found = self.known(id_)
         if not 1 <= number <= len(found.steps):
             raise NotFound(f"no step {number} in plan {id_}")

@@ -106,7 +106,7 @@ class Questions:
         return self.known(id_)
 
     def end(self, id_: str, end: End, now: float) -> Question:
-        """Its one end. IllegalMove when it has ended already."""
+        """Its one end. IllegalTransition when it has ended already."""
         state = QuestionState(COURSE.next(self.known(id_).state, end.event))
         self._db.run(
             "UPDATE questions SET state = ?, answers = ?, answered_by = ?, reason = ?, ended = ?,"

@@ -118,7 +118,7 @@ class Tasks:
         return found
 
     def move(self, id_: str, event: str, now: float, **kept: Unpack[Kept]) -> Task:
-        """Take it a step further. IllegalMove when it does not stand where that is possible."""
+        """Apply `event`. IllegalTransition when the present state does not allow it."""
         found = self.known(id_)
         state = TaskState(COURSE.next(found.state, event))
         if state in FINALS:

@@ -92,7 +92,7 @@ class Waits:
     def move(
         self, id_: str, event: str, now: float, *, message: str = "", reason: str = ""
     ) -> Waiting:  # fmt: skip
-        """End it. IllegalMove when it has ended."""
+        """End it. IllegalTransition when it has ended."""
         found = self.known(id_)
         self._db.run(
             "UPDATE waits SET state = ?, ended = ?, message = ?, reason = ? WHERE id = ?",

@@ -144,7 +144,7 @@ class AgentSpec(Value):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_what_is_no_more(cls, given: object) -> object:
+    def _drop_removed_fields(cls, given: object) -> object:
         """Read specs of an older hive: `revoke` said how access ends, which has one way now."""
         if isinstance(given, dict) and "revoke" in given:
             return {key: value for key, value in given.items() if key != "revoke"}

@@ -18,7 +18,7 @@ PLAIN: Final = (
     "trigger", "budget",
 )  # fmt: skip
 WITH_ARGUMENT: Final = ("meta.update", "network", "secret")
-HANDED_ON_BY_NOBODY: Final = frozenset({"network:host"})
+OPERATOR_ONLY: Final = frozenset({"network:host"})
 
 # On the list, and read by nothing: specs that hold one are loaded, and nobody is given one.
 _WITHOUT_EFFECT: Final = {
@@ -29,7 +29,7 @@ _WITHOUT_EFFECT: Final = {
 _ARGUMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
-def fault(capability: str) -> str | None:
+def capability_fault(capability: str) -> str | None:
     """Say why `capability` is none of the closed list, or None when it is."""
     word, colon, argument = capability.partition(":")
     if not colon:
@@ -39,30 +39,30 @@ def fault(capability: str) -> str | None:
     return None if _ARGUMENT.fullmatch(argument) else "has an argument that is not a plain word"
 
 
-def checked(capabilities: Iterable[str], field: str = "capabilities") -> tuple[str, ...]:
+def check_capabilities(capabilities: Iterable[str], field: str = "capabilities") -> tuple[str, ...]:
     """The capabilities sorted and without repetition, or InvalidArgument naming the odd one."""
     found = sorted(set(capabilities))
     for each in found:
-        if reason := fault(each):
+        if reason := capability_fault(each):
             raise InvalidArgument(f"{each!r} {reason}", field=field)
     return tuple(found)
 
 
-def why_without_effect(capability: str) -> str | None:
+def no_effect_reason(capability: str) -> str | None:
     """Say why holding the capability would change nothing, or None when something reads it."""
     return _WITHOUT_EFFECT.get(capability.partition(":")[0])
 
 
-def granted(
+def check_grantable(
     capabilities: Iterable[str], held: Iterable[str] = (), field: str = "capabilities"
 ) -> tuple[str, ...]:
     """`checked`, of what somebody gives: InvalidArgument too for a right that has no effect.
 
     `held`: what the agent has already, which may be of a time when that was not refused.
     """
-    found, owned = checked(capabilities, field), frozenset(held)
+    found, owned = check_capabilities(capabilities, field), frozenset(held)
     for each in found:
-        if each not in owned and (reason := why_without_effect(each)):
+        if each not in owned and (reason := no_effect_reason(each)):
             raise InvalidArgument(f"{each!r} has no effect: {reason}", field=field)
     return found
 
@@ -76,7 +76,7 @@ def covers(held: Iterable[str], wanted: str) -> bool:
     return bool(colon) and word == "meta.update" and word in owned
 
 
-def missing(held: Iterable[str], wanted: Iterable[str]) -> tuple[str, ...]:
+def missing_capabilities(held: Iterable[str], wanted: Iterable[str]) -> tuple[str, ...]:
     """What of `wanted` is not covered by `held`; empty for a subset."""
     owned = frozenset(held)
     return tuple(each for each in wanted if not covers(owned, each))

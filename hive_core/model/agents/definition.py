@@ -15,23 +15,38 @@ from typing import Final
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Limits, Role, SubtreeLimits
-from hive_core.model.agents.capability import why_without_effect
-from hive_core.model.agents.roles import HABITS
+from hive_core.model.agents.capability import no_effect_reason
+from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.work.tools import TOOLS, Entry, entries, entry
 
 NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,62}[a-z0-9])?", re.ASCII)
-SHARED: Final = ("name", "description", "tools", "disallowedTools", "model", "maxTurns", "hive")
+STANDARD_FIELDS: Final = (
+    "name",
+    "description",
+    "tools",
+    "disallowedTools",
+    "model",
+    "maxTurns",
+    "hive",
+)
 # Read by other programs, or by those that run models; kept in the file, not by the daemon.
-LATER: Final = ("skills", "color", "permissionMode", "mcpServers", "hooks", "temperature")
-OURS: Final = (
+UNSUPPORTED_FIELDS: Final = (
+    "skills",
+    "color",
+    "permissionMode",
+    "mcpServers",
+    "hooks",
+    "temperature",
+)
+HIVE_FIELDS: Final = (
     "role", "tier", "title", "image", "boot", "command", "capabilities", "limits", "subtree",
     "max_children", "max_depth", "after_task", "wakes", "parallel", "require_plan",
     "network", "funds",
 )  # fmt: skip
 # Other words for ours.
-ALSO: Final = {"requirePlan": "require_plan"}
-LATER_OURS: Final = ("brain", "revoke")
-NONE: Final = "none"  # the one network that there is
+FIELD_ALIASES: Final = {"requirePlan": "require_plan"}
+UNSUPPORTED_HIVE_FIELDS: Final = ("brain", "revoke")
+NO_NETWORK: Final = "none"  # the one network that there is
 # Of bytes, as people write them: 2G.
 _SIZE: Final = re.compile(r"([0-9]+)([KMGT])i?B?", re.ASCII | re.IGNORECASE)
 _POWERS: Final = {"K": 10, "M": 20, "G": 30, "T": 40}
@@ -46,7 +61,7 @@ _PREFIX: Final = "hive_"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedDefinition:
     """What was read: `agent` has parameters of `spawn`; `warnings` is for people."""
 
     name: str
@@ -55,7 +70,7 @@ class Reading:
     warnings: tuple[str, ...] = ()
 
 
-def read(front: Mapping[str, object], name: str = "") -> Reading:
+def parse_definition(front: Mapping[str, object], name: str = "") -> ParsedDefinition:
     """The definition in this front matter; InvalidArgument says what cannot be."""
     found = str(front.get("name") or name)
     if not NAME.fullmatch(found):
@@ -63,15 +78,18 @@ def read(front: Mapping[str, object], name: str = "") -> Reading:
     ours = front.get("hive") or {}
     if not isinstance(ours, Mapping):
         raise InvalidArgument("hive: is no table", field="hive")
-    known = {ALSO.get(str(key), str(key)): value for key, value in ours.items()}
-    agent = {key: known[key] for key in OURS if known.get(key) is not None}
-    _limited(agent)
+    known = {FIELD_ALIASES.get(str(key), str(key)): value for key, value in ours.items()}
+    agent = {key: known[key] for key in HIVE_FIELDS if known.get(key) is not None}
+    _convert_limits(agent)
     if front.get("maxTurns") is not None:
         agent["max_turns"] = front["maxTurns"]
     warnings = [
-        *_unknown(front, SHARED, LATER, ""), *_unknown(ours, (*OURS, *ALSO), LATER_OURS, "hive."),
-        *_later(front, ours),
-    ]  # fmt: skip
+        *_unknown_field_warnings(front, STANDARD_FIELDS, UNSUPPORTED_FIELDS, ""),
+        *_unknown_field_warnings(
+            ours, (*HIVE_FIELDS, *FIELD_ALIASES), UNSUPPORTED_HIVE_FIELDS, "hive."
+        ),
+        *_unsupported_warning(front, ours),
+    ]
     _check_role(agent)
     _check_network(agent)
     tools, more = _tools(front, Role(str(agent.get("role", Role.AGENT))))
@@ -80,10 +98,10 @@ def read(front: Mapping[str, object], name: str = "") -> Reading:
     if front.get("model") not in (None, "inherit"):
         agent["model"] = str(front["model"])
     text = " ".join(str(front.get("description") or "").split())
-    return Reading(found, text, agent, (*warnings, *more))
+    return ParsedDefinition(found, text, agent, (*warnings, *more))
 
 
-def _unknown(
+def _unknown_field_warnings(
     front: Mapping[str, object], known: Iterable[str], later: Iterable[str], place: str
 ) -> Iterator[str]:
     words = (*known, *later)
@@ -94,25 +112,25 @@ def _unknown(
             key.lower().replace("-", "_"), words, 1, 0.5
         )
         hint = f"; did you mean {place}{near[0]}?" if near else ""
-        if not place and key in OURS:
+        if not place and key in HIVE_FIELDS:
             hint = f"; did you mean hive.{key}?"
         yield f"{place}{key}: unknown field{hint}"
 
 
-def _later(front: Mapping[str, object], ours: Mapping[str, object]) -> Iterator[str]:
+def _unsupported_warning(front: Mapping[str, object], ours: Mapping[str, object]) -> Iterator[str]:
     """One sentence about all that does nothing yet."""
-    found = [f"hive.{key}" for key in LATER_OURS if key in ours]
-    found += [key for key in LATER if key in front]
+    found = [f"hive.{key}" for key in UNSUPPORTED_HIVE_FIELDS if key in ours]
+    found += [key for key in UNSUPPORTED_FIELDS if key in front]
     if found:
         yield f"{', '.join(found)}: only kept in the file; for what runs models, which comes later"
 
 
 def _check_network(agent: Mapping[str, object]) -> None:
     """Every profile is refused: no host has one."""
-    found = agent.get("network", NONE)
-    if found is None or found == NONE:
+    found = agent.get("network", NO_NETWORK)
+    if found is None or found == NO_NETWORK:
         return
-    reason = why_without_effect(f"network:{found}") or f"there is {NONE} alone"
+    reason = no_effect_reason(f"network:{found}") or f"there is {NO_NETWORK} alone"
     raise InvalidArgument(f"hive.network: {found!r} has no effect: {reason}", field="network")
 
 
@@ -126,7 +144,7 @@ def _check_role(agent: Mapping[str, object]) -> None:
         raise InvalidArgument(f"hive.role: no role {role!r}; {told}", field="role")
 
 
-def _limited(agent: dict[str, object]) -> None:
+def _convert_limits(agent: dict[str, object]) -> None:
     """Bounds in the words of `spawn`: of the machine, of the tree below it, and of what it spends.
 
     Said twice, in a short word and in ours, is refused: nobody knows which was meant.
@@ -141,10 +159,10 @@ def _limited(agent: dict[str, object]) -> None:
     if not isinstance(funds, Mapping):
         raise InvalidArgument("hive.funds: is no table", field="funds")
     if (budget := limits.pop(_BUDGET, None)) is not None:
-        _once(funds, "usd", f"limits.{_BUDGET}")
+        _check_not_repeated(funds, "usd", f"limits.{_BUDGET}")
         agent["funds"] = {**funds, "usd": budget}
     if (depth := limits.pop(_DEPTH, None)) is not None:
-        _once(agent, "max_depth", f"limits.{_DEPTH}")
+        _check_not_repeated(agent, "max_depth", f"limits.{_DEPTH}")
         agent["max_depth"] = depth
     if not limits:
         del agent["limits"]
@@ -157,7 +175,7 @@ def _bounds(found: object, key: str) -> dict[str, object]:
     for word, value in found.items():
         name = _SHORT.get(str(word), str(word))
         _check_bound(str(word), name, key)
-        _once(bounds, name, f"{key}.{word}")
+        _check_not_repeated(bounds, name, f"{key}.{word}")
         bounds[name] = _percent(value) if name == "cpu_quota" else value
         if name in _BYTES:
             bounds[name] = _size(value)
@@ -175,7 +193,7 @@ def _check_bound(word: str, name: str, key: str) -> None:
     raise InvalidArgument(f"hive.{key}.{word}: no such bound; {told}", field=key)
 
 
-def _once(found: Mapping[str, object], name: str, said: str) -> None:
+def _check_not_repeated(found: Mapping[str, object], name: str, said: str) -> None:
     if name in found:
         raise InvalidArgument(f"hive.{said}: is said as {name} too", field=name)
 
@@ -192,32 +210,36 @@ def _percent(value: object) -> object:
 
 def _tools(front: Mapping[str, object], role: Role) -> tuple[tuple[str, ...] | None, list[str]]:
     """The allow-list, None for what the role may; operations are no tools of execution."""
-    listed, warnings = _list(front.get("tools")), list[str]()
+    listed, warnings = _words(front.get("tools")), list[str]()
     if listed == ["."]:
         listed = None  # the creator's exact list
-    found = None if listed is None else [each for each in listed if not _operation(each, warnings)]
-    dropped = [each for each in _list(front.get("disallowedTools")) or [] if each]
-    dropped = [each for each in dropped if not _operation(each, warnings)]
+    found = (
+        None
+        if listed is None
+        else [each for each in listed if not _warn_if_operation(each, warnings)]
+    )
+    dropped = [each for each in _words(front.get("disallowedTools")) or [] if each]
+    dropped = [each for each in dropped if not _warn_if_operation(each, warnings)]
     if dropped:
-        start = HABITS[role].tools or tuple(TOOLS)
-        found = _without(start if found is None else found, dropped)
-    return (None if found is None else entries(map(_ours, found))), warnings
+        start = ROLE_DEFAULTS[role].tools or tuple(TOOLS)
+        found = _remove_tools(start if found is None else found, dropped)
+    return (None if found is None else entries(map(_hive_syntax, found))), warnings
 
 
-def _without(found: Iterable[str], dropped: Iterable[str]) -> list[str]:
+def _remove_tools(found: Iterable[str], dropped: Iterable[str]) -> list[str]:
     gone = []
     for each in dropped:
-        parsed = entry(_ours(each))
+        parsed = entry(_hive_syntax(each))
         if parsed != Entry(parsed.tool):
             raise InvalidArgument(
                 f"disallowedTools: {each}: a list allows; drop the whole tool and list the rest",
                 field="disallowedTools",
             )
         gone.append(parsed.tool)
-    return [each for each in found if entry(_ours(each)).tool not in gone]
+    return [each for each in found if entry(_hive_syntax(each)).tool not in gone]
 
 
-def _operation(name: str, warnings: list[str]) -> bool:
+def _warn_if_operation(name: str, warnings: list[str]) -> bool:
     """Whether it is an operation of the broker, which no list of tools bounds."""
     if not name.lower().startswith(_PREFIX):
         return False
@@ -227,7 +249,7 @@ def _operation(name: str, warnings: list[str]) -> bool:
     return True
 
 
-def _list(value: object) -> list[str] | None:
+def _words(value: object) -> list[str] | None:
     """As YAML has it, or with commas on one line, as others write it."""
     if value is None:
         return None
@@ -238,5 +260,5 @@ def _list(value: object) -> list[str] | None:
     return value
 
 
-def _ours(text: str) -> str:
+def _hive_syntax(text: str) -> str:
     return _COLON.sub(r"(\1 *)", text)

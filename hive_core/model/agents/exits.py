@@ -24,7 +24,7 @@ class Activity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class LifeRecord:
     """What was told last of one agent. `up`: of the start `invocation` no end was told yet.
 
     `ended` is the last end of which systemd left a record. At `due` it leaves, as `next` says,
@@ -42,7 +42,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ExitRecord:
     """One end as it is kept. `stays`: it does not come back by itself; `parent` at that time."""
 
     id: int
@@ -63,14 +63,14 @@ class End:
     collected: float | None = None
 
 
-class Began(NamedTuple):
+class StartEvent(NamedTuple):
     """A start that was not told yet."""
 
     invocation: str
     nonce: int
 
 
-class Over(NamedTuple):
+class ExitEvent(NamedTuple):
     """An end that was not told yet; `exit` None: nobody wrote down how it ended."""
 
     invocation: str
@@ -78,7 +78,9 @@ class Over(NamedTuple):
     exit: Exit | None
 
 
-def since(life: Life, machine: Machine, *, alive: bool, healthy: bool) -> Iterator[Over | Began]:
+def unreported_events(
+    life: LifeRecord, machine: Machine, *, alive: bool, healthy: bool
+) -> Iterator[ExitEvent | StartEvent]:
     """What happened to a machine since it was told of last, in order.
 
     A machine that was up and is not there any more has ended, whether a record of it is left or
@@ -87,19 +89,25 @@ def since(life: Life, machine: Machine, *, alive: bool, healthy: bool) -> Iterat
     there, end = machine.invocation if alive else "", machine.exit
     if life.up and life.invocation != there:
         known = end is not None and end.invocation == life.invocation
-        yield Over(life.invocation, life.nonce, end if known else None)
-    if end is not None and end.nonce >= life.nonce and not _told(life, end.invocation, there):
-        yield Over(end.invocation, end.nonce, end)
+        yield ExitEvent(life.invocation, life.nonce, end if known else None)
+    if (
+        end is not None
+        and end.nonce >= life.nonce
+        and not _is_reported(life, end.invocation, there)
+    ):
+        yield ExitEvent(end.invocation, end.nonce, end)
     if there and healthy and there != life.invocation:
-        yield Began(there, machine.nonce)
+        yield StartEvent(there, machine.nonce)
 
 
-def untold(life: Life, machine: Machine) -> bool:
+def has_unreported_exit(life: LifeRecord, machine: Machine) -> bool:
     """Whether its last look shows an end that is still to be told."""
     end = machine.exit
-    return end is not None and end.nonce >= life.nonce and not _told(life, end.invocation, "")
+    return (
+        end is not None and end.nonce >= life.nonce and not _is_reported(life, end.invocation, "")
+    )
 
 
-def _told(life: Life, invocation: str, there: str) -> bool:
+def _is_reported(life: LifeRecord, invocation: str, there: str) -> bool:
     old = life.ended == BEFORE and not life.invocation
     return old or invocation in (life.ended, life.invocation, there)

@@ -33,12 +33,12 @@ class Hive:
         return {spec.id: name for name, spec in self.specs.items()}
 
     @cached_property
-    def answers(self) -> dict[str, object]:
+    def identity_cache(self) -> dict[str, object]:
         """What agents were told about themselves: worked out once, gone with the snapshot."""
         return {}
 
     @cached_property
-    def shorts(self) -> frozenset[str]:
+    def short_ids(self) -> frozenset[str]:
         """Every short id in use."""
         return frozenset(short(uuid) for uuid in self.names)
 
@@ -55,7 +55,7 @@ class Hive:
     def name(self, uuid: str) -> str | None:
         return self.names.get(uuid)
 
-    def built_in(self, profile: Profile) -> str | None:
+    def built_in_agent(self, profile: Profile) -> str | None:
         """The one agent of this host that is the queen, or the maid."""
         found = (name for name, spec in self.specs.items() if spec.profile is profile)
         return next(found, None)
@@ -65,13 +65,13 @@ class Hive:
         chain = (*reversed(self.topology.lineage(name)), name)
         return tuple(self.specs[each].short for each in chain)
 
-    def at(self, commit: str) -> Hive:
+    def at_commit(self, commit: str) -> Hive:
         """The same hive as it stands in `commit`."""
-        return self._kept(replace(self, commit=commit), self.names)
+        return self._hand_on_caches(replace(self, commit=commit), self.names)
 
-    def validated(self) -> Hive:
+    def validate(self) -> Hive:
         """Itself, or InvalidArgument that names the first broken rule."""
-        if self._sound:
+        if self._is_valid:
             return self
         if self.topology.parents.keys() != self.specs.keys():
             odd = min(self.topology.parents.keys() ^ self.specs.keys())
@@ -91,7 +91,7 @@ class Hive:
         return found
 
     @property
-    def _sound(self) -> bool:
+    def _is_valid(self) -> bool:
         """Whether it came from a valid hive by the steps below only, which keep it valid."""
         return "checked" in self.__dict__
 
@@ -99,11 +99,11 @@ class Hive:
         """A new agent; its name and its short id must be free."""
         if fault := name_fault(name):
             raise InvalidArgument(f"the name {name!r} {fault}", field="name")
-        if spec.profile is not None and (other := self.built_in(spec.profile)) is not None:
+        if spec.profile is not None and (other := self.built_in_agent(spec.profile)) is not None:
             raise AlreadyExists(f"there is a {spec.profile} already: {other}", agent=other)
         if name in self.specs:
             raise AlreadyExists(f"the name {name} is taken", agent=name)
-        if spec.short in self.shorts:
+        if spec.short in self.short_ids:
             raise InvalidArgument(f"the short id {spec.short} is taken", field="uuid")
         parents = {**self.topology.parents, name: parent}
         names = {**self.names, spec.id: name}
@@ -114,24 +114,24 @@ class Hive:
         if self.spec(name).uuid != spec.uuid:
             raise InvalidArgument(f"the uuid of {name} cannot change", field="uuid")
         specs = MappingProxyType({**self.specs, name: spec})
-        return self._kept(replace(self, specs=specs), self.names)
+        return self._hand_on_caches(replace(self, specs=specs), self.names)
 
     def with_lock(self, lock: bytes) -> Hive:
         """The same agents on other inputs."""
-        return self._kept(replace(self, lock=lock), self.names)
+        return self._hand_on_caches(replace(self, lock=lock), self.names)
 
-    def moved(self, name: str, parent: str | None) -> Hive:
+    def with_parent(self, name: str, parent: str | None) -> Hive:
         """`name` and its descendants under `parent` (None makes it a root)."""
         self.spec(name)
         parents = {**self.topology.parents, name: parent}
         topology = Topology.forest(parents, self.depth_limit)
-        return self._kept(replace(self, topology=topology), self.names)
+        return self._hand_on_caches(replace(self, topology=topology), self.names)
 
     def without(self, *names: str) -> Hive:
         """The agents gone; children that stay go to the nearest ancestor that stays (row K9)."""
         gone = set(names)
         parents = {
-            name: self._heir(name, gone) if parent in gone else parent
+            name: self._adopter(name, gone) if parent in gone else parent
             for name, parent in self.topology.parents.items()
             if name not in gone
         }
@@ -139,19 +139,21 @@ class Hive:
         kept = {uuid: name for uuid, name in self.names.items() if name not in gone}
         return self._with(parents, specs, kept)
 
-    def _heir(self, name: str, gone: set[str]) -> str | None:
+    def _adopter(self, name: str, gone: set[str]) -> str | None:
         return next((each for each in self.topology.lineage(name) if each not in gone), None)
 
     def _with(
         self, parents: Parents, specs: Mapping[str, AgentSpec], names: Mapping[str, str]
     ) -> Hive:
         topology = Topology.forest(parents, self.depth_limit)
-        return self._kept(replace(self, topology=topology, specs=MappingProxyType(specs)), names)
+        return self._hand_on_caches(
+            replace(self, topology=topology, specs=MappingProxyType(specs)), names
+        )
 
-    def _kept(self, hive: Hive, names: Mapping[str, str]) -> Hive:
+    def _hand_on_caches(self, hive: Hive, names: Mapping[str, str]) -> Hive:
         """Hand on what is known: working it out again costs more than the change itself."""
         hive.__dict__["names"] = names
-        if self._sound:
+        if self._is_valid:
             hive.__dict__["checked"] = True
         return hive
 

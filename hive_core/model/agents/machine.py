@@ -24,7 +24,7 @@ class State(StrEnum):
     DEPLOYING = "deploying"
 
 
-class Wanted(StrEnum):
+class DesiredState(StrEnum):
     """What the ledger's `runs` row asks for."""
 
     RUNNING = "running"
@@ -33,11 +33,11 @@ class Wanted(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DesiredRun:
     """Whether an agent should run now. A new `nonce` asks for a fresh start."""
 
     agent: str
-    wanted: Wanted
+    wanted: DesiredState
     nonce: int
     grace: float = 5.0
     since: float = 0.0
@@ -97,14 +97,14 @@ class Exit:
         return int(self.status) if self.code == "exited" and self.status.isdecimal() else None
 
     @property
-    def never_up(self) -> bool:
+    def start_timed_out(self) -> bool:
         """Whether systemd gave the start of a machine up, which took longer than `grace.start`."""
         return self.result == "timeout" and not self.asked
 
     @property
-    def of_machine(self) -> str:
+    def machine_text(self) -> str:
         """For people, of a machine: `killed with KILL`, `did not come up in time`."""
-        return "did not come up in time" if self.never_up else self.text
+        return "did not come up in time" if self.start_timed_out else self.text
 
     @property
     def text(self) -> str:
@@ -115,7 +115,7 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
-class Starts:
+class FailureHistory:
     """What is kept of an agent's failures: back-off, parking, and which exit was counted last.
 
     `nonce` is that of the last counted exit: a run with a newer one has no failures yet.
@@ -164,7 +164,7 @@ class Machine:
     root: bool = False
     copying: bool = False
     archived: bool = False
-    door: bool = False
+    socket_directory: bool = False
     listening: bool = False
     identity: int = 0
     view: int = 0
@@ -173,7 +173,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
+class Orphan:
     """Something on the host that no agent of the desired hive accounts for."""
 
     kind: str
@@ -191,5 +191,5 @@ class Observed:
     """One look at the host. `slices`: limits of the loaded slices, by unit name."""
 
     machines: Mapping[str, Machine] = field(default_factory=lambda: MappingProxyType({}))
-    strays: tuple[Stray, ...] = ()
+    orphans: tuple[Orphan, ...] = ()
     slices: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}))

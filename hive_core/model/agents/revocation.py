@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hive_core.model.states import Course, Move
+from hive_core.model.states import StateMachine, Transition
 
 
 class RevocationState(StrEnum):
@@ -20,16 +20,20 @@ class RevocationState(StrEnum):
 
 
 _R = RevocationState
-COURSE: Final = Course(
+COURSE: Final = StateMachine(
     noun="revocation",
     start=_R.WAITING,
     finals=frozenset({_R.DONE}),
-    moves=(
-        Move(_R.WAITING, "restart", _R.RESTARTING, "the daemon", "they are idle, or time is up"),
-        Move(_R.WAITING, "leave", _R.LEFT, "the operator", "they are not to be restarted"),
-        Move(_R.RESTARTING, "end", _R.DONE, "the daemon", "they are down and their links split"),
-        Move(_R.LEFT, "close", _R.CLOSING, "the daemon", "the last of them has ended"),
-        Move(_R.CLOSING, "end", _R.DONE, "the daemon", "their links are split"),
+    transitions=(
+        Transition(
+            _R.WAITING, "restart", _R.RESTARTING, "the daemon", "they are idle, or time is up"
+        ),
+        Transition(_R.WAITING, "leave", _R.LEFT, "the operator", "they are not to be restarted"),
+        Transition(
+            _R.RESTARTING, "end", _R.DONE, "the daemon", "they are down and their links split"
+        ),
+        Transition(_R.LEFT, "close", _R.CLOSING, "the daemon", "the last of them has ended"),
+        Transition(_R.CLOSING, "end", _R.DONE, "the daemon", "their links are split"),
     ),
 )
 # The job of the move waits for these.
@@ -60,6 +64,6 @@ class Revocation:
     nonces: dict[str, int]
 
     @property
-    def told(self) -> frozenset[str]:
+    def notified(self) -> frozenset[str]:
         """Who was told to restart, or runs on."""
         return frozenset(agent for agent, nonce in self.nonces.items() if nonce)

@@ -25,7 +25,7 @@ ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 ADMINISTER: Final[Action] = "administer"
 
 
-class Behaviour(StrEnum):
+class RoleBehaviour(StrEnum):
     """Whether an agent plans and delegates, or does the work itself (row T1)."""
 
     MANAGER = "manager"
@@ -36,14 +36,14 @@ _OF_AGENTS: Final = frozenset[Action](ACTIONS) - {ADMINISTER}
 
 
 @dataclass(frozen=True, slots=True)
-class Habit:
+class RoleDefaults:
     """One row of the table. `restarts`: after a failure; the parent is told in any case.
 
     `tools`: what it may execute; an agent's own list makes it less. `most`: its highest tier.
     """
 
     lifetime: str
-    behaviour: Behaviour
+    behaviour: RoleBehaviour
     creates: frozenset[Role]
     capabilities: tuple[str, ...]
     actions: frozenset[Action] = _OF_AGENTS
@@ -62,25 +62,25 @@ _MANAGER: Final = (
 _BELOW: Final = frozenset[Action]({"spawn", "start", "stop", "destroy", "move", "assign"})
 _WORK: Final = ("bash", "edit", "read")
 
-HABITS: Final[Mapping[Role, Habit]] = MappingProxyType({
-    Role.DAEMON: Habit(
-        "permanent", Behaviour.MANAGER, _EVERY, tuple(sorted((*_MANAGER, "broadcast"))),
+ROLE_DEFAULTS: Final[Mapping[Role, RoleDefaults]] = MappingProxyType({
+    Role.DAEMON: RoleDefaults(
+        "permanent", RoleBehaviour.MANAGER, _EVERY, tuple(sorted((*_MANAGER, "broadcast"))),
         restarts=True,
     ),
-    Role.AGENT: Habit("session", Behaviour.MANAGER, _EVERY, _MANAGER),
-    Role.ARCHITECT: Habit(
-        "until its plan", Behaviour.WORKER, frozenset(),
+    Role.AGENT: RoleDefaults("session", RoleBehaviour.MANAGER, _EVERY, _MANAGER),
+    Role.ARCHITECT: RoleDefaults(
+        "until its plan", RoleBehaviour.WORKER, frozenset(),
         ("artifact.write", "config.propose", "escalate", "message.operator"),
         actions=_OF_AGENTS - _BELOW, tools=("read",), after_task=AfterTask.SLEEPS,
     ),
-    Role.LEAD: Habit("its parent decides", Behaviour.MANAGER, _EVERY, _MANAGER),
-    Role.WORKER: Habit(
-        "its parent decides", Behaviour.WORKER, frozenset({Role.TASK}),
+    Role.LEAD: RoleDefaults("its parent decides", RoleBehaviour.MANAGER, _EVERY, _MANAGER),
+    Role.WORKER: RoleDefaults(
+        "its parent decides", RoleBehaviour.WORKER, frozenset({Role.TASK}),
         ("artifact.write", "config.propose", "escalate", "message.operator", "spawn"),
         tools=_WORK,
     ),
-    Role.TASK: Habit(
-        "one task", Behaviour.WORKER, frozenset(), ("escalate",),
+    Role.TASK: RoleDefaults(
+        "one task", RoleBehaviour.WORKER, frozenset(), ("escalate",),
         actions=_OF_AGENTS - _BELOW - {"write_artifact"}, tools=_WORK,
         after_task=AfterTask.EXITS, most=Tier.TACTICAL,
     ),
@@ -92,16 +92,16 @@ ROOT_EXTRA: Final = ("meta.update",)
 ROOT_AGENT_EXTRA: Final = ("applied.read", "meta.read", *ROOT_EXTRA)
 
 # Low to high: a child's tier is never above its creator's.
-RANK: Final[Mapping[Tier, int]] = MappingProxyType(
+TIER_RANK: Final[Mapping[Tier, int]] = MappingProxyType(
     {Tier.OPERATIONAL: 0, Tier.TACTICAL: 1, Tier.STRATEGIC: 2}
 )
 
 
 def default_capabilities(role: Role, extra: Iterable[str] = ()) -> tuple[str, ...]:
     """What an agent of this role holds when nobody says otherwise; `extra`: of a root."""
-    return tuple(sorted({*HABITS[role].capabilities, *extra}))
+    return tuple(sorted({*ROLE_DEFAULTS[role].capabilities, *extra}))
 
 
 def after_task(spec: AgentSpec) -> AfterTask:
     """What the agent does when its last task has ended (row K6)."""
-    return spec.after_task or HABITS[spec.role].after_task
+    return spec.after_task or ROLE_DEFAULTS[spec.role].after_task

@@ -18,7 +18,7 @@ DEPTH_LIMIT = 32
 Parents = Mapping[str, str | None]
 
 
-def walk(parents: Parents, name: str) -> tuple[str, ...] | None:
+def guarded_ancestors(parents: Parents, name: str) -> tuple[str, ...] | None:
     """Ancestors of `name`, nearest first; None when the chain does not end at a root."""
     chain: list[str] = []
     visited = {name}
@@ -48,18 +48,18 @@ class Topology:
     numbering: Mapping[str, Interval] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "numbering", self._numbered())
+        object.__setattr__(self, "numbering", self._make_numbering())
 
     @classmethod
     def forest(cls, parents: Parents, depth_limit: int = DEPTH_LIMIT) -> Self:
         """The topology, or InvalidArgument that names the first agent that breaks a rule."""
         found = cls(MappingProxyType(dict(parents)))
-        fault = found._broken() or found._too_deep(depth_limit)
+        fault = found._structure_fault() or found._depth_fault(depth_limit)
         if fault:
             raise InvalidArgument(fault, field="parent")
         return found
 
-    def _broken(self) -> str:
+    def _structure_fault(self) -> str:
         if len(self.order) == len(self.parents):
             return ""
         for name, parent in self.parents.items():
@@ -70,14 +70,14 @@ class Topology:
         lost = next(name for name in self.parents if name not in self.numbering)
         return f"{lost} is on or below a cycle"
 
-    def _too_deep(self, limit: int) -> str:
+    def _depth_fault(self, limit: int) -> str:
         if self.depth <= limit:
             return ""
         deep = next(name for name in self.order if self.level(name) > limit)
         return f"{deep} would be deeper than {limit} levels"
 
     @cached_property
-    def kids(self) -> Mapping[str | None, tuple[str, ...]]:
+    def children_by_parent(self) -> Mapping[str | None, tuple[str, ...]]:
         """Children by parent (None: the roots), in name order."""
         found: dict[str | None, list[str]] = {}
         for name in sorted(self.parents):
@@ -87,7 +87,7 @@ class Topology:
     @cached_property
     def order(self) -> tuple[str, ...]:
         """Everyone who hangs on a root: depth first, siblings by name. Nobody else is in it."""
-        kids, found, stack = self.kids, [], list(reversed(self.roots))
+        kids, found, stack = self.children_by_parent, [], list(reversed(self.roots))
         while stack:
             name = stack.pop()
             found.append(name)
@@ -95,7 +95,7 @@ class Topology:
                 stack.extend(reversed(below))
         return tuple(found)
 
-    def _numbered(self) -> Mapping[str, Interval]:
+    def _make_numbering(self) -> Mapping[str, Interval]:
         parents, order = self.parents, self.order
         # One object for each number, side by side: a decision in a big tree waits for memory.
         numbers = list(range(len(order) + 1))
@@ -124,7 +124,7 @@ class Topology:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        return self.kids.get(None, ())
+        return self.children_by_parent.get(None, ())
 
     def __contains__(self, name: object) -> bool:
         return name in self.parents
@@ -139,7 +139,7 @@ class Topology:
         return self.parents[name]
 
     def children(self, name: str) -> tuple[str, ...]:
-        return self.kids.get(name, ())
+        return self.children_by_parent.get(name, ())
 
     def is_ancestor(self, ancestor: str, name: str) -> bool:
         """Strict: nobody is an ancestor of itself."""
@@ -155,7 +155,7 @@ class Topology:
 
     def lineage(self, name: str) -> tuple[str, ...]:
         """Ancestors of `name`, nearest first; empty for roots and for broken chains."""
-        return walk(self.parents, name) or ()
+        return guarded_ancestors(self.parents, name) or ()
 
     def size(self, name: str) -> int:
         """How many agents `subtree` gives, in constant time."""

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, Validati
 
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Limits, Value
-from hive_core.model.agents.capability import fault
+from hive_core.model.agents.capability import capability_fault
 from hive_core.model.config.validation import describe
 from hive_core.model.config.written_values import WrittenLimits, split_command
 
@@ -24,7 +24,7 @@ _WORD: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
 def _capability(text: str) -> str:
-    if reason := fault(text):
+    if reason := capability_fault(text):
         raise ValueError(f"{text!r} {reason}")
     return text
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from hive_core.model.states import Course, Move
+from hive_core.model.states import StateMachine, Transition
 
 SHOWN_DIGITS: Final = 8  # of the commit, which the operator types to approve it
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
@@ -49,29 +49,39 @@ class ApprovalState(StrEnum):
 
 _S = ApprovalState
 FINALS: Final = frozenset({_S.DEPLOYED, _S.REFUSED, _S.DENIED, _S.EXPIRED, _S.VOID, _S.FAILED})
-COURSE: Final = Course(
+COURSE: Final = StateMachine(
     noun="approval",
     start=_S.RECEIVED,
     finals=FINALS,
-    moves=(
-        Move(_S.RECEIVED, "check", _S.PENDING, "the intake", "the commit is well-formed"),
-        Move(_S.RECEIVED, "refuse", _S.REFUSED, "the intake", "the commit breaks a rule"),
-        Move(_S.RECEIVED, "deny", _S.DENIED, "the operator", "it is not wanted"),
-        Move(_S.PENDING, "approve", _S.APPROVED, "the operator", "exactly this commit"),
-        Move(_S.PENDING, "deny", _S.DENIED, "the operator", "it is not wanted"),
-        Move(_S.PENDING, "expire", _S.EXPIRED, "the clock", "nobody decided in time"),
-        Move(_S.PENDING, "void", _S.VOID, "the daemon", "what it was judged against has moved"),
-        Move(_S.APPROVED, "build", _S.BUILDING, "the daemon", "its turn has come"),
-        Move(_S.APPROVED, "deny", _S.DENIED, "the operator", "it is not wanted any more"),
-        Move(_S.APPROVED, "void", _S.VOID, "the daemon", "what was approved is not what is there"),
-        Move(_S.BUILDING, "deploy", _S.DEPLOYING, "the daemon", "it is built"),
-        Move(_S.BUILDING, "fail", _S.FAILED, "the daemon", "it cannot be built"),
-        Move(_S.BUILDING, "deny", _S.DENIED, "the operator", "it is not wanted any more"),
-        Move(_S.BUILDING, "void", _S.VOID, "the daemon", "what was approved is not what is there"),
-        Move(_S.DEPLOYING, "watch", _S.WATCHING, "the daemon", "it is in place"),
-        Move(_S.DEPLOYING, "fail", _S.FAILED, "the daemon", "it cannot be put in place"),
-        Move(_S.WATCHING, "confirm", _S.DEPLOYED, "the daemon", "healthy for the whole window"),
-        Move(_S.WATCHING, "fail", _S.FAILED, "the daemon", "not healthy: back to what was before"),
+    transitions=(
+        Transition(_S.RECEIVED, "check", _S.PENDING, "the intake", "the commit is well-formed"),
+        Transition(_S.RECEIVED, "refuse", _S.REFUSED, "the intake", "the commit breaks a rule"),
+        Transition(_S.RECEIVED, "deny", _S.DENIED, "the operator", "it is not wanted"),
+        Transition(_S.PENDING, "approve", _S.APPROVED, "the operator", "exactly this commit"),
+        Transition(_S.PENDING, "deny", _S.DENIED, "the operator", "it is not wanted"),
+        Transition(_S.PENDING, "expire", _S.EXPIRED, "the clock", "nobody decided in time"),
+        Transition(
+            _S.PENDING, "void", _S.VOID, "the daemon", "what it was judged against has moved"
+        ),
+        Transition(_S.APPROVED, "build", _S.BUILDING, "the daemon", "its turn has come"),
+        Transition(_S.APPROVED, "deny", _S.DENIED, "the operator", "it is not wanted any more"),
+        Transition(
+            _S.APPROVED, "void", _S.VOID, "the daemon", "what was approved is not what is there"
+        ),
+        Transition(_S.BUILDING, "deploy", _S.DEPLOYING, "the daemon", "it is built"),
+        Transition(_S.BUILDING, "fail", _S.FAILED, "the daemon", "it cannot be built"),
+        Transition(_S.BUILDING, "deny", _S.DENIED, "the operator", "it is not wanted any more"),
+        Transition(
+            _S.BUILDING, "void", _S.VOID, "the daemon", "what was approved is not what is there"
+        ),
+        Transition(_S.DEPLOYING, "watch", _S.WATCHING, "the daemon", "it is in place"),
+        Transition(_S.DEPLOYING, "fail", _S.FAILED, "the daemon", "it cannot be put in place"),
+        Transition(
+            _S.WATCHING, "confirm", _S.DEPLOYED, "the daemon", "healthy for the whole window"
+        ),
+        Transition(
+            _S.WATCHING, "fail", _S.FAILED, "the daemon", "not healthy: back to what was before"
+        ),
     ),
 )
 

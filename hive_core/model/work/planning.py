@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hive_core.model.states import Course, Move
+from hive_core.model.states import StateMachine, Transition
 
 
 class PlanState(StrEnum):
@@ -48,24 +48,24 @@ class ItemState(StrEnum):
 
 _P, _S, _W, _B, _I = PlanState, StepState, WaitState, BatchState, ItemState
 _DECIDES: Final = "the assigner or an ancestor"
-PLAN: Final = Course(
+PLAN: Final = StateMachine(
     noun="plan",
     start=_P.SUBMITTED,
     finals=frozenset({_P.REJECTED, _P.VOID}),
-    moves=(
-        Move(_P.SUBMITTED, "approve", _P.APPROVED, _DECIDES, "exactly this plan"),
-        Move(_P.SUBMITTED, "adopt", _P.APPROVED, "the daemon", "a main manager's own plan"),
-        Move(_P.SUBMITTED, "reject", _P.REJECTED, _DECIDES, "not in this way"),
-        Move(_P.SUBMITTED, "void", _P.VOID, "the daemon", "a newer plan, or the task ended"),
-        Move(_P.APPROVED, "void", _P.VOID, "the daemon", "a newer plan, or the task ended"),
+    transitions=(
+        Transition(_P.SUBMITTED, "approve", _P.APPROVED, _DECIDES, "exactly this plan"),
+        Transition(_P.SUBMITTED, "adopt", _P.APPROVED, "the daemon", "a main manager's own plan"),
+        Transition(_P.SUBMITTED, "reject", _P.REJECTED, _DECIDES, "not in this way"),
+        Transition(_P.SUBMITTED, "void", _P.VOID, "the daemon", "a newer plan, or the task ended"),
+        Transition(_P.APPROVED, "void", _P.VOID, "the daemon", "a newer plan, or the task ended"),
     ),
 )
-STEP: Final = Course(
+STEP: Final = StateMachine(
     noun="step",
     start=_S.PENDING,
     finals=frozenset({_S.DONE, _S.SKIPPED}),
-    moves=tuple(
-        Move(source, event, to, "the assignee", "as it reports")
+    transitions=tuple(
+        Transition(source, event, to, "the assignee", "as it reports")
         for source, event, to in (
             (_S.PENDING, "start", _S.IN_PROGRESS),
             (_S.PENDING, "finish", _S.DONE),
@@ -79,34 +79,36 @@ STEP: Final = Course(
         )
     ),
 )
-WAIT: Final = Course(
+WAIT: Final = StateMachine(
     noun="wait",
     start=_W.WAITING,
     finals=frozenset({_W.MET, _W.EXPIRED, _W.CANCELLED}),
-    moves=(
-        Move(_W.WAITING, "meet", _W.MET, "the daemon", "what was waited for is there"),
-        Move(_W.WAITING, "expire", _W.EXPIRED, "the clock", "its deadline"),
-        Move(_W.WAITING, "cancel", _W.CANCELLED, "who waits", "it is not wanted any more"),
+    transitions=(
+        Transition(_W.WAITING, "meet", _W.MET, "the daemon", "what was waited for is there"),
+        Transition(_W.WAITING, "expire", _W.EXPIRED, "the clock", "its deadline"),
+        Transition(_W.WAITING, "cancel", _W.CANCELLED, "who waits", "it is not wanted any more"),
     ),
 )
-BATCH: Final = Course(
+BATCH: Final = StateMachine(
     noun="batch",
     start=_B.RUNNING,
     finals=frozenset({_B.DONE, _B.TIMEOUT, _B.STOPPED}),
-    moves=(
-        Move(_B.RUNNING, "end", _B.DONE, "the daemon", "each of its tasks has ended"),
-        Move(_B.RUNNING, "expire", _B.TIMEOUT, "the clock", "its deadline"),
-        Move(_B.RUNNING, "stop", _B.STOPPED, "who stops work", "none of it is wanted any more"),
+    transitions=(
+        Transition(_B.RUNNING, "end", _B.DONE, "the daemon", "each of its tasks has ended"),
+        Transition(_B.RUNNING, "expire", _B.TIMEOUT, "the clock", "its deadline"),
+        Transition(
+            _B.RUNNING, "stop", _B.STOPPED, "who stops work", "none of it is wanted any more"
+        ),
     ),
 )
-ITEM: Final = Course(
+ITEM: Final = StateMachine(
     noun="item",
     start=_I.QUEUED,
     finals=frozenset({_I.ENDED}),
-    moves=(
-        Move(_I.QUEUED, "give", _I.GIVEN, "the daemon", "a worker is free"),
-        Move(_I.QUEUED, "end", _I.ENDED, "the daemon", "the batch ended before its turn"),
-        Move(_I.GIVEN, "end", _I.ENDED, "the daemon", "its task has ended"),
+    transitions=(
+        Transition(_I.QUEUED, "give", _I.GIVEN, "the daemon", "a worker is free"),
+        Transition(_I.QUEUED, "end", _I.ENDED, "the daemon", "the batch ended before its turn"),
+        Transition(_I.GIVEN, "end", _I.ENDED, "the daemon", "its task has ended"),
     ),
 )
 

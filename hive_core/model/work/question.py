@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from hive_core.model.states import Course, Move
+from hive_core.model.states import StateMachine, Transition
 
 
 class Ask(StrEnum):
@@ -47,15 +47,17 @@ class QuestionState(StrEnum):
 
 _S = QuestionState
 FINALS: Final = frozenset({_S.ANSWERED, _S.DEFAULTED, _S.EXPIRED, _S.CANCELLED})
-COURSE: Final = Course(
+COURSE: Final = StateMachine(
     noun="question",
     start=_S.OPEN,
     finals=FINALS,
-    moves=(
-        Move(_S.OPEN, "answer", _S.ANSWERED, "whom it was asked", "the first answer counts"),
-        Move(_S.OPEN, "default", _S.DEFAULTED, "the clock", "nobody answered, each item says what"),
-        Move(_S.OPEN, "expire", _S.EXPIRED, "the clock", "nobody answered in time"),
-        Move(_S.OPEN, "cancel", _S.CANCELLED, "the asker or an ancestor", "it is not wanted"),
+    transitions=(
+        Transition(_S.OPEN, "answer", _S.ANSWERED, "whom it was asked", "the first answer counts"),
+        Transition(
+            _S.OPEN, "default", _S.DEFAULTED, "the clock", "nobody answered, each item says what"
+        ),
+        Transition(_S.OPEN, "expire", _S.EXPIRED, "the clock", "nobody answered in time"),
+        Transition(_S.OPEN, "cancel", _S.CANCELLED, "the asker or an ancestor", "it is not wanted"),
     ),
 )
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from hive_core.model.states import Course, Move
+from hive_core.model.states import StateMachine, Transition
 
 
 class TaskState(StrEnum):
@@ -49,43 +49,92 @@ _OPEN: Final = (_S.QUEUED, _S.WAITING, *_WORKING)
 
 def _moves(
     sources: tuple[TaskState, ...], event: str, to: TaskState, by: str, why: str
-) -> tuple[Move, ...]:
-    return tuple(Move(source, event, to, by, why) for source in sources)
+) -> tuple[Transition, ...]:
+    return tuple(Transition(source, event, to, by, why) for source in sources)
 
 
-COURSE: Final = Course(
+COURSE: Final = StateMachine(
     noun="task",
     start=_S.QUEUED,
     finals=FINALS,
-    moves=(
-        Move(_S.QUEUED, "wait", _S.WAITING, "the daemon", "it waits for other tasks"),
-        Move(_S.WAITING, "unblock", _S.QUEUED, "the daemon", "all it waited for ended well"),
-        Move(_S.QUEUED, "begin", _S.IN_PROGRESS, "the assignee", "it says that it works on it"),
-        Move(_S.QUEUED, "delegate", _S.PENDING_DELEGATION, "the daemon", "a new manager has it"),
-        Move(_S.PENDING_DELEGATION, "begin", _S.IN_PROGRESS, "the assignee",
-             "its first sub-task, or its first report"),
-        *_moves((_S.PENDING_DELEGATION, _S.IN_PROGRESS, _S.AWAITING_PLAN_APPROVAL), "submit",
-                _S.AWAITING_PLAN_APPROVAL, "the assignee", "a plan for it"),
-        Move(_S.AWAITING_PLAN_APPROVAL, "approve", _S.IN_PROGRESS, "the assigner",
-             "exactly this plan"),
-        Move(_S.AWAITING_PLAN_APPROVAL, "reject", _S.IN_PROGRESS, "the assigner",
-             "it has to be planned anew"),
-        *_moves((_S.PENDING_DELEGATION, _S.IN_PROGRESS), "ask", _S.AWAITING_MORE_INFORMATION,
-                "the assignee", "a question without whose answer it cannot go on"),
-        Move(_S.AWAITING_MORE_INFORMATION, "answer", _S.IN_PROGRESS, "who was asked",
-             "the answer, or what holds without one"),
-        *_moves(_WORKING, "hand_back", _S.QUEUED, "the daemon",
-                "the agent ended before it took it, or it is to be done again"),
+    transitions=(
+        Transition(_S.QUEUED, "wait", _S.WAITING, "the daemon", "it waits for other tasks"),
+        Transition(_S.WAITING, "unblock", _S.QUEUED, "the daemon", "all it waited for ended well"),
+        Transition(
+            _S.QUEUED, "begin", _S.IN_PROGRESS, "the assignee", "it says that it works on it"
+        ),
+        Transition(
+            _S.QUEUED, "delegate", _S.PENDING_DELEGATION, "the daemon", "a new manager has it"
+        ),
+        Transition(
+            _S.PENDING_DELEGATION,
+            "begin",
+            _S.IN_PROGRESS,
+            "the assignee",
+            "its first sub-task, or its first report",
+        ),
+        *_moves(
+            (_S.PENDING_DELEGATION, _S.IN_PROGRESS, _S.AWAITING_PLAN_APPROVAL),
+            "submit",
+            _S.AWAITING_PLAN_APPROVAL,
+            "the assignee",
+            "a plan for it",
+        ),
+        Transition(
+            _S.AWAITING_PLAN_APPROVAL,
+            "approve",
+            _S.IN_PROGRESS,
+            "the assigner",
+            "exactly this plan",
+        ),
+        Transition(
+            _S.AWAITING_PLAN_APPROVAL,
+            "reject",
+            _S.IN_PROGRESS,
+            "the assigner",
+            "it has to be planned anew",
+        ),
+        *_moves(
+            (_S.PENDING_DELEGATION, _S.IN_PROGRESS),
+            "ask",
+            _S.AWAITING_MORE_INFORMATION,
+            "the assignee",
+            "a question without whose answer it cannot go on",
+        ),
+        Transition(
+            _S.AWAITING_MORE_INFORMATION,
+            "answer",
+            _S.IN_PROGRESS,
+            "who was asked",
+            "the answer, or what holds without one",
+        ),
+        *_moves(
+            _WORKING,
+            "hand_back",
+            _S.QUEUED,
+            "the daemon",
+            "the agent ended before it took it, or it is to be done again",
+        ),
         *_moves(_WORKING, "finish", _S.DONE, "the assignee", "its one report"),
         *_moves(_OPEN, "fail", _S.DONE, "the daemon", "whoever had it, or what it needs, ended"),
         *_moves(_OPEN, "drop", _S.CANCELLED, "who cancels", "nothing of it runs"),
         *_moves(_WORKING, "stop", _S.STOPPING, "who cancels, or the clock", "its work is ended"),
-        Move(_S.STOPPING, "stopped", _S.CANCELLED, "the assignee, or the daemon",
-             "cancelled, and its work is over"),
-        Move(_S.STOPPING, "expired", _S.DONE, "the assignee, or the daemon",
-             "out of time, and its work is over"),
+        Transition(
+            _S.STOPPING,
+            "stopped",
+            _S.CANCELLED,
+            "the assignee, or the daemon",
+            "cancelled, and its work is over",
+        ),
+        Transition(
+            _S.STOPPING,
+            "expired",
+            _S.DONE,
+            "the assignee, or the daemon",
+            "out of time, and its work is over",
+        ),
     ),
-)  # fmt: skip
+)
 
 # What A2A calls these states (row T15; https://a2a-protocol.org): many to one. Of a task that is
 # done A2A asks how: `failed` where its result is neither success nor partial.

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.states import Course, Move
+from hive_core.model.states import StateMachine, Transition
 
 GRACE: Final = 60.0  # a time that is behind by no more is not a missed one
 MOST: Final = 100  # missed times that are told apart
@@ -53,15 +53,19 @@ class Act(StrEnum):
 
 _SINGLE: Final = frozenset({Act.TASK, Act.SPAWN})  # the next one waits for the end of the last
 
-FIRE: Final = Course(
+FIRE: Final = StateMachine(
     noun="fire",
     start="open",
     finals=frozenset({"done", "skipped", "refused", "waits"}),
-    moves=(
-        Move("open", "finish", "done", "the daemon", "what it began has ended"),
-        Move("open", "skip", "skipped", "the daemon", "it came too late, or the last one is open"),
-        Move("open", "refuse", "refused", "the daemon", "who set the trigger may not do it now"),
-        Move("open", "wait", "waits", "the daemon", "it comes when the last one has ended"),
+    transitions=(
+        Transition("open", "finish", "done", "the daemon", "what it began has ended"),
+        Transition(
+            "open", "skip", "skipped", "the daemon", "it came too late, or the last one is open"
+        ),
+        Transition(
+            "open", "refuse", "refused", "the daemon", "who set the trigger may not do it now"
+        ),
+        Transition("open", "wait", "waits", "the daemon", "it comes when the last one has ended"),
     ),
 )
 

@@ -13,7 +13,7 @@ from hive_core.errors import Expired, NotAllowed, NotFound
 from hive_core.ledger.agents.archives import Archive
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.operations.agents.revocation import How, revoke, running
 from hive_core.operations.approvals.outcome import confirmed, ended_with
 from hive_core.operations.budgets.payer_changes import adopted, paid_before
@@ -24,7 +24,7 @@ from hive_core.operations.lifecycle.operations import ScopeParams, in_scope
 from hive_core.operations.notices import ADOPTED, RESTORED, inbox, senders, tell
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.plan.move_effects import losing
-from hive_core.policy.restored_rights import afresh
+from hive_core.policy.restored_rights import restored_spec
 from hive_core.policy.rules import ANCESTOR, OPERATOR
 
 
@@ -131,7 +131,7 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
         raise Expired(f"cannot restore {archive.name}: its time is over")
     spec = AgentSpec.model_validate_json(archive.spec)
     parent = _home(call, archive)
-    kept = afresh(call.hive, parent, spec)
+    kept = restored_spec(call.hive, parent, spec)
     lost, disallowed = _cut(call.hive, spec, kept)
     hive = call.hive.with_agent(archive.name, parent, kept)
     ledger = call.ledger
@@ -145,7 +145,7 @@ def restore(call: Call, params: RestoreParams) -> Change[Restored]:
     ledger.archives.drop(archive.uuid)
     ledger.messages.reopen(archive.uuid)
     ledger.ranges.allocate(archive.uuid, call.settings.uid_start, call.now)
-    ledger.runs.want(archive.uuid, Wanted.RUNNING, call.now, reason="restored")
+    ledger.runs.want(archive.uuid, DesiredState.RUNNING, call.now, reason="restored")
     return Change(
         Restored(
             name=archive.name, uuid=archive.uuid, parent=parent, lost=lost, disallowed=disallowed,
@@ -197,7 +197,7 @@ def _archive(call: Call, name: str) -> frozenset[str]:
         spec.id, name, spec.model_dump_json(), lineage[0] if lineage else None, call.now, ends,
         above=tuple(reversed(lineage)),
     ))  # fmt: skip
-    call.ledger.runs.want(spec.id, Wanted.STOPPED, call.now, reason="destroyed")
+    call.ledger.runs.want(spec.id, DesiredState.STOPPED, call.now, reason="destroyed")
     topics = ended_with(call, spec.id) | happened(call, Gone(spec.id, name))
     dead = call.ledger.messages.bury(spec.id, f"{name} was destroyed", call.now)
     return senders(dead) | topics | {f"run:{spec.id}", inbox(spec.id)}

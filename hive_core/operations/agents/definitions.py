@@ -15,8 +15,8 @@ from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
 from hive_core.ledger.agents.definitions import Kept
 from hive_core.model.agents.agent import Role, Tier
-from hive_core.model.agents.capability import granted
-from hive_core.model.agents.roles import HABITS, RANK
+from hive_core.model.agents.capability import check_grantable
+from hive_core.model.agents.roles import ROLE_DEFAULTS, TIER_RANK
 from hive_core.model.work.tools import entries
 from hive_core.operations.agents.spawn_params import Traits
 from hive_core.operations.budgets.initial_budgets import amounts
@@ -116,13 +116,13 @@ def get_definition(call: Call, params: GetDefinitionParams) -> Definition:
 def _checked(call: Call, said: Traits) -> dict[str, object]:
     """What no agent could be is refused when it is written, not when it is used."""
     role, tier = Role(said.role), Tier(said.tier)
-    if RANK[tier] > RANK[HABITS[role].most]:
+    if TIER_RANK[tier] > TIER_RANK[ROLE_DEFAULTS[role].most]:
         raise InvalidArgument(f"a {role} is never {tier}", field="agent.tier")
     list(amounts(call, said.funds))
     found = said.model_dump(exclude_unset=True)
     if said.capabilities is not None:
-        found["capabilities"] = list(granted(said.capabilities))
-    granted(with_network((), said.network), field="network")
+        found["capabilities"] = list(check_grantable(said.capabilities))
+    check_grantable(with_network((), said.network), field="network")
     if said.tools is not None:
         found["tools"] = list(entries(said.tools))
     return found

@@ -12,7 +12,7 @@ from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.agents.capability import checked, fault, granted
+from hive_core.model.agents.capability import capability_fault, check_capabilities, check_grantable
 from hive_core.model.agents.hive import Hive
 from hive_core.operations.fields import Agent
 from hive_core.policy.rules import OPERATOR
@@ -78,9 +78,9 @@ def grant_capability(call: Call, params: CapabilityParams) -> Change[Capabilitie
 
     One that nothing reads on this host is refused: a right that has no effect is none.
     """
-    granted((params.capability,), field="capability")
+    check_grantable((params.capability,), field="capability")
     spec = call.hive.spec(params.agent)
-    held = checked((*spec.capabilities, params.capability))
+    held = check_capabilities((*spec.capabilities, params.capability))
     if held == spec.capabilities:
         return _held(call.hive, params.agent)
     _check_most(params.agent, spec.capabilities)
@@ -125,7 +125,7 @@ def _known(call: Call, spec: AgentSpec) -> tuple[UUID, ...]:
 
 
 def _check_known(capability: str) -> None:
-    if reason := fault(capability):
+    if reason := capability_fault(capability):
         raise InvalidArgument(f"{capability!r} {reason}", field="capability")
 
 

@@ -72,9 +72,9 @@ def whoami(call: Call, _params: WhoamiParams) -> Identity:
             parallel=None,
         )  # fmt: skip
     # Nothing but the snapshot goes into it; whether the caller may ask was judged before.
-    told = call.hive.answers.get(call.caller)
+    told = call.hive.identity_cache.get(call.caller)
     if not isinstance(told, Identity):
-        told = call.hive.answers[call.caller] = _identity(call)
+        told = call.hive.identity_cache[call.caller] = _identity(call)
     return told
 
 

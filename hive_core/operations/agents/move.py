@@ -77,7 +77,7 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
     uuid = call.hive.spec(params.agent).id
     before = call.hive.topology.parent(params.agent)
     check_move(call.hive, call.caller, params.agent, parent)
-    hive = call.hive.moved(params.agent, parent)
+    hive = call.hive.with_parent(params.agent, parent)
     what = consequences(call.hive, hive, params.agent)
     if params.dry_run or parent == before:
         return _result(call, params, what, None)

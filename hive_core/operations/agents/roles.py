@@ -9,7 +9,7 @@ from pydantic import Field
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.model.agents.agent import Role, Tier
-from hive_core.model.agents.roles import HABITS
+from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.policy.rules import SELF
 
 
@@ -44,7 +44,7 @@ def list_roles(_call: Call, params: ListRolesParams) -> Roles:
 
 
 def _row(role: Role) -> RoleRow:
-    habit = HABITS[role]
+    habit = ROLE_DEFAULTS[role]
     return RoleRow(
         role=role.value, lifetime=habit.lifetime, behaviour=habit.behaviour.value,
         creates=sorted(habit.creates), actions=sorted(habit.actions),

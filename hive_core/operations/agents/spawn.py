@@ -18,8 +18,8 @@ from hive_core.model.agents.agent import (
     SubtreeLimits,
     Tier,
 )
-from hive_core.model.agents.capability import checked
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.capability import check_capabilities
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.agents.roles import ROOT_AGENT_EXTRA, ROOT_EXTRA, default_capabilities
 from hive_core.model.config.seed import seed_of
 from hive_core.model.names import short
@@ -85,11 +85,11 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     grants.check_spawn(call.hive, call.caller, parent, spec, call.settings.image_names)
     if parent is not None and not call.by_operator:
         besides = names(call, call.ledger.lives.zombies())
-        grants.check_seat(call.hive, parent, besides=besides)
+        grants.check_child_quota(call.hive, parent, besides=besides)
     paid = take(call, call.uuid, Kind.CHILDREN)
     ledger = call.ledger
     ledger.ranges.allocate(spec.id, call.settings.uid_start, call.now)
-    ledger.runs.want(spec.id, Wanted.RUNNING, call.now)
+    ledger.runs.want(spec.id, DesiredState.RUNNING, call.now)
     paid |= funded(call._replace(hive=hive), params.name, params.funds)
     job = begun(call, "spawn", {spec.id: "running"})
     told = tell(call, hive, params.name, DEFINITION, text) if text else frozenset[str]()
@@ -155,7 +155,7 @@ def _usual(call: Call, params: SpawnParams, parent: str | None) -> tuple[str, ..
 def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
     role = Role(params.role)
     usual = _usual(call, params, parent)
-    held = grants.capabilities(call.hive, call.caller, usual, params.capabilities)
+    held = grants.initial_capabilities(call.hive, call.caller, usual, params.capabilities)
     quota = call.settings.limits.children
     image = params.image or call.settings.default_image
     config, nar = seed_of(image)
@@ -165,7 +165,7 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         tier=Tier(params.tier),
         title=params.title,
         capabilities=grants.with_network(
-            checked((*held, *params.add_capabilities)), params.network
+            check_capabilities((*held, *params.add_capabilities)), params.network
         ),
         image=image,
         config=config,
@@ -174,17 +174,19 @@ def _spec(call: Call, params: SpawnParams, parent: str | None) -> AgentSpec:
         command=tuple(params.command),
         limits=Limits(**params.limits.model_dump()),
         subtree=SubtreeLimits(**params.subtree.model_dump()) if params.subtree else None,
-        max_children=grants.seats(call.hive, call.caller, params.max_children, quota),
+        max_children=grants.initial_max_children(
+            call.hive, call.caller, params.max_children, quota
+        ),
         after_task=AfterTask(params.after_task) if params.after_task else None,
         wakes=params.wakes,
         parallel=params.parallel,
         require_plan=params.require_plan,
         max_turns=params.max_turns,
         max_depth=params.max_depth,
-        tools=grants.tools(call.hive, call.caller, params.tools),
+        tools=grants.initial_tools(call.hive, call.caller, params.tools),
         model=params.model,
     )
-    return grants.inherit(call.hive, call.caller, parent, spec, call.settings.agent_limits)
+    return grants.inherit_limits(call.hive, call.caller, parent, spec, call.settings.agent_limits)
 
 
 def _fresh(call: Call) -> UUID:

@@ -13,9 +13,9 @@ from hive_core.errors import InvalidArgument
 from hive_core.model.wire.record import DAEMON
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.fields import Agent
-from hive_core.policy.algebra import Asked
+from hive_core.policy.algebra import AuthzContext
 from hive_core.policy.decide import decide
-from hive_core.policy.relationship import chain
+from hive_core.policy.relationship import upward_path
 from hive_core.policy.rules import OPERATOR
 
 
@@ -53,11 +53,11 @@ def why(call: Call, params: WhyParams) -> Answer:
         raise InvalidArgument(f"{found.name} is about the caller alone", field="target")
     second = params.second or None
     _check_known(call, (params.caller, target, second if found.second else None))
-    asked = Asked(second if found.second else None)
+    asked = AuthzContext(second if found.second else None)
     decision = decide(found.allow, call.hive, params.caller, target, asked)
     return Answer(
         allowed=decision.allowed, action=found.action, rule=decision.rule, reason=decision.reason,
-        chain=list(chain(call.hive, params.caller, target)), commit=call.hive.commit,
+        chain=list(upward_path(call.hive, params.caller, target)), commit=call.hive.commit,
     )  # fmt: skip
 
 

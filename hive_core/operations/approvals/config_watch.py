@@ -15,7 +15,7 @@ from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import Conflict
 from hive_core.ledger.machines.check_ins import Hello
 from hive_core.model.agents.agent import Commit, StorePath
-from hive_core.model.agents.machine import Machine, Run
+from hive_core.model.agents.machine import DesiredRun, Machine
 from hive_core.operations.fields import WAIT_MOST
 from hive_core.policy.rules import SELF
 
@@ -94,7 +94,7 @@ def _agent(call: Call, what: str) -> str:
     return call.uuid
 
 
-def _speaks(run: Run | None, machine: Machine | None) -> int:
+def _speaks(run: DesiredRun | None, machine: Machine | None) -> int:
     """The start that speaks: until the old one is seen to be down, that is not the wanted one."""
     if machine is not None and machine.active in _LIVES:
         return machine.nonce

@@ -10,7 +10,7 @@ from pydantic import Field
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Result
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.config.approval import Effect
 from hive_core.plan import flake
 from hive_core.policy.decide import visible_names
@@ -57,6 +57,6 @@ def _effect(call: Call, spec: AgentSpec) -> str:
     if spec.system is None:
         return BUILD
     run = call.ledger.runs.get(spec.id)
-    if run is None or run.wanted is not Wanted.RUNNING:
+    if run is None or run.wanted is not DesiredState.RUNNING:
         return NEXT_START
     return Effect.SWITCH if call.states.state(spec.id) in _UP else Effect.RESTART

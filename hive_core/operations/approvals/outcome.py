@@ -10,7 +10,7 @@ from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.config.approval import Approval, ApprovalState, Kind
 from hive_core.operations.notices import CONFIG, tell
 from hive_core.plan.effect import back
-from hive_core.policy.relationship import ABOVE, ITSELF, stand
+from hive_core.policy.relationship import ABOVE, ITSELF, relationship
 
 REASON_MOST: Final = 4096
 LINES_MOST: Final = 8192
@@ -106,7 +106,7 @@ def audience(call: Call, approval: Approval) -> Iterator[str]:
 def _reads_logs(call: Call, name: str, approval: Approval) -> bool:
     """Row H10: who asked may have lost the agent since."""
     agent = call.hive.name(approval.agent)
-    return agent is not None and stand(call.hive, name, agent) in (ITSELF, *ABOVE)
+    return agent is not None and relationship(call.hive, name, agent) in (ITSELF, *ABOVE)
 
 
 def _what(call: Call, approval: Approval) -> str:

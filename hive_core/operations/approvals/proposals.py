@@ -11,8 +11,8 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result, operation
 from hive_core.errors import Conflict, InvalidArgument, LimitReached
 from hive_core.ledger.approvals.storage import DAY, Request
-from hive_core.model.agents.branches import branch
-from hive_core.model.agents.capability import covers, fault
+from hive_core.model.agents.branches import branch_top
+from hive_core.model.agents.capability import capability_fault, covers
 from hive_core.model.config.approval import Approval, Binding, Kind
 from hive_core.operations.approvals.outcome import topic
 from hive_core.operations.fields import Agent, Waiting, bounded_text
@@ -35,7 +35,7 @@ def _whole(commit: str) -> str:
 
 
 def _input(name: str) -> str:
-    if fault(f"{META_UPDATE}:{name}"):
+    if capability_fault(f"{META_UPDATE}:{name}"):
         raise ValueError(f"{name[:64]!r} is no name of an input")
     return name
 
@@ -170,12 +170,12 @@ def _check_share(call: Call) -> None:
     """
     if call.by_operator:
         return
-    bounds, mine = call.settings.approvals, branch(call.hive, call.caller)
+    bounds, mine = call.settings.approvals, branch_top(call.hive, call.caller)
     names = (
         (standing_in(call, requester), undecided)
         for requester, undecided in call.ledger.approvals.requesters(call.now - DAY)
     )
-    same = [undecided for name, undecided in names if name and branch(call.hive, name) == mine]
+    same = [undecided for name, undecided in names if name and branch_top(call.hive, name) == mine]
     if sum(same) >= bounds.pending:
         reason = f"{bounds.pending} requests of {mine} and below wait for the operator"
         raise LimitReached(f"cannot request that: {reason}")

@@ -11,7 +11,7 @@ from hive_core.model.config.approval import Approval, Kind
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.operations.approvals.outcome import called
 from hive_core.plan.effect import marks
-from hive_core.policy.relationship import ABOVE, ITSELF, stand
+from hive_core.policy.relationship import ABOVE, ITSELF, relationship
 
 
 class ApprovalRow(Result):
@@ -60,7 +60,7 @@ def sees(call: Call, approval: Approval) -> bool:
 
 def above(call: Call, agent: str) -> bool:
     name = call.hive.name(agent)
-    return name is not None and stand(call.hive, call.caller, name) in (ITSELF, *ABOVE)
+    return name is not None and relationship(call.hive, call.caller, name) in (ITSELF, *ABOVE)
 
 
 def shown_row(call: Call, each: Approval) -> ApprovalRow:

@@ -11,7 +11,7 @@ from hive_core.broker.operation import Result
 from hive_core.errors import NotFound
 from hive_core.model.names import is_uuid
 from hive_core.model.work.artifact import Artifact, Reader, may_read
-from hive_core.policy.relationship import ABOVE, ITSELF, stand
+from hive_core.policy.relationship import ABOVE, ITSELF, relationship
 
 Id = Annotated[str, Field(max_length=64)]
 Whom = Annotated[str, Field(max_length=64)]
@@ -78,7 +78,7 @@ def keeps(call: Call, each: Artifact) -> bool:
     owner = call.hive.name(each.owner)
     if owner is None:
         return call.uuid in each.lineage
-    return stand(call.hive, call.caller, owner) in (ITSELF, *ABOVE)
+    return relationship(call.hive, call.caller, owner) in (ITSELF, *ABOVE)
 
 
 def party_of(call: Call, who: str | None) -> str | None:

@@ -16,7 +16,7 @@ from hive_core.broker.timers import due
 from hive_core.errors import HiveError, LimitReached
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.posting import one_line
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.work.planning import Batch, BatchState, Item, ItemState
 from hive_core.model.work.task import ResultStatus, TaskWish
 from hive_core.operations.approvals.outcome import called
@@ -224,7 +224,11 @@ def _nobody(call: Call, batch: Batch) -> frozenset[str]:
 def _up(call: Call, batch: Batch, uuid: str) -> frozenset[str]:
     """A named worker that is down is started, as its owner could do it."""
     run = call.ledger.runs.get(uuid)
-    if run is not None and run.wanted is Wanted.RUNNING and call.states.state(uuid) not in DOWN:
+    if (
+        run is not None
+        and run.wanted is DesiredState.RUNNING
+        and call.states.state(uuid) not in DOWN
+    ):
         return frozenset()
     started = on_behalf(call, batch.owner, "start", {"agent": called(call, uuid)})
     return started.wakes if isinstance(started, Record) else frozenset()

@@ -6,7 +6,7 @@ from typing import Final
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import REGISTRY
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.work.planning import Batch, ItemState
 from hive_core.operations.waits.operations import called_or_none
 from hive_core.policy.decide import decide
@@ -45,5 +45,5 @@ def lost(call: Call, batch: Batch, uuid: str, *, own: bool) -> bool:
     if not _takes_of(call, batch, uuid):
         return True
     run = call.ledger.runs.get(uuid)
-    down = run is None or run.wanted is not Wanted.RUNNING or call.states.state(uuid) in DOWN
+    down = run is None or run.wanted is not DesiredState.RUNNING or call.states.state(uuid) in DOWN
     return own and down

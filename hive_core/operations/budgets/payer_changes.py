@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from hive_core.broker.call import Call
 from hive_core.ledger.budgets.storage import Shortage
 from hive_core.model.agents.hive import Hive
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.work.budget import BOUNDS, FUEL, Kind, Purse
 from hive_core.operations.budgets.payer_budget import above, owner, settled, title, topic, upward
 from hive_core.operations.budgets.reported_bounds import placed
@@ -137,7 +137,7 @@ def _at_work(call: Call, kind: Kind, uuid: str) -> bool:
     if kind is not Kind.TIME:
         return bool(call.ledger.tasks.count_held(uuid))
     run = call.ledger.runs.get(uuid)
-    return run is not None and run.wanted is Wanted.RUNNING
+    return run is not None and run.wanted is DesiredState.RUNNING
 
 
 def payers_above(call: Call, hive: Hive, uuid: str) -> Iterator[Before]:

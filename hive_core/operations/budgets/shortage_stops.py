@@ -8,7 +8,7 @@ from typing import Final
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.work.budget import Kind, Purse
 from hive_core.model.work.task import ResultStatus
 from hive_core.operations.budgets.payer_budget import BUDGET, SLIDING, covered, note, owner, title
@@ -62,8 +62,8 @@ def _stop_machines(call: Call, purse: Purse) -> tuple[tuple[str, ...], frozenset
     stopped, runs = list[str](), call.ledger.runs
     for uuid in drawing(call, purse):
         run = runs.get(uuid)
-        if run is not None and run.wanted is Wanted.RUNNING:
+        if run is not None and run.wanted is DesiredState.RUNNING:
             grace = call.settings.grace.stop
-            runs.want(uuid, Wanted.STOPPED, call.now, grace=grace, reason=BUDGET)
+            runs.want(uuid, DesiredState.STOPPED, call.now, grace=grace, reason=BUDGET)
             stopped.append(uuid)
     return tuple(stopped), frozenset(f"run:{uuid}" for uuid in stopped)

@@ -16,7 +16,7 @@ from hive_core.broker.delegation import on_behalf
 from hive_core.broker.hooks import Settled, when
 from hive_core.errors import HiveError, InboxFull, LimitReached, NotAllowed, NotFound
 from hive_core.ledger.budgets.storage import Shortage
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.wire.record import DAEMON, OPERATOR
 from hive_core.model.work.budget import BOUNDS, FUEL, UNITS, Kind, Purse, shown
 from hive_core.model.work.question import Item
@@ -217,8 +217,12 @@ def up_again(call: Call, stopped: Iterable[str]) -> frozenset[str]:
     topics = set[str]()
     for uuid in stopped:
         run = call.ledger.runs.get(uuid)
-        if call.hive.name(uuid) and run and (run.wanted, run.reason) == (Wanted.STOPPED, BUDGET):
-            call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, reason=BUDGET)
+        if (
+            call.hive.name(uuid)
+            and run
+            and (run.wanted, run.reason) == (DesiredState.STOPPED, BUDGET)
+        ):
+            call.ledger.runs.want(uuid, DesiredState.RUNNING, call.now, reason=BUDGET)
             topics.add(f"run:{uuid}")
     return frozenset(topics)
 

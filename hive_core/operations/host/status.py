@@ -10,7 +10,7 @@ from hive_core import VERSION
 from hive_core.broker.call import Call, Wait
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import NotFound
-from hive_core.model.agents.machine import Machine, State, Wanted
+from hive_core.model.agents.machine import DesiredState, Machine, State
 from hive_core.model.names import agent_unit
 from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.operations.host.todo import list_todo
@@ -116,7 +116,7 @@ def locate(call: Call, params: LocateParams) -> Located | Wait[Located]:
 def _comes_up(call: Call, uuid: str) -> bool:
     """Whether it is on its way up, or down in order to start afresh."""
     run = call.ledger.runs.get(uuid)
-    wanted = run is not None and run.wanted is Wanted.RUNNING
+    wanted = run is not None and run.wanted is DesiredState.RUNNING
     return wanted and call.states.state(uuid) in (State.STARTING, State.STOPPING)
 
 

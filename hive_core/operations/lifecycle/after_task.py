@@ -12,8 +12,8 @@ from hive_core.broker.hooks import TaskEnded, when
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.model.agents.agent import AfterTask
-from hive_core.model.agents.exits import Life
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.exits import LifeRecord
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.agents.roles import after_task
 
 LAST_TASK: Final = "its last task has ended"
@@ -21,8 +21,8 @@ FLUSH: Final = 0.5
 _AGAIN: Final = 1.0
 _AT_ONCE: Final = 100
 _WANTED: Final = {
-    AfterTask.SLEEPS.value: Wanted.SLEEPING,
-    AfterTask.EXITS.value: Wanted.STOPPED,
+    AfterTask.SLEEPS.value: DesiredState.SLEEPING,
+    AfterTask.EXITS.value: DesiredState.STOPPED,
 }
 _FAILED: Final = frozenset({State.FAILED, State.PARKED})
 
@@ -51,10 +51,10 @@ def leave_after_tasks(call: Call) -> Record[Left]:
     return Record(Left(agents=len(found)), topics)
 
 
-def _leave(call: Call, life: Life) -> frozenset[str]:
+def _leave(call: Call, life: LifeRecord) -> frozenset[str]:
     uuid, lives = life.agent, call.ledger.lives
     run = call.ledger.runs.get(uuid)
-    wanted = run is not None and run.wanted is Wanted.RUNNING
+    wanted = run is not None and run.wanted is DesiredState.RUNNING
     failed = call.states.state(uuid) in _FAILED
     if not wanted or failed or call.hive.name(uuid) is None or call.ledger.tasks.open_of(uuid, 1):
         lives.leaves(uuid, "", None)

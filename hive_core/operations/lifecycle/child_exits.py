@@ -12,15 +12,15 @@ from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.broker.timers import due
 from hive_core.errors import NotAllowed, NotFound
 from hive_core.model.agents.agent import AfterTask
-from hive_core.model.agents.exits import DESTROYED, End, untold
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.exits import DESTROYED, ExitRecord, has_unreported_exit
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.agents.roles import after_task
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations.fields import WAIT_MOST, Agent
 from hive_core.operations.lifecycle.activity import shown
 from hive_core.operations.lifecycle.exit_notices import EXIT
 from hive_core.operations.notices import tell
-from hive_core.policy.relationship import NOBODY, STRANGER, UNSEEN, stand
+from hive_core.policy.relationship import NOBODY, STRANGER, UNSEEN, relationship
 from hive_core.policy.rules import SELF
 
 KEPT: Final = 86_400.0
@@ -81,7 +81,7 @@ def wait_child(call: Call, params: WaitChildParams) -> Record[Waited] | Wait[Wai
     )  # fmt: skip
 
 
-def _shown(end: End, *, reaped: bool) -> ChildEnd:
+def _shown(end: ExitRecord, *, reaped: bool) -> ChildEnd:
     return ChildEnd(
         name=end.name, uuid=end.agent, code=end.code, clean=end.clean, asked=end.asked,
         reason=end.reason, output=end.output, ended_at=end.at, reaped=reaped,
@@ -94,7 +94,7 @@ def _child(call: Call, name: str) -> str:
         parent = call.hive.topology.parent(name)
         if (OPERATOR if parent is None else parent) == call.caller:
             return call.hive.spec(name).id
-        if stand(call.hive, call.caller, name) not in (NOBODY, UNSEEN, STRANGER):
+        if relationship(call.hive, call.caller, name) not in (NOBODY, UNSEEN, STRANGER):
             raise NotAllowed(f"cannot wait for {name}: not your child", rule="parent")
     gone = call.ledger.lives.waiting(call.uuid)
     found = next((end.agent for end in gone if name in (end.name, end.agent)), None)
@@ -123,7 +123,7 @@ def _may_end(call: Call, uuid: str) -> bool:
     tried = call.states.state(uuid) is State.FAILED and starts is not None and starts.returns
     over = call.states.state(uuid) in _OVER and not tried
     life, machine = call.ledger.lives.get(uuid), call.states.machine(uuid)
-    return life.up or not over or (machine is not None and untold(life, machine))
+    return life.up or not over or (machine is not None and has_unreported_exit(life, machine))
 
 
 @when(Started)
@@ -137,11 +137,11 @@ def _runs(call: Call, what: Started) -> frozenset[str]:
 @when(Ended)
 def _ended(call: Call, what: Ended) -> frozenset[str]:
     """Keep how it ended, for its parent; one that was there for one task is a zombie now."""
-    stays = not what.returns and what.wanted != Wanted.SLEEPING
+    stays = not what.returns and what.wanted != DesiredState.SLEEPING
     once = after_task(call.hive.spec(what.name)) is AfterTask.EXITS
     parent = call.hive.topology.parent(what.name)
     to = OPERATOR if parent is None else call.hive.spec(parent).id
-    end = End(
+    end = ExitRecord(
         0, what.uuid, what.name, to, str(what.fields.get("invocation", "")),
         int(str(what.fields.get("nonce", 0))), what.code, what.reason, what.clean, what.asked,
         what.wanted, stays, str(what.fields.get("output", "")), call.now,
@@ -156,7 +156,7 @@ def _ended(call: Call, what: Ended) -> frozenset[str]:
     return topics
 
 
-def _told(call: Call, parent: str, end: End) -> frozenset[str]:
+def _told(call: Call, parent: str, end: ExitRecord) -> frozenset[str]:
     """A crash is told with its own kind of message (row H23); this is a good end."""
     text = f"{end.name} {end.reason}"
     body = f"{text}\n\nlast lines:\n{end.output}" if end.output else text
@@ -170,7 +170,7 @@ def _gone(call: Call, what: Gone) -> frozenset[str]:
     parent = call.hive.topology.parent(what.name)
     to = OPERATOR if parent is None else call.hive.spec(parent).id
     if life.up:
-        lives.ended(End(
+        lives.ended(ExitRecord(
             0, what.uuid, what.name, to, life.invocation, life.nonce, None, DESTROYED, clean=False,
             asked=True, wanted=DESTROYED, stays=True, output="", at=call.now,
         ))  # fmt: skip

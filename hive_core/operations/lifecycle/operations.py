@@ -14,7 +14,7 @@ from pydantic import Field
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result, operation
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.config.settings import NIX_IMAGE
 from hive_core.operations.approvals.history import rolled_out
 from hive_core.operations.approvals.proposals import GOAL
@@ -58,10 +58,10 @@ def start(call: Call, params: ScopeParams) -> Record[Hit]:
     def want(uuid: str) -> bool:
         run = call.ledger.runs.get(uuid)
         again = call.states.state(uuid) in STUCK
-        if run is not None and run.wanted is Wanted.RUNNING and not again:
+        if run is not None and run.wanted is DesiredState.RUNNING and not again:
             return False
         revive(call, uuid)
-        call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, fresh=again)
+        call.ledger.runs.want(uuid, DesiredState.RUNNING, call.now, fresh=again)
         return True
 
     return each_of(call, params, "start", "running", want)
@@ -90,9 +90,13 @@ def restart(call: Call, params: ScopeParams) -> Record[Hit]:
 
     def want(uuid: str) -> bool:
         call.ledger.runs.want(
-            uuid, Wanted.RUNNING, call.now, grace=call.settings.grace.stop, reason="restarted",
+            uuid,
+            DesiredState.RUNNING,
+            call.now,
+            grace=call.settings.grace.stop,
+            reason="restarted",
             fresh=True,
-        )  # fmt: skip
+        )
         return True
 
     return each_of(call, params, "restart", "running", want)
@@ -112,10 +116,10 @@ def update(call: Call, params: ScopeParams) -> Record[Hit]:
     def want(uuid: str) -> bool:
         run = call.ledger.runs.get(uuid)
         plain = call.hive.name(uuid) not in built
-        if not plain or run is None or run.wanted is not Wanted.RUNNING:
+        if not plain or run is None or run.wanted is not DesiredState.RUNNING:
             return False
         call.ledger.runs.want(
-            uuid, Wanted.RUNNING, call.now, grace=call.settings.grace.stop, reason="updated",
+            uuid, DesiredState.RUNNING, call.now, grace=call.settings.grace.stop, reason="updated",
             fresh=True,
         )  # fmt: skip
         return True
@@ -142,10 +146,10 @@ def in_scope(call: Call, agent: str, *, recursive: bool) -> tuple[str, ...]:
 def _down(call: Call, uuid: str, *, grace: float, reason: str) -> bool:
     """Whether there was anything to end. A kill overtakes a stop that is still in its grace."""
     run = call.ledger.runs.get(uuid)
-    wanted = run is not None and run.wanted is not Wanted.STOPPED
+    wanted = run is not None and run.wanted is not DesiredState.STOPPED
     if not wanted and call.states.state(uuid) in DOWN:
         return False
-    call.ledger.runs.want(uuid, Wanted.STOPPED, call.now, grace=grace, reason=reason)
+    call.ledger.runs.want(uuid, DesiredState.STOPPED, call.now, grace=grace, reason=reason)
     return True
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
-from hive_core.model.agents.exits import End
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.exits import ExitRecord
+from hive_core.model.agents.machine import DesiredState
 from hive_core.operations.agents.archive import destroyed
 
 
@@ -35,6 +35,6 @@ def reap(call: Call) -> Change[Reaped] | Record[Reaped]:
     return Change(Reaped(name=name), found.hive, found.message, found.wakes, fields)
 
 
-def is_wanted_again(call: Call, end: End) -> bool:
+def is_wanted_again(call: Call, end: ExitRecord) -> bool:
     run = call.ledger.runs.get(end.agent)
-    return run is not None and run.wanted is Wanted.RUNNING and run.nonce > end.nonce
+    return run is not None and run.wanted is DesiredState.RUNNING and run.nonce > end.nonce

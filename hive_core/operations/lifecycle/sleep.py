@@ -16,7 +16,7 @@ from hive_core.broker.operation import operation
 from hive_core.errors import Conflict
 from hive_core.ledger.mail.letters import COPY, NewMessage
 from hive_core.model.agents.agent import Role
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.work.task import Task
 from hive_core.operations.lifecycle.after_task import LAST_TASK
 from hive_core.operations.lifecycle.operations import Hit, ScopeParams, StopParams, each_of
@@ -52,9 +52,9 @@ def sleep(call: Call, params: StopParams) -> Record[Hit]:
 
     def want(uuid: str) -> bool:
         run = call.ledger.runs.get(uuid)
-        if run is None or run.wanted is not Wanted.RUNNING:
+        if run is None or run.wanted is not DesiredState.RUNNING:
             return False
-        call.ledger.runs.want(uuid, Wanted.SLEEPING, call.now, grace=grace, reason=SLEEPS)
+        call.ledger.runs.want(uuid, DesiredState.SLEEPING, call.now, grace=grace, reason=SLEEPS)
         return True
 
     return each_of(call, params, "sleep", "stopped", want)
@@ -69,12 +69,12 @@ def resume(call: Call, params: ResumeParams) -> Record[Resumed]:
     """
     own = call.hive.spec(params.agent).id
     run = call.ledger.runs.get(own)
-    if run is None or run.wanted is Wanted.STOPPED:
+    if run is None or run.wanted is DesiredState.STOPPED:
         raise Conflict(f"cannot resume {params.agent}: it is stopped, not asleep; start it")
 
     def want(uuid: str) -> bool:
         # The message may have woken it already, and whoever resumes it waits for it all the same.
-        woken = uuid == own and run.wanted is Wanted.SLEEPING
+        woken = uuid == own and run.wanted is DesiredState.SLEEPING
         return bool(resumed(call, uuid, "resumed")) or woken
 
     # First the mail: whoever is awake before it comes would find nothing.
@@ -87,9 +87,9 @@ def resume(call: Call, params: ResumeParams) -> Record[Resumed]:
 def resumed(call: Call, uuid: str, why: str) -> frozenset[str]:
     """Wake a sleeper; the topics to touch, none when it does not sleep."""
     run = call.ledger.runs.get(uuid)
-    if run is None or run.wanted is not Wanted.SLEEPING:
+    if run is None or run.wanted is not DesiredState.SLEEPING:
         return frozenset()
-    call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, reason=why)
+    call.ledger.runs.want(uuid, DesiredState.RUNNING, call.now, reason=why)
     return frozenset({f"run:{uuid}"})
 
 
@@ -106,7 +106,7 @@ def _mail_wakes(call: Call, what: Arrived) -> frozenset[str]:
 def _mail_came_before(call: Call, what: Ended) -> frozenset[str]:
     """What came while it was at its last task must not wait until something else comes."""
     run = call.ledger.runs.get(what.uuid)
-    if run is None or run.wanted is not Wanted.SLEEPING or run.reason != LAST_TASK:
+    if run is None or run.wanted is not DesiredState.SLEEPING or run.reason != LAST_TASK:
         return frozenset()
     waits = call.hive.spec(what.name).wakes and call.ledger.messages.size(what.uuid)[0]
     return resumed(call, what.uuid, "mail") if waits else frozenset()

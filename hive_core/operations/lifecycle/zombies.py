@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hive_core.broker.call import Call
-from hive_core.policy.grants import check_seat
+from hive_core.policy.grants import check_child_quota
 
 
 def revive(call: Call, uuid: str) -> None:
@@ -14,7 +14,7 @@ def revive(call: Call, uuid: str) -> None:
         return
     parent = call.hive.topology.parent(name)
     if parent is not None and not call.by_operator:
-        check_seat(call.hive, parent, besides=names(call, zombies))
+        check_child_quota(call.hive, parent, besides=names(call, zombies))
     call.ledger.lives.settle(uuid, call.now)
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from hive_core.broker.call import Call
 from hive_core.errors import InboxFull
 from hive_core.ledger.mail.inbox_shares import Crowd
-from hive_core.model.agents.branches import branch
+from hive_core.model.agents.branches import branch_top
 from hive_core.model.wire.record import OPERATOR
 
 # What is free has to be more than so many times what a sender holds.
@@ -120,4 +120,4 @@ def standing_in(call: Call, uuid: str) -> str | None:
 
 def branch_id(call: Call) -> str:
     """UUID of the branch that the caller is in; the operator is one by itself."""
-    return call.uuid if call.by_operator else call.hive.spec(branch(call.hive, call.caller)).id
+    return call.uuid if call.by_operator else call.hive.spec(branch_top(call.hive, call.caller)).id

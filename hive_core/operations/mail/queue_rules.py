@@ -9,7 +9,14 @@ from hive_core.errors import InvalidArgument, NotFound
 from hive_core.model.agents.agent import Role
 from hive_core.model.work.queue import WORDS, Queue, Whom
 from hive_core.policy.decide import visible_names
-from hive_core.policy.relationship import CHILD, DESCENDANT, PARENT, SIBLING, stand, visible
+from hive_core.policy.relationship import (
+    CHILD,
+    DESCENDANT,
+    PARENT,
+    SIBLING,
+    is_visible,
+    relationship,
+)
 
 Rights = frozenset[str]
 _WORDS: Final = {
@@ -40,10 +47,10 @@ def rights(call: Call, queue: Queue) -> Rights:
     if call.by_operator or owner is None:
         return _ALL if owner is not None else frozenset()
     task = call.hive.spec(call.caller).role is _TASK
-    standing = stand(call.hive, call.caller, owner)
+    standing = relationship(call.hive, call.caller, owner)
     if owner == call.caller:
         return _ALL
-    if not visible(call.hive, call.caller, owner) or (task and standing != CHILD):
+    if not is_visible(call.hive, call.caller, owner) or (task and standing != CHILD):
         return frozenset()
     held = {"put": queue.may_put, "take": queue.may_take}
     return frozenset(word for word, rule in held.items() if _lets(rule, standing, call.uuid))
@@ -60,7 +67,7 @@ def whom(call: Call, said_: list[str], field: str) -> Whom:
     if hidden:
         raise NotFound(f"no such agent: {sorted(hidden)[0]}")
     for each in names:
-        if not visible(call.hive, each, call.caller):
+        if not is_visible(call.hive, each, call.caller):
             raise InvalidArgument(f"{each} does not see you", field=field)
     words = tuple(each for each in WORDS if each in said_)
     return Whom(words, tuple(call.hive.spec(each).id for each in names))

@@ -27,7 +27,7 @@ from hive_core.operations.mail.queue_rules import (
 from hive_core.operations.mail.send import PRIORITY, Body, Kind, urgency
 from hive_core.operations.pages import Page, Paged, fitting
 from hive_core.policy.decide import relation
-from hive_core.policy.rules import OPERATOR, SELF, known
+from hive_core.policy.rules import OPERATOR, SELF, fact_rule
 
 Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Where = Annotated[
@@ -35,8 +35,10 @@ Where = Annotated[
 ]
 Rule = Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64)]
 
-_PUT = SELF | OPERATOR | known("put", "whom its owner lets put", "its owner does not let you put")
-_TAKE = SELF | OPERATOR | known(
+_PUT = (
+    SELF | OPERATOR | fact_rule("put", "whom its owner lets put", "its owner does not let you put")
+)
+_TAKE = SELF | OPERATOR | fact_rule(
     "take", "whom its owner lets take", "its owner does not let you take"
 )  # fmt: skip
 

@@ -44,7 +44,7 @@ from hive_core.operations.tasks.notices import daemon_mail
 from hive_core.operations.tasks.transitions import move
 from hive_core.operations.waits.operations import called_or_none
 from hive_core.operations.waits.wait_tasks import seen_task
-from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, known
+from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, fact_rule
 
 SUBMITTED, APPROVED, REJECTED = "plan_submitted", "plan_approved", "plan_rejected"
 _EVENTS: Final = {
@@ -106,7 +106,7 @@ def _gave(call: Call, id_: str) -> frozenset[str]:
     return frozenset({"assigner"}) if gave else frozenset()
 
 
-_ASSIGNER: Final = known("assigner", "who assigned it", "you did not assign it")
+_ASSIGNER: Final = fact_rule("assigner", "who assigned it", "you did not assign it")
 _READS: Final = SELF | ANCESTOR | OPERATOR | _ASSIGNER
 _DECIDES: Final = ANCESTOR | OPERATOR | _ASSIGNER
 

@@ -15,7 +15,7 @@ from hive_core.model.wire.record import DAEMON, OPERATOR
 from hive_core.model.work.question import Question, Why
 from hive_core.operations.questions.recipients import above
 from hive_core.operations.questions.transitions import deliver, end_question, finish, hand_on
-from hive_core.policy.relationship import ABOVE, stand
+from hive_core.policy.relationship import ABOVE, relationship
 
 # So much at a time: others get their turn in between.
 _MOST: Final = 50
@@ -89,6 +89,6 @@ def _settled_anew(call: Call, question: Question) -> frozenset[str]:
     asker, holder = call.hive.name(question.asker), call.hive.name(question.holder)
     if asker is None:
         return end_question(call, question, _without(call, "who asked"))
-    if question.holder == OPERATOR or (holder and stand(call.hive, holder, asker) in ABOVE):
+    if question.holder == OPERATOR or (holder and relationship(call.hive, holder, asker) in ABOVE):
         return frozenset()
     return hand_on(call, question, above(call.hive, question.asker), Why.PASSED)

@@ -33,8 +33,8 @@ from hive_core.operations.questions.transitions import (
 )
 from hive_core.operations.tasks.begin import begin
 from hive_core.operations.tasks.transitions import move
-from hive_core.policy.relationship import ABOVE, stand
-from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, known
+from hive_core.policy.relationship import ABOVE, relationship
+from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, fact_rule
 
 YEAR: Final = 366 * 86_400.0
 TEXT_MOST: Final = 8 * 1024
@@ -137,12 +137,12 @@ def asked(call: Call, params: AboutQuestion) -> frozenset[str]:
     if found is None or not call.ledger.questions.has_held(found.id, call.uuid):
         return frozenset()
     asker = call.hive.name(found.asker)
-    still = call.by_operator or (asker and stand(call.hive, call.caller, asker) in ABOVE)
+    still = call.by_operator or (asker and relationship(call.hive, call.caller, asker) in ABOVE)
     return frozenset({ASKED}) if still else frozenset()
 
 
 WHOSE: Final = Whose("question", "question", find)
-WAS_ASKED: Final = known(ASKED, "whom it was asked or relayed", "it was not asked of you")
+WAS_ASKED: Final = fact_rule(ASKED, "whom it was asked or relayed", "it was not asked of you")
 
 
 @operation(action="escalate", allow=SELF)

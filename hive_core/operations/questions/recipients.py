@@ -10,7 +10,7 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.question import Ask
 from hive_core.policy.decide import decide, visible_names
-from hive_core.policy.relationship import ABOVE, stand
+from hive_core.policy.relationship import ABOVE, relationship
 from hive_core.policy.rules import ROUTE
 
 PARENT: Final = "parent"
@@ -24,7 +24,7 @@ def whom(hive: Hive, asker: str, to: str, kind: Ask) -> str:
         return _nearest(hive, asker, to, kind)
     if to not in visible_names(hive, asker):
         raise NotFound(f"no such agent: {to[:64]}")
-    if stand(hive, to, asker) not in ABOVE:
+    if relationship(hive, to, asker) not in ABOVE:
         raise NotAllowed(f"{cannot}: not your ancestor", rule="ancestor")
     if hive.spec(asker).role is Role.TASK:
         raise NotAllowed(f"{cannot}: a task asks its parent only", rule="route")

@@ -17,7 +17,7 @@ from hive_core.operations.tasks.funds import fund, own_kinds
 from hive_core.operations.tasks.offers import start_next
 from hive_core.operations.tasks.steps import log
 from hive_core.operations.tasks.transitions import move, topic
-from hive_core.policy.relationship import ABOVE, ITSELF, stand
+from hive_core.policy.relationship import ABOVE, ITSELF, relationship
 
 NOTHING = "-"  # as `part_of`: a task by itself, whatever its assigner works on
 
@@ -105,7 +105,7 @@ def seen(call: Call, party: str, task: Task) -> bool:
     if party in (OPERATOR, task.assignee, task.assigner):
         return True
     name, other = call.hive.name(party), call.hive.name(task.assignee)
-    return bool(name and other) and stand(call.hive, str(name), other) in (ITSELF, *ABOVE)
+    return bool(name and other) and relationship(call.hive, str(name), other) in (ITSELF, *ABOVE)
 
 
 def check_part_of(call: Call, part_of: str) -> None:

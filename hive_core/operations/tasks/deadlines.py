@@ -7,7 +7,7 @@ from typing import Final
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.work.task import ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.tasks.lifecycle_hooks import confirmed
 from hive_core.operations.tasks.notices import daemon_mail
@@ -95,7 +95,7 @@ def _forced(call: Call, task: Task) -> frozenset[str]:
     """
     uuid = task.assignee
     run = call.ledger.runs.get(uuid)
-    down = run is None or run.wanted is not Wanted.RUNNING
+    down = run is None or run.wanted is not DesiredState.RUNNING
     if call.hive.name(uuid) is None or (down and call.states.state(uuid) in _DOWN):
         return confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
     asked = _asked_before(call, task)
@@ -104,7 +104,9 @@ def _forced(call: Call, task: Task) -> frozenset[str]:
     if down:  # it is on its way down already
         return frozenset({topic(task.id)})
     reason = f"task {task.id} did not stop"
-    call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, grace=0.0, reason=reason, fresh=True)
+    call.ledger.runs.want(
+        uuid, DesiredState.RUNNING, call.now, grace=0.0, reason=reason, fresh=True
+    )
     if asked is None:
         log(call, task, _FORCED, reason)
     return frozenset({topic(task.id), f"run:{uuid}", "events"})

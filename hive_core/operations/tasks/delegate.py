@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result, operation
 from hive_core.model.agents.agent import AgentName, Role
-from hive_core.model.agents.roles import HABITS
+from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.work.planning import Wish
 from hive_core.operations.agents.spawn import SpawnParams, SpawnResult, spawn
 from hive_core.operations.agents.spawn_params import Traits
@@ -108,7 +108,7 @@ def _role(call: Call, agent_type: str) -> str:
     if agent_type == "manager":
         return Role.LEAD.value
     spec = call.hive.specs.get(call.caller)
-    may = HABITS[spec.role].creates if spec is not None else frozenset(Role)
+    may = ROLE_DEFAULTS[spec.role].creates if spec is not None else frozenset(Role)
     return (Role.WORKER if Role.WORKER in may else Role.TASK).value
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from hive_core.broker.call import Call
 from hive_core.errors import InboxFull
 from hive_core.ledger.tasks.storage import Kept
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.work.task import Task, TaskState
 from hive_core.operations.budgets.payer_budget import covered, exhausted
 from hive_core.operations.notices import More, inbox, post
@@ -89,8 +89,8 @@ def takes(call: Call, name: str) -> bool:
     """Whether what is given to it now is taken: it runs, comes up, or is woken by mail."""
     spec = call.hive.spec(name)
     run = call.ledger.runs.get(spec.id)
-    if run is None or run.wanted is Wanted.STOPPED:
+    if run is None or run.wanted is DesiredState.STOPPED:
         return False
-    if run.wanted is Wanted.RUNNING:
+    if run.wanted is DesiredState.RUNNING:
         return call.states.state(spec.id) not in _STUCK
     return spec.wakes

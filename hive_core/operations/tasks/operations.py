@@ -21,7 +21,7 @@ from hive_core.operations.tasks.letters import who
 from hive_core.operations.tasks.params import TaskId, Text, WishParams, wish_of
 from hive_core.operations.tasks.transitions import AT_ONCE, again, stop_all
 from hive_core.operations.tasks.views import TaskRow, shown, size
-from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, known
+from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, fact_rule
 
 _HISTORY: Final = 200
 
@@ -117,7 +117,7 @@ def given_by_caller(call: Call, params: Params) -> frozenset[str]:
 
 
 TASK: Final = Whose("task", "task", of_task)
-ASSIGNER: Final = known("assigner", "who gave the task", "you did not give it")
+ASSIGNER: Final = fact_rule("assigner", "who gave the task", "you did not give it")
 
 
 @operation(action="assign", allow=ANCESTOR | OPERATOR, target="agent", preposition="to")

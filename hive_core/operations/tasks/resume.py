@@ -15,7 +15,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.delegation import on_behalf
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import Conflict
-from hive_core.model.agents.machine import State, Wanted
+from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.work.task import ResultStatus, Task, TaskWish
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import bounded_text
@@ -90,9 +90,9 @@ def _wish(call: Call, task: Task, params: ResumeTaskParams) -> TaskWish:
 def _up(call: Call, name: str, uuid: str) -> frozenset[str]:
     """It has to run for this: started by who asks, or woken."""
     run = call.ledger.runs.get(uuid)
-    if run is not None and run.wanted is Wanted.SLEEPING:
+    if run is not None and run.wanted is DesiredState.SLEEPING:
         return resumed(call, uuid, "its work goes on")
-    up = run is not None and run.wanted is Wanted.RUNNING
+    up = run is not None and run.wanted is DesiredState.RUNNING
     if up and call.states.state(uuid) not in _STUCK:
         return frozenset()
     started = on_behalf(call, call.uuid, "start", {"agent": name})

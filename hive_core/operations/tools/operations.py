@@ -18,7 +18,7 @@ from hive_core.errors import LimitReached, NotAllowed, NotFound
 from hive_core.ledger.audit.events import Entry as Line
 from hive_core.ledger.tools.storage import Grant
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.agents.roles import HABITS, Behaviour
+from hive_core.model.agents.roles import ROLE_DEFAULTS, RoleBehaviour
 from hive_core.model.wire.record import DAEMON
 from hive_core.model.work.tools import TOOLS, WORDS_MOST, Entry, Tool, argument, entry, tool
 from hive_core.operations.budgets.spending import check_tool, used_tool
@@ -129,7 +129,7 @@ def list_tools(call: Call, params: ListToolsParams) -> Tools:
     for each in TOOLS.values():
         found, why = allowed(spec, each)
         rows.append(_row(each, found, why or lock_of(call.ledger, spec.id)))
-    return Tools(behaviour=HABITS[spec.role].behaviour.value, tools=rows)
+    return Tools(behaviour=ROLE_DEFAULTS[spec.role].behaviour.value, tools=rows)
 
 
 @due(at=lambda ledger: ledger.tools.next_end(), topics=frozenset({"grant"}))
@@ -143,9 +143,9 @@ def grants_expire(call: Call) -> Record[Result]:
 
 def allowed(spec: AgentSpec, wanted: Tool) -> tuple[tuple[Entry, ...], str]:
     """With which arguments an agent may use a tool; without any, why not."""
-    habit = HABITS[spec.role]
+    habit = ROLE_DEFAULTS[spec.role]
     if wanted.name not in habit.tools:
-        manages = habit.behaviour is Behaviour.MANAGER
+        manages = habit.behaviour is RoleBehaviour.MANAGER
         return (), "you plan and delegate" if manages else f"the role {spec.role} has no such tool"
     if spec.tools is None:
         return (Entry(wanted.name),), ""

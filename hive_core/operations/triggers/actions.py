@@ -20,7 +20,7 @@ from hive_core.errors import (
     NotFound,
 )
 from hive_core.ledger.mail.letters import NewMessage
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.names import NAME_MAX
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
 from hive_core.model.work.task import TaskWish
@@ -129,11 +129,11 @@ def rouse(call: Call, uuid: str, name: str, wakers: Sequence[Trigger]) -> frozen
     So an agent cannot undo by a trigger of its own that it was stopped.
     """
     run = call.ledger.runs.get(uuid)
-    if run is None or run.wanted is not Wanted.STOPPED:
+    if run is None or run.wanted is not DesiredState.STOPPED:
         return resumed(call, uuid, MAIL)
     if not any(_starts(call, each, name) for each in wakers):
         return frozenset()
-    call.ledger.runs.want(uuid, Wanted.RUNNING, call.now, reason=MAIL)
+    call.ledger.runs.want(uuid, DesiredState.RUNNING, call.now, reason=MAIL)
     return frozenset({f"run:{uuid}"})
 
 

@@ -14,7 +14,7 @@ from hive_core.broker.call import Call, Later, Reads, Ready, Record
 from hive_core.broker.operation import Confidential, Mutation, Params, Result, Whose, operation
 from hive_core.errors import AlreadyExists, HiveError, InvalidArgument, LimitReached
 from hive_core.ledger.triggers.storage import New
-from hive_core.model.agents.capability import granted
+from hive_core.model.agents.capability import check_grantable
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.trigger import Act, Missed, Rule, Trigger, following
 from hive_core.operations.fields import Agent
@@ -148,7 +148,7 @@ def _check_action(action: Then) -> None:
             "`agent` goes with `spawn`, and `spawn` with it", field="action.agent"
         )
     if action.agent is not None and action.agent.capabilities is not None:
-        granted(action.agent.capabilities, field="action.agent.capabilities")
+        check_grantable(action.agent.capabilities, field="action.agent.capabilities")
     if action.deadline is not None and action.kind in ("message", "wake"):
         raise InvalidArgument("only a task has a deadline", field="action.deadline")
 

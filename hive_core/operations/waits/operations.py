@@ -26,7 +26,7 @@ from hive_core.operations.lifecycle.activity import shown
 from hive_core.operations.notices import inbox, post
 from hive_core.operations.tasks.notices import TASKS
 from hive_core.operations.waits.wait_tasks import MOST, end_of, sees_task
-from hive_core.policy.relationship import visible
+from hive_core.policy.relationship import is_visible
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 WAIT_OVER: Final = "wait_over"
@@ -266,7 +266,7 @@ def called_or_none(call: Call, party: str) -> str | None:
 
 def _seen(call: Call, name: str) -> str:
     """A party that the caller may know of; of others it does not learn that they exist."""
-    if name != THE_OPERATOR and not visible(call.hive, call.caller, name):
+    if name != THE_OPERATOR and not is_visible(call.hive, call.caller, name):
         raise NotFound(f"no such agent: {name}", agent=name)
     return _party(call, name)
 

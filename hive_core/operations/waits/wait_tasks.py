@@ -14,7 +14,7 @@ from hive_core.model.work.task import Task
 from hive_core.operations.fields import WAIT_MOST
 from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.tasks.steps import topic
-from hive_core.policy.relationship import ABOVE, ITSELF, stand, visible
+from hive_core.policy.relationship import ABOVE, ITSELF, is_visible, relationship
 from hive_core.policy.rules import SELF
 
 MOST: Final = 64
@@ -71,8 +71,8 @@ def sees_task(call: Call, task: Task) -> bool:
         return True
     holder = standing_in(call, task.assignee) or THE_OPERATOR
     if call.uuid == task.assigner:
-        return visible(call.hive, call.caller, holder)
-    return stand(call.hive, call.caller, holder) in (ITSELF, *ABOVE)
+        return is_visible(call.hive, call.caller, holder)
+    return relationship(call.hive, call.caller, holder) in (ITSELF, *ABOVE)
 
 
 def end_of(call: Call, id_: str) -> TaskEnd:

@@ -15,8 +15,8 @@ from typing import Final
 
 from hive_core.ledger.machines.check_ins import Hello
 from hive_core.model.agents.agent import AfterTask, AgentSpec
-from hive_core.model.agents.machine import Machine, Run, Starts, State, Wanted
-from hive_core.model.agents.roles import HABITS
+from hive_core.model.agents.machine import DesiredRun, DesiredState, FailureHistory, Machine, State
+from hive_core.model.agents.roles import ROLE_DEFAULTS
 from hive_core.model.config.approval import Effect
 from hive_core.reconcile.jobs.goals import ENDED, UP
 
@@ -58,10 +58,10 @@ class Scene:
 
     now: float
     spec: AgentSpec | None
-    run: Run | None
+    run: DesiredRun | None
     machine: Machine
     state: State
-    starts: Starts | None
+    starts: FailureHistory | None
     hello: Hello | None
     held: bool = False
     released: float = 0.0
@@ -72,7 +72,7 @@ class Scene:
 
     @property
     def wanted(self) -> bool:
-        return self.run is not None and self.run.wanted is Wanted.RUNNING
+        return self.run is not None and self.run.wanted is DesiredState.RUNNING
 
     @property
     def nonce(self) -> int:
@@ -151,7 +151,7 @@ def _unwanted(trial: Trial, scene: Scene, spec: AgentSpec) -> Verdict:
     run, starts = scene.run, scene.starts
     if run is None or not run.reason.startswith(ENDED) or run.since < trial.at:
         return Verdict(Say.GOOD, "it is stopped")
-    if HABITS[spec.role].after_task is AfterTask.EXITS:
+    if ROLE_DEFAULTS[spec.role].after_task is AfterTask.EXITS:
         return Verdict(Say.GOOD, "its work is done")
     return Verdict(Say.BAD, f"it ended by itself: {starts.why if starts else run.reason}")
 

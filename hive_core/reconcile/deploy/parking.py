@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hive_core.broker.call import Call
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.agents.machine import Starts
+from hive_core.model.agents.machine import FailureHistory
 from hive_core.model.config.settings import NIX_IMAGE
 
 
@@ -21,7 +21,7 @@ def park(call: Call, uuid: str, why: str) -> frozenset[str]:
     if run is None:
         return frozenset()
     ledger.starts.put(uuid, replace(
-        ledger.starts.get(uuid) or Starts(), failures=(call.now,), next_at=0.0, parked=True,
+        ledger.starts.get(uuid) or FailureHistory(), failures=(call.now,), next_at=0.0, parked=True,
         nonce=run.nonce, why=why, returns=False,
     ))  # fmt: skip
     return frozenset({f"run:{uuid}"})

@@ -15,7 +15,7 @@ from hive_core.broker.operation import Result
 from hive_core.errors import Conflict
 from hive_core.ledger.approvals.deploys import Deploy
 from hive_core.model.agents.agent import AgentSpec
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.approval import Approval, ApprovalState, Effect, Generation, Kind
 from hive_core.operations.approvals.input_followers import list_followers, strongest_effect
 from hive_core.operations.approvals.outcome import called, end, overtaken, topic
@@ -60,10 +60,10 @@ def put_in_place(call: Call, step: Step) -> Change[Done]:
         raise Voided("another configuration came in between")
     run = ledger.runs.get(uuid)
     nonce = None
-    if run is not None and run.wanted is Wanted.RUNNING and _starts(step):
+    if run is not None and run.wanted is DesiredState.RUNNING and _starts(step):
         reason = f"approval {approval.id} is deployed"
         wish = ledger.runs.want(
-            uuid, Wanted.RUNNING, call.now, grace=run.grace, reason=reason, fresh=True
+            uuid, DesiredState.RUNNING, call.now, grace=run.grace, reason=reason, fresh=True
         )
         nonce = wish.nonce
     _first_generation(call, spec, approval.created)
@@ -173,10 +173,10 @@ def take_back(call: Call, approval: Approval, failure: Failure) -> Change[Done] 
 def try_again(call: Call, found: Deploy, uuid: str, patience: float) -> Record[Done]:
     """An agent that went back did not come up with what it ran with before: once more."""
     run = call.ledger.runs.get(uuid)
-    if run is None or run.wanted is not Wanted.RUNNING:
+    if run is None or run.wanted is not DesiredState.RUNNING:
         raise Conflict("it is stopped")
     wish = call.ledger.runs.want(
-        uuid, Wanted.RUNNING, call.now, grace=run.grace, reason="it goes back", fresh=True
+        uuid, DesiredState.RUNNING, call.now, grace=run.grace, reason="it goes back", fresh=True
     )
     tries = int(str(found.before.get("tries", 0))) + 1
     before = {**found.before, "tries": tries}
@@ -194,12 +194,12 @@ def _start_again(call: Call, approval: Approval, found: Deploy, failure: Failure
     run = call.ledger.runs.get(approval.agent)
     if run is None or (found.nonce is None and failure.is_up):
         return None
-    ended = run.wanted is not Wanted.RUNNING and run.reason.startswith(ENDED)
-    if run.wanted is not Wanted.RUNNING and not ended:
+    ended = run.wanted is not DesiredState.RUNNING and run.reason.startswith(ENDED)
+    if run.wanted is not DesiredState.RUNNING and not ended:
         return None  # stopped by somebody, and that holds
     reason = f"approval {approval.id} failed"
     return call.ledger.runs.want(
-        approval.agent, Wanted.RUNNING, call.now, grace=run.grace, reason=reason, fresh=True
+        approval.agent, DesiredState.RUNNING, call.now, grace=run.grace, reason=reason, fresh=True
     ).nonce
 
 

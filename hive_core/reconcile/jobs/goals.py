@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from hive_core.model.agents.machine import Machine, Run, Starts, State, Wanted
+from hive_core.model.agents.machine import DesiredRun, DesiredState, FailureHistory, Machine, State
 from hive_core.model.wire.record import Job
 from hive_core.plan.placement import Place, Places
 from hive_core.plan.state import Phase, phase
@@ -35,8 +35,8 @@ class Scene:
 
     places: Places
     machines: Mapping[str, Machine]
-    runs: Mapping[str, Run]
-    starts: Mapping[str, Starts]
+    runs: Mapping[str, DesiredRun]
+    starts: Mapping[str, FailureHistory]
     states: Mapping[str, State]
     stuck: Mapping[str, str]
     revoking: Collection[str] = ()
@@ -63,7 +63,7 @@ class Scene:
     def _is_back(self, uuid: str) -> bool:
         """Whether one that was restarted on the way is up again, or does not come up."""
         run, state = self.runs.get(uuid), self.state(uuid)
-        if uuid not in self.places.by_uuid or run is None or run.wanted is not Wanted.RUNNING:
+        if uuid not in self.places.by_uuid or run is None or run.wanted is not DesiredState.RUNNING:
             return True
         return state in TROUBLE or (state in UP and self.machine(uuid).nonce == run.nonce)
 
@@ -88,7 +88,7 @@ class Scene:
 
     def _running(self, uuid: str, place: Place) -> str | None:
         run, state, starts = self.runs.get(uuid), self.state(uuid), self.starts.get(uuid)
-        if run is None or run.wanted is not Wanted.RUNNING:
+        if run is None or run.wanted is not DesiredState.RUNNING:
             own = run is not None and run.reason.startswith(ENDED)
             return "" if own else f"Conflict: {place.name} was stopped meanwhile"
         if state in TROUBLE:
@@ -98,7 +98,7 @@ class Scene:
 
     def _stopped(self, uuid: str, place: Place) -> str | None:
         run = self.runs.get(uuid)
-        if run is not None and run.wanted is Wanted.RUNNING:
+        if run is not None and run.wanted is DesiredState.RUNNING:
             return f"Conflict: {place.name} was started meanwhile"
         return "" if self.state(uuid) in DOWN else None
 
@@ -106,7 +106,7 @@ class Scene:
         if place is not None:
             return f"Conflict: {place.name} was restored meanwhile"
         machine = self.machine(uuid)
-        left = machine.node or machine.mounted or machine.door
+        left = machine.node or machine.mounted or machine.socket_directory
         return None if left or phase(machine) is not Phase.DOWN else ""
 
     def _moved(self, place: Place) -> str | None:
@@ -123,4 +123,4 @@ class Scene:
         machine = self.machine(place.uuid)
         shown = (machine.identity, machine.view) == (place.identity, place.view)
         there = phase(machine) is Phase.DOWN or machine.slice == place.slice_unit
-        return (shown or not machine.door) and there
+        return (shown or not machine.socket_directory) and there
