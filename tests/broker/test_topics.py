@@ -16,7 +16,7 @@ from hive_core.broker.delegation import on_behalf
 from hive_core.broker.hooks import Gone, emit, on
 from hive_core.broker.operation import REGISTRY, Mutation, Operation, Result, operation
 from hive_core.errors import Busy, LimitReached
-from hive_core.model.agents.machine import Wanted
+from hive_core.model.agents.machine import DesiredState
 from hive_core.policy.rules import ANYONE
 
 TOUCHING: dict[str, Operation] = {}
@@ -36,7 +36,7 @@ def touch(call: Call, params: TouchParams) -> Record[Touched] | Wait[Touched]:
     """Touch a topic, and perhaps fail after that."""
     call.notify(params.topic)
     if params.then == "change and fail":
-        call.ledger.runs.want(call.uuid, Wanted.RUNNING, call.now, fresh=True)
+        call.ledger.runs.want(call.uuid, DesiredState.RUNNING, call.now, fresh=True)
     if params.then.endswith("fail"):
         raise LimitReached("enough of that")
     if params.then == "wait":
