@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TypedDict, Unpack
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import Arrived, happened
+from hive_core.broker.hooks import Arrived, emit
 from hive_core.errors import InboxFull
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.agents.hive import Hive
@@ -25,26 +25,43 @@ class More(TypedDict, total=False):
     thread: str
 
 
-def tell(
+def send_notice(
     call: Call, hive: Hive, name: str, kind: str, body: str, **more: Unpack[More]
-) -> frozenset[str]:
-    """Put a message into the inbox of an agent of `hive`, or of the operator; topics to touch."""
+) -> None:
+    """Put a message from the daemon into the inbox of an agent of `hive`, or of the operator.
+
+    A recipient whose inbox is full twice over does not get it; that must not stop other agents.
+    """
     uuid = OPERATOR if name == OPERATOR else hive.spec(name).id
     letter = NewMessage(
         sender=DAEMON, sender_name=DAEMON, recipient=uuid, recipient_name=name,
         relation=Relation.DAEMON, body=body, kind=kind,
         priority=more.get("priority", PRIORITY), thread=more.get("thread"),
     )  # fmt: skip
-    # Who does not read its mail, twice over, misses this; it must not stop others.
     with suppress(InboxFull):
-        return post(call, letter)[1]
-    return frozenset({inbox(uuid)})
+        deliver(call, letter)
+
+
+def deliver(call: Call, letter: NewMessage) -> Message:
+    """Put a message into an inbox and emit `Arrived`; mail arrives in no other way."""
+    message = call.ledger.messages.send(letter, call.now)
+    call.notify(inbox(message.recipient))
+    emit(call, Arrived(message))
+    return message
+
+
+def tell(
+    call: Call, hive: Hive, name: str, kind: str, body: str, **more: Unpack[More]
+) -> frozenset[str]:
+    """Send a notice, for callers that still return topics."""
+    send_notice(call, hive, name, kind, body, **more)
+    return frozenset({inbox(OPERATOR if name == OPERATOR else hive.spec(name).id)})
 
 
 def post(call: Call, letter: NewMessage) -> tuple[Message, frozenset[str]]:
-    """The one way on which mail comes to somebody, with all that follows; topics to touch."""
-    message = call.ledger.messages.send(letter, call.now)
-    return message, frozenset({inbox(message.recipient)}) | happened(call, Arrived(message))
+    """Deliver a message, for callers that still return topics."""
+    message = deliver(call, letter)
+    return message, frozenset({inbox(message.recipient)})
 
 
 def inbox(party: str) -> str:

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record, Wait
-from hive_core.broker.hooks import GivenUp, happened
+from hive_core.broker.hooks import GivenUp, emit
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.wire.record import Message
 from hive_core.operations.fields import WAIT_MOST, Agent
-from hive_core.operations.mail.queue_hooks import given_back
+from hive_core.operations.mail.queue_hooks import give_back
 from hive_core.operations.notices import inbox, senders
 from hive_core.operations.pages import Page, Paged, fitting
 from hive_core.policy.rules import OPERATOR, SELF
@@ -122,7 +122,9 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
     if found or (params.wait <= 0 and not call.more):
         # With the last lease the letter ends: its time has to be watched.
         last = any(each.attempt >= call.settings.limits.attempts for each in found)
-        return Record(letters, frozenset({inbox(call.uuid)} if last else ()))
+        if last:
+            call.notify(inbox(call.uuid))
+        return Record(letters)
     deadline = None if call.more else call.now + params.wait
     due = mail.next_due(call.uuid)
     # What is overdue and was not given is the daemon's to bury; asking again would not help.
@@ -141,7 +143,9 @@ def wait_reply(call: Call, params: WaitReplyParams) -> Record[Answer] | Wait[Ans
     found = call.ledger.messages.answer(call.uuid, params.id)
     answer = Answer(reply=None if found is None else _letter(found))
     if found is not None or params.wait <= 0:
-        return Record(answer, wakes=frozenset({inbox(call.uuid)} if found else ()))
+        if found is not None:
+            call.notify(inbox(call.uuid))
+        return Record(answer)
     return Wait(frozenset({inbox(call.uuid)}), call.now + params.wait, answer)
 
 
@@ -150,7 +154,8 @@ def ack(call: Call, params: AckParams) -> Record[Acked]:
     """Say that messages, or things out of queues, are done with; they are not given again."""
     acked = call.ledger.messages.ack(call.uuid, params.ids)
     acked += call.ledger.queues.ack(call.uuid, params.ids)
-    return Record(Acked(acked=acked), wakes=frozenset({inbox(call.uuid)}))
+    call.notify(inbox(call.uuid))
+    return Record(Acked(acked=acked))
 
 
 @operation(action="receive", allow=SELF)
@@ -160,11 +165,11 @@ def nack(call: Call, params: NackParams) -> Record[Nacked]:
     Things out of queues likewise: they are ready again for whoever may take them.
     """
     dead = call.ledger.messages.nack(call.uuid, params.ids, params.why, call.now, dead=params.dead)
-    lost, topics = given_back(call, params.ids, dead=params.dead)
-    for each in dead:
-        topics |= happened(call, GivenUp(each))
-    wakes = senders(dead) | topics | {inbox(call.uuid)}
-    return Record(Nacked(dead=[*(each.id for each in dead), *lost]), wakes=wakes)
+    dead_things = give_back(call, params.ids, dead=params.dead)
+    for message in dead:
+        emit(call, GivenUp(message))
+    call.notify(inbox(call.uuid), *senders(dead))
+    return Record(Nacked(dead=[*(message.id for message in dead), *dead_things]))
 
 
 @operation(action="read", allow=SELF | OPERATOR, target="agent", preposition="of")

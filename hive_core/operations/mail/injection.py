@@ -64,7 +64,8 @@ def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
         raise TypeError("what was sent is recorded")
     where = DELIVERED if call.states.state(task.assignee) in _UP else QUEUED
     found = Injected(result=where, worker=name, task=task.id, message=sent.result.id)
-    return Record(found, sent.wakes, {"task": task.id, "message": sent.result.id, "result": where})
+    fields = {"task": task.id, "message": sent.result.id, "result": where}
+    return Record(found, fields=fields)
 
 
 def _task(call: Call, params: InjectParams) -> Task | None:

@@ -13,7 +13,7 @@ from hive_core.broker.operation import Mutation, Params, Result, Whose, operatio
 from hive_core.errors import LimitReached, NotFound
 from hive_core.model.work.queue import Pipe
 from hive_core.operations.fields import WAIT_MOST, Agent, bounded_text
-from hive_core.operations.notices import tell
+from hive_core.operations.notices import send_notice
 from hive_core.policy.rules import PARENT, SELF
 
 PIPE: Final = "pipe"
@@ -103,7 +103,8 @@ def open_pipe(call: Call, params: OpenPipeParams) -> Record[OpenedPipe]:
     id_ = token_hex(6)
     pipes.open(id_, call.uuid, call.hive.spec(params.agent).id, call.now)
     body = f"{json.dumps({'pipe': id_})}\n{call.caller} opened a pipe to you"
-    return Record(OpenedPipe(pipe=id_), wakes=tell(call, call.hive, params.agent, PIPE, body))
+    send_notice(call, call.hive, params.agent, PIPE, body)
+    return Record(OpenedPipe(pipe=id_))
 
 
 @operation(action="send", allow=SELF, whose=_THE_PIPE)
@@ -117,7 +118,8 @@ def write_pipe(call: Call, params: WritePipeParams) -> Record[Written] | Wait[Wr
             raise LimitReached(f"cannot write to pipe {pipe.id}: {slots} chunks wait there")
         return Wait(frozenset({_topic(pipe)}), call.now + params.wait, Written(seq=None))
     seq = pipes.write(pipe, reader, params.data)
-    return Record(Written(seq=seq), wakes=frozenset({_topic(pipe)}))
+    call.notify(_topic(pipe))
+    return Record(Written(seq=seq))
 
 
 @operation(action="receive", allow=SELF, whose=_THE_PIPE)
@@ -136,9 +138,12 @@ def read_pipe(call: Call, params: ReadPipeParams) -> Record[Read] | Wait[Read]:
     if chunks or pipe.closed or params.wait <= 0:
         if not left:
             pipes.drop_if_read(pipe)
-        return Record(found, wakes=frozenset({_topic(pipe)} if left < before else ()))
+        if left < before:
+            call.notify(_topic(pipe))
+        return Record(found)
     if left < before:  # the other end may wait for the room: an empty answer, and then again
-        return Record(found, wakes=frozenset({_topic(pipe)}))
+        call.notify(_topic(pipe))
+        return Record(found)
     return Wait(frozenset({_topic(pipe)}), call.now + params.wait, found)
 
 
@@ -148,7 +153,8 @@ def close_pipe(call: Call, params: ClosePipeParams) -> Record[ClosedPipe]:
     pipe, pipes = _pipe(call, params.pipe), call.ledger.queues.pipes
     unread = pipes.unread(pipe, call.uuid)
     pipes.close(pipe, call.uuid)
-    return Record(ClosedPipe(unread=unread), wakes=frozenset({_topic(pipe)}))
+    call.notify(_topic(pipe))
+    return Record(ClosedPipe(unread=unread))
 
 
 @operation(action="read", allow=SELF)

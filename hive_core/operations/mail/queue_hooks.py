@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Gone, when
+from hive_core.broker.hooks import Gone, on
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.queue import Queue
 from hive_core.operations.mail.queue_rules import everybody, owner_name, topic
-from hive_core.operations.notices import tell
+from hive_core.operations.notices import send_notice
 
 DEAD: Final = "queue_dead_letter"
 CLOSED: Final = "queue_closed"
@@ -23,42 +23,44 @@ SWEPT: Final = "queue:closed"
 def closed_queues(call: Call) -> Record[Result]:
     """Empty what was closed, a part at a time; who put something there that nobody took is told."""
     queue = call.ledger.queues.closed()
-    wakes = frozenset[str]()
     for sender, ids in call.ledger.queues.sweep(queue).items() if queue is not None else ():
         name = THE_OPERATOR if sender == THE_OPERATOR else call.hive.name(sender)
         if queue is not None and name is not None:
             body = f"the queue {queue.name} was closed, and nobody took what you put into it"
-            wakes |= tell(call, call.hive, name, CLOSED, f"{body}: {_some(ids)}", priority=2)
-    return Record(Result(), wakes=wakes)
+            send_notice(call, call.hive, name, CLOSED, f"{body}: {_some(ids)}", priority=2)
+    return Record(Result())
 
 
-@when(Gone)
-def nobody_s(call: Call, what: Gone) -> frozenset[str]:
-    """Its queues are closed, and what it had taken is free for others."""
-    numbers = call.ledger.queues.gone(what.uuid, call.now)
-    return frozenset({SWEPT, *map(everybody, numbers)})
+@on(Gone)
+def close_queues(call: Call, event: Gone) -> None:
+    """Close the queues of a destroyed agent and free for others what it had taken out of queues."""
+    numbers = call.ledger.queues.gone(event.uuid, call.now)
+    call.notify(SWEPT, *map(everybody, numbers))
 
 
-def given_back(call: Call, ids: list[str], *, dead: bool) -> tuple[list[str], frozenset[str]]:
-    """The part of `nack` that is about queues: the ids that are dead, and topics to touch."""
+def give_back(call: Call, ids: list[str], *, dead: bool) -> list[str]:
+    """Do the part of `nack` that is about queues; the ids of the things that are dead now."""
     most = call.settings.limits.attempts
-    back = call.ledger.queues.nack(call.uuid, ids, most, dead=dead)
-    wakes = set[str]()
-    for number in {each.queue for each in back if each.dead}:
+    things = call.ledger.queues.nack(call.uuid, ids, most, dead=dead)
+    for number in {thing.queue for thing in things if thing.dead}:
         if (queue := call.ledger.queues.numbered(number)) is not None:
-            gone = [each.id for each in back if each.dead and each.queue == number]
-            wakes |= given_up(call, queue, gone)
-    for each in back:
-        wakes |= {topic(each.queue), topic(each.queue, each.kind)}
-    return [each.id for each in back if each.dead], frozenset(wakes)
+            dead_ids = [thing.id for thing in things if thing.dead and thing.queue == number]
+            report_dead_things(call, queue, dead_ids)
+    for thing in things:
+        call.notify(topic(thing.queue), topic(thing.queue, thing.kind))
+    return [thing.id for thing in things if thing.dead]
 
 
-def given_up(call: Call, queue: Queue, ids: list[str]) -> frozenset[str]:
-    """The owner hears of what was given up; it stays in the queue until the owner takes it."""
+def report_dead_things(call: Call, queue: Queue, ids: list[str]) -> bool:
+    """Tell the owner of a queue about dead things, which stay there until the owner takes them.
+
+    Returns whether there was something to tell and an owner to tell it to.
+    """
     if not ids or call.hive.name(queue.owner) is None:
-        return frozenset()
+        return False
     body = f"given up in your queue {queue.name} after too many attempts: {_some(ids)}"
-    return tell(call, call.hive, owner_name(call, queue), DEAD, body)
+    send_notice(call, call.hive, owner_name(call, queue), DEAD, body)
+    return True
 
 
 def _some(ids: list[str]) -> str:

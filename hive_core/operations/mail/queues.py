@@ -13,7 +13,7 @@ from hive_core.ledger.mail.queues import Wanted
 from hive_core.model.agents.agent import Role
 from hive_core.model.work.queue import Queue, Thing, thing_id
 from hive_core.operations.fields import WAIT_MOST
-from hive_core.operations.mail.queue_hooks import SWEPT, given_up
+from hive_core.operations.mail.queue_hooks import SWEPT, report_dead_things
 from hive_core.operations.mail.queue_rules import (
     Rights,
     everybody,
@@ -178,8 +178,8 @@ def put(call: Call, params: PutParams) -> Record[Put]:
     urgent = urgency(params.priority, standing)
     thing = Thing(0, call.uuid, call.caller, params.kind, urgent, call.now, params.body)
     number = call.ledger.queues.put(queue, thing, call.settings.queues.bytes)
-    wakes = frozenset({topic(queue.number), topic(queue.number, params.kind)})
-    return Record(Put(id=number, priority=urgent), wakes=wakes)
+    call.notify(topic(queue.number), topic(queue.number, params.kind))
+    return Record(Put(id=number, priority=urgent))
 
 
 @operation(
@@ -195,13 +195,13 @@ def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
     if params.dead and call.uuid != queue.owner:
         raise InvalidArgument("what was given up is for the owner of the queue", field="dead")
     lost = queues.come_back(queue, call.settings.limits.attempts, call.now)
-    told = given_up(call, queue, lost)
+    reported = report_dead_things(call, queue, lost)
     lease = call.settings.grace.lease if params.lease is None else params.lease
     wanted = Wanted(params.max, lease, params.min_priority, params.kind, dead=params.dead)
     given = queues.take(queue, call.uuid, wanted, call.now)
     answer = Things(things=[_taken(call, queue, each) for each in given])
-    if given or params.wait <= 0 or told:
-        return Record(answer, wakes=told)
+    if given or params.wait <= 0 or reported:
+        return Record(answer)
     topics = frozenset({topic(queue.number, params.kind or ""), everybody(queue.number)})
     return Wait(topics, call.now + params.wait, answer, until=queues.next_due(queue))
 
@@ -211,7 +211,8 @@ def close_queue(call: Call, params: CloseQueueParams) -> Record[Closed]:
     """Close a queue of the caller's own. What nobody took goes, and who put it there is told."""
     queue = _found(call, params.queue)
     call.ledger.queues.close(queue)
-    return Record(Closed(left=queue.things), wakes=frozenset({everybody(queue.number), SWEPT}))
+    call.notify(everybody(queue.number), SWEPT)
+    return Record(Closed(left=queue.things))
 
 
 @operation(action="read", allow=SELF)

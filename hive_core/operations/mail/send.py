@@ -15,8 +15,8 @@ from hive_core.model.work.budget import Kind as Counted
 from hive_core.operations.budgets.spending import take
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.mail.inbox_quota import BODY_MOST, check_share
-from hive_core.operations.mail.sibling_copies import copied
-from hive_core.operations.notices import TOPIC, post
+from hive_core.operations.mail.sibling_copies import copy_to_parent
+from hive_core.operations.notices import TOPIC, deliver
 from hive_core.policy.decide import relation
 from hive_core.policy.rules import ROUTE, SELF
 
@@ -111,7 +111,7 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
     check_share(call, recipient, params.to)
     if Counted.MESSAGES in call.ledger.budgets.kinds:  # who fails after a change costs all others
         call.ledger.messages.check_room(recipient, params.body)
-    paid = take(call, call.uuid, Counted.MESSAGES)
+    call.notify(*take(call, call.uuid, Counted.MESSAGES))
     standing = relation(call.hive, call.caller, params.to)
     letter = NewMessage(
         sender=call.uuid, sender_name=call.caller, recipient=recipient, recipient_name=params.to,
@@ -119,10 +119,10 @@ def send(call: Call, params: SendParams) -> Record[Sent]:
         priority=urgency(params.priority, standing), thread=params.thread,
         reply_to=params.reply_to, ttl=params.ttl, reply_within=params.reply_within,
     )  # fmt: skip
-    message, topics = post(call, letter)
+    message = deliver(call, letter)
     if standing is Relation.SIBLING:
-        topics |= copied(call, message)
-    return _sent(message, topics | paid)
+        copy_to_parent(call, message)
+    return _sent(message)
 
 
 @operation(action="send", allow=SELF)
@@ -137,7 +137,7 @@ def wake(call: Call, params: WakeParams) -> Record[Sent]:
         relation=Relation.SELF, body=params.body, kind="wake", priority=PRIORITY,
         source=params.source,
     )  # fmt: skip
-    return _sent(*post(call, letter))
+    return _sent(deliver(call, letter))
 
 
 def urgency(wanted: int, standing: Relation) -> int:
@@ -145,9 +145,8 @@ def urgency(wanted: int, standing: Relation) -> int:
     return wanted if wanted >= PRIORITY else max(wanted, _MOST_URGENT.get(standing, PRIORITY))
 
 
-def _sent(message: Message, topics: frozenset[str]) -> Record[Sent]:
-    found = Sent(id=message.id, thread=message.thread, priority=message.priority)
-    return Record(found, wakes=topics)
+def _sent(message: Message) -> Record[Sent]:
+    return Record(Sent(id=message.id, thread=message.thread, priority=message.priority))
 
 
 def _uuid(call: Call, name: str) -> str | None:

@@ -17,13 +17,13 @@ from hive_core.ledger.mail.letters import COPY, NewMessage
 from hive_core.model.config.limits import Copies
 from hive_core.model.wire.record import Message, Relation
 from hive_core.operations.mail.inbox_quota import check_share
-from hive_core.operations.notices import post
+from hive_core.operations.notices import deliver
 
 PRIORITY: Final = 3
 
 
-def copied(call: Call, message: Message) -> frozenset[str]:
-    """Put the copy of a message between siblings into their parent's inbox; topics to touch."""
+def copy_to_parent(call: Call, message: Message) -> None:
+    """Put the copy of a message between siblings into their parent's inbox."""
     parent = call.hive.topology.parent(call.caller)
     if (
         call.settings.queues.copies is Copies.OFF
@@ -31,7 +31,7 @@ def copied(call: Call, message: Message) -> frozenset[str]:
         or parent is None
         or not _room(call, call.hive.spec(parent).id)
     ):
-        return frozenset()
+        return
     letter = NewMessage(
         sender=call.uuid, sender_name=call.caller, recipient=call.hive.spec(parent).id,
         recipient_name=parent, relation=Relation.CHILD, body=_body(message), kind=COPY,
@@ -39,8 +39,7 @@ def copied(call: Call, message: Message) -> frozenset[str]:
     )  # fmt: skip
     with suppress(InboxFull):
         check_share(call, letter.recipient, parent)
-        return post(call, letter)[1]
-    return frozenset()
+        deliver(call, letter)
 
 
 def _room(call: Call, parent: str) -> bool:

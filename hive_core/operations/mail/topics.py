@@ -16,7 +16,7 @@ from hive_core.model.agents.agent import Role
 from hive_core.model.agents.capability import covers
 from hive_core.operations.mail.inbox_quota import check_share
 from hive_core.operations.mail.send import PRIORITY, Body, urgency
-from hive_core.operations.notices import TOPIC, post
+from hive_core.operations.notices import TOPIC, deliver
 from hive_core.policy.decide import relation
 from hive_core.policy.rules import SELF
 
@@ -81,12 +81,12 @@ def publish(call: Call, params: PublishParams) -> Record[Published]:
     most = call.settings.queues.followers
     if len(reached) > most:
         raise LimitReached(f"cannot publish {params.topic}: more than {most} agents follow it")
-    told, wakes = 0, set[str]()
+    delivered = 0
     for name in reached:
         with suppress(InboxFull, LimitReached):
-            wakes |= _deliver(call, params, name)
-            told += 1
-    return Record(Published(delivered=told, missed=len(reached) - told), wakes=frozenset(wakes))
+            _deliver(call, params, name)
+            delivered += 1
+    return Record(Published(delivered=delivered, missed=len(reached) - delivered))
 
 
 def _reached(call: Call, topic: str) -> list[str]:
@@ -102,7 +102,7 @@ def _reached(call: Call, topic: str) -> list[str]:
     return sorted(following if wide else following.intersection(tree.subtree(call.caller)))
 
 
-def _deliver(call: Call, params: PublishParams, name: str) -> frozenset[str]:
+def _deliver(call: Call, params: PublishParams, name: str) -> None:
     recipient = call.hive.spec(name).id
     standing = relation(call.hive, call.caller, name)
     if not call.by_operator and call.ledger.sends.take((call.uuid, recipient), call.now) > 0:
@@ -113,4 +113,4 @@ def _deliver(call: Call, params: PublishParams, name: str) -> frozenset[str]:
         sender=call.uuid, sender_name=call.caller, recipient=recipient, recipient_name=name,
         relation=standing, body=body, kind=TOPIC, priority=urgency(params.priority, standing),
     )  # fmt: skip
-    return post(call, letter)[1]
+    deliver(call, letter)
