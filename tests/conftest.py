@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from random import Random, SystemRandom
 from typing import Any
 
 import long
@@ -18,6 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--long", action="store_true", help="what is sized takes its long form")
     group.addoption("--seed", type=int, help="start the campaigns from this number again")
     group.addoption("--minutes", type=float, help="how long a soak takes")
+    group.addoption("--event-seed", type=int, help="run event handlers in this order again")
     group.addoption("--figures", type=Path, help="append each figure to this file, one JSON a line")
 
 
@@ -30,6 +33,29 @@ def pytest_configure(config: pytest.Config) -> None:
     # How long an example takes says how busy the machine is. What must be quick has a benchmark.
     settings.register_profile("hive", deadline=None, max_examples=long.times(50, 300))
     settings.load_profile("hive")
+
+
+@pytest.fixture(autouse=True)
+def _shuffled_event_handlers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test runs the handlers of each event in an order of its own: none may depend on it.
+
+    A failed test prints the seed, and `--event-seed` repeats the order.
+    """
+    hooks = sys.modules.get("hive_core.broker.hooks")
+    if hooks is None:
+        yield
+        return
+    seed: int | None = request.config.getoption("--event-seed")
+    if seed is None:
+        seed = SystemRandom().randrange(1 << 32)
+    print(f"event handlers in the order of --event-seed {seed}")  # noqa: T201 - shown on failure
+    registered = {event: list(handlers) for event, handlers in hooks.HANDLERS.items()}
+    random = Random(seed)  # noqa: S311 - an order, no secret
+    for event in sorted(hooks.HANDLERS, key=lambda event: str(event.__name__)):
+        random.shuffle(hooks.HANDLERS[event])
+    yield
+    for event, handlers in registered.items():
+        hooks.HANDLERS[event][:] = handlers
 
 
 @pytest.hookimpl(wrapper=True)
