@@ -91,6 +91,11 @@ class BrokerServer:
                 self._answer(connection)
         return value
 
+    @property
+    def waiting(self) -> int:
+        """How many calls the broker has not answered yet."""
+        return sum(connection.exchange is not None for connection in self._connections)
+
     def close(self) -> None:
         for process in self.processes:
             process.kill()

@@ -26,7 +26,7 @@ from hive_core.cli.core.lazy import ListGroup
 from hive_core.cli.main import hive
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "examples/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Flags of other programs that the documents name by themselves.
 FOREIGN = frozenset({
     "--long", "--minutes", "--seed", "--figures", "--private-users", "--system-call-filter",

@@ -173,17 +173,20 @@ class AgentClient:
 
     # Messages.
 
-    def recv(self, wait: float | None = None, *, notices: bool = False) -> InboxMessage | None:
+    def recv(
+        self, wait: float | None = None, *, lease: int = 60, notices: bool = False
+    ) -> InboxMessage | None:
         """Take the next message; wait for it for ever, or for `wait` seconds, then return None.
 
-        The daemon gives the message again after 60 s unless the program acknowledges it: by
-        `reply`, `begin` or `ack`. Notices of the daemon are acknowledged here, unless `notices` is
-        true, and so is a stop of a task that the program does not work on.
+        The daemon gives the message again after `lease` seconds (3600 at most) unless the program
+        acknowledges it: by `reply`, `begin` or `ack`. Notices of the daemon are acknowledged here,
+        unless `notices` is true, and so is a stop of a task that the program does not work on.
         """
         ends = None if wait is None else time.monotonic() + wait
         while True:
             left = LONGEST_WAIT if ends is None else ends - time.monotonic()
-            rows = self._receive(min(max(left, 0.0), LONGEST_WAIT), for_ever=ends is None)
+            params = {"wait": min(max(left, 0.0), LONGEST_WAIT), "max": 1, "lease": lease}
+            rows = self._receive(params, for_ever=ends is None)
             for row in rows:
                 message = InboxMessage.from_wire(row)
                 if message.kind == "task_stop" and message.subject:
@@ -304,10 +307,10 @@ class AgentClient:
 
     # The wire: a JSON object and a NUL byte, each way.
 
-    def _receive(self, wait: float, *, for_ever: bool) -> list[Values]:
+    def _receive(self, params: Values, *, for_ever: bool) -> list[Values]:
         while True:
             try:
-                return list(self.call("recv", wait=wait, max=1)["messages"])
+                return list(self.call("recv", **params)["messages"])
             except CallError as error:
                 if error.name not in (*TRY_AGAIN, "Unreachable") or not for_ever:
                     raise
