@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.report.rows import Row, aimed
+from benchmarks.report.rows import Row, with_aim
 from benchmarks.services import AGENTS, serving
 
 SECONDS: Final = 1.5
@@ -68,7 +68,7 @@ def _reads(services: dict[str, Path]) -> list[Row]:
         first: Row = {**mine, "peer": "bare Varlink echo", "peer_value": rates["echo"]}
         if load is PIPELINED:
             aim = "at least 40,000/s, and 40 % of the echo"
-            first = aimed(first, aim, at_least=40_000, ratio_at_least=0.4)
+            first = with_aim(first, aim, at_least=40_000, ratio_at_least=0.4)
         rows += [
             first,
             {**mine, "peer": "asyncvarlink", "peer_value": rates["asyncvarlink"]},
@@ -87,7 +87,7 @@ def _lone(services: dict[str, Path]) -> list[Row]:
         row: Row = {"name": f"{name}, {label}", "value": mine[at], "unit": "us"}
         first: Row = {**row, "peer": "bare Varlink echo", "peer_value": echo[at]}
         if label == "p50":
-            first = aimed(first, "at most 3 times the echo", ratio_at_most=3)
+            first = with_aim(first, "at most 3 times the echo", ratio_at_most=3)
         rows += [first, {**row, "peer": "asyncvarlink", "peer_value": theirs[at]}]
     return rows
 
@@ -95,7 +95,7 @@ def _lone(services: dict[str, Path]) -> list[Row]:
 def _sends(hive: Path) -> list[Row]:
     beside_senders = _percentiles(hive, [ALONE, Load(20, 1, send)])
     return [
-        aimed(
+        with_aim(
             {"name": "durable send, 100 senders, one at a time", "unit": "calls/s",
              "value": best(hive, SENDERS)},
             "at least 20,000/s", at_least=20_000,
@@ -104,7 +104,7 @@ def _sends(hive: Path) -> list[Row]:
          "value": best(hive, DEEP)},
         {"name": "durable send, one sender, one at a time", "unit": "calls/s",
          "value": best(hive, SENDER)},
-        aimed(
+        with_aim(
             {"name": "whoami beside 20 senders, p99", "unit": "us", "value": beside_senders[1]},
             "below 5 ms", at_most=5000,
         ),

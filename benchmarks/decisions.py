@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from benchmarks.report.rows import ROUNDS, Row, aimed, beside, rate, seconds
+from benchmarks.report.rows import ROUNDS, Row, beside, rate, seconds, with_aim
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.topology import Topology
@@ -63,7 +63,7 @@ def run() -> list[Row]:
         _send(),
         _flat(deep),
         _slowest(),
-        _built(),
+        _tree_build_time(),
         *deep,
         *_wide(),
     ]
@@ -160,7 +160,7 @@ def _beside(agents: int, depth: int) -> list[Row]:
     }
     plain = beside("casbin Enforcer", lambda: _theirs(hive, depth, fast=False))
     fast = beside("casbin FastEnforcer", lambda: _theirs(hive, depth, fast=True))
-    return [aimed(row | peer, "100 times casbin", ratio_at_least=100) for peer in (plain, fast)]
+    return [with_aim(row | peer, "100 times casbin", ratio_at_least=100) for peer in (plain, fast)]
 
 
 def _theirs(hive: Hive, depth: int, *, fast: bool) -> float:
@@ -230,7 +230,7 @@ def _flat(rows: list[Row]) -> Row:
     """How much of its speed at the least depth is left at the greatest."""
     ours = [float(str(row["value"])) for row in rows if row["line"] == "hive"]
     row: Row = {"name": f"decide at {DEPTHS[-1]:,} levels against {DEPTHS[0]}", "unit": "of it"}
-    return aimed(row | {"value": ours[-1] / ours[0]}, "flat: at least 0.8", at_least=0.8)
+    return with_aim(row | {"value": ours[-1] / ours[0]}, "flat: at least 0.8", at_least=0.8)
 
 
 def _walks(parents: Mapping[str, str | None], ancestor: str, name: str) -> bool:
@@ -248,10 +248,10 @@ def _slowest() -> Row:
     spent = sorted(seconds(ask) for ask in asks)
     value = spent[len(spent) * 99 // 100] * 1000
     row: Row = {"name": f"one decision, {AT:,} agents, p99", "value": value, "unit": "ms"}
-    return aimed(row, "at most 1 ms", at_most=1)
+    return with_aim(row, "at most 1 ms", at_most=1)
 
 
-def _built() -> Row:
+def _tree_build_time() -> Row:
     parents = _tree(AT, 30)
     best = min(seconds(lambda: Topology.forest(parents, 30)) for _ in range(ROUNDS))
     return {"name": f"number {AT:,} agents", "value": best * 1000, "unit": "ms"}

@@ -11,7 +11,7 @@ from functools import partial
 
 from benchmarks.calls import SENDER, SENDERS, best, rate
 from benchmarks.peers import bare
-from benchmarks.report.rows import Row, aimed, beside
+from benchmarks.report.rows import Row, beside, with_aim
 from benchmarks.services import serving
 
 ROUNDS = 3
@@ -25,17 +25,17 @@ def run() -> list[Row]:
     lone: Row = {"name": "durable send, one sender", "value": mine, "unit": "sends/s"}
     crowd: Row = {"name": "durable send, 100 senders", "value": many, "unit": "sends/s"}
     return [
-        aimed(
+        with_aim(
             {**crowd, **beside("Redis streams, redis-py", partial(_redis, "connections"))},
             "at least twice Redis", ratio_at_least=2,
         ),
         {**crowd, **beside("Redis streams, one pipeline for all", partial(_redis, "pipeline"))},
         {**crowd, **beside("Redis streams, no client library", partial(_redis, "bare"))},
-        aimed(
+        with_aim(
             {**crowd, **beside("NATS JetStream, nats-py", _jetstream)},
             "at least ten times JetStream", ratio_at_least=10,
         ),
-        aimed(
+        with_aim(
             {**lone, "peer": "bare SQLite behind a blocking socket", "peer_value": theirs},
             "at least 85 % of it", ratio_at_least=0.85,
         ),

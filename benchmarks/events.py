@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.report.rows import Row, aimed
+from benchmarks.report.rows import Row, with_aim
 from hive_core.host.storage.event_files import Lines
 from hive_core.ledger.audit.event_json import form
 from hive_core.ledger.audit.events import Entry
@@ -42,7 +42,7 @@ def run() -> list[Row]:
     return rows
 
 
-def _spent(work: Callable[[], object], count: int) -> float:
+def _cpu_microseconds(work: Callable[[], object], count: int) -> float:
     """Microseconds of CPU each: on memory nothing else is waited for but who runs beside it."""
     start = time.process_time()
     work()
@@ -54,17 +54,17 @@ def _row(name: str, value: float, unit: str = "us an event") -> Row:
 
 
 def _appends(ledger: Ledger, folder: Path) -> list[Row]:
-    bare = _spent(lambda: _bare(folder / "bare.db"), COUNT)
-    chained = _spent(lambda: _append(ledger, COUNT), COUNT)
+    bare = _cpu_microseconds(lambda: _bare(folder / "bare.db"), COUNT)
+    chained = _cpu_microseconds(lambda: _append(ledger, COUNT), COUNT)
     with_task = ENTRY._replace(fields={**ENTRY.fields, "task": "0123456789ab"})
-    traced = _spent(lambda: _append(ledger, 20_000, with_task), 20_000)
+    traced = _cpu_microseconds(lambda: _append(ledger, 20_000, with_task), 20_000)
     ledger.events.masks = _secrets(100)
-    masked = _spent(lambda: _append(ledger, 20_000), 20_000)
+    masked = _cpu_microseconds(lambda: _append(ledger, 20_000), 20_000)
     ledger.events.masks = Masks()
     first = {**_row("append a million, 500 a commit", chained), "peer_value": THEIRS,
              "peer": "HiveKernel: emit and flush, no chain, no fsync"}  # fmt: skip
     return [
-        aimed(first, "at most HiveKernel's", ratio_at_most=1),
+        with_aim(first, "at most HiveKernel's", ratio_at_most=1),
         {**_row("the same beside SQLite's insert", chained), "peer": "sqlite3, no chain",
          "peer_value": bare},
         _row("append, of a task (with its trace)", traced),
@@ -103,10 +103,10 @@ def _secrets(count: int) -> Masks:
 
 def _reads(ledger: Ledger) -> list[Row]:
     last = ledger.events.last
-    replay = _spent(lambda: _replay(ledger, Filter()), last)
+    replay = _cpu_microseconds(lambda: _replay(ledger, Filter()), last)
     nothing = Filter(parties=frozenset({"nobody"}))
-    found = _spent(lambda: _tails(ledger, nothing), FOLLOWERS)
-    verify = _spent(ledger.events.verify, last)
+    found = _cpu_microseconds(lambda: _tails(ledger, nothing), FOLLOWERS)
+    verify = _cpu_microseconds(ledger.events.verify, last)
     return [
         _row(f"replay {last:,}, all of them", replay),
         _row("follow the chain (verify)", verify),
@@ -131,7 +131,7 @@ def _tails(ledger: Ledger, wanted: Filter) -> None:
 def _copies(ledger: Ledger, folder: Path) -> list[Row]:
     lines = Lines(folder / "events", Log(rotate=64 << 20, total=1 << 40))
     lines.open()
-    copied = _spent(lambda: _copy(ledger, lines), ledger.events.last)
+    copied = _cpu_microseconds(lambda: _copy(ledger, lines), ledger.events.last)
     lines.close()
     size = sum(each.stat().st_size for each in (folder / "events").iterdir())
     return [

@@ -70,10 +70,10 @@ def _best(work: Callable[[], object]) -> float:
     start = time.process_time()
     work()
     times = max(1, int(0.02 / max(time.process_time() - start, 1e-6)))
-    return min(_spent(work, times) for _ in range(ROUNDS)) / times
+    return min(_cpu_seconds(work, times) for _ in range(ROUNDS)) / times
 
 
-def _spent(work: Callable[[], object], times: int) -> float:
+def _cpu_seconds(work: Callable[[], object], times: int) -> float:
     start = time.process_time()
     for _ in range(times):
         work()

@@ -39,7 +39,7 @@ WIDE = Bounds(inbox_count=10**7, inbox_bytes=10**12, send_burst=10**7, change_bu
 
 
 def run() -> list[Row]:
-    return [*_route(), *_pops(), *_events(), *_spawns(), *_delivered(), *_machines()]
+    return [*_route(), *_pops(), *_events(), *_spawns(), *_delivery_rows(), *_machines()]
 
 
 def _row(name: str, value: float, unit: str, theirs: float | None = None) -> Row:
@@ -66,12 +66,12 @@ def _route() -> Iterator[Row]:
             {"method": "org.hive.Broker.Send", "parameters": {"to": "a2", "body": "hello"}}
         )[:-1]
         lines = [Line(hive.uuid("a1"), 0, lambda _data, _closing: None) for _ in range(BATCH)]
-        value = _best(lambda: _fed(hive, lines, frame), BATCH)
+        value = _best(lambda: _feed_all(hive, lines, frame), BATCH)
     name = "a message in process: judged, recorded, queued (theirs: queued in memory)"
     yield _row(name, value, "us", 6.7)
 
 
-def _fed(hive: World, lines: list[Line], frame: bytes) -> None:
+def _feed_all(hive: World, lines: list[Line], frame: bytes) -> None:
     for line in lines:
         hive.broker.feed(line, [frame])
     hive.run()
@@ -123,7 +123,7 @@ def _mail(ledger: Ledger) -> float:
         (found,) = ledger.messages.lease("bob", 1, 60, time.time())
         ledger.messages.ack("bob", [found.id])
 
-    return _popped(ledger, pop)
+    return _pop_time(ledger, pop)
 
 
 def _thing(ledger: Ledger) -> float:
@@ -134,10 +134,10 @@ def _thing(ledger: Ledger) -> float:
         (found,) = ledger.queues.take(queue, "bob", Wanted(1, 60), time.time())
         ledger.queues.ack("bob", [thing_id(found.id)])
 
-    return _popped(ledger, pop)
+    return _pop_time(ledger, pop)
 
 
-def _popped(ledger: Ledger, pop: Callable[[], None]) -> float:
+def _pop_time(ledger: Ledger, pop: Callable[[], None]) -> float:
     """Microseconds of one that is taken and acked; after each round there are as many as before."""
     spent = []
     for number in range(ROUNDS):
@@ -184,7 +184,7 @@ def _spawns() -> Iterator[Row]:
     yield _row("an agent in the tree of 10,000, committed and synced, p50", value, "us", 105)
 
 
-def _delivered() -> Iterator[Row]:
+def _delivery_rows() -> Iterator[Row]:
     for (name, value), theirs in zip(deliveries().items(), DELIVERED, strict=True):
         yield _row(name, value, "messages/s", theirs)
 
@@ -198,15 +198,15 @@ def _machines() -> Iterator[Row]:
         host.setup()
         serve = ["hive-agent", "serve", "--", "cat"]
         host.grow(agent={"command": serve, "wakes": True})
-        yield _row("start of a container to running, p50", _started(host), "s", 0.37)
+        yield _row("start of a container to running, p50", _start_time(host), "s", 0.37)
         memory = int(host.show("agent", "MemoryCurrent")) / 1e6
         yield _row("its memory, with a Python agent in it", memory, "MB", 41)
-        running, answered = _woken(host)
+        running, answered = _wake_times(host)
         yield _row("asleep: from a message to running, p50", running, "s")
         yield _row("asleep: from a message to its answer, p50", answered, "s")
 
 
-def _started(host: HiveHost) -> float:
+def _start_time(host: HiveHost) -> float:
     spent = []
     for _ in range(STARTS):
         host.call("Stop", agent="agent", wait=20)
@@ -216,7 +216,7 @@ def _started(host: HiveHost) -> float:
     return median(spent)
 
 
-def _woken(host: HiveHost) -> tuple[float, float]:
+def _wake_times(host: HiveHost) -> tuple[float, float]:
     running, answered = [], []
     for _ in range(STARTS):
         host.call("Sleep", agent="agent", wait=20)

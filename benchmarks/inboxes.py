@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.report.rows import Row, aimed
+from benchmarks.report.rows import Row, with_aim
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.config.settings import Bounds
@@ -45,7 +45,7 @@ def _row(name: str, length: int, value: float, shortest: float) -> Row:
     if length == LENGTHS[0]:
         return row
     beside = {"peer": f"at {LENGTHS[0]} in the box", "peer_value": shortest}
-    return aimed({**row, **beside}, "flat: at most twice", ratio_at_most=2)
+    return with_aim({**row, **beside}, "flat: at most twice", ratio_at_most=2)
 
 
 def _measure(length: int, *, crowded: bool) -> dict[str, float]:
@@ -57,7 +57,9 @@ def _measure(length: int, *, crowded: bool) -> dict[str, float]:
         spent: dict[str, list[float]] = {}
         given: list[Message] = []
         for _ in range(ROUNDS):
-            for name, work in _crowded(ledger, given) if crowded else _steps(ledger, given):
+            for name, work in (
+                _shared_inbox_steps(ledger, given) if crowded else _steps(ledger, given)
+            ):
                 start = time.process_time()
                 with ledger.transaction():
                     work()
@@ -87,7 +89,7 @@ def _steps(ledger: Ledger, given: list[Message]) -> Steps:
     ]
 
 
-def _crowded(ledger: Ledger, given: list[Message]) -> Steps:
+def _shared_inbox_steps(ledger: Ledger, given: list[Message]) -> Steps:
     """The same where it is looked at who fills the box, as a `send` of an agent does."""
     mail = ledger.messages
 

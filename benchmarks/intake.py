@@ -75,15 +75,20 @@ def run() -> list[Row]:
 
 
 def _rows(host: HiveHost) -> Iterator[Row]:
-    yield _beside(host, "intake of a small commit, p50", _grown(host, SMALL), ROUNDS)
-    yield _beside(host, "intake of 10,000 files, p50", _grown(host, MANY), 3)
-    yield _row("intake beside 300,000 refs", _judged(host, _grown(host, REFS), "pending"))
+    yield _beside(host, "intake of a small commit, p50", _agent_with_commit(host, SMALL), ROUNDS)
+    yield _beside(host, "intake of 10,000 files, p50", _agent_with_commit(host, MANY), 3)
+    yield _row(
+        "intake beside 300,000 refs",
+        _judgement_time(host, _agent_with_commit(host, REFS), "pending"),
+    )
     for what, script in HOSTILE.items():
-        yield _row(f"refusal: {what}", _judged(host, _grown(host, script), "refused"))
+        yield _row(
+            f"refusal: {what}", _judgement_time(host, _agent_with_commit(host, script), "refused")
+        )
 
 
 def _beside(host: HiveHost, name: str, agent: str, rounds: int) -> Row:
-    value = median(_judged(host, agent, "pending") for _ in range(rounds))
+    value = median(_judgement_time(host, agent, "pending") for _ in range(rounds))
     peer = beside("git clone, git fsck", lambda: median(_peer(host, agent) for _ in range(rounds)))
     if isinstance(found := peer.get("peer_value"), float):
         peer["peer_value"] = found * 1e3
@@ -94,7 +99,7 @@ def _row(name: str, seconds: float) -> Row:
     return {"name": name, "value": seconds * 1e3, "unit": "ms"}
 
 
-def _grown(host: HiveHost, script: str) -> str:
+def _agent_with_commit(host: HiveHost, script: str) -> str:
     """A fresh agent with a commit of this script's in its configuration."""
     name = f"a{len(host.tree())}"
     host.grow(**{name: "root"})
@@ -108,7 +113,7 @@ def _inside(host: HiveHost, agent: str, script: str) -> str:
     return host.inside(agent, "sh", "-c", start + script).strip()
 
 
-def _judged(host: HiveHost, agent: str, state: str) -> float:
+def _judgement_time(host: HiveHost, agent: str, state: str) -> float:
     """Seconds from the call to the judgement of a new commit with the same tree."""
     again = "git commit-tree -m x -p HEAD HEAD^{tree} 2>/dev/null || git rev-parse HEAD"
     commit = _inside(host, agent, again)

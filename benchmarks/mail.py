@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 from e2e import wire
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
-from fuzz.served import served
+from fuzz.served import serve_in_process
 
 from benchmarks.calls import Line, Load
-from benchmarks.report.rows import Row, aimed
+from benchmarks.report.rows import Row, with_aim
 from hive_core.varlink import Client
 
 SECONDS, ROUNDS = 2.0, 2
@@ -52,7 +52,7 @@ def _sockets() -> Iterator[Row]:
             value = max(_rate(folder, agents) for _ in range(ROUNDS))
         name = f"messages sent by {_many(agents, 'agent')}, one at a time each"
         row: Row = {"name": name, "value": value, "unit": "messages/s"}
-        yield aimed(row, "at least 5,000/s", at_least=5_000) if agents > 1 else row
+        yield with_aim(row, "at least 5,000/s", at_least=5_000) if agents > 1 else row
 
 
 def _many(count: int, noun: str) -> str:
@@ -62,19 +62,22 @@ def _many(count: int, noun: str) -> str:
 @contextmanager
 def serving(agents: int) -> Iterator[Path]:
     """A daemon with so many agents, on disk."""
-    with TemporaryDirectory(dir="/var/tmp") as folder, served(Path(folder), max(agents, 2)):
+    with (
+        TemporaryDirectory(dir="/var/tmp") as folder,
+        serve_in_process(Path(folder), max(agents, 2)),
+    ):
         yield Path(folder)
 
 
 def to_next(agents: int) -> Load:
     def call(number: int) -> bytes:
         to = f"a{(number + 1) % max(agents, 2)}"
-        return said("Send", {"to": to, "body": "How is the build?"})
+        return call_frame("Send", {"to": to, "body": "How is the build?"})
 
     return Load(agents, 1, call)
 
 
-def said(method: str, parameters: object) -> bytes:
+def call_frame(method: str, parameters: object) -> bytes:
     message = {"method": f"org.hive.Broker.{method}", "parameters": parameters}
     return json.dumps(message).encode() + b"\0"
 

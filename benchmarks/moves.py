@@ -19,7 +19,7 @@ from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
 from benchmarks.inside import look
-from benchmarks.report.rows import Row, aimed
+from benchmarks.report.rows import Row, with_aim
 
 SIZES = {1: 100, 50: 50}  # agents in the subtree -> moves
 HOLD = ["sleep", "infinity"]
@@ -39,7 +39,7 @@ def run() -> list[Row]:
 def _rows(host: HiveHost, size: int, moves: int) -> Iterator[Row]:
     name = f"team-{size}"
     _grow(host, name, size)
-    spent = [_moved(host, name, ("right", "left")[turn % 2]) for turn in range(moves)]
+    spent = [_move_times(host, name, ("right", "left")[turn % 2]) for turn in range(moves)]
     shown, called, revoked = zip(*spent, strict=True)
     rows = {
         "commit to visible in a container": shown,
@@ -51,7 +51,7 @@ def _rows(host: HiveHost, size: int, moves: int) -> Iterator[Row]:
         about = f"{what}, subtree of {size}"
         yield {"name": f"{about}, p50", "value": middle, "unit": "ms"}
         row: Row = {"name": f"{about}, p99", "value": most, "unit": "ms"}
-        yield aimed(row, AIM, at_most=20) if found is shown else row
+        yield with_aim(row, AIM, at_most=20) if found is shown else row
 
 
 def _grow(host: HiveHost, name: str, size: int) -> None:
@@ -65,7 +65,7 @@ def _grow(host: HiveHost, name: str, size: int) -> None:
     host.wait("running", name, *others, seconds=50)
 
 
-def _moved(host: HiveHost, name: str, to: str) -> tuple[float, float, float]:
+def _move_times(host: HiveHost, name: str, to: str) -> tuple[float, float, float]:
     """Milliseconds from the reply, and from the call, until it shows; never less than none.
 
     And from the call until access is gone.

@@ -24,7 +24,7 @@ from typing import Final
 from e2e.labhost import Lab
 from e2e.nixhost import NixHost
 
-from benchmarks.report.rows import Row, aimed, beside
+from benchmarks.report.rows import Row, beside, with_aim
 from hive_core.jobs.nix import CONFIG
 from hive_core.model.config.settings import Nix
 from hive_core.plan import nar
@@ -82,7 +82,7 @@ def _pair(host: NixHost, length: int, rounds: int) -> Iterator[Row]:
         "value": median(ours), "unit": "s",
     }  # fmt: skip
     row |= beside(BARE, lambda: median(_bare(host, f"{length} {n}", length) for n in range(rounds)))
-    yield aimed(row, AIM, ratio_at_most=1.1) if length else row
+    yield with_aim(row, AIM, ratio_at_most=1.1) if length else row
 
 
 def _module(text: str, length: int) -> str:
@@ -95,7 +95,7 @@ def _ours(host: NixHost, text: str, length: int) -> float:
     memory = 256 + int(text.split()[1])
     toml = f"[request.limits]\nmemory_max = {memory << 20}\n"
     asked = host.propose("agent", _module(text, length), toml)
-    pending = host.ended(str(asked["approval"]))
+    pending = host.wait_for_approval(str(asked["approval"]))
     begin = time.monotonic()
     host.call("Approve", id=pending["id"], commit=str(pending["commit"])[:8])
     done = host.call("WaitJob", id=asked["job"], wait=50)
@@ -144,7 +144,7 @@ def _evaluations() -> Iterator[Row]:
         try:
             flake = _flake(place)
             for count in AGENTS:
-                yield from _evaluated(place, flake, count)
+                yield from _evaluation_rows(place, flake, count)
         finally:
             subprocess.run(["chmod", "-R", "u+w", folder], check=True)
 
@@ -171,7 +171,7 @@ def _flake(place: Path) -> Path:
     return flake
 
 
-def _evaluated(place: Path, flake: Path, count: int) -> Iterator[Row]:
+def _evaluation_rows(place: Path, flake: Path, count: int) -> Iterator[Row]:
     names = [f"a{number}" for number in range(count)]
     alone = [_nix(place, _words(flake, [name])) for name in names]
     together = _nix(place, _words(flake, names))

@@ -20,15 +20,15 @@ if __name__ == "__main__":  # started as a file: its folder gives way to the che
     sys.path[:1] = [str(HERE.parent), str(HERE.parent / "tests")]
 
 from benchmarks.report import page, plots  # noqa: E402 - after the path
-from benchmarks.report.rows import Row, ratio, said  # noqa: E402
+from benchmarks.report.rows import Row, error_line, ratio  # noqa: E402
 from benchmarks.report.table import plain  # noqa: E402
 
 KNOWN = sorted(path.stem for path in HERE.glob("*.py") if path != Path(__file__).resolve())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    chosen = _chosen(arguments)
-    report = json.loads(chosen.again.read_text()) if chosen.again else _measured(chosen.names)
+    chosen = _parse_arguments(arguments)
+    report = json.loads(chosen.again.read_text()) if chosen.again else _run_benchmarks(chosen.names)
     print(plain(report["rows"]))
     if chosen.json:
         chosen.json.parent.mkdir(parents=True, exist_ok=True)
@@ -36,11 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.plots:
         plots.draw(report["rows"], chosen.plots)
     if chosen.page:
-        chosen.page.write_text(page.filled(chosen.page.read_text(), report))
+        chosen.page.write_text(page.fill_page(chosen.page.read_text(), report))
     return int(any("error" in row for row in report["rows"]))
 
 
-def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=f"known: {' '.join(KNOWN)}")
     parser.add_argument("names", metavar="NAME", nargs="*", help="which benchmarks (all)")
     for option, metavar, text in (
@@ -59,7 +59,7 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
     return chosen
 
 
-def _measured(names: Sequence[str]) -> dict[str, Any]:
+def _run_benchmarks(names: Sequence[str]) -> dict[str, Any]:
     rows: list[Row] = []
     for name in sorted(names or KNOWN):
         print(f"bench: {name}", file=sys.stderr)
@@ -73,7 +73,7 @@ def _rows(name: str) -> list[Row]:
         return _run(name)
     except Exception as problem:  # noqa: BLE001 - reported, and in the exit status
         traceback.print_exc()
-        return [{"name": "failed", "error": said(problem)}]
+        return [{"name": "failed", "error": error_line(problem)}]
 
 
 def _run(name: str) -> list[Row]:

@@ -21,7 +21,7 @@ from uuid import UUID
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
-from benchmarks.report.rows import ROUNDS, Row, aimed, seconds
+from benchmarks.report.rows import ROUNDS, Row, seconds, with_aim
 from hive_core.host.git.repo import MetaRepo
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
@@ -55,7 +55,7 @@ def _plans() -> Iterator[Row]:
         again = lambda desired=desired, observed=observed: plan(desired, observed, Moment(0, 0))  # noqa: E731
         row = _row(f"plan with nothing to do, {count:,} agents", _best(again) * 1e3)
         row |= {"plot": "agents", "line": "plan with nothing to do", "x": count, "x_unit": "agents"}
-        yield aimed(row, "below 150 ms", at_most=150) if count == COUNTS[-1] else row
+        yield with_aim(row, "below 150 ms", at_most=150) if count == COUNTS[-1] else row
 
 
 def _row(name: str, value: float, unit: str = "ms") -> Row:
@@ -123,10 +123,10 @@ def changes(count: int) -> list[float]:
         TemporaryDirectory(dir="/var/tmp") as disk,
         TemporaryDirectory(dir="/dev/shm") as memory,
     ):
-        return list(_committed(Path(memory) / "meta", Path(disk) / "meta", count))
+        return list(_commit_times(Path(memory) / "meta", Path(disk) / "meta", count))
 
 
-def _committed(memory: Path, disk: Path, count: int) -> Iterator[float]:
+def _commit_times(memory: Path, disk: Path, count: int) -> Iterator[float]:
     """The first commit has all of them; only those after it are on disk, and measured."""
     hive = _commit(MetaRepo.open(memory), forest(count), Hive())
     shutil.copytree(memory, disk, symlinks=True)
@@ -159,14 +159,14 @@ def _daemon() -> Iterator[Row]:
         host.setup()
         bases = _declare(host)
         about = f"hived with {DECLARED:,} declared agents"
-        ready = min(_restarted(host) for _ in range(3))
-        yield aimed(
+        ready = min(_restart_time(host) for _ in range(3))
+        yield with_aim(
             _row(f"{about}: start to READY, best of 3", ready * 1e3), "below 2 s", at_most=2e3
         )
         yield _row(f"{about}: PSS", _memory(host), "MB")
         with _crowd(lab, bases) as held:
             about = f"hived with {DECLARED:,} declared agents and {held:,} idle connections"
-            yield aimed(_row(f"{about}: PSS", _memory(host), "MB"), "below 120 MB", at_most=120)
+            yield with_aim(_row(f"{about}: PSS", _memory(host), "MB"), "below 120 MB", at_most=120)
             yield from _idle(host, about)
 
 
@@ -182,7 +182,7 @@ def _declare(host: HiveHost) -> Mapping[str, int]:
     return bases
 
 
-def _restarted(host: HiveHost) -> float:
+def _restart_time(host: HiveHost) -> float:
     host.run("systemctl", "stop", "hived")
     start = time.perf_counter()
     host.run("systemctl", "start", "hived")
@@ -203,20 +203,20 @@ def _memory(host: HiveHost) -> float:
 def _idle(host: HiveHost, about: str) -> Iterator[Row]:
     """Processor time of a while without any call, and of one look at the whole host."""
     time.sleep(2)  # what the connections began has ended
-    before = _spent(host)
+    before = _cpu_seconds(host)
     time.sleep(IDLE)
-    idle = (_spent(host) - before) / IDLE
-    before = _spent(host)
+    idle = (_cpu_seconds(host) - before) / IDLE
+    before = _cpu_seconds(host)
     host.call("Converge")
     time.sleep(3)
-    full = _spent(host) - before - 3 * idle
+    full = _cpu_seconds(host) - before - 3 * idle
     yield _row(f"{about}: a look at the whole host, processor time", full * 1e3)
     share = (idle + full / FULL_EVERY) * 100
     row = _row(f"{about}: no-op passes, share of a core", share, "%")
-    yield aimed(row, "below 1 % of a core", at_most=1)
+    yield with_aim(row, "below 1 % of a core", at_most=1)
 
 
-def _spent(host: HiveHost) -> float:
+def _cpu_seconds(host: HiveHost) -> float:
     fields = (_process(host) / "stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -18,7 +18,7 @@ from statistics import median
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
-from benchmarks.report.rows import Row, aimed, beside
+from benchmarks.report.rows import Row, beside, with_aim
 
 AT_ONCE = 8  # as many as hive starts at once by default
 COMMAND = ["bash", "-c", "echo $EPOCHREALTIME >/tree/state/ready; exec sleep infinity"]
@@ -69,14 +69,14 @@ def _rows(size: Size, ways: Sequence[Way]) -> Iterator[Row]:
     for _ in range(size.rounds + 1):
         for way, figures in zip(ways, found, strict=True):
             time.sleep(CALM)
-            figures.append(_tried(way, size))
+            figures.append(_try_start(way, size))
     ours, units, pods = (figures[1:] for figures in found)  # the first round warms up
     row: Row = {"name": size.name, "value": _ms(ours), "unit": "ms"}
-    yield aimed({**row, **beside(BARE, lambda: _ms(units))}, AIM, ratio_at_most=1.25)
+    yield with_aim({**row, **beside(BARE, lambda: _ms(units))}, AIM, ratio_at_most=1.25)
     yield {**row, **beside(PODMAN, lambda: _ms(pods))}
 
 
-def _tried(way: Way, size: Size) -> float | Exception:
+def _try_start(way: Way, size: Size) -> float | Exception:
     try:
         return way(size)
     except Exception as problem:  # noqa: BLE001 - it is told in the row of who failed

@@ -37,7 +37,7 @@ def seconds(short: float, minutes: float) -> float:
     return (asked.minutes or minutes) * 60 if asked.chosen else short
 
 
-def bound(seconds: float, slack: float = 15) -> float:
+def at_most(seconds: float, slack: float = 15) -> float:
     """How long something may take: as said under `--long`, where nothing else goes on.
 
     The default suite runs on slow machines beside whatever else they do: there only what hangs, or

@@ -25,20 +25,20 @@ def test_a_peer_that_is_missing_says_so_in_its_own_columns() -> None:
 @pytest.mark.parametrize(("peer", "met"), [(2.0, "met"), (6.0, "short")])
 def test_an_aim_beside_a_peer_is_met_or_short(peer: float, met: str) -> None:
     row = {"name": "send", "value": 10.0, "unit": "sends/s", "peer": "redis", "peer_value": peer}
-    row = rows.aimed(row, "twice redis", ratio_at_least=2)
+    row = rows.with_aim(row, "twice redis", ratio_at_least=2)
     assert table.plain([row]).split()[-1] == met
 
 
 def test_an_aim_beside_a_missing_peer_stays_open() -> None:
     row = {"name": "send", "value": 10.0, "unit": "sends/s"} | rows.beside("redis", _lacks)
-    row = rows.aimed(row, "twice redis", ratio_at_least=2)
+    row = rows.with_aim(row, "twice redis", ratio_at_least=2)
     assert table.plain([row]).split()[-1] == "open"
 
 
 @pytest.mark.parametrize(("value", "met"), [(19.0, True), (21.0, False), (9.0, False)])
 def test_an_aim_is_met_only_within_all_its_bounds(value: float, met: bool) -> None:  # noqa: FBT001
     row = {"name": "pass", "value": value, "unit": "ms"}
-    assert rows.aimed(row, "10 to 20 ms", at_least=10, at_most=20)["met"] is met
+    assert rows.with_aim(row, "10 to 20 ms", at_least=10, at_most=20)["met"] is met
 
 
 def test_a_benchmark_that_breaks_leaves_a_row_and_the_exit_status(
@@ -62,17 +62,17 @@ def test_figures_go_between_the_marks_of_the_page_and_nowhere_else() -> None:
         "a\n<!-- figures of sends -->\nold\n<!-- end -->\nb\n<!-- figures of x -->\n<!-- end -->\n"
     )
     found = [{"benchmark": "sends", "name": "send | one", "value": 1234.5, "unit": "sends/s"}]
-    new = page.filled(text, {"machine": {"cores": 2}, "rows": found})
+    new = page.fill_page(text, {"machine": {"cores": 2}, "rows": found})
     assert "| send \\| one | 1,234 sends/s |" in new
     assert "old" not in new
     assert new.startswith("a\n")
     assert new.endswith("b\n<!-- figures of x -->\n<!-- end -->\n")
-    assert page.filled(new, {"machine": {}, "rows": found}) == new
+    assert page.fill_page(new, {"machine": {}, "rows": found}) == new
 
 
 def test_a_benchmark_that_the_page_does_not_know_yet_comes_last() -> None:
     found = [{"benchmark": "moves", "name": "move", "value": 3, "unit": "ms"}]
-    new = page.filled("# Performance\n", {"machine": {}, "rows": found})
+    new = page.fill_page("# Performance\n", {"machine": {}, "rows": found})
     assert new.startswith("# Performance\n\n## moves\n\n<!-- figures of moves -->\n")
     assert "| move | 3 ms |" in new
 
@@ -81,7 +81,9 @@ def test_a_curve_is_shown_as_a_picture_and_an_aim_in_the_list_of_aims() -> None:
     point = {"benchmark": "growth", "name": "at ten", "value": 3, "unit": "ms", "plot": "plan"}
     last = {**point, "name": "at most", "aim": "below 5 ms", "met": True}
     places = "<!-- figures of the aims -->\n<!-- end -->\n<!-- figures of growth -->\n<!-- end -->"
-    aims, section = page.filled(places, {"machine": {}, "rows": [point, last]}).split("-->", 2)[1:]
+    aims, section = page.fill_page(places, {"machine": {}, "rows": [point, last]}).split("-->", 2)[
+        1:
+    ]
     assert "at most" in aims
     assert "at most" in section
     assert "at ten" not in section

@@ -29,13 +29,13 @@ ROWS = tuple(
 _NAMED = re.compile(r"\b([TKHQ])(\d+)(?:-\1?(\d+))?\b")
 
 
-def named(text: str) -> Iterator[str]:
+def rows_in(text: str) -> Iterator[str]:
     """Rows in a text; `K22-K24` is three of them."""
     for letter, first, last in _NAMED.findall(text):
         yield from (f"{letter}{number}" for number in range(int(first), int(last or first) + 1))
 
 
-def said_of(path: Path) -> Iterator[tuple[str, str]]:
+def docstrings_of(path: Path) -> Iterator[tuple[str, str]]:
     """Each test of a file, and what its docstring says."""
     for node in ast.parse(path.read_bytes()).body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
@@ -43,19 +43,19 @@ def said_of(path: Path) -> Iterator[tuple[str, str]]:
 
 
 @cache
-def shown() -> dict[str, list[str]]:
+def tests_by_row() -> dict[str, list[str]]:
     """Tests with real containers by the rows that they name."""
     found: dict[str, list[str]] = {}
     for path in sorted((TESTS / "e2e").glob("test_*.py")):
-        for name, said in said_of(path):
-            for row in named(said):
+        for name, said in docstrings_of(path):
+            for row in rows_in(said):
                 found.setdefault(row, []).append(f"{path.stem}::{name}")
     return found
 
 
 @pytest.mark.parametrize("row", [each for each in ROWS if each not in PAGES])
 def test_a_row_is_shown_in_real_containers(row: str) -> None:
-    assert shown().get(row), f"no test in tests/e2e says that it shows {row}"
+    assert tests_by_row().get(row), f"no test in tests/e2e says that it shows {row}"
 
 
 @pytest.mark.parametrize("row", PAGES)

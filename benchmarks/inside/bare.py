@@ -88,17 +88,17 @@ def podman(number: int, command: tuple[str, ...], *, boot: bool) -> Container:
     return Container(start, (*PODMAN, "kill", f"p{number}"), root / "tree/state/ready")
 
 
-def started(found: Sequence[Container], at_once: int) -> float:
+def start_all(found: Sequence[Container], at_once: int) -> float:
     """Seconds until all of them were told to run, and had said so themselves."""
     with ThreadPoolExecutor(at_once) as pool:
         began = time.time()
         list(pool.map(Container.run, found))
         told = time.time()
-    said = max(map(_said, found))
+    said = max(map(_start_stamp, found))
     return max(told, said) - began
 
 
-def _said(container: Container) -> float:
+def _start_stamp(container: Container) -> float:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if container.ready.exists() and (text := container.ready.read_text()):
@@ -129,7 +129,7 @@ def _obey(
         if number not in known:
             known[number] = way(number, tuple(order["command"]), boot=order["boot"])
     chosen = [known[number] for number in numbers]
-    seconds = started(chosen, order["at_once"])
+    seconds = start_all(chosen, order["at_once"])
     with ThreadPoolExecutor(order["at_once"]) as pool:
         list(pool.map(Container.end, chosen))
     return seconds

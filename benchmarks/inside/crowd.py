@@ -12,7 +12,7 @@ import sys
 CALL = b'{"method":"org.hive.Broker.Whoami","parameters":{}}\0'
 
 
-def connected(uuid: str, uid: int) -> socket.socket:
+def connect(uuid: str, uid: int) -> socket.socket:
     line = socket.socket(socket.AF_UNIX)
     os.chdir(f"/run/hive/agents/{uuid}/run")
     os.seteuid(uid)
@@ -26,7 +26,7 @@ def connected(uuid: str, uid: int) -> socket.socket:
 
 
 def main() -> None:
-    lines = [connected(uuid, uid) for uuid, uid in json.loads(sys.stdin.readline()).items()]
+    lines = [connect(uuid, uid) for uuid, uid in json.loads(sys.stdin.readline()).items()]
     print(len(lines), flush=True)
     sys.stdin.read()
 

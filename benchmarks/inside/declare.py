@@ -20,7 +20,7 @@ from hive_core.model.agents.topology import Topology  # noqa: E402
 BELOW_ONE = 10
 
 
-def wanted(hive: Hive, count: int) -> Hive:
+def hive_with_agents(hive: Hive, count: int) -> Hive:
     """The hive with a tree of new agents below the root agent, ten below each."""
     (root,) = hive.topology.roots
     names = [f"a{number}" for number in range(count)]
@@ -35,7 +35,7 @@ def main() -> None:
     settings = config.load(config.FILE)
     stores = Stores.open(settings)
     ledger, repo, before = stores.ledger, stores.repo, stores.hive
-    after = wanted(before, int(sys.argv[1]))
+    after = hive_with_agents(before, int(sys.argv[1]))
     oid = repo.write(after, before, "declare many", {"Hive-Caller": "operator"})
     bases = {}
     with repo.hold(before.commit) as move:

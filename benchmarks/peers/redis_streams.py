@@ -61,7 +61,7 @@ def _command(*words: str) -> bytes:
     return b"*%d\r\n%s" % (len(words), b"".join(parts))
 
 
-def _timed(way: Callable[[Path, float], Awaitable[int]], path: Path) -> float:
+def _rate(way: Callable[[Path, float], Awaitable[int]], path: Path) -> float:
     async def measure() -> float:
         start = time.perf_counter()
         done = await way(path, start + SECONDS)
@@ -96,8 +96,8 @@ async def _pipeline(path: Path, until: float) -> int:
 
 
 WAYS: Final[dict[str, Callable[[Path], float]]] = {
-    "connections": partial(_timed, _connections),
-    "pipeline": partial(_timed, _pipeline),
+    "connections": partial(_rate, _connections),
+    "pipeline": partial(_rate, _pipeline),
     "bare": _bare,
 }
 

@@ -15,7 +15,7 @@ from benchmarks.report.table import markdown
 _PART = re.compile(r"(<!-- figures of (?P<name>[a-z_ ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def filled(page: str, report: Mapping[str, Any]) -> str:
+def fill_page(page: str, report: Mapping[str, Any]) -> str:
     """The page with these figures. A part of which the report has nothing stays as it is.
 
     A benchmark that has no part yet gets one at the end, to be explained by hand.

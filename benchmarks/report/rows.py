@@ -19,10 +19,10 @@ def beside(peer: str, measure: Callable[[], float]) -> Row:
     try:
         return {"peer": peer, "peer_value": measure()}
     except Exception as problem:  # noqa: BLE001 - whatever it was, it is the peer's
-        return {"peer": peer, "peer_error": said(problem)}
+        return {"peer": peer, "peer_error": error_line(problem)}
 
 
-def aimed(row: Row, aim: str, **bounds: float) -> Row:
+def with_aim(row: Row, aim: str, **bounds: float) -> Row:
     """The row with its aim. The bounds say when it is met: at_least, at_most, ratio_at_least,
     ratio_at_most. A ratio that could not be had leaves it open.
     """
@@ -43,7 +43,7 @@ def ratio(row: Row) -> Row:
     return {"ratio": float(str(ours)) / float(str(theirs))} if known else {}
 
 
-def said(problem: BaseException) -> str:
+def error_line(problem: BaseException) -> str:
     """An error in one line."""
     return " ".join((str(problem) or type(problem).__name__).split())[:160]
 

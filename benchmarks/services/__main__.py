@@ -81,7 +81,7 @@ async def echo(folder: Path) -> None:
     await listen(Echo, folder)
 
 
-async def canned(folder: Path) -> None:
+async def serve_canned(folder: Path) -> None:
     await listen(Canned, folder)
 
 
@@ -114,7 +114,7 @@ async def forever() -> None:
 
 
 KINDS: Final[dict[str, Callable[[Path], Coroutine[Any, Any, None]]]] = {
-    "hive": hive, "echo": echo, "canned": canned, "asyncvarlink": asyncvarlink,
+    "hive": hive, "echo": echo, "canned": serve_canned, "asyncvarlink": asyncvarlink,
 }  # fmt: skip
 
 if __name__ == "__main__":

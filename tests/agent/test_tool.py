@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 from agent.peer import Peer, peer
-from long import bound
+from long import at_most
 
 from hive_core.agent import program, workspace
 from hive_core.agent.tool import tool
@@ -159,7 +159,7 @@ def test_at_its_time_the_whole_group_is_killed_and_who_left_it_too(
     began = time.monotonic()
     with pytest.raises(TimedOut, match="did not end in 1 s and was killed"):
         tool(broker.path, ["bash", "--timeout", "1", "--", sys.executable, "-c", GRANDCHILDREN])
-    assert time.monotonic() - began < bound(10)
+    assert time.monotonic() - began < at_most(10)
     assert capfd.readouterr().out == "made\n"
     assert left_over(GRANT) == []
     assert ended(broker) == ["timeout"]

@@ -61,14 +61,14 @@ def make(host: HiveHost, mail: int = 0) -> list[Row]:
     while level := {name for name, parent in TREE.items() if parent in level}:
         host.grow(**{name: _words(name) for name in TREE if name in level})
     _fill(host, mail)
-    return [told("spawn", len(TREE) - 1), told("send", mail)]
+    return [operator_row("spawn", len(TREE) - 1), operator_row("send", mail)]
 
 
 def _words(name: str) -> dict[str, object] | str:
     return {"parent": TREE[name], "role": "lead" if name in LEADS else "worker"}
 
 
-def told(method: str, times: int) -> Row:
+def operator_row(method: str, times: int) -> Row:
     """What the operator did before the clients began, or beside them."""
     return {"who": f"{OPERATOR}/first", "what": "told", "method": method, "times": times}
 
@@ -139,7 +139,7 @@ class Crowd:
         for line in process.stdout:
             self.rows.append(json.loads(line))
 
-    def acked(self) -> int:
+    def effect_count(self) -> int:
         """How many effects were acknowledged so far."""
         return sum(row["what"] in {"sent", "acked", "nacked", "did"} for row in list(self.rows))
 
@@ -177,7 +177,7 @@ def crowd(host: HiveHost, seed: int, pace: float) -> Iterator[Crowd]:
     made = Crowd(host, seed, pace)
     made.start()
     try:
-        host.until(lambda: made.acked() > 200, "they do nothing", 60)
+        host.until(lambda: made.effect_count() > 200, "they do nothing", 60)
         yield made
     finally:
         made.end()
@@ -228,7 +228,7 @@ class Killer:
         ]  # fmt: skip
 
     def run(self) -> None:
-        self._last, _ = self._shown()
+        self._last, _ = self._main_process()
         for pause, again in self.plan():
             threading.Event().wait(pause)
             self.strike()
@@ -255,11 +255,13 @@ class Killer:
 
     def _is_up(self) -> float:
         """systemd was told that the next one is ready. When it was, by systemd's clock."""
-        self.host.until(lambda: self._shown()[0] not in {"", self._last}, "it is not back", 60)
-        self._last, when = self._shown()
+        self.host.until(
+            lambda: self._main_process()[0] not in {"", self._last}, "it is not back", 60
+        )
+        self._last, when = self._main_process()
         return when
 
-    def _shown(self) -> tuple[str, float]:
+    def _main_process(self) -> tuple[str, float]:
         """PID of one that is ready, else nothing; and since when."""
         names = "MainPID,ActiveState,ActiveEnterTimestampMonotonic"
         words = ("systemctl", "show", "-p", names, f"{self.unit}.service")
@@ -288,7 +290,7 @@ def quantiles(values: list[float]) -> Mapping[str, float]:
     }
 
 
-def copied(host: HiveHost, folder: Path) -> Path:
+def copy_state(host: HiveHost, folder: Path) -> Path:
     """The ledger and the meta repo as they are on disk now; the daemon must not run."""
     for name in ("hive.db", "hive.db-wal", "meta"):
         source = host.lab.path(f"/var/lib/hive/{name}")

@@ -44,17 +44,17 @@ class File:
     late: list[tuple[int, bytes | None]] = field(default_factory=list)
 
     def sync(self) -> None:
-        self.kept = _written(self.kept, self.late)
+        self.kept = _apply_writes(self.kept, self.late)
         self.late.clear()
 
-    def left(self, chance: random.Random) -> bytes:
+    def surviving_bytes(self, chance: random.Random) -> bytes:
         """What the disk may have of it."""
         found = _some(self.late, chance)
         if found and (last := found[-1][1]) and chance.random() < 0.3:
             # The last one may be torn, at a sector.
             cut = chance.randrange(0, len(last) + 1, SECTOR)
             found = [*found[:-1], (found[-1][0], last[:cut])]
-        return _written(self.kept, found)
+        return _apply_writes(self.kept, found)
 
 
 @dataclass(eq=False)
@@ -82,7 +82,7 @@ class Disk:
     def follow(self, op: Op) -> None:
         match op.kind:
             case "create" | "mkdir" | "unlink" | "link":
-                self._name(op.path, self._made(op))
+                self._name(op.path, self._new_node(op))
             case "write":
                 self._file(op.path).late.append((op.at, op.data))
             case "truncate":
@@ -96,7 +96,7 @@ class Disk:
             case _:
                 raise AssertionError(op.kind)
 
-    def _made(self, op: Op) -> File | Folder | None:
+    def _new_node(self, op: Op) -> File | Folder | None:
         if op.kind == "link":
             return self._find(op.other)
         made: dict[str, File | Folder] = {"create": File(), "mkdir": Folder()}
@@ -174,7 +174,7 @@ def _some(late: list[T], chance: random.Random) -> list[T]:
     return [each for each in late if chance.random() < 0.5]
 
 
-def _written(data: bytes, late: list[tuple[int, bytes | None]]) -> bytes:
+def _apply_writes(data: bytes, late: list[tuple[int, bytes | None]]) -> bytes:
     found = bytearray(data)
     for at, more in late:
         if more is None:
@@ -203,7 +203,7 @@ def _save(
     target.mkdir()
     for name, node in names.get(folder, folder.kept).items():
         if isinstance(node, File):
-            (target / name).write_bytes(node.left(chance))
+            (target / name).write_bytes(node.surviving_bytes(chance))
             os.utime(target / name, (0, 0))  # from before the host started again
         else:
             _save(node, target / name, names, chance)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from chaos.stage import Reply, Stage, faults, seen
+from chaos.stage import Reply, Stage, durable_state, faults
 
 from hive_core.errors import HiveError, StorageFull
 
@@ -109,10 +109,10 @@ class Trial:
         stage, disk = self.stage, self.disk
         self._number += 1
         do = self.verbs()[verb]
-        before = seen(stage)
+        before = durable_state(stage)
         disk.fill(pages)
         first = outcome(do)
-        lost = first != "" and kept(before) != kept(seen(stage))
+        lost = first != "" and without_events(before) != without_events(durable_state(stage))
         urgent = [outcome(each) for each in self._urgent()]
         spent = outcome(lambda: stage.call("send", to="lead", body="spent"))
         alarms = stage.call("status")["alarms"]
@@ -136,7 +136,7 @@ class Trial:
         return [lambda: call("stop", agent="lead"), lambda: call("kill", agent="root")]
 
 
-def kept(found: Reply) -> Reply:
+def without_events(found: Reply) -> Reply:
     """Refusals are told in the log, and how often something was tried is nobody's loss."""
     return {name: value for name, value in found.items() if name != "events"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from chaos.power_load import state
 from chaos.stage import Reply, Stage, faults
-from chaos.sweep import Say, forked
+from chaos.sweep import Say, run_forked
 
 from hive_core.operations import load
 
@@ -30,7 +30,7 @@ def main() -> None:
     load()
     for number, line in enumerate(sys.stdin):
         folder = Path(line.rstrip("\n"))
-        _, said = forked(lambda say, f=folder, n=number: look(f, say, deep=n % 5 == 0))  # type: ignore[misc]
+        _, said = run_forked(lambda say, f=folder, n=number: look(f, say, deep=n % 5 == 0))  # type: ignore[misc]
         shutil.rmtree(folder)
         os.write(1, json.dumps(said[0] if said else {"raised": "nothing said"}).encode() + b"\n")
 

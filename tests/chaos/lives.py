@@ -56,7 +56,7 @@ def label(name: str) -> str:
     return f"{call} {_VOLATILE.sub('*', path.partition('/work')[2])}"
 
 
-def settled(seen: Life) -> Life:
+def without_events(seen: Life) -> Life:
     """What a call asked again must lead to; how often it was asked stands in the audit log."""
     return {name: value for name, value in seen.items() if name != "events"}
 
@@ -99,5 +99,5 @@ class Course:
         assert found in (self._old, self._new), (
             where, differences(found, self._old), differences(found, self._new)
         )  # fmt: skip
-        left = differences(settled(last["seen"]), settled(self._end))
+        left = differences(without_events(last["seen"]), without_events(self._end))
         assert not left, (where, left)

@@ -93,18 +93,28 @@ def verdict(evidence: Evidence) -> list[str]:
     """Everything that must not be; empty is what is promised."""
     with closing(Ledger.open(evidence.folder / "hive.db")) as ledger:
         broken = ledger.events.verify()
-    checks = (_heard, _lost, _doubled, _came_again, _in_order, _jobs, _recorded, _history, _living)
+    checks = (
+        _client_faults,
+        _lost_messages,
+        _doubled_messages,
+        _came_again,
+        _in_order,
+        _jobs,
+        _record_faults,
+        _history,
+        _living,
+    )
     found = [line for check in checks for line in check(evidence)]
     return [f"the audit log breaks at {broken}"] * (broken is not None) + found
 
 
-def _heard(evidence: Evidence) -> Iterator[str]:
+def _client_faults(evidence: Evidence) -> Iterator[str]:
     """No fault of the daemon, no other first result, and nobody waits for ever."""
     for row in evidence.of("wrong", "stuck"):
         yield f"heard: {row}"
 
 
-def _lost(evidence: Evidence) -> Iterator[str]:
+def _lost_messages(evidence: Evidence) -> Iterator[str]:
     """What was acknowledged is there, or was acked by its reader."""
     for row in evidence.of("sent"):
         if row["id"] not in evidence.mail and row["id"] not in evidence.maybe:
@@ -114,7 +124,7 @@ def _lost(evidence: Evidence) -> Iterator[str]:
             yield f"the ack of {id_} is lost: {evidence.mail[id_]}"
 
 
-def _doubled(evidence: Evidence) -> Iterator[str]:
+def _doubled_messages(evidence: Evidence) -> Iterator[str]:
     """One body, one message, whatever was repeated."""
     ids: dict[str, set[str]] = defaultdict(set)
     for id_, (mark, _, _) in evidence.mail.items():
@@ -169,14 +179,14 @@ def _overtaken(evidence: Evidence, failed: Row) -> bool:
     return False
 
 
-def _recorded(evidence: Evidence) -> Iterator[str]:
+def _record_faults(evidence: Evidence) -> Iterator[str]:
     """R24: one record for each effect. With a key there is exactly one; without a key at most one
     more for each call whose answer nobody heard."""
     events = Counter(
         (event["fields"].get("caller_name"), event["operation"])
         for event in evidence.events if event["allowed"]
     )  # fmt: skip
-    heard, unknown = _tallied(evidence)
+    heard, unknown = _count_calls(evidence)
     for key in events.keys() | heard.keys():
         name, operation = key
         if name in {"hived", None} or operation not in {"send", "ack", "nack", *JOBS}:
@@ -193,7 +203,7 @@ def _recorded(evidence: Evidence) -> Iterator[str]:
             yield f"{operation}: {jobs[operation]} jobs, {recorded} records"
 
 
-def _tallied(
+def _count_calls(
     evidence: Evidence,
 ) -> tuple[Counter[tuple[str | None, str]], Counter[tuple[str | None, str]]]:
     heard: Counter[tuple[str | None, str]] = Counter()
@@ -259,16 +269,16 @@ def _living(evidence: Evidence) -> Iterator[str]:
             yield f"nothing is recorded of {row}"
 
 
-def tampered(folder: Path, seed: int) -> Mapping[str, int | None]:
+def verify_tampered_logs(folder: Path, seed: int) -> Mapping[str, int | None]:
     """What `verify` says of logs that somebody changed behind the daemon's back."""
     random = Random(seed)  # noqa: S311 - a schedule, no secret
     with closing(sqlite3.connect(folder / "hive.db")) as database:
         ((last,),) = database.execute("SELECT MAX(seq) FROM events")
     one = {"one": random.randint(2, last - 1)}
-    return {name: _verified(folder, script, one) for name, script in EDITS.items()}
+    return {name: _verify_tampered(folder, script, one) for name, script in EDITS.items()}
 
 
-def _verified(folder: Path, script: tuple[str, ...], one: Mapping[str, int]) -> int | None:
+def _verify_tampered(folder: Path, script: tuple[str, ...], one: Mapping[str, int]) -> int | None:
     copy = folder / "tampered.db"
     shutil.copy(folder / "hive.db", copy)
     with closing(sqlite3.connect(copy)) as database:

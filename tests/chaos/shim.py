@@ -93,7 +93,7 @@ class Faults:
         struct.pack_into("=I", self._room, _ARMED, 0)
 
     @contextmanager
-    def shifted(self, seconds: float) -> Iterator[None]:
+    def shift_clock(self, seconds: float) -> Iterator[None]:
         """The wall clock of the program is wrong by so much meanwhile."""
         struct.pack_into("=q", self._room, _SHIFT, int(seconds * 1e9))
         try:

@@ -138,7 +138,7 @@ TABLES = {
 }
 
 
-def seen(stage: Stage) -> Reply:
+def durable_state(stage: Stage) -> Reply:
     """Everything that is durable, without what differs between two runs of the same."""
     connection, repo = stage.stores.ledger.connection, stage.stores.repo
     hive = stage.broker.hive

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.shim import Act, Faults, Kind
-from chaos.stage import VERBS, Stage, Verb, faults, furnish, seen
+from chaos.stage import VERBS, Stage, Verb, durable_state, faults, furnish
 
 from hive_core.errors import HiveError
 from hive_core.ledger.core.connection import Broken
@@ -27,7 +27,7 @@ Reply = dict[str, Any]
 Say = Callable[[Reply], None]
 
 
-def forked(work: Callable[[Say], None]) -> tuple[int, list[Reply]]:
+def run_forked(work: Callable[[Say], None]) -> tuple[int, list[Reply]]:
     """Do something in a fork: how it ended, and what it said before."""
     mine, theirs = os.pipe()
     child = os.fork()
@@ -58,7 +58,7 @@ class Sweep:
         self._work = folder / "work"
         self._old: dict[str, Reply] = {}  # what a verb finds
         load()  # once, and not in every fork
-        forked(lambda _: furnish(self._made("base")))
+        run_forked(lambda _: furnish(self._made("base")))
 
     def _made(self, name: str) -> Path:
         (self._folder / name).mkdir()
@@ -69,9 +69,9 @@ class Sweep:
         if name not in self._old:
             if not verb.empty:
                 shutil.copytree(self._folder / "base", found, symlinks=True)
-                forked(lambda _: self._before(verb, found))
+                run_forked(lambda _: self._before(verb, found))
             shutil.copytree(found if found.exists() else self._made(name), self._work)
-            _, ((self._old[name]),) = forked(lambda say: say(seen(Stage(self._work))))
+            _, ((self._old[name]),) = run_forked(lambda say: say(durable_state(Stage(self._work))))
             shutil.rmtree(self._work)
         return found
 
@@ -86,10 +86,10 @@ class Sweep:
         shutil.copytree(self._prepare(name), self._work, symlinks=True)
         kinds, act, at, number = how
         arm = partial(self._control.arm, self._work, Kind(kinds), Act(act), at, number)
-        status, said = forked(lambda say: self._first(VERBS[name], arm, say))
+        status, said = run_forked(lambda say: self._first(VERBS[name], arm, say))
         count, names = self._control.count, self._control.names()
         self._control.disarm()
-        _, found = forked(lambda say: self._second(VERBS[name], say, deep=deep))
+        _, found = run_forked(lambda say: self._second(VERBS[name], say, deep=deep))
         return {"status": status, "said": said, "count": count, "names": names, "found": found,
                 "old": self._old[name]}  # fmt: skip
 
@@ -107,11 +107,11 @@ class Sweep:
 
     def _second(self, verb: Verb, say: Say, *, deep: bool) -> None:
         stage = Stage(self._work)
-        say({"seen": seen(stage), "faults": faults(stage, deep=False)})
+        say({"seen": durable_state(stage), "faults": faults(stage, deep=False)})
         if verb.again:
             verb.do(stage)
         stage.call("spawn", name="later", parent="")
-        say({"seen": seen(stage), "faults": faults(stage, deep=deep)})
+        say({"seen": durable_state(stage), "faults": faults(stage, deep=deep)})
         stage.close()
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from e2e import wire
 from e2e.hivehost import HiveHost
-from long import bound, figure, times
+from long import at_most, figure, times
 
 pytestmark = [pytest.mark.lab, pytest.mark.sized]
 
@@ -145,7 +145,7 @@ def life(host: HiveHost) -> dict[str, str]:
 
 
 @contextmanager
-def unharmed(host: HiveHost) -> Iterator[None]:
+def expect_unharmed(host: HiveHost) -> Iterator[None]:
     before = life(host), host.main_pid("ann"), host.main_pid("ben")
     yield
     assert (life(host), host.main_pid("ann"), host.main_pid("ben")) == before
@@ -159,7 +159,7 @@ def test_a_bad_agent_is_bounded_and_its_neighbours_hardly_notice(
 ) -> None:
     """Attacks 8, 37, 45 and 50. How long things take is judged where the machine is ours."""
     quiet = neighbour.pings()
-    with unharmed(host):
+    with expect_unharmed(host):
         assert not host.call("Spawn", name=bad.name, **bad.spec).error
         at_work = ["running", "failed", *bad.ends]
         host.call("WaitAgents", agents=[bad.name], states=at_work, wait=20)
@@ -175,8 +175,8 @@ def test_a_bad_agent_is_bounded_and_its_neighbours_hardly_notice(
            quiet_p50_ms=quiet[CALLS // 2] * 1e3, loud_p50_ms=loud[CALLS // 2] * 1e3,
            stop_seconds=ended)  # fmt: skip
     assert len(loud) == CALLS
-    assert ended < bound(1 + ENDING)
-    assert p99(loud) <= bound(2 * p99(quiet) + NOISE)
+    assert ended < at_most(1 + ENDING)
+    assert p99(loud) <= at_most(2 * p99(quiet) + NOISE)
 
 
 def test_a_balloon_beyond_what_all_agents_may_have_kills_an_agent_and_no_daemon(
@@ -188,23 +188,25 @@ def test_a_balloon_beyond_what_all_agents_may_have_kills_an_agent_and_no_daemon(
     host.settings(together)
     host.run("systemctl", "restart", "hived.service")
     try:
-        host.until(lambda: shown(host, "hive.slice", "MemoryMax") == str(400 << 20), "no cap")
-        with unharmed(host):
+        host.until(
+            lambda: unit_property(host, "hive.slice", "MemoryMax") == str(400 << 20), "no cap"
+        )
+        with expect_unharmed(host):
             balloon = "x = []\nwhile 1: x.append(bytes(1 << 22))"
             host.call("Spawn", name="balloon", parent="lead", command=["python3", "-c", balloon])
             host.wait("failed", "balloon")
             kinds = [each["kind"] for each in host.mail("lead")]
             assert kinds[-1:] == ["container_crash"]
         for unit in ("hived.service", "hive-privd.service", "dbus.service"):
-            assert shown(host, unit, "OOMScoreAdjust") == "-900"
-            assert not shown(host, unit, "ControlGroup").startswith("/hive.slice")
+            assert unit_property(host, unit, "OOMScoreAdjust") == "-900"
+            assert not unit_property(host, unit, "ControlGroup").startswith("/hive.slice")
     finally:
         host.settings(settings)
         host.run("systemctl", "restart", "hived.service")
         host.hush()
 
 
-def shown(host: HiveHost, unit: str, name: str) -> str:
+def unit_property(host: HiveHost, unit: str, name: str) -> str:
     return host.run("systemctl", "show", "--value", f"--property={name}", unit).stdout.strip()
 
 
@@ -213,10 +215,10 @@ def test_without_a_setting_a_fifth_of_the_machine_is_left_to_the_host(
 ) -> None:
     """Attack 8: without a word in hive.toml all agents have four fifths of the machine."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert 0.7 * memory < int(shown(host, "hive.slice", "MemoryMax")) <= 0.8 * memory
-    assert shown(host, "hive-agent@ann.service", "MemorySwapMax") == "0"
-    assert shown(host, "hive-agent@ann.service", "TasksMax") == "1024"
-    assert int(shown(host, "hive.slice", "TasksMax")) < 1 << 22
+    assert 0.7 * memory < int(unit_property(host, "hive.slice", "MemoryMax")) <= 0.8 * memory
+    assert unit_property(host, "hive-agent@ann.service", "MemorySwapMax") == "0"
+    assert unit_property(host, "hive-agent@ann.service", "TasksMax") == "1024"
+    assert int(unit_property(host, "hive.slice", "TasksMax")) < 1 << 22
     assert "MemoryMax of all agents together" in host.hive("doctor")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from e2e.hivehost import HiveHost
-from long import bound, figure, times
+from long import at_most, figure, times
 
 from hive_core.errors import HiveError
 from hive_core.host.systemd.bus import Bus
@@ -74,7 +74,7 @@ class Works:
 
 
 @contextmanager
-def undisturbed(host: HiveHost) -> Iterator[Works]:
+def expect_undisturbed(host: HiveHost) -> Iterator[Works]:
     """Nobody crashes, nobody is told so, and what was acknowledged has been done."""
     host.mail("lead")
     host.mail("ben")
@@ -121,11 +121,11 @@ def notices(host: HiveHost) -> float:
 def test_no_operation_is_lost_and_no_crash_is_told(host: HiveHost, act: str) -> None:
     host.grow(probe={"parent": "root", "role": "daemon"})
     usual, seen = notices(host), []  # on a busy machine looking takes its time too
-    with undisturbed(host):
+    with expect_undisturbed(host):
         for _ in range(ROUNDS):
             host.run("sh", "-c", ACTS[act], timeout=60)
             seen.append(notices(host))
-            assert seen[-1] < bound(RECONNECT + 2 * usual)
+            assert seen[-1] < at_most(RECONNECT + 2 * usual)
             # Wanted anew: its ends are forgotten, else it would be parked after five.
             host.call("Restart", agent="probe", wait=40)
             host.wait("running", "probe")
@@ -147,7 +147,7 @@ def test_a_bus_that_accepts_and_never_answers_costs_a_call_its_deadline(
             began = time.monotonic()
             with pytest.raises(HiveError):
                 await call
-            assert time.monotonic() - began < bound(2)
+            assert time.monotonic() - began < at_most(2)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -171,7 +171,7 @@ def test_a_process_goes_on_in_its_own_time_until_it_has_moved_what_is_due(
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        with control.shifted(step):
+        with control.shift_clock(step):
             said, _ = process.communicate("\n", timeout=60)
     still, by, then, left = map(float, said.split())
     assert 0 <= still < 30

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from fuzz.served import Served, served
-from long import bound, figure, times
+from fuzz.served import Served, serve_in_process
+from long import at_most, figure, times
 from security.neighbour import Neighbour
 
 CALL = b'{"method":"org.hive.Broker.Whoami","parameters":{}}\0'
@@ -84,7 +84,7 @@ def all_end(here: Served, connections: list[socket.socket]) -> End:
 def test_row_r11_a_crowd_that_says_nothing_is_gone_in_time_and_no_neighbour_waits(
     tmp_path: Path,
 ) -> None:
-    with many_files(), served(tmp_path, SOCKETS + WELL_BEHAVED, PATIENCE) as here:
+    with many_files(), serve_in_process(tmp_path, SOCKETS + WELL_BEHAVED, PATIENCE) as here:
         neighbours = [Neighbour(here.path(SOCKETS + each)) for each in range(WELL_BEHAVED)]
         for each in neighbours:
             each.start()
@@ -103,7 +103,7 @@ def test_row_r11_a_crowd_that_says_nothing_is_gone_in_time_and_no_neighbour_wait
             memory_mib=memory, files=files,
         )  # fmt: skip
         assert max(end.files for end in ends) > CROWD / 2, "they were not there together"
-        assert p99 < 1000 * bound(0.1)
+        assert p99 < 1000 * at_most(0.1)
         assert files == [files[0]] * 3
         peak = max(end.memory for end in ends)
         held = peak - memory[0]

@@ -112,7 +112,7 @@ KINDS: dict[str, type[Trouble]] = {
 }  # fmt: skip
 
 
-async def survived(stage: Stage, work: Callable[[], object]) -> None:
+async def run_over_kills(stage: Stage, work: Callable[[], object]) -> None:
     """Do something and let it settle, over a kill or two."""
     for attempt in count():
         try:
@@ -121,13 +121,13 @@ async def survived(stage: Stage, work: Callable[[], object]) -> None:
             await stage.settle()
         except Killed:
             await stage.kill()
-            while not _opened(stage):
+            while not _open(stage):
                 pass  # systemd starts it again
         else:
             return
 
 
-def _opened(stage: Stage) -> bool:
+def _open(stage: Stage) -> bool:
     try:
         stage.open()
     except StorageFull:
@@ -135,14 +135,14 @@ def _opened(stage: Stage) -> bool:
     return True
 
 
-async def deployed(stage: Stage, found: Proposed) -> str:
+async def deploy(stage: Stage, found: Proposed) -> str:
     """Requested, approved as soon as it waits, and left alone until it is over."""
     made: list[str] = []
-    await survived(stage, lambda: made.append(stage.request("bob", found)))
+    await run_over_kills(stage, lambda: made.append(stage.request("bob", found)))
     for _ in range(12):
         if stage.state_of(made[0]) is _S.PENDING:
-            await survived(stage, lambda: _approve(stage, made[0]))
-        await survived(stage, lambda: stage.clock.advance(SLOW / 6))
+            await run_over_kills(stage, lambda: _approve(stage, made[0]))
+        await run_over_kills(stage, lambda: stage.clock.advance(SLOW / 6))
     return made[0]
 
 
@@ -197,7 +197,7 @@ async def trial(kind: type[Trouble], at: int | None) -> list[str]:
         stage = Stage(Path(folder))
         await stage.grow(FAMILY)
         trouble = kind(stage, at)
-        approval = await deployed(stage, NEW)
+        approval = await deploy(stage, NEW)
         stage.step = stage.commits = lambda _: None
         await stage.settle()
         try:
@@ -255,7 +255,7 @@ async def _several(kinds: list[type[Trouble]], places: list[int]) -> None:
                 troubles[places.index(at)].happen()
 
         stage.step = step
-        approval = await deployed(stage, NEW)
+        approval = await deploy(stage, NEW)
         stage.step = stage.commits = lambda _: None
         for _ in range(4):
             await stage.advance(SLOW / 4)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from chaos.full_disk import ROOM, VERBS
-from long import bound, figure, times
+from long import at_most, figure, times
 
 ROOT = Path(__file__).parents[2]
 FULL = "StorageFull"
@@ -62,4 +62,4 @@ def _check(line: dict[str, Any]) -> None:
     assert any("disk is full" in each for each in line["alarms"]), line
     assert line["again"] == "", line
     assert line["held"], line
-    assert line["took"] < bound(5), line
+    assert line["took"] < at_most(5), line

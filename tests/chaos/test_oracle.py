@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from chaos.campaign import Row, silences
-from chaos.oracle import Evidence, tampered, verdict
+from chaos.oracle import Evidence, verdict, verify_tampered_logs
 from chaos.soak import Slope
 from operations.world import World, rows, world
 
@@ -26,7 +26,7 @@ def sends(made: World, number: int, kind: str = "") -> Iterator[Row]:
         yield {"who": "ann/keyed", "what": "sent", "mark": mark, "id": sent["id"], "key": mark}
 
 
-def heard(made: World) -> Iterator[Row]:
+def client_rows(made: World) -> Iterator[Row]:
     """What clients would have kept of a short life: letters, of which two are acked; a child."""
     yield {"who": "operator/first", "what": "told", "method": "spawn", "times": 3}
     yield from sends(made, 4)
@@ -47,7 +47,7 @@ def heard(made: World) -> Iterator[Row]:
 def _sound(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     folder = tmp_path_factory.mktemp("sound")
     with world(None, "root/ann:lead", "ann/cid") as made:
-        found = [{"at": 1.0, **row} for row in heard(made)]
+        found = [{"at": 1.0, **row} for row in client_rows(made)]
         for job in made.ledger.jobs.open():
             made.finish(job.id)
         made.ledger.checkpoint()
@@ -107,7 +107,7 @@ def foreign_commit(evidence: Evidence) -> None:
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
 
 
-def forgotten(evidence: Evidence) -> None:
+def delete_spec(evidence: Evidence) -> None:
     (evidence.folder / "meta/agents/cid.json").unlink()
 
 
@@ -134,7 +134,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "a commit without a record": (foreign_commit, "commits differ"),
     "another head": (sql("UPDATE meta SET value = 'x' WHERE key = 'head'"), "the ledger says x"),
     "born twice": (two_births, "was made 2 times"),
-    "a spec is gone": (forgotten, "replayed and living differ"),
+    "a spec is gone": (delete_spec, "replayed and living differ"),
     "a spawn without a record": (row(who="ann/gardener", what="did", method="Spawn", pet="x",
                                      uuid="u", job="j"), "nothing is recorded of "),
     "the log was edited": (sql("UPDATE events SET body = body || ' ' WHERE seq = 3"),
@@ -164,7 +164,7 @@ def test_a_letter_that_was_cleared_away_after_its_ack_is_not_lost(evidence: Evid
 
 @pytest.mark.parametrize("seed", range(2))
 def test_whoever_changes_the_audit_log_is_seen(evidence: Evidence, seed: int) -> None:
-    found = tampered(evidence.folder, seed)
+    found = verify_tampered_logs(evidence.folder, seed)
     assert len(found) == 6
     assert None not in found.values()
 

@@ -28,7 +28,7 @@ THEIRS = re.compile(
 )
 
 
-def worked(folder: Path, number: int, most: int) -> tuple[list[Op], list[object]]:
+def record_disk(folder: Path, number: int, most: int) -> tuple[list[Op], list[object]]:
     """What a daemon did to its disk, change by change, and what was so after each call."""
     (folder / "work").mkdir()
     control = Faults(folder / "control")
@@ -50,7 +50,7 @@ def test_no_power_cut_loses_what_was_acknowledged() -> None:
     chance = random.Random(number)  # noqa: S311 - no secret
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hive-power-") as name:
         folder = Path(name)
-        ops, history = worked(folder, number, times(25, 120))
+        ops, history = record_disk(folder, number, times(25, 120))
         disk, acked, by_hand = Disk(folder / "base", str(folder / "work")), 0, False
         moments = sorted(chance.choices(range(1, len(ops) + 1), k=images))
         program = [sys.executable, "-m", "chaos.images"]

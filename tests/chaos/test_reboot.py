@@ -13,14 +13,14 @@ import pytest
 from e2e import wire
 from e2e.hivehost import OPERATOR_SOCKET, HiveHost
 from e2e.labhost import Lab
-from long import bound, figure, times
+from long import at_most, figure, times
 
 pytestmark = [pytest.mark.lab, pytest.mark.sized]
 
 AGENTS = times(8, 50)
 BOOTED = times(0, 4)
 SETTINGS = "[limits]\nchildren = 100\n"
-ANSWERS = bound(2)  # seconds after hived was started
+ANSWERS = at_most(2)  # seconds after hived was started
 AT_ONCE = 8
 
 
@@ -44,7 +44,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.hush()
 
 
-def answered(host: HiveHost) -> float:
+def time_of_answer(host: HiveHost) -> float:
     """When the operator's socket answered, in monotonic seconds."""
     path, deadline = str(host.lab.path(OPERATOR_SOCKET)), time.monotonic() + 30
     while True:
@@ -93,7 +93,7 @@ def test_all_wanted_agents_run_again_once_and_the_operator_is_answered_soon(
     host.hush()
     booted = time.time()
     lab.reboot(power_cut=power_cut)
-    answer = answered(host)
+    answer = time_of_answer(host)
     began = moment(host, "hived.service", "ExecMainStartTimestamp")
     host.wait("running", *wanted, seconds=50)
     running = time.monotonic()

@@ -141,7 +141,7 @@ def live(helper: Helper, above: Agent, kill: tuple[int, int] | None = None) -> l
         helper.faults.disarm()
         found.append([_label(each) for each in helper.faults.names()])
         if isinstance(action, KillUnit):
-            helper.ended(agent)
+            helper.exit_of(agent)
     _check_nothing_is_left(helper, agent)
     return found
 

@@ -111,20 +111,20 @@ def test_every_wait_for_somebody_else_has_a_deadline() -> None:
             continue
         for work in ast.walk(tree):
             if isinstance(work, ast.AsyncFunctionDef):
-                for node in _unbounded(work):
+                for node in _unbounded_awaits(work):
                     assert f"{file}:{work.name}" in BOUNDED, f"{file}:{node.lineno} waits for ever"
                     found.add(f"{file}:{work.name}")
     assert found == BOUNDED.keys()
 
 
-def _unbounded(node: ast.AST) -> Iterator[ast.Await]:
+def _unbounded_awaits(node: ast.AST) -> Iterator[ast.Await]:
     """Awaits of such calls that stand in no `async with asyncio.timeout(...)`."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.AsyncWith) and "asyncio.timeout(" in ast.unparse(child):
             continue
         if isinstance(child, ast.Await) and _waits(child.value):
             yield child
-        yield from _unbounded(child)
+        yield from _unbounded_awaits(child)
 
 
 def _waits(node: ast.expr) -> bool:

@@ -233,13 +233,13 @@ def test_the_verdict_sees_what_is_lost_or_doubled(folder: Path) -> None:
         with end.ledger.transaction():
             end.ledger.connection.run(sql)
         heard = deepcopy(past)
-        found = judged(end, heard, bell)
+        found = judge(end, heard, bell)
         end.leave()
         shutil.rmtree(copy)
         assert found, name
 
 
-def judged(end: Working, heard: Past, bell: str) -> list[str]:
+def judge(end: Working, heard: Past, bell: str) -> list[str]:
     """What is not there may already be missed when it is looked for."""
     try:
         settle(end, heard)

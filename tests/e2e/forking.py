@@ -48,10 +48,10 @@ def main() -> None:
                 os.close(ANSWERS)
                 sys.argv = ["hive", *words]
                 hive.main()
-            answer(ended(child, seconds), streams)
+            answer(wait_for_child(child, seconds), streams)
 
 
-def ended(child: int, seconds: float) -> int | None:
+def wait_for_child(child: int, seconds: float) -> int | None:
     """Its status; None for one that took too long."""
     watched = os.pidfd_open(child)
     late = not select.select([watched], [], [], seconds)[0]

@@ -14,8 +14,8 @@ from typing import Any
 
 from e2e import wire
 from e2e.forks import Forks
-from e2e.labhost import Lab, checked
-from long import bound
+from e2e.labhost import Lab, check_status
+from long import at_most
 
 OPERATOR_SOCKET = "/run/hive/operator.sock"
 _INSIDE = (
@@ -94,7 +94,7 @@ class HiveHost:
         if self.forked and words[0] == "hive" and words[1:]:
             done = self._forks.run(words[1:], text, timeout)
             if done is not None:
-                return checked(done) if check else done
+                return check_status(done) if check else done
         return self.lab.run(list(words), check=check, input=text, timeout=timeout)
 
     def hive(self, *words: str, text: str | None = None) -> str:
@@ -209,7 +209,7 @@ class HiveHost:
 
     def wait(self, state: str, *agents: str, seconds: float = 30) -> None:
         names = [agent.replace("_", "-") for agent in agents]
-        deadline, reply = time.monotonic() + bound(seconds), None
+        deadline, reply = time.monotonic() + at_most(seconds), None
         while reply is None or not reply["done"]:
             left = deadline - time.monotonic()
             assert left > 0, reply
@@ -220,7 +220,7 @@ class HiveHost:
 
     def until(self, holds: Callable[[], object], what: str, seconds: float = 15) -> None:
         """For what nobody announces: look again and again."""
-        deadline, began = time.monotonic() + bound(seconds), time.monotonic()
+        deadline, began = time.monotonic() + at_most(seconds), time.monotonic()
         while not holds():
             assert time.monotonic() < deadline, what
             # Who looks by starting processes leaves the machine to what it waits for.

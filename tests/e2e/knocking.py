@@ -84,7 +84,7 @@ def lawless(path: str, secret: str) -> dict[bytes, int]:
     return {each.encode(): status for each, status in found.items()}
 
 
-def smuggled(path: str, secret: str) -> bytes:
+def smuggling_request(path: str, secret: str) -> bytes:
     """Two requests for who goes by one of the two lengths, one for who goes by the other."""
     inner = request(path, plain(secret))
     mixed = {**plain(secret), "content-length": "2", "transfer-encoding": "chunked"}

@@ -157,7 +157,7 @@ class Lab:
             env=environment(env),
         )
         done.args = list(command)
-        return checked(done) if check else done
+        return check_status(done) if check else done
 
     def popen(
         self,
@@ -252,7 +252,7 @@ class Lab:
         return "unified" if max(versions, default=252) >= 256 else "own"
 
 
-def checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+def check_status(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
     """One that ended well."""
     if done.returncode != 0:
         raise LabError(f"{done.args} ended with {done.returncode}\n{done.stdout}{done.stderr}")

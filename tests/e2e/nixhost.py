@@ -53,7 +53,7 @@ class NixHost(HiveHost):
         self.run("sh", "-c", "mkdir -p /etc/nix; cat >/etc/nix/nix.conf", text=text)
         self.run("systemctl", "stop", "nix-daemon.service", check=False)
 
-    def ended(self, approval: str, seconds: float = 60) -> dict[str, object]:
+    def wait_for_approval(self, approval: str, seconds: float = 60) -> dict[str, object]:
         """An approval once there is nothing more to come of it."""
         open_ = {"received", "approved", "building", "deploying", "watching"}
         found: list[dict[str, object]] = []
@@ -69,12 +69,12 @@ class NixHost(HiveHost):
     def approve(self, asked: Reply, *, state: str = "deployed") -> dict[str, object]:
         """Let happen what was asked for, and see it through."""
         approval = str(asked["approval"])
-        pending = self.ended(approval)
+        pending = self.wait_for_approval(approval)
         assert pending["state"] == "pending", pending
         commit = str(pending["commit"])
         reply = self.call("Approve", id=approval, commit=commit[:8])
         assert not reply.error, reply
-        done = self.ended(approval)
+        done = self.wait_for_approval(approval)
         assert done["state"] == state, done
         return done
 

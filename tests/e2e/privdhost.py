@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from e2e.labhost import Lab, LabError
-from long import bound
+from long import at_most
 
 from hive_core.errors import from_wire
 from hive_core.plan.actions import (
@@ -162,7 +162,7 @@ class Host:
         self.hang_up()
         self._relay = self._connect()
 
-    def mounted(self, agent: Agent) -> bool:
+    def is_mounted(self, agent: Agent) -> bool:
         """Say whether all that is to be mounted was; now it is."""
         return self.do(agent.mount) == Done(changed=False)
 
@@ -206,9 +206,9 @@ class Host:
 
     def stop(self, agent: Agent) -> dict[str, object]:
         self.do(StopUnit(agent.uuid, agent.name))
-        return self.ended(agent)
+        return self.exit_of(agent)
 
-    def ended(self, agent: Agent) -> dict[str, object]:
+    def exit_of(self, agent: Agent) -> dict[str, object]:
         gone = lambda: self.show(agent.unit, "ActiveState") == "inactive"  # noqa: E731
         self.until(gone, f"{agent.name} does not end", seconds=30)
         return self.exit_record(agent.uuid)
@@ -263,7 +263,7 @@ class Host:
 
     @staticmethod
     def until(condition: Callable[[], bool], failure: str, seconds: float = 15) -> None:
-        deadline, began = time.monotonic() + bound(seconds), time.monotonic()
+        deadline, began = time.monotonic() + at_most(seconds), time.monotonic()
         while not condition():
             if time.monotonic() > deadline:
                 raise LabError(failure)

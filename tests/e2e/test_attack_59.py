@@ -161,7 +161,7 @@ def blocks(page: Path) -> Iterator[list[str]]:
         yield block
 
 
-def typed(page: Path, words: dict[str, str]) -> str:
+def git_script(page: Path, words: dict[str, str]) -> str:
     """A page's git commands as a script, one's own names in the place of those of the docs."""
     lines: list[str] = []
     for block in blocks(page):
@@ -175,10 +175,12 @@ def typed(page: Path, words: dict[str, str]) -> str:
 
 def pages() -> list[Path]:
     found = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "scripts/demo"]
-    return [page for page in sorted(found) if "reference" not in page.parts and typed(page, {})]
+    return [
+        page for page in sorted(found) if "reference" not in page.parts and git_script(page, {})
+    ]
 
 
-def proposed(host: HiveHost, text: str) -> tuple[str, str]:
+def propose(host: HiveHost, text: str) -> tuple[str, str]:
     """An approval that waits for the operator, and its commit."""
     script = """
 [ -d /agents/lead/state/configs/alice ] || hive-agent config clone alice >&2
@@ -210,7 +212,7 @@ def test_the_docs_have_git_commands_to_follow() -> None:
     """Else the test below would follow nothing."""
     names = {page.name for page in pages()}
     assert {"approve.md", "deploy-and-roll-back.md", "recover.md", "tutorial.md", "demo"} <= names
-    text = "\n".join(typed(page, {}) for page in pages())
+    text = "\n".join(git_script(page, {}) for page in pages())
     for command in ("git clone hive::meta", "git clone hive::alice", "git push hive::alice",
                     "git push origin main", "hive meta log", "git -C meta log"):  # fmt: skip
         assert command in text
@@ -222,7 +224,7 @@ def test_the_docs_have_git_commands_to_follow() -> None:
 def test_attack_59_whoever_follows_the_docs_runs_nothing_of_a_hived_that_was_taken_over(
     host: HiveHost, who: str
 ) -> None:
-    id_, commit = proposed(host, who)
+    id_, commit = propose(host, who)
     take_over(host)
     words = {
         "6f0c2a1be94d": id_, "1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d": commit,
@@ -230,7 +232,9 @@ def test_attack_59_whoever_follows_the_docs_runs_nothing_of_a_hived_that_was_tak
         "BACKUP": "$place/backup", "$clones": "$place/clones", "/writer": "/alice",
         "origin/refused/COMMIT": "origin/main",
     }  # fmt: skip
-    said = {page.name: as_(host, who, EDITOR + "set -x\n" + typed(page, words)) for page in pages()}
+    said = {
+        page.name: as_(host, who, EDITOR + "set -x\n" + git_script(page, words)) for page in pages()
+    }
     assert ran(host) == [], said
     assert state(host, id_) in ("approved", "building", "deploying", "watching", "deployed"), said
     assert "change" in said["deploy-and-roll-back.md"], said
@@ -252,7 +256,7 @@ def test_attack_59_nobody_but_hived_enters_a_repository(host: HiveHost, who: str
 
 @pytest.mark.parametrize("who", ["root", OPERATOR])
 def test_attack_59_clone_pull_push_and_sign_by_plain_git(host: HiveHost, who: str) -> None:
-    id_, commit = proposed(host, f"{who} again")
+    id_, commit = propose(host, f"{who} again")
     said = as_(host, who, f"""
         set -ex; cd; rm -rf mine other alice; git clone hive::meta mine; git clone hive::meta other
         cd mine; git commit --allow-empty -m 'a note of {who}'; git push hive::meta main

@@ -36,11 +36,11 @@ def soon(look: Callable[[], Any], seconds: float = 60) -> Any:  # noqa: ANN401 -
     return found
 
 
-def sent(host: HiveHost, name: str, body: str) -> str:
+def send(host: HiveHost, name: str, body: str) -> str:
     return host.run("hive", "send", name, body, check=False).stdout
 
 
-def called(host: HiveHost, name: str, body: str) -> bool:
+def try_send(host: HiveHost, name: str, body: str) -> bool:
     """The same without a command."""
     with suppress(OSError):
         return bool(host.call("Send", to=name, body=body, idempotency_key=body)["id"])
@@ -122,7 +122,7 @@ def test_a_daemon_killed_again_and_again_loses_no_message_and_doubles_no_answer(
         if number % 10 == 5:
             host.run("systemctl", "kill", "--signal=KILL", "hived.service")
         # The command tries until a daemon answers; the others have nothing in their way.
-        soon(partial(sent if number % 10 == 5 else called, host, "echo", body))
+        soon(partial(send if number % 10 == 5 else try_send, host, "echo", body))
     soon(lambda: len(answers(host, "echo")) >= len(bodies), 90)
     assert sorted(answers(host, "echo")) == sorted(bodies)
     assert host.json("inbox", "echo") == []

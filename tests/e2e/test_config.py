@@ -78,14 +78,14 @@ def pending(host: HiveHost, files: dict[str, str]) -> tuple[str, str]:
     return id_, commit
 
 
-def deployed(host: HiveHost, files: dict[str, str]) -> tuple[str, str]:
+def deploy(host: HiveHost, files: dict[str, str]) -> tuple[str, str]:
     id_, commit = pending(host, files)
     assert not host.call("Approve", id=id_, commit=commit[:8]).error
     until(host, id_, "deployed")
     return id_, commit
 
 
-def shown(host: HiveHost, path: str = "AGENTS.md") -> str:
+def show_file(host: HiveHost, path: str = "AGENTS.md") -> str:
     return host.inside("bob", "cat", f"/run/hive/config/{path}")
 
 
@@ -98,16 +98,16 @@ def tags(host: HiveHost, id_: str) -> set[str]:
 def test_h9_a_parent_edits_asks_and_the_operator_approves(host: HiveHost) -> None:
     """H9, H18: nothing runs before; then it is deployed, with a restart, and watched."""
     first = host.main_pid("bob")
-    assert "Be kind" not in shown(host)
+    assert "Be kind" not in show_file(host)
     id_, commit = pending(host, {"agent.toml": LIVE, "AGENTS.md": "Be kind.\n"})
-    assert "Be kind" not in shown(host)
+    assert "Be kind" not in show_file(host)
     assert host.main_pid("bob") == first
     found = approval(host, id_)
     assert (found["requester"], found["agent"], found["commit"]) == ("lead", "bob", commit)
     assert found["effect"] == "restart"
     host.hive("approvals", "approve", id_, "--commit", commit[:8], "--yes")
     assert approval(host, id_)["state"] == "deployed"
-    assert shown(host) == "Be kind.\n"
+    assert show_file(host) == "Be kind.\n"
     assert host.inside("bob", "cat", "/agents/bob/state/started") == "Be kind.\n"
     assert host.main_pid("bob") != first
     assert tags(host, id_) == {"approved", "building", "deployed"}
@@ -119,7 +119,7 @@ def test_h9_a_parent_edits_asks_and_the_operator_approves(host: HiveHost) -> Non
 
 def test_h18_who_may_see_the_applied_repositories_finds_what_is_deployed(host: HiveHost) -> None:
     """H18: read-only, by name, live by the capability; the meta repo too."""
-    deployed(host, {"agent.toml": LIVE, "AGENTS.md": "Seen.\n"})
+    deploy(host, {"agent.toml": LIVE, "AGENTS.md": "Seen.\n"})
     commit = host.call("History", agent="bob")["generations"][0]["commit"]
     seen = host.inside("root", "cat", "/applied/bob/refs/heads/main")
     assert seen.strip() == commit
@@ -129,19 +129,19 @@ def test_h18_who_may_see_the_applied_repositories_finds_what_is_deployed(host: H
 
 
 def test_a_live_change_is_seen_by_what_runs_and_nothing_restarts(host: HiveHost) -> None:
-    deployed(host, {"agent.toml": LIVE, "AGENTS.md": "One.\n"})
+    deploy(host, {"agent.toml": LIVE, "AGENTS.md": "One.\n"})
     first = host.main_pid("bob")
-    id_, _ = deployed(host, {"AGENTS.md": "Two.\n"})
+    id_, _ = deploy(host, {"AGENTS.md": "Two.\n"})
     assert approval(host, id_)["effect"] == "live"
-    assert shown(host) == "Two.\n"
+    assert show_file(host) == "Two.\n"
     assert host.main_pid("bob") == first
 
 
 def test_what_runs_sees_no_edit_and_cannot_make_one_where_it_looks(host: HiveHost) -> None:
     """The clone is the agent's, what is deployed is not: read-only for root in the container."""
-    before = shown(host)
+    before = show_file(host)
     edit(host, {"AGENTS.md": "Rule the world.\n"}, "/agents/bob/config", "bob")
-    assert shown(host) == before
+    assert show_file(host) == before
     for command in (
         "echo x >/run/hive/config/AGENTS.md", "rm /run/hive/config/AGENTS.md",
         "rm /run/hive/config", "mv /run/hive/config /run/hive/old",
@@ -150,12 +150,12 @@ def test_what_runs_sees_no_edit_and_cannot_make_one_where_it_looks(host: HiveHos
     ):  # fmt: skip
         done = host.run("hive", "shell", "bob", "--", "sh", "-c", command, check=False)
         assert done.returncode != 0, command
-    assert shown(host) == before
+    assert show_file(host) == before
 
 
 def test_a_broken_one_goes_back_by_itself_and_who_waits_is_told(host: HiveHost) -> None:
     """H9: the command ends; the old one runs again, and requester and parent know why."""
-    _, good = deployed(host, {"agent.toml": LIVE, "AGENTS.md": "Good.\n"})
+    _, good = deploy(host, {"agent.toml": LIVE, "AGENTS.md": "Good.\n"})
     host.mail("lead")
     command = json.dumps(["sh", "-c", "echo no such prompt; exit 7"])
     bad = f"{LIVE}[request]\ncommand = {command}\n"
@@ -165,7 +165,7 @@ def test_a_broken_one_goes_back_by_itself_and_who_waits_is_told(host: HiveHost) 
     assert done.returncode != 0
     assert "ended with 7" in done.stderr
     host.wait("running", "bob")
-    assert shown(host) == "Good.\n"
+    assert show_file(host) == "Good.\n"
     (told,) = (each for each in host.mail("lead") if each["kind"] == "config")
     assert "ended with 7" in told["body"]
     assert "no such prompt" in told["body"]
@@ -176,11 +176,11 @@ def test_a_broken_one_goes_back_by_itself_and_who_waits_is_told(host: HiveHost) 
 
 
 def test_a_way_back_is_a_deploy(host: HiveHost) -> None:
-    _, old = deployed(host, {"agent.toml": LIVE, "AGENTS.md": "Old.\n"})
-    deployed(host, {"AGENTS.md": "New.\n"})
-    assert shown(host) == "New.\n"
+    _, old = deploy(host, {"agent.toml": LIVE, "AGENTS.md": "Old.\n"})
+    deploy(host, {"AGENTS.md": "New.\n"})
+    assert show_file(host) == "New.\n"
     host.hive("rollback", "bob")
-    assert shown(host) == "Old.\n"
+    assert show_file(host) == "Old.\n"
     rows = host.call("History", agent="bob")["generations"]
     assert (rows[0]["kind"], rows[0]["commit"], rows[0]["current"]) == ("rollback", old, True)
     assert len(rows) <= 4
@@ -193,7 +193,7 @@ def test_attack_21_what_was_approved_is_what_runs_whatever_was_done_meanwhile(
     id_, commit = pending(host, {"agent.toml": LIVE, "AGENTS.md": "Approved.\n"})
     edit(host, {"AGENTS.md": "Not approved.\n"})
     host.hive("approvals", "approve", id_, "--commit", commit[:8], "--yes")
-    assert shown(host) == "Approved.\n"
+    assert show_file(host) == "Approved.\n"
     id_, commit = pending(host, {"AGENTS.md": "Also approved.\n"})
     repo = f"/var/lib/hive/applied/{host.uuid('bob')}.git"
     host.run("sh", "-c", f"cat {repo}/hive/*.nar >/tmp/x; rm -f {repo}/hive/{commit}.nar;"
@@ -202,16 +202,16 @@ def test_attack_21_what_was_approved_is_what_runs_whatever_was_done_meanwhile(
                     check=False)  # fmt: skip
     assert done.returncode != 0
     assert approval(host, id_)["state"] == "void"
-    assert shown(host) == "Approved.\n"
+    assert show_file(host) == "Approved.\n"
 
 
 def test_what_is_deployed_is_shown_again_after_a_reboot_of_the_host(host: HiveHost) -> None:
     """`/run` is empty then: it is there before the agent starts."""
-    deployed(host, {"agent.toml": LIVE, "AGENTS.md": "Again.\n"})
+    deploy(host, {"agent.toml": LIVE, "AGENTS.md": "Again.\n"})
     host.hush()
     host.lab.reboot()
     host.wait("running", "root", "lead", "bob", seconds=45)
-    assert shown(host) == "Again.\n"
+    assert show_file(host) == "Again.\n"
     host.until(lambda: host.inside("bob", "cat", "/agents/bob/state/started") == "Again.\n",
                "it was not there at the start")  # fmt: skip
 
@@ -227,5 +227,5 @@ def test_r18_killed_in_the_middle_of_a_deploy_it_goes_on(host: HiveHost, moment:
     host.answers()
     assert until(host, id_, "deployed", "failed")["state"] == "deployed"
     host.wait("running", "bob")
-    assert shown(host).startswith(str(moment))
+    assert show_file(host).startswith(str(moment))
     assert host.call("History", agent="bob")["generations"][0]["commit"] == commit

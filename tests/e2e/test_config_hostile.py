@@ -58,12 +58,12 @@ def sh(host: HiveHost, agent: str, script: str, where: str = "") -> str:
     return done.strip().rpartition("\n")[2]
 
 
-def committed(host: HiveHost, agent: str, script: str) -> str:
+def make_commit(host: HiveHost, agent: str, script: str) -> str:
     """A commit that an agent makes in its own clone."""
     return sh(host, agent, f"{script}\ngit add -A; git commit -qm change; git rev-parse HEAD")
 
 
-def asked(
+def request(
     host: HiveHost, commit: str, agent: str = "kid", by: str = "kid", source: str | None = None
 ) -> dict[str, Any]:
     """The approval once the commit is judged."""
@@ -81,7 +81,7 @@ def asked(
 
 def refusal(host: HiveHost, commit: str) -> str:
     """Why a commit of kid's is refused."""
-    found = asked(host, commit)["approval"]
+    found = request(host, commit)["approval"]
     assert found["state"] == "refused", found
     return str(found["reason"])
 
@@ -95,9 +95,9 @@ def sprung(host: HiveHost) -> str:
 
 def test_attack_15_and_16_traps_of_a_repository_are_stepped_into_by_nobody(host: HiveHost) -> None:
     """H9: the commit of imp is fine, and is judged; its parent works in a clone of its own."""
-    commit = committed(host, "imp", "echo hello >notes.md")
+    commit = make_commit(host, "imp", "echo hello >notes.md")
     sh(host, "imp", TRAPS)
-    found = asked(host, commit, "imp", "imp")
+    found = request(host, commit, "imp", "imp")
     assert found["approval"]["state"] == "pending", found
     assert [row["text"] for row in found["lines"] if row["sign"] == "+"] == ["hello"]
     place = sh(host, "mum", "hive-agent config clone imp", "imp")
@@ -106,7 +106,7 @@ def test_attack_15_and_16_traps_of_a_repository_are_stepped_into_by_nobody(host:
         host, "mum", f"cd {place}; echo better >>AGENTS.md; git status >/dev/null;"
         " git commit -qam better; git fetch -q; git rev-parse HEAD", "imp",
     )  # fmt: skip
-    found = asked(host, mine, "imp", "mum", "mum")["approval"]
+    found = request(host, mine, "imp", "mum", "mum")["approval"]
     assert (found["state"], found["requester"], found["source"]) == ("pending", "mum", "mum")
     assert sprung(host) == ""
     sh(host, "imp", "git status >/dev/null 2>&1")
@@ -136,7 +136,7 @@ TREES = {
 def test_a_tree_that_breaks_a_rule_is_refused_with_its_place(host: HiveHost, what: str) -> None:
     """Attacks 18 and 19; each alone on top of what is deployed."""
     script, reason = TREES[what]
-    assert reason in refusal(host, committed(host, "kid", FRESH + script))
+    assert reason in refusal(host, make_commit(host, "kid", FRESH + script))
 
 
 OBJECTS = {
@@ -179,8 +179,8 @@ def test_attack_18_what_hangs_is_ended_and_keeps_nobody_waiting(host: HiveHost) 
     hung = host.ask("kid", "RequestApplyCommit", agent="kid", commit=commit, message="x")[
         "approval"
     ]
-    fine = committed(host, "mum", "echo fine >f")
-    found = asked(host, fine, "mum", "root", source="mum")["approval"]
+    fine = make_commit(host, "mum", "echo fine >f")
+    found = request(host, fine, "mum", "root", source="mum")["approval"]
     assert found["state"] == "pending"
     assert host.call("GetApproval", id=hung)["approval"]["state"] == "received"
     sh(host, "kid", f"f=.git/objects/{commit[:2]}/{commit[2:]}; rm -f $f; true")
@@ -204,7 +204,7 @@ def test_attack_20_and_22_what_is_read_is_what_is_deployed(host: HiveHost) -> No
         FRESH + "echo '* -diff export-ignore' >.gitattributes;"
         " printf 'kind \\342\\200\\256cruel\\033[2J\\n' >prompts/system.md"
     )
-    found = asked(host, committed(host, "kid", script))
+    found = request(host, make_commit(host, "kid", script))
     assert found["approval"]["state"] == "pending", found
     seen = [row["text"] for row in found["lines"] if row["path"] == "prompts/system.md"]
     assert "kind ⟨U+202E⟩cruel⟨U+001B⟩[2J" in seen

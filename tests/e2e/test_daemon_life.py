@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
-from long import bound
+from long import at_most
 
 pytestmark = pytest.mark.lab
 HOLD = ["sleep", "1000"]
@@ -31,7 +31,7 @@ def pids(host: HiveHost) -> list[int]:
     return [host.main_pid(agent) for agent in ("root", "ann", "bob")]
 
 
-def hived(host: HiveHost, name: str) -> str:
+def hived_property(host: HiveHost, name: str) -> str:
     shown = host.run("systemctl", "show", "--value", f"--property={name}", "hived.service")
     return shown.stdout.strip()
 
@@ -41,13 +41,13 @@ def test_the_unit_is_hardened(host: HiveHost) -> None:
     said = host.run("systemd-analyze", "security", "hived.service", "--no-pager").stdout
     score = float(said.rpartition("hived.service: ")[2].split()[0])
     assert score <= 1.0
-    assert hived(host, "User") == "hive"
+    assert hived_property(host, "User") == "hive"
 
 
 def test_systemd_hears_that_it_is_well(host: HiveHost) -> None:
     """Row H31: the life sign went through the broker."""
-    assert hived(host, "StatusText").startswith("3 agents")
-    assert int(hived(host, "WatchdogTimestampMonotonic")) > 0
+    assert hived_property(host, "StatusText").startswith("3 agents")
+    assert int(hived_property(host, "WatchdogTimestampMonotonic")) > 0
     lines = host.run("journalctl", "--unit=hived", "--output=json").stdout.splitlines()
     entries = [json.loads(line) for line in lines]
     uuid = host.uuid("bob")
@@ -59,7 +59,7 @@ def test_systemd_hears_that_it_is_well(host: HiveHost) -> None:
 def test_a_restart_adopts_everyone_and_starts_nobody_twice(host: HiveHost) -> None:
     before = pids(host)
     host.run("systemctl", "restart", "hived")
-    assert hived(host, "ActiveState") == "active"
+    assert hived_property(host, "ActiveState") == "active"
     host.wait("running", "root", "ann", "bob", seconds=1)
     assert pids(host) == before
     assert host.ask("bob", "Whoami")["name"] == "bob"
@@ -67,7 +67,7 @@ def test_a_restart_adopts_everyone_and_starts_nobody_twice(host: HiveHost) -> No
 
 def test_a_reload_puts_another_version_in_place_and_no_agent_notices(host: HiveHost) -> None:
     """How a host that changes its configuration brings a new hived: by its unit as it is then."""
-    before, first = pids(host), hived(host, "MainPID")
+    before, first = pids(host), hived_property(host, "MainPID")
     drop = host.lab.path("/etc/systemd/system/hived.service.d")
     drop.mkdir(parents=True)
     (drop / "new.conf").write_text("[Service]\nEnvironment=HIVE_NEW=1\n")
@@ -75,9 +75,9 @@ def test_a_reload_puts_another_version_in_place_and_no_agent_notices(host: HiveH
     host.run("systemctl", "reload", "hived")
     new = "systemctl show -P MainPID hived | xargs -I@ cat /proc/@/environ | grep -qz HIVE_NEW"
     host.until(lambda: host.run("sh", "-c", new, check=False).returncode == 0, "the old one stays")
-    host.until(lambda: hived(host, "ActiveState") == "active", "not up")
-    assert hived(host, "MainPID") != first
-    assert hived(host, "Result") == "success"
+    host.until(lambda: hived_property(host, "ActiveState") == "active", "not up")
+    assert hived_property(host, "MainPID") != first
+    assert hived_property(host, "Result") == "success"
     host.wait("running", "root", "ann", "bob", seconds=5)
     assert pids(host) == before
     (drop / "new.conf").unlink()
@@ -171,7 +171,7 @@ def test_a_hand_commit_is_in_force_within_a_second(host: HiveHost) -> None:
     """Row H2."""
     done = by_hand(host, 'sed -i \'s/"title": ""/"title": "Chief"/\' agents/ann.json')
     assert done.returncode == 0, done
-    host.until(lambda: host.ask("ann", "Whoami")["title"] == "Chief", "in force", bound(1.5))
+    host.until(lambda: host.ask("ann", "Whoami")["title"] == "Chief", "in force", at_most(1.5))
     identity = json.loads(host.inside("ann", "cat", "/run/hive/identity.json"))
     assert identity["title"] == "Chief"
 
@@ -213,7 +213,9 @@ def test_a_reboot_starts_what_was_wanted(lab: Lab, host: HiveHost) -> None:
     host.hush()
     lab.reboot(power_cut=True)
     try:
-        host.until(lambda: hived(host, "ActiveState") == "active", "hived is up", seconds=15)
+        host.until(
+            lambda: hived_property(host, "ActiveState") == "active", "hived is up", seconds=15
+        )
     except AssertionError as error:
         said = host.run("journalctl", "--boot", "--lines=50", "--no-pager", check=False)
         raise AssertionError(said.stdout) from error

@@ -69,7 +69,7 @@ def no_new_traces() -> Iterator[dict[str, str]]:
     assert traces(name) - before == set()
 
 
-def limited(lab: Lab, limits: list[str], *command: str) -> subprocess.CompletedProcess[str]:
+def run_limited(lab: Lab, limits: list[str], *command: str) -> subprocess.CompletedProcess[str]:
     properties = [f"--property={limit}" for limit in limits]
     return lab.run(["systemd-run", "-q", "--wait", "--pipe", *properties, *command], check=False)
 
@@ -90,16 +90,16 @@ def test_the_host_is_whole(lab: Lab) -> None:
 
 def test_memory_is_limited(lab: Lab) -> None:
     eat = ("/usr/bin/python3", "-c", "print(len(bytearray(200 << 20)))")
-    assert limited(lab, ["MemoryMax=1G"], *eat).stdout == f"{200 << 20}\n"
-    killed = limited(lab, ["MemoryMax=60M", "MemorySwapMax=0"], *eat)
+    assert run_limited(lab, ["MemoryMax=1G"], *eat).stdout == f"{200 << 20}\n"
+    killed = run_limited(lab, ["MemoryMax=60M", "MemorySwapMax=0"], *eat)
     assert killed.returncode != 0
     assert killed.stdout == ""
 
 
 def test_tasks_are_limited(lab: Lab) -> None:
     fork = ("sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 9 & done; echo all")
-    assert limited(lab, ["TasksMax=50", "KillMode=mixed"], *fork).stdout == "all\n"
-    refused = limited(lab, ["TasksMax=5"], *fork)
+    assert run_limited(lab, ["TasksMax=50", "KillMode=mixed"], *fork).stdout == "all\n"
+    refused = run_limited(lab, ["TasksMax=5"], *fork)
     assert "all" not in refused.stdout
     assert "Cannot fork" in refused.stderr
 
@@ -109,7 +109,7 @@ def test_nspawn_runs_in_a_user_namespace(lab: Lab) -> None:
     lab.run(["bash", "-ec", ROOT.format(root=root)])
     command = [word.format(root=root) for word in NSPAWN()]
     show = ("/bin/sh", "-c", "id -u; cat /proc/self/uid_map; ls -ld --numeric-uid-gid /etc")
-    done = limited(lab, ["Delegate=yes", "Slice=machine.slice"], *command, *show)
+    done = run_limited(lab, ["Delegate=yes", "Slice=machine.slice"], *command, *show)
     assert done.returncode == 0, done.stderr
     uid, uid_map, etc = done.stdout.splitlines()
     assert (uid, uid_map.split()) == ("0", ["0", "655360", "65536"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
-from long import bound, figure
+from long import at_most, figure
 
 pytestmark = pytest.mark.lab
 
@@ -66,7 +66,7 @@ def test_a_daemon_is_ready_in_time_where_nine_tenths_of_the_memory_are_taken(
             host.wait("running", "root", *AGENTS)
             times.append(time.monotonic() - began)
         figure("starts beside 90 % of memory", seconds=[round(each, 1) for each in times])
-        assert max(times) < bound(READY)
+        assert max(times) < at_most(READY)
         assert host.run("systemctl", "is-active", "hog").stdout == "active\n"  # none was killed
         assert host.run("systemctl", "show", "-p", "NRestarts", "--value", "hived").stdout == "0\n"
         host.run("systemctl", "stop", "hog")

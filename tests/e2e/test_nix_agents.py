@@ -126,7 +126,7 @@ def test_h4_moving_an_agent_builds_nothing(host: NixHost) -> None:
 
 def show_once_pending(host: NixHost, asked: Reply) -> str:
     """What the operator reads before anybody decides."""
-    assert host.ended(str(asked["approval"]))["state"] == "pending"
+    assert host.wait_for_approval(str(asked["approval"]))["state"] == "pending"
     return host.hive("approvals", "show", str(asked["approval"]))
 
 

@@ -11,7 +11,7 @@ import pytest
 from e2e.attackers import KINDS, attack, both
 from e2e.labhost import Lab
 from e2e.privdhost import Agent, Host
-from long import bound
+from long import at_most
 
 from hive_core.plan.actions import AdoptRoot, ArchiveNode, JobKind, MakeNode, RunJob, Unmount
 
@@ -254,7 +254,7 @@ def test_11_links_in_the_place_of_mount_points_lead_nowhere(host: Host) -> None:
     host.stop(agent)
     before = host.lab.run(look).stdout
     host.do(agent.start)
-    assert host.ended(agent)["result"] == "exit-code"
+    assert host.exit_of(agent)["result"] == "exit-code"
     assert host.lab.run(look).stdout == before
 
 
@@ -276,11 +276,11 @@ for number in range(3000):
 """,
     )
     begin = time.monotonic()
-    assert host.mounted(agent)
+    assert host.is_mounted(agent)
     host.stop(agent)
     host.do(Unmount(agent.uuid))
     host.do(ArchiveNode(agent.lineage, agent.uuid))
     job, base = host.a_job()
     record = host.job(RunJob(job, JobKind.PURGE_ARCHIVE, base, uuid=agent.uuid))
     assert record["status"] == "0", host.log(f"HIVE_UUID={job}")
-    assert time.monotonic() - begin < bound(30)
+    assert time.monotonic() - begin < at_most(30)

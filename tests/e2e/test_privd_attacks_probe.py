@@ -140,7 +140,7 @@ def test_nothing_leads_out_of_a_container(scene: Scene, kind: str) -> None:
     assert stat.S_ISREG(left.st_mode)
     assert left.st_uid == left.st_gid == STORAGE_BASE
     mine = agent.node / "state/hive-probe-planted-setuid"
-    assert {path for path in planted(scene.host) if "mounts" not in path.parts} == {
+    assert {path for path in planted_files(scene.host) if "mounts" not in path.parts} == {
         mine.relative_to("/")
     }
     after = scene.host.lab.run(["sh", "-c", "hostname; cat /proc/sys/kernel/core_pattern"]).stdout
@@ -197,7 +197,7 @@ def _shells(lab: Lab) -> None:
     host.hush()
 
 
-def planted(host: Host) -> set[Path]:
+def planted_files(host: Host) -> set[Path]:
     """Files of the probe on the host: in its memory, and in the layer of what was changed on disk.
 
     The whole disk is the machine's own and takes a minute to look through.

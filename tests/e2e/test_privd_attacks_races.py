@@ -87,7 +87,7 @@ class Race:
         self.counts["ObserveUnit"] += 1
         for action in (*moving, a.StopUnit(kid.uuid, kid.name)):
             self.do(action)
-        host.ended(kid)
+        host.exit_of(kid)
         for action in archiving:
             self.do(action)
         self.purge(kid)
@@ -125,7 +125,7 @@ def until(seconds: float, rounds: Iterator[Callable[[], None]]) -> int:
     return done
 
 
-def broken(host: Host, *agents: Agent) -> str:
+def broken_rules(host: Host, *agents: Agent) -> str:
     """What the racers say that gave way, and whether they raced at all."""
     said = ""
     for agent in agents:
@@ -150,7 +150,7 @@ def test_10_12_13_nodes_are_moved_archived_and_restored_while_they_are_swapped(r
             host.say(each, "pgrep -f racer >/dev/null || { python3 -I racer & sleep 0.1; }")
 
     rounds = until(long.seconds(2.5, 5), itertools.repeat(journey))
-    assert broken(host, parent, child) == ""
+    assert broken_rules(host, parent, child) == ""
     assert race.faults == []
     assert look(host.lab) == before
     swaps = sum(int((host.lab.path(each.node) / "state/count").read_text())
@@ -158,7 +158,7 @@ def test_10_12_13_nodes_are_moved_archived_and_restored_while_they_are_swapped(r
     long.figure("races of nodes", rounds=rounds, swaps=swaps, **race.counts)
     for each in (child, parent):
         host.do(a.KillUnit(each.uuid, each.name))
-        host.ended(each)
+        host.exit_of(each)
     # Whoever followed a link would have been seen.
     links = [str(child.node / "state" / f"race-{number}{end}") for number in (1, 2)
              for end in ("", "-link")]  # fmt: skip

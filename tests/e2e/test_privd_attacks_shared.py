@@ -8,7 +8,7 @@ import pytest
 from e2e.attackers import KINDS, attack, both
 from e2e.labhost import Lab
 from e2e.privdhost import Agent, Host
-from long import bound
+from long import at_most
 
 from hive_core.errors import NotFound
 from hive_core.plan.actions import AdoptRoot, JobKind, KillUnit, Limits, RunJob
@@ -95,7 +95,7 @@ if os.fork() == 0:
     again = "print(LIBC.inotify_init1(0) >= 0, LIBC.unshare(0x04000000))"
     assert attack(host, host.running(), again) == "True 0"
     host.do(KillUnit(agent.uuid, agent.name))
-    host.ended(agent)
+    host.exit_of(agent)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -183,8 +183,8 @@ print(len(open("cgroup.procs").read().split()) > 1)
     leader = host.facts(agent).leader
     begin = time.monotonic()
     host.do(KillUnit(agent.uuid, agent.name))
-    assert host.ended(agent)["result"] == "signal"
-    assert time.monotonic() - begin < bound(5)
+    assert host.exit_of(agent)["result"] == "signal"
+    assert time.monotonic() - begin < at_most(5)
     assert not host.lab.path(f"/proc/{leader}").exists()
     groups = ["find", "/sys/fs/cgroup", "-maxdepth", "5", "-name", "00xxx*"]
     assert host.lab.run(groups).stdout == ""
@@ -264,4 +264,4 @@ def test_65_what_is_shared_tells_names_of_programs_and_nothing_of_own_trees(host
     assert b"stat\0" not in heard.read_bytes()
     for agent in (spy, shares, apart):
         host.do(KillUnit(agent.uuid, agent.name))
-        host.ended(agent)
+        host.exit_of(agent)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from e2e.labhost import Lab
 from e2e.privdhost import Host
-from long import bound
+from long import at_most
 
 pytestmark = pytest.mark.lab
 
@@ -24,7 +24,7 @@ def test_a_booted_agent_is_ready_and_whole(host: Host) -> None:
     begin = time.monotonic()
     host.do(agent.start)
     host.until(lambda: host.runs(agent), "does not run")
-    assert time.monotonic() - begin < bound(5)
+    assert time.monotonic() - begin < at_most(5)
     assert host.enter(agent, "systemctl", "is-system-running") == "running"
     assert host.enter(agent, "systemctl", "--failed", "--no-legend") == ""
     units = host.enter(agent, "systemctl", "list-units", "--type=service", "--plain", "--no-legend")
@@ -71,7 +71,7 @@ def test_words_of_a_command_arrive_as_they_are(host: Host) -> None:
     agent = host.agent(boot=True, command=("python3", "-c", code, *words))
     host.prepare(agent)
     host.do(agent.start)
-    record = host.ended(agent)
+    record = host.exit_of(agent)
     assert host.lab.path(agent.node / "state/words").read_text() == ascii(list(words))
     assert record["status"] == "5"  # the container ends as its command ended
 

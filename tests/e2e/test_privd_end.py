@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from e2e.labhost import Lab
 from e2e.privdhost import Host
-from long import bound
+from long import at_most
 
 from hive_core.plan.actions import KillUnit, StopUnit
 from hive_core.plan.results import Done
@@ -28,7 +28,7 @@ def test_a_stop_is_graceful(host: Host) -> None:
     host.until(lambda: "up" in host.log("-u", agent.unit), "does not come up")
     begin = time.monotonic()
     record = host.stop(agent)
-    assert time.monotonic() - begin < bound(3)
+    assert time.monotonic() - begin < at_most(3)
     assert "caught" in " ".join(host.log("-u", agent.unit))
     assert (record["result"], record["status"]) == ("success", "0")  # it was asked to
     assert record["nonce"] == agent.nonce
@@ -38,7 +38,7 @@ def test_a_payload_without_a_trap_ends_at_once(host: Host) -> None:
     agent = host.running(command=("sleep", "1000"))
     begin = time.monotonic()
     host.stop(agent)
-    assert time.monotonic() - begin < bound(3)
+    assert time.monotonic() - begin < at_most(3)
 
 
 def test_an_agent_without_a_command_holds(host: Host) -> None:
@@ -55,19 +55,19 @@ def test_how_it_ended_is_written_down(host: Host, script: str, result: str, stat
     agent = host.agent(command=("sh", "-c", script))
     host.prepare(agent)
     host.do(agent.start)
-    record = host.ended(agent)
+    record = host.exit_of(agent)
     assert (record["result"], record["code"], record["status"]) == (result, "exited", status)
     readers = host.lab.run(["stat", "-c", "%U:%G %a", f"/run/hive/exits/{agent.uuid}"]).stdout
     assert readers == "root:hive 640\n"
     host.do(agent.start)  # nothing of the last run is in the way
-    host.ended(agent)
+    host.exit_of(agent)
 
 
 def test_a_program_that_is_not_there_is_no_running_agent(host: Host) -> None:
     agent = host.agent(command=("/no/such/program",))
     host.prepare(agent)
     host.do(agent.start)
-    assert host.ended(agent)["result"] == "exit-code"
+    assert host.exit_of(agent)["result"] == "exit-code"
 
 
 def test_words_of_a_command_arrive_as_they_are(host: Host) -> None:
@@ -75,19 +75,19 @@ def test_words_of_a_command_arrive_as_they_are(host: Host) -> None:
     agent = host.agent(command=("python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words))
     host.prepare(agent)
     host.do(agent.start)
-    host.ended(agent)
+    host.exit_of(agent)
     assert host.log("-u", agent.unit, "-t", agent.name) == [ascii(list(words))]
 
 
 def test_nspawn_killed_is_recovered_from(host: Host) -> None:
     agent = host.running()
     host.lab.run(["kill", "-KILL", host.show(agent.unit, "MainPID")])
-    record = host.ended(agent)
+    record = host.exit_of(agent)
     assert (record["result"], record["code"], record["status"]) == ("signal", "killed", "KILL")
     for _ in range(2):
         host.launch(agent)
         host.do(KillUnit(agent.uuid, agent.name))
-        assert host.ended(agent)["result"] == "signal"
+        assert host.exit_of(agent)["result"] == "signal"
 
 
 @pytest.mark.parametrize("verb", ["daemon-reload", "daemon-reexec"])

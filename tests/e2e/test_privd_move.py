@@ -33,7 +33,7 @@ def host(lab: Lab) -> Iterator[Host]:
         yield made
 
 
-def moved(agent: Agent, above: Agent) -> Agent:
+def move(agent: Agent, above: Agent) -> Agent:
     return replace(agent, lineage=(*above.lineage, agent.lineage[-1]))
 
 
@@ -43,7 +43,7 @@ def test_a_move_is_seen_live_in_both_containers(host: Host) -> None:
     short = child.lineage[-1]
     host.say(child, "echo mine >note")
     assert host.say(one, f"cat /tree/kids/{short}/state/note") == "mine"
-    there = moved(child, two)
+    there = move(child, two)
     assert host.do(MoveNode(child.lineage, there.lineage)) == Done(changed=True)
     assert (
         host.say(two, f"cat /tree/kids/{short}/state/note; echo new >/tree/kids/{short}/state/note")
@@ -54,7 +54,7 @@ def test_a_move_is_seen_live_in_both_containers(host: Host) -> None:
     ).startswith("cat:")
     assert host.say(there, "cat note; id -u") == "new\n0"
     assert host.facts(there).tree
-    assert host.mounted(there)
+    assert host.is_mounted(there)
     assert not host.facts(child).tree
     assert host.do(MoveNode(child.lineage, there.lineage)) == Done(changed=False)
 
@@ -63,11 +63,11 @@ def test_a_move_that_makes_no_sense_is_refused(host: Host) -> None:
     one, two = host.agent(), host.agent()
     host.do(MakeNode(one.lineage))
     with pytest.raises(NotFound):
-        host.do(MoveNode(two.lineage, moved(two, one).lineage))
+        host.do(MoveNode(two.lineage, move(two, one).lineage))
     host.do(MakeNode(two.lineage))
-    host.do(MakeNode(moved(two, one).lineage))
+    host.do(MakeNode(move(two, one).lineage))
     with pytest.raises(Conflict):
-        host.do(MoveNode(two.lineage, moved(two, one).lineage))
+        host.do(MoveNode(two.lineage, move(two, one).lineage))
     with pytest.raises(NotFound):
         host.do(MakeNode(("deadbeef", "00000001")))
 
@@ -82,7 +82,7 @@ def test_a_booted_agent_keeps_what_it_bound_until_it_is_restarted(host: Host) ->
     host.enter(
         loser, "sh", "-c", f"mkdir /mnt; mount --bind /tree/kids/{short} /mnt; echo 1 >/mnt/state/x"
     )
-    there = moved(child, winner)
+    there = move(child, winner)
     host.do(MoveNode(child.lineage, there.lineage))
     assert host.enter(loser, "cat", "/mnt/state/x") == "1"
     host.stop(loser)
@@ -211,14 +211,14 @@ done) >/dev/null 2>&1 &
 for name in state config kids; do mv /tree/$name /tree/old; ln -s /var/lib/bait /tree/$name; done
 """
     host.say(one, swap, check=False)
-    there = moved(one, two)
+    there = move(one, two)
     for _ in range(100):
         host.do(MoveNode(one.lineage, there.lineage))
         host.do(MakeNode(there.lineage))
         host.do(MoveNode(there.lineage, one.lineage))
         host.do(one.mount)
     assert host.lab.run(["find", "/var/lib/bait", "-printf", "%p %u %m %T@\n"]).stdout == before
-    assert host.mounted(one)
+    assert host.is_mounted(one)
 
 
 def test_a_link_in_the_tree_is_refused(host: Host) -> None:

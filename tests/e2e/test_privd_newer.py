@@ -25,7 +25,7 @@ def test_it_starts_and_stops_and_survives_a_killed_nspawn(host: Host, *, boot: b
         assert host.enter(agent, "systemctl", "is-system-running") == "running"
         assert host.enter(agent, "systemctl", "--failed", "--no-legend") == ""
     host.lab.run(["sh", "-c", f"kill -KILL {host.show(agent.unit, 'MainPID')}"])
-    assert host.ended(agent)["status"] == "KILL"
+    assert host.exit_of(agent)["status"] == "KILL"
     host.launch(agent)
     assert host.stop(agent)["result"] == "success"
 

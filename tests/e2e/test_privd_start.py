@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from e2e.labhost import Lab
 from e2e.privdhost import Agent, Host, inside
-from long import bound
+from long import at_most
 
 from hive_core.errors import Conflict, NotFound
 from hive_core.plan.actions import (
@@ -61,7 +61,7 @@ def test_nobody_but_hived_is_answered(host: Host) -> None:
 
 def test_an_agent_runs_in_its_own_range(host: Host, agent: Agent) -> None:
     facts = host.facts(agent)
-    assert host.mounted(agent)
+    assert host.is_mounted(agent)
     for kind in ("uid", "gid"):
         mapped = host.lab.run(["cat", f"/proc/{facts.leader}/{kind}_map"]).stdout.split()
         assert mapped == ["0", str(agent.base), "65536"]
@@ -103,7 +103,7 @@ def test_starting_takes_little_more_than_nspawn_itself(host: Host) -> None:
         host.until(partial(host.runs, agent), "does not run")
         times.append(time.monotonic() - begin)
     sys.stdout.write(f"start to running, ms: {[round(1000 * t) for t in times]}\n")
-    assert statistics.median(times) < bound(1)
+    assert statistics.median(times) < at_most(1)
 
 
 def test_no_network(host: Host, agent: Agent) -> None:
@@ -211,12 +211,12 @@ def test_a_node_mount_that_was_taken_away_comes_back(host: Host) -> None:
     agent = host.running()
     host.lab.run(["umount", "-l", f"/var/lib/hive/mounts/{agent.uuid}/tree"])
     assert host.runs(agent)
-    assert not host.mounted(agent)
-    assert host.mounted(agent)
+    assert not host.is_mounted(agent)
+    assert host.is_mounted(agent)
 
 
 def test_the_helper_may_be_restarted_under_running_agents(host: Host, agent: Agent) -> None:
     host.lab.run(["systemctl", "restart", "hive-privd"])
     host.reconnect()
-    assert host.mounted(agent)
+    assert host.is_mounted(agent)
     assert host.runs(agent)

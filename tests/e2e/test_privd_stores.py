@@ -71,7 +71,7 @@ def agents(host: Host) -> dict[str, Agent]:
     return {"plain": host.running(), "booted": host.running(boot=True, command=())}
 
 
-def shown(agent: Agent, store: str = "meta", *, yes: bool = True) -> ShowStore:
+def show(agent: Agent, store: str = "meta", *, yes: bool = True) -> ShowStore:
     return ShowStore(agent.uuid, store, agent.base, yes)
 
 
@@ -86,20 +86,20 @@ def test_h18_a_store_comes_and_goes_in_a_running_container(
     """H18: by capability, live, read-only and without set-uid bits or devices."""
     agent = agents[kind]
     assert inside(host, agent, "ls", "-A", "/meta", "/applied") == "/applied:\n\n/meta:"
-    assert host.do(shown(agent)) == Done(changed=True)
-    assert host.do(shown(agent)) == Done(changed=False)
+    assert host.do(show(agent)) == Done(changed=True)
+    assert host.do(show(agent)) == Done(changed=False)
     assert inside(host, agent, "cat", "/meta/topology.json") == "{}"
     assert inside(host, agent, "stat", "-c", "%u:%g", "/meta/topology.json") == "0:0"
     assert inside(host, agent, "ls", "-A", "/applied") == ""
-    host.do(shown(agent, "applied"))
+    host.do(show(agent, "applied"))
     assert inside(host, agent, "cat", "/applied/x.git/HEAD") == "refs"
     options = inside(host, agent, "findmnt", "-rno", "OPTIONS", "-N1", "/meta").splitlines()[-1]
     assert {"ro", "nosuid", "nodev"} <= set(options.split(","))
-    assert host.do(shown(agent, yes=False)) == Done(changed=True)
-    assert host.do(shown(agent, yes=False)) == Done(changed=False)
+    assert host.do(show(agent, yes=False)) == Done(changed=True)
+    assert host.do(show(agent, yes=False)) == Done(changed=False)
     assert inside(host, agent, "ls", "-A", "/meta") == ""
     assert inside(host, agent, "cat", "/applied/x.git/HEAD") == "refs"
-    host.do(shown(agent, "applied", yes=False))
+    host.do(show(agent, "applied", yes=False))
 
 
 @pytest.mark.parametrize("kind", ["plain", "booted"])
@@ -108,14 +108,14 @@ def test_attack_a_root_inside_makes_no_store_writable(
 ) -> None:
     """Set before it is attached, read-only is locked: not even who may mount can lift it."""
     agent = agents[kind]
-    host.do(shown(agent))
+    host.do(show(agent))
     said = attack(host, agent, ASSAULT)
     allowed = {"bind DONE"} if kind == "booted" else set()  # a copy of what it sees, no more
     done = {line.rpartition("DONE")[0] + "DONE" for line in said.splitlines() if "DONE" in line}
     assert done == allowed, said
     assert said.count("refused") == (15 if kind == "booted" else 11), said
     assert host.lab.path("/var/lib/hive/meta/topology.json").read_text() == "{}\n"
-    host.do(shown(agent, yes=False))
+    host.do(show(agent, yes=False))
 
 
 def test_what_is_attached_is_the_repository_and_nothing_beside_it(
@@ -130,12 +130,12 @@ def test_what_is_attached_is_the_repository_and_nothing_beside_it(
     os.chown(meta / "of-agent", STORAGE_BASE, STORAGE_BASE)
     (meta / "of-agent").chmod(0o600)
     as_hive(host, "ln -s /var/lib/hive/secrets/key /var/lib/hive/meta/link")
-    host.do(shown(agent))
+    host.do(show(agent))
     said = host.say(agent, "cd /meta; cat of-root; cat of-agent; cat link; ls ..", check=False)
     assert "root's" not in said
     assert "another's" not in said
     assert "key\n" not in said
-    host.do(shown(agent, yes=False))
+    host.do(show(agent, yes=False))
 
 
 def test_11_a_swapped_repository_is_not_followed(host: Host, agents: dict[str, Agent]) -> None:
@@ -143,7 +143,7 @@ def test_11_a_swapped_repository_is_not_followed(host: Host, agents: dict[str, A
     as_hive(host, f"mv {meta} {meta}.old; ln -s /etc {meta}")
     try:
         with pytest.raises(HiveError):
-            host.do(shown(agent))
+            host.do(show(agent))
     finally:
         as_hive(host, f"rm {meta}; mv {meta}.old {meta}")
     assert inside(host, agent, "ls", "-A", "/meta") == ""
@@ -167,27 +167,27 @@ def test_a_repository_that_was_replaced_is_attached_anew(
     host: Host, agents: dict[str, Agent]
 ) -> None:
     agent, meta = agents["plain"], "/var/lib/hive/meta"
-    host.do(shown(agent))
+    host.do(show(agent))
     as_hive(host, f"mv {meta} {meta}.old; mkdir {meta}; echo new >{meta}/topology.json")
     assert inside(host, agent, "cat", "/meta/topology.json") == "{}"
-    assert host.do(shown(agent)) == Done(changed=True)
+    assert host.do(show(agent)) == Done(changed=True)
     assert inside(host, agent, "cat", "/meta/topology.json") == "new"
     as_hive(host, f"rm -r {meta}; mv {meta}.old {meta}")
-    host.do(shown(agent, yes=False))
+    host.do(show(agent, yes=False))
 
 
 def test_a_start_begins_without_stores_and_an_end_leaves_none(host: Host) -> None:
     """Attached before a start they would be locked in, and no revocation could take them away."""
     agent = host.agent(command=("sh", "-c", "ls -A /meta >/tree/state/first; exec sleep 999"))
     host.prepare(agent)
-    host.do(shown(agent))
+    host.do(show(agent))
     host.do(agent.start)
     host.until(lambda: host.runs(agent), "does not run")
     assert host.lab.path(agent.node / "state/first").read_text() == ""
-    host.do(shown(agent))
+    host.do(show(agent))
     assert inside(host, agent, "cat", "/meta/topology.json") == "{}"
     host.do(KillUnit(agent.uuid, agent.name))
-    host.ended(agent)
+    host.exit_of(agent)
     left = host.lab.run(["findmnt", "-rno", "TARGET"]).stdout.split()
     assert f"/run/hive/agents/{agent.uuid}/meta" not in left
 
@@ -195,7 +195,7 @@ def test_a_start_begins_without_stores_and_an_end_leaves_none(host: Host) -> Non
 def test_a_guest_that_reboots_can_still_be_revoked(host: Host, agents: dict[str, Agent]) -> None:
     """systemd starts it again by itself, without the root helper."""
     agent = agents["booted"]
-    host.do(shown(agent))
+    host.do(show(agent))
     before = host.show(agent.unit, "InvocationID")
     host.enter(agent, "systemctl", "reboot")
     host.until(
@@ -203,18 +203,18 @@ def test_a_guest_that_reboots_can_still_be_revoked(host: Host, agents: dict[str,
         "does not come back", 30,
     )  # fmt: skip
     assert inside(host, agent, "ls", "-A", "/meta") == ""
-    host.do(shown(agent))
+    host.do(show(agent))
     assert inside(host, agent, "cat", "/meta/topology.json") == "{}"
-    host.do(shown(agent, yes=False))
+    host.do(show(agent, yes=False))
     assert inside(host, agent, "ls", "-A", "/meta") == ""
 
 
 def test_a_door_goes_with_what_hangs_in_it_and_the_repository_stays(host: Host) -> None:
     agent = host.running()
-    host.do(shown(agent))
-    host.do(shown(agent, "applied"))
+    host.do(show(agent))
+    host.do(show(agent, "applied"))
     host.stop(agent)
-    host.do(shown(agent))
+    host.do(show(agent))
     assert host.do(CloseDoor(agent.uuid)) == Done(changed=True)
     assert not host.lab.path(f"/run/hive/agents/{agent.uuid}").exists()
     assert host.lab.path("/var/lib/hive/meta/topology.json").exists()
@@ -229,7 +229,7 @@ def test_a_root_that_was_copied_before_there_were_stores_is_given_places(host: H
     agent = host.agent(image="plain", command=("/bin/sleep", "999"))
     host.do(AdoptRoot(job, agent.uuid))
     host.launch(agent)
-    host.do(shown(agent))
+    host.do(show(agent))
     assert host.enter(agent, "/bin/cat", "/meta/topology.json") == "{}"
     assert host.lab.path(f"/var/lib/hive/roots/{agent.uuid}/meta").stat().st_uid == STORAGE_BASE
 
@@ -237,7 +237,7 @@ def test_a_root_that_was_copied_before_there_were_stores_is_given_places(host: H
 def test_a_store_of_nobody_is_refused(host: Host) -> None:
     agent = host.agent()
     with pytest.raises(HiveError):
-        host.do(shown(agent))
+        host.do(show(agent))
     assert not host.lab.path(f"/run/hive/agents/{agent.uuid}").exists()
 
 

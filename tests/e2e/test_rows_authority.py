@@ -80,7 +80,7 @@ def test_who_may_run_whom(host: HiveHost) -> None:
     assert {host.call("Locate", agent=name)["state"] for name in TREE} == {"running"}
 
 
-def _asked_for(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _request(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Without what the daemon tells of machines: starts, ends, activity."""
     return [each for each in events if each["caller"] != "daemon"]
 
@@ -97,7 +97,7 @@ def test_a_far_ancestor_runs_a_descendant(host: HiveHost) -> None:
     assert host.ask("ann", "Kill", agent="cid", reason="enough", wait=20)["agents"] == ["cid"]
     assert host.show("cid", "ActiveState") in {"inactive", "failed"}
     assert host.call("Locate", agent="cid")["state"] == "stopped"
-    event = _asked_for(host.events(last=10))[-1]
+    event = _request(host.events(last=10))[-1]
     assert (event["caller"], event["operation"], event["target"]) == ("ann", "kill", "cid")
     assert "enough" in json.dumps(event)
     host.call("Start", agent="cid", wait=20)
@@ -389,7 +389,7 @@ def test_every_change_and_refusal_is_an_event(host: HiveHost) -> None:
             "commit", "request"}  # fmt: skip
     assert all(keys <= each.keys() for each in events)
     assert [each["seq"] for each in events] == [*range(before + 1, before + 1 + len(events))]
-    events = _asked_for(events)
+    events = _request(events)
     told = [(each["caller"], each["operation"], each["target"], each["allowed"]) for each in events]
     assert told == [
         ("ben", "stop", "lead", False), ("ben", "stop", "cid", False), ("ann", "stop", "cid", True),

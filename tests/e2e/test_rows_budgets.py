@@ -40,7 +40,7 @@ def row(host: HiveHost, agent: str, kind: str) -> dict[str, Any]:
     return dict(found[0]) if found else {}
 
 
-def used(host: HiveHost, key: str, kind: str, **words: object) -> int:
+def usage(host: HiveHost, key: str, kind: str, **words: object) -> int:
     sums = host.call("GetUsage", **words)["sums"]
     return sum(each["amount"] for each in sums if (each["key"], each["kind"]) == (key, kind))
 
@@ -92,18 +92,18 @@ def test_a_machine_is_stopped_when_its_time_is_over_and_comes_back_with_more(
     """
     host.grow(tim={"parent": "root", "role": "worker"})
     give(host, "operator", "root", "time", 100_000)
-    before = used(host, "tim", "cpu")
+    before = usage(host, "tim", "cpu")
     host.shell("tim", *BURN)
-    burnt = used(host, "tim", "cpu")
+    burnt = usage(host, "tim", "cpu")
     assert burnt >= before + 100
-    assert used(host, "root", "cpu", by="subtree") > burnt
+    assert usage(host, "root", "cpu", by="subtree") > burnt
     give(host, "root", "tim", "time", 1)
     host.wait("stopped", "tim", seconds=30)
-    kept = used(host, "tim", "cpu")
+    kept = usage(host, "tim", "cpu")
     assert kept >= burnt
     host.hive("budget", "top-up", "tim", "time", "1h")
     host.wait("running", "tim")
-    assert used(host, "tim", "cpu") > kept
+    assert usage(host, "tim", "cpu") > kept
     found = row(host, "tim", "time")
     assert (found["agent"], found["owed"]) == ("tim", 0)
     assert 3500 < found["left"] <= 3600
@@ -191,7 +191,7 @@ def _hears(host: HiveHost, agent: str) -> bool:
 def test_accounts_survive_kills_and_the_agents_themselves(host: HiveHost) -> None:
     """K25: by user, node, agent, tier and branch; exact over kill -9, kept after a destroy."""
     host.grow(max={"parent": "boss", "role": "worker"})
-    before = used(host, "boss", "tokens_in", by="subtree")
+    before = usage(host, "boss", "tokens_in", by="subtree")
     for number in range(3):
         for again in range(2):
             key = f"turn-{number}"
@@ -204,19 +204,19 @@ def test_accounts_survive_kills_and_the_agents_themselves(host: HiveHost) -> Non
     uuid = host.uuid("max")
     host.hush("max")
     host.call("Destroy", agent="max", wait=20)
-    busy = used(host, "boss", "cpu", by="subtree")
+    busy = usage(host, "boss", "cpu", by="subtree")
     host.kill()
-    assert used(host, "boss", "cpu", by="subtree") >= busy
+    assert usage(host, "boss", "cpu", by="subtree") >= busy
     gone = f"max ({uuid[:8]}, gone)"
-    assert used(host, gone, "tokens_in") == 21
-    assert used(host, gone, "money") == 15
-    assert used(host, gone, "time") > 0
-    assert used(host, gone, "cpu") > 0
-    assert used(host, "boss", "tokens_in", by="subtree") == before + 21
-    assert used(host, "tactical", "tokens_in", by="tier") == 21
+    assert usage(host, gone, "tokens_in") == 21
+    assert usage(host, gone, "money") == 15
+    assert usage(host, gone, "time") > 0
+    assert usage(host, gone, "cpu") > 0
+    assert usage(host, "boss", "tokens_in", by="subtree") == before + 21
+    assert usage(host, "tactical", "tokens_in", by="tier") == 21
     node = host.run("uname", "-n").stdout.strip()
     totals = {
-        used(host, key, "tokens_in", by=by) for key, by in (("operator", "user"), (node, "node"))
+        usage(host, key, "tokens_in", by=by) for key, by in (("operator", "user"), (node, "node"))
     }
     assert len(totals) == 1
     table = host.hive("cost", "--by", "subtree").splitlines()
@@ -237,4 +237,4 @@ def test_a_task_has_bounds_of_its_own(host: HiveHost) -> None:
     assert any("report now what you have" in each["body"] for each in host.mail("wim"))
     stopping = {"stopping", "cancelled"}
     host.until(lambda: host.call("GetTask", task=task)["task"]["state"] in stopping, "goes on")
-    assert used(host, task, "tool_calls", by="task") == 1
+    assert usage(host, task, "tool_calls", by="task") == 1

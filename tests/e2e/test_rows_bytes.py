@@ -40,7 +40,7 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     made.hush()
 
 
-def stored(host: HiveHost) -> int:
+def stored_bytes(host: HiveHost) -> int:
     return int(
         host.run("sh", "-c", "cat /var/lib/hive/hive.db /var/lib/hive/hive.db-wal | wc -c").stdout
     )
@@ -52,7 +52,7 @@ def test_attack_62_a_flood_of_notes_by_many_agents_grows_the_ledger_by_less_than
 ) -> None:
     for name in ("quiet", "other"):
         host.ask(name, "NoteEvent", kind="first", text=f"of {name}")
-    before, mine = stored(host), host.ask("quiet", "Subscribe", after="1")["events"]
+    before, mine = stored_bytes(host), host.ask("quiet", "Subscribe", after="1")["events"]
     flood: dict[str, object] = {
         "parent": "lead", "command": ["/usr/bin/python3", "-Ic", FLOOD],
     }  # fmt: skip
@@ -66,7 +66,7 @@ def test_attack_62_a_flood_of_notes_by_many_agents_grows_the_ledger_by_less_than
     seconds = times(6, 20)
     end = time.monotonic() + seconds
     host.until(lambda: time.monotonic() > end, "the flood went on", seconds=seconds + 30)
-    grown = stored(host) - before
+    grown = stored_bytes(host) - before
     assert grown < 32 << 20
     page = host.ask("quiet", "Subscribe", after="1")
     assert page.parameters.get("gap") is None

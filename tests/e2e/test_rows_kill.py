@@ -12,7 +12,7 @@ import long
 import pytest
 from chaos import campaign
 from chaos.campaign import CLIENTS, Crowd, Killer
-from chaos.oracle import Evidence, lines, tampered, verdict
+from chaos.oracle import Evidence, lines, verdict, verify_tampered_logs
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
 
@@ -24,10 +24,10 @@ VICTIMS = [*((unit,) for unit in UNITS if long.asked.chosen), UNITS]
 KILLS = long.times(2, 100)
 WAITING = long.times(300, 100_000)  # messages in the ledger, which a start reads and checks
 PACE = 0.03 if long.asked.chosen else 0.06  # seconds between two calls of one client
-READY = long.bound(2)  # seconds from a kill to the first answer
+READY = long.at_most(2)  # seconds from a kill to the first answer
 
 
-def killed(host: HiveHost, seed: int, victims: tuple[str, ...]) -> tuple[Crowd, list[Killer]]:
+def kill_units(host: HiveHost, seed: int, victims: tuple[str, ...]) -> tuple[Crowd, list[Killer]]:
     """Fifty clients, and these units killed so often."""
     killers = [Killer(host, unit, seed, KILLS, between=0.7) for unit in victims]
     threads = [threading.Thread(target=killer.run) for killer in killers]
@@ -51,7 +51,7 @@ def test_killed_at_random_moments_nothing_acknowledged_is_lost_or_done_twice(
         host = HiveHost(lab)
         told = campaign.make(host, WAITING)
         before = campaign.leaders(host)
-        crowd, killers = killed(host, seed, victims)
+        crowd, killers = kill_units(host, seed, victims)
         crowd.keep()
         host.until(lambda: not host.json("converge", "--dry-run")["steps"], "left to do", 60)
         assert campaign.leaders(host) == before
@@ -62,7 +62,7 @@ def test_killed_at_random_moments_nothing_acknowledged_is_lost_or_done_twice(
         assert {how for _, how in ends} == {"status=9/KILL"}
         assert all(count <= struck[unit] for unit, count in Counter(u for u, _ in ends).items())
         host.run("systemctl", "stop", "hived.service")
-        evidence = Evidence(campaign.copied(host, tmp_path), [*told, *crowd.rows])
+        evidence = Evidence(campaign.copy_state(host, tmp_path), [*told, *crowd.rows])
     for killer in killers:
         ready = campaign.quantiles(killer.ready)
         long.figure(
@@ -73,7 +73,7 @@ def test_killed_at_random_moments_nothing_acknowledged_is_lost_or_done_twice(
         )  # fmt: skip
     found = verdict(evidence)
     assert not found, f"--seed {seed}\n{lines(found)}"
-    assert None not in tampered(tmp_path, seed).values(), f"--seed {seed}"
+    assert None not in verify_tampered_logs(tmp_path, seed).values(), f"--seed {seed}"
     for killer in killers:
         assert campaign.quantiles(killer.ready)["p99"] < READY, f"--seed {seed}: {killer.ready}"
 
@@ -124,7 +124,7 @@ def test_the_host_starts_what_was_wanted_and_nothing_else(
     host.hush()
     began = time.monotonic()
     lab.reboot(power_cut=power_cut)
-    assert time.monotonic() - began < long.bound(15 + 5)  # and a boot
+    assert time.monotonic() - began < long.at_most(15 + 5)  # and a boot
     host.answers(30)
     running = [each for each in tree if each not in {"stopped", "ended", "broken"}]
     host.wait("running", *running)

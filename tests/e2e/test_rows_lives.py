@@ -82,7 +82,7 @@ def lines(host: HiveHost, agent: str) -> list[str]:
     return [line["text"] for line in host.call("GetLogs", agent=agent)["lines"]]
 
 
-def told(host: HiveHost, agent: str, last: int = 60) -> list[str]:
+def exit_notices(host: HiveHost, agent: str, last: int = 60) -> list[str]:
     """Kinds of the events of one machine."""
     found = (each for each in host.events(last=last) if each["operation"] == "watch")
     return [each["kind"] for each in found if agent in json.dumps(each["fields"])]
@@ -148,7 +148,7 @@ def test_an_end_between_two_daemons_is_counted_once(host: HiveHost) -> None:
     host.kill()
     host.kill()
     host.wait("failed", "two")
-    assert told(host, "two") == ["start", "crash"]
+    assert exit_notices(host, "two") == ["start", "crash"]
     assert host.ask("lead", "WaitChild", agent="two", wait=30)["child"]["code"] == 255
 
 
@@ -165,7 +165,7 @@ def test_a_host_that_went_down_ended_everybody(host: HiveHost) -> None:
     host.wait("running", "other")
     end = host.ask("lead", "WaitChild", agent="one", wait=20)["child"]
     assert (end["code"], end["reason"]) == (None, "the host went down")
-    assert told(host, "other") == ["start", "exit", "start"]
+    assert exit_notices(host, "other") == ["start", "exit", "start"]
 
 
 def test_who_was_stopped_ended_too(host: HiveHost) -> None:
@@ -207,7 +207,7 @@ def test_a_task_exits_after_its_task_and_a_worker_stays(host: HiveHost) -> None:
     end = host.ask("lead", "WaitChild", agent="one", wait=20)["child"]
     assert (end["asked"], end["reason"]) == (True, "its last task has ended")
     assert (row(host, "stays")["state"], row(host, "stays")["activity"]) == ("running", "idle")
-    assert told(host, "stays") == ["start", "activity", "activity"]
+    assert exit_notices(host, "stays") == ["start", "activity", "activity"]
 
 
 def test_an_architect_sleeps_after_its_task_and_is_woken_for_a_revision(host: HiveHost) -> None:

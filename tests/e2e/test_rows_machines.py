@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
-from long import bound
+from long import at_most
 
 pytestmark = pytest.mark.lab
 
@@ -107,10 +107,14 @@ def test_a_crash_is_told_to_the_parent(host: HiveHost) -> None:
     host.run("kill", "-SEGV", payload)
     host.wait("failed", "pet")
     host.until(lambda: host.ask("lead", "ListMessages")["messages"], "not told")
-    (told,) = host.mail("lead")
-    assert (told["kind"], told["relation"], told["from"]) == ("container_crash", "daemon", "daemon")
-    assert told["body"].startswith("pet crashed: ")
-    assert "a first line\na last line" in told["body"]
+    (exit_notices,) = host.mail("lead")
+    assert (exit_notices["kind"], exit_notices["relation"], exit_notices["from"]) == (
+        "container_crash",
+        "daemon",
+        "daemon",
+    )
+    assert exit_notices["body"].startswith("pet crashed: ")
+    assert "a first line\na last line" in exit_notices["body"]
     assert host.tree() == {**TREE, "pet": "lead"}
     (event,) = (each for each in host.events(last=10) if each["kind"] == "crash")
     assert event["target"] in {"pet", host.uuid("pet")}
@@ -167,7 +171,7 @@ def test_a_stop_is_recursive_leaves_first_siblings_together(host: HiveHost) -> N
     leaves = [times[name] for name in ("one", "two", "three")]
     assert times["mid"]["asked"] >= max(leaf["ended"] for leaf in leaves)
     assert max(leaf["asked"] for leaf in leaves) < min(leaf["ended"] for leaf in leaves)
-    assert took < bound(4)
+    assert took < at_most(4)
     for name in hit["agents"]:
         assert host.show(name, "ActiveState") == "inactive"
         assert unit_processes(host, name).strip() in {"", "Unit not found"}
@@ -183,12 +187,12 @@ def test_grace_is_what_was_asked_for(host: HiveHost) -> None:
         more = {} if given is None else {"grace": given}
         stopped = host.call("Stop", agent="ox", wait=40, **more)
         assert stopped["agents"] == ["ox"]
-        assert least <= time.monotonic() - began <= bound(most), given
+        assert least <= time.monotonic() - began <= at_most(most), given
         assert host.call("Locate", agent="ox")["state"] == "stopped"
     host.call("Start", agent="ox", wait=20)
     began = time.monotonic()
     host.hive("kill", "ox")
-    assert time.monotonic() - began < bound(3)
+    assert time.monotonic() - began < at_most(3)
 
 
 def test_a_kill_overtakes_a_stop(host: HiveHost) -> None:
@@ -198,7 +202,7 @@ def test_a_kill_overtakes_a_stop(host: HiveHost) -> None:
     host.call("Stop", agent="ox", grace=30)
     began = time.monotonic()
     host.call("Kill", agent="ox", reason="enough", wait=20)
-    assert time.monotonic() - began < bound(3)
+    assert time.monotonic() - began < at_most(3)
     assert host.show("ox", "ActiveState") in {"inactive", "failed"}
     event = [each for each in host.events(last=5) if each["operation"] == "kill"][-1]
     assert (event["target"], event["fields"]["reason"]) == ("ox", "enough")
@@ -227,7 +231,7 @@ def test_lines_of_units_in_a_booted_container(host: HiveHost) -> None:
     assert host.call("Stop", agent="boat", wait=20)["agents"] == ["boat"]
 
 
-def left_of(host: HiveHost, uuid: str, name: str) -> dict[str, str]:
+def processes_of(host: HiveHost, uuid: str, name: str) -> dict[str, str]:
     """Everything on the host with its name or identity in it, by where it was found."""
     looks = {
         "units": "systemctl list-units --all --plain --no-legend 'hive-agent@*' 'hive-job@*'",
@@ -253,9 +257,9 @@ def test_nothing_of_a_destroyed_agent_opens_a_door(host: HiveHost, *, boot: bool
     """H30: no unit, mount, socket, process; only the archive is kept, closed to all."""
     host.grow(pet={"parent": "lead", "boot": boot})
     uuid = host.uuid("pet")
-    assert left_of(host, uuid, "pet").keys() >= {"units", "mounts", "doors", "sockets"}
+    assert processes_of(host, uuid, "pet").keys() >= {"units", "mounts", "doors", "sockets"}
     host.call("Destroy", agent="pet", wait=30)
-    assert left_of(host, uuid, "pet") == {}
+    assert processes_of(host, uuid, "pet") == {}
     assert host.run("ls", "/var/lib/hive/tree/.archive").stdout.split().count(uuid) == 1
     assert host.run("stat", "-c", "%U %a", "/var/lib/hive/tree").stdout == "root 700\n"
     assert host.inside("lead", "ls", "/agents") == "lead\n"
@@ -281,18 +285,23 @@ def test_what_hive_did_not_make_is_reported_and_left(host: HiveHost) -> None:
     host.run("rmdir", "/var/lib/hive/tree/0badf00d")
 
 
-def hived(host: HiveHost, name: str) -> str:
+def hived_property(host: HiveHost, name: str) -> str:
     shown = host.run("systemctl", "show", "--value", f"--property={name}", "hived.service")
     return shown.stdout.strip()
 
 
 def test_what_systemd_knows_of_the_daemon(host: HiveHost) -> None:
     """H31: notify with status text, watchdog, descriptors kept, an unprivileged user."""
-    assert (hived(host, "Type"), hived(host, "NotifyAccess")) == ("notify", "main")
-    assert "agent" in hived(host, "StatusText")
-    assert hived(host, "WatchdogUSec") not in {"0", "infinity"}
-    assert int(hived(host, "NFileDescriptorStore")) >= 3  # the operator's, root's and lead's
-    pid = hived(host, "MainPID")
+    assert (hived_property(host, "Type"), hived_property(host, "NotifyAccess")) == (
+        "notify",
+        "main",
+    )
+    assert "agent" in hived_property(host, "StatusText")
+    assert hived_property(host, "WatchdogUSec") not in {"0", "infinity"}
+    assert (
+        int(hived_property(host, "NFileDescriptorStore")) >= 3
+    )  # the operator's, root's and lead's
+    pid = hived_property(host, "MainPID")
     status = host.run("cat", f"/proc/{pid}/status").stdout
     assert "CapEff:\t0000000000000000" in status
     assert host.run("stat", "-c", "%U", f"/proc/{pid}").stdout == "hive\n"
@@ -326,7 +335,7 @@ def test_the_watchdog_is_fed_by_the_request_road(host: HiveHost) -> None:
     host.run("systemctl", "daemon-reload")
     host.run("systemctl", "restart", "hived.service")
     pids = host.pids(*TREE)
-    pid = hived(host, "MainPID")
+    pid = hived_property(host, "MainPID")
     host.run("kill", "-STOP", pid)
     ended = host.lab.path(f"/proc/{pid}")
     host.until(lambda: not ended.exists(), "not ended", 20)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from e2e.hivehost import HiveHost, Reply
 from e2e.labhost import Lab
-from long import bound, seed
+from long import at_most, seed
 
 pytestmark = pytest.mark.lab
 
@@ -141,7 +141,7 @@ def test_a_script_waits_for_tasks_and_for_no_longer_than_it_says(host: HiveHost)
     id_ = give(host)
     begun = time.monotonic()
     assert host.ask("boss", "WaitTasks", tasks=[id_], wait=1)["done"] is False
-    assert time.monotonic() - begun < bound(5)
+    assert time.monotonic() - begun < at_most(5)
     host.ask("hand", "FinishTask", task=id_, status="partial", summary="half")
     (end,) = host.ask("boss", "WaitTasks", tasks=[id_], wait=20)["tasks"]
     assert (end["status"], end["summary"]) == ("partial", "half")
@@ -201,7 +201,7 @@ def test_one_stop_ends_running_and_queued_work(host: HiveHost) -> None:
     host.until(lambda: all(task(host, each)["attempt"] for each in running), "nothing runs", 30)
     at = time.monotonic()
     found = host.ask("boss", "StopWork", reason="enough", wait=20)
-    assert time.monotonic() - at < bound(15)
+    assert time.monotonic() - at < at_most(15)
     assert found["stopping"] == 0
     assert {each["task"] for each in found["tasks"]} >= {queued, *running}
     assert {each["status"] for each in found["tasks"]} == {"stopped"}
@@ -255,7 +255,7 @@ def ask_queen(host: HiveHost, text: str) -> str:
     return str(made["task"])
 
 
-def answered(host: HiveHost, id_: str, seconds: float = 90) -> dict[str, Any]:
+def task_result(host: HiveHost, id_: str, seconds: float = 90) -> dict[str, Any]:
     host.until(lambda: task(host, id_)["result"], "the queen does not report", seconds)
     result: dict[str, Any] = task(host, id_)["result"]
     return result
@@ -265,7 +265,7 @@ def test_a_short_task_goes_from_the_queen_to_one_agent(host: HiveHost) -> None:
     """K33: simple; the agent of role `task` is there for it alone, the result is stored."""
     draw = random.Random(seed())  # noqa: S311 - numbers to add up
     numbers = [draw.randrange(1000) for _ in range(5)]
-    found = answered(host, ask_queen(host, f"sum {' '.join(map(str, numbers))}"))
+    found = task_result(host, ask_queen(host, f"sum {' '.join(map(str, numbers))}"))
     assert (found["status"], found["summary"]) == ("success", str(sum(numbers)))
     assert found["data"]["strategy"] == "simple"
     assert found["artifacts"]
@@ -275,20 +275,20 @@ def test_a_job_goes_from_the_queen_through_a_lead_to_workers_and_back(host: Hive
     """K33, K34: split, done beside each other, put together; the same domain keeps its lead."""
     draw = random.Random(seed())  # noqa: S311 - numbers to add up
     text, result = job(draw)
-    found = answered(host, ask_queen(host, text))
+    found = task_result(host, ask_queen(host, text))
     assert (found["status"], found["summary"]) == ("success", result)
     assert found["data"]["strategy"] == "complex"
     lead = found["data"]["by"]
     assert host.tree()[lead] == "queen"
     text, result = job(draw)
-    found = answered(host, ask_queen(host, text))
+    found = task_result(host, ask_queen(host, text))
     assert (found["summary"], found["data"]["by"]) == (result, lead)
 
 
 def test_a_plan_that_fails_is_revised_by_the_architect_who_slept(host: HiveHost) -> None:
     """K35: plan as an artifact, sleep, wake on failure, and the lead tries again."""
     text = "architect\ngroup\nplease sum 20 22\ncombine lines"
-    found = answered(host, ask_queen(host, text), 150)
+    found = task_result(host, ask_queen(host, text), 150)
     assert (found["status"], found["summary"]) == ("success", "42")
     assert found["data"]["strategy"] == "architect"
     kept = host.call("ListArtifacts", prefix="plan-")["artifacts"]
@@ -300,7 +300,7 @@ def test_what_no_plan_mends_is_done_without_one_before_it_is_said_to_have_failed
     host: HiveHost,
 ) -> None:
     """K35: fallback to complex."""
-    found = answered(host, ask_queen(host, "architect\nkeep workers\ngroup\nfail 99 x"), 150)
+    found = task_result(host, ask_queen(host, "architect\nkeep workers\ngroup\nfail 99 x"), 150)
     assert (found["status"], found["data"]["strategy"]) == ("failed", "complex")
     assert (found["data"]["instead_of"], found["data"]["faults"]) == ("architect", ["fail 99 x"])
 
@@ -314,7 +314,7 @@ def test_whoever_is_killed_on_the_way_the_result_is_right(host: HiveHost, victim
     before = host.events(last=1)[0]["seq"]
     id_ = ask_queen(host, text)
     strike(host, victim, draw)
-    found = answered(host, id_, 150)
+    found = task_result(host, id_, 150)
     assert found["status"] == "success", found
     numbers = [int(each) for each in found["summary"].split() if each.isdigit()]
     assert str(sum(numbers)) == result

@@ -97,8 +97,8 @@ def test_all_work_is_there_once_after_kills_of_the_daemon(host: HiveHost) -> Non
     host.until(lambda: not _open(host, given), "some work does not end", 90)
     kill(host)
     _once(host, given)
-    host.until(lambda: _minded(host) >= tasks, "a reminder is missing", 30)
-    assert _minded(host) == tasks
+    host.until(lambda: _reminder_count(host) >= tasks, "a reminder is missing", 30)
+    assert _reminder_count(host) == tasks
     before = state_of(host)
     kill(host)
     assert state_of(host) == before
@@ -133,7 +133,7 @@ def _once(host: HiveHost, given: list[str]) -> None:
     assert (purse["spent"], purse["left"]) == (EACH * len(given), GIVEN - EACH * len(given))
 
 
-def _minded(host: HiveHost) -> int:
+def _reminder_count(host: HiveHost) -> int:
     """Reminders that came, each under an id of its own."""
     return sum(
         each["kind"] == "reminder" and each["operation"] == "come" for each in _events(host)

@@ -175,7 +175,7 @@ def crash(host: HiveHost) -> None:
     host.hive("status")
 
 
-def seen(host: HiveHost, agent: str, after: int) -> list[dict[str, Any]]:
+def events_after(host: HiveHost, agent: str, after: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = host.ask(agent, "Subscribe", after=str(after))["events"]
     return found
 
@@ -189,10 +189,10 @@ def test_an_agent_follows_its_subtree_and_resumes_after_a_crash_of_the_daemon(
     host.ask("rival", "NoteEvent", kind="step", text="not for lead")
     crash(host)
     host.ask("wim", "NoteEvent", kind="step", text="two")
-    found = [each for each in seen(host, "lead", start) if each["kind"] == "own.step"]
+    found = [each for each in events_after(host, "lead", start) if each["kind"] == "own.step"]
     assert [each["fields"]["text"] for each in found] == ["one", "two"]
     assert {each["caller"] for each in found} == {"wim"}
-    assert not [each for each in seen(host, "tim", start) if each["kind"] == "own.step"]
+    assert not [each for each in events_after(host, "tim", start) if each["kind"] == "own.step"]
     assert host.ask("lead", "Subscribe", agents=["rival"]).error == "NotFound"
     forged = host.ask("wim", "NoteEvent", kind="crash", fields={"caller": "daemon"})
     assert forged["kind"] == "own.crash"

@@ -34,10 +34,10 @@ def _host(lab: Lab) -> Iterator[HiveHost]:
     made.hush()
 
 
-def held(host: HiveHost, folder: Path) -> Row:
+def sample_at_rest(host: HiveHost, folder: Path) -> Row:
     """What the host holds when nothing is left to do and nobody's storage is left to wipe."""
-    host.until(lambda: _settled(host), "left to do", 60)
-    host.until(lambda: not _kept(host), "archives and what wipes them are left", 60)
+    host.until(lambda: _has_nothing_to_do(host), "left to do", 60)
+    host.until(lambda: not _has_archives(host), "archives and what wipes them are left", 60)
     with soak.gauge(host, folder / "once.jsonl", 60) as samples:
         host.until(lambda: samples, "no sample")
     return samples[0]
@@ -50,12 +50,12 @@ def at_rest(host: HiveHost, folder: Path, before: Row) -> Row:
     """
     end = time.monotonic() + 30
     while True:
-        sample = held(host, folder)
-        if not _grown(before, sample) or time.monotonic() > end:
+        sample = sample_at_rest(host, folder)
+        if not _differences(before, sample) or time.monotonic() > end:
             return sample
 
 
-def _grown(before: Row, after: Row) -> set[str]:
+def _differences(before: Row, after: Row) -> set[str]:
     """What differs, but for the slice that is there since the first job."""
     differing = {line for name in HELD for line in _differing(before[name], after[name])}
     return differing - {"+/sys/fs/cgroup/systemd/hive.slice/hive-jobs.slice"}
@@ -65,13 +65,13 @@ def _only_of_the_living(sample: Row) -> bool:
     return {each for each in sample["exits"] if ".new" not in each} <= set(sample["doors"])
 
 
-def _settled(host: HiveHost) -> bool:
+def _has_nothing_to_do(host: HiveHost) -> bool:
     """Nothing is left to do. Some time after the disk was full there is no room yet to ask."""
     done = host.run("hive", "converge", "--dry-run", "-o", "json", check=False)
     return done.returncode == 0 and not json.loads(done.stdout)["steps"]
 
 
-def _kept(host: HiveHost) -> bool:
+def _has_archives(host: HiveHost) -> bool:
     units = host.run("systemctl", "list-units", "--plain", "--no-legend", "hive-job@*").stdout
     archive = host.lab.path("/var/lib/hive/tree/.archive")
     return bool(units) or (archive.is_dir() and any(archive.iterdir()))
@@ -84,9 +84,9 @@ def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
     """Kills of hived end after a third of the time, so that its memory is watched in one life."""
     seed = long.seed()
     file = (long.asked.file or tmp_path / "figures").with_suffix(".samples.jsonl")
-    told = [*campaign.make(host), campaign.told("spawn", len(DUMMIES))]
+    told = [*campaign.make(host), campaign.operator_row("spawn", len(DUMMIES))]
     host.grow(**dict.fromkeys(DUMMIES, "root"))
-    before, leaders = held(host, tmp_path), campaign.leaders(host)
+    before, leaders = sample_at_rest(host, tmp_path), campaign.leaders(host)
     faults = Faults(host, seed, every=EVERY)
     with soak.gauge(host, file, SAMPLE) as samples, campaign.crowd(host, seed, PACE) as crowd:
         faults.run(SECONDS / 3)
@@ -100,19 +100,23 @@ def test_a_host_at_work_under_faults_holds_no_more_at_the_end_than_at_the_start(
     after = at_rest(host, tmp_path, before)
     _report(samples, {
         "seed": seed, "seconds": SECONDS, "faults": faults.done,
-        "before": _counted(before), "after": _counted(after),
+        "before": _with_counts(before), "after": _with_counts(after),
         "heard": Counter(row["what"] for row in crowd.rows),
     })  # fmt: skip
     assert campaign.leaders(host) == leaders
     # One of a look that a fault came into the way of goes with the next look.
     host.until(lambda: not host.call("Status")["alarms"], "alarms that stay", 90)
-    assert _grown(before, after) == set()
+    assert _differences(before, after) == set()
     # How those who live ended last; what a kill left half way goes with a later end.
-    host.until(lambda: _only_of_the_living(held(host, tmp_path)), "ends of those who are gone", 30)
+    host.until(
+        lambda: _only_of_the_living(sample_at_rest(host, tmp_path)),
+        "ends of those who are gone",
+        30,
+    )
     assert max(row["wal"] for row in samples) <= WAL
     assert after["hived"]["fds"] <= before["hived"]["fds"] + 2
     host.run("systemctl", "stop", "hived.service")
-    evidence = Evidence(campaign.copied(host, tmp_path), [*told, *faults.told, *crowd.rows])
+    evidence = Evidence(campaign.copy_state(host, tmp_path), [*told, *faults.told, *crowd.rows])
     found = verdict(evidence)
     assert not found, f"--seed {seed}\n{lines(found)}"
 
@@ -122,7 +126,7 @@ def _differing(before: list[str], after: list[str]) -> list[str]:
     return [*(f"-{each}" for each in one - other), *(f"+{each}" for each in other - one)]
 
 
-def _counted(sample: Row) -> Row:
+def _with_counts(sample: Row) -> Row:
     return {key: len(value) if isinstance(value, list) else value for key, value in sample.items()}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
-from long import bound, figure, times
+from long import at_most, figure, times
 
 pytestmark = pytest.mark.lab
 
@@ -55,7 +55,7 @@ def row(host: HiveHost, task: str) -> dict[str, Any]:
     return found
 
 
-def ended(host: HiveHost, *tasks: str, wait: float = 30) -> list[dict[str, Any]]:
+def results_of(host: HiveHost, *tasks: str, wait: float = 30) -> list[dict[str, Any]]:
     """The results, in this order."""
     reply = host.ask("lead", "WaitTasks", tasks=list(tasks), wait=wait)
     assert reply["done"], [row(host, each) for each in tasks]
@@ -73,11 +73,11 @@ def test_three_tasks_of_one_second_take_little_more_than_one(host: HiveHost) -> 
     took = []
     for _ in range(times(1, 5)):
         tasks = [give(host, each, "sleep 1") for each in WORKERS]
-        assert [each["status"] for each in ended(host, *tasks)] == ["success"] * 3
+        assert [each["status"] for each in results_of(host, *tasks)] == ["success"] * 3
         rows = [row(host, each) for each in tasks]
         took.append(max(r["ended"] for r in rows) - min(r["created"] for r in rows))
     figure("three tasks of one second, each in a container", seconds=took)
-    assert min(took) < bound(1.2)
+    assert min(took) < at_most(1.2)
 
 
 def test_tasks_of_several_agents_run_at_once(host: HiveHost) -> None:
@@ -90,7 +90,7 @@ def test_tasks_of_several_agents_run_at_once(host: HiveHost) -> None:
     host.until(lambda: host.inside("lead", "sh", "-c", count).strip() == "3", "one is idle")
     for each in WORKERS:
         host.inside(each, "touch", f"/agents/{each}/state/go")
-    assert [each["status"] for each in ended(host, *tasks)] == ["success"] * 3
+    assert [each["status"] for each in results_of(host, *tasks)] == ["success"] * 3
 
 
 def test_an_agent_is_made_with_its_task_and_the_result_comes_back(host: HiveHost) -> None:
@@ -103,7 +103,7 @@ def test_an_agent_is_made_with_its_task_and_the_result_comes_back(host: HiveHost
     )  # fmt: skip
     assert made["agent_role"] == "Adding Machine"
     assert host.uuid(made["name"]) == made["agent_id"]
-    (result,) = ended(host, made["task_id"])
+    (result,) = results_of(host, made["task_id"])
     assert (result["status"], result["data"]) == ("success", {"sum": 42})
     assert (result["worker_id"], result["attempts"]) == (made["agent_id"], 1)
     host.until(lambda: any(
@@ -118,7 +118,7 @@ def test_an_agent_that_cannot_start_ends_its_task_with_the_reason(host: HiveHost
         "lead", "SpawnAgentAndAssignTask", agent_role="ghost", agent_type="worker",
         task_description="x", command=["/no/such/program"], requeue=1,
     )  # fmt: skip
-    (result,) = ended(host, made["task_id"])
+    (result,) = results_of(host, made["task_id"])
     assert result["status"] == "failed"
     assert made["name"] in result["error"]
 
@@ -140,7 +140,7 @@ def test_a_new_manager_delegates_before_it_works(host: HiveHost) -> None:
     assert row(host, below["task_id"])["part_of"] == task
     reaches(host, below["task_id"], "done")
     assert host.ask(name, "FinishTask", task=task, status="success", summary="it is")["open"] == 0
-    assert ended(host, task)[0]["summary"] == "it is"
+    assert results_of(host, task)[0]["summary"] == "it is"
 
 
 def test_a_cancel_ends_the_work_and_not_the_agent(host: HiveHost) -> None:
@@ -152,12 +152,12 @@ def test_a_cancel_ends_the_work_and_not_the_agent(host: HiveHost) -> None:
     host.mail("lead")
     hit = host.ask("lead", "CancelTask", task=task, reason="no need")["hit"]
     assert [(each["agent"], each["state"]) for each in hit] == [("one", "stopping")]
-    assert ended(host, task)[0]["status"] == "stopped"
+    assert results_of(host, task)[0]["status"] == "stopped"
     running = host.inside("one", "ps", "-eo", "args")
     assert "4242" not in running
     assert "4243" not in running
     assert row(host, task)["state"] == "cancelled"
-    assert ended(host, other)[0]["summary"] == "mine"
+    assert results_of(host, other)[0]["summary"] == "mine"
     assert host.main_pid("one") == pid
 
 
@@ -170,7 +170,7 @@ def test_who_does_not_stop_has_its_container_ended(host: HiveHost) -> None:
     pid = host.main_pid("held")
     host.ask("lead", "CancelTask", task=task)
     assert row(host, task)["state"] == "stopping"
-    assert ended(host, task)[0]["status"] == "stopped"
+    assert results_of(host, task)[0]["status"] == "stopped"
     host.until(lambda: host.main_pid("held") not in (0, pid), "it does not come back")
 
 
@@ -181,7 +181,7 @@ def test_time_runs_out_softly_and_then_hard(host: HiveHost) -> None:
     host.until(lambda: "task_report" in [each["kind"] for each in host.mail("held")], "not asked")
     reaches(host, task, "stopping")
     host.ask("held", "FinishTask", task=task, status="partial", summary="a half", data={"n": 1})
-    (result,) = ended(host, task)
+    (result,) = results_of(host, task)
     assert (result["status"], result["summary"], result["data"]) == ("timeout", "a half", {"n": 1})
     assert host.follow("lead", "WatchTask", 3, task=task)[-1]["state"] == "done"
 
@@ -193,7 +193,7 @@ def test_a_crash_ends_the_task_with_the_reason(host: HiveHost) -> None:
     reaches(host, task, "in_progress")
     host.until(lambda: "sleep 100" in host.inside("two", "ps", "-eo", "args"), "not begun")
     host.run("sh", "-c", f"kill -KILL {host.main_pid('two')}")
-    one, other = ended(host, task, after)
+    one, other = results_of(host, task, after)
     assert (one["status"], other["status"]) == ("failed", "failed")
     assert one["error"].startswith("two ended: ")
     assert task in other["error"]
@@ -205,7 +205,7 @@ def test_a_crashed_worker_does_its_task_again_if_that_was_asked_for(host: HiveHo
     task = give(host, "two", text, requeue=1)
     host.until(lambda: "sleep 100" in host.inside("two", "ps", "-eo", "args"), "not begun")
     host.run("sh", "-c", f"kill -KILL $(pgrep -P $(pgrep -P {host.main_pid('two')}))")
-    (result,) = ended(host, task)
+    (result,) = results_of(host, task)
     assert (result["status"], result["summary"], result["attempts"]) == ("success", "ok", 2)
 
 
@@ -217,7 +217,7 @@ def test_work_goes_on_over_the_end_of_the_daemon(host: HiveHost) -> None:
     host.kill()
     assert row(host, waits)["state"] == "waiting"
     host.inside("one", "touch", "/agents/one/state/told")
-    first, then = ended(host, long, waits)
+    first, then = results_of(host, long, waits)
     assert (first["summary"], then["summary"]) == ("long", "then")
     finishes = [
         each["fields"]["task"] for each in host.events(last=200)
@@ -236,7 +236,7 @@ def test_a_waiting_task_never_destroys_a_running_one(host: HiveHost) -> None:
     unwanted = give(host, "sv", "echo C")
     assert host.ask("lead", "CancelTask", task=unwanted)["state"] == "cancelled"
     assert row(host, late)["state"] == "queued"
-    first, second = ended(host, runs, late)
+    first, second = results_of(host, runs, late)
     assert (first["status"], first["summary"]) == ("success", "A")
     assert (second["status"], second["summary"]) == ("success", "B")
 
@@ -252,7 +252,7 @@ def test_a_program_and_the_daemon_agree_how_many_tasks_it_does_at_once(host: Hiv
     reaches(host, one, "in_progress")
     reaches(host, two, "in_progress")
     assert row(host, third)["state"] == "queued"
-    assert {each["status"] for each in ended(host, one, two, third)} == {"success"}
+    assert {each["status"] for each in results_of(host, one, two, third)} == {"success"}
 
 
 def test_what_has_no_room_waits_and_is_begun_by_the_daemon(host: HiveHost) -> None:
@@ -261,7 +261,7 @@ def test_what_has_no_room_waits_and_is_begun_by_the_daemon(host: HiveHost) -> No
     hold = give(host, "narrow", "sleep 3")
     late, soon = give(host, "narrow", "true"), give(host, "narrow", "true", priority=0)
     assert row(host, soon)["state"] == "queued"
-    ended(host, hold, late, soon)
+    results_of(host, hold, late, soon)
     assert row(host, soon)["started"] < row(host, late)["started"]
 
 

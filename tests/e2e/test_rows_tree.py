@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from e2e.hivehost import HiveHost
 from e2e.labhost import Lab
-from long import bound
+from long import at_most
 
 pytestmark = pytest.mark.lab
 
@@ -185,7 +185,7 @@ def test_new_ones_land_under_their_creator_and_overrides_survive(host: HiveHost)
     assert topology(host) == {**TREE, "new-a": "ann", "new-o": "root"}
     oid = by_hand(host, edit("t['new-a']='island'"))
     # A second, and the command that looks.
-    host.until(lambda: host.call("Status")["commit"] == oid, "not adopted", bound(2))
+    host.until(lambda: host.call("Status")["commit"] == oid, "not adopted", at_most(2))
     host.until(lambda: host.inside("island", "ls", "/agents") == "island\nnew-a\n", "no view")
     assert identity(host, "new-a")["parent"] == "island"
     host.hive("destroy", "new-o", "--yes")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from e2e.hivehost import HiveHost, Reply
-from e2e.knocking import crowd, knock, lawless, plain, request, smuggled, status, whole
+from e2e.knocking import crowd, knock, lawless, plain, request, smuggling_request, status, whole
 from e2e.labhost import Lab
 
 pytestmark = pytest.mark.lab
@@ -268,7 +268,7 @@ def test_webhooks_hold_out_against_who_keeps_to_no_rules(host: HiveHost) -> None
     with crowd(door, 200):
         assert status(knock(door, good)) == 202
         assert {each: status(knock(door, each)) for each in attacks} == attacks
-        assert knock(door, smuggled(path, SECRET)).count("HTTP/1.1 ") == 1
+        assert knock(door, smuggling_request(path, SECRET)).count("HTTP/1.1 ") == 1
         assert status(knock(door, request(path, plain("the secret of another")))) == 404
         others = [b"[%d]" % number for number in range(110)]
         flood = [status(knock(door, request(path, plain(SECRET, b), b))) for b in others]

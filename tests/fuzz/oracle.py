@@ -6,7 +6,7 @@ import json
 import time
 from collections import deque
 
-from long import bound
+from long import at_most
 
 from hive_core import errors, varlink
 from hive_core.broker.connection import Ask, Line
@@ -24,8 +24,8 @@ SLOWEST = 0.25
 def examine(frame: bytes) -> Ask:
     """The call in the frame, or its fault; AssertionError for what nobody declared."""
     start = time.thread_time()
-    ask = asked(frame)
-    assert time.thread_time() - start < bound(SLOWEST, slack=0)
+    ask = parse(frame)
+    assert time.thread_time() - start < at_most(SLOWEST, slack=0)
     if ask.fault is not None:
         assert ask.fault.wire in DECLARED
         assert varlink.decode(varlink.encode(ask.fault.parameters)[:-1]) == ask.fault.parameters
@@ -43,7 +43,7 @@ def examine(frame: bytes) -> Ask:
     return ask
 
 
-def asked(frame: bytes) -> Ask:
+def parse(frame: bytes) -> Ask:
     line = Line("somebody", 0, lambda _, __: None)
     line.frames = deque([frame])
     READER.read(line, 1)

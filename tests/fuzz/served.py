@@ -60,7 +60,7 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, agents: int, patience: float = 1.0) -> Iterator[Served]:
+def serve_in_process(folder: Path, agents: int, patience: float = 1.0) -> Iterator[Served]:
     argv = [sys.executable, "-m", "fuzz.served", str(folder), str(agents), str(patience)]
     environment = {**os.environ, **of_the_unit(), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment)

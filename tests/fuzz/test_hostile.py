@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 from fuzz.hostile import frame
-from fuzz.served import Served, served
-from long import bound, figure, seed, times
+from fuzz.served import Served, serve_in_process
+from long import at_most, figure, seed, times
 from security.neighbour import Neighbour
 
 from hive_core import errors, varlink
@@ -84,7 +84,7 @@ def test_attack_36_thousands_of_hostile_frames_end_in_declared_errors_and_leave_
 ) -> None:
     start, number, told, memory = seed(), itertools.count(), Counter[str](), list[float]()
     random = Random(start)  # noqa: S311 - the same seed says the same
-    with served(tmp_path, AGENTS + 2) as here, neighbours(here, AGENTS) as others:
+    with serve_in_process(tmp_path, AGENTS + 2) as here, neighbours(here, AGENTS) as others:
         files, began, said = here.descriptors, time.monotonic(), 0
         for burst in bursts(random):
             for answer in say(here, next(number) % AGENTS, burst, random):
@@ -105,7 +105,7 @@ def test_attack_36_thousands_of_hostile_frames_end_in_declared_errors_and_leave_
     assert memory[1] < memory[0] + 16, f"seed {start}"
     assert told["parameters"]
     assert told[errors.BadFrame.wire]
-    assert waits[len(waits) * 99 // 100] < bound(0.25)
+    assert waits[len(waits) * 99 // 100] < at_most(0.25)
 
 
 def check(answer: varlink.Message, start: int, told: Counter[str]) -> None:
@@ -119,7 +119,7 @@ def check(answer: varlink.Message, start: int, told: Counter[str]) -> None:
 
 def test_attack_36_halves_and_drips_are_cut_off_in_their_time(tmp_path: Path) -> None:
     """A byte now and then buys no more time than a frame has."""
-    with served(tmp_path, 1, patience=15) as here:
+    with serve_in_process(tmp_path, 1, patience=15) as here:
         files = here.descriptors
         drip, half, mute = (socket.socket(socket.AF_UNIX) for _ in range(3))
         for each in (drip, half, mute):
@@ -128,7 +128,7 @@ def test_attack_36_halves_and_drips_are_cut_off_in_their_time(tmp_path: Path) ->
         half.sendall(b'{"method":"')
         start, ended = time.monotonic(), set[socket.socket]()
         while len(ended) < 3:
-            assert time.monotonic() - start < bound(30)
+            assert time.monotonic() - start < at_most(30)
             for each in {drip, half, mute} - ended:
                 with suppress(TimeoutError):
                     try:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from long import bound, times
+from long import at_most, times
 
 from hive_core.jobs import lines, objects
 from hive_core.jobs.outcome import Refused
@@ -63,7 +63,7 @@ def test_attack_18_texts_made_to_be_hard_are_compared_in_time(kind: str) -> None
     old = [b"%d\n" % chance.randrange(3) for _ in old] if kind == "few words" else old
     before = time.process_time()
     common = rebuilt(old, new)
-    assert time.process_time() - before < bound(10)
+    assert time.process_time() - before < at_most(10)
     if kind in ("many changes", "moved"):
         assert common > count * 0.45
 

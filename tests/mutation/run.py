@@ -135,11 +135,11 @@ def _meaning(source: str) -> str:
             node.annotation = ast.Constant("")
         if isinstance(node, ast.FunctionDef):
             node.returns = None
-            node.decorator_list = [each for each in node.decorator_list if not _told(each)]
+            node.decorator_list = [each for each in node.decorator_list if not _is_for_types(each)]
     return ast.dump(tree)
 
 
-def _told(decorator: ast.expr) -> bool:
+def _is_for_types(decorator: ast.expr) -> bool:
     """Whether it only tells the type checker something."""
     return isinstance(decorator, ast.Name) and decorator.id in ("override", "abstractmethod")
 
@@ -156,16 +156,16 @@ def survivors(mutants: Sequence[Mutant], jobs: int) -> list[Mutant]:
     left, running = [], dict[int, Mutant]()
     for mutant in (*mutants, *[None] * jobs):  # at the end none starts while the last ones end
         if len(running) == jobs or (mutant is None and running):
-            left += _ended(running)
+            left += _reap_mutant(running)
         if mutant is not None:
             child = os.fork()
             if child == 0:
-                os._exit(_tested(mutant))
+                os._exit(_test_mutant(mutant))
             running[child] = mutant
     return left
 
 
-def _ended(running: dict[int, Mutant]) -> list[Mutant]:
+def _reap_mutant(running: dict[int, Mutant]) -> list[Mutant]:
     child, status = os.wait()
     mutant = running.pop(child)
     if os.waitstatus_to_exitcode(status) != 0:
@@ -174,7 +174,7 @@ def _ended(running: dict[int, Mutant]) -> list[Mutant]:
     return [mutant]
 
 
-def _tested(mutant: Mutant) -> int:
+def _test_mutant(mutant: Mutant) -> int:
     import hypothesis  # noqa: PLC0415 - both were imported before the fork
     import pytest  # noqa: PLC0415
 

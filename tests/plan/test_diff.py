@@ -8,7 +8,7 @@ from time import process_time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from long import bound, times
+from long import at_most, times
 from plan.hives import World, hive, hives, moved, spec
 from plan.hives import uuid as numbered
 
@@ -426,7 +426,7 @@ def test_thousands_of_agents_are_planned_in_no_time(count: int) -> None:
         start = process_time()
         assert plan(desired, observed, moment).steps == ()
         took.append(process_time() - start)
-    assert min(took) < bound(0.15 * count / 10_000, slack=0.1)
+    assert min(took) < at_most(0.15 * count / 10_000, slack=0.1)
 
 
 def test_listening_needs_a_range() -> None:

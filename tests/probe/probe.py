@@ -98,7 +98,7 @@ def call(name: str, *arguments: object) -> int:
     return int(result)
 
 
-def summed(found: list[str], tried: int, inside: bool = False) -> Finding:  # noqa: FBT001, FBT002
+def sum_up(found: list[str], tried: int, inside: bool = False) -> Finding:  # noqa: FBT001, FBT002
     """A finding out of many tries."""
     if not tried:
         return Finding(NOTHING, "nothing to try it on")
@@ -138,7 +138,7 @@ def read_only() -> list[MountPoint]:
     return [each for each in mounts() if "ro" in each.options and each.kind not in PSEUDO]
 
 
-def planted(place: str | int) -> bool:
+def can_plant(place: str | int) -> bool:
     """Whether a file can be made there (and taken away again)."""
     where = f"/proc/self/fd/{place}" if isinstance(place, int) else place
     if not Path(where).is_dir():
@@ -155,13 +155,13 @@ def planted(place: str | int) -> bool:
 
 def by_remount(point: MountPoint) -> bool:
     call("mount", None, point.path.encode(), None, MS_REMOUNT | MS_BIND, None)
-    return planted(point.path)
+    return can_plant(point.path)
 
 
 def by_setattr(point: MountPoint) -> bool:
     wanted = struct.pack("QQQQ", 0, MS_RDONLY, 0, 0)
     call("mount_setattr", -100, point.path.encode(), 0, wanted, len(wanted))
-    return planted(point.path)
+    return can_plant(point.path)
 
 
 def by_clone(point: MountPoint) -> bool:
@@ -170,7 +170,7 @@ def by_clone(point: MountPoint) -> bool:
     try:
         wanted = struct.pack("QQQQ", 0, MS_RDONLY, 0, 0)
         call("mount_setattr", tree, b"", 0x1000, wanted, len(wanted))
-        return planted(tree)
+        return can_plant(tree)
     finally:
         os.close(tree)
 
@@ -196,7 +196,7 @@ def by_bind(point: MountPoint) -> bool:
             return False
         call("mount", point.path.encode(), place.encode(), None, MS_BIND, None)
         call("mount", None, place.encode(), None, MS_REMOUNT | MS_BIND, None)
-        return planted(place)
+        return can_plant(place)
 
 
 def by_unmount(point: MountPoint) -> bool:
@@ -204,7 +204,7 @@ def by_unmount(point: MountPoint) -> bool:
     before = os.stat(point.path)
     call("umount2", point.path.encode(), 2)
     after = os.stat(point.path)
-    return before.st_dev != after.st_dev and point.shared and planted(point.path)
+    return before.st_dev != after.st_dev and point.shared and can_plant(point.path)
 
 
 WAYS = (by_remount, by_setattr, by_clone, by_bind, by_unmount)
@@ -212,7 +212,7 @@ WAYS = (by_remount, by_setattr, by_clone, by_bind, by_unmount)
 
 def break_read_only() -> Finding:
     """Every way on every mount that is read-only."""
-    places = [each for each in read_only() if not planted(each.path)]
+    places = [each for each in read_only() if not can_plant(each.path)]
     if not places:
         return Finding(NOTHING, "nothing is mounted read-only")
     found, own = [], 0
@@ -222,7 +222,7 @@ def break_read_only() -> Finding:
                 if way(point):
                     own += not point.shared
                     found += [f"{point.path} {way.__name__}"] if point.shared else []
-    result = summed(found, len(places) * len(WAYS))
+    result = sum_up(found, len(places) * len(WAYS))
     return result._replace(detail=f"{result.detail}; {own} of memory of our own")
 
 
@@ -274,7 +274,7 @@ def other_roots(options: Options) -> Finding:
                 os._exit(other and any(Path(f"./{each}").exists() for each in options.canary))
             os._exit(0)
         found += [way.__name__] if os.waitpid(pid, 0)[1] else []
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 def climb() -> None:
@@ -332,7 +332,7 @@ def machine_file_systems(_: Options) -> Finding:
                         os.mknod("/tmp/hive-probe-disk", stat.S_IFBLK, os.makedev(major, minor))
                     call("mount", disk, place.encode(), kind.encode(), MS_RDONLY, None)
                     found.append(f"{major}:{minor} as {kind}")
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 def disks() -> list[tuple[int, int]]:
@@ -355,7 +355,7 @@ def identity_map() -> bool:
 def writable_places(options: Options) -> list[str]:
     known = [each.path for each in mounts() if "rw" in each.options and each.kind not in PSEUDO]
     found = {*known, *options.shared, "/", "/tmp", "/dev"}
-    return sorted(place for place in found if Path(place).is_dir() and planted(place))
+    return sorted(place for place in found if Path(place).is_dir() and can_plant(place))
 
 
 @attempt("1", "make device nodes wherever anything can be made, and open them")
@@ -375,7 +375,7 @@ def device_nodes(options: Options) -> Finding:
                 found += [f"{major}:{minor} opened in {place}"] if opens(node) else []
             with suppress(OSError):
                 os.unlink(node)
-    result = summed(found, tried)
+    result = sum_up(found, tried)
     return result._replace(detail=f"{result.detail}; {made} made")
 
 
@@ -400,7 +400,7 @@ def present_devices(_: Options) -> Finding:
                 tried += 1
                 if name not in harmless and "/pts" not in folder and opens(path):
                     found.append(path)
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 @attempt("2", "leave setuid files and file capabilities where the host sees them")
@@ -424,7 +424,7 @@ def setuid_on_shared(options: Options) -> Finding:
             left.append(str(path))
             if not options.leave:
                 path.unlink()
-    result = summed(found, len(left))
+    result = sum_up(found, len(left))
     return result._replace(detail=f"{result.detail}; {' '.join(left[:8])}")
 
 
@@ -437,14 +437,14 @@ def setuid_inside(options: Options) -> Finding:
             tool.write_bytes(Path("/usr/bin/id").read_bytes())
             tool.chmod(0o6755)
             tried += 1
-            if said(tool) == "0":
+            if id_of(tool) == "0":
                 found.append(place)
         with suppress(OSError):
             tool.unlink()
-    return summed(found, tried, inside=True)
+    return sum_up(found, tried, inside=True)
 
 
-def said(tool: Path) -> str:
+def id_of(tool: Path) -> str:
     """What `id -u` says when another user calls it."""
     ours, theirs = os.pipe()
     pid = os.fork()
@@ -508,7 +508,7 @@ def kernel_knobs(_: Options) -> Finding:
             if Path(view + knob).exists():
                 tried += 1
                 found += [view + knob] if opens(view + knob, os.O_WRONLY) else []
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 @attempt("1", "read what the kernel keeps for root: kcore, kernel log, slabs, addresses")
@@ -526,7 +526,7 @@ def kernel_secrets(_: Options) -> Finding:
         with Path("/proc/kallsyms").open() as file:
             first = file.readline().split()[0]
         found += ["/proc/kallsyms"] if int(first, 16) else []
-    return summed(found, tried + 1)
+    return sum_up(found, tried + 1)
 
 
 def own_view(path: str, got: bytes) -> bool:
@@ -652,12 +652,12 @@ def calls_allowed(these: tuple[Callable[[], None], ...]) -> list[str]:
 
 @attempt("1", "calls that reach the machine: bpf, perf, kexec, modules, clock, reboot, swap, log")
 def machine_calls(_: Options) -> Finding:
-    return summed(calls_allowed(REACH), len(REACH))
+    return sum_up(calls_allowed(REACH), len(REACH))
 
 
 @attempt("8", "calls that only widen what is open to attack, or outrun others")
 def surface_calls(_: Options) -> Finding:
-    return summed(calls_allowed(SURFACE), len(SURFACE), inside=True)
+    return sum_up(calls_allowed(SURFACE), len(SURFACE), inside=True)
 
 
 @attempt("1", "find a key of the host's keyrings")
@@ -669,7 +669,7 @@ def keyrings(options: Options) -> Finding:
             with suppress(OSError):
                 call("keyctl", 10, ring, b"user", name.encode(), 0)
                 found.append(f"{name} in {ring}")
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 @attempt("1", "open files by handle, and climb out of a mount")
@@ -692,7 +692,7 @@ def handles(_: Options) -> Finding:
             known = (top, os.stat("/"))
             climbed = not any(os.path.samestat(now, each) for each in known)
             found += [point.path] if climbed else []
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 # Others' files and processes.
@@ -712,7 +712,7 @@ def canaries(options: Options) -> Finding:
                 inside = Path(path).is_dir() and os.listdir(path)
                 if inside or (Path(path).is_file() and Path(path).read_bytes() is not None):
                     found.append(path)
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 def pids() -> list[int]:
@@ -721,7 +721,7 @@ def pids() -> list[int]:
 
 @attempt("1", "find words that stand in files outside, by reading every small file")
 def words(options: Options) -> Finding:
-    wanted = spelled(options)
+    wanted = mirrored_words(options)
     if not wanted:
         return Finding(NOTHING, "no --word")
     found, tried, until = [], 0, time.monotonic() + SECONDS / 2
@@ -737,17 +737,17 @@ def words(options: Options) -> Finding:
                     found += [path] if any(each in text for each in wanted) else []
         if time.monotonic() > until:
             break
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
-def spelled(options: Options) -> list[bytes]:
+def mirrored_words(options: Options) -> list[bytes]:
     """The words; they come backwards, or the probe would find its own command line."""
     return [each[::-1].encode() for each in options.word]
 
 
 @attempt("1", "see, trace, signal or read the environment of processes outside")
 def processes(options: Options) -> Finding:
-    wanted = spelled(options)
+    wanted = mirrored_words(options)
     found, tried = [], 0
     with suppress(OSError):
         own_mounts()
@@ -764,7 +764,7 @@ def processes(options: Options) -> Finding:
             with suppress(OSError):
                 call("ptrace", 0x4206, pid, None, None)  # PTRACE_SEIZE
                 found.append(f"trace of {pid}")
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 @attempt("1", "shared memory, semaphores, queues: System V and POSIX")
@@ -791,7 +791,7 @@ def shared_memory(options: Options) -> Finding:
         tried += 1
         rows = Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]
         found += [f"{len(rows)} of sysvipc/{kind}"] if rows else []
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 # Sockets.
@@ -824,7 +824,7 @@ def socket_files(options: Options) -> Finding:
                 stream = kind == socket.SOCK_STREAM
                 if (stream and pid == 0) or (not stream and os.stat(path).st_uid == 65534):
                     found.append(path)
-    return summed(sorted(set(found)), tried)
+    return sum_up(sorted(set(found)), tried)
 
 
 def sockets_there() -> set[str]:
@@ -854,7 +854,7 @@ def host_network(options: Options) -> Finding:
         with suppress(OSError):
             reaches(socket.SOCK_STREAM, socket.AF_INET, (host, int(port)))
             found.append(place)
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 @attempt("6", "sockets below the network: packets, vsock, audit, kernel events")
@@ -876,7 +876,7 @@ def low_sockets(_: Options) -> Finding:
         wire.bind((0, 1))
         found.append("reads the audit log")
     tried += 1
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 # Structure and control groups.
@@ -892,7 +892,7 @@ def structure(options: Options) -> Finding:
             with suppress(OSError):
                 change()
                 found.append(f"{name} in {place}")
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 def changes(place: str, below: list[str]) -> Iterator[tuple[str, Change]]:
@@ -945,7 +945,7 @@ def control_groups(_: Options) -> Finding:
     for place in made:
         with suppress(OSError):
             call("umount2", place.encode(), 2)
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 def mounted_groups() -> list[str]:
@@ -980,7 +980,7 @@ def left_open(_: Options) -> Finding:
 
                 fcntl.ioctl(int(name), 0x5412, b" ")  # TIOCSTI: types into whoever reads it
                 found.append(f"typed into {shown}")
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 @attempt("4", "ids outside of the range that was given")
@@ -998,7 +998,7 @@ def ids(_: Options) -> Finding:
     for row in ("0 0 4294967295", "0 0 65537"):
         tried += 1
         found += [row] if maps(row) else []
-    return summed(found, tried)
+    return sum_up(found, tried)
 
 
 def maps(row: str) -> bool:

@@ -40,7 +40,7 @@ class Wire:
         frame = await asyncio.wait_for(self.reader.readuntil(b"\0"), 20)
         return varlink.decode(frame[:-1])
 
-    async def ended(self) -> bool:
+    async def has_ended(self) -> bool:
         try:
             while await asyncio.wait_for(self.reader.read(1 << 20), 20):
                 pass
@@ -65,7 +65,7 @@ class Doors:
     def listener(self, name: str) -> Listener:
         return self.sockets._listeners[self.world.uuid(name)]
 
-    def held(self, name: str) -> tuple[int, int]:
+    def held_bytes(self, name: str) -> tuple[int, int]:
         """Bytes of an agent's in hived's memory: not answered yet, and not read by it yet."""
         connections = self.listener(name).connections
         out = sum(each.transport.get_write_buffer_size() for each in connections if each.transport)

@@ -298,7 +298,7 @@ def _fill_archives(here: Filled) -> None:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Served]:
+def serve_full(folder: Path) -> Iterator[Served]:
     """A filled folder in a process of its own, ready."""
     argv = [sys.executable, "-m", "security.full_hive", str(folder)]
     environment = {**os.environ, **of_the_unit(), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}

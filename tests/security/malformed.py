@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from long import bound, times
+from long import at_most, times
 
 from hive_core.errors import HiveError
 
@@ -30,11 +30,11 @@ NAMES = st.from_regex(r"\A[a-z][a-z0-9-]{0,33}\Z") | TEXT
 
 
 @contextmanager
-def bounded() -> Iterator[None]:
+def measure_input() -> Iterator[None]:
     """Processor time and memory of one input; other work on the machine does not count."""
     memory, begin = largest(), time.process_time()
     yield
-    assert time.process_time() - begin < bound(SECONDS, slack=0)
+    assert time.process_time() - begin < at_most(SECONDS, slack=0)
     assert largest() - memory < GROWTH
 
 
@@ -42,9 +42,9 @@ def largest() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def refused(read: Callable[[], object], kind: type[Exception] = HiveError) -> bool:
+def is_refused(read: Callable[[], object], kind: type[Exception] = HiveError) -> bool:
     """Whether it is refused, with a declared error and within bounds."""
-    with bounded():
+    with measure_input():
         try:
             read()
         except kind:

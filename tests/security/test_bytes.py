@@ -15,7 +15,7 @@ from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
 
 
-def stored(made: World) -> int:
+def stored_bytes(made: World) -> int:
     """Bytes of the ledger with its log."""
     made.ledger.checkpoint()
     return sum(each.stat().st_size for each in made.folder.glob("hive.db*"))
@@ -33,14 +33,14 @@ def test_attack_62_notes_as_fast_as_can_be_stay_below_32_mib_and_push_out_nobody
         made.call("b", "note_event", kind="first", text="of b")
         made.call("b", "send", to="root", body="of b")
         mine = rows(made.call("b", "subscribe", after="1", agents=["b"])["events"])
-        before, full = stored(made), "x" * 4096
+        before, full = stored_bytes(made), "x" * 4096
         burst = settings.limits.change_burst
         for number in range(burst):
             note(made, "a", full)
             if number < burst // 10:
                 for each in flooders:
                     note(made, each, full)
-        assert stored(made) - before < 32 << 20
+        assert stored_bytes(made) - before < 32 << 20
         assert rows(made.call("b", "subscribe", after="1", agents=["b"])["events"]) == mine
         assert {"own.first", "record"} <= set(names(mine, "kind"))
         assert made.ledger.events.verify() is None

@@ -6,7 +6,7 @@ import pytest
 from operations.given import give, phase, state, take
 from operations.lives import ends, runs
 from operations.world import World, names, rows
-from security.test_crowds_of_tasks import MANY, recorded
+from security.test_crowds_of_tasks import MANY, events_per_transaction
 
 from hive_core.operations.tasks.transitions import AT_ONCE
 
@@ -23,7 +23,7 @@ def crowd(world: World, *agents: str) -> list[str]:
     return found
 
 
-def begun(world: World) -> list[object]:
+def offered_tasks(world: World) -> list[object]:
     """What was offered to somebody so far."""
     return [each["task"] for each in _fields(world, "offer")]
 
@@ -37,8 +37,8 @@ def test_all_work_of_a_subtree_stops_turn_by_turn_and_none_of_it_is_begun_meanwh
     world: World,
 ) -> None:
     tasks = crowd(world, "a1", "a2", "a11")
-    before = begun(world)
-    with recorded(world) as sizes:
+    before = offered_tasks(world)
+    with events_per_transaction(world) as sizes:
         asked = world.ask("root", "stop_work", agent="a", reason="enough", wait=20)
         assert asked.pending
         later = give(world, "root", "b")
@@ -49,7 +49,7 @@ def test_all_work_of_a_subtree_stops_turn_by_turn_and_none_of_it_is_begun_meanwh
     assert {state(world, each) for each in tasks} == {"cancelled"}
     assert max(sizes) <= 2 * AT_ONCE
     assert len(sizes) > MANY // AT_ONCE
-    assert begun(world) == [*before, later]
+    assert offered_tasks(world) == [*before, later]
     found = asked.result()
     assert (found["stopping"], len(rows(found["tasks"]))) == (0, MANY)
     assert {each["why"] for each in _history(world, tasks[-1])} == {"", "enough"}
@@ -74,11 +74,11 @@ def test_a_kill_between_two_turns_loses_none_of_it(world: World) -> None:
     told = [each for each in tasks if state(world, each) == "stopping"]
     assert found["stopping"] == len(left) + len(told) == MANY - AT_ONCE + len(told)
     assert len(left) > AT_ONCE
-    before = begun(world)
+    before = offered_tasks(world)
     world.kill()
     world.advance(0)
     assert {state(world, each) for each in left} == {"cancelled"}
-    assert begun(world) == before
+    assert offered_tasks(world) == before
 
 
 @pytest.mark.parametrize("recursive", [False, True])
@@ -86,12 +86,12 @@ def test_the_tasks_of_a_destroyed_agent_end_turn_by_turn(
     world: World, recursive: bool  # noqa: FBT001
 ) -> None:  # fmt: skip
     tasks = crowd(world, "a1", *(["a11"] if recursive else []))
-    before = begun(world)
-    with recorded(world) as sizes:
+    before = offered_tasks(world)
+    with events_per_transaction(world) as sizes:
         world.call("root", "destroy", agent="a1", recursive=recursive)
         world.advance(0)
     assert {state(world, each) for each in tasks} == {"done"}
-    assert begun(world) == before
+    assert offered_tasks(world) == before
     assert max(sizes) <= 2 * AT_ONCE + 16
     found = world.ledger.tasks.known(tasks[-1]).result
     assert found is not None
@@ -102,13 +102,13 @@ def test_what_a_crashed_agent_never_began_ends_turn_by_turn(world: World) -> Non
     tasks = crowd(world, "a1")
     again = str(world.call("root", "assign_task", agent="a1", description="x", requeue=1)["task"])
     runs(world, "a1")
-    before = begun(world)
-    with recorded(world) as sizes:
+    before = offered_tasks(world)
+    with events_per_transaction(world) as sizes:
         ends(world, "a1", 1)
         world.advance(0)
     assert {state(world, each) for each in tasks} == {"done"}
     assert state(world, again) == "queued", "its assigner wants another try of it"
-    assert begun(world) == before
+    assert offered_tasks(world) == before
     assert max(sizes) <= 2 * AT_ONCE
 
 
@@ -120,7 +120,7 @@ def test_the_tasks_that_one_who_is_destroyed_gave_are_another_s_at_once_and_told
         str(world.call("a", "assign_task", agent="a1", description="x")["task"])
         for _ in range(MANY)
     ]
-    with recorded(world) as sizes:
+    with events_per_transaction(world) as sizes:
         world.call("operator", "destroy", agent="a")
         givers = {world.ledger.tasks.known(each).assigner for each in tasks}
         if killed:

@@ -16,7 +16,7 @@ MANY = 3 * AT_ONCE
 
 
 @contextmanager
-def recorded(world: World) -> Iterator[list[int]]:
+def events_per_transaction(world: World) -> Iterator[list[int]]:
     """How many events each transaction wrote."""
     found: list[int] = []
     before = world.ledger.events.last
@@ -51,7 +51,7 @@ def test_who_is_taken_along_is_so_turn_by_turn_to_the_last(
     world: World, how: str, end: str
 ) -> None:
     first, found = hang(world, how)
-    with recorded(world) as sizes:
+    with events_per_transaction(world) as sizes:
         if end == "cancel":
             world.call("root", "cancel_task", task=first)
             world.call("a", "finish_task", task=first, status="stopped", summary="")
@@ -68,7 +68,7 @@ def test_who_is_taken_along_is_so_turn_by_turn_to_the_last(
 
 def test_many_that_wait_for_one_are_begun_turn_by_turn(world: World) -> None:
     first, found = hang(world, "needs")
-    with recorded(world) as sizes:
+    with events_per_transaction(world) as sizes:
         finish(world, "a", first)
         world.advance(1)
     assert "waiting" not in {state(world, each) for each in found}
@@ -99,7 +99,7 @@ def test_what_hangs_on_many_that_are_stopped_at_once_is_taken_along_turn_by_turn
 
     parts = [more(f"a{n % 2 + 1}", part_of=whole, deadline=60.0) for n in range(8)]
     waiting = [more("a1", part_of="-", needs=parts[n % 8 : n % 8 + 1]) for n in range(MANY)]
-    with recorded(world) as sizes:
+    with events_per_transaction(world) as sizes:
         if how == "cancel":
             world.call("root", "cancel_task", task=whole)
         else:

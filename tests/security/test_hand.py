@@ -58,7 +58,7 @@ def _push(meta: Meta, *more: tuple[str, bytes, str], tree: str = "") -> str:
     return oid
 
 
-def _refused(meta: Meta) -> str:
+def _refusal_of(meta: Meta) -> str:
     """The reason why the commit is kept aside; the hive is as it was, and goes on."""
     before = meta.hive
     found = meta.repo.recover(meta.ledger.head)
@@ -79,7 +79,7 @@ def test_attack_18_a_tree_that_stands_for_a_billion_files_is_refused(meta: Meta)
     for _ in range(10):
         level, mode = _tree(meta, *((mode, b"%d" % n, level) for n in range(10))), FOLDER
     _push(meta, (FOLDER, b"zz", level))
-    assert "more than" in _refused(meta)
+    assert "more than" in _refusal_of(meta)
 
 
 def test_attack_18_a_tree_of_two_hundred_levels_is_refused(meta: Meta) -> None:
@@ -87,7 +87,7 @@ def test_attack_18_a_tree_of_two_hundred_levels_is_refused(meta: Meta) -> None:
     for _ in range(200):
         level = _tree(meta, (FOLDER, b"d", level))
     _push(meta, (FOLDER, b"zz", level))
-    assert "deeper than" in _refused(meta)
+    assert "deeper than" in _refusal_of(meta)
 
 
 @pytest.mark.parametrize("name", [b".git", b".GIT", b"..", b".", b"a/b", b"\xff\xfe"])
@@ -96,7 +96,7 @@ def test_attack_19_no_name_in_a_commit_leads_out_of_the_work_tree(meta: Meta, na
     folder = _tree(meta, (FILE, b"config", evil))
     config = (meta.path / ".git/config").read_bytes()
     _push(meta, (FOLDER, name, folder))
-    assert "holds the name" in _refused(meta)
+    assert "holds the name" in _refusal_of(meta)
     assert (meta.path / ".git/config").read_bytes() == config
     assert not (meta.path.parent / "config").exists()
 
@@ -104,7 +104,7 @@ def test_attack_19_no_name_in_a_commit_leads_out_of_the_work_tree(meta: Meta, na
 def test_attack_19_a_file_that_is_there_twice_is_refused(meta: Meta) -> None:
     """git shows the first one, and whoever reads on sees the last."""
     _push(meta, (FILE, b"topology.json", _object(meta, "blob", b'{"root": null}')))
-    assert "twice" in _refused(meta)
+    assert "twice" in _refusal_of(meta)
 
 
 @pytest.mark.parametrize("mode", [LINK, MODULE, FOLDER])
@@ -122,7 +122,7 @@ def test_attack_19_what_hive_reads_is_a_plain_file(meta: Meta, mode: str, file: 
     else:
         meta.git("update-index", "--add", "--cacheinfo", f"{mode},{oid},{file}")
     _push(meta, tree=meta.git("write-tree"))
-    assert "no plain file" in _refused(meta)
+    assert "no plain file" in _refusal_of(meta)
 
 
 def test_attack_19_other_links_and_modules_are_carried_and_never_followed(meta: Meta) -> None:
@@ -160,7 +160,7 @@ def test_attack_39_a_commit_that_would_widen_rights_is_kept_aside(
         meta.edit(file, text)
         meta.git("add", "--", file)
     meta.git("commit", "-q", "-m", "forged\n\nHive-Caller: operator\nHive-Operation: move")
-    assert why in _refused(meta)
+    assert why in _refusal_of(meta)
 
 
 def test_attack_39_trailers_of_hive_in_a_commit_by_hand_are_words(meta: Meta) -> None:

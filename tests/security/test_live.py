@@ -84,12 +84,12 @@ def host(lab: Lab) -> Iterator[HiveHost]:
     found.hush()
 
 
-def _answered(host: HiveHost, agent: str) -> bool:
+def _answers(host: HiveHost, agent: str) -> bool:
     asked = host.run("hive", "shell", agent, "--", "hive-agent", "whoami", check=False)
     return asked.returncode == 0
 
 
-def _hived(host: HiveHost, name: str) -> int:
+def _hived_property(host: HiveHost, name: str) -> int:
     shown = host.run("systemctl", "show", "--value", f"--property={name}", "hived.service")
     return int(shown.stdout)
 
@@ -97,15 +97,15 @@ def _hived(host: HiveHost, name: str) -> int:
 def test_attack_36_a_flood_from_a_container_neither_ends_nor_swells_the_daemon(
     host: HiveHost,
 ) -> None:
-    pid = _hived(host, "MainPID")
+    pid = _hived_property(host, "MainPID")
     sent = int(host.shell("bad", *PYTHON, FLOOD))
-    assert _hived(host, "MainPID") == pid
+    assert _hived_property(host, "MainPID") == pid
     status = host.run("cat", f"/proc/{pid}/status").stdout
     (peak,) = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
     assert peak < 400 * 1024, f"{peak} KiB after {sent} bytes"
     assert host.ask("good", "Whoami")["name"] == "good"
     # Its own connections count until the daemon has seen each of them end.
-    host.until(lambda: _answered(host, "bad"), "bad is heard again")
+    host.until(lambda: _answers(host, "bad"), "bad is heard again")
 
 
 @pytest.mark.parametrize(

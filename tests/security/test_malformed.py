@@ -17,8 +17,8 @@ import pytest
 from host.meta import Meta, family
 from hypothesis import given
 from hypothesis import strategies as st
-from long import bound
-from security.malformed import GROWTH, NAMES, UUID, VALUES, bounded, largest, refused, some
+from long import at_most
+from security.malformed import GROWTH, NAMES, UUID, VALUES, is_refused, largest, measure_input, some
 
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.host.config.settings import load
@@ -46,7 +46,7 @@ def hive_of(data: bytes) -> Hive:
 @given(st.binary(max_size=200) | st.dictionaries(NAMES, NAMES | VALUES).map(json.dumps))
 def test_attack_39_any_topology_is_a_forest_or_refused(data: bytes | str) -> None:
     raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
-    with bounded():
+    with measure_input():
         try:
             hive = hive_of(raw)
         except HiveError:
@@ -81,11 +81,11 @@ def large(shape: str) -> bytes:
                                    "spaces", "escapes"])  # fmt: skip
 def test_attack_39_a_large_topology_that_is_none_is_refused_in_time(shape: str) -> None:
     data = large(shape)
-    assert refused(lambda: Topology.forest(files.read_topology(data)))
+    assert is_refused(lambda: Topology.forest(files.read_topology(data)))
 
 
 def test_a_wide_topology_of_thelargest_size_is_read_in_time() -> None:
-    with bounded():
+    with measure_input():
         assert len(Topology.forest(files.read_topology(large("wide")))) == 13_000
 
 
@@ -97,7 +97,7 @@ def test_a_wide_topology_of_thelargest_size_is_read_in_time() -> None:
 def test_any_spec_is_valid_or_refused_with_the_name_of_its_file(fields: dict[str, object]) -> None:
     data = json.dumps({"uuid": UUID, **fields}).encode("utf-8", "surrogatepass")
     named = ""
-    with bounded():
+    with measure_input():
         try:
             spec = files.read_spec(data, "agents/a.json")
         except InvalidArgument as error:
@@ -111,8 +111,8 @@ def test_any_spec_is_valid_or_refused_with_the_name_of_its_file(fields: dict[str
 
 @pytest.mark.parametrize("shape", ["lists", "objects", "digits", "names", "spaces", "escapes"])
 def test_a_large_spec_is_refused_in_time(shape: str) -> None:
-    assert refused(lambda: files.read_spec(large(shape), "agents/a.json"))
-    assert refused(lambda: files.read_spec(large(shape)[: 64 << 10], "agents/a.json"))
+    assert is_refused(lambda: files.read_spec(large(shape), "agents/a.json"))
+    assert is_refused(lambda: files.read_spec(large(shape)[: 64 << 10], "agents/a.json"))
 
 
 TOML = st.recursive(
@@ -135,7 +135,7 @@ KEYS = st.sampled_from(["root.name", "root.image", "images.host", "images.x", "l
 def test_any_settings_file_is_valid_or_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "hive.toml"
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
-    refused(lambda: load(file))
+    is_refused(lambda: load(file))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_any_settings_file_is_valid_or_refused(tmp_path: Path, text: str) -> Non
 def test_a_settings_file_that_is_deep_or_huge_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "hive.toml"
     file.write_text(text)
-    assert refused(lambda: load(file))
+    assert is_refused(lambda: load(file))
 
 
 # The walker of git trees
@@ -187,10 +187,10 @@ TREES = st.lists(LINES, max_size=6).map(
 def test_any_object_is_walked_or_refused(meta: Meta, data: bytes, kind: str) -> None:
     oid = put(meta, kind, data)
     store = meta.repo._objects.store
-    refused(lambda: list(store.walk(oid)))
-    refused(lambda: list(store.differences(oid, "")))
-    refused(lambda: store.commit(oid))
-    refused(lambda: meta.repo.read(oid))
+    is_refused(lambda: list(store.walk(oid)))
+    is_refused(lambda: list(store.differences(oid, "")))
+    is_refused(lambda: store.commit(oid))
+    is_refused(lambda: meta.repo.read(oid))
 
 
 HEADS = st.lists(
@@ -208,9 +208,9 @@ def test_any_commit_is_read_or_refused(
     tree = [("tree", meta.git("rev-parse", "HEAD^{tree}"))] if good else []
     said = "".join(f"{key} {value}\n" for key, value in [*tree, *heads])
     oid = put(meta, "commit", f"{said}\n{text}".encode("utf-8", "surrogatepass"))
-    refused(lambda: meta.repo._objects.store.commit(oid))
-    refused(lambda: meta.repo.read(oid))
-    refused(lambda: meta.repo._objects.check(oid))
+    is_refused(lambda: meta.repo._objects.store.commit(oid))
+    is_refused(lambda: meta.repo.read(oid))
+    is_refused(lambda: meta.repo._objects.check(oid))
 
 
 def test_a_bomb_of_an_object_is_not_unpacked(meta: Meta) -> None:
@@ -230,8 +230,8 @@ def test_a_tree_without_end_is_left_in_time(meta: Meta) -> None:
         lines = b"".join(f"{mode} {n}\0".encode() + bytes.fromhex(oid) for n in range(10))
         oid, mode = put(meta, "tree", lines), "40000"
     begin = time.process_time()
-    assert refused(lambda: list(meta.repo._objects.store.differences(oid, "")))
+    assert is_refused(lambda: list(meta.repo._objects.store.differences(oid, "")))
     with pytest.raises(InvalidArgument):
         list(meta.repo._objects.store.walk(oid))
     # Fifty thousand entries are looked at before that.
-    assert time.process_time() - begin < bound(2, slack=0)
+    assert time.process_time() - begin < at_most(2, slack=0)

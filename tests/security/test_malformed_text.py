@@ -9,7 +9,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from security.malformed import NAMES, TEXT, UUID, VALUES, bounded, refused, some
+from security.malformed import NAMES, TEXT, UUID, VALUES, is_refused, measure_input, some
 
 from hive_core.agent.layout import breadth, cut
 from hive_core.agent.output import as_json, plain
@@ -55,7 +55,7 @@ def test_attack_45_any_entry_of_the_journal_is_a_line_of_its_own_unit(
 ) -> None:  # fmt: skip
     query = LogQuery(uuid=UUID, unit="hive-agent@a.service", lines=10, grep=grep, since=since,
                      after="", boot=boot)  # fmt: skip
-    with bounded():
+    with measure_input():
         forward = list(journal._forward(Lines(list(entries)), query, 10))
         back = list(journal._backward(Lines(list(entries)), query))
     for line in (*forward, *back):
@@ -68,13 +68,13 @@ def test_attack_45_any_entry_of_the_journal_is_a_line_of_its_own_unit(
 def test_attack_45_any_mark_is_a_place_in_the_log_or_refused(mark: str) -> None:
     query = LogQuery(uuid=UUID, unit="hive-agent@a.service", lines=1, grep="", since=None,
                      after=mark or "-", boot=False)  # fmt: skip
-    refused(lambda: journal._read(query))
+    is_refused(lambda: journal._read(query))
 
 
 def test_attack_45_a_line_without_end_is_cut_apart_in_time() -> None:
     query = LogQuery(uuid=UUID, unit="u", lines=1, grep="", since=None, after="", boot=True)
     for text in ("a" * 48_000, "[" * 48_000, "a[" + "1" * 48_000, ": " * 24_000, "a[1]" * 12_000):
-        with bounded():
+        with measure_input():
             journal._line({"MESSAGE": text}, query)
 
 
@@ -84,7 +84,7 @@ def test_attack_45_a_line_without_end_is_cut_apart_in_time() -> None:
 @some
 @given(NAMES)
 def test_attack_14_a_name_is_what_one_pattern_says(name: str) -> None:
-    with bounded():
+    with measure_input():
         fault = name_fault(name)
     if fault is None:
         assert re.fullmatch(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?", name, re.ASCII)
@@ -97,7 +97,7 @@ def test_attack_14_a_name_is_what_one_pattern_says(name: str) -> None:
     st.sampled_from(sorted({n for k in KINDS.values() for n in k.__dataclass_fields__})) | TEXT,
     VALUES, max_size=12))  # fmt: skip
 def test_any_action_is_one_of_the_list_or_refused(kind: str, fields: dict[str, object]) -> None:
-    refused(lambda: parse({**fields, "kind": kind}), Malformed)
+    is_refused(lambda: parse({**fields, "kind": kind}), Malformed)
 
 
 def acts(char: str) -> bool:
@@ -112,7 +112,7 @@ def acts(char: str) -> bool:
 @some
 @given(st.text(max_size=60))
 def test_what_agents_write_never_acts_on_the_operators_terminal(text: str) -> None:
-    with bounded():
+    with measure_input():
         shown = [words(text), words([text]), plain(text).replace("\n", "").replace("\t", "")]
         shown += table([{"a": text, "b": text}], [Column("a"), Column("b")], 40)
         as_text = as_json({"a": text, text: text}, 2)
@@ -130,7 +130,7 @@ def test_every_character_that_acts_is_spelled_out() -> None:
 def test_a_cell_of_the_longest_text_is_cut_in_time(char: str) -> None:
     """A letter of 64 KiB in a table of the operator's."""
     text = char * (64 << 10)
-    with bounded():
+    with measure_input():
         lines = list(table([{"a": "x", "b": text}], [Column("a"), Column("b")], 80))
     assert len(lines) <= 5
     assert max(map(breadth, lines)) <= 80

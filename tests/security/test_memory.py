@@ -36,7 +36,7 @@ def test_attack_36_large_calls_behind_a_waiting_one_are_not_read_into_memory(wor
             for wire in wires:
                 wire.say("Recv", wait=50)
             await asyncio.gather(*(_pour(wire, FAT) for wire in wires))
-            unread, _ = doors.held("a")
+            unread, _ = doors.held_bytes("a")
             assert unread <= UNREAD_MOST + CONNECTIONS * READ
             other = await stack.enter_async_context(doors.dial("b"))
             assert "parameters" in await other.call("Whoami")
@@ -50,9 +50,9 @@ def test_attack_36_frames_that_are_never_finished_are_not_read_into_memory(world
             wires = await doors.many(stack, "a", CONNECTIONS)
             half = b'{"method":"' + b"x" * 1_000_000
             await asyncio.gather(*(_pour_once(wire, half) for wire in wires))
-            unread, _ = doors.held("a")
+            unread, _ = doors.held_bytes("a")
             assert unread <= UNREAD_MOST + CONNECTIONS * READ
-            assert all([await wire.ended() for wire in wires])
+            assert all([await wire.has_ended() for wire in wires])
             again = await stack.enter_async_context(doors.dial("a"))
             assert "parameters" in await again.call("Whoami")
 
@@ -73,7 +73,7 @@ def test_attack_36_what_was_held_up_goes_on_when_there_is_room_again(world: Worl
                 wire.say("Recv", wait=50)
                 wire.writer.write(FAT)
             # Nobody has read all of that, but every connection is served in its turn.
-            await until(lambda: doors.held("a")[0] > UNREAD_MOST)
+            await until(lambda: doors.held_bytes("a")[0] > UNREAD_MOST)
             for wire in wires[:31]:
                 wire.transport.abort()
             last = wires[31]
@@ -102,10 +102,10 @@ def test_attack_37_answers_that_nobody_reads_do_not_pile_up(world: World) -> Non
                 for _ in range(50):
                     wire.say("ListMessages", limit=50)
             other = await stack.enter_async_context(doors.dial("b"))
-            await until(lambda: doors.held("a")[1] > UNSENT_MOST)
+            await until(lambda: doors.held_bytes("a")[1] > UNSENT_MOST)
             for _ in range(50):
                 assert "parameters" in await other.call("Whoami")
-                assert doors.held("a")[1] <= UNSENT_MOST + (4 << 20)
+                assert doors.held_bytes("a")[1] <= UNSENT_MOST + (4 << 20)
             for wire in wires[1:]:
                 wire.transport.abort()
             wires[0].transport.resume_reading()
@@ -155,9 +155,9 @@ def test_attack_37_64_busy_connections_of_one_agent_leave_another_its_share(worl
             for wire in wires:
                 for _ in range(200):
                     wire.say("Whoami")
-            await until(lambda: doors.held("a")[0] > 0)
+            await until(lambda: doors.held_bytes("a")[0] > 0)
             # Served in the very next batch, whatever the others have asked before.
             assert "parameters" in await other.call("Whoami")
-            assert doors.held("a")[0] > 0
+            assert doors.held_bytes("a")[0] > 0
 
     at_the_doors(world, main)

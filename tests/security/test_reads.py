@@ -18,8 +18,8 @@ from typing import Final
 
 import pytest
 from fuzz.served import ROOT, Served
-from long import bound, figure, seconds, times
-from security.full_hive import HOSTILE, NEIGHBOUR, Filled, fill, served
+from long import at_most, figure, seconds, times
+from security.full_hive import HOSTILE, NEIGHBOUR, Filled, fill, serve_full
 from security.load import Plan, loading
 from security.neighbour import Neighbour
 from security.worst import reads, worst
@@ -39,19 +39,19 @@ STATUS: Final = 0.5
 READS = sorted(reads())
 
 
-def _filled(fill_char: bytes, length: int) -> bytes:
+def _frame_of(fill_char: bytes, length: int) -> bytes:
     body = fill_char * (length // len(fill_char))
     return b'{"method":"' + HIVE.encode() + b'Whoami","parameters":{"x":[' + body + b"1]}}"
 
 
 _NESTED: Final = b"[" * 28 + b"]" * 28 + b","
 FRAMES: Final = {
-    "19 KB of lists": _filled(b"[],", 19_000),
-    "19 KB of objects": _filled(b"{},", 19_000),
-    "19 KB of deep lists": _filled(_NESTED, 19_000),
-    "1 MiB of deep lists": _filled(_NESTED, 1_040_000),
-    "1 MiB of numbers": _filled(b"1,", 1_040_000),
-    "1 MiB of texts": _filled(b'"",', 1_040_000),
+    "19 KB of lists": _frame_of(b"[],", 19_000),
+    "19 KB of objects": _frame_of(b"{},", 19_000),
+    "19 KB of deep lists": _frame_of(_NESTED, 19_000),
+    "1 MiB of deep lists": _frame_of(_NESTED, 1_040_000),
+    "1 MiB of numbers": _frame_of(b"1,", 1_040_000),
+    "1 MiB of texts": _frame_of(b'"",', 1_040_000),
     "1 MiB of quotes": b"[" * 40 + b'"' * 1_040_000,
     "1 MiB of brackets": b"[" * 1_040_000,
 }
@@ -91,7 +91,7 @@ def test_attack_61_no_step_of_a_read_takes_long_whatever_it_is_asked_for(
 def _running(folder: Path) -> Iterator[Served]:
     with folder_in_ram() as copy:
         shutil.copytree(folder, copy, dirs_exist_ok=True)
-        with served(copy) as running:
+        with serve_full(copy) as running:
             yield running
 
 
@@ -117,7 +117,7 @@ def _beside(running: Served, plan: Plan, lasting: float) -> tuple[list[float], i
     neighbour = Neighbour(running.folder / f"{NEIGHBOUR}.sock")
     with loading(plan) as load:
         neighbour.start()
-        assert neighbour.begun.wait(bound(10))
+        assert neighbour.begun.wait(at_most(10))
         _until_seen(neighbour, lasting)
         waits = neighbour.end()
         load.end()
@@ -151,7 +151,7 @@ def test_attack_61_whoami_beside_every_read_on_sixty_connections(
             "whoami beside reads", reads=name, parties=parties, answers=answers,
             p50_ms=waits[len(waits) // 2] * 1000, p99_ms=_p99(waits) * 1000, calls=len(waits),
         )  # fmt: skip
-        if _p99(waits) > bound(WHOAMI):
+        if _p99(waits) > at_most(WHOAMI):
             late[name] = _p99(waits)
     assert not late
 
@@ -170,7 +170,7 @@ def test_attack_66_whoami_beside_frames_that_take_long_to_parse(
             "whoami beside frames", frames=name, parties=parties, answers=answers,
             p50_ms=waits[len(waits) // 2] * 1000, p99_ms=_p99(waits) * 1000, calls=len(waits),
         )  # fmt: skip
-        if _p99(waits) > bound(WHOAMI):
+        if _p99(waits) > at_most(WHOAMI):
             late[name] = _p99(waits)
     assert not late
 
@@ -185,7 +185,7 @@ def test_attack_61_the_operator_sees_how_the_hive_is_beside_all_reads_at_once(
         took = {words: min(_hive(running, words) for _ in range(3)) for words in ("status", "todo")}
         load.end()
     figure("hive beside reads", answers=load.answers, **took)
-    assert max(took.values()) < bound(STATUS)
+    assert max(took.values()) < at_most(STATUS)
 
 
 def _hive(running: Served, words: str) -> float:
@@ -194,7 +194,7 @@ def _hive(running: Served, words: str) -> float:
     began = time.monotonic()
     done = subprocess.run(
         [*argv, words], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
-        capture_output=True, text=True, timeout=bound(60),
+        capture_output=True, text=True, timeout=at_most(60),
     )  # fmt: skip
     took = time.monotonic() - began
     assert done.returncode == 0, done.stderr

@@ -21,8 +21,8 @@ BY_HAND: Mapping[str, Callable[[Filled, str], Reply]] = {
     "wait_tasks": lambda here, name: {
         "tasks": [each.id for each in here.ledger.tasks.given_by(here.uuid(name), 64)], "wait": 0,
     },
-    "get_plan": lambda here, name: {"plan": here.ledger.plans.newest(_planned(here, name))},
-    "list_plans": lambda here, name: {"task": _planned(here, name)},
+    "get_plan": lambda here, name: {"plan": here.ledger.plans.newest(_planned_task(here, name))},
+    "list_plans": lambda here, name: {"task": _planned_task(here, name)},
     "get_batch": lambda here, name: {
         "batch": here.ledger.plans.batches.page(here.uuid(name), 1)[0].id
     },
@@ -65,7 +65,7 @@ def _task(here: Filled, name: str) -> str:
     return here.ledger.tasks.open_of(here.uuid(name), 1)[0].id
 
 
-def _planned(here: Filled, name: str) -> str:
+def _planned_task(here: Filled, name: str) -> str:
     return here.ledger.tasks.open_of(here.uuid(f"{name}-w210"), 1)[0].id
 
 
