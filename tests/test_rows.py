@@ -43,7 +43,7 @@ def docstrings_of(path: Path) -> Iterator[tuple[str, str]]:
 
 
 @cache
-def tests_by_row() -> dict[str, list[str]]:
+def coverage_by_row() -> dict[str, list[str]]:
     """Tests with real containers by the rows that they name."""
     found: dict[str, list[str]] = {}
     for path in sorted((TESTS / "e2e").glob("test_*.py")):
@@ -55,7 +55,7 @@ def tests_by_row() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("row", [each for each in ROWS if each not in PAGES])
 def test_a_row_is_shown_in_real_containers(row: str) -> None:
-    assert tests_by_row().get(row), f"no test in tests/e2e says that it shows {row}"
+    assert coverage_by_row().get(row), f"no test in tests/e2e says that it shows {row}"
 
 
 @pytest.mark.parametrize("row", PAGES)
