@@ -28,7 +28,7 @@ from hive_core.ledger.mail.queues import Wanted
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.config.settings import Bounds, Settings
 from hive_core.model.wire.record import Relation
-from hive_core.model.work.queue import Queue, Thing, Whom, thing_id
+from hive_core.model.work.queue import Queue, QueueAccess, QueueItem, queue_item_id
 
 THEIRS = "HiveKernel (quoted)"
 POPS = {10: 2.3, 1_000: 154.0, 10_000: 1_400.0}
@@ -100,7 +100,7 @@ def _pops() -> Iterator[Row]:
 def _fill(ledger: Ledger, depth: int) -> None:
     now = time.time()
     with ledger.transaction():
-        ledger.queues.open(Queue(0, "anna", "q", Whom(), Whom(), 10**6, now, 0, 0))
+        ledger.queues.open(Queue(0, "anna", "q", QueueAccess(), QueueAccess(), 10**6, now, 0, 0))
     queue = ledger.queues.find("anna", "q")
     assert queue is not None
     for at in range(0, depth, 1000):
@@ -115,7 +115,7 @@ def _put(ledger: Ledger, number: int, now: float) -> None:
     rank = number % 4
     letter = NewMessage("anna", "anna", "bob", "bob", Relation.CHILD, "hello", priority=rank)
     ledger.messages.send(letter, now)
-    ledger.queues.put(queue, Thing(0, "anna", "anna", "thing", rank, now, "hello"), 1 << 40)
+    ledger.queues.put(queue, QueueItem(0, "anna", "anna", "thing", rank, now, "hello"), 1 << 40)
 
 
 def _mail(ledger: Ledger) -> float:
@@ -132,7 +132,7 @@ def _thing(ledger: Ledger) -> float:
 
     def pop() -> None:
         (found,) = ledger.queues.take(queue, "bob", Wanted(1, 60), time.time())
-        ledger.queues.ack("bob", [thing_id(found.id)])
+        ledger.queues.ack("bob", [queue_item_id(found.id)])
 
     return _pop_time(ledger, pop)
 

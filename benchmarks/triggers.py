@@ -29,7 +29,7 @@ from hive_core.ledger.triggers.storage import New
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import Settings
-from hive_core.model.work.trigger import Act, Kind, Missed, Rule, following
+from hive_core.model.work.trigger import Missed, TriggerAction, TriggerKind, TriggerRule, next_time
 from hive_core.operations import load
 from hive_core.reconcile.observed import Look
 from hive_core.reconcile.timers.agenda import Agenda
@@ -55,24 +55,25 @@ def crowd(broker: Broker) -> list[str]:
     return found
 
 
-def rules(number: int, now: float, *, at_once: bool) -> Rule:
+def rules(number: int, now: float, *, at_once: bool) -> TriggerRule:
     """Half of them crons of each minute, half intervals; or all at the same second."""
     if at_once:
-        return Rule(Kind.AT, at=now)
+        return TriggerRule(TriggerKind.AT, at=now)
     if number % 2:
-        return Rule(Kind.CRON, cron=f"{number % 60} * * * * *", zone="Europe/Berlin")
-    return Rule(Kind.EVERY, every=60.0)
+        return TriggerRule(TriggerKind.CRON, cron=f"{number % 60} * * * * *", zone="Europe/Berlin")
+    return TriggerRule(TriggerKind.EVERY, every=60.0)
 
 
-def fill(stores: Stores, agents: list[str], count: int, rule: Callable[[int], Rule]) -> None:
+def fill(stores: Stores, agents: list[str], count: int, rule: Callable[[int], TriggerRule]) -> None:
     now = time.time()
     with stores.ledger.transaction():
         for number in range(count):
             made = rule(number)
-            since = now - 60 + 60 * number / count if made.kind is Kind.EVERY else now
-            new = New("operator", agents[number % len(agents)], f"t{number}", made, Act.MESSAGE,
-                      {"kind": "message", "text": "look"}, Missed.LATEST, enabled=True)  # fmt: skip
-            stores.ledger.triggers.put(new, since, following(made, since))
+            since = now - 60 + 60 * number / count if made.kind is TriggerKind.EVERY else now
+            new = New("operator", agents[number % len(agents)], f"t{number}", made,
+                      TriggerAction.MESSAGE, {"kind": "message", "text": "look"}, Missed.LATEST,
+                      enabled=True)  # fmt: skip
+            stores.ledger.triggers.put(new, since, next_time(made, since))
 
 
 def settings(folder: str) -> Settings:

@@ -12,7 +12,7 @@ from hive_core.errors import Internal
 from hive_core.model.agents.machine import Observed
 from hive_core.model.config.push import MetaCommit, Part, Progress, Push
 from hive_core.model.wire.record import LogLine, LogQuery
-from hive_core.model.work.artifact import Content, Room
+from hive_core.model.work.artifact import Content, UploadLimits
 from hive_core.plan.actions import Action, RunJob
 from hive_core.plan.daemon_actions import Local
 from hive_core.plan.results import Result
@@ -112,7 +112,9 @@ class Contents(Protocol):
         """Somebody will send one in parts; the id of the upload."""
         ...
 
-    async def append(self, party: str, id_: str, offset: int, data: bytes, room: Room) -> int:
+    async def append(
+        self, party: str, id_: str, offset: int, data: bytes, room: UploadLimits
+    ) -> int:
         """Take the next part, or the last one again; how many bytes there are."""
         ...
 
@@ -120,7 +122,7 @@ class Contents(Protocol):
         """All of an upload is on the disk, under no name yet; its id."""
         ...
 
-    async def keep(self, party: str, data: bytes, room: Room) -> str:
+    async def keep(self, party: str, data: bytes, room: UploadLimits) -> str:
         """Something small, in one go: the id of an upload that is settled."""
         ...
 

@@ -15,7 +15,7 @@ from hive_core.errors import Internal
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import Cpu, Machine, State
 from hive_core.model.wire.record import OPERATOR
-from hive_core.model.work.artifact import Content, Room
+from hive_core.model.work.artifact import Content, UploadLimits
 from hive_core.ports import Contents, GitServer, Journal, Vault
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ class _Nothing:
         del party, most
         raise Internal(_NO_STORE)
 
-    async def append(self, party: str, id_: str, offset: int, data: bytes, room: Room) -> int:
+    async def append(
+        self, party: str, id_: str, offset: int, data: bytes, room: UploadLimits
+    ) -> int:
         del party, id_, offset, data, room
         raise Internal(_NO_STORE)
 
@@ -108,7 +110,7 @@ class _Nothing:
         del party, id_
         raise Internal(_NO_STORE)
 
-    async def keep(self, party: str, data: bytes, room: Room) -> str:
+    async def keep(self, party: str, data: bytes, room: UploadLimits) -> str:
         del party, data, room
         raise Internal(_NO_STORE)
 

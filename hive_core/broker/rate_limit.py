@@ -10,7 +10,7 @@ from hive_core.broker.call import Call
 from hive_core.broker.operation import Operation
 from hive_core.errors import LimitReached
 from hive_core.model.wire.window import Window
-from hive_core.model.work.budget import Kind
+from hive_core.model.work.budget import BudgetKind
 
 _Chain = tuple[tuple[str, int, Window], ...]
 
@@ -25,7 +25,7 @@ class Pace:
         What ends something may always be called.
         """
         budgets = call.ledger.budgets
-        budgets.usage.count(call.uuid, Kind.CALLS, call.now)
+        budgets.usage.count(call.uuid, BudgetKind.CALLS, call.now)
         if not budgets.caps or operation.urgent:
             return
         second, chain = int(call.now), self._chain(call)
@@ -60,5 +60,5 @@ def _too_many(call: Call, operation: Operation, uuid: str, wait: float) -> Limit
     return LimitReached(
         f"cannot {operation.verb}: {whose} and those below it have used their calls of this minute,"
         f" try again in {wait:.0f} s",
-        rule="budget", budget=whose, of=Kind.CALLS.value, retry_after=wait,
+        rule="budget", budget=whose, of=BudgetKind.CALLS.value, retry_after=wait,
     )  # fmt: skip

@@ -19,8 +19,8 @@ from hive_core.model.agents.capability import (
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.roles import ROLE_DEFAULTS, TIER_RANK
 from hive_core.model.wire.record import OPERATOR
-from hive_core.model.work.tools import entries as allow_list
-from hive_core.model.work.tools import lacking
+from hive_core.model.work.tools import missing_entries
+from hive_core.model.work.tools import normalized_entries as allow_list
 from hive_core.policy.remainder import (
     CEILINGS,
     SUMMED,
@@ -163,7 +163,7 @@ def _check_tools(giver: AgentSpec, spec: AgentSpec) -> None:
     if giver.tools is None:
         return
     wanted = ROLE_DEFAULTS[spec.role].tools if spec.tools is None else spec.tools
-    if beyond := lacking(giver.tools, wanted):
+    if beyond := missing_entries(giver.tools, wanted):
         raise NotAllowed(f"cannot spawn with {', '.join(beyond)}: you may not hand that on")
 
 

@@ -16,8 +16,8 @@ from hive_core.agent.reconnect import Link
 from hive_core.errors import HIVE, InvalidArgument
 from hive_core.model.agents.agent import Profile
 from hive_core.model.config.settings import Settings
-from hive_core.model.work.checks import Check
-from hive_core.model.work.checks import Maid as Table
+from hive_core.model.work.checks import MaidCheck
+from hive_core.model.work.checks import MaidConfig as Table
 from hive_core.reconcile.built_in_agents import maker
 from hive_core.varlink import Message
 
@@ -92,7 +92,7 @@ class House:
         """Escalations that wait on the queen."""
         return rows(self.world.call("queen", "list_questions")["questions"])
 
-    def wants(self, **checks: Check) -> None:
+    def wants(self, **checks: MaidCheck) -> None:
         """The operator changes the settings, and the daemon reads them."""
         self.world.settings = self.world.settings.model_copy(update={"maid": Table(checks=checks)})
         self.world.restart()

@@ -11,11 +11,14 @@ from operations.lives import ends
 from hive_core.model.agents.agent import Role
 from hive_core.model.config.limits import BuiltIn
 from hive_core.model.config.settings import Settings
-from hive_core.model.work.checks import Check
-from hive_core.model.work.checks import Maid as Table
+from hive_core.model.work.checks import MaidCheck
+from hive_core.model.work.checks import MaidConfig as Table
 
 MAID = BuiltIn(maid=True)
-DISK, NET = Check(command=("df", "-h"), every=60, seconds=5), Check(command=("true",), every=600)
+DISK, NET = (
+    MaidCheck(command=("df", "-h"), every=60, seconds=5),
+    MaidCheck(command=("true",), every=600),
+)
 
 
 @pytest.fixture(name="house")

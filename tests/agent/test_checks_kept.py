@@ -12,11 +12,11 @@ from operations.lives import ends, runs
 from hive_core.agent.maid import Maid, Sample
 from hive_core.model.config.limits import BuiltIn
 from hive_core.model.config.settings import Settings
-from hive_core.model.work.checks import Check
-from hive_core.model.work.checks import Maid as Table
+from hive_core.model.work.checks import MaidCheck
+from hive_core.model.work.checks import MaidConfig as Table
 
 MAID = BuiltIn(maid=True)
-DISK = Check(command=("df", "-h"), every=60, seconds=5)
+DISK = MaidCheck(command=("df", "-h"), every=60, seconds=5)
 SMILE = "\N{GRINNING FACE}"
 
 
@@ -41,7 +41,7 @@ def imposter(house: House, name: str) -> None:
 
 
 def test_sixteen_checks_that_write_smiles_fit_into_what_is_kept() -> None:
-    checks = {f"c{n}": Check(command=("true",), every=3600) for n in range(16)}
+    checks = {f"c{n}": MaidCheck(command=("true",), every=3600) for n in range(16)}
     with house(Settings(daemons=MAID, maid=Table(checks=checks))) as made:
         maid = made.maid()
         maid.look()

@@ -11,11 +11,11 @@ from operations.lives import ends
 from hive_core.model.agents.machine import State
 from hive_core.model.config.limits import BuiltIn
 from hive_core.model.config.settings import Bounds, Settings
-from hive_core.model.work.checks import Check
-from hive_core.model.work.checks import Maid as Table
+from hive_core.model.work.checks import MaidCheck
+from hive_core.model.work.checks import MaidConfig as Table
 
 MAID = BuiltIn(maid=True)
-DISK = Check(command=("df", "-h"), every=60, seconds=5)
+DISK = MaidCheck(command=("df", "-h"), every=60, seconds=5)
 
 
 @pytest.fixture(name="house")

@@ -131,7 +131,7 @@ def test_a_line_has_a_budget_of_its_own_where_the_job_says_so(stage: Stage) -> N
             operation == "finish_task"
             and stage.world.hive.specs[_name(stage, uuid)].role == "worker"
         ):
-            (task,) = stage.world.ledger.tasks.held_by(uuid)
+            (task,) = stage.world.ledger.tasks.offered_tasks(uuid)
             found = rows(stage.world.call("operator", "get_task", task=task.id)["budget"])
             seen.extend(each["left"] for each in found)
 
@@ -196,7 +196,7 @@ def test_what_is_to_be_done_again_and_again_becomes_a_trigger(stage: Stage) -> N
     for _ in range(2):
         stage.world.advance(3600)
         stage.troupe.play(
-            lambda: not stage.world.ledger.tasks.open_of(stage.world.uuid("queen"), 1)
+            lambda: not stage.world.ledger.tasks.open_tasks(stage.world.uuid("queen"), 1)
         )
     assert [str(each["body"]).rpartition("\n")[2] for each in told(stage)] == ["42", "42"]
 

@@ -20,7 +20,7 @@ def stop(stage: Stage, name: str) -> None:
 def works(stage: Stage, role: str) -> str:
     """Who of this role has begun something; empty: nobody."""
     tasks = stage.world.ledger.tasks
-    found = (name for name in stage.agents(role) if tasks.held_by(stage.world.uuid(name)))
+    found = (name for name in stage.agents(role) if tasks.offered_tasks(stage.world.uuid(name)))
     return next(found, "")
 
 

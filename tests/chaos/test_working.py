@@ -17,7 +17,7 @@ from operations.world import rows
 
 from hive_core.errors import NotFound
 from hive_core.model.wire.record import OPERATOR, Event
-from hive_core.model.work.budget import Kind
+from hive_core.model.work.budget import BudgetKind
 
 
 @pytest.fixture
@@ -54,9 +54,9 @@ def settle(end: Working, past: Past) -> None:
     if (row := past.open) is not None:
         past.answers[row["asked"]] = end.once_more(row)
     for name in WORKERS:
-        for task in end.ledger.tasks.open_of(end.uuid(name)):
+        for task in end.ledger.tasks.open_tasks(end.uuid(name)):
             end.call(OPERATOR, "cancel_task", task=task.id)
-        for task in end.ledger.tasks.open_of(end.uuid(name)):
+        for task in end.ledger.tasks.open_tasks(end.uuid(name)):
             end.call(name, "finish_task", task=task.id, status="stopped", summary="ended")
     for _ in range(times(12, 30)):
         end.advance(25.0)
@@ -92,7 +92,7 @@ def _tasks(end: Working, past: Past) -> Iterator[str]:
     )  # fmt: skip
     yield from (f"task {each} ended {ends[each]} times" for each in given if ends[each] != 1)
     for row, _ in past.did("finish_task"):
-        result = end.ledger.tasks.known(row["params"]["task"]).result
+        result = end.ledger.tasks.require(row["params"]["task"]).result
         if result is None or result.summary != row["params"]["summary"]:
             yield f"task {row['params']['task']} lost its report"
     for row, _ in past.did("approve_plan"):
@@ -184,7 +184,7 @@ def _money(end: Working, past: Past) -> Iterator[str]:
     usage: Counter[str] = Counter()
     for (_, kind, _), amount in end.ledger.budgets.usage.sums("", 0).items():
         usage[kind] += amount
-    purses = end.ledger.budgets.every(Kind.TOKENS)
+    purses = end.ledger.budgets.every(BudgetKind.TOKENS)
     paid = sum(each.spent + each.over for each in purses)
     there = sum(each.free + each.spent for each in purses)
     sent, tasks = len(past.did("send")), len(past.did("assign_task"))

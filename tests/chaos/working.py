@@ -22,7 +22,7 @@ from operations.world import World, rows
 from hive_core.errors import HiveError
 from hive_core.model.config.settings import Bounds, Settings
 from hive_core.model.wire.record import OPERATOR
-from hive_core.model.work.budget import Kind
+from hive_core.model.work.budget import BudgetKind
 from hive_core.model.work.task import TaskState
 from hive_core.testing import ManualClock
 
@@ -154,7 +154,7 @@ class Life:
                 deadline=deadline, **words)  # fmt: skip
 
     def _task(self, name: str, *, locked: bool) -> str:
-        tasks = self.world.ledger.tasks.open_of(self.world.uuid(name))
+        tasks = self.world.ledger.tasks.open_tasks(self.world.uuid(name))
         fit = [each.id for each in tasks if each.state is TaskState.IN_PROGRESS
                and bool(each.locked) == locked]  # fmt: skip
         return self._chance.choice(fit) if fit else ""
@@ -171,7 +171,7 @@ class Life:
             self.do(name, "create_plan", task=task, steps=[{"title": f"step {self._next}"}])
 
     def approve(self) -> None:
-        tasks = self.world.ledger.tasks.open_of(self.world.uuid(self.worker))
+        tasks = self.world.ledger.tasks.open_tasks(self.world.uuid(self.worker))
         for each in tasks:
             plan = self.world.ledger.plans.newest(each.id)
             if each.state is TaskState.AWAITING_PLAN_APPROVAL and plan:
@@ -222,7 +222,7 @@ class Life:
         self.do(self.worker, "report_usage", tokens_in=self._chance.randint(1, 50))
 
     def give(self) -> None:
-        self.do("lead", "allocate_budget", agent=self.worker, kind=Kind.TOKENS.value,
+        self.do("lead", "allocate_budget", agent=self.worker, kind=BudgetKind.TOKENS.value,
                 amount=self._chance.choice((50, 400, -10)))  # fmt: skip
 
     def store(self) -> None:

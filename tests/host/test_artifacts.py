@@ -18,11 +18,11 @@ import pytest
 from hive_core.errors import Internal, LimitReached, NotFound, StorageFull
 from hive_core.host.storage.artifacts import LANES, Contents
 from hive_core.host.storage.blob_store import Shelf, Sum
-from hive_core.model.work.artifact import BLOCK, Content, Room
+from hive_core.model.work.artifact import BLOCK, Content, UploadLimits
 
 DATA = b"x" * (BLOCK + 5)
 DIGEST = sha256(DATA).hexdigest()
-ROOM = Room(1 << 30, 1 << 30)
+ROOM = UploadLimits(1 << 30, 1 << 30)
 STEPS = ("written", "synced", "renamed", "kept")
 
 
@@ -294,7 +294,7 @@ def test_what_fails_when_nobody_waits_any_more_is_not_logged(
 
 def test_what_is_on_its_way_at_once_is_bounded(tmp_path: Path) -> None:
     async def work() -> None:
-        room = Room(2 * len(DATA), 3 * len(DATA))
+        room = UploadLimits(2 * len(DATA), 3 * len(DATA))
         parties = "ppp" + "qqq"
         calls = [contents.keep(each, DATA, room) for each in parties]
         found = await asyncio.gather(*calls, return_exceptions=True)

@@ -200,9 +200,9 @@ def test_while_the_task_of_the_last_one_is_open_the_sender_is_told_to_come_again
     assert street.sent(path, b"second", idempotency_key="2").status == 429
     trigger = rows(street.hive.call("a", "list_triggers")["triggers"])[0]["id"]
     (fire,) = fires(street.hive, trigger)
-    task = street.hive.ledger.tasks.known(str(fire["ref"]))
-    assert task.wish.data is not None
-    delivery = task.wish.data["delivery"]
+    task = street.hive.ledger.tasks.require(str(fire["ref"]))
+    assert task.request.data is not None
+    delivery = task.request.data["delivery"]
     assert isinstance(delivery, dict)
     assert delivery["body"] == "first"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.ledger.tasks.notices import KEPT, News
+from hive_core.ledger.tasks.notices import TASKS_PER_MESSAGE, NewsState
 
-IDS = [f"{number:012x}" for number in range(KEPT + 20)]
+IDS = [f"{number:012x}" for number in range(TASKS_PER_MESSAGE + 20)]
 
 
 def test_what_changes_again_is_told_last_and_the_oldest_are_left_out(folder: Path) -> None:
@@ -15,11 +15,11 @@ def test_what_changes_again_is_told_last_and_the_oldest_are_left_out(folder: Pat
     ledger = Ledger.open(folder / "hive.db", primed=0)
     news = ledger.tasks.news
     with ledger.transaction():
-        news.keep(News("anna", at=7.0))
+        news.save(NewsState("anna", at=7.0))
         for task in [*IDS, *again]:
-            fresh = [*(each for each in fresh if each != task), task][-KEPT:]
+            fresh = [*(each for each in fresh if each != task), task][-TASKS_PER_MESSAGE:]
             assert news.add("anna", task, 7.01, 0.1)
-            assert news.get("anna") == News("anna", fresh=tuple(fresh), at=7.0, due=7.1)
+            assert news.get("anna") == NewsState("anna", pending=tuple(fresh), at=7.0, due=7.1)
     ledger.close()
 
 
@@ -27,11 +27,11 @@ def test_what_an_older_daemon_kept_is_told_too(folder: Path) -> None:
     """It put no blank behind the last one."""
     ledger = Ledger.open(folder / "hive.db", primed=0)
     with ledger.transaction():
-        ledger.tasks.news.keep(News("anna", at=7.0))
+        ledger.tasks.news.save(NewsState("anna", at=7.0))
         sql = "UPDATE task_news SET fresh = ?"
         ledger.connection.run(sql, (" ".join(IDS[:3]),))
         assert ledger.tasks.news.add("anna", IDS[1], 7.01, 0.1)
-        assert ledger.tasks.news.get("anna").fresh == (IDS[0], IDS[2], IDS[1])
+        assert ledger.tasks.news.get("anna").pending == (IDS[0], IDS[2], IDS[1])
     ledger.close()
 
 
@@ -40,8 +40,8 @@ def test_only_a_moment_that_has_begun_takes_more(folder: Path) -> None:
     news = ledger.tasks.news
     with ledger.transaction():
         assert not news.add("anna", IDS[0], 7.0, 0.1)
-        news.keep(News("anna", at=7.0))
+        news.save(NewsState("anna", at=7.0))
         assert not news.add("anna", IDS[0], 7.2, 0.1)
         assert not news.add("anna", IDS[0], 6.9, 0.1)  # the clock was set back
-        assert news.get("anna").fresh == ()
+        assert news.get("anna").pending == ()
     ledger.close()

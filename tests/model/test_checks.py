@@ -8,7 +8,7 @@ import pytest
 
 from hive_core.errors import InvalidArgument
 from hive_core.host.config.settings import load
-from hive_core.model.work.checks import Check
+from hive_core.model.work.checks import MaidCheck
 
 TRUE = '["true"]'
 
@@ -30,8 +30,8 @@ def test_a_check_says_what_it_runs_how_often_and_how_long(tmp_path: Path) -> Non
     text = check("disk", '["df", "-h"]', "every = 60\nseconds = 5") + check("net")
     found = load(written(tmp_path, text)).maid.checks
     assert found == {
-        "disk": Check(command=("df", "-h"), every=60, seconds=5),
-        "net": Check(command=("true",), every=300, seconds=30),
+        "disk": MaidCheck(command=("df", "-h"), every=60, seconds=5),
+        "net": MaidCheck(command=("true",), every=300, seconds=30),
     }
 
 
@@ -74,7 +74,7 @@ def test_what_does_not_fit_is_refused_with_its_name(
 
 def test_checks_so_often_that_they_leave_no_room_for_agents_are_refused(tmp_path: Path) -> None:
     """Who did one is kept for a day, with its range of uids."""
-    assert load(written(tmp_path, check("a", TRUE, "every = 18"))).maid.kept(86_400) == 4800
+    assert load(written(tmp_path, check("a", TRUE, "every = 18"))).maid.kept_agents(86_400) == 4800
     often = check("a", TRUE, "every = 17")
     with pytest.raises(InvalidArgument, match=r"maid\.checks: .* 5083 agents .* 5000 may be") as no:
         load(written(tmp_path, often))

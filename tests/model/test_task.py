@@ -17,14 +17,14 @@ from hive_core.model.work.task import (
     UNSTARTED,
     ResultStatus,
     Task,
+    TaskRequest,
     TaskResult,
     TaskState,
-    TaskWish,
-    a2a,
+    a2a_state,
 )
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "tasks.md").read_text()
-TASK = Task(1, "0" * 12, "u", "operator", TaskWish("x"), TaskState.QUEUED, 1.0)
+TASK = Task(1, "0" * 12, "u", "operator", TaskRequest("x"), TaskState.QUEUED, 1.0)
 
 
 def cells(header: str) -> list[list[str]]:
@@ -66,14 +66,14 @@ HOW = {"success": "completed", "partial": "completed", "failed": "failed", "time
 @pytest.mark.parametrize(("status", "name"), HOW.items())
 def test_a2a_asks_how_it_was_done(status: str, name: str) -> None:
     done = replace(TASK, state=TaskState.DONE, result=TaskResult(ResultStatus(status)))
-    assert a2a(done) == name
-    assert a2a(TASK) == "submitted"
+    assert a2a_state(done) == name
+    assert a2a_state(TASK) == "submitted"
 
 
 def test_what_needs_a_plan_is_locked_until_one_is_approved() -> None:
     """Row T7."""
-    wish = TaskWish("x", plan_required=True)
-    needs = replace(TASK, wish=wish, state=TaskState.IN_PROGRESS, message="m")
+    request = TaskRequest("x", plan_required=True)
+    needs = replace(TASK, request=request, state=TaskState.IN_PROGRESS, message="m")
     assert "needs an approved plan" in needs.locked
     assert not replace(needs, plan="p").locked
     assert (

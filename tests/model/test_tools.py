@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Role
 from hive_core.model.agents.roles import ROLE_DEFAULTS, RoleBehaviour
-from hive_core.model.work.tools import TOOLS, Entry, argument, entries, entry, lacking, tool
+from hive_core.model.work.tools import (
+    TOOLS,
+    ToolEntry,
+    check_argument,
+    find_tool,
+    missing_entries,
+    normalized_entries,
+    parse_entry,
+)
 
 WORD = st.text("abgit.-_/=:", min_size=1, max_size=4).filter(lambda word: word not in (".", ".."))
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
@@ -19,9 +27,9 @@ BASH = TOOLS["bash"]
 
 
 @st.composite
-def patterns(draw: st.DrawFn) -> Entry:
+def patterns(draw: st.DrawFn) -> ToolEntry:
     words = draw(st.none() | st.lists(WORD, min_size=1, max_size=3).map(tuple))
-    return Entry("bash", words, rest=draw(st.booleans()) if words else False)
+    return ToolEntry("bash", words, rest=draw(st.booleans()) if words else False)
 
 
 def test_a_manager_executes_nothing_and_every_tool_of_a_role_is_in_the_table() -> None:
@@ -43,12 +51,12 @@ def test_a_manager_executes_nothing_and_every_tool_of_a_role_is_in_the_table() -
     ],
 )  # fmt: skip
 def test_a_tool_has_one_name_and_the_aliases_of_the_seeds(name: str, found: str) -> None:
-    assert tool(name).name == found
+    assert find_tool(name).name == found
 
 
 def test_an_unknown_tool_is_answered_with_the_nearest() -> None:
     with pytest.raises(InvalidArgument, match="did you mean run_command"):
-        tool("run_comand")
+        find_tool("run_comand")
 
 
 @pytest.mark.parametrize(
@@ -78,9 +86,9 @@ def test_a_pattern_is_compared_word_by_word(
 ) -> None:
     if matches is None:
         with pytest.raises(InvalidArgument):
-            entry(text)
+            parse_entry(text)
     else:
-        assert entry(text).matches(argument(BASH, words)) is matches
+        assert parse_entry(text).matches(check_argument(BASH, words)) is matches
 
 
 @pytest.mark.parametrize(
@@ -92,18 +100,18 @@ def test_a_pattern_is_compared_word_by_word(
     ],
 )  # fmt: skip
 def test_a_path_is_compared_part_by_part(text: str, path: str, matches: bool) -> None:  # noqa: FBT001
-    assert entry(text).matches(argument(TOOLS["read"], [path])) is matches
+    assert parse_entry(text).matches(check_argument(TOOLS["read"], [path])) is matches
 
 
 @pytest.mark.parametrize("path", ["docs/../etc", "../x", "/etc", "docs//x", "./docs", "", "a\0b"])
 def test_a_path_that_could_lead_elsewhere_is_no_argument(path: str) -> None:
     with pytest.raises(InvalidArgument):
-        argument(TOOLS["read"], [path])
+        check_argument(TOOLS["read"], [path])
 
 
 @given(patterns(), st.lists(ANY, min_size=1, max_size=5))
 def test_nothing_matches_but_what_begins_with_the_very_words(
-    pattern: Entry, words: list[str]
+    pattern: ToolEntry, words: list[str]
 ) -> None:
     literal = list(pattern.words or ())
     begins = words[: len(literal)] == literal
@@ -112,7 +120,7 @@ def test_nothing_matches_but_what_begins_with_the_very_words(
 
 
 @given(patterns(), ANY)
-def test_no_text_glued_to_an_allowed_word_gets_through(pattern: Entry, glued: str) -> None:
+def test_no_text_glued_to_an_allowed_word_gets_through(pattern: ToolEntry, glued: str) -> None:
     """`git status; rm` as one word is a program of that name, which nobody has."""
     if pattern.words is not None and glued:
         first, *others = pattern.words
@@ -122,31 +130,31 @@ def test_no_text_glued_to_an_allowed_word_gets_through(pattern: Entry, glued: st
 
 @given(patterns(), patterns(), st.lists(WORD, max_size=5))
 def test_who_covers_an_entry_matches_all_that_it_matches(
-    one: Entry, other: Entry, words: list[str]
+    one: ToolEntry, other: ToolEntry, words: list[str]
 ) -> None:
     if one.covers(other) and other.matches(words):
         assert one.matches(words)
 
 
 @given(patterns())
-def test_an_entry_reads_back_as_it_is_written(pattern: Entry) -> None:
-    assert entry(str(pattern)) == pattern
+def test_an_entry_reads_back_as_it_is_written(pattern: ToolEntry) -> None:
+    assert parse_entry(str(pattern)) == pattern
     assert pattern.covers(pattern)
 
 
 @given(st.lists(patterns(), max_size=5))
-def test_a_list_in_its_one_spelling_allows_the_same(found: list[Entry]) -> None:
+def test_a_list_in_its_one_spelling_allows_the_same(found: list[ToolEntry]) -> None:
     texts = [str(each) for each in found]
-    kept = entries(texts)
-    assert lacking(kept, texts) == lacking(texts, kept) == ()
-    assert entries(kept) == kept
+    kept = normalized_entries(texts)
+    assert missing_entries(kept, texts) == missing_entries(texts, kept) == ()
+    assert normalized_entries(kept) == kept
 
 
 @given(ANY)
 def test_any_text_is_an_entry_or_refused(text: str) -> None:
     for each in (text, f"bash({text})", f"read({text})"):
         try:
-            found = entry(each)
+            found = parse_entry(each)
         except InvalidArgument:
             continue
-        assert entry(str(found)) == found
+        assert parse_entry(str(found)) == found

@@ -18,15 +18,15 @@ from hive_core.model.work.trigger import (
     GRACE,
     MOST,
     SET_BACK,
-    Asked,
-    Kind,
     Missed,
-    Rule,
+    ScheduleState,
+    TriggerKind,
+    TriggerRule,
     check_cron,
-    following,
-    look,
+    due_runs,
+    next_time,
+    rule_text,
     times,
-    words,
 )
 
 DAY = 86_400.0
@@ -155,7 +155,7 @@ def moments(draw: st.DrawFn) -> tuple[str, float]:
     return zone, noon + draw(st.integers(-DAY.__int__() * 3 // 2, int(DAY)))
 
 
-def found(rule: Rule, since: float, until: float) -> list[float]:
+def found(rule: TriggerRule, since: float, until: float) -> list[float]:
     return list(takewhile(lambda each: each <= until, times(rule, since)))
 
 
@@ -167,7 +167,7 @@ def test_cron_fires_at_the_minutes_at_which_a_walk_does(
 ) -> None:
     zone, since = where
     until = since + days * DAY
-    rule = Rule(Kind.CRON, cron=expression.text, zone=zone)
+    rule = TriggerRule(TriggerKind.CRON, cron=expression.text, zone=zone)
     try:
         expected = expression.walk(ZoneInfo(zone), since, until)
         check_cron(expression.text, zone, since)
@@ -182,13 +182,13 @@ def moment(text: str, zone: str) -> float:
 
 
 def test_what_falls_into_the_gap_of_spring_comes_right_after_it_and_once() -> None:
-    rule = Rule(Kind.CRON, cron="0,30 2 * * *", zone="Europe/Berlin")
+    rule = TriggerRule(TriggerKind.CRON, cron="0,30 2 * * *", zone="Europe/Berlin")
     start = moment("2026-03-29T00:00", "Europe/Berlin")
     assert found(rule, start, start + DAY - 3601) == [moment("2026-03-29T03:00", "Europe/Berlin")]
 
 
 def test_what_autumn_has_twice_comes_once() -> None:
-    rule = Rule(Kind.CRON, cron="30 2 * * *", zone="Europe/Berlin")
+    rule = TriggerRule(TriggerKind.CRON, cron="30 2 * * *", zone="Europe/Berlin")
     start = moment("2026-10-25T00:00", "Europe/Berlin")
     first = start + 2.5 * 3600
     assert found(rule, start, start + 1.04 * DAY) == [first]
@@ -196,13 +196,13 @@ def test_what_autumn_has_twice_comes_once() -> None:
 
 
 def test_seconds_may_stand_in_front() -> None:
-    rule = Rule(Kind.CRON, cron="*/20 0 12 * * *")
+    rule = TriggerRule(TriggerKind.CRON, cron="*/20 0 12 * * *")
     noon = moment("2026-06-15T12:00", "UTC")
     assert found(rule, noon - 1, noon + 3600) == [noon, noon + 20, noon + 40]
 
 
 def test_day_of_month_or_day_of_week() -> None:
-    rule = Rule(Kind.CRON, cron="0 0 13 * FRI")
+    rule = TriggerRule(TriggerKind.CRON, cron="0 0 13 * FRI")
     start = moment("2026-02-01T00:00", "UTC")
     days = [datetime.fromtimestamp(each, UTC).day for each in found(rule, start, start + 27 * DAY)]
     assert days == [6, 13, 20, 27]
@@ -229,28 +229,30 @@ def test_whatever_is_written_there_is_refused_or_has_times(text: str) -> None:
         check_cron(text, "Europe/Berlin", 1.8e9)
     except InvalidArgument:
         return
-    some = list(islice(times(Rule(Kind.CRON, cron=text, zone="Europe/Berlin"), 1.8e9), 20))
+    some = list(
+        islice(times(TriggerRule(TriggerKind.CRON, cron=text, zone="Europe/Berlin"), 1.8e9), 20)
+    )
     assert some == sorted(set(some))
     assert some[0] > 1.8e9
-    assert words(Rule(Kind.CRON, cron=text, zone="Europe/Berlin"))
+    assert rule_text(TriggerRule(TriggerKind.CRON, cron=text, zone="Europe/Berlin"))
 
 
-def rules() -> st.SearchStrategy[Rule]:
+def rules() -> st.SearchStrategy[TriggerRule]:
     crons = st.sampled_from(
         ("* * * * *", "*/7 * * * *", "0 3 * * *", "30 2 * * *", "*/5 * * * * *")
     )
     return st.one_of(
-        st.builds(lambda cron, zone: Rule(Kind.CRON, cron=cron, zone=zone),
+        st.builds(lambda cron, zone: TriggerRule(TriggerKind.CRON, cron=cron, zone=zone),
                   crons, st.sampled_from(ZONES)),
-        st.floats(1, 7 * DAY).map(lambda every: Rule(Kind.EVERY, every=every)),
+        st.floats(1, 7 * DAY).map(lambda every: TriggerRule(TriggerKind.EVERY, every=every)),
     )  # fmt: skip
 
 
 @st.composite
-def looks(draw: st.DrawFn) -> tuple[Rule, Asked]:
+def looks(draw: st.DrawFn) -> tuple[TriggerRule, ScheduleState]:
     since = draw(st.floats(1.7e9, 1.8e9))
     late = draw(st.one_of(st.floats(0, 1), st.floats(0, 5 * DAY), st.just(10 * 365 * DAY)))
-    asked = Asked(
+    asked = ScheduleState(
         draw(st.sampled_from(Missed)), since, since + late, single=draw(st.booleans()),
         open=draw(st.booleans()), room=draw(st.sampled_from((0, 1, 5, 100))),
     )  # fmt: skip
@@ -260,20 +262,22 @@ def looks(draw: st.DrawFn) -> tuple[Rule, Asked]:
 @pytest.mark.sized
 @settings(max_examples=sized(100, 5000), deadline=None)
 @given(looks())
-@example((Rule(Kind.EVERY, every=1.0), Asked(Missed.ALL, 1.7e9, 1.7e9 + 3600)))
+@example(
+    (TriggerRule(TriggerKind.EVERY, every=1.0), ScheduleState(Missed.ALL, 1.7e9, 1.7e9 + 3600))
+)
 def test_no_time_is_lost_none_counts_twice_and_there_is_no_storm(
-    found_: tuple[Rule, Asked],
+    found_: tuple[TriggerRule, ScheduleState],
 ) -> None:
     """All times up to now stand in fires, are skipped where that was asked for, or still wait."""
     rule, asked = found_
-    verdict = look(rule, asked)
+    verdict = due_runs(rule, asked)
     passed = list(islice(takewhile(lambda each: each <= asked.now, times(rule, asked.since)), 101))
     many = len(passed) > MOST
-    counted = sum(count for _, count in verdict.fires) + verdict.skipped
-    assert len(verdict.fires) <= max(1, min(MOST, asked.room))
-    assert all(asked.since < due <= asked.now for due, _ in verdict.fires)
+    counted = sum(count for _, count in verdict.runs) + verdict.skipped
+    assert len(verdict.runs) <= max(1, min(MOST, asked.room))
+    assert all(asked.since < due <= asked.now for due, _ in verdict.runs)
     if not passed:
-        assert (verdict.fires, verdict.due) == ((), following(rule, asked.since))
+        assert (verdict.runs, verdict.due) == ((), next_time(rule, asked.since))
     elif verdict.waits or (asked.room < 1 and not asked.open):
         assert (counted, verdict.since) == (0, asked.since)
     elif many:
@@ -288,15 +292,15 @@ def test_no_time_is_lost_none_counts_twice_and_there_is_no_storm(
 @given(looks())
 @settings(max_examples=80, deadline=None)
 def test_skip_fires_only_what_is_fresh_and_nothing_fires_beside_an_open_one(
-    found_: tuple[Rule, Asked],
+    found_: tuple[TriggerRule, ScheduleState],
 ) -> None:
     rule, asked = found_
-    verdict = look(rule, asked)
+    verdict = due_runs(rule, asked)
     if asked.open:
-        assert verdict.fires == ()
+        assert verdict.runs == ()
     if asked.missed is Missed.SKIP:
-        assert all(asked.now - due <= GRACE for due, _ in verdict.fires)
-        assert len(verdict.fires) <= 1
+        assert all(asked.now - due <= GRACE for due, _ in verdict.runs)
+        assert len(verdict.runs) <= 1
 
 
 @pytest.mark.parametrize(("back", "again"), [(SET_BACK - 1, False), (SET_BACK + 1, True)])
@@ -304,23 +308,23 @@ def test_a_clock_set_back_by_little_repeats_nothing_and_by_much_is_believed(
     back: float,
     again: bool,  # noqa: FBT001 - of the table
 ) -> None:
-    rule = Rule(Kind.CRON, cron="0 * * * *")
+    rule = TriggerRule(TriggerKind.CRON, cron="0 * * * *")
     fired = 1_800_000_000.0
-    verdict = look(rule, Asked(Missed.LATEST, fired, fired - back))
-    assert verdict.fires == ()
+    verdict = due_runs(rule, ScheduleState(Missed.LATEST, fired, fired - back))
+    assert verdict.runs == ()
     assert verdict.due is not None
     assert (verdict.due <= fired) == again
 
 
-def every_kind() -> Iterator[Rule]:
-    yield Rule(Kind.CRON, cron="30 2 * * MON-FRI", zone="Europe/Berlin")
-    yield Rule(Kind.EVERY, every=90.0)
-    yield Rule(Kind.AT, at=1.8e9, zone="Europe/Berlin")
-    yield Rule(Kind.WEBHOOK, methods=("POST", "PUT"))
+def every_kind() -> Iterator[TriggerRule]:
+    yield TriggerRule(TriggerKind.CRON, cron="30 2 * * MON-FRI", zone="Europe/Berlin")
+    yield TriggerRule(TriggerKind.EVERY, every=90.0)
+    yield TriggerRule(TriggerKind.AT, at=1.8e9, zone="Europe/Berlin")
+    yield TriggerRule(TriggerKind.WEBHOOK, methods=("POST", "PUT"))
 
 
 def test_rules_are_put_in_words() -> None:
-    assert [words(each) for each in every_kind()] == [
+    assert [rule_text(each) for each in every_kind()] == [
         "At 02:30 on Monday through Friday (Europe/Berlin)",
         "Every 90 seconds",
         "Once, at 2027-01-15 09:00:00 (Europe/Berlin)",

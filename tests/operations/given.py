@@ -37,16 +37,16 @@ def finish(world: World, agent: str, task: str, status: str = "success", **more:
 
 
 def state(world: World, task: str) -> str:
-    return world.ledger.tasks.known(task).state.value
+    return world.ledger.tasks.require(task).state.value
 
 
 def end(world: World, task: str, status: str = "success", **more: object) -> None:
     """Its agent reports."""
-    found = world.ledger.tasks.known(task)
+    found = world.ledger.tasks.require(task)
     finish(world, str(world.hive.name(found.assignee)), task, status, **more)
 
 
 def phase(world: World, task: str) -> str:
     """Its state, or `offered`: queued, and its agent may begin it."""
-    found = world.ledger.tasks.known(task)
+    found = world.ledger.tasks.require(task)
     return "offered" if found.offered else found.state.value

@@ -30,7 +30,7 @@ def items(world: World, id_: str) -> list[str]:
 
 def test_a_batch_goes_on_with_what_there_is_enough_for(world: World) -> None:
     id_, (first, second, *_) = batch(world, 250, 250, 200, 250)
-    worker = str(world.hive.name(world.ledger.tasks.known(first).assignee))
+    worker = str(world.hive.name(world.ledger.tasks.require(first).assignee))
     world.call(worker, "report_usage", tokens_in=200, task=first)
     end(world, first)
     world.advance(0)
@@ -56,7 +56,7 @@ def test_a_batch_is_begun_when_there_is_enough_for_its_first_task(world: World) 
 def test_what_was_spent_on_each_task_stands_in_the_batch(world: World) -> None:
     """On the way, with the task, and in its report."""
     id_, (first, second, *_) = batch(world, 100, 100)
-    worker = str(world.hive.name(world.ledger.tasks.known(first).assignee))
+    worker = str(world.hive.name(world.ledger.tasks.require(first).assignee))
     world.call(worker, "report_usage", tokens_in=20, tokens_out=5, cost=7, task=first)
     world.call(worker, "finish_task", task=first, status="success", summary="x", tokens=3)
     reports = world.call("a", "get_batch", batch=id_)["reports"]

@@ -13,7 +13,7 @@ from operations.world import World, world
 from typing_extensions import override
 
 from hive_core.errors import HiveError
-from hive_core.model.work.budget import Kind
+from hive_core.model.work.budget import BudgetKind
 
 NAMES = tuple("abcdef")
 DATA = st.data()
@@ -39,15 +39,15 @@ class Budgets(RuleBasedStateMachine):
         for name, parent in zip(NAMES, parents, strict=True):
             if parent in self.tree:
                 self.world.call(OPERATOR, "spawn", name=name, parent=parent)
-        self.allocate(OPERATOR, "root", Kind.TOKENS, 1000)
-        self.allocate(OPERATOR, "root", Kind.MESSAGES, 20)
+        self.allocate(OPERATOR, "root", BudgetKind.TOKENS, 1000)
+        self.allocate(OPERATOR, "root", BudgetKind.MESSAGES, 20)
 
     @property
     def tree(self) -> Tree:
         return dict(self.world.hive.topology.parents)
 
-    def pots(self, kind: Kind) -> Pots:
-        return self.tokens if kind is Kind.TOKENS else self.messages
+    def pots(self, kind: BudgetKind) -> Pots:
+        return self.tokens if kind is BudgetKind.TOKENS else self.messages
 
     def agent(self, data: st.DataObject, what: str) -> str:
         return data.draw(st.sampled_from(sorted(self.tree)), what)
@@ -69,36 +69,36 @@ class Budgets(RuleBasedStateMachine):
             return False
         return True
 
-    def held(self) -> dict[tuple[str, Kind], tuple[int, int, int]]:
+    def held(self) -> dict[tuple[str, BudgetKind], tuple[int, int, int]]:
         names = self.world.hive.names
-        funds = (each for each in self.world.ledger.budgets.funds.every())
+        funds = (each for each in self.world.ledger.budgets.funds.all())
         of_tasks = {
-            (each.task, each.purse.kind): (each.purse.free, each.purse.spent, each.purse.over)
+            (each.task, each.budget.kind): (each.budget.free, each.budget.spent, each.budget.over)
             for each in funds
         }
         return of_tasks | {
             (names[each.agent], kind): (each.free, each.spent, each.over)
-            for kind in (Kind.TOKENS, Kind.MESSAGES)
+            for kind in (BudgetKind.TOKENS, BudgetKind.MESSAGES)
             for each in self.world.ledger.budgets.every(kind)
         }
 
-    def allocate(self, caller: str, name: str, kind: Kind, amount: int) -> None:
+    def allocate(self, caller: str, name: str, kind: BudgetKind, amount: int) -> None:
         if self.done(caller, "allocate_budget", agent=name, kind=kind.value, amount=amount):
             if amount > 0:
                 self.pots(kind).give(self.tree, caller, name, amount)
             else:
                 self.pots(kind).take(self.tree, name, -amount)
 
-    @rule(data=DATA, kind=st.sampled_from((Kind.TOKENS, Kind.MESSAGES)), amount=AMOUNT)
-    def give(self, data: st.DataObject, kind: Kind, amount: int) -> None:
+    @rule(data=DATA, kind=st.sampled_from((BudgetKind.TOKENS, BudgetKind.MESSAGES)), amount=AMOUNT)
+    def give(self, data: st.DataObject, kind: BudgetKind, amount: int) -> None:
         self.allocate(self.caller(data), self.agent(data, "agent"), kind, amount)
 
-    @rule(data=DATA, kind=st.sampled_from((Kind.TOKENS, Kind.MESSAGES)), amount=AMOUNT)
-    def take(self, data: st.DataObject, kind: Kind, amount: int) -> None:
+    @rule(data=DATA, kind=st.sampled_from((BudgetKind.TOKENS, BudgetKind.MESSAGES)), amount=AMOUNT)
+    def take(self, data: st.DataObject, kind: BudgetKind, amount: int) -> None:
         self.allocate(self.caller(data), self.agent(data, "agent"), kind, -amount)
 
-    @rule(data=DATA, kind=st.sampled_from((Kind.TOKENS, Kind.MESSAGES)))
-    def close(self, data: st.DataObject, kind: Kind) -> None:
+    @rule(data=DATA, kind=st.sampled_from((BudgetKind.TOKENS, BudgetKind.MESSAGES)))
+    def close(self, data: st.DataObject, kind: BudgetKind) -> None:
         caller, name, tree = self.caller(data), self.agent(data, "agent"), self.tree
         if self.done(caller, "allocate_budget", agent=name, kind=kind.value, close=True):
             self.pots(kind).close(tree, name)
@@ -149,7 +149,7 @@ class Budgets(RuleBasedStateMachine):
     @rule(data=DATA, amount=st.integers(0, 300))
     def assign(self, data: st.DataObject, amount: int) -> None:
         caller, name = self.caller(data), self.agent(data, "agent")
-        own = self.world.ledger.tasks.held_by(self.world.uuid(caller))
+        own = self.world.ledger.tasks.offered_tasks(self.world.uuid(caller))
         whole = data.draw(st.sampled_from(["-", *(each.id for each in own)]), "whole")
         wish = {"agent": name, "description": "x", "part_of": whole}
         if amount:
@@ -163,7 +163,7 @@ class Budgets(RuleBasedStateMachine):
     def fund(self, data: st.DataObject, amount: int) -> None:
         if (found := self.task(data)) is None:
             return
-        caller, giver = self.caller(data), self.world.ledger.tasks.known(found[0]).assigner
+        caller, giver = self.caller(data), self.world.ledger.tasks.require(found[0]).assigner
         if self.done(caller, "fund_task", task=found[0], tokens=amount):
             name = OPERATOR if giver == OPERATOR else self.world.hive.names[giver]
             self.tokens.more(self.tree, name, found[0], amount)
@@ -212,7 +212,7 @@ class Budgets(RuleBasedStateMachine):
     def settle(self) -> None:
         """Tasks that have ended have nothing of their own any more."""
         for task in list(self.tokens.tasks):
-            if not self.world.ledger.tasks.known(task).open:
+            if not self.world.ledger.tasks.require(task).open:
                 self.tokens.over(task)
 
     @rule(data=DATA)
@@ -226,7 +226,7 @@ class Budgets(RuleBasedStateMachine):
     def the_ledger_has_what_the_model_has(self) -> None:
         expected = {
             (name, kind): (pot.free, pot.spent, pot.over)
-            for kind in (Kind.TOKENS, Kind.MESSAGES)
+            for kind in (BudgetKind.TOKENS, BudgetKind.MESSAGES)
             for name, pot in (self.pots(kind).pots | self.pots(kind).tasks).items()
         }
         assert self.held() == expected

@@ -226,8 +226,8 @@ def test_a_batch_ends_with_its_owner(world: World) -> None:
     world.call("root", "destroy", agent="a", recursive=True)
     world.advance(0)
     batches = world.ledger.plans.batches
-    assert batches.known(str(begun["batch"])).state == "stopped"
-    assert batches.left(str(begun["batch"])) == 0
+    assert batches.require(str(begun["batch"])).state == "stopped"
+    assert batches.count_open_items(str(begun["batch"])) == 0
 
 
 def test_idle_children_of_the_same_kind_are_taken_first(world: World) -> None:

@@ -94,7 +94,7 @@ def test_whatever_happens_each_task_of_a_batch_ends_once_and_the_batch_with_the_
     assert set(ends.values()) <= {1}
     mail = [each["kind"] for each in world.mail("a")]
     assert mail.count("batch_done") == 1
-    over = world.ledger.plans.waits.known(str(wait))
+    over = world.ledger.plans.waits.require(str(wait))
     assert over.state == "met"
     made = [name for name in world.hive.specs if name.startswith("w-")]
     assert not made

@@ -12,7 +12,7 @@ from operations.world import World, rows
 
 from hive_core.errors import LimitReached
 from hive_core.model.agents.machine import DesiredState
-from hive_core.model.work.budget import Kind, Purse
+from hive_core.model.work.budget import Budget, BudgetKind
 
 
 def asked(world: World, agent: str) -> list[str]:
@@ -26,9 +26,9 @@ def queued(world: World, agent: str) -> str:
     first, *_, waits = (give(world, "root", agent, deadline=0.0) for _ in range(6))
     payer = next(
         each for each in (agent, *world.hive.topology.lineage(agent))
-        if world.ledger.budgets.get(world.uuid(each), Kind.TOKENS)
+        if world.ledger.budgets.get(world.uuid(each), BudgetKind.TOKENS)
     )  # fmt: skip
-    found = world.ledger.budgets.get(world.uuid(payer), Kind.TOKENS)
+    found = world.ledger.budgets.get(world.uuid(payer), BudgetKind.TOKENS)
     assert found is not None
     world.call(agent, "report_usage", tokens_in=found.free)
     finish(world, agent, first)
@@ -36,8 +36,8 @@ def queued(world: World, agent: str) -> str:
     return waits
 
 
-def stop_at(world: World, agent: str, kind: Kind = Kind.TOKENS) -> float | None:
-    missed = world.ledger.budgets.shortage(Purse(world.uuid(agent), kind))
+def stop_at(world: World, agent: str, kind: BudgetKind = BudgetKind.TOKENS) -> float | None:
+    missed = world.ledger.budgets.shortage(Budget(world.uuid(agent), kind))
     assert missed is not None
     return missed.stop_at
 

@@ -12,7 +12,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import Ended, Started, happened
 from hive_core.broker.operation import Result
 from hive_core.model.agents.machine import DesiredState
-from hive_core.model.work.budget import Kind
+from hive_core.model.work.budget import BudgetKind
 
 
 def start(world: World, *agents: str) -> None:
@@ -192,6 +192,7 @@ def test_what_machines_ran_is_what_purses_paid_and_owe(
         assert total == sum(int(str(row[1])) + int(str(row[2])) for row in paid)
         there = sum(int(str(row[0])) + int(str(row[1])) for row in paid)
         assert there == most + part
-        assert {each.agent: each.runners for each in made.ledger.budgets.every(Kind.TIME)} == {
+        budgets = made.ledger.budgets.every(BudgetKind.TIME)
+        assert {budget.agent: budget.runners for budget in budgets} == {
             made.uuid("root"): len(up & {"b", "b1"}), made.uuid("a"): len(up - {"b", "b1"}),
         }  # fmt: skip

@@ -14,7 +14,7 @@ from hive_core.errors import (
     NotFound,
 )
 from hive_core.model.config.settings import Bounds, Settings
-from hive_core.model.work.budget import Kind
+from hive_core.model.work.budget import BudgetKind
 
 ROUTES = {
     ("a1", "a"): "child", ("a1", "a2"): "sibling", ("a1", "a1"): "self", ("a1", "a11"): "parent",
@@ -305,6 +305,6 @@ def test_what_does_not_fit_is_refused_before_it_is_paid_for() -> None:
         faults = [made.fault("a", "send", to="b", body="x") for _ in range(4)]
         assert faults == ["", "", "InboxFull", "InboxFull"]
         assert made.broker._careful == 0
-        purse = made.ledger.budgets.get(made.uuid("a"), Kind.MESSAGES)
+        purse = made.ledger.budgets.get(made.uuid("a"), BudgetKind.MESSAGES)
         assert purse is not None
         assert purse.spent == 2

@@ -27,7 +27,7 @@ def happened(world: World, kind: str = "budget") -> list[object]:
 
 
 def state(world: World, task: str) -> str:
-    return str(world.ledger.tasks.known(task).state)
+    return str(world.ledger.tasks.require(task).state)
 
 
 def test_the_agent_and_its_giver_are_warned_once_for_each_crossing(world: World) -> None:

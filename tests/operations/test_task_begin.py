@@ -45,7 +45,7 @@ def test_a_queue_that_is_longer_than_its_deadlines_does_not_fail(world: World) -
         world.call("narrow", "begin_task", task=each)
         world.advance(2)
         finish(world, "narrow", each)
-    assert {world.ledger.tasks.known(each).result.status for each in tasks} == {"success"}  # type: ignore[union-attr]
+    assert {world.ledger.tasks.require(each).result.status for each in tasks} == {"success"}  # type: ignore[union-attr]
 
 
 def test_it_is_begun_once_and_by_its_own_agent(world: World) -> None:
@@ -79,7 +79,7 @@ def test_whoever_says_something_of_a_task_has_begun_it(world: World, how: str) -
     operation, params, then = DOES[how]
     task = assign(world, "a1")
     world.call("a1", operation, task=task, **params)
-    found = world.ledger.tasks.known(task)
+    found = world.ledger.tasks.require(task)
     assert (found.state, found.started) == (then, world.clock.now())
 
 
@@ -106,7 +106,7 @@ def test_a_machine_that_ends_loses_nothing_of_what_it_had_not_begun(world: World
     read(world, "a1")
     ends(world, "a1", 137, returns=True)
     runs(world, "a1")
-    assert (phase(world, task), world.ledger.tasks.known(task).attempt) == ("offered", 1)
+    assert (phase(world, task), world.ledger.tasks.require(task).attempt) == ("offered", 1)
     assert [each["kind"] for each in take(world, "a1")] == ["task"]
     assert state(world, task) == "in_progress"
 
@@ -193,7 +193,7 @@ def test_a_task_whose_letter_is_given_up_ends_and_its_giver_is_told(world: World
     task = assign(world, "a1")
     (taken,) = rows(world.call("a1", "recv")["messages"])
     world.call("a1", "nack", ids=[taken["id"]], why="cannot parse it", dead=True)
-    result = world.ledger.tasks.known(task).result
+    result = world.ledger.tasks.require(task).result
     assert result is not None
     assert (result.status, result.error) == ("failed", "a1 gave it up: cannot parse it")
     (news,) = read(world, "a")
@@ -209,7 +209,7 @@ def test_a_task_whose_letter_nobody_acks_ends_after_all_attempts(world: World) -
             assert len(rows(world.call("a1", "recv", lease=10)["messages"])) == 1
             world.advance(11)
         assert state(world, task) == ("queued", "done")[attempt - 1]
-    result = world.ledger.tasks.known(task).result
+    result = world.ledger.tasks.require(task).result
     assert result is not None
     assert "not acked after" in result.error
 

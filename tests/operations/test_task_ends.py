@@ -13,7 +13,7 @@ from hive_core.model.work.task import Task, TaskResult
 
 
 def row(world: World, task: str) -> Task:
-    return world.ledger.tasks.known(task)
+    return world.ledger.tasks.require(task)
 
 
 def result(world: World, task: str) -> TaskResult:
@@ -364,7 +364,7 @@ def test_what_ended_long_ago_is_forgotten_and_nothing_else(world: World) -> None
     with world.ledger.transaction():
         assert world.ledger.tasks.prune(world.clock.now() - 50) == 1
     assert world.ledger.tasks.get(old) is None
-    assert world.ledger.tasks.events_of(old, 1000) == []
+    assert world.ledger.tasks.last_events(old, 1000) == []
     assert all(world.ledger.tasks.get(each) for each in (whole, part, new))
 
 

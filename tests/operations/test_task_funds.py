@@ -7,7 +7,7 @@ from operations.given import end, finish, give, phase, state, take
 from operations.world import World, rows
 
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
-from hive_core.model.work.budget import Kind
+from hive_core.model.work.budget import BudgetKind
 
 
 @pytest.fixture(autouse=True)
@@ -18,14 +18,14 @@ def _budgets(world: World) -> None:
 
 def left(world: World, agent: str) -> tuple[int, int, int]:
     """Of the agent's own purse: left, spent, owed."""
-    purse = world.ledger.budgets.get(world.uuid(agent), Kind.TOKENS)
+    purse = world.ledger.budgets.get(world.uuid(agent), BudgetKind.TOKENS)
     assert purse is not None
     return purse.free, purse.spent, purse.over
 
 
 def fund(world: World, task: str) -> tuple[int, int, int] | None:
-    found = world.ledger.budgets.funds.get(task, Kind.TOKENS)
-    return None if found is None else (found.purse.free, found.purse.spent, found.purse.over)
+    found = world.ledger.budgets.funds.get(task, BudgetKind.TOKENS)
+    return None if found is None else (found.budget.free, found.budget.spent, found.budget.over)
 
 
 def use(world: World, agent: str, tokens: int, task: str | None = None) -> None:
@@ -165,7 +165,7 @@ def test_what_is_given_for_one_tier_pays_besides(world: World) -> None:
     )
     task = given(world, "a", "a1", 100)
     world.call("a1", "report_usage", tokens_in=20, task=task, tier="tactical")
-    tactical = world.ledger.budgets.get(world.uuid("root"), Kind.TOKENS, "tactical")
+    tactical = world.ledger.budgets.get(world.uuid("root"), BudgetKind.TOKENS, "tactical")
     assert tactical is not None
     assert (tactical.free, fund(world, task), left(world, "a")) == (0, (80, 20, 0), (400, 0, 0))
 
@@ -178,11 +178,11 @@ def test_it_goes_back_once_whoever_dies(world: World, who: str) -> None:
     world.call("operator", "destroy", agent=who, recursive=True)
     world.kill()
     budgets = world.ledger.budgets
-    there = sum(each.free + each.spent for each in budgets.every(Kind.TOKENS))
-    there += sum(each.purse.free + each.purse.spent for each in budgets.funds.every())
+    there = sum(each.free + each.spent for each in budgets.every(BudgetKind.TOKENS))
+    there += sum(each.budget.free + each.budget.spent for each in budgets.funds.all())
     assert there == (1000 if who == "a1" else 995), "what was spent of what is gone is spent"
     if who == "a":
-        assert (left(world, "root"), budgets.funds.every()) == ((995, 0, 0), [])
+        assert (left(world, "root"), budgets.funds.all()) == ((995, 0, 0), [])
 
 
 def test_a_budget_that_is_closed_has_its_tasks_give_back_further_up(world: World) -> None:

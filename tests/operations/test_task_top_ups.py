@@ -15,8 +15,8 @@ from operations.world import World, rows, world
 from hive_core.broker.call import Record
 from hive_core.broker.operation import Result
 from hive_core.errors import Conflict, HiveError, InvalidArgument, LimitReached, NotAllowed
-from hive_core.model.work.budget import AMOUNT_MOST, Kind
-from hive_core.model.work.task import TaskWish
+from hive_core.model.work.budget import AMOUNT_MOST, BudgetKind
+from hive_core.model.work.task import TaskRequest
 from hive_core.operations.tasks.funds import more
 from hive_core.operations.tasks.transitions import AT_ONCE
 
@@ -89,7 +89,7 @@ def test_the_last_of_very_many_parts_is_begun_too(world: World) -> None:
     use(world, "a", 500)
     with world.ledger.transaction():
         for _ in range(300):
-            wish = TaskWish("x", part_of=whole)
+            wish = TaskRequest("x", part_of=whole)
             world.ledger.tasks.create(world.uuid("a1"), world.uuid("a2"), wish, world.clock.now())
     *running, waits = (give(world, "a1", "a11", deadline=0.0) for _ in range(6))
     use(world, "a1", 100, whole)
@@ -107,11 +107,11 @@ def test_parts_of_very_many_agents_are_begun_so_many_in_each_turn(world: World) 
     with world.ledger.transaction():
         parts = [
             world.ledger.tasks.create(
-                world.uuid("a1"), world.uuid(f"w{number}"), TaskWish("x", part_of=whole), 0.0
+                world.uuid("a1"), world.uuid(f"w{number}"), TaskRequest("x", part_of=whole), 0.0
             ).id
             for number in range(AT_ONCE + 8)
         ]
-    held = world.ledger.budgets.funds.get(whole, Kind.TOKENS)
+    held = world.ledger.budgets.funds.get(whole, BudgetKind.TOKENS)
     assert held is not None
     world.broker.perform("top-up", lambda call: Record(Result(), more(call, held, 10)))
     assert [phase(world, each) for each in parts].count("offered") == AT_ONCE
@@ -266,7 +266,7 @@ def step(world: World, what: str, *which: int) -> None:
     name, other = names[which[0] % 3], names[which[1] % 3]
     tasks = world.ledger.tasks.page(None, None, 20, open_=True)
     task = tasks[which[2] % len(tasks)].id if tasks else ""
-    own = world.ledger.tasks.held_by(world.uuid(name))
+    own = world.ledger.tasks.offered_tasks(world.uuid(name))
     wish: dict[str, object] = {
         "agent": other,
         "description": "x",
@@ -305,5 +305,5 @@ def test_no_tree_ever_has_more_than_it_was_given(steps: list[tuple[str, int, int
                 end(made, task.id, "stopped")
         made.advance(200)  # longer than any of them has for its end
         found = [left(made, each) for each in ("r1", "r2")]
-        assert made.ledger.budgets.funds.every() == []
+        assert made.ledger.budgets.funds.all() == []
         assert [free + spent <= 1000 for free, spent, _ in found] == [True, True]

@@ -81,7 +81,7 @@ class Walks(RuleBasedStateMachine):
     # What tests say.
 
     def row(self, task: str) -> Task:
-        return self.world.ledger.tasks.known(task)
+        return self.world.ledger.tasks.require(task)
 
     def living(self) -> list[str]:
         return [each for each in (*AGENTS, "narrow") if each in self.world.hive.specs]
@@ -237,10 +237,10 @@ class Walks(RuleBasedStateMachine):
             mine = [row for row in open_ if row.assignee == uuid]
             held = [row for row in mine if row.held]
             assert {row.id for row in mine if row.state in ACTIVE} <= {row.id for row in held}
-            assert ledger.count("assignee", uuid) == len(mine) == len(ledger.open_of(uuid))
-            assert ledger.count_held(uuid) == len(held) <= self.world.hive.spec(name).at_once
+            assert ledger.count_open("assignee", uuid) == len(mine) == len(ledger.open_tasks(uuid))
+            assert ledger.count_offered(uuid) == len(held) <= self.world.hive.spec(name).at_once
             given = [row for row in open_ if row.assigner == uuid]
-            assert ledger.count("assigner", uuid) == len(given)
+            assert ledger.count_open("assigner", uuid) == len(given)
         assert {row.assignee for row in open_} <= set(self.world.hive.names)
         listed = rows(self.world.call("operator", "list_tasks", open=True, limit=1000)["tasks"])
         assert {each["id"] for each in listed} == {row.id for row in open_}

@@ -77,7 +77,7 @@ def test_a_bad_end_fails_all_who_waited_for_it_however_long_the_chain(world: Wor
     finish(world, "a1", chain[0], "failed")
     world.advance(0)
     assert {state(world, each) for each in chain} == {"done"}
-    last = world.ledger.tasks.known(chain[-1])
+    last = world.ledger.tasks.require(chain[-1])
     assert last.result is not None
     assert last.result.error == f"task {chain[-2]}, which it waited for, came out as failed"
 
@@ -160,10 +160,12 @@ def test_the_history_of_a_task_is_its_events(world: World) -> None:
 def test_a_sub_task_is_part_of_the_only_task_of_its_assigner(world: World) -> None:
     whole = give(world, "root", "a")
     part = give(world, "a", "a1")
-    assert world.ledger.tasks.known(part).wish.part_of == whole
+    assert world.ledger.tasks.require(part).request.part_of == whole
     other = give(world, "root", "a")
-    assert world.ledger.tasks.known(give(world, "a", "a1")).wish.part_of == ""
-    assert world.ledger.tasks.known(give(world, "a", "a1", part_of=other)).wish.part_of == other
+    assert world.ledger.tasks.require(give(world, "a", "a1")).request.part_of == ""
+    assert (
+        world.ledger.tasks.require(give(world, "a", "a1", part_of=other)).request.part_of == other
+    )
     assert world.fault("a", "assign_task", agent="a1", description="x", part_of=part) == "NotFound"
 
 
@@ -210,7 +212,7 @@ def test_a_new_manager_delegates_first(world: World) -> None:
     world.call("operator", "spawn", name="hand", parent=name, role="worker")
     part = give(world, name, "hand")
     assert state(world, task) == "in_progress"
-    assert world.ledger.tasks.known(part).wish.part_of == task
+    assert world.ledger.tasks.require(part).request.part_of == task
 
 
 def test_a_new_manager_that_reports_has_begun(world: World) -> None:

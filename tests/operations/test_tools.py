@@ -12,7 +12,7 @@ from hive_core.broker.operation import Result
 from hive_core.errors import LimitReached, NotAllowed, NotFound
 from hive_core.model.agents.agent import Role
 from hive_core.model.agents.roles import ROLE_DEFAULTS
-from hive_core.model.work.task import Task, TaskWish
+from hive_core.model.work.task import Task, TaskRequest
 from hive_core.operations.tasks.assign import assign
 from hive_core.operations.tasks.transitions import move
 from hive_core.operations.tools.operations import OPEN_MOST, SHOWN
@@ -113,7 +113,7 @@ def assigned(hive: World, **wish: object) -> Task:
     made: list[Task] = []
 
     def give(call: Call) -> Record[Nothing]:
-        task, topics = assign(call, hive.uuid("lead"), "wu", TaskWish("x", **wish))  # type: ignore[arg-type]
+        task, topics = assign(call, hive.uuid("lead"), "wu", TaskRequest("x", **wish))  # type: ignore[arg-type]
         made.append(task)
         return Record(Nothing(), topics)
 

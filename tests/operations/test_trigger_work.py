@@ -30,9 +30,9 @@ def finish(
 
 
 def assigned(hive: World, fire: dict[str, object]) -> tuple[str | None, str | None, str]:
-    task = hive.ledger.tasks.known(str(fire["ref"]))
+    task = hive.ledger.tasks.require(str(fire["ref"]))
     names = (hive.hive.name(task.assigner), hive.hive.name(task.assignee))
-    return (*names, task.wish.description)
+    return (*names, task.request.description)
 
 
 def test_a_task_is_assigned_by_who_set_the_trigger_and_its_result_is_kept(hive: World) -> None:

@@ -7,7 +7,7 @@ from operations.given import give
 from operations.world import World, rows
 
 from hive_core.errors import InvalidArgument
-from hive_core.model.work.budget import AMOUNT_MOST, Kind, Purse
+from hive_core.model.work.budget import AMOUNT_MOST, Budget, BudgetKind
 from hive_core.operations.budgets.spending import DAY_MOST
 
 
@@ -111,7 +111,7 @@ def test_a_task_s_last_report_is_refused_likewise(world: World) -> None:
 def test_a_purse_holds_no_more_than_every_reader_keeps_exact(world: World) -> None:
     words = {"agent": "a", "kind": "tokens"}
     with world.ledger.transaction():
-        full = Purse(world.uuid("a"), Kind.TOKENS, free=AMOUNT_MOST - 10)
+        full = Budget(world.uuid("a"), BudgetKind.TOKENS, free=AMOUNT_MOST - 10)
         world.ledger.budgets.keep(full)
     with pytest.raises(InvalidArgument, match="no budget is above") as caught:
         world.call("operator", "allocate_budget", amount=11, **words)
@@ -121,7 +121,7 @@ def test_a_purse_holds_no_more_than_every_reader_keeps_exact(world: World) -> No
 
 def test_what_is_owed_by_a_purse_stays_exact_too(world: World) -> None:
     with world.ledger.transaction():
-        owing = Purse(world.uuid("a"), Kind.TOKENS, over=AMOUNT_MOST - 1)
+        owing = Budget(world.uuid("a"), BudgetKind.TOKENS, over=AMOUNT_MOST - 1)
         world.ledger.budgets.keep(owing)
     assert report(world, tokens_in=1) == ""
     assert report(world, tokens_out=1) == "tokens"

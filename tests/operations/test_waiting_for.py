@@ -10,7 +10,7 @@ from operations.given import end, give, take
 from operations.world import Reply, World, names, rows
 
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.model.work.planning import Wish
+from hive_core.model.work.planning import WaitCondition
 
 
 def park(world: World, agent: str = "a", **what: object) -> str:
@@ -175,7 +175,7 @@ def test_a_destroyed_agent_waits_for_nothing(world: World) -> None:
     uuid = world.uuid("a1")
     park(world, "a1")
     world.call("a", "destroy", agent="a1", recursive=True)
-    assert world.ledger.plans.waits.waiting(uuid) == []
+    assert world.ledger.plans.waits.open_waits(uuid) == []
 
 
 def test_waits_that_ended_are_forgotten_after_a_week(world: World) -> None:
@@ -205,11 +205,13 @@ def test_a_script_can_hold_a_call_open_for_tasks(world: World) -> None:
 def test_waits_are_there_after_a_restart_and_move_with_the_clock(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "db", primed=0)
     with ledger.transaction():
-        found = ledger.plans.waits.open("a", Wish(("t1",), ("b",), all=True), 100.0, 200.0)
+        found = ledger.plans.waits.create(
+            "a", WaitCondition(("t1",), ("b",), all=True), 100.0, 200.0
+        )
     ledger.close()
     ledger = Ledger.open(tmp_path / "db", primed=0)
     with ledger.transaction():
-        (kept,) = ledger.plans.waits.waiting("a")
+        (kept,) = ledger.plans.waits.open_waits("a")
         assert kept == found
         ledger.shifts.move(1000.0, 1100.0, 10.0)
         assert ledger.plans.waits.next_deadline() == 1200.0

@@ -12,8 +12,8 @@ from hive_core.model.agents.agent import Profile, Role
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.limits import BuiltIn
 from hive_core.model.config.settings import RootAgent, Settings
-from hive_core.model.work.checks import Check
-from hive_core.model.work.checks import Maid as Table
+from hive_core.model.work.checks import MaidCheck
+from hive_core.model.work.checks import MaidConfig as Table
 from hive_core.reconcile.built_in_agents import ensure
 from hive_core.reconcile.deps import Broker
 
@@ -88,7 +88,7 @@ def test_a_maid_makes_children_as_long_as_there_are_checks(world: World) -> None
     """K36: also one that was there before; what else it holds stays."""
     start(world)
     usual = {"artifact.write", "escalate"}
-    checks = Table(checks={"disk": Check(command=("df",))})
+    checks = Table(checks={"disk": MaidCheck(command=("df",))})
     for settings, held in ((BOTH.model_copy(update={"maid": checks}), {"spawn"}), (BOTH, set())):
         world.settings = settings
         world.restart()
@@ -104,7 +104,7 @@ def test_what_the_operator_let_the_maid_do_is_not_taken_away(world: World) -> No
     """Neither at a start without checks nor after some that were set for a while."""
     start(world)
     world.call("operator", "grant_capability", agent="maid", capability="spawn")
-    checks = Table(checks={"disk": Check(command=("df",))})
+    checks = Table(checks={"disk": MaidCheck(command=("df",))})
     for settings in (BOTH, BOTH.model_copy(update={"maid": checks}), BOTH):
         world.settings = settings
         world.restart()
@@ -116,7 +116,9 @@ def test_what_the_operator_let_the_maid_do_is_not_taken_away(world: World) -> No
 
 def test_a_new_maid_holds_what_its_checks_take(world: World) -> None:
     """And does not when there are none any more."""
-    world.settings = BOTH.model_copy(update={"maid": Table(checks={"a": Check(command=("df",))})})
+    world.settings = BOTH.model_copy(
+        update={"maid": Table(checks={"a": MaidCheck(command=("df",))})}
+    )
     world.restart()
     start(world)
     assert set(world.hive.spec("maid").capabilities) == {"artifact.write", "escalate", "spawn"}

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from hive_core.model.wire.masks import Masks
 from hive_core.model.wire.record import OPERATOR, LogLine
-from hive_core.model.work.task import TaskWish
+from hive_core.model.work.task import TaskRequest
 from hive_core.operations import load
 from hive_core.reconcile.exits import BODY_MOST, OUTPUT_MOST, own_lines
 
@@ -57,8 +57,8 @@ def test_who_is_started_again_for_a_task_is_not_said_to_stay_down(tmp_path: Path
         await road.settle()
         tasks = road.ledger.tasks
         with road.ledger.transaction():
-            task = tasks.create(OPERATOR, road.uuid("bob"), TaskWish("x", requeue=1), 1.0)
-            tasks.note(task.id, message="1", attempt=1)
+            task = tasks.create(OPERATOR, road.uuid("bob"), TaskRequest("x", requeue=1), 1.0)
+            tasks.update(task.id, message="1", attempt=1)
             tasks.move(task.id, "begin", 1.0, started=1.0)
         road.host.crash(road.uuid("bob"))
         await road.settle()

@@ -44,7 +44,7 @@ def test_all_work_of_a_subtree_stops_turn_by_turn_and_none_of_it_is_begun_meanwh
         later = give(world, "root", "b")
         world.advance(0)
         for agent in ("a1", "a2", "a11"):
-            for each in world.ledger.tasks.held_by(world.uuid(agent)):
+            for each in world.ledger.tasks.offered_tasks(world.uuid(agent)):
                 world.call(agent, "finish_task", task=each.id, status="stopped", summary="half")
     assert {state(world, each) for each in tasks} == {"cancelled"}
     assert max(sizes) <= 2 * AT_ONCE
@@ -93,7 +93,7 @@ def test_the_tasks_of_a_destroyed_agent_end_turn_by_turn(
     assert {state(world, each) for each in tasks} == {"done"}
     assert offered_tasks(world) == before
     assert max(sizes) <= 2 * AT_ONCE + 16
-    found = world.ledger.tasks.known(tasks[-1]).result
+    found = world.ledger.tasks.require(tasks[-1]).result
     assert found is not None
     assert (found.status, found.error.split()[1:]) == ("failed", ["was", "destroyed"])
 
@@ -122,7 +122,7 @@ def test_the_tasks_that_one_who_is_destroyed_gave_are_another_s_at_once_and_told
     ]
     with events_per_transaction(world) as sizes:
         world.call("operator", "destroy", agent="a")
-        givers = {world.ledger.tasks.known(each).assigner for each in tasks}
+        givers = {world.ledger.tasks.require(each).assigner for each in tasks}
         if killed:
             world.kill()
         world.advance(0)
@@ -137,14 +137,14 @@ def test_what_is_given_after_a_stop_is_begun_before_the_last_of_that_has_ended(
     world: World,
 ) -> None:
     tasks = crowd(world, "a1")
-    for each in world.ledger.tasks.held_by(world.uuid("a1")):
+    for each in world.ledger.tasks.offered_tasks(world.uuid("a1")):
         world.call("a1", "finish_task", task=each.id, status="success", summary="")
     take(world, "a1")
     found = world.call("root", "stop_work", agent="a", reason="enough")
     assert found["stopping"] != 0
     words = {"agent": "a1", "description": "y", "priority": 3, "deadline": 0.0}
     given = [str(world.call("root", "assign_task", **words)["task"]) for _ in range(6)]
-    for each in world.ledger.tasks.held_by(world.uuid("a1")):
+    for each in world.ledger.tasks.offered_tasks(world.uuid("a1")):
         if each.id in tasks:  # there is room
             world.call("a1", "finish_task", task=each.id, status="stopped", summary="")
     world.advance(0)

@@ -19,7 +19,7 @@ BY_HAND: Mapping[str, Callable[[Filled, str], Reply]] = {
     "get_task": lambda here, name: {"task": _task(here, name)},
     "watch_task": lambda here, name: {"task": _task(here, name), "wait": 0},
     "wait_tasks": lambda here, name: {
-        "tasks": [each.id for each in here.ledger.tasks.given_by(here.uuid(name), 64)], "wait": 0,
+        "tasks": [each.id for each in here.ledger.tasks.tasks_from(here.uuid(name), 64)], "wait": 0,
     },
     "get_plan": lambda here, name: {"plan": here.ledger.plans.newest(_planned_task(here, name))},
     "list_plans": lambda here, name: {"task": _planned_task(here, name)},
@@ -62,11 +62,11 @@ def _approval(here: Filled, name: str) -> str:
 
 
 def _task(here: Filled, name: str) -> str:
-    return here.ledger.tasks.open_of(here.uuid(name), 1)[0].id
+    return here.ledger.tasks.open_tasks(here.uuid(name), 1)[0].id
 
 
 def _planned_task(here: Filled, name: str) -> str:
-    return here.ledger.tasks.open_of(here.uuid(f"{name}-w210"), 1)[0].id
+    return here.ledger.tasks.open_tasks(here.uuid(f"{name}-w210"), 1)[0].id
 
 
 def _pipe(here: Filled, name: str) -> str:

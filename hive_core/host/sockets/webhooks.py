@@ -33,7 +33,14 @@ from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
 from hive_core.model.names import is_uuid
 from hive_core.model.work.trigger import Trigger
-from hive_core.model.work.webhook import NOBODY, Asked, Signed, enough, once, signed
+from hive_core.model.work.webhook import (
+    NOBODY,
+    SignatureScope,
+    WebhookRequest,
+    is_sufficient,
+    signature_scope,
+    unique_headers,
+)
 from hive_core.operations.triggers.webhooks import Delivery, deliver
 from hive_core.reconcile.deps import Perform
 
@@ -91,7 +98,7 @@ class Hooks:
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Every path and every method: there is no router that answers in words of its own."""
         request, loop = Request(scope, receive), asyncio.get_running_loop()
-        headers = once(request.headers.items())
+        headers = unique_headers(request.headers.items())
         if headers is None:
             response: Response | None = Response(status_code=400)
         elif isinstance(body := await self._body(request), int):
@@ -117,17 +124,17 @@ class Hooks:
             return 408
         return b"".join(parts)
 
-    def _answer(self, asked: Asked) -> Response | None:
+    def _answer(self, asked: WebhookRequest) -> Response | None:
         """None for who has no business there."""
         trigger = self._known(asked.target)
         secret = self._secret(trigger)
-        found = signed(secret, asked, self.clock())
-        if trigger is None or found is Signed.NOT:
+        found = signature_scope(secret, asked, self.clock())
+        if trigger is None or found is SignatureScope.NOT:
             return None
         rule = trigger.rule
         if asked.method not in rule.methods:
             return Response(status_code=405, headers={"Allow": ", ".join(rule.methods)})
-        if not enough(found, asked.method, strict=rule.strict):
+        if not is_sufficient(found, asked.method, strict=rule.strict):
             return None
         return self._handed(trigger, asked, found, secret)
 
@@ -156,14 +163,15 @@ class Hooks:
             return os.urandom(32)
 
     def _handed(
-        self, trigger: Trigger, asked: Asked, found: Signed, secret: bytes
+        self, trigger: Trigger, asked: WebhookRequest, found: SignatureScope, secret: bytes
     ) -> Response | None:
         """Accepted means that it is on the disk."""
-        kind, whole = asked.headers.get("content-type", "")[:100], found is Signed.WHOLE
+        kind, whole = asked.headers.get("content-type", "")[:100], found is SignatureScope.WHOLE
         query = asked.target.partition("?")[2] if whole else ""
         encoding, text = _text(asked.body)
         delivery = Delivery(
-            trigger.id, asked.mark(found, secret), asked.said, kind, encoding, text, query
+            trigger.id, asked.repeat_key(found, secret), asked.delivery_key, kind, encoding, text,
+            query,
         )  # fmt: skip
         try:
             fire = self.perform("deliver", lambda call: deliver(call, delivery))
@@ -174,10 +182,10 @@ class Hooks:
         return JSONResponse({"fire": fire.fire}, status_code=202 if fire.new else 200)
 
 
-def _asked(request: Request, headers: Mapping[str, str], body: bytes) -> Asked:
+def _asked(request: Request, headers: Mapping[str, str], body: bytes) -> WebhookRequest:
     raw, query = request.scope["raw_path"], request.scope["query_string"]
     target = (raw + b"?" + query if query else raw).decode("latin-1")
-    return Asked(request.method, target, headers, body)
+    return WebhookRequest(request.method, target, headers, body)
 
 
 def _refused(error: HiveError) -> Response:

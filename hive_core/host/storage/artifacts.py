@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from hive_core.errors import Conflict, Internal, LimitReached, NotFound
 from hive_core.host.storage.blob_store import Shelf, Sum, nothing
-from hive_core.model.work.artifact import Content, Room
+from hive_core.model.work.artifact import Content, UploadLimits
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -101,7 +101,9 @@ class Contents:
         self._uploads[id_] = upload
         return id_
 
-    async def append(self, party: str, id_: str, offset: int, data: bytes, room: Room) -> int:
+    async def append(
+        self, party: str, id_: str, offset: int, data: bytes, room: UploadLimits
+    ) -> int:
         """Take the next part, or the last one once more; how many bytes there are."""
 
         async def work(upload: Upload) -> int:
@@ -136,7 +138,7 @@ class Contents:
 
         return await self._alone(self._upload(party, id_), work)
 
-    async def keep(self, party: str, data: bytes, room: Room) -> str:
+    async def keep(self, party: str, data: bytes, room: UploadLimits) -> str:
         """Something small, in one go: the id of an upload that is settled."""
         self._drop_idle()
         id_ = uuid4().hex
@@ -191,7 +193,7 @@ class Contents:
             raise NotFound(f"no upload {id_[:64]}: begin another one")
         return found
 
-    def _check(self, party: str, size: int, room: Room) -> None:
+    def _check(self, party: str, size: int, room: UploadLimits) -> None:
         """Asked when these bytes are counted from then on: many calls may have waited."""
         if self.held(party) + size > room.party or self.held() + size > room.all:
             raise LimitReached("cannot take it: too much is being sent at once", retry_after=60)

@@ -25,7 +25,7 @@ from hive_core.ledger.audit.read_counts import ReadCounts
 from hive_core.ledger.audit.thinning import Thinning, payer_of
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.core.metrics import Tally
-from hive_core.ledger.tasks.trace_ids import Traces
+from hive_core.ledger.tasks.trace_ids import TraceIds
 from hive_core.model.config.settings import Bounds
 from hive_core.model.wire.masks import Masks
 from hive_core.model.wire.record import Event
@@ -77,7 +77,7 @@ class Events:
         self._marks = ChainMarks(connection)
         self.thinning = Thinning(connection, self._marks)
         self._heads = Heads(self._load)
-        self._traces = Traces(connection)
+        self._traces = TraceIds(connection)
         self.notes = Notes(connection, self._limits)
         self.tally = Tally(connection)
         self.reads = ReadCounts(connection)

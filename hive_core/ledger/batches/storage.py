@@ -10,9 +10,9 @@ from uuid import uuid4
 
 from hive_core.errors import NotFound
 from hive_core.ledger.core.connection import Connection
-from hive_core.model.work.planning import BATCH, ITEM, Batch, BatchState, Item, ItemState
+from hive_core.model.work.planning import BATCH, ITEM, Batch, BatchItem, BatchState, ItemState
 
-MOVED: Final = (
+CLOCK_SHIFT: Final = (
     "UPDATE batches SET created = created + ?1, deadline = deadline + ?1, due = due + ?1,"
     " ended = ended + ?1",
 )
@@ -35,7 +35,7 @@ class NewBatch(NamedTuple):
     template: Mapping[str, object] = MappingProxyType({})
 
 
-class Batches:
+class BatchStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
@@ -52,13 +52,13 @@ class Batches:
             "INSERT INTO batch_items (batch, item, title, body, state) VALUES (?, ?, ?, ?, ?)",
             [(id_, at, title, body, ITEM.start) for at, (title, body) in enumerate(texts)],
         )
-        return self.known(id_)
+        return self.require(id_)
 
     def get(self, id_: str) -> Batch | None:
         row = self._db.row(f"SELECT {_COLUMNS} FROM batches WHERE id = ?", (id_,))  # noqa: S608
-        return _batch(row) if row else None
+        return _batch_from_row(row) if row else None
 
-    def known(self, id_: str) -> Batch:
+    def require(self, id_: str) -> Batch:
         found = self.get(id_)
         if found is None:
             raise NotFound(f"no batch {id_}")
@@ -77,7 +77,7 @@ class Batches:
             " ORDER BY number",
             (owner,),
         )
-        return [_batch(row) for row in rows]
+        return [_batch_from_row(row) for row in rows]
 
     def page(self, owner: str, limit: int) -> list[Batch]:
         """The newest of an owner."""
@@ -85,27 +85,27 @@ class Batches:
             f"SELECT {_COLUMNS} FROM batches WHERE owner = ? ORDER BY number DESC LIMIT ?",  # noqa: S608
             (owner, limit),
         )
-        return [_batch(row) for row in rows]
+        return [_batch_from_row(row) for row in rows]
 
-    def items(self, batch: str, state: ItemState | None = None) -> list[Item]:
+    def items(self, batch: str, state: ItemState | None = None) -> list[BatchItem]:
         """The tasks of a batch in their order; all of them, or those in one state."""
         where, values = ("", ()) if state is None else (" AND state = ?", (str(state),))
         rows = self._db.rows(
             f"SELECT {_ITEM} FROM batch_items WHERE batch = ?{where} ORDER BY item",  # noqa: S608
             (batch, *values),
         )
-        return [_item(row) for row in rows]
+        return [_item_from_row(row) for row in rows]
 
-    def item_of(self, task: str) -> Item | None:
+    def item_of(self, task: str) -> BatchItem | None:
         """The place in a batch that a task has, if it is part of one."""
         row = self._db.row(f"SELECT {_ITEM} FROM batch_items WHERE task = ?", (task,))  # noqa: S608
-        return _item(row) if row else None
+        return _item_from_row(row) if row else None
 
-    def join(self, batch: str, agent: str, *, own: bool) -> None:
+    def add_worker(self, batch: str, agent: str, *, own: bool) -> None:
         """One more works for the batch."""
         self._db.run("INSERT INTO batch_workers VALUES (?, ?, ?)", (batch, agent, int(own)))
 
-    def leave(self, batch: str, agent: str) -> None:
+    def remove_worker(self, batch: str, agent: str) -> None:
         """It does not work for the batch any more."""
         self._db.run("DELETE FROM batch_workers WHERE batch = ? AND agent = ?", (batch, agent))
 
@@ -114,7 +114,7 @@ class Batches:
         sql = "SELECT agent, own FROM batch_workers WHERE batch = ? ORDER BY agent"
         return [(agent, bool(own)) for agent, own in self._db.rows(sql, (batch,))]
 
-    def busy_with(self, agent: str) -> list[str]:
+    def running_batches_of_worker(self, agent: str) -> list[str]:
         """Running batches that an agent works for."""
         rows = self._db.rows(
             "SELECT b.id FROM batch_workers w JOIN batches b ON b.id = w.batch"
@@ -123,44 +123,44 @@ class Batches:
         )
         return [id_ for (id_,) in rows]
 
-    def made(self, batch: str) -> int:
+    def next_worker_number(self, batch: str) -> int:
         """How many workers were made for it so far; one more is counted."""
         self._db.run("UPDATE batches SET made = made + 1 WHERE id = ?", (batch,))
         return int(self._db.value("SELECT made FROM batches WHERE id = ?", (batch,)))
 
-    def give(self, item: Item, task: str, worker: str) -> None:
+    def assign_item(self, item: BatchItem, task: str, worker: str) -> None:
         """The item is a task of this worker's now."""
         self._db.run(
             "UPDATE batch_items SET state = ?, task = ?, worker = ? WHERE batch = ? AND item = ?",
             (ITEM.next(item.state, "give"), task, worker, item.batch, item.number),
         )
 
-    def ended(self, item: Item, reason: str = "") -> None:
+    def end_item(self, item: BatchItem, reason: str = "") -> None:
         """The item has ended: with its task, or before there was one (`reason`)."""
         self._db.run(
             "UPDATE batch_items SET state = ?, reason = ? WHERE batch = ? AND item = ?",
             (ITEM.next(item.state, "end"), reason, item.batch, item.number),
         )
 
-    def left(self, batch: str) -> int:
+    def count_open_items(self, batch: str) -> int:
         """How many of its tasks have not ended."""
         sql = "SELECT COUNT(*) FROM batch_items WHERE batch = ? AND state <> 'ended'"
         return int(self._db.value(sql, (batch,)))
 
     def move(self, id_: str, event: str, now: float) -> Batch:
         """End it. IllegalTransition when it has ended; it is looked at once more, to tidy up."""
-        found = self.known(id_)
+        found = self.require(id_)
         self._db.run(
             "UPDATE batches SET state = ?, ended = ?, due = ? WHERE id = ?",
             (BATCH.next(found.state, event), now, now, id_),
         )
-        return self.known(id_)
+        return self.require(id_)
 
-    def winds_up(self, id_: str, reason: str) -> None:
+    def set_reason(self, id_: str, reason: str) -> None:
         """Nothing more of it is begun, and why."""
         self._db.run("UPDATE batches SET reason = ? WHERE id = ?", (reason, id_))
 
-    def look_at(self, id_: str, when: float | None) -> None:
+    def schedule(self, id_: str, when: float | None) -> None:
         """When there is something to do for it; None: nothing until something happens."""
         self._db.run("UPDATE batches SET due = ? WHERE id = ?", (when, id_))
 
@@ -180,7 +180,7 @@ class Batches:
             f"SELECT {_COLUMNS} FROM batches WHERE due <= ? ORDER BY due LIMIT 1",  # noqa: S608
             (now,),
         )
-        return _batch(row) if row else None
+        return _batch_from_row(row) if row else None
 
     def overdue(self, now: float) -> Batch | None:
         """One whose deadline has passed."""
@@ -189,10 +189,10 @@ class Batches:
             " AND deadline <= ? ORDER BY deadline LIMIT 1",
             (now,),
         )
-        return _batch(row) if row else None
+        return _batch_from_row(row) if row else None
 
 
-def _batch(row: tuple[Any, ...]) -> Batch:
+def _batch_from_row(row: tuple[Any, ...]) -> Batch:
     (id_, owner, title, state, concurrency, requeue, keeps, created, deadline, ended,
      reason) = row  # fmt: skip
     return Batch(
@@ -201,12 +201,12 @@ def _batch(row: tuple[Any, ...]) -> Batch:
     )  # fmt: skip
 
 
-def _item(row: tuple[Any, ...]) -> Item:
+def _item_from_row(row: tuple[Any, ...]) -> BatchItem:
     batch, number, title, body, task, worker, state, reason = row
-    return Item(batch, number, title, body, task, worker, ItemState(state), reason)
+    return BatchItem(batch, number, title, body, task, worker, ItemState(state), reason)
 
 
-def forget(db: Connection, before: float) -> int:
+def prune(db: Connection, before: float) -> int:
     """Batches that ended before this are forgotten, a bounded number of them; how many."""
     ids = db.rows("SELECT id FROM batches WHERE ended < ? ORDER BY ended LIMIT 100", (before,))
     for table in ("batch_items", "batch_workers"):

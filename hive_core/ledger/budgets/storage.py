@@ -15,8 +15,8 @@ from hive_core.ledger.budgets.usage import MOVED as USAGE_MOVED
 from hive_core.ledger.budgets.usage import Usage
 from hive_core.ledger.budgets.usage_rollup import Departures
 from hive_core.ledger.core.connection import Connection
-from hive_core.ledger.tasks.funds import Funds
-from hive_core.model.work.budget import Kind, Purse
+from hive_core.ledger.tasks.funds import FundStore
+from hive_core.model.work.budget import Budget, BudgetKind
 
 # What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
 MOVED: Final[tuple[str, ...]] = (
@@ -35,7 +35,7 @@ class Shortage:
     """A purse with nothing in it. `stopped`: whose machines were stopped for it."""
 
     agent: str
-    kind: Kind
+    kind: BudgetKind
     tier: str
     since: float
     asked: str
@@ -44,15 +44,15 @@ class Shortage:
     stopped: tuple[str, ...]
 
 
-def _purse(row: tuple[Any, ...]) -> Purse:
+def _purse(row: tuple[Any, ...]) -> Budget:
     agent, kind, tier, free, spent, over, warned, runners, as_of = row
-    return Purse(agent, Kind(kind), tier, free, spent, over, bool(warned), runners, as_of)
+    return Budget(agent, BudgetKind(kind), tier, free, spent, over, bool(warned), runners, as_of)
 
 
 def _shortage(row: tuple[Any, ...]) -> Shortage:
     agent, kind, tier, since, asked, question, stop_at, stopped = row
     ended = tuple(json.loads(stopped))
-    return Shortage(agent, Kind(kind), tier, since, asked, question, stop_at, ended)
+    return Shortage(agent, BudgetKind(kind), tier, since, asked, question, stop_at, ended)
 
 
 class Budgets:
@@ -66,7 +66,7 @@ class Budgets:
         self._db = connection
         self.usage = Usage(connection, events)
         self.departed = Departures(connection, self.usage)
-        self.funds = Funds(connection)
+        self.funds = FundStore(connection)
         self.bounds = Bounds(connection)
         self.counters = Counters(connection)
         # Kinds that anybody has a purse of, and the bounds of calls a minute by agent: read once
@@ -93,24 +93,24 @@ class Budgets:
         """Calls a minute by agent."""
         if self._caps is None:
             sql = "SELECT agent, free FROM purses WHERE kind = ?"
-            self._caps = dict(self._db.rows(sql, (Kind.CALLS,)))
+            self._caps = dict(self._db.rows(sql, (BudgetKind.CALLS,)))
         return self._caps
 
-    def get(self, agent: str, kind: Kind, tier: str = "") -> Purse | None:
+    def get(self, agent: str, kind: BudgetKind, tier: str = "") -> Budget | None:
         row = self._db.row(
             f"SELECT {_COLUMNS} FROM purses WHERE agent = ? AND kind = ? AND tier = ?",  # noqa: S608
             (agent, kind, tier),
         )
         return _purse(row) if row else None
 
-    def nearest(self, chain: Iterable[str], kind: Kind, tier: str = "") -> Purse | None:
+    def nearest(self, chain: Iterable[str], kind: BudgetKind, tier: str = "") -> Budget | None:
         """The first purse on the way up."""
         if kind not in self.kinds:
             return None
         found = (self.get(agent, kind, tier) for agent in chain)
         return next((purse for purse in found if purse is not None), None)
 
-    def of(self, agent: str) -> list[Purse]:
+    def of(self, agent: str) -> list[Budget]:
         """All purses of an agent."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM purses WHERE agent = ? ORDER BY kind, tier",  # noqa: S608
@@ -118,7 +118,7 @@ class Budgets:
         )
         return [_purse(row) for row in rows]
 
-    def every(self, kind: Kind, tier: str | None = None) -> list[Purse]:
+    def every(self, kind: BudgetKind, tier: str | None = None) -> list[Budget]:
         """Everybody's purses of this kind, of one tier or of all."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM purses WHERE kind = ? ORDER BY agent, tier",  # noqa: S608
@@ -126,7 +126,7 @@ class Budgets:
         )
         return [_purse(row) for row in rows if tier is None or row[2] == tier]
 
-    def keep(self, purse: Purse) -> None:
+    def keep(self, purse: Budget) -> None:
         """As it is now."""
         self._db.run(
             f"INSERT OR REPLACE INTO purses ({_COLUMNS}, dry_at)"  # noqa: S608
@@ -136,10 +136,10 @@ class Budgets:
                 int(purse.warned), purse.runners, purse.as_of, purse.dry_at,
             ),
         )  # fmt: skip
-        if purse.kind is Kind.CALLS or purse.kind not in (self._kinds or ()):
+        if purse.kind is BudgetKind.CALLS or purse.kind not in (self._kinds or ()):
             self._forget()
 
-    def drop(self, purse: Purse) -> None:
+    def drop(self, purse: Budget) -> None:
         """The agent draws on its ancestors again."""
         where = "WHERE agent = ? AND kind = ? AND tier = ?"
         values = (purse.agent, purse.kind, purse.tier)
@@ -174,7 +174,7 @@ class Budgets:
         found = self._db.value("SELECT dry_at FROM purses WHERE dry_at IS NOT NULL ORDER BY dry_at")
         return None if found is None else found / 1000
 
-    def dry(self, now: int, limit: int) -> list[Purse]:
+    def dry(self, now: int, limit: int) -> list[Budget]:
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM purses WHERE dry_at <= ? ORDER BY dry_at LIMIT ?",  # noqa: S608
             (now, limit),
@@ -192,7 +192,7 @@ class Budgets:
             ),
         )  # fmt: skip
 
-    def shortage(self, purse: Purse) -> Shortage | None:
+    def shortage(self, purse: Budget) -> Shortage | None:
         row = self._db.row(
             "SELECT * FROM shortages WHERE agent = ? AND kind = ? AND tier = ?",
             (purse.agent, purse.kind, purse.tier),
@@ -208,7 +208,7 @@ class Budgets:
         """All that there are, the oldest first."""
         return [_shortage(row) for row in self._db.rows("SELECT * FROM shortages ORDER BY since")]
 
-    def relieved(self, purse: Purse) -> None:
+    def relieved(self, purse: Budget) -> None:
         """There is something in it again."""
         self._db.run(
             "DELETE FROM shortages WHERE agent = ? AND kind = ? AND tier = ?",

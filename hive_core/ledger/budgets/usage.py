@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from hive_core.ledger.audit.events import Events
 from hive_core.ledger.core.connection import Connection
 from hive_core.model.wire.record import DAEMON, OPERATOR
-from hive_core.model.work.budget import Kind, Source
+from hive_core.model.work.budget import BudgetKind, UsageSource
 
 MOVED: Final[tuple[str, ...]] = (
     "UPDATE departed SET at = at + ?1",
@@ -87,12 +87,12 @@ class Usage:
     def __init__(self, connection: Connection, events: Events) -> None:
         self._db = connection
         self._events = events
-        self._counts: Counter[tuple[float, str, Kind]] = Counter()
+        self._counts: Counter[tuple[float, str, BudgetKind]] = Counter()
         # When the oldest and the newest of them was counted; and the last event before them.
         self._first = self._latest = 0.0
         self._sealed = 0
 
-    def count(self, agent: str, kind: Kind, now: float) -> None:
+    def count(self, agent: str, kind: BudgetKind, now: float) -> None:
         """One more, measured by the daemon itself."""
         if not self._counts:
             self._first = now
@@ -107,7 +107,7 @@ class Usage:
         if self._db.inside:
             self._db.undo.note(back, *values)
 
-    def _uncount(self, key: tuple[float, str, Kind]) -> None:
+    def _uncount(self, key: tuple[float, str, BudgetKind]) -> None:
         self._counts[key] -= 1
 
     def seal(self, *, now: bool = False) -> None:
@@ -121,7 +121,7 @@ class Usage:
 
     def _write_down(self, last: int) -> None:
         rows = [
-            (int(day), agent, kind.value, Source.MEASURED.value, "", "", amount)
+            (int(day), agent, kind.value, UsageSource.MEASURED.value, "", "", amount)
             for (day, agent, kind), amount in self._counts.items() if amount
         ]  # fmt: skip
         self._db.undo.note(self._reopen, Counter(self._counts), self._sealed)
@@ -130,7 +130,7 @@ class Usage:
         self._db.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MARK, str(last)))
         self._sealed = last
 
-    def _reopen(self, counts: Counter[tuple[float, str, Kind]], sealed: int) -> None:
+    def _reopen(self, counts: Counter[tuple[float, str, BudgetKind]], sealed: int) -> None:
         self._counts.update(counts)
         self._sealed = sealed
 
@@ -141,9 +141,9 @@ class Usage:
         while events := self._events.page(at, _PAGE):
             for each in events:
                 if each.kind in RECORDED and each.caller not in NOBODY:
-                    self.count(each.caller, Kind.CALLS, each.time)
+                    self.count(each.caller, BudgetKind.CALLS, each.time)
                     if each.operation == _SEND:
-                        self.count(each.caller, Kind.MESSAGES, each.time)
+                        self.count(each.caller, BudgetKind.MESSAGES, each.time)
             at = events[-1].seq
         self.seal(now=True)
 
@@ -194,7 +194,7 @@ class Usage:
         """What is not written down yet."""
         for (on, agent, kind), amount in self._counts.items():
             if amount:
-                yield Figure(int(on), agent, kind.value, Source.MEASURED.value, "", "", amount)
+                yield Figure(int(on), agent, kind.value, UsageSource.MEASURED.value, "", "", amount)
 
     def by_model(self, kind: str, agents: Iterable[str]) -> list[tuple[str, str, str, str, int]]:
         """Agent, model, kind, source and amount of the kinds that begin so; what was reported."""

@@ -37,11 +37,11 @@ _MOVED: Final = (
     *artifact_storage.MOVED,
     *budget_storage.MOVED,
     *exits.MOVED,
-    *plan_storage.MOVED,
+    *plan_storage.CLOCK_SHIFT,
     *question_storage.MOVED,
     *queues.MOVED,
-    *task_storage.MOVED,
-    *tool_storage.MOVED,
+    *task_storage.CLOCK_SHIFT,
+    *tool_storage.CLOCK_SHIFT,
     *trigger_storage.MOVED,
 )
 

@@ -38,10 +38,10 @@ from hive_core.ledger.machines.start_failures import StartsTable
 from hive_core.ledger.machines.uid_ranges import Ranges
 from hive_core.ledger.mail.messages import Messages
 from hive_core.ledger.mail.queues import Queues
-from hive_core.ledger.plans.storage import Plans
+from hive_core.ledger.plans.storage import PlanStore
 from hive_core.ledger.questions.storage import Questions
-from hive_core.ledger.tasks.storage import Tasks
-from hive_core.ledger.tools.storage import Tools
+from hive_core.ledger.tasks.storage import TaskStore
+from hive_core.ledger.tools.storage import ToolStore
 from hive_core.ledger.triggers.reminders import Reminders
 from hive_core.ledger.triggers.storage import Triggers
 from hive_core.model.agents.exits import Activity
@@ -53,7 +53,7 @@ from hive_core.model.wire.rates import Rates
 from hive_core.model.work.planning import BATCH, ITEM, PLAN, STEP, WAIT
 from hive_core.model.work.question import COURSE as QUESTION_COURSE
 from hive_core.model.work.task import COURSE as TASK_COURSE
-from hive_core.model.work.trigger import FIRE
+from hive_core.model.work.trigger import RUN
 
 REPORT_RATE, REPORT_BURST = 2.0, 20  # of progress, a second and at once, of one task
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
@@ -61,7 +61,7 @@ COURSES: Final[tuple[tuple[str, StateMachine], ...]] = (
     ("jobs", JOB_COURSE), ("approvals", APPROVAL_COURSE), ("questions", QUESTION_COURSE),
     ("tasks", TASK_COURSE),
     ("plans", PLAN), ("plan_steps", STEP), ("waits", WAIT), ("batches", BATCH),
-    ("batch_items", ITEM), ("fires", FIRE), ("revocations", REVOCATION_COURSE),
+    ("batch_items", ITEM), ("fires", RUN), ("revocations", REVOCATION_COURSE),
 )  # fmt: skip
 
 
@@ -136,15 +136,15 @@ class Ledger:
         self.hellos = Hellos(connection)
         self.lives = Lives(connection)
         self.marks = Marks(connection)
-        self.tasks = Tasks(connection)
-        self.plans = Plans(connection)
+        self.tasks = TaskStore(connection)
+        self.plans = PlanStore(connection)
         self.questions = Questions(connection)
         self.reminders = Reminders(connection)
         self.triggers = Triggers(connection)
         self.artifacts = Artifacts(connection)
         self.queues = Queues(connection)
         self.budgets = Budgets(connection, self.events)
-        self.tools = Tools(connection)
+        self.tools = ToolStore(connection)
         self.stored = Stored(connection)
         self.history = History(connection, self.stored)
         self.reports = Rates(REPORT_RATE, REPORT_BURST)

@@ -17,7 +17,13 @@ from hive_core.ledger.core.ids import Ids
 from hive_core.ledger.mail.delivery_order import Turn, first, fitting
 from hive_core.ledger.mail.pipes import Pipes
 from hive_core.ledger.mail.subscriptions import Follows
-from hive_core.model.work.queue import Queue, Thing, Whom, thing_id, thing_number
+from hive_core.model.work.queue import (
+    Queue,
+    QueueAccess,
+    QueueItem,
+    queue_item_id,
+    queue_item_number,
+)
 
 # What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
 MOVED: Final[tuple[str, ...]] = ("UPDATE lines SET due = due + ?1 WHERE due IS NOT NULL",)
@@ -81,7 +87,7 @@ class Queues:
         )
         return [_queue(row) for row in self._db.rows(sql, (after, limit))]
 
-    def put(self, queue: Queue, thing: Thing, most: int) -> str:
+    def put(self, queue: Queue, thing: QueueItem, most: int) -> str:
         """At the end of the line; `most` bytes in all. LimitReached when it is full."""
         size = len(thing.body.encode())
         counted = self._db.run(
@@ -99,9 +105,9 @@ class Queues:
             "INSERT INTO lines (queue, state, rank, id, kind, size) VALUES (?, 0, ?, ?, ?, ?)",
             (queue.number, thing.priority, found, thing.kind, size),
         )
-        return thing_id(found)
+        return queue_item_id(found)
 
-    def take(self, queue: Queue, taker: str, wanted: Wanted, now: float) -> list[Thing]:
+    def take(self, queue: Queue, taker: str, wanted: Wanted, now: float) -> list[QueueItem]:
         """Give out what is next; what is not acked within the lease comes back."""
         turns = self._first(queue, wanted)
         state = 2 if wanted.dead else 0
@@ -112,7 +118,7 @@ class Queues:
         )
         rows = self._db.rows(_THINGS, (json.dumps([turn.id for turn in turns]),))
         return [
-            Thing._make((*row, turn.attempt + 1)) for turn, row in zip(turns, rows, strict=True)
+            QueueItem._make((*row, turn.attempt + 1)) for turn, row in zip(turns, rows, strict=True)
         ]
 
     def come_back(self, queue: Queue, attempts: int, now: float) -> list[str]:
@@ -123,7 +129,7 @@ class Queues:
             " (SELECT id FROM lines WHERE queue = ?2 AND due <= ?3 LIMIT ?4) RETURNING state, id",
             (attempts, queue.number, now, _AT_ONCE),
         )
-        return [thing_id(row[1]) for row in rows if row[0] == 2]  # noqa: PLR2004
+        return [queue_item_id(row[1]) for row in rows if row[0] == 2]  # noqa: PLR2004
 
     def next_due(self, queue: Queue) -> float | None:
         """When the next lease ends."""
@@ -162,7 +168,7 @@ class Queues:
                 " RETURNING state = 2, kind",
                 (dead, attempts, queue, rank, id_),
             )
-            found.append(Returned(queue, thing_id(id_), dead=bool(row[0]), kind=row[1]))
+            found.append(Returned(queue, queue_item_id(id_), dead=bool(row[0]), kind=row[1]))
         return found
 
     def numbered(self, number: int) -> Queue | None:
@@ -190,7 +196,7 @@ class Queues:
         left: dict[str, list[str]] = {}
         for (id_,) in rows:
             sender = self._db.value("DELETE FROM things WHERE id = ? RETURNING sender", (id_,))
-            left.setdefault(sender, []).append(thing_id(id_))
+            left.setdefault(sender, []).append(queue_item_id(id_))
         return left
 
     def gone(self, party: str, now: float) -> list[int]:
@@ -215,7 +221,7 @@ class Queues:
 
     def _taken(self, taker: str, ids: Iterable[str]) -> list[tuple[int, int, int, int, int]]:
         found = []
-        for number in dict.fromkeys(filter(None, map(thing_number, ids))):
+        for number in dict.fromkeys(filter(None, map(queue_item_number, ids))):
             row = self._db.row(
                 "SELECT l.queue, l.state, l.rank, l.id, l.size FROM things t CROSS JOIN lines l"
                 " ON l.queue = t.queue AND l.state IN (0, 1, 2) AND l.rank = t.priority"
@@ -242,13 +248,13 @@ class Returned(NamedTuple):
     kind: str
 
 
-def _text(whom: Whom) -> str:
+def _text(whom: QueueAccess) -> str:
     return json.dumps({"words": whom.words, "agents": whom.agents})
 
 
-def _whom(text: str) -> Whom:
+def _whom(text: str) -> QueueAccess:
     found = json.loads(text)
-    return Whom(tuple(found["words"]), tuple(found["agents"]))
+    return QueueAccess(tuple(found["words"]), tuple(found["agents"]))
 
 
 def _queue(row: tuple[object, ...]) -> Queue:

@@ -13,21 +13,21 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.tasks import end_in_batches, stop_work
 from hive_core.ledger.waits import storage as wait_storage
 from hive_core.model.wire.rates import Rates
-from hive_core.model.work.planning import PLAN, STEP, Plan, PlanState, Step, StepState
+from hive_core.model.work.planning import PLAN, STEP, Plan, PlanState, PlanStep, StepState
 
 # What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
-MOVED: Final[tuple[str, ...]] = (
+CLOCK_SHIFT: Final[tuple[str, ...]] = (
     "UPDATE plans SET created = created + ?1, decided = decided + ?1",
-    *wait_storage.MOVED,
-    *batch_storage.MOVED,
-    *stop_work.MOVED,
+    *wait_storage.CLOCK_SHIFT,
+    *batch_storage.CLOCK_SHIFT,
+    *stop_work.CLOCK_SHIFT,
 )
 DIGITS: Final = 12
 _COLUMNS: Final = "id, task, agent, note, state, created, decided_by, decided, reason"
 _DECIDING: Final = frozenset({"approve", "reject"})
 
 
-class Looks:
+class ViewRates:
     """How often a caller may look at something that takes a while to put together. In memory."""
 
     def __init__(self) -> None:
@@ -41,23 +41,23 @@ class Looks:
         return after
 
 
-class Plans:
+class PlanStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
-        self.waits = wait_storage.Waits(connection)
-        self.batches = batch_storage.Batches(connection)
-        self.stops = stop_work.Stops(connection)
-        self.sweeps = end_in_batches.Sweeps(connection)
-        self.looks = Looks()
+        self.waits = wait_storage.WaitStore(connection)
+        self.batches = batch_storage.BatchStore(connection)
+        self.stops = stop_work.StopJobs(connection)
+        self.sweeps = end_in_batches.SweepQueue(connection)
+        self.looks = ViewRates()
 
     def create(
-        self, agent: str, task: str, steps: Sequence[Step], note: str, now: float
+        self, agent: str, task: str, steps: Sequence[PlanStep], note: str, now: float
     ) -> tuple[Plan, list[str]]:  # fmt: skip
         """A new plan, submitted; the older ones of the same task that it makes void, by id."""
-        older = [each.id for each in self.of_task(task) if each.open] if task else []
+        older = [each.id for each in self.plans_of_task(task) if each.open] if task else []
         for each in older:
             self.move(each, "void", now, reason="a newer plan took its place")
-        id_ = self._fresh()
+        id_ = self._new_id()
         self._db.run(
             "INSERT INTO plans (id, task, agent, note, state, created) VALUES (?, ?, ?, ?, ?, ?)",
             (id_, task, agent, note, PLAN.start, now),
@@ -71,13 +71,13 @@ class Plans:
             " VALUES (?, ?, ?, ?, ?, ?)",
             rows,
         )
-        return self.known(id_), older
+        return self.require(id_), older
 
     def get(self, id_: str) -> Plan | None:
         row = self._db.row(f"SELECT {_COLUMNS} FROM plans WHERE id = ?", (id_,))  # noqa: S608
-        return self._plan(row) if row else None
+        return self._plan_from_row(row) if row else None
 
-    def prompted(self, id_: str, party: str, letter: str) -> None:
+    def set_prompt(self, id_: str, party: str, letter: str) -> None:
         """Who was asked for a decision, with which message."""
         sql = "UPDATE plans SET asked = ?, letter = ? WHERE id = ?"
         self._db.run(sql, (party, letter, id_))
@@ -87,52 +87,52 @@ class Plans:
         row = self._db.row("SELECT asked, letter FROM plans WHERE id = ?", (id_,))
         return (row[0], row[1]) if row else ("", "")
 
-    def known(self, id_: str) -> Plan:
+    def require(self, id_: str) -> Plan:
         found = self.get(id_)
         if found is None:
             raise NotFound(f"no plan {id_}")
         return found
 
-    def of_task(self, task: str) -> list[Plan]:
+    def plans_of_task(self, task: str) -> list[Plan]:
         """Every plan of a task, the newest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM plans WHERE task = ? ORDER BY number DESC",  # noqa: S608
             (task,),
         )
-        return [self._plan(row) for row in rows]
+        return [self._plan_from_row(row) for row in rows]
 
-    def of_agent(self, agent: str, limit: int) -> list[Plan]:
+    def plans_of_agent(self, agent: str, limit: int) -> list[Plan]:
         """The newest plans of an agent."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM plans WHERE agent = ?"  # noqa: S608
             " ORDER BY number DESC LIMIT ?",
             (agent, limit),
         )
-        return [self._plan(row) for row in rows]
+        return [self._plan_from_row(row) for row in rows]
 
     def newest(self, task: str) -> str:
         """Id of the newest plan of a task; empty when there is none."""
         sql = "SELECT id FROM plans WHERE task = ? ORDER BY number DESC LIMIT 1"
         return str(self._db.value(sql, (task,)) or "")
 
-    def standing(self, task: str) -> str:
+    def newest_state(self, task: str) -> str:
         """State of the newest plan of a task; empty when there is none."""
         sql = "SELECT state FROM plans WHERE task = ? ORDER BY number DESC LIMIT 1"
         return str(self._db.value(sql, (task,)) or "")
 
-    def approved(self, task: str) -> bool:
+    def is_approved(self, task: str) -> bool:
         """Whether the newest plan of the task is approved: then it may be carried out."""
-        return self.standing(task) == PlanState.APPROVED
+        return self.newest_state(task) == PlanState.APPROVED
 
-    def waiting(self, agent: str) -> bool:
+    def is_waiting(self, agent: str) -> bool:
         """Whether a wait of this agent has not ended: it is parked."""
-        return self.waits.parked(agent)
+        return self.waits.is_waiting(agent)
 
     def move(
         self, id_: str, event: str, now: float, *, by: str = "", reason: str = ""
     ) -> Plan:  # fmt: skip
         """Apply `event`. IllegalTransition when the present state does not allow it."""
-        found = self.known(id_)
+        found = self.require(id_)
         state = PLAN.next(found.state, event)
         decides = event in _DECIDING
         self._db.run(
@@ -142,11 +142,11 @@ class Plans:
                 reason or found.reason, id_,
             ),
         )  # fmt: skip
-        return self.known(id_)
+        return self.require(id_)
 
-    def step(self, id_: str, number: int, event: str, note: str) -> Plan:
+    def move_step(self, id_: str, number: int, event: str, note: str) -> Plan:
         """Take one step of it further. NotFound, IllegalTransition."""
-        found = self.known(id_)
+        found = self.require(id_)
         if not 1 <= number <= len(found.steps):
             raise NotFound(f"no step {number} in plan {id_}")
         before = found.steps[number - 1]
@@ -154,9 +154,9 @@ class Plans:
             "UPDATE plan_steps SET state = ?, note = ? WHERE plan = ? AND step = ?",
             (STEP.next(before.state, event), note or before.note, id_, number),
         )
-        return self.known(id_)
+        return self.require(id_)
 
-    def oldest(self) -> float | None:
+    def oldest_end(self) -> float | None:
         """When the first of the ended waits and batches ended."""
         at: float | None = self._db.value(
             "SELECT MIN(at) FROM (SELECT MIN(ended) AS at FROM waits WHERE ended IS NOT NULL"
@@ -166,9 +166,9 @@ class Plans:
 
     def prune(self, before: float) -> int:
         """Forget waits and batches that ended before this, a bounded number; how many."""
-        return self.waits.prune(before) + batch_storage.forget(self._db, before)
+        return self.waits.prune(before) + batch_storage.prune(self._db, before)
 
-    def _plan(self, row: tuple[Any, ...]) -> Plan:
+    def _plan_from_row(self, row: tuple[Any, ...]) -> Plan:
         id_, task, agent, note, state, created, decided_by, decided, reason = row
         steps = self._db.rows(
             "SELECT title, detail, tools, state, note FROM plan_steps WHERE plan = ? ORDER BY step",
@@ -177,12 +177,12 @@ class Plans:
         return Plan(
             id_, task, agent, note, PlanState(state), created, decided_by, decided, reason,
             tuple(
-                Step(title, detail, tuple(json.loads(tools)), StepState(now), said)
+                PlanStep(title, detail, tuple(json.loads(tools)), StepState(now), said)
                 for title, detail, tools, now, said in steps
             ),
         )  # fmt: skip
 
-    def _fresh(self) -> str:
+    def _new_id(self) -> str:
         while self.get(id_ := uuid4().hex[:DIGITS]) is not None:
             pass
         return id_

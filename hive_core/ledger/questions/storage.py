@@ -9,7 +9,15 @@ from uuid import uuid4
 
 from hive_core.errors import NotFound
 from hive_core.ledger.core.connection import Connection
-from hive_core.model.work.question import COURSE, Ask, Hop, Item, Question, QuestionState, Why
+from hive_core.model.work.question import (
+    COURSE,
+    Hop,
+    HopReason,
+    Question,
+    QuestionItem,
+    QuestionKind,
+    QuestionState,
+)
 
 _DIGITS: Final = 12
 _SEEN: Final = "questions"
@@ -36,10 +44,10 @@ MOVED: Final[tuple[str, ...]] = (
 class NewQuestion(NamedTuple):
     """What is asked. Parties are UUID texts, or `operator`; times are seconds since 1970."""
 
-    kind: Ask
+    kind: QuestionKind
     asker: str
     holder: str
-    items: tuple[Item, ...]
+    items: tuple[QuestionItem, ...]
     context: str = ""
     severity: str = ""
     task: str = ""
@@ -61,8 +69,8 @@ def _question(row: tuple[Any, ...]) -> Question:
     (id_, kind, asker, holder, items, state, asked, context, severity, task, deadline, climbs,
      answers, answered_by, ended, reason) = row  # fmt: skip
     return Question(
-        id_, Ask(kind), asker, holder,
-        tuple(Item(each[0], tuple(each[1]), each[2]) for each in json.loads(items)),
+        id_, QuestionKind(kind), asker, holder,
+        tuple(QuestionItem(each[0], tuple(each[1]), each[2]) for each in json.loads(items)),
         QuestionState(state), asked, context, severity, task, deadline, climbs,
         tuple(json.loads(answers)), answered_by, ended, reason,
     )  # fmt: skip
@@ -85,7 +93,7 @@ class Questions:
                 new.context, new.severity, new.task, new.deadline, new.climbs,
             ),
         )  # fmt: skip
-        self._hop(id_, Hop(new.holder, now, new.asker, Why.ASKED))
+        self._hop(id_, Hop(new.holder, now, new.asker, HopReason.ASKED))
         return self.known(id_)
 
     def get(self, id_: str) -> Question | None:
@@ -124,7 +132,7 @@ class Questions:
         rows = self._db.rows(
             "SELECT holder, at, by, why, letter FROM hops WHERE question = ? ORDER BY step", (id_,)
         )
-        return [Hop(holder, at, by, Why(why), letter) for holder, at, by, why, letter in rows]
+        return [Hop(holder, at, by, HopReason(why), letter) for holder, at, by, why, letter in rows]
 
     def brought(self, id_: str, letter: str) -> None:
         """By this letter whoever has it now was told."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hive_core.ledger.core.connection import Connection
 
 
-class TaskNeeds:
+class TaskDependencies:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
@@ -21,11 +21,11 @@ class TaskNeeds:
         rows = self._db.rows("SELECT needs FROM task_needs WHERE task = ? ORDER BY needs", (id_,))
         return [row[0] for row in rows]
 
-    def met(self, task: str, needed: str) -> bool:
+    def remove(self, task: str, needed: str) -> bool:
         """It waits for this one no more; whether it waits for nothing now."""
         self._db.run("DELETE FROM task_needs WHERE task = ? AND needs = ?", (task, needed))
         return not self._db.value("SELECT COUNT(*) FROM task_needs WHERE task = ?", (task,))
 
-    def drop(self, id_: str) -> None:
+    def clear(self, id_: str) -> None:
         """It waits for nothing: it has ended."""
         self._db.run("DELETE FROM task_needs WHERE task = ?", (id_,))

@@ -22,14 +22,14 @@ class Sweep(NamedTuple):
     grace: float | None = None
 
 
-class Open(NamedTuple):
+class OpenTasks(NamedTuple):
     """What agents have to do, by id, the oldest first."""
 
     waiting: list[str]
     begun: list[str]
 
 
-class Handing(NamedTuple):
+class Handover(NamedTuple):
     """Who brought it about that tasks have another giver, and why they have."""
 
     party: str
@@ -37,11 +37,11 @@ class Handing(NamedTuple):
     why: str
 
 
-class Sweeps:
+class SweepQueue:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def open_of(self, assignees: Iterable[str]) -> Open:
+    def open_tasks(self, assignees: Iterable[str]) -> OpenTasks:
         """What nobody has begun, and what somebody works on."""
         rows = self._db.rows(
             f"SELECT id, state IN ({_BEGUN}) FROM tasks INDEXED BY tasks_open"  # noqa: S608
@@ -49,11 +49,11 @@ class Sweeps:
             " ORDER BY number",
             (json.dumps(list(assignees)),),
         )
-        return Open(
+        return OpenTasks(
             [id_ for id_, running in rows if not running], [id_ for id_, running in rows if running]
         )
 
-    def left(self, tasks: Sequence[str]) -> dict[str, int]:
+    def open_counts(self, tasks: Sequence[str]) -> dict[str, int]:
         """How many of them have not ended, by agent."""
         rows = self._db.rows(
             "SELECT assignee, COUNT(*) FROM tasks WHERE ended IS NULL"
@@ -67,7 +67,7 @@ class Sweeps:
         """Whether something is left to be ended."""
         return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM sweeps)"))
 
-    def open(self, sweep: Sweep, tasks: Sequence[str]) -> int:
+    def add(self, sweep: Sweep, tasks: Sequence[str]) -> int:
         """These are to be ended, in this order; one that is in another sweep stays there."""
         id_ = 1 + int(self._db.value("SELECT COALESCE(MAX(id), 0) FROM sweeps"))
         self._db.run("INSERT INTO sweeps VALUES (?, ?, ?, ?, ?, ?)", (id_, *sweep))
@@ -93,7 +93,7 @@ class Sweeps:
             self._db.run("DELETE FROM sweeps WHERE id = ?", (id_,))
         return [task for (task,) in rows]
 
-    def hand_on(self, handing: Handing, tasks: Sequence[str]) -> None:
+    def add_handovers(self, handing: Handover, tasks: Sequence[str]) -> None:
         """Of these their history and their new giver are to be told."""
         rows = [(task, *handing) for task in tasks]
         self._db.run_each(
@@ -101,16 +101,16 @@ class Sweeps:
         )
 
     @property
-    def handing(self) -> bool:
+    def has_handovers(self) -> bool:
         """Whether somebody is to be told yet."""
         return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM handed_on)"))
 
-    def handed(self, most: int) -> list[tuple[str, Handing]]:
+    def take_handovers(self, most: int) -> list[tuple[str, Handover]]:
         """The next ones; they are told now."""
         rows = self._db.rows("SELECT * FROM handed_on ORDER BY number LIMIT ?", (most,))
         self._db.run_each("DELETE FROM handed_on WHERE number = ?", [row[:1] for row in rows])
-        return [(task, Handing(*more)) for _, task, *more in rows]
+        return [(task, Handover(*more)) for _, task, *more in rows]
 
-    def holds(self, task: str) -> bool:
+    def contains(self, task: str) -> bool:
         """Whether it is to be ended: then it is not begun."""
         return self._db.row("SELECT 1 FROM swept WHERE task = ?", (task,)) is not None

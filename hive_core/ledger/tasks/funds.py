@@ -7,18 +7,20 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from hive_core.ledger.core.connection import Connection
-from hive_core.model.work.budget import Fund, Kind, Purse
+from hive_core.model.work.budget import Budget, BudgetKind, TaskFund
 
 _COLUMNS: Final = "task, source, agent, kind, free, spent, over, warned"
 _SELECT: Final = f"SELECT {_COLUMNS} FROM task_purses "  # noqa: S608 - our own words
 
 
-def _fund(row: tuple[Any, ...]) -> Fund:
+def _fund_from_row(row: tuple[Any, ...]) -> TaskFund:
     task, source, agent, kind, free, spent, over, warned = row
-    return Fund(task, source, Purse(agent, Kind(kind), "", free, spent, over, bool(warned)))
+    return TaskFund(
+        task, source, Budget(agent, BudgetKind(kind), "", free, spent, over, bool(warned))
+    )
 
 
-class Funds:
+class FundStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
         # Whether there are any: most hives have none, and each report asks.
@@ -34,28 +36,28 @@ class Funds:
             self._any = bool(self._db.value("SELECT EXISTS (SELECT 1 FROM task_purses)"))
         return self._any
 
-    def get(self, task: str, kind: Kind) -> Fund | None:
+    def get(self, task: str, kind: BudgetKind) -> TaskFund | None:
         row = self._db.row(f"{_SELECT} WHERE task = ? AND kind = ?", (task, kind))
-        return _fund(row) if row else None
+        return _fund_from_row(row) if row else None
 
-    def of(self, task: str) -> list[Fund]:
+    def of_task(self, task: str) -> list[TaskFund]:
         rows = self._db.rows(f"{_SELECT} WHERE task = ? ORDER BY kind", (task,))
-        return [_fund(row) for row in rows]
+        return [_fund_from_row(row) for row in rows]
 
-    def by(self, agent: str) -> list[Fund]:
+    def of_agent(self, agent: str) -> list[TaskFund]:
         """Those of the tasks that an agent does."""
         rows = self._db.rows(f"{_SELECT} WHERE agent = ? ORDER BY task, kind", (agent,))
-        return [_fund(row) for row in rows] if self.any else []
+        return [_fund_from_row(row) for row in rows] if self.any else []
 
-    def every(self) -> list[Fund]:
-        return [_fund(row) for row in self._db.rows(f"{_SELECT} ORDER BY task, kind")]
+    def all(self) -> list[TaskFund]:
+        return [_fund_from_row(row) for row in self._db.rows(f"{_SELECT} ORDER BY task, kind")]
 
-    def out_of(self, source: str, kind: Kind) -> list[Fund]:
+    def from_source(self, source: str, kind: BudgetKind) -> list[TaskFund]:
         """Those that came from there; from nobody where it is empty."""
         where = "WHERE source = ? AND kind = ? ORDER BY task"
-        return [_fund(row) for row in self._db.rows(f"{_SELECT} {where}", (source, kind))]
+        return [_fund_from_row(row) for row in self._db.rows(f"{_SELECT} {where}", (source, kind))]
 
-    def carried(self, task: str, states: Iterable[str]) -> list[tuple[str, str]]:
+    def open_parts(self, task: str, states: Iterable[str]) -> list[tuple[str, str]]:
         """Open parts of a task in one of these states, however deep: the part, and its agent."""
         rows = self._db.rows(
             "WITH RECURSIVE parts (id, assignee, state) AS ("
@@ -68,9 +70,9 @@ class Funds:
         )
         return [(part, agent) for part, agent in rows]
 
-    def keep(self, fund: Fund) -> None:
+    def save(self, fund: TaskFund) -> None:
         """As it is now."""
-        purse = fund.purse
+        purse = fund.budget
         self._db.run(
             f"INSERT OR REPLACE INTO task_purses ({_COLUMNS})"  # noqa: S608
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -81,30 +83,30 @@ class Funds:
         )  # fmt: skip
         self._any = True
 
-    def drop(self, fund: Fund) -> None:
+    def drop(self, fund: TaskFund) -> None:
         """It is over; what came out of it goes back to where it came from itself."""
-        key = (fund.task, fund.purse.kind)
+        key = (fund.task, fund.budget.kind)
         self._db.run("DELETE FROM task_purses WHERE task = ? AND kind = ?", key)
         self._db.run("DELETE FROM task_top_ups WHERE task = ? AND kind = ?", key)
-        self.pass_on(fund.task, fund.purse.kind, fund.source)
+        self.replace_source(fund.task, fund.budget.kind, fund.source)
         self._forget()
 
-    def top_up(self, fund: Fund, source: str, amount: int) -> None:
+    def top_up(self, fund: TaskFund, source: str, amount: int) -> None:
         """So much more came out of this one; that of its first source needs no row of its own."""
         if source != fund.source:
             self._db.run(
                 "INSERT INTO task_top_ups (task, kind, source, amount) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE SET amount = amount + excluded.amount",
-                (fund.task, fund.purse.kind, source, amount),
+                (fund.task, fund.budget.kind, source, amount),
             )
 
-    def top_ups(self, fund: Fund) -> list[tuple[str, int]]:
+    def top_ups(self, fund: TaskFund) -> list[tuple[str, int]]:
         """What came out of others than its first source, the last of them first."""
         sql = "SELECT source, amount FROM task_top_ups WHERE task = ? AND kind = ? ORDER BY id DESC"
-        found = self._db.rows(sql, (fund.task, fund.purse.kind))
+        found = self._db.rows(sql, (fund.task, fund.budget.kind))
         return [(source, amount) for source, amount in found]
 
-    def pass_on(self, source: str, kind: Kind, heir: str) -> None:
+    def replace_source(self, source: str, kind: BudgetKind, heir: str) -> None:
         """What came from there goes back to another one."""
         self._db.run(
             "UPDATE task_purses SET source = ? WHERE source = ? AND kind = ?", (heir, source, kind)
@@ -123,17 +125,17 @@ class Funds:
             (heir, kind),
         )
 
-    def wake(self, agents: Iterable[str]) -> None:
+    def add_waking(self, agents: Iterable[str]) -> None:
         """Their queued tasks are to be looked at, because somebody pays for some of them again."""
         rows = [(each,) for each in agents]
         self._db.run_each("INSERT OR IGNORE INTO waking (agent) VALUES (?)", rows)
 
     @property
-    def waking(self) -> bool:
+    def has_waking(self) -> bool:
         """Whether any of them were not looked at yet."""
         return bool(self._db.value("SELECT EXISTS (SELECT 1 FROM waking)"))
 
-    def woken(self, most: int) -> list[str]:
+    def take_waking(self, most: int) -> list[str]:
         """The next ones; they are looked at now."""
         rows = self._db.rows("SELECT agent FROM waking ORDER BY number LIMIT ?", (most,))
         self._db.run_each("DELETE FROM waking WHERE agent = ?", rows)

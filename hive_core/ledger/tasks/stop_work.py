@@ -8,14 +8,14 @@ from typing import Final
 
 from hive_core.ledger.core.connection import Connection
 
-MOVED: Final = ("UPDATE stops SET deadline = deadline + ?1",)
+CLOCK_SHIFT: Final = ("UPDATE stops SET deadline = deadline + ?1",)
 
 
-class Stops:
+class StopJobs:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def open(self, job: str, tasks: Iterable[str], deadline: float) -> None:
+    def create(self, job: str, tasks: Iterable[str], deadline: float) -> None:
         """These have to stop until then."""
         self._db.run("INSERT INTO stops VALUES (?, ?)", (job, deadline))
         self._db.run(
@@ -23,7 +23,7 @@ class Stops:
             (job, json.dumps(list(tasks))),
         )
 
-    def of_task(self, task: str) -> list[str]:
+    def jobs_of(self, task: str) -> list[str]:
         """Jobs that wait for this task to stop."""
         sql = "SELECT job FROM stopped_tasks WHERE task = ?"
         return [job for (job,) in self._db.rows(sql, (task,))]
@@ -33,7 +33,7 @@ class Stops:
         sql = "SELECT task FROM stopped_tasks WHERE job = ? ORDER BY number"
         return [task for (task,) in self._db.rows(sql, (job,))]
 
-    def left(self, job: str) -> bool:
+    def has_open_tasks(self, job: str) -> bool:
         """Whether something of it has not stopped. It is asked at each end, so nothing is read:
         what comes last in it ends last."""
         sql = (
@@ -42,7 +42,7 @@ class Stops:
         )
         return self._db.row(sql, (job,)) is not None
 
-    def close(self, job: str) -> None:
+    def delete(self, job: str) -> None:
         """All that there is to tell was told."""
         self._db.run("DELETE FROM stops WHERE job = ?", (job,))
         self._db.run("DELETE FROM stopped_tasks WHERE job = ?", (job,))

@@ -11,7 +11,7 @@ _KNOWN: Final = 4096
 _DEEP: Final = 64
 
 
-class Traces:
+class TraceIds:
     """Ids are random and what a task is part of never changes, so an answer stays right."""
 
     def __init__(self, connection: Connection) -> None:
@@ -24,7 +24,7 @@ class Traces:
         if found is None:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            found = self._known[task] = trace(self._outermost(task))
+            found = self._known[task] = trace_id(self._outermost(task))
         return found
 
     def _outermost(self, task: str) -> str:
@@ -37,5 +37,5 @@ class Traces:
         return here
 
 
-def trace(task: str) -> str:
+def trace_id(task: str) -> str:
     return blake2b(task.encode(), digest_size=16).hexdigest()

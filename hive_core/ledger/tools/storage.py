@@ -9,10 +9,10 @@ from hive_core.ledger.agents.definitions import Definitions
 from hive_core.ledger.core.connection import Connection
 
 # What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
-MOVED: Final[tuple[str, ...]] = ("UPDATE grants SET at = at + ?1, expires = expires + ?1",)
+CLOCK_SHIFT: Final[tuple[str, ...]] = ("UPDATE grants SET at = at + ?1, expires = expires + ?1",)
 
 
-class Grant(NamedTuple):
+class ToolGrant(NamedTuple):
     """May be used once, until it expires. The agent by UUID; the task by id, or empty."""
 
     id: str
@@ -24,40 +24,40 @@ class Grant(NamedTuple):
     expires: float
 
 
-class Tools:
+class ToolStore:
     """Inside a transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
         self.definitions = Definitions(connection)
 
-    def give(self, grant: Grant) -> None:
+    def add(self, grant: ToolGrant) -> None:
         id_, agent, tool, argument, *rest = grant
         row = (id_, agent, tool, json.dumps(argument), *rest)
         self._db.run("INSERT INTO grants VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
-    def get(self, id_: str) -> Grant | None:
-        return next(iter(self._found("id = ?", (id_,))), None)
+    def get(self, id_: str) -> ToolGrant | None:
+        return next(iter(self._select("id = ?", (id_,))), None)
 
-    def open_of(self, agent: str) -> list[Grant]:
+    def open_grants(self, agent: str) -> list[ToolGrant]:
         """What it may use now, the oldest first."""
-        return self._found("agent = ? ORDER BY at, id", (agent,))
+        return self._select("agent = ? ORDER BY at, id", (agent,))
 
-    def take(self, id_: str) -> None:
+    def delete(self, id_: str) -> None:
         """It was used."""
         self._db.run("DELETE FROM grants WHERE id = ?", (id_,))
 
-    def next_end(self) -> float | None:
+    def next_expiry(self) -> float | None:
         """When the next one that was not ended expires."""
         found: float | None = self._db.value("SELECT MIN(expires) FROM grants")
         return found
 
-    def expired(self, now: float, most: int) -> list[Grant]:
-        return self._found("expires <= ? ORDER BY expires LIMIT ?", (now, most))
+    def expired_grants(self, now: float, most: int) -> list[ToolGrant]:
+        return self._select("expires <= ? ORDER BY expires LIMIT ?", (now, most))
 
-    def _found(self, where: str, values: tuple[object, ...]) -> list[Grant]:
+    def _select(self, where: str, values: tuple[object, ...]) -> list[ToolGrant]:
         sql = f"SELECT id, agent, tool, argument, task, at, expires FROM grants WHERE {where}"  # noqa: S608
         return [
-            Grant(id_, agent, tool, tuple(json.loads(argument)), task, at, expires)
+            ToolGrant(id_, agent, tool, tuple(json.loads(argument)), task, at, expires)
             for id_, agent, tool, argument, task, at, expires in self._db.rows(sql, values)
         ]

@@ -7,7 +7,7 @@ from typing import Final, TypedDict, Unpack
 from uuid import uuid4
 
 from hive_core.ledger.core.connection import Connection
-from hive_core.model.work.trigger import FIRE, OUTPUT, Fire, Trigger
+from hive_core.model.work.trigger import OUTPUT, RUN, Trigger, TriggerRun
 
 _MINUTE: Final = 60.0
 _KEPT: Final = 20  # fires of a trigger that can be listed, and some more
@@ -43,18 +43,18 @@ class Fires:
         count, first = row or (0, None)
         return count, now if first is None else first
 
-    def begin(self, trigger: Trigger, at: float, due: float, count: int) -> Fire:
+    def begin(self, trigger: Trigger, at: float, due: float, count: int) -> TriggerRun:
         """One more. Now and then the oldest go."""
         id_ = uuid4().hex[:12]
         number = self._db.value(
             'INSERT INTO fires (id, "trigger", agent, at, due, count, state)'
             " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING number",
-            (id_, trigger.number, trigger.agent, at, due, count, FIRE.start),
+            (id_, trigger.number, trigger.agent, at, due, count, RUN.start),
         )
         self._db.run("UPDATE triggers SET fired = fired + 1 WHERE number = ?", (trigger.number,))
         if trigger.fired % _THIN == 0:
             self._thin(trigger.number, at)
-        return Fire(number, id_, trigger.number, trigger.agent, at, due, count, FIRE.start)
+        return TriggerRun(number, id_, trigger.number, trigger.agent, at, due, count, RUN.start)
 
     def _thin(self, trigger: int, at: float) -> None:
         self._db.run(
@@ -64,7 +64,7 @@ class Fires:
             (trigger, _KEPT, at - _MINUTE),
         )
 
-    def began(self, fire: Fire, ref: str, spawned: str = "") -> Fire:
+    def began(self, fire: TriggerRun, ref: str, spawned: str = "") -> TriggerRun:
         """Its work goes on: the next one of this trigger waits for its end."""
         self._db.run(
             "UPDATE fires SET ref = ?, spawned = ? WHERE number = ?", (ref, spawned, fire.number)
@@ -72,10 +72,10 @@ class Fires:
         self._db.run("UPDATE triggers SET open = ? WHERE number = ?", (fire.number, fire.trigger))
         return replace(fire, ref=ref, spawned=spawned)
 
-    def end(self, fire: Fire, event: str, now: float, **more: Unpack[Kept]) -> Fire:
+    def end(self, fire: TriggerRun, event: str, now: float, **more: Unpack[Kept]) -> TriggerRun:
         """As it came out; if others waited for it, they do not any more."""
         more["output"] = more.get("output", "")[-OUTPUT:]
-        found = replace(fire, state=FIRE.next(fire.state, event), ended=now, **more)
+        found = replace(fire, state=RUN.next(fire.state, event), ended=now, **more)
         self._db.run(
             "UPDATE fires SET state = ?, detail = ?, ref = ?, ended = ?, status = ?, code = ?,"
             " output = ? WHERE number = ?",
@@ -97,18 +97,18 @@ class Fires:
             (trigger, count, now - _MINUTE),
         ))  # fmt: skip
 
-    def exited(self, fire: Fire, code: int | None) -> None:
+    def exited(self, fire: TriggerRun, code: int | None) -> None:
         self._db.run("UPDATE fires SET code = ? WHERE number = ?", (code, fire.number))
 
-    def of_task(self, ref: str) -> list[Fire]:
+    def of_task(self, ref: str) -> list[TriggerRun]:
         """Those whose task this is."""
         return self._fires("ref = ? AND state = 'open'", ref)
 
-    def spawner(self, uuid: str) -> Fire | None:
+    def spawner(self, uuid: str) -> TriggerRun | None:
         """The fire that made an agent."""
         return next(iter(self._fires("spawned = ? AND spawned <> ''", uuid)), None)
 
-    def of(self, number: int, after: int | None, limit: int) -> list[Fire]:
+    def of(self, number: int, after: int | None, limit: int) -> list[TriggerRun]:
         """The newest first."""
         behind = 1 << 62 if after is None else after
         return self._fires(
@@ -138,6 +138,6 @@ class Fires:
             (before, _AT_ONCE),
         )
 
-    def _fires(self, where: str, *values: object) -> list[Fire]:
+    def _fires(self, where: str, *values: object) -> list[TriggerRun]:
         rows = self._db.rows(f"SELECT {_FIRE} FROM fires WHERE {where}", values)  # noqa: S608
-        return [Fire(*row) for row in rows]
+        return [TriggerRun(*row) for row in rows]

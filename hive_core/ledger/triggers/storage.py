@@ -10,7 +10,14 @@ from uuid import uuid4
 
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.triggers.runs import Fires
-from hive_core.model.work.trigger import Act, Kind, Missed, Rule, Trigger, Verdict
+from hive_core.model.work.trigger import (
+    DueRuns,
+    Missed,
+    Trigger,
+    TriggerAction,
+    TriggerKind,
+    TriggerRule,
+)
 
 # What moves along when the clock is set (ledger/core/clock_shift.py); ?1 is by how many seconds.
 # An interval lasts as long as it was meant to. What goes by the clock on the wall is looked at anew
@@ -38,8 +45,8 @@ class New:
     owner: str
     agent: str
     name: str
-    rule: Rule
-    act: Act
+    rule: TriggerRule
+    act: TriggerAction
     action: dict[str, object]
     missed: Missed
     enabled: bool
@@ -51,9 +58,9 @@ def _trigger(row: tuple[Any, ...]) -> Trigger:
     (number, id_, owner, agent, name, rule, act, action, missed, enabled, created, since, due,
      parked, hook, secret, fired, open_) = row  # fmt: skip
     said = json.loads(rule)
-    said.update(kind=Kind(said["kind"]), methods=tuple(said["methods"]))
+    said.update(kind=TriggerKind(said["kind"]), methods=tuple(said["methods"]))
     return Trigger(
-        number, id_, owner, agent, name, Rule(**said), Act(act),
+        number, id_, owner, agent, name, TriggerRule(**said), TriggerAction(act),
         MappingProxyType(json.loads(action)), Missed(missed), bool(enabled), created, since, due,
         bool(parked), hook or "", secret, fired, open_,
     )  # fmt: skip
@@ -196,7 +203,7 @@ class Triggers:
         """The spawn that waits longest."""
         return self._one(f"{_SPAWN} AND due <= ? ORDER BY due, number", now)
 
-    def looked(self, number: int, verdict: Verdict) -> None:
+    def looked(self, number: int, verdict: DueRuns) -> None:
         self._db.run(
             "UPDATE triggers SET since = ?, due = ? WHERE number = ?",
             (verdict.since, verdict.due, number),

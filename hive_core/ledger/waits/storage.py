@@ -7,9 +7,9 @@ from uuid import uuid4
 
 from hive_core.errors import NotFound
 from hive_core.ledger.core.connection import Connection
-from hive_core.model.work.planning import WAIT, Waiting, WaitState, Wish
+from hive_core.model.work.planning import WAIT, ParkedWait, WaitCondition, WaitState
 
-MOVED: Final = (
+CLOCK_SHIFT: Final = (
     "UPDATE waits SET created = created + ?1, deadline = deadline + ?1, ended = ended + ?1",
 )
 _DIGITS: Final = 12
@@ -18,24 +18,24 @@ _COLUMNS: Final = "id, agent, mode, state, created, deadline, ended, message, re
 _TASK, _AGENT = "task", "agent"
 
 
-class Waits:
+class WaitStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
         # Who may be waiting: nobody else is asked about whenever a message arrives. One too many
         # costs a look, so nobody is taken out, whatever is rolled back.
         self._maybe: set[str] | None = None
 
-    def maybe(self, agent: str) -> bool:
+    def may_wait(self, agent: str) -> bool:
         """Whether this agent waited since the daemon began; False is sure."""
         if self._maybe is None:
             rows = self._db.rows("SELECT DISTINCT agent FROM waits WHERE state = 'waiting'")
             self._maybe = {agent for (agent,) in rows}
         return agent in self._maybe
 
-    def open(self, agent: str, wish: Wish, now: float, deadline: float) -> Waiting:
+    def create(self, agent: str, wish: WaitCondition, now: float, deadline: float) -> ParkedWait:
         """A new wait."""
         id_ = uuid4().hex[:_DIGITS]
-        self.maybe(agent)
+        self.may_wait(agent)
         if self._maybe is not None:
             self._maybe.add(agent)
         self._db.run(
@@ -46,61 +46,61 @@ class Waits:
         things = [(id_, _TASK, each) for each in dict.fromkeys(wish.tasks)]
         things += [(id_, _AGENT, each) for each in dict.fromkeys(wish.agents)]
         self._db.run_each("INSERT INTO awaited (wait, kind, thing) VALUES (?, ?, ?)", things)
-        return self.known(id_)
+        return self.require(id_)
 
-    def get(self, id_: str) -> Waiting | None:
+    def get(self, id_: str) -> ParkedWait | None:
         row = self._db.row(f"SELECT {_COLUMNS} FROM waits WHERE id = ?", (id_,))  # noqa: S608
-        return self._wait(row) if row else None
+        return self._wait_from_row(row) if row else None
 
-    def known(self, id_: str) -> Waiting:
+    def require(self, id_: str) -> ParkedWait:
         found = self.get(id_)
         if found is None:
             raise NotFound(f"no wait {id_}")
         return found
 
-    def waiting(self, agent: str) -> list[Waiting]:
+    def open_waits(self, agent: str) -> list[ParkedWait]:
         """Those of an agent that have not ended, the oldest first."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM waits WHERE agent = ? AND state = ?"  # noqa: S608
             " ORDER BY number",
             (agent, WAIT.start),
         )
-        return [self._wait(row) for row in rows]
+        return [self._wait_from_row(row) for row in rows]
 
-    def parked(self, agent: str) -> bool:
+    def is_waiting(self, agent: str) -> bool:
         """Whether an agent waits for something: then it is blocked."""
         sql = "SELECT 1 FROM waits WHERE agent = ? AND state = 'waiting' LIMIT 1"
         return self._db.value(sql, (agent,)) is not None
 
-    def on_task(self, task: str) -> list[Waiting]:
+    def waits_for_task(self, task: str) -> list[ParkedWait]:
         """Open waits for the end of this task."""
         rows = self._db.rows(
             "SELECT w.id FROM awaited a JOIN waits w ON w.id = a.wait"
             " WHERE a.kind = ? AND a.thing = ? AND w.state = ? ORDER BY w.number",
             (_TASK, task, WAIT.start),
         )
-        return [self.known(id_) for (id_,) in rows]
+        return [self.require(id_) for (id_,) in rows]
 
-    def ended_task(self, id_: str, task: str, status: str) -> Waiting:
+    def set_task_end(self, id_: str, task: str, status: str) -> ParkedWait:
         """A task that is waited for has ended."""
         self._db.run(
             "UPDATE awaited SET status = ? WHERE wait = ? AND kind = ? AND thing = ?",
             (status, id_, _TASK, task),
         )
-        return self.known(id_)
+        return self.require(id_)
 
     def move(
         self, id_: str, event: str, now: float, *, message: str = "", reason: str = ""
-    ) -> Waiting:  # fmt: skip
+    ) -> ParkedWait:  # fmt: skip
         """End it. IllegalTransition when it has ended."""
-        found = self.known(id_)
+        found = self.require(id_)
         self._db.run(
             "UPDATE waits SET state = ?, ended = ?, message = ?, reason = ? WHERE id = ?",
             (WAIT.next(found.state, event), now, message, reason, id_),
         )
-        return self.known(id_)
+        return self.require(id_)
 
-    def woken_by(self, messages: list[str]) -> dict[str, str]:
+    def waits_by_message(self, messages: list[str]) -> dict[str, str]:
         """For each of these messages that ended a wait: the wait."""
         if not messages:
             return {}
@@ -112,14 +112,14 @@ class Waits:
         at: float | None = self._db.value("SELECT MIN(deadline) FROM waits WHERE state = 'waiting'")
         return at
 
-    def overdue(self, now: float, most: int) -> list[Waiting]:
+    def overdue(self, now: float, most: int) -> list[ParkedWait]:
         """Open ones past their deadline."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM waits WHERE state = 'waiting' AND deadline <= ?"  # noqa: S608
             " ORDER BY deadline LIMIT ?",
             (now, most),
         )
-        return [self._wait(row) for row in rows]
+        return [self._wait_from_row(row) for row in rows]
 
     def prune(self, before: float) -> int:
         """Forget waits that ended before this, a bounded number; how many."""
@@ -130,15 +130,15 @@ class Waits:
         self._db.run_each("DELETE FROM waits WHERE id = ?", ids)
         return len(ids)
 
-    def _wait(self, row: tuple[Any, ...]) -> Waiting:
+    def _wait_from_row(self, row: tuple[Any, ...]) -> ParkedWait:
         id_, agent, mode, state, created, deadline, ended, message, reason = row
         things = self._db.rows("SELECT kind, thing, status FROM awaited WHERE wait = ?", (id_,))
-        wish = Wish(
+        wish = WaitCondition(
             tuple(thing for kind, thing, _ in things if kind == _TASK),
             tuple(thing for kind, thing, _ in things if kind == _AGENT),
             mode == "all",
         )
         ends = tuple((thing, status) for kind, thing, status in things if status)
-        return Waiting(
+        return ParkedWait(
             id_, agent, wish, WaitState(state), created, deadline, ended, message, reason, ends
         )

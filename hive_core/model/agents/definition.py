@@ -17,7 +17,7 @@ from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import Limits, Role, SubtreeLimits
 from hive_core.model.agents.capability import no_effect_reason
 from hive_core.model.agents.roles import ROLE_DEFAULTS
-from hive_core.model.work.tools import TOOLS, Entry, entries, entry
+from hive_core.model.work.tools import TOOLS, ToolEntry, normalized_entries, parse_entry
 
 NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,62}[a-z0-9])?", re.ASCII)
 STANDARD_FIELDS: Final = (
@@ -223,20 +223,20 @@ def _tools(front: Mapping[str, object], role: Role) -> tuple[tuple[str, ...] | N
     if dropped:
         start = ROLE_DEFAULTS[role].tools or tuple(TOOLS)
         found = _remove_tools(start if found is None else found, dropped)
-    return (None if found is None else entries(map(_hive_syntax, found))), warnings
+    return (None if found is None else normalized_entries(map(_hive_syntax, found))), warnings
 
 
 def _remove_tools(found: Iterable[str], dropped: Iterable[str]) -> list[str]:
     gone = []
     for each in dropped:
-        parsed = entry(_hive_syntax(each))
-        if parsed != Entry(parsed.tool):
+        parsed = parse_entry(_hive_syntax(each))
+        if parsed != ToolEntry(parsed.tool):
             raise InvalidArgument(
                 f"disallowedTools: {each}: a list allows; drop the whole tool and list the rest",
                 field="disallowedTools",
             )
         gone.append(parsed.tool)
-    return [each for each in found if entry(_hive_syntax(each)).tool not in gone]
+    return [each for each in found if parse_entry(_hive_syntax(each)).tool not in gone]
 
 
 def _warn_if_operation(name: str, warnings: list[str]) -> bool:

@@ -268,7 +268,7 @@ class Settings(Value):
     models: figures.Models = figures.Models()
     log: figures.Log = figures.Log()
     daemons: figures.BuiltIn = figures.BuiltIn()
-    maid: checks.Maid = checks.Maid()
+    maid: checks.MaidConfig = checks.MaidConfig()
     paths: Paths = Paths()
 
     @model_validator(mode="before")
@@ -303,7 +303,7 @@ class Settings(Value):
         if self.maid.checks and not self.daemons.maid:
             raise fault_at(("maid", "checks"), "nobody does them: [daemons] has no `maid = true`")
         # Agents need the rest.
-        self.maid.fit(self.limits.agents // 2, self.retention.archive)
+        self.maid.check_fit(self.limits.agents // 2, self.retention.archive)
         return self
 
     @property

@@ -33,7 +33,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class UploadLimits:
     """Bytes that may be on their way at once: those of one party, and those of all."""
 
     party: int
@@ -68,7 +68,7 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ArtifactReader:
     """Who wants to read. `above`: itself, its ancestors as they are now, and those who are gone
     and left one of these behind."""
 
@@ -91,7 +91,7 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
-def may_read(artifact: Artifact, reader: Reader) -> bool:
+def may_read(artifact: Artifact, reader: ArtifactReader) -> bool:
     """Private: the owner. Subtree: also who was above it then, and who is below it.
 
     User: the whole tree of its root. Global: everybody. The operator reads all.

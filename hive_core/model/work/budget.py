@@ -17,7 +17,7 @@ MILLI: Final = 1000
 AMOUNT_MOST: Final = 1 << 53  # what every JSON reader keeps exact
 
 
-class Kind(StrEnum):
+class BudgetKind(StrEnum):
     """What a budget is of."""
 
     TOKENS = "tokens"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 CPU: Final = "cpu"
 
 
-class Source(StrEnum):
+class UsageSource(StrEnum):
     """Who says that so much was used."""
 
     MEASURED = "measured"
@@ -43,46 +43,49 @@ class Source(StrEnum):
 
 
 # What an agent works with: out of one of them, it gets no new task and no tool.
-FUEL: Final = (Kind.TOKENS, Kind.MONEY, Kind.TIME)
+FUEL: Final = (BudgetKind.TOKENS, BudgetKind.MONEY, BudgetKind.TIME)
 # Bounds: nothing of them is used up, and none is above the next one up the tree.
-BOUNDS: Final = frozenset({Kind.CALLS, Kind.TOKENS_PER_HOUR, Kind.CONTEXT})
+BOUNDS: Final = frozenset({BudgetKind.CALLS, BudgetKind.TOKENS_PER_HOUR, BudgetKind.CONTEXT})
 # What agents say of themselves, and no one else can see.
-SAID: Final = frozenset({Kind.TOKENS, Kind.MONEY, Kind.TOKENS_PER_HOUR, Kind.CONTEXT})
+REPORTED_KINDS: Final = frozenset(
+    {BudgetKind.TOKENS, BudgetKind.MONEY, BudgetKind.TOKENS_PER_HOUR, BudgetKind.CONTEXT}
+)
 # Only these can be given for one tier.
-TIERED: Final = frozenset({Kind.TOKENS, Kind.MONEY})
+TIERED: Final = frozenset({BudgetKind.TOKENS, BudgetKind.MONEY})
 # What one of it is for people. Time is kept in milliseconds, money in millionths.
 UNITS: Final = {
-    Kind.TOKENS: "tokens", Kind.MONEY: "millionths", Kind.TIME: "seconds",
-    Kind.MESSAGES: "messages sent", Kind.TASKS: "tasks given", Kind.CHILDREN: "agents created",
-    Kind.CALLS: "calls a minute", Kind.TOKENS_PER_HOUR: "tokens an hour",
-    Kind.CONTEXT: "tokens of context",
+    BudgetKind.TOKENS: "tokens", BudgetKind.MONEY: "millionths", BudgetKind.TIME: "seconds",
+    BudgetKind.MESSAGES: "messages sent", BudgetKind.TASKS: "tasks given",
+    BudgetKind.CHILDREN: "agents created",
+    BudgetKind.CALLS: "calls a minute", BudgetKind.TOKENS_PER_HOUR: "tokens an hour",
+    BudgetKind.CONTEXT: "tokens of context",
 }  # fmt: skip
 
 
-def source_of(kind: Kind) -> Source:
+def source_of(kind: BudgetKind) -> UsageSource:
     """Who says how much of it was used."""
-    return Source.REPORTED if kind in SAID else Source.MEASURED
+    return UsageSource.REPORTED if kind in REPORTED_KINDS else UsageSource.MEASURED
 
 
-def kept(kind: Kind, amount: int) -> int:
+def to_stored(kind: BudgetKind, amount: int) -> int:
     """As it stands in the ledger."""
-    return amount * MILLI if kind is Kind.TIME else amount
+    return amount * MILLI if kind is BudgetKind.TIME else amount
 
 
-def shown(kind: str, amount: int) -> int:
+def to_display(kind: str, amount: int) -> int:
     """As people and agents say it; of time the whole seconds."""
-    return amount // MILLI if kind == Kind.TIME else amount
+    return amount // MILLI if kind == BudgetKind.TIME else amount
 
 
 @dataclass(frozen=True, slots=True)
-class Purse:
+class Budget:
     """`free`: neither spent nor given on. `over`: used beyond it, not paid by anybody yet.
 
     Of time, `runners` machines draw on it since `as_of` (milliseconds since 1970).
     """
 
     agent: str
-    kind: Kind
+    kind: BudgetKind
     tier: str = TIERLESS
     free: int = 0
     spent: int = 0
@@ -100,33 +103,33 @@ class Purse:
     def empty(self) -> bool:
         return self.free == 0
 
-    def near(self, share: float) -> bool:
+    def is_near_end(self, share: float) -> bool:
         """Whether so much of what it had for itself is spent that its agent is warned."""
         return self.spent > 0 and self.spent >= share * (self.spent + self.free)
 
-    def filled(self, amount: int) -> Purse:
+    def with_added(self, amount: int) -> Budget:
         """More of it: first what is owed is paid."""
         owed = min(self.over, amount)
         return replace(
             self, free=self.free + amount - owed, spent=self.spent + owed, over=self.over - owed
         )
 
-    def emptied(self, amount: int) -> tuple[Purse, int]:
+    def with_removed(self, amount: int) -> tuple[Budget, int]:
         """Less of it, and how much it really was: never what is spent."""
         taken = min(self.free, amount)
         return replace(self, free=self.free - taken), taken
 
-    def charged(self, amount: int) -> Purse:
+    def with_charge(self, amount: int) -> Budget:
         """So much was used. What is not there is owed; nobody else pays it."""
         paid = min(self.free, amount)
         return replace(
             self, free=self.free - paid, spent=self.spent + paid, over=self.over + amount - paid
         )
 
-    def settled(self, now: int) -> Purse:
+    def with_run_time(self, now: int) -> Budget:
         """Of time: what the machines that draw on it have used until now."""
         used = max(0, now - self.as_of) * self.runners
-        return replace(self.charged(used) if used else self, as_of=max(now, self.as_of))
+        return replace(self.with_charge(used) if used else self, as_of=max(now, self.as_of))
 
     @property
     def dry_at(self) -> int | None:
@@ -137,7 +140,7 @@ class Purse:
 
 
 @dataclass(frozen=True, slots=True)
-class Fund:
+class TaskFund:
     """What one task was given of its own; `purse.agent` is who does the task.
 
     It came out of `source`: the purse of an agent, the fund of another task, or nobody's.
@@ -145,4 +148,4 @@ class Fund:
 
     task: str
     source: str
-    purse: Purse
+    budget: Budget

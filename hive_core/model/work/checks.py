@@ -33,7 +33,7 @@ def _command(words: tuple[str, ...]) -> tuple[str, ...]:
 CheckName = Annotated[str, Field(pattern=r"^[a-z](-?[a-z0-9])*$", max_length=20)]
 
 
-class Check(Value):
+class MaidCheck(Value):
     """A command that the maid has run now and then, in a container of its own."""
 
     command: Annotated[
@@ -45,32 +45,32 @@ class Check(Value):
     seconds: float = Field(30.0, ge=1, le=3600, description="Seconds that it may take.")
 
 
-def _runs(checks: dict[CheckName, Check]) -> dict[CheckName, Check]:
+def _check_runs(checks: dict[CheckName, MaidCheck]) -> dict[CheckName, MaidCheck]:
     """However soon those who did them are forgotten."""
-    if (runs := _so_often(checks, DAY)) > RUNS_A_DAY:
+    if (runs := _count_runs(checks, DAY)) > RUNS_A_DAY:
         raise ValueError(f"would be {runs} runs a day with all of them, and {RUNS_A_DAY} may be")
     return checks
 
 
-def _so_often(checks: dict[CheckName, Check], seconds: float) -> int:
+def _count_runs(checks: dict[CheckName, MaidCheck], seconds: float) -> int:
     """How many runs begin in this time at most."""
     return ceil(sum(seconds / each.every for each in checks.values()))
 
 
-class Maid(Value):
+class MaidConfig(Value):
     """What the maid has checked beside its own looks."""
 
-    checks: Annotated[dict[CheckName, Check], AfterValidator(_runs)] = Field(
+    checks: Annotated[dict[CheckName, MaidCheck], AfterValidator(_check_runs)] = Field(
         {}, max_length=MOST, description=f"Checks by name, at most {MOST}: a table for each."
     )
 
-    def kept(self, seconds: float) -> int:
+    def kept_agents(self, seconds: float) -> int:
         """How many of those who did a check are kept at once, each for so long."""
-        return _so_often(self.checks, seconds)
+        return _count_runs(self.checks, seconds)
 
-    def fit(self, most: int, seconds: float) -> None:
+    def check_fit(self, most: int, seconds: float) -> None:
         """Who did a check is kept like everybody who was destroyed: no more than so many."""
-        if (kept := self.kept(seconds)) > most:
+        if (kept := self.kept_agents(seconds)) > most:
             raise fault_at(
                 ("maid", "checks"),
                 f"with all of them so often, {kept} agents that did one are kept for"

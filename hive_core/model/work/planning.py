@@ -114,7 +114,7 @@ ITEM: Final = StateMachine(
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One step of a plan. `tools`: those that it means to use, as it names them."""
 
     title: str
@@ -137,7 +137,7 @@ class Plan:
     decided_by: str
     decided: float | None
     reason: str
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
 
     @property
     def open(self) -> bool:
@@ -145,7 +145,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WaitCondition:
     """What is waited for. Neither tasks nor agents: a word from below, from above, or of the
     daemon's.
     """
@@ -156,12 +156,12 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class ParkedWait:
     """One wait. `ends`: how each task that has ended came out."""
 
     id: str
     agent: str
-    wish: Wish
+    condition: WaitCondition
     state: WaitState
     created: float
     deadline: float
@@ -189,7 +189,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class BatchItem:
     """One task of a batch, from 0 in the order in which they were given."""
 
     batch: str

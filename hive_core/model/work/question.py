@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from hive_core.model.states import StateMachine, Transition
 
 
-class Ask(StrEnum):
+class QuestionKind(StrEnum):
     """Which of the two it is."""
 
     QUESTION = "question"
@@ -32,7 +32,7 @@ class Severity(StrEnum):
 
 
 # Priority of the mail, by severity.
-URGENCY: Final[Mapping[Severity, int]] = MappingProxyType(
+MAIL_PRIORITY: Final[Mapping[Severity, int]] = MappingProxyType(
     {Severity.CRITICAL: 0, Severity.ERROR: 1, Severity.WARNING: 2, Severity.INFO: 3}
 )
 
@@ -62,7 +62,7 @@ COURSE: Final = StateMachine(
 )
 
 
-class Why(StrEnum):
+class HopReason(StrEnum):
     """Why a question came to wait on somebody."""
 
     ASKED = "asked"
@@ -71,7 +71,7 @@ class Why(StrEnum):
     PASSED = "passed"  # who had it is gone, or not above the asker any more
 
 
-class Item(NamedTuple):
+class QuestionItem(NamedTuple):
     """One thing that is asked. Free text is always an answer, also where there are options."""
 
     prompt: str
@@ -88,7 +88,7 @@ class Hop(NamedTuple):
     holder: str
     at: float
     by: str
-    why: Why
+    why: HopReason
     letter: str = ""
 
 
@@ -101,10 +101,10 @@ class Question:
     """
 
     id: str
-    kind: Ask
+    kind: QuestionKind
     asker: str
     holder: str
-    items: tuple[Item, ...]
+    items: tuple[QuestionItem, ...]
     state: QuestionState
     asked: float
     context: str = ""

@@ -12,7 +12,7 @@ _ID: Final = re.compile(r"q([0-9a-f]{13,15})")
 
 
 @dataclass(frozen=True, slots=True)
-class Whom:
+class QueueAccess:
     """Whom the owner of a queue lets: by words, and by name as UUIDs."""
 
     words: tuple[str, ...] = ()
@@ -25,15 +25,15 @@ class Queue(NamedTuple):
     number: int
     owner: str
     name: str
-    may_put: Whom
-    may_take: Whom
+    may_put: QueueAccess
+    may_take: QueueAccess
     most: int
     opened: float
     things: int
     bytes: int
 
 
-class Thing(NamedTuple):
+class QueueItem(NamedTuple):
     """One thing that was put into a queue."""
 
     id: int
@@ -60,11 +60,11 @@ class Pipe(NamedTuple):
         return self.child if party == self.parent else self.parent
 
 
-def thing_id(number: int) -> str:
+def queue_item_id(number: int) -> str:
     """The id of a thing as it goes over the wire: no message has one like it."""
     return f"q{number:013x}"
 
 
-def thing_number(text: str) -> int | None:
+def queue_item_number(text: str) -> int | None:
     found = _ID.fullmatch(text)
     return int(found[1], 16) if found else None

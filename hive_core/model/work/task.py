@@ -47,7 +47,7 @@ _WORKING: Final = (_S.PENDING_DELEGATION, _S.IN_PROGRESS, *sorted(AWAITING))
 _OPEN: Final = (_S.QUEUED, _S.WAITING, *_WORKING)
 
 
-def _moves(
+def _moves_from(
     sources: tuple[TaskState, ...], event: str, to: TaskState, by: str, why: str
 ) -> tuple[Transition, ...]:
     return tuple(Transition(source, event, to, by, why) for source in sources)
@@ -73,7 +73,7 @@ COURSE: Final = StateMachine(
             "the assignee",
             "its first sub-task, or its first report",
         ),
-        *_moves(
+        *_moves_from(
             (_S.PENDING_DELEGATION, _S.IN_PROGRESS, _S.AWAITING_PLAN_APPROVAL),
             "submit",
             _S.AWAITING_PLAN_APPROVAL,
@@ -94,7 +94,7 @@ COURSE: Final = StateMachine(
             "the assigner",
             "it has to be planned anew",
         ),
-        *_moves(
+        *_moves_from(
             (_S.PENDING_DELEGATION, _S.IN_PROGRESS),
             "ask",
             _S.AWAITING_MORE_INFORMATION,
@@ -108,17 +108,21 @@ COURSE: Final = StateMachine(
             "who was asked",
             "the answer, or what holds without one",
         ),
-        *_moves(
+        *_moves_from(
             _WORKING,
             "hand_back",
             _S.QUEUED,
             "the daemon",
             "the agent ended before it took it, or it is to be done again",
         ),
-        *_moves(_WORKING, "finish", _S.DONE, "the assignee", "its one report"),
-        *_moves(_OPEN, "fail", _S.DONE, "the daemon", "whoever had it, or what it needs, ended"),
-        *_moves(_OPEN, "drop", _S.CANCELLED, "who cancels", "nothing of it runs"),
-        *_moves(_WORKING, "stop", _S.STOPPING, "who cancels, or the clock", "its work is ended"),
+        *_moves_from(_WORKING, "finish", _S.DONE, "the assignee", "its one report"),
+        *_moves_from(
+            _OPEN, "fail", _S.DONE, "the daemon", "its agent, or a task that it depends on, ended"
+        ),
+        *_moves_from(_OPEN, "drop", _S.CANCELLED, "who cancels", "nothing of it runs"),
+        *_moves_from(
+            _WORKING, "stop", _S.STOPPING, "who cancels, or the clock", "its work is ended"
+        ),
         Transition(
             _S.STOPPING,
             "stopped",
@@ -151,7 +155,7 @@ A2A: Final[Mapping[TaskState, str]] = MappingProxyType({
 })  # fmt: skip
 
 
-def a2a(task: Task) -> str:
+def a2a_state(task: Task) -> str:
     """The state of this task as A2A has it."""
     if task.state is TaskState.DONE and task.result is not None and task.result.status not in WELL:
         return "failed"
@@ -159,7 +163,7 @@ def a2a(task: Task) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskWish:
+class TaskRequest:
     """What is to be done, as it is handed in; `after`: ids of the tasks that come first.
 
     `requeue`: how often it is done again when its agent ends. `soft` and `deadline` are seconds
@@ -214,7 +218,7 @@ class Task:
     id: str
     assignee: str
     assigner: str
-    wish: TaskWish
+    request: TaskRequest
     state: TaskState
     created: float
     attempt: int = 0
@@ -262,14 +266,14 @@ class Task:
         """Why its work may not go on yet; empty: it may."""
         if self.state is TaskState.AWAITING_PLAN_APPROVAL:
             return f"the plan of task {self.id} is not approved yet"
-        if self.held and self.wish.plan_required and not self.plan:
+        if self.held and self.request.plan_required and not self.plan:
             return f"task {self.id} needs an approved plan first"
         return ""
 
     @property
-    def called(self) -> str:
+    def label(self) -> str:
         """A few words of what it is about."""
-        text = self.wish.title or self.wish.description.strip().partition("\n")[0]
+        text = self.request.title or self.request.description.strip().partition("\n")[0]
         return text if len(text) <= _WORDS else text[: _WORDS - 3] + "..."
 
 

@@ -8,7 +8,7 @@ from hive_core.model.agents.agent import Value
 from hive_core.model.work.budget import AMOUNT_MOST
 
 
-class Caps(Value):
+class TaskCapLimits(Value):
     """Bounds of one task; absent: none."""
 
     tokens: int | None = Field(None, ge=1, le=AMOUNT_MOST, description="Tokens, in and out.")

@@ -28,7 +28,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9._/+=:@,%~-]+", re.ASCII)
 _REST: Final = "*"
 
 
-class Kind(StrEnum):
+class ToolKind(StrEnum):
     """What a tool is for. Only execution is done by a program of the agent's own container."""
 
     EXECUTION = "execution"
@@ -44,7 +44,7 @@ class Tool:
     aliases: tuple[str, ...]
     path: bool
     summary: str
-    kind: Kind = Kind.EXECUTION
+    kind: ToolKind = ToolKind.EXECUTION
 
 
 TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({
@@ -59,7 +59,7 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
-class Entry(NamedTuple):
+class ToolEntry(NamedTuple):
     """One line of an allow-list. `words` None: any argument; `rest`: anything further."""
 
     tool: str
@@ -73,7 +73,7 @@ class Entry(NamedTuple):
         given, size = tuple(argument), len(self.words)
         return given[:size] == self.words and (self.rest or len(given) == size)
 
-    def covers(self, other: Entry) -> bool:
+    def covers(self, other: ToolEntry) -> bool:
         """Whether everything that the other allows is allowed by this one."""
         if self.tool != other.tool or self.words is None:
             return self.tool == other.tool
@@ -89,7 +89,7 @@ class Entry(NamedTuple):
         return f"{self.tool}({('/' if TOOLS[self.tool].path else ' ').join(words)})"
 
 
-def tool(name: str) -> Tool:
+def find_tool(name: str) -> Tool:
     """The tool of this name or alias, in any case; InvalidArgument names the nearest."""
     found = _NAMES.get(name.lower())
     if found is None:
@@ -99,16 +99,16 @@ def tool(name: str) -> Tool:
     return found
 
 
-def entry(text: str) -> Entry:
+def parse_entry(text: str) -> ToolEntry:
     """The entry that the text says, or InvalidArgument."""
     found = _ENTRY.fullmatch(text.strip()) if len(text) <= ENTRY_MOST else None
     if found is None:
         raise InvalidArgument(f"{text[:64]!r} is no tool and no tool(argument)", field="tools")
-    named = tool(found[1])
+    named = find_tool(found[1])
     pattern = found[2]
     if pattern is None:
-        return Entry(named.name)
-    words = _cut(named, pattern.strip())
+        return ToolEntry(named.name)
+    words = _split_pattern(named, pattern.strip())
     rest = bool(words) and words[-1] == _REST
     literal = words[:-1] if rest else words
     for word in literal:
@@ -119,26 +119,26 @@ def entry(text: str) -> Entry:
     if not literal:
         if not rest:
             raise InvalidArgument(f"{text!r} has an empty argument", field="tools")
-        return Entry(named.name)
-    return Entry(named.name, literal, rest)
+        return ToolEntry(named.name)
+    return ToolEntry(named.name, literal, rest)
 
 
-def _cut(named: Tool, pattern: str) -> tuple[str, ...]:
+def _split_pattern(named: Tool, pattern: str) -> tuple[str, ...]:
     if named.path:
         return tuple(pattern.split("/")) if pattern else ()
     return tuple(pattern.split())
 
 
-def entries(texts: Iterable[str]) -> tuple[str, ...]:
+def normalized_entries(texts: Iterable[str]) -> tuple[str, ...]:
     """The entries in their one spelling, sorted, without those that others cover."""
-    found = sorted({entry(text) for text in texts}, key=str)
+    found = sorted({parse_entry(text) for text in texts}, key=str)
     return tuple(
         str(each) for each in found
         if not any(other != each and other.covers(each) for other in found)
     )  # fmt: skip
 
 
-def argument(named: Tool, words: Sequence[str]) -> tuple[str, ...]:
+def check_argument(named: Tool, words: Sequence[str]) -> tuple[str, ...]:
     """What is asked for, as the words that patterns are compared with; InvalidArgument."""
     if any("\0" in word for word in words):
         raise InvalidArgument("the argument has a NUL in it", field="argument")
@@ -156,7 +156,9 @@ def argument(named: Tool, words: Sequence[str]) -> tuple[str, ...]:
     return parts
 
 
-def lacking(held: Iterable[str], wanted: Iterable[str]) -> tuple[str, ...]:
+def missing_entries(held: Iterable[str], wanted: Iterable[str]) -> tuple[str, ...]:
     """What of `wanted` no entry of `held` covers; empty for a subset."""
-    owned = [entry(each) for each in held]
-    return tuple(each for each in wanted if not any(other.covers(entry(each)) for other in owned))
+    owned = [parse_entry(each) for each in held]
+    return tuple(
+        each for each in wanted if not any(other.covers(parse_entry(each)) for other in owned)
+    )

@@ -29,7 +29,7 @@ OUTPUT: Final = 4000
 YEARS: Final = 10.0 * 366 * 86_400
 
 
-class Kind(StrEnum):
+class TriggerKind(StrEnum):
     CRON = "cron"
     EVERY = "every"
     AT = "at"
@@ -44,16 +44,18 @@ class Missed(StrEnum):
     ALL = "all"
 
 
-class Act(StrEnum):
+class TriggerAction(StrEnum):
     MESSAGE = "message"
     WAKE = "wake"
     TASK = "task"
     SPAWN = "spawn"
 
 
-_SINGLE: Final = frozenset({Act.TASK, Act.SPAWN})  # the next one waits for the end of the last
+_SINGLE: Final = frozenset(
+    {TriggerAction.TASK, TriggerAction.SPAWN}
+)  # the next one waits for the end of the last
 
-FIRE: Final = StateMachine(
+RUN: Final = StateMachine(
     noun="fire",
     start="open",
     finals=frozenset({"done", "skipped", "refused", "waits"}),
@@ -71,13 +73,13 @@ FIRE: Final = StateMachine(
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class TriggerRule:
     """When. `every` in seconds; `at` in seconds since 1970; what follows is about a webhook.
 
     `path`: of its address; empty: the id alone. `strict`: all of a request has to be signed.
     """
 
-    kind: Kind
+    kind: TriggerKind
     cron: str = ""
     zone: str = "UTC"
     every: float = 0.0
@@ -101,8 +103,8 @@ class Trigger:
     owner: str
     agent: str
     name: str
-    rule: Rule
-    act: Act
+    rule: TriggerRule
+    act: TriggerAction
     action: Mapping[str, object]
     missed: Missed
     enabled: bool
@@ -121,7 +123,7 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
-class Fire:
+class TriggerRun:
     """One fire: `due` is the time it is for, `count` how many times it stands for (`more`: or
     more). `ref` is the task or the message; `spawned` the UUID of a new agent."""
 
@@ -143,13 +145,13 @@ class Fire:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DueRuns:
     """What a look at a trigger comes to. `fires`: (time, how many times it stands for) each.
 
     `waits`: there is something to do, when the last fire has ended.
     """
 
-    fires: tuple[tuple[float, int], ...] = ()
+    runs: tuple[tuple[float, int], ...] = ()
     skipped: int = 0
     since: float = 0.0
     due: float | None = None
@@ -160,7 +162,7 @@ NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScheduleState:
     """What decides beside the rule: see `Trigger`. `room`: fires that the agent has left."""
 
     missed: Missed
@@ -196,7 +198,7 @@ def check_cron(text: str, zone: str, now: float) -> None:
         raise InvalidArgument(reason, field="when.cron")
 
 
-def _cron(rule: Rule, since: float) -> Iterator[float]:
+def _cron_times(rule: TriggerRule, since: float) -> Iterator[float]:
     """Times after `since`, in order and each once.
 
     A time that the clock leaves out comes right after the gap, one that it has twice comes once,
@@ -210,31 +212,31 @@ def _cron(rule: Rule, since: float) -> Iterator[float]:
             yield found
 
 
-def times(rule: Rule, since: float) -> Iterator[float]:
+def times(rule: TriggerRule, since: float) -> Iterator[float]:
     """The times of a rule after `since`."""
     match rule.kind:
-        case Kind.CRON:
-            yield from _cron(rule, since)
-        case Kind.EVERY:
+        case TriggerKind.CRON:
+            yield from _cron_times(rule, since)
+        case TriggerKind.EVERY:
             at = since + rule.every
             while True:
                 yield at
                 at += rule.every
-        case Kind.AT:
+        case TriggerKind.AT:
             if rule.at > since:
                 yield rule.at
-        case Kind.WEBHOOK:
+        case TriggerKind.WEBHOOK:
             return
 
 
-def following(rule: Rule, since: float) -> float | None:
+def next_time(rule: TriggerRule, since: float) -> float | None:
     """The first time after `since`; none when the machine does not know the zone any more."""
     with suppress(InvalidArgument):
         return next(times(rule, since), None)
     return None
 
 
-def _passed(rule: Rule, since: float, now: float) -> tuple[list[float], bool]:
+def _past_times(rule: TriggerRule, since: float, now: float) -> tuple[list[float], bool]:
     """The times after `since` up to now: the first of them, and whether there are too many."""
     found: list[float] = []
     for each in islice(times(rule, since), MOST + 1):
@@ -244,37 +246,39 @@ def _passed(rule: Rule, since: float, now: float) -> tuple[list[float], bool]:
     return found[:MOST], len(found) > MOST
 
 
-def _latest(rule: Rule, since: float, now: float) -> float:
+def _latest_time(rule: TriggerRule, since: float, now: float) -> float:
     """The last time up to now of a rule that had too many to walk through."""
-    if rule.kind is Kind.EVERY:
+    if rule.kind is TriggerKind.EVERY:
         return since + rule.every * ((now - since) // rule.every)
     start = datetime.fromtimestamp(now + 1, UTC).astimezone(zone_of(rule.zone))
     before = (each.timestamp() for each in CronSim(rule.cron, start, reverse=True))
     return next((each for each in before if each <= now), now)
 
 
-def look(rule: Rule, asked: Asked) -> Verdict:
+def due_runs(rule: TriggerRule, asked: ScheduleState) -> DueRuns:
     """What is to be done about a trigger now, and when to look again."""
     since, now = asked.since, asked.now
-    if rule.kind is Kind.CRON and since > now:
+    if rule.kind is TriggerKind.CRON and since > now:
         # The clock was set back. By little: what has fired does not fire again. By much: it was
         # wrong before, and is believed now.
         since = since if since - now < SET_BACK else now
-    found, many = _passed(rule, since, now)
+    found, many = _past_times(rule, since, now)
     if not found:
-        return Verdict(since=since, due=following(rule, since))
+        return DueRuns(since=since, due=next_time(rule, since))
     if asked.open and asked.missed is not Missed.SKIP:
-        return Verdict(since=since, due=None, waits=True)
+        return DueRuns(since=since, due=None, waits=True)
     if asked.room < 1 and not asked.open:
-        return Verdict(since=since, due=now)
-    return _chosen(rule, asked, found, many=many)
+        return DueRuns(since=since, due=now)
+    return _select_runs(rule, asked, found, many=many)
 
 
-def _chosen(rule: Rule, asked: Asked, found: list[float], *, many: bool) -> Verdict:
+def _select_runs(
+    rule: TriggerRule, asked: ScheduleState, found: list[float], *, many: bool
+) -> DueRuns:
     """Which of the times that have passed are fires."""
     last, skipped = found[-1], 0
     if many:
-        last = max(last, _latest(rule, asked.since, asked.now))
+        last = max(last, _latest_time(rule, asked.since, asked.now))
     fires: tuple[tuple[float, int], ...] = ((last, len(found)),)
     if asked.missed is Missed.SKIP:
         fresh = asked.now - last <= GRACE and not asked.open
@@ -284,21 +288,21 @@ def _chosen(rule: Rule, asked: Asked, found: list[float], *, many: bool) -> Verd
             fires = (((last := found[0]), 1),)
         elif len(found) <= asked.room:
             fires = tuple((each, 1) for each in found)
-    return Verdict(fires, skipped, last, following(rule, last))
+    return DueRuns(fires, skipped, last, next_time(rule, last))
 
 
-def words(rule: Rule, address: str = "") -> str:
+def rule_text(rule: TriggerRule, address: str = "") -> str:
     """For people."""
     match rule.kind:
-        case Kind.CRON:
+        case TriggerKind.CRON:
             return f"{CronSim(rule.cron, datetime.fromtimestamp(0, UTC)).explain()} ({rule.zone})"
-        case Kind.EVERY:
+        case TriggerKind.EVERY:
             return f"Every {rule.every:g} seconds"
-        case Kind.AT:
+        case TriggerKind.AT:
             moment = datetime.fromtimestamp(rule.at, UTC)
             with suppress(InvalidArgument):
                 moment = moment.astimezone(zone_of(rule.zone))
             return f"Once, at {moment:%Y-%m-%d %H:%M:%S} ({moment.tzinfo})"
-        case Kind.WEBHOOK:
+        case TriggerKind.WEBHOOK:
             what, all_ = " or ".join(rule.methods), ", all of it signed" if rule.strict else ""
             return f"When {what} comes to {address or 'its address'}{all_}"

@@ -29,14 +29,14 @@ _ONCE: Final = frozenset({*KEYS, SIGNATURE, GITHUB, TIME})
 _PLAIN: Final = "POST"
 
 
-class Signed(IntEnum):
+class SignatureScope(IntEnum):
     NOT = 0
     BODY = 1
     WHOLE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WebhookRequest:
     """One request. `target`: path and query as they came, nothing decoded."""
 
     method: str
@@ -45,27 +45,27 @@ class Asked:
     body: bytes
 
     @property
-    def said(self) -> str:
+    def delivery_key(self) -> str:
         """The key that the sender gave; empty: none."""
         return next((found for name in KEYS if (found := self.headers.get(name))), "")
 
-    def mark(self, found: Signed, secret: bytes) -> str:
+    def repeat_key(self, found: SignatureScope, secret: bytes) -> str:
         """What tells a repeat: nothing that is not signed, or who overhears it could change it.
 
         A signature over all of a request covers the key, and is good once where there is none. Of
         one over the body alone the body is all that tells.
         """
-        if found is Signed.WHOLE:
-            return self.said or self.headers.get(SIGNATURE, "").lower()
+        if found is SignatureScope.WHOLE:
+            return self.delivery_key or self.headers.get(SIGNATURE, "").lower()
         return f"body:{hmac.new(secret, self.body, 'sha256').hexdigest()}"
 
-    def text(self) -> bytes:
+    def signed_text(self) -> bytes:
         """What the whole signature is over."""
-        lines = (self.method, self.target, self.headers.get(TIME, ""), self.said)
+        lines = (self.method, self.target, self.headers.get(TIME, ""), self.delivery_key)
         return HEAD + "".join(f"{each}\n" for each in lines).encode("latin-1") + self.body
 
 
-def once(headers: Iterable[tuple[str, str]]) -> Mapping[str, str] | None:
+def unique_headers(headers: Iterable[tuple[str, str]]) -> Mapping[str, str] | None:
     """The headers by name; None when one that decides something comes twice, or is malformed."""
     found: dict[str, str] = {}
     for name, value in headers:
@@ -77,29 +77,29 @@ def once(headers: Iterable[tuple[str, str]]) -> Mapping[str, str] | None:
     return found if fit else None
 
 
-def signed(secret: bytes, asked: Asked, now: float) -> Signed:
+def signature_scope(secret: bytes, asked: WebhookRequest, now: float) -> SignatureScope:
     """What of a request is signed; it takes as long whatever is right of it."""
     mark, other = asked.headers.get(SIGNATURE, ""), asked.headers.get(GITHUB, "")
-    body = _same(mark, _BODY, secret, asked.body) | _same(other, _BODY, secret, asked.body)
-    whole = mark.startswith(WHOLE) & _same(mark, WHOLE, secret, asked.text())
+    body = _matches(mark, _BODY, secret, asked.body) | _matches(other, _BODY, secret, asked.body)
+    whole = mark.startswith(WHOLE) & _matches(mark, WHOLE, secret, asked.signed_text())
     if secret == NOBODY:
-        return Signed.NOT
-    if whole and _fresh(asked.headers.get(TIME, ""), now):
-        return Signed.WHOLE
-    return Signed.BODY if body and not asked.body.startswith(HEAD) else Signed.NOT
+        return SignatureScope.NOT
+    if whole and _is_fresh(asked.headers.get(TIME, ""), now):
+        return SignatureScope.WHOLE
+    return SignatureScope.BODY if body and not asked.body.startswith(HEAD) else SignatureScope.NOT
 
 
-def enough(found: Signed, method: str, *, strict: bool) -> bool:
+def is_sufficient(found: SignatureScope, method: str, *, strict: bool) -> bool:
     """Whether that signature does: an empty body says nothing about what a GET is for."""
-    return found >= (Signed.WHOLE if strict or method != _PLAIN else Signed.BODY)
+    return found >= (SignatureScope.WHOLE if strict or method != _PLAIN else SignatureScope.BODY)
 
 
-def _same(said: str, head: str, secret: bytes, text: bytes) -> bool:
+def _matches(said: str, head: str, secret: bytes, text: bytes) -> bool:
     right = hmac.new(secret, text, "sha256").hexdigest().encode()
     given = said.removeprefix(head).lower().encode("utf-8", "surrogateescape")
     return hmac.compare_digest(given, right)
 
 
-def _fresh(said: str, now: float) -> bool:
+def _is_fresh(said: str, now: float) -> bool:
     digits = said.isascii() and said.isdecimal() and len(said) <= _TIME_MOST
     return digits and abs(now - int(said)) <= WINDOW

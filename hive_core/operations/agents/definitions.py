@@ -17,7 +17,7 @@ from hive_core.ledger.agents.definitions import Kept
 from hive_core.model.agents.agent import Role, Tier
 from hive_core.model.agents.capability import check_grantable
 from hive_core.model.agents.roles import ROLE_DEFAULTS, TIER_RANK
-from hive_core.model.work.tools import entries
+from hive_core.model.work.tools import normalized_entries
 from hive_core.operations.agents.spawn_params import Traits
 from hive_core.operations.budgets.initial_budgets import amounts
 from hive_core.operations.fields import bounded_text
@@ -124,7 +124,7 @@ def _checked(call: Call, said: Traits) -> dict[str, object]:
         found["capabilities"] = list(check_grantable(said.capabilities))
     check_grantable(with_network((), said.network), field="network")
     if said.tools is not None:
-        found["tools"] = list(entries(said.tools))
+        found["tools"] = list(normalized_entries(said.tools))
     return found
 
 

@@ -23,7 +23,7 @@ from hive_core.model.agents.machine import DesiredState
 from hive_core.model.agents.roles import ROOT_AGENT_EXTRA, ROOT_EXTRA, default_capabilities
 from hive_core.model.config.seed import seed_of
 from hive_core.model.names import short
-from hive_core.model.work.budget import Kind
+from hive_core.model.work.budget import BudgetKind
 from hive_core.operations.agents.spawn_params import Traits
 from hive_core.operations.budgets.initial_budgets import funded
 from hive_core.operations.budgets.spending import take
@@ -86,7 +86,7 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     if parent is not None and not call.by_operator:
         besides = names(call, call.ledger.lives.zombies())
         grants.check_child_quota(call.hive, parent, besides=besides)
-    paid = take(call, call.uuid, Kind.CHILDREN)
+    paid = take(call, call.uuid, BudgetKind.CHILDREN)
     ledger = call.ledger
     ledger.ranges.allocate(spec.id, call.settings.uid_start, call.now)
     ledger.runs.want(spec.id, DesiredState.RUNNING, call.now)

@@ -154,7 +154,7 @@ def _rows(call: Call, chosen: list[str]) -> Iterable[Found]:
             ended_at=_ended(call, name) if uuid in zombies else None,
             orphan=state in _UP and parent is not None and not _works(call, parent),
             tasks=tasks.get(uuid, 0),
-            quiet=_quiet(call, call.ledger.tasks.held_by(uuid)) if uuid in tasks else None,
+            quiet=_quiet(call, call.ledger.tasks.offered_tasks(uuid)) if uuid in tasks else None,
             unanswered=call.now - asked[uuid] if uuid in asked else None,
         )  # fmt: skip
 
@@ -174,7 +174,7 @@ def _quiet(call: Call, tasks: Iterable[Task]) -> float | None:
 
 
 def _last_word(call: Call, task: Task) -> float:
-    numbers = call.ledger.tasks.events_of(task.id, 1)
+    numbers = call.ledger.tasks.last_events(task.id, 1)
     event = call.ledger.events.get(numbers[-1]) if numbers else None
     begun = task.started or task.created
     return begun if event is None else max(begun, event.time)

@@ -10,7 +10,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Later, Reads, Ready, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, NotAllowed
-from hive_core.model.work.artifact import Artifact, Content, Reader, may_read
+from hive_core.model.work.artifact import Artifact, ArtifactReader, Content, may_read
 from hive_core.operations.artifacts.views import (
     ArtifactRow,
     Id,
@@ -152,7 +152,7 @@ def list_artifacts(call: Call, params: ListArtifactsParams) -> ArtifactRows:
     return _page(call, found, at, whole=whole and len(found) < params.most)
 
 
-def _is_newest_for(call: Call, each: Artifact, who: Reader) -> bool:
+def _is_newest_for(call: Call, each: Artifact, who: ArtifactReader) -> bool:
     """Whether the reader may have this version, and no newer one of its name."""
     if not may_read(each, who):
         return False

@@ -14,7 +14,7 @@ from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.ledger.artifacts.storage import New
 from hive_core.model.agents.capability import covers
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
-from hive_core.model.work.artifact import Artifact, Room, Visibility, name_fault
+from hive_core.model.work.artifact import Artifact, UploadLimits, Visibility, name_fault
 from hive_core.operations.artifacts.views import Id, Name, Seen, lineage
 from hive_core.operations.fields import Agent, also, bounded_text
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, holds
@@ -111,7 +111,7 @@ def append_artifact(call: Call, params: AppendArtifactParams) -> Later[Appended]
     _check_agent(call, call.uuid, call.contents.held(call.uuid) + len(data), "append")
     if call.contents.held() + len(data) > limits.tree:
         raise LimitReached("cannot append: too much is being sent at once", retry_after=60)
-    room = Room(limits.agent - call.ledger.artifacts.used(call.uuid)[0], limits.tree)
+    room = UploadLimits(limits.agent - call.ledger.artifacts.used(call.uuid)[0], limits.tree)
 
     async def take(_reads: Reads) -> Appended:
         given = call.uuid, params.upload, params.offset, data, room
@@ -176,7 +176,7 @@ def _given(params: StoreArtifactParams) -> bytes:
 def _settled(call: Call, params: StoreArtifactParams) -> Later[Stored]:
     """The bytes come to the disk first, beside the loop; then this is asked again."""
     limits, store = call.settings.artifacts, call.contents
-    room = Room(limits.agent, limits.tree)
+    room = UploadLimits(limits.agent, limits.tree)
 
     async def settle(_reads: Reads) -> Ready:
         if params.upload is not None:

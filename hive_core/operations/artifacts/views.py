@@ -10,7 +10,7 @@ from hive_core.broker.call import Call
 from hive_core.broker.operation import Result
 from hive_core.errors import NotFound
 from hive_core.model.names import is_uuid
-from hive_core.model.work.artifact import Artifact, Reader, may_read
+from hive_core.model.work.artifact import Artifact, ArtifactReader, may_read
 from hive_core.policy.relationship import ABOVE, ITSELF, relationship
 
 Id = Annotated[str, Field(max_length=64)]
@@ -53,15 +53,15 @@ def lineage(call: Call, name: str) -> tuple[str, ...]:
     return tuple(reversed(found))
 
 
-def reader(call: Call) -> Reader:
+def reader(call: Call) -> ArtifactReader:
     """The caller, with all whose part of the tree it is in."""
     if call.by_operator:
-        return Reader(call.uuid, frozenset(), everything=True)
+        return ArtifactReader(call.uuid, frozenset(), everything=True)
     line = (*lineage(call, call.caller), call.uuid)
-    return Reader(call.uuid, frozenset(line) | call.ledger.artifacts.left_behind(line))
+    return ArtifactReader(call.uuid, frozenset(line) | call.ledger.artifacts.left_behind(line))
 
 
-def newest_for(call: Call, who: Reader, owner: str, name: str) -> Artifact | None:
+def newest_for(call: Call, who: ArtifactReader, owner: str, name: str) -> Artifact | None:
     """The newest version of a name that this reader may read.
 
     Who stood above the owner keeps what was stored then, and not what was stored after a move.

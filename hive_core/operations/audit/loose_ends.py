@@ -125,25 +125,25 @@ def _question(call: Call, found: Question, kind: str, who: str) -> _End:
 
 def _tasks(call: Call, uuid: str) -> Iterator[_End]:
     tasks = call.ledger.tasks
-    for each in tasks.open_of(uuid, _SHOWN):
+    for each in tasks.open_tasks(uuid, _SHOWN):
         yield _task(call, each, "task", each.assigner)
-    yield from _more("task", tasks.count("assignee", uuid))
-    for each in tasks.given_by(uuid, _SHOWN):
+    yield from _more("task", tasks.count_open("assignee", uuid))
+    for each in tasks.tasks_from(uuid, _SHOWN):
         yield _task(call, each, "task_given", each.assignee)
         if each.state is TaskState.AWAITING_PLAN_APPROVAL:
             yield plan_to_decide(call, each)
-    yield from _more("task_given", tasks.count("assigner", uuid))
+    yield from _more("task_given", tasks.count_open("assigner", uuid))
 
 
 def _task(call: Call, found: Task, kind: str, who: str) -> _End:
-    whom, text = called(call, who), short(found.called)
+    whom, text = called(call, who), short(found.label)
     return _End(kind, found.id, whom, found.state.value, text, found.created, found.hard_at)
 
 
 def plan_to_decide(call: Call, task: Task) -> _End:
     """The plan that a task waits for the approval of."""
     plan, whom = call.ledger.plans.newest(task.id), called(call, task.assignee)
-    return _End("plan_to_decide", plan, whom, f"task {task.id}", short(task.called), task.created)
+    return _End("plan_to_decide", plan, whom, f"task {task.id}", short(task.label), task.created)
 
 
 def _more(kind: str, count: int) -> Iterator[_End]:
@@ -154,12 +154,12 @@ def _more(kind: str, count: int) -> Iterator[_End]:
 
 def _waits(call: Call, uuid: str) -> Iterator[_End]:
     plans = call.ledger.plans
-    for each in plans.waits.waiting(uuid):
-        whom = [*each.wish.tasks, *(called(call, agent) for agent in each.wish.agents)]
+    for each in plans.waits.open_waits(uuid):
+        whom = [*each.condition.tasks, *(called(call, agent) for agent in each.condition.agents)]
         text = short(", ".join(whom) or "any word")
         yield _End("wait", each.id, "", each.state.value, text, each.created, each.deadline)
     for batch in plans.batches.running(uuid):
-        left = f"{plans.batches.left(batch.id)} left"
+        left = f"{plans.batches.count_open_items(batch.id)} left"
         text = short(batch.title)
         yield _End("batch", batch.id, "", left, text, batch.created, batch.deadline)
 

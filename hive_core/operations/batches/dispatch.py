@@ -17,8 +17,8 @@ from hive_core.errors import HiveError, LimitReached
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.posting import one_line
 from hive_core.model.agents.machine import DesiredState
-from hive_core.model.work.planning import Batch, BatchState, Item, ItemState
-from hive_core.model.work.task import ResultStatus, TaskWish
+from hive_core.model.work.planning import Batch, BatchItem, BatchState, ItemState
+from hive_core.model.work.task import ResultStatus, TaskRequest
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.batches.views import FanTask
 from hive_core.operations.batches.workers import DOWN, free, lost, moved_away, room
@@ -63,26 +63,26 @@ def give_out(call: Call, batch: Batch) -> frozenset[str]:
                 raise
             again = call.now + _AGAIN
             break
-    batches.look_at(batch.id, again)
+    batches.schedule(batch.id, again)
     return topics
 
 
-def _given(call: Call, batch: Batch, uuid: str, item: Item) -> frozenset[str]:
+def _given(call: Call, batch: Batch, uuid: str, item: BatchItem) -> frozenset[str]:
     topics = _up(call, batch, uuid)
     task, more = assign(call, batch.owner, called(call, uuid), _wish(call, batch, item))
-    call.ledger.plans.batches.give(item, task.id, uuid)
+    call.ledger.plans.batches.assign_item(item, task.id, uuid)
     return topics | more
 
 
 def made(call: Call, batch: Batch) -> Change[Result]:
     """One more worker, which its owner could make itself; it joins."""
     batches = call.ledger.plans.batches
-    name = f"w-{batch.id[:8]}-{batches.made(batch.id)}"
+    name = f"w-{batch.id[:8]}-{batches.next_worker_number(batch.id)}"
     wanted: dict[str, Any] = {**batches.template(batch.id), "name": name}
     change = on_behalf(call, batch.owner, "spawn", wanted)
     if not isinstance(change, Change):
         raise TypeError("a spawn is a change")
-    batches.join(batch.id, change.hive.spec(name).id, own=True)
+    batches.add_worker(batch.id, change.hive.spec(name).id, own=True)
     return change
 
 
@@ -91,15 +91,15 @@ def wind_up(
 ) -> frozenset[str]:
     """Begin nothing more of it, and end what runs; it ends when all of that has ended."""
     batches = call.ledger.plans.batches
-    batches.winds_up(batch.id, f"{status.value}: {why}")
+    batches.set_reason(batch.id, f"{status.value}: {why}")
     for item in batches.items(batch.id, ItemState.QUEUED):
-        batches.ended(item, f"{status.value}: {why}")
+        batches.end_item(item, f"{status.value}: {why}")
     topics = frozenset({f"batch:{batch.id}"})
-    batches.look_at(batch.id, call.now)
+    batches.schedule(batch.id, call.now)
     for item in batches.items(batch.id, ItemState.GIVEN):
         task = call.ledger.tasks.get(item.task)
         if moved_away(call, batch, item.worker):  # what it does is another's to end
-            batches.ended(item, f"{status.value}: {why}")
+            batches.end_item(item, f"{status.value}: {why}")
         elif task is not None and task.open:
             topics |= stop(call, task, status, why, grace)[1]
     return topics
@@ -112,8 +112,8 @@ def item_ended(call: Call, what: TaskEnded) -> frozenset[str]:
     item = batches.item_of(what.id)
     if item is None or item.state is not ItemState.GIVEN:
         return frozenset()
-    batches.ended(item)
-    batches.look_at(item.batch, call.now)
+    batches.end_item(item)
+    batches.schedule(item.batch, call.now)
     return frozenset({f"batch:{item.batch}"})
 
 
@@ -153,7 +153,7 @@ def batches_go_on(call: Call) -> Record[Result] | Change[Result]:
 
 
 def _oldest(ledger: Ledger) -> float | None:
-    at = ledger.plans.oldest()
+    at = ledger.plans.oldest_end()
     return None if at is None else at + KEPT
 
 
@@ -166,7 +166,7 @@ def ended_waits_go(call: Call) -> Record[Result]:
 
 def _go_on(call: Call, batch: Batch) -> tuple[Call, frozenset[str]]:
     batches = call.ledger.plans.batches
-    if batch.state is BatchState.RUNNING and batches.left(batch.id):
+    if batch.state is BatchState.RUNNING and batches.count_open_items(batch.id):
         call, topics = _staffed(call, batch)
         topics |= give_out(call, batch)
         return call, topics | _nobody(call, batch)
@@ -175,7 +175,7 @@ def _go_on(call: Call, batch: Batch) -> tuple[Call, frozenset[str]]:
         batch = batches.move(batch.id, _event(batch), call.now)
         topics |= _tell_owner(call, batch)
     call, more, rest = _dismissed(call, batch)
-    batches.look_at(batch.id, call.now if rest else None)
+    batches.schedule(batch.id, call.now if rest else None)
     return call, topics | more
 
 
@@ -188,7 +188,7 @@ def _stuck(call: Call, batch: Batch, error: HiveError) -> frozenset[str]:
     """What cannot be done now is tried again; what its owner may not do any more ends it."""
     batches = call.ledger.plans.batches
     if error.exit_code == 75 or batch.state is not BatchState.RUNNING:  # noqa: PLR2004 - try again
-        batches.look_at(batch.id, call.now + _AGAIN if batch.state is BatchState.RUNNING else None)
+        batches.schedule(batch.id, call.now + _AGAIN if batch.state is BatchState.RUNNING else None)
         return frozenset()
     return wind_up(call, batch, ResultStatus.FAILED, str(error))
 
@@ -201,7 +201,7 @@ def _staffed(call: Call, batch: Batch) -> tuple[Call, frozenset[str]]:
     for uuid, own in batches.workers(batch.id):
         if uuid in busy or not lost(call, batch, uuid, own=own):
             continue
-        batches.leave(batch.id, uuid)
+        batches.remove_worker(batch.id, uuid)
         if own:
             call, more = _destroyed(call, batch, uuid)
             topics |= more
@@ -234,10 +234,10 @@ def _up(call: Call, batch: Batch, uuid: str) -> frozenset[str]:
     return started.wakes if isinstance(started, Record) else frozenset()
 
 
-def _wish(call: Call, batch: Batch, item: Item) -> TaskWish:
+def _wish(call: Call, batch: Batch, item: BatchItem) -> TaskRequest:
     kept = json.loads(item.body)
     left = max(1.0, batch.deadline - call.now)
-    return TaskWish(
+    return TaskRequest(
         description=kept["task"], data=kept["data"], title=item.title, requeue=batch.requeue,
         soft=left * SOFT, deadline=left, batch=batch.id, budget=kept.get("budget", {}),
     )  # fmt: skip
@@ -256,7 +256,7 @@ def _dismissed(call: Call, batch: Batch) -> tuple[Call, frozenset[str], bool]:
         call, more = _destroyed(call, batch, uuid)
         topics |= more
         if call.hive.name(uuid) is not None:  # it is not its owner's any more
-            batches.leave(batch.id, uuid)
+            batches.remove_worker(batch.id, uuid)
     return call, topics, len(there) > _AT_ONCE
 
 
@@ -289,7 +289,7 @@ def _tell_owner(call: Call, batch: Batch) -> frozenset[str]:
     return tell(call, call.hive, name, BATCH_DONE, "\n".join([head, text, *lines]))
 
 
-def _ended_as(call: Call, item: Item) -> tuple[str, str]:
+def _ended_as(call: Call, item: BatchItem) -> tuple[str, str]:
     task = call.ledger.tasks.get(item.task) if item.task else None
     if task is None or task.result is None:
         status, _, why = item.reason.partition(": ")

@@ -52,7 +52,7 @@ def run_parallel_workers(
     hive, topics = call.hive, frozenset[str]()
     wanted = min(batch.concurrency, len(params.tasks))
     for uuid in _existing(call, params, wanted):
-        call.ledger.plans.batches.join(batch.id, uuid, own=False)
+        call.ledger.plans.batches.add_worker(batch.id, uuid, own=False)
         wanted -= 1
     if not params.agents:
         hive, topics = _make(call, batch, wanted)
@@ -76,7 +76,7 @@ def _of_batch(call: Call, params: GetBatchParams) -> str | None:
 def get_batch(call: Call, params: GetBatchParams) -> BatchReports:
     """Show what has come of a batch, each task in its place: one report, and one only."""
     batches = call.ledger.plans.batches
-    batch = batches.known(params.batch)
+    batch = batches.require(params.batch)
     first = int(params.after) if params.after and params.after.isdecimal() else 0
     items = batches.items(batch.id)
     shown = (report(call, each) for each in items[first : first + params.most])
@@ -84,7 +84,7 @@ def get_batch(call: Call, params: GetBatchParams) -> BatchReports:
     after = first + len(fit)
     return BatchReports(
         batch=batch.id, title=batch.title, state=batch.state,
-        worker_count=len(batches.workers(batch.id)), open=batches.left(batch.id),
+        worker_count=len(batches.workers(batch.id)), open=batches.count_open_items(batch.id),
         deadline=batch.deadline, reports=fit, next=str(after) if after < len(items) else None,
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ def list_batches(call: Call, params: ListBatchesParams) -> BatchRows:
     rows = [
         BatchRow(
             batch=each.id, title=each.title, state=each.state, tasks=len(batches.items(each.id)),
-            open=batches.left(each.id), created=each.created,
+            open=batches.count_open_items(each.id), created=each.created,
         )
         for each in batches.page(owner, params.limit)
     ]  # fmt: skip
@@ -119,7 +119,7 @@ def _check(call: Call, params: RunParams) -> None:
             cannot = f"cannot give work to {name}: {decision.reason}"
             raise NotAllowed(cannot, rule="ancestor") if decision.visible else NotFound(cannot)
         uuid = call.hive.spec(name).id
-        if busy := call.ledger.plans.batches.busy_with(uuid):
+        if busy := call.ledger.plans.batches.running_batches_of_worker(uuid):
             raise Conflict(f"cannot give work to {name}: it works for batch {busy[0]}")
     if len(set(params.agents)) != len(params.agents):
         raise InvalidArgument("an agent is named twice", field="agents")
@@ -151,8 +151,8 @@ def _existing(call: Call, params: RunParams, wanted: int) -> list[str]:
         for spec in children
         if (spec.role, list(spec.command)) == (params.spawn.role, params.spawn.command)
         and call.states.activity(spec.id) == _IDLE
-        and not call.ledger.tasks.open_of(spec.id, 1)
-        and not call.ledger.plans.batches.busy_with(spec.id)
+        and not call.ledger.tasks.open_tasks(spec.id, 1)
+        and not call.ledger.plans.batches.running_batches_of_worker(spec.id)
     ]
     return idle[:wanted]
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Mutation, Params, Result
-from hive_core.model.work.planning import Item, ItemState
+from hive_core.model.work.planning import BatchItem, ItemState
 from hive_core.model.work.task import ResultStatus
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import Agent, bounded_text
@@ -153,7 +153,7 @@ class BatchRows(Result):
     batches: list[BatchRow] = Field(description="The newest first.")
 
 
-def report(call: Call, item: Item) -> Report:
+def report(call: Call, item: BatchItem) -> Report:
     task = call.ledger.tasks.get(item.task) if item.task else None
     result = task.result if task is not None else None
     ended = item.state is ItemState.ENDED
@@ -177,7 +177,7 @@ def _spent(call: Call, task: str) -> dict[str, int | None]:
     return {"tokens": sum(tokens) if tokens else None, "cost": used.get("money")}
 
 
-def _synthetic(item: Item) -> str:
+def _synthetic(item: BatchItem) -> str:
     """How one ended that nobody ever had: the word before the colon."""
     word = item.reason.partition(":")[0]
     return word if word in frozenset(ResultStatus) else ResultStatus.FAILED

@@ -37,7 +37,7 @@ def room(call: Call, batch: Batch) -> int:
     """How many more can be given out now."""
     batches = call.ledger.plans.batches
     given = len(batches.items(batch.id, ItemState.GIVEN))
-    return min(batch.concurrency - given, batches.left(batch.id) - given)
+    return min(batch.concurrency - given, batches.count_open_items(batch.id) - given)
 
 
 def lost(call: Call, batch: Batch, uuid: str, *, own: bool) -> bool:

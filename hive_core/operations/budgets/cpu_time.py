@@ -13,7 +13,7 @@ from hive_core.broker.hooks import Ended, when
 from hive_core.ledger.budgets.usage import Figure, day_of
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.machine import Cpu
-from hive_core.model.work.budget import CPU, Source
+from hive_core.model.work.budget import CPU, UsageSource
 
 _MILLI = 1000
 
@@ -68,4 +68,4 @@ def live_cpu(call: Call) -> Iterator[Figure]:
 
 def _figure(call: Call, uuid: str, before: int, found: Cpu) -> Figure:
     more = max(0, found.used // _MILLI - before // _MILLI)
-    return Figure(day_of(call.now), uuid, CPU, Source.MEASURED.value, "", "", more)
+    return Figure(day_of(call.now), uuid, CPU, UsageSource.MEASURED.value, "", "", more)

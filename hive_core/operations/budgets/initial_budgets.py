@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hive_core.broker.call import Call, Record
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.capability import covers
-from hive_core.model.work.budget import AMOUNT_MOST, MILLI, Kind
+from hive_core.model.work.budget import AMOUNT_MOST, MILLI, BudgetKind
 from hive_core.operations.agents.spawn_params import Funds
 from hive_core.operations.budgets.operations import AllocateParams, allocate_budget
 
@@ -17,7 +17,7 @@ _USD = "USD"
 _MOST = AMOUNT_MOST // MILLI
 
 
-def amounts(call: Call, funds: Funds | None) -> Iterator[tuple[Kind, int]]:
+def amounts(call: Call, funds: Funds | None) -> Iterator[tuple[BudgetKind, int]]:
     """How much of what; InvalidArgument for dollars that are not counted here, or are too many."""
     if funds is None:
         return
@@ -29,7 +29,7 @@ def amounts(call: Call, funds: Funds | None) -> Iterator[tuple[Kind, int]]:
     money = funds.money if funds.usd is None else round(funds.usd * _MILLIONTHS)
     if money is not None and money > _MOST:
         raise InvalidArgument(f"no more than {_MOST} millionths of {currency}", field="funds")
-    found = {Kind.TOKENS: funds.tokens, Kind.MONEY: money}
+    found = {BudgetKind.TOKENS: funds.tokens, BudgetKind.MONEY: money}
     yield from ((kind, amount) for kind, amount in found.items() if amount is not None)
 
 

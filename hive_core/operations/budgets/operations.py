@@ -17,10 +17,10 @@ from hive_core.model.work.budget import (
     MILLI,
     TIERED,
     UNITS,
-    Kind,
-    Purse,
-    kept,
-    shown,
+    Budget,
+    BudgetKind,
+    to_display,
+    to_stored,
 )
 from hive_core.operations.budgets.payer_budget import above, millis, title, upward
 from hive_core.operations.budgets.reported_bounds import bound_changed
@@ -81,23 +81,23 @@ def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocated]:
     always added to what is there; what was spent stays spent. Calls a minute, tokens an hour and
     tokens of context are bounds, which are not used up, and never above the next one up the tree.
     """
-    kind, tier = Kind(params.kind), params.tier or ""
+    kind, tier = BudgetKind(params.kind), params.tier or ""
     if tier and kind not in TIERED:
         raise InvalidArgument(f"a budget of {UNITS[kind]} is for all tiers", field="tier")
     if params.close == bool(params.amount):
         raise InvalidArgument("say an amount, or close, and not both", field="amount")
     uuid = call.hive.spec(params.agent).id
     held = call.ledger.budgets.get(uuid, kind, tier)
-    if held is not None and kind is Kind.TIME:
-        held = held.settled(millis(call.now))
+    if held is not None and kind is BudgetKind.TIME:
+        held = held.with_run_time(millis(call.now))
     if params.amount > 0:
-        return _give(call, params, held or Purse(uuid, kind, tier), kept(kind, params.amount))
+        return _give(call, params, held or Budget(uuid, kind, tier), to_stored(kind, params.amount))
     if held is None:
         raise NotFound(f"{params.agent} has no budget of its own of {UNITS[kind]}")
     return _take_back(call, params, held)
 
 
-def _give(call: Call, params: AllocateParams, held: Purse, amount: int) -> Record[Allocated]:
+def _give(call: Call, params: AllocateParams, held: Budget, amount: int) -> Record[Allocated]:
     if held.total + amount > AMOUNT_MOST:
         raise InvalidArgument(f"no budget is above {AMOUNT_MOST}", field="amount")
     if held.kind in BOUNDS:
@@ -113,30 +113,30 @@ def _give(call: Call, params: AllocateParams, held: Purse, amount: int) -> Recor
     return _done(call, params, held, flow, topics)
 
 
-def _take_out(call: Call, params: AllocateParams, source: Purse, amount: int) -> None:
+def _take_out(call: Call, params: AllocateParams, source: Budget, amount: int) -> None:
     if source.free < amount:
         raise LimitReached(
             f"cannot give {params.agent} {params.amount} {UNITS[source.kind]}: of the"
             f" {title(source)} of {_name(call, source.agent)} are"
-            f" {shown(source.kind, source.free)} left",
+            f" {to_display(source.kind, source.free)} left",
             rule="budget", budget=_name(call, source.agent), of=source.kind.value,
         )  # fmt: skip
-    call.ledger.budgets.keep(source.emptied(amount)[0])
+    call.ledger.budgets.keep(source.with_removed(amount)[0])
 
 
-def _source(call: Call, held: Purse) -> Purse | None:
+def _source(call: Call, held: Budget) -> Budget | None:
     """Out of which purse it comes: the caller's, else the nearest above; none: from outside."""
     budgets, hive = call.ledger.budgets, call.hive
     found = None
     if not call.by_operator:
         found = budgets.nearest(upward(hive, call.uuid), held.kind, held.tier)
     found = found or budgets.nearest(above(hive, held.agent), held.kind, held.tier)
-    if found is not None and found.kind is Kind.TIME:
-        found = found.settled(millis(call.now))
+    if found is not None and found.kind is BudgetKind.TIME:
+        found = found.with_run_time(millis(call.now))
     return found
 
 
-def _below(call: Call, params: AllocateParams, held: Purse, amount: int) -> int:
+def _below(call: Call, params: AllocateParams, held: Budget, amount: int) -> int:
     """What lies in purses further down already: it is part of what the first one above them has."""
     inside = {call.hive.spec(name).id for name in call.hive.topology.subtree(params.agent)}
     every = call.ledger.budgets.every(held.kind, held.tier)
@@ -146,16 +146,16 @@ def _below(call: Call, params: AllocateParams, held: Purse, amount: int) -> int:
     found += sum(outside(call, each) for each in funds)
     if found > amount:
         raise InvalidArgument(
-            f"those below {params.agent} have {shown(held.kind, found)} {UNITS[held.kind]} already;"
-            " give at least so much",
+            f"those below {params.agent} have {to_display(held.kind, found)} {UNITS[held.kind]}"
+            " already; give at least so much",
             field="amount",
         )
     for each in funds:
-        call.ledger.budgets.funds.keep(replace(each, source=held.agent))
+        call.ledger.budgets.funds.save(replace(each, source=held.agent))
     return found
 
 
-def _bound(call: Call, params: AllocateParams, held: Purse, most: int) -> Record[Allocated]:
+def _bound(call: Call, params: AllocateParams, held: Budget, most: int) -> Record[Allocated]:
     """Bounds: no more than the next one up the tree has, or the host where there is none."""
     over = call.ledger.budgets.nearest(above(call.hive, held.agent), held.kind)
     source = _name(call, over.agent if over else "")
@@ -171,28 +171,28 @@ def _bound(call: Call, params: AllocateParams, held: Purse, most: int) -> Record
     return _done(call, params, held, Flow(most - held.free, source), topics)
 
 
-def _host_s(call: Call, kind: Kind) -> int:
+def _host_s(call: Call, kind: BudgetKind) -> int:
     """What the host's settings say for each agent; 0: nothing."""
     found: int = getattr(call.settings.budgets, kind.value, 0)
     return found
 
 
-def _take_back(call: Call, params: AllocateParams, held: Purse) -> Record[Allocated]:
+def _take_back(call: Call, params: AllocateParams, held: Budget) -> Record[Allocated]:
     home = call.ledger.budgets.nearest(above(call.hive, held.agent), held.kind, held.tier)
     source = _name(call, home.agent if home else "")
     if params.close:
         topics = given_back(call, held) | recount(call, call.hive)
         topics |= bound_changed(call, held.agent, held.kind)
-        return _done(call, params, held, Flow(-shown(held.kind, held.free), source), topics)
-    left, taken = held.emptied(kept(held.kind, -params.amount))
+        return _done(call, params, held, Flow(-to_display(held.kind, held.free), source), topics)
+    left, taken = held.with_removed(to_stored(held.kind, -params.amount))
     call.ledger.budgets.keep(left)
     topics = bound_changed(call, held.agent, held.kind)
     if home is not None and held.kind not in BOUNDS and taken:
-        home = home.settled(millis(call.now)) if home.kind is Kind.TIME else home
+        home = home.with_run_time(millis(call.now)) if home.kind is BudgetKind.TIME else home
         topics |= filled(call, home, taken)
     if left.empty and left.runners:
         topics |= paid(call, left)
-    return _done(call, params, held, Flow(-shown(held.kind, taken), source), topics)
+    return _done(call, params, held, Flow(-to_display(held.kind, taken), source), topics)
 
 
 class Flow(NamedTuple):
@@ -203,13 +203,13 @@ class Flow(NamedTuple):
 
 
 def _done(
-    call: Call, params: AllocateParams, held: Purse, flow: Flow, topics: frozenset[str]
+    call: Call, params: AllocateParams, held: Budget, flow: Flow, topics: frozenset[str]
 ) -> Record[Allocated]:
-    now = call.ledger.budgets.get(held.agent, held.kind, held.tier) or Purse("", held.kind)
+    now = call.ledger.budgets.get(held.agent, held.kind, held.tier) or Budget("", held.kind)
     result = Allocated(
         agent=params.agent, kind=params.kind, tier=held.tier, moved=flow.moved,
-        left=shown(held.kind, now.free), spent=shown(held.kind, now.spent),
-        owed=shown(held.kind, now.over), source=flow.source,
+        left=to_display(held.kind, now.free), spent=to_display(held.kind, now.spent),
+        owed=to_display(held.kind, now.over), source=flow.source,
     )  # fmt: skip
     fields = result.model_dump(exclude={"agent"})
     return Record(result, wakes=topics | {f"budget:{held.agent}"}, fields=fields)

@@ -18,15 +18,15 @@ from hive_core.model.work.budget import (
     TIERED,
     TIERLESS,
     UNITS,
-    Fund,
-    Kind,
-    Purse,
-    shown,
+    Budget,
+    BudgetKind,
+    TaskFund,
+    to_display,
 )
 
 BUDGET: Final = "budget"
 # What agents say of themselves, and what is less again after a while or a word of theirs.
-SLIDING: Final = (Kind.TOKENS_PER_HOUR, Kind.CONTEXT)
+SLIDING: Final = (BudgetKind.TOKENS_PER_HOUR, BudgetKind.CONTEXT)
 _SETTINGS: Final = "(host)"  # no agent can be called so
 _PARTS: Final = 64  # of parts of tasks that are looked at
 
@@ -58,7 +58,7 @@ def tier_of(hive: Hive, uuid: str) -> str:
     return "" if name is None else hive.spec(name).tier.value
 
 
-def drawn(call: Call, uuid: str, kind: Kind, tier: str = "") -> list[Purse]:
+def drawn(call: Call, uuid: str, kind: BudgetKind, tier: str = "") -> list[Budget]:
     """The purses that pay for what this agent does, as of now: for all tiers, and for this one."""
     budgets = call.ledger.budgets
     if kind not in budgets.kinds:
@@ -69,7 +69,7 @@ def drawn(call: Call, uuid: str, kind: Kind, tier: str = "") -> list[Purse]:
     return [settled(call, purse) for purse in found if purse is not None]
 
 
-def exhausted(call: Call, uuid: str, covered: Collection[Kind] = ()) -> Purse | None:
+def exhausted(call: Call, uuid: str, covered: Collection[BudgetKind] = ()) -> Budget | None:
     """An empty purse that would have to pay for the work of this agent, or a bound that it met.
 
     `covered`: what the work has a fund of its own of. Those of a tier have to be good for it too.
@@ -85,7 +85,7 @@ def exhausted(call: Call, uuid: str, covered: Collection[Kind] = ()) -> Purse | 
     return next((seen(call, each) for each in met), None)
 
 
-def bounds(call: Call, uuid: str, kind: Kind) -> list[Purse]:
+def bounds(call: Call, uuid: str, kind: BudgetKind) -> list[Budget]:
     """The bounds that hold for what this agent says of itself; `free` is the whole bound.
 
     That of tokens an hour is of an agent with all below it, that of a context is each agent's own.
@@ -95,19 +95,19 @@ def bounds(call: Call, uuid: str, kind: Kind) -> list[Purse]:
     if kind in budgets.kinds:
         held = (budgets.get(holder, kind) for holder in upward(call.hive, uuid))
         found = [each for each in held if each is not None]
-        if found and kind is Kind.TOKENS_PER_HOUR:
+        if found and kind is BudgetKind.TOKENS_PER_HOUR:
             return found
         most = found[0].free if found else most
-        return [Purse(uuid, kind, free=most)] if found or most else []
-    return [Purse(uuid, kind, free=most)] if most else []
+        return [Budget(uuid, kind, free=most)] if found or most else []
+    return [Budget(uuid, kind, free=most)] if most else []
 
 
-def seen(call: Call, bound: Purse) -> Purse:
+def seen(call: Call, bound: Budget) -> Budget:
     """A bound with what was said to be used of it."""
     said = call.ledger.budgets.bounds
-    if bound.kind is Kind.TOKENS_PER_HOUR:
+    if bound.kind is BudgetKind.TOKENS_PER_HOUR:
         used = said.hour(bound.agent, call.now)[0].total
-    elif bound.kind is Kind.CONTEXT:
+    elif bound.kind is BudgetKind.CONTEXT:
         used = said.context(bound.agent)[0]
     else:
         return bound
@@ -115,7 +115,7 @@ def seen(call: Call, bound: Purse) -> Purse:
     return replace(bound, free=max(0, most - used), spent=min(used, most), over=max(0, used - most))
 
 
-def fund_for(call: Call, task: str, uuid: str, kind: Kind) -> Fund | None:
+def fund_for(call: Call, task: str, uuid: str, kind: BudgetKind) -> TaskFund | None:
     """What pays, before all purses, for what this agent uses for a task.
 
     That is the fund of the task. Without one: the purse of the agent itself; and where it has none,
@@ -129,39 +129,45 @@ def fund_for(call: Call, task: str, uuid: str, kind: Kind) -> Fund | None:
         return found
     for _ in range(_PARTS):
         known = call.ledger.tasks.get(task)
-        task = known.wish.part_of if known is not None else ""
+        task = known.request.part_of if known is not None else ""
         if not task or (found := funds.get(task, kind)) is not None:
             return found
     return None
 
 
-def covered(call: Call, task: str, uuid: str) -> frozenset[Kind]:
+def covered(call: Call, task: str, uuid: str) -> frozenset[BudgetKind]:
     """Of what a task has something of its own, whatever is left to its agent."""
-    found = {kind: fund_for(call, task, uuid, kind) for kind in (Kind.TOKENS, Kind.MONEY)}
-    return frozenset(kind for kind, fund in found.items() if fund and not fund.purse.empty)
+    found = {
+        kind: fund_for(call, task, uuid, kind) for kind in (BudgetKind.TOKENS, BudgetKind.MONEY)
+    }
+    return frozenset(kind for kind, fund in found.items() if fund and not fund.budget.empty)
 
 
-def settled(call: Call, purse: Purse) -> Purse:
+def settled(call: Call, purse: Budget) -> Budget:
     """As of now: of time, with what runs."""
-    return purse.settled(millis(call.now)) if purse.kind is Kind.TIME else purse
+    return purse.with_run_time(millis(call.now)) if purse.kind is BudgetKind.TIME else purse
 
 
-def title(purse: Purse) -> str:
+def title(purse: Budget) -> str:
     """For sentences: `token budget`, `money budget for tier strategic`."""
     if purse.kind in BOUNDS:
         return f"bound of {UNITS[purse.kind]}"
-    word = {Kind.TOKENS: "token", Kind.MESSAGES: "message", Kind.TASKS: "task"}.get(purse.kind)
-    name = f"budget of {UNITS[purse.kind]}" if purse.kind is Kind.CHILDREN else (
+    word = {
+        BudgetKind.TOKENS: "token",
+        BudgetKind.MESSAGES: "message",
+        BudgetKind.TASKS: "task",
+    }.get(purse.kind)
+    name = f"budget of {UNITS[purse.kind]}" if purse.kind is BudgetKind.CHILDREN else (
         f"{word or purse.kind.value} budget"
     )  # fmt: skip
     return f"{name} for tier {purse.tier}" if purse.tier else name
 
 
-def owner(hive: Hive, purse: Purse) -> str:
+def owner(hive: Hive, purse: Budget) -> str:
     return hive.name(purse.agent) or purse.agent
 
 
-def whose(call: Call, purse: Purse) -> str:
+def whose(call: Call, purse: Budget) -> str:
     """The name of who has it; of a bound that an agent is under, of who has that."""
     if purse.kind not in SLIDING:
         return owner(call.hive, purse)
@@ -169,19 +175,19 @@ def whose(call: Call, purse: Purse) -> str:
     return _SETTINGS if found is None else owner(call.hive, found)
 
 
-def amounts(call: Call, purse: Purse) -> str:
+def amounts(call: Call, purse: Budget) -> str:
     """For sentences: `990 of 1000 tokens are spent`."""
-    had = shown(purse.kind, purse.spent + purse.free)
+    had = to_display(purse.kind, purse.spent + purse.free)
     unit = UNITS[purse.kind]
-    if purse.kind is Kind.MONEY:
+    if purse.kind is BudgetKind.MONEY:
         unit = f"{unit} of {call.settings.budgets.currency}"
     if purse.kind in SLIDING:
         return f"{purse.spent + purse.over} of {had} {unit}, as reported"
-    owed = f", and {shown(purse.kind, purse.over)} beyond it" if purse.over else ""
-    return f"{shown(purse.kind, purse.spent)} of {had} {unit} spent{owed}"
+    owed = f", and {to_display(purse.kind, purse.over)} beyond it" if purse.over else ""
+    return f"{to_display(purse.kind, purse.spent)} of {had} {unit} spent{owed}"
 
 
-def refused(call: Call, what: str, purse: Purse) -> LimitReached:
+def refused(call: Call, what: str, purse: Budget) -> LimitReached:
     """The error of a call that an empty purse would have to pay for."""
     whose, giver = owner(call.hive, purse), who_gives(call, purse)
     short = call.ledger.budgets.shortage(purse) if purse.kind in SLIDING else None
@@ -201,7 +207,7 @@ def refused(call: Call, what: str, purse: Purse) -> LimitReached:
     )  # fmt: skip
 
 
-def who_gives(call: Call, purse: Purse) -> str:
+def who_gives(call: Call, purse: Budget) -> str:
     """The nearest ancestor that has some left and may give it; else the operator."""
     budgets, hive = call.ledger.budgets, call.hive
     for uuid in above(hive, purse.agent):
@@ -215,11 +221,11 @@ def who_gives(call: Call, purse: Purse) -> str:
     return OPERATOR
 
 
-def note(call: Call, purse: Purse, what: str, text: str) -> None:
+def note(call: Call, purse: Budget, what: str, text: str) -> None:
     """The event."""
     fields = {
-        "of": purse.kind.value, "tier": purse.tier, "left": shown(purse.kind, purse.free),
-        "spent": shown(purse.kind, purse.spent), "over": shown(purse.kind, purse.over),
+        "of": purse.kind.value, "tier": purse.tier, "left": to_display(purse.kind, purse.free),
+        "spent": to_display(purse.kind, purse.spent), "over": to_display(purse.kind, purse.over),
     }  # fmt: skip
     call.ledger.events.append(
         Entry(

@@ -14,7 +14,7 @@ from hive_core.broker.call import Call
 from hive_core.ledger.budgets.storage import Shortage
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState
-from hive_core.model.work.budget import BOUNDS, FUEL, Kind, Purse
+from hive_core.model.work.budget import BOUNDS, FUEL, Budget, BudgetKind
 from hive_core.operations.budgets.payer_budget import above, owner, settled, title, topic, upward
 from hive_core.operations.budgets.reported_bounds import placed
 from hive_core.operations.budgets.shortages import answered, drawing, paid, told, up_again
@@ -25,11 +25,11 @@ from hive_core.operations.tasks.offers import start_next
 class Before:
     """A purse that paid, as it was then, and who was short of it."""
 
-    purse: Purse
+    purse: Budget
     missed: Shortage | None
 
     @property
-    def of(self) -> tuple[Kind, str]:
+    def of(self) -> tuple[BudgetKind, str]:
         return self.purse.kind, self.purse.tier
 
 
@@ -69,7 +69,7 @@ def _drawn_elsewhere(call: Call, heads: Sequence[str], before: Sequence[Before])
     topics = frozenset().union(*(_closed(call, each, dry=dry) for each in before))
     if kind not in FUEL or not outside:
         return topics
-    who = [each for head in outside for each in drawing(call, Purse(head, kind, tier), own)]
+    who = [each for head in outside for each in drawing(call, Budget(head, kind, tier), own)]
     stopped = _stopped(call, before, who)
     if home is not None and dry:
         return topics | _short_of(call, home, who, stopped)
@@ -90,7 +90,7 @@ def _closed(call: Call, before: Before, *, dry: bool) -> frozenset[str]:
     return topics | told(call, [call.hive.name(purse.agent)], text)
 
 
-def _key(purse: Purse) -> tuple[str, Kind, str]:
+def _key(purse: Budget) -> tuple[str, BudgetKind, str]:
     return purse.agent, purse.kind, purse.tier
 
 
@@ -109,11 +109,11 @@ def _stopped(call: Call, before: Sequence[Before], who: Collection[str]) -> tupl
 
 
 def _short_of(
-    call: Call, home: Purse, who: Sequence[str], stopped: tuple[str, ...]
+    call: Call, home: Budget, who: Sequence[str], stopped: tuple[str, ...]
 ) -> frozenset[str]:
     """What pays now has nothing either: they wait for that, and its time to stop them runs."""
     budgets = call.ledger.budgets
-    busy = [each for each in who if call.ledger.tasks.open_of(each, 1)]
+    busy = [each for each in who if call.ledger.tasks.open_tasks(each, 1)]
     known = budgets.shortage(home)
     if known is None and not busy and not stopped:
         return frozenset()
@@ -133,9 +133,9 @@ def _short_of(
     return topics
 
 
-def _at_work(call: Call, kind: Kind, uuid: str) -> bool:
-    if kind is not Kind.TIME:
-        return bool(call.ledger.tasks.count_held(uuid))
+def _at_work(call: Call, kind: BudgetKind, uuid: str) -> bool:
+    if kind is not BudgetKind.TIME:
+        return bool(call.ledger.tasks.count_offered(uuid))
     run = call.ledger.runs.get(uuid)
     return run is not None and run.wanted is DesiredState.RUNNING
 
@@ -149,7 +149,7 @@ def payers_above(call: Call, hive: Hive, uuid: str) -> Iterator[Before]:
             new = budgets.nearest(above(hive, uuid), kind, tier)
             if (old and old.agent) != (new and new.agent):
                 # Where nobody paid there was no bound: like a purse with something in it.
-                found = Purse("", kind, tier, free=1) if old is None else settled(call, old)
+                found = Budget("", kind, tier, free=1) if old is None else settled(call, old)
                 yield Before(found, budgets.shortage(found))
 
 
@@ -157,7 +157,7 @@ def hung_elsewhere(
     call: Call, name: str, paying: Iterable[Before], closed: Iterable[Before]
 ) -> frozenset[str]:
     """A subtree draws on others in `call.hive`: than those above it, and than its own."""
-    uuid, groups = call.hive.spec(name).id, defaultdict[tuple[Kind, str], list[Before]](list)
+    uuid, groups = call.hive.spec(name).id, defaultdict[tuple[BudgetKind, str], list[Before]](list)
     for each in (*paying, *closed):
         groups[each.of].append(each)
     found = (handed_on(call, uuid, each) for each in groups.values())

@@ -11,7 +11,7 @@ from itertools import chain
 
 from hive_core.broker.call import Call
 from hive_core.broker.hooks import Started, when
-from hive_core.model.work.budget import Kind, Purse
+from hive_core.model.work.budget import Budget, BudgetKind
 from hive_core.operations.budgets.payer_budget import SLIDING, bounds, seen, topic
 from hive_core.operations.budgets.shortages import lifted, looked_again, short, warn
 from hive_core.operations.tasks.offers import start_next
@@ -20,7 +20,7 @@ from hive_core.operations.tasks.offers import start_next
 def said_tokens(call: Call, uuid: str, tokens: int) -> frozenset[str]:
     """So many tokens more, for the agent and all above it that are bounded."""
     topics, said = frozenset[str](), call.ledger.budgets.bounds
-    for bound in bounds(call, uuid, Kind.TOKENS_PER_HOUR) if tokens else ():
+    for bound in bounds(call, uuid, BudgetKind.TOKENS_PER_HOUR) if tokens else ():
         hour, warned = said.hour(bound.agent, call.now)
         hour = hour.plus(tokens)
         said.keep_hour(bound.agent, hour, warned=warned)
@@ -36,25 +36,25 @@ def said_context(call: Call, uuid: str, tokens: int) -> frozenset[str]:
     said = call.ledger.budgets.bounds
     warned = said.context(uuid)[1]
     said.keep_context(uuid, tokens, warned=warned)
-    topics, found = frozenset[str](), bounds(call, uuid, Kind.CONTEXT)
+    topics, found = frozenset[str](), bounds(call, uuid, BudgetKind.CONTEXT)
     for bound in found:
         warned, touched = _watched(call, seen(call, bound), warned=warned)
         topics |= touched
     said.keep_context(uuid, tokens, warned=warned)
-    return topics if found else topics | lifted(call, Purse(uuid, Kind.CONTEXT))
+    return topics if found else topics | lifted(call, Budget(uuid, BudgetKind.CONTEXT))
 
 
-def bound_changed(call: Call, uuid: str, kind: Kind) -> frozenset[str]:
+def bound_changed(call: Call, uuid: str, kind: BudgetKind) -> frozenset[str]:
     """The bound of this agent is another one: what was said before is held against it now."""
     topics, budgets = frozenset[str](), call.ledger.budgets
-    if kind is Kind.CONTEXT:
+    if kind is BudgetKind.CONTEXT:
         said = budgets.bounds.contexts()
         for name in call.hive.topology.subtree(call.hive.name(uuid) or uuid):
             each = call.hive.spec(name).id
             if each in said:
                 topics |= said_context(call, each, said[each])
             topics |= start_next(call, each)
-    for bound in bounds(call, uuid, kind) if kind is Kind.TOKENS_PER_HOUR else ():
+    for bound in bounds(call, uuid, kind) if kind is BudgetKind.TOKENS_PER_HOUR else ():
         if bound.agent == uuid:
             topics |= _hour_again(call, bound)
     return topics
@@ -75,7 +75,7 @@ def placed(call: Call, names: Iterable[str]) -> frozenset[str]:
     said = budgets.bounds.contexts()
     for name in chain.from_iterable(map(call.hive.topology.subtree, names)):
         uuid = call.hive.spec(name).id
-        for bound in bounds(call, uuid, Kind.TOKENS_PER_HOUR):
+        for bound in bounds(call, uuid, BudgetKind.TOKENS_PER_HOUR):
             topics |= _hour_again(call, bound) if bound.agent == uuid else frozenset()
         if uuid in said:
             topics |= said_context(call, uuid, said[uuid])
@@ -85,12 +85,12 @@ def placed(call: Call, names: Iterable[str]) -> frozenset[str]:
 
 def _unbound(call: Call, uuid: str) -> frozenset[str]:
     """It met a bound of its own before, and another one holds now."""
-    missed = call.ledger.budgets.shortage(Purse(uuid, Kind.TOKENS_PER_HOUR))
-    held = any(each.agent == uuid for each in bounds(call, uuid, Kind.TOKENS_PER_HOUR))
+    missed = call.ledger.budgets.shortage(Budget(uuid, BudgetKind.TOKENS_PER_HOUR))
+    held = any(each.agent == uuid for each in bounds(call, uuid, BudgetKind.TOKENS_PER_HOUR))
     return frozenset() if missed is None or held else looked_again(call, missed)
 
 
-def _hour_again(call: Call, bound: Purse) -> frozenset[str]:
+def _hour_again(call: Call, bound: Budget) -> frozenset[str]:
     budgets, now = call.ledger.budgets, seen(call, bound)
     missed = budgets.shortage(bound)
     if missed is not None:
@@ -102,12 +102,12 @@ def _hour_again(call: Call, bound: Purse) -> frozenset[str]:
     return topics
 
 
-def _watched(call: Call, bound: Purse, *, warned: bool) -> tuple[bool, frozenset[str]]:
+def _watched(call: Call, bound: Budget, *, warned: bool) -> tuple[bool, frozenset[str]]:
     """Whether it is warned now, and what follows."""
-    near = bound.near(call.settings.budgets.warn)
+    near = bound.is_near_end(call.settings.budgets.warn)
     missed = call.ledger.budgets.shortage(bound)
     if missed is not None:
-        again = bound.kind is Kind.CONTEXT and not bound.empty
+        again = bound.kind is BudgetKind.CONTEXT and not bound.empty
         return near, lifted(call, bound) if again else frozenset()
     if bound.empty:
         topics = short(call, bound)

@@ -14,7 +14,7 @@ from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.ledger.budgets.usage import Figure, day_of
 from hive_core.model.agents.hive import Hive
-from hive_core.model.work.budget import BOUNDS, Kind, Purse, Source
+from hive_core.model.work.budget import BOUNDS, Budget, BudgetKind, UsageSource
 from hive_core.operations.budgets.payer_budget import (
     BUDGET,
     above,
@@ -58,15 +58,15 @@ def _ended(call: Call, uuid: str) -> frozenset[str]:
     if since is None:
         return frozenset()
     ran = max(0, millis(call.now) - since)
-    day, measured = day_of(call.now), Source.MEASURED.value
-    budgets.usage.add(Figure(day, uuid, Kind.TIME.value, measured, "", "", ran))
+    day, measured = day_of(call.now), UsageSource.MEASURED.value
+    budgets.usage.add(Figure(day, uuid, BudgetKind.TIME.value, measured, "", "", ran))
     budgets.ended(uuid)
     return _runners(call, uuid, -1)
 
 
 def _runners(call: Call, uuid: str, more: int) -> frozenset[str]:
     topics = frozenset[str]()
-    for purse in drawn(call, uuid, Kind.TIME):
+    for purse in drawn(call, uuid, BudgetKind.TIME):
         topics |= paid(call, replace(purse, runners=max(0, purse.runners + more)))
     return topics
 
@@ -74,9 +74,12 @@ def _runners(call: Call, uuid: str, more: int) -> frozenset[str]:
 def recount(call: Call, hive: Hive) -> frozenset[str]:
     """After purses or agents have changed places: up to now as before, from now on as in `hive`."""
     budgets, now = call.ledger.budgets, millis(call.now)
-    if Kind.TIME not in budgets.kinds:
+    if BudgetKind.TIME not in budgets.kinds:
         return frozenset()
-    found = {each.agent: replace(each.settled(now), runners=0) for each in budgets.every(Kind.TIME)}
+    found = {
+        each.agent: replace(each.with_run_time(now), runners=0)
+        for each in budgets.every(BudgetKind.TIME)
+    }
     for uuid in budgets.running():
         pays = next((each for each in upward(hive, uuid) if each in found), None)
         if pays is not None and hive.name(uuid) is not None:
@@ -85,7 +88,7 @@ def recount(call: Call, hive: Hive) -> frozenset[str]:
     return frozenset().union(*topics)
 
 
-def _kept(call: Call, purse: Purse) -> frozenset[str]:
+def _kept(call: Call, purse: Budget) -> frozenset[str]:
     call.ledger.budgets.keep(purse)
     return frozenset()
 
@@ -95,7 +98,7 @@ def budgets_of_time_run_out(call: Call) -> Record[Result]:
     """Purses of time that are empty by now."""
     topics = frozenset[str]()
     for purse in call.ledger.budgets.dry(millis(call.now), AT_ONCE):
-        topics |= paid(call, purse.settled(millis(call.now)))
+        topics |= paid(call, purse.with_run_time(millis(call.now)))
     return Record(Result(), wakes=topics)
 
 
@@ -109,17 +112,17 @@ def _gone(call: Call, what: Gone) -> frozenset[str]:
     return topics | departed(call, what.uuid, what.name)
 
 
-def given_back(call: Call, purse: Purse) -> frozenset[str]:
+def given_back(call: Call, purse: Budget) -> frozenset[str]:
     """Close a purse; who was short of it goes on with what pays now."""
     before = Before(purse, call.ledger.budgets.shortage(purse))
     return _closed(call, purse) | handed_on(call, purse.agent, [before])
 
 
-def _closed(call: Call, purse: Purse) -> frozenset[str]:
+def _closed(call: Call, purse: Budget) -> frozenset[str]:
     """The unspent part goes to the nearest one above it."""
     budgets = call.ledger.budgets
-    if purse.kind is Kind.TIME:
-        purse = purse.settled(millis(call.now))
+    if purse.kind is BudgetKind.TIME:
+        purse = purse.with_run_time(millis(call.now))
     home = budgets.nearest(above(call.hive, purse.agent), purse.kind, purse.tier)
     if purse.over:
         note(call, purse, "owed", f"{purse.over} were used beyond it, and nobody pays for them")
@@ -128,8 +131,8 @@ def _closed(call: Call, purse: Purse) -> frozenset[str]:
     inherited(call, purse, home.agent if home else "")
     if home is None or purse.kind in BOUNDS:
         return topics
-    if home.kind is Kind.TIME:
-        home = home.settled(millis(call.now))
+    if home.kind is BudgetKind.TIME:
+        home = home.with_run_time(millis(call.now))
     home = replace(home, runners=home.runners + purse.runners)
     if purse.free:
         return topics | filled(call, home, purse.free)
@@ -168,7 +171,7 @@ def _left_outside(call: Call, hive: Hive, agent: str) -> frozenset[str]:
     """Tasks with something from outside, in a subtree that comes below a purse: they draw on it."""
     budgets, topics = call.ledger.budgets, frozenset[str]()
     uuid, inside = call.hive.spec(agent).id, call.hive.topology.subtree(agent)
-    for kind in (Kind.TOKENS, Kind.MONEY) if budgets.funds.any else ():
+    for kind in (BudgetKind.TOKENS, BudgetKind.MONEY) if budgets.funds.any else ():
         if budgets.nearest(above(hive, uuid), kind) is not None:
             while found := from_nobody(call, call.hive, inside, kind):
                 for each in found:

@@ -9,7 +9,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.model.agents.machine import DesiredState
-from hive_core.model.work.budget import Kind, Purse
+from hive_core.model.work.budget import Budget, BudgetKind
 from hive_core.model.work.task import ResultStatus
 from hive_core.operations.budgets.payer_budget import BUDGET, SLIDING, covered, note, owner, title
 from hive_core.operations.budgets.shortages import drawing, looked_again
@@ -38,16 +38,16 @@ def stop_at_empty_budgets(call: Call) -> Record[Result]:
     return Record(Result(), wakes=topics)
 
 
-def _stop(call: Call, purse: Purse) -> tuple[tuple[str, ...], frozenset[str]]:
+def _stop(call: Call, purse: Budget) -> tuple[tuple[str, ...], frozenset[str]]:
     """Machines where time is what they have no more; else the tasks that they work on."""
     why = f"budget: the {title(purse)} of {owner(call.hive, purse)} is used up"
-    if purse.kind is Kind.TIME:
+    if purse.kind is BudgetKind.TIME:
         stopped, topics = _stop_machines(call, purse)
         note(call, purse, "stopped", f"{why}; {len(stopped)} machines are stopped")
         return stopped, topics
     topics, number = frozenset[str](), 0
     for uuid in drawing(call, purse):
-        for task in call.ledger.tasks.open_of(uuid):
+        for task in call.ledger.tasks.open_tasks(uuid):
             own = not purse.tier and purse.kind in covered(call, task.id, uuid)
             if task.offered and not own:
                 topics |= withdraw(call, task, why)[1]
@@ -58,7 +58,7 @@ def _stop(call: Call, purse: Purse) -> tuple[tuple[str, ...], frozenset[str]]:
     return (), topics
 
 
-def _stop_machines(call: Call, purse: Purse) -> tuple[tuple[str, ...], frozenset[str]]:
+def _stop_machines(call: Call, purse: Budget) -> tuple[tuple[str, ...], frozenset[str]]:
     stopped, runs = list[str](), call.ledger.runs
     for uuid in drawing(call, purse):
         run = runs.get(uuid)

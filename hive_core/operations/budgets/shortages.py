@@ -18,8 +18,8 @@ from hive_core.errors import HiveError, InboxFull, LimitReached, NotAllowed, Not
 from hive_core.ledger.budgets.storage import Shortage
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.wire.record import DAEMON, OPERATOR
-from hive_core.model.work.budget import BOUNDS, FUEL, UNITS, Kind, Purse, shown
-from hive_core.model.work.question import Item
+from hive_core.model.work.budget import BOUNDS, FUEL, UNITS, Budget, BudgetKind, to_display
+from hive_core.model.work.question import QuestionItem
 from hive_core.operations.budgets.payer_budget import (
     BUDGET,
     SLIDING,
@@ -40,31 +40,31 @@ from hive_core.operations.tasks.offers import start_next
 _DIGITS: Final = 18
 
 
-def paid(call: Call, purse: Purse) -> frozenset[str]:
+def paid(call: Call, purse: Budget) -> frozenset[str]:
     """Keep a purse out of which something was paid; what follows, and the topics to touch."""
     budgets = call.ledger.budgets
     touched = frozenset({topic(purse.agent)})
     if purse.empty and budgets.shortage(purse) is None:
         budgets.keep(replace(purse, warned=True))
         return touched | short(call, purse)
-    if purse.near(call.settings.budgets.warn) and not purse.warned:
+    if purse.is_near_end(call.settings.budgets.warn) and not purse.warned:
         budgets.keep(replace(purse, warned=True))
         return touched | warn(call, purse)
     budgets.keep(purse)
     return touched
 
 
-def filled(call: Call, purse: Purse, amount: int) -> frozenset[str]:
+def filled(call: Call, purse: Budget, amount: int) -> frozenset[str]:
     """Put something in; what was parked for want of it goes on."""
     budgets = call.ledger.budgets
-    found = purse.filled(amount)
-    low = found.near(call.settings.budgets.warn)
+    found = purse.with_added(amount)
+    low = found.is_near_end(call.settings.budgets.warn)
     budgets.keep(replace(found, warned=found.warned and low))
     topics = frozenset({topic(purse.agent)})
     return topics if found.empty else topics | lifted(call, found, queued=purse.empty)
 
 
-def lifted(call: Call, purse: Purse, *, queued: bool = False) -> frozenset[str]:
+def lifted(call: Call, purse: Budget, *, queued: bool = False) -> frozenset[str]:
     """There is something in it, or below the bound: whoever was short of it goes on."""
     budgets = call.ledger.budgets
     missed = budgets.shortage(purse)
@@ -74,13 +74,13 @@ def lifted(call: Call, purse: Purse, *, queued: bool = False) -> frozenset[str]:
     return _resume(call, purse, missed)
 
 
-def drawing(call: Call, purse: Purse, known: Collection[str] | None = None) -> Iterator[str]:
+def drawing(call: Call, purse: Budget, known: Collection[str] | None = None) -> Iterator[str]:
     """Who draws on it: the agent and those below it that have none of their own.
 
     A bound of tokens an hour holds for all below, one of a context for the agent alone. `known`:
     who has one of this kind and tier, where that was read already.
     """
-    if purse.kind is Kind.CONTEXT:
+    if purse.kind is BudgetKind.CONTEXT:
         yield purse.agent
         return
     name = call.hive.name(purse.agent)
@@ -96,13 +96,13 @@ def drawing(call: Call, purse: Purse, known: Collection[str] | None = None) -> I
             yield uuid
 
 
-def _owners(call: Call, purse: Purse) -> Collection[str]:
+def _owners(call: Call, purse: Budget) -> Collection[str]:
     if purse.kind in BOUNDS:
         return ()
     return {each.agent for each in call.ledger.budgets.every(purse.kind, purse.tier)}
 
 
-def warn(call: Call, purse: Purse) -> frozenset[str]:
+def warn(call: Call, purse: Budget) -> frozenset[str]:
     """It runs low: the agent and who can give more are told."""
     how = "is nearly reached" if purse.kind in BOUNDS else "runs low"
     text = f"the {title(purse)} of {owner(call.hive, purse)} {how}: {amounts(call, purse)}"
@@ -110,7 +110,7 @@ def warn(call: Call, purse: Purse) -> frozenset[str]:
     return told(call, (call.hive.name(purse.agent), who_gives(call, purse)), text)
 
 
-def short(call: Call, purse: Purse) -> frozenset[str]:
+def short(call: Call, purse: Budget) -> frozenset[str]:
     """It is empty: who can give more is asked, and the time of what works on it is running.
 
     Work on a bound is not stopped.
@@ -128,13 +128,13 @@ def short(call: Call, purse: Purse) -> frozenset[str]:
     return topics | _notice(call, purse, text)
 
 
-def _ask(call: Call, purse: Purse, giver: str, text: str) -> tuple[str, frozenset[str]]:
+def _ask(call: Call, purse: Budget, giver: str, text: str) -> tuple[str, frozenset[str]]:
     """A question of the agent's to who can give more; where it may not ask, a message."""
     unit = UNITS[purse.kind]
     prompt = f"{text}. How many {unit} more? Answer with a number; 0 is none."
     try:
         with call.ledger.savepoint():
-            wish = Wish((Item(prompt),), context=text)
+            wish = Wish((QuestionItem(prompt),), context=text)
             asked, topics = put_question(call, purse.agent, giver, wish)
     except (InboxFull, LimitReached, NotAllowed, NotFound, KeyError):
         tier = f" tier={purse.tier}" if purse.tier else ""
@@ -180,11 +180,11 @@ def _party(call: Call, uuid: str) -> str | None:
     return uuid if uuid == OPERATOR else call.hive.name(uuid)
 
 
-def _notice(call: Call, purse: Purse, text: str) -> frozenset[str]:
+def _notice(call: Call, purse: Budget, text: str) -> frozenset[str]:
     """The soft end: those who work on it, and whose it is, hear that they have to report now."""
     at_work = [
         uuid for uuid in drawing(call, purse)
-        if purse.kind in (*FUEL, *SLIDING) and call.ledger.tasks.open_of(uuid, 1)
+        if purse.kind in (*FUEL, *SLIDING) and call.ledger.tasks.open_tasks(uuid, 1)
     ]  # fmt: skip
     names = (call.hive.name(uuid) for uuid in dict.fromkeys((purse.agent, *at_work)))
     now = "report now what you have" if purse.kind in FUEL else "more of it is refused"
@@ -193,8 +193,8 @@ def _notice(call: Call, purse: Purse, text: str) -> frozenset[str]:
     return told(call, names, f"{text}\n{now}; you are told when there is more")
 
 
-def _resume(call: Call, purse: Purse, missed: Shortage) -> frozenset[str]:
-    left = f"has {shown(purse.kind, purse.free)} {UNITS[purse.kind]} again"
+def _resume(call: Call, purse: Budget, missed: Shortage) -> frozenset[str]:
+    left = f"has {to_display(purse.kind, purse.free)} {UNITS[purse.kind]} again"
     if purse.kind in SLIDING:
         left = f"is kept again, {amounts(call, purse)}"
     text = f"the {title(purse)} of {owner(call.hive, purse)} {left}: go on"
@@ -202,7 +202,7 @@ def _resume(call: Call, purse: Purse, missed: Shortage) -> frozenset[str]:
     return told(call, (call.hive.name(purse.agent),), text) | go_on(call, purse, missed)
 
 
-def go_on(call: Call, purse: Purse, missed: Shortage | None = None) -> frozenset[str]:
+def go_on(call: Call, purse: Budget, missed: Shortage | None = None) -> frozenset[str]:
     """What waited for it in queues, or was stopped; its question is closed."""
     topics = frozenset().union(*(start_next(call, uuid) for uuid in drawing(call, purse)))
     return (
@@ -243,12 +243,12 @@ def looked_again(call: Call, missed: Shortage) -> frozenset[str]:
         seen(call, each) for each in bounds(call, missed.agent, missed.kind)
         if each.agent == missed.agent
     ]  # fmt: skip
-    bound = found[0] if found else Purse(missed.agent, missed.kind)
+    bound = found[0] if found else Budget(missed.agent, missed.kind)
     share, shut = call.settings.budgets.warn, bool(found) and not bound.spent + bound.free
-    if not shut and not bound.over and not bound.near(share):
+    if not shut and not bound.over and not bound.is_near_end(share):
         return lifted(call, bound)
     again = None
-    if bound.kind is Kind.TOKENS_PER_HOUR and not shut:
+    if bound.kind is BudgetKind.TOKENS_PER_HOUR and not shut:
         hour = budgets.bounds.hour(bound.agent, call.now)[0]
         again = max(call.now + 1, hour.below(share * (bound.spent + bound.free)))
     budgets.short(replace(missed, stop_at=again))

@@ -15,8 +15,8 @@ from hive_core.broker.operation import Params
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.ledger.budgets.usage import Figure, day_of
 from hive_core.model.wire.record import DAEMON, OPERATOR
-from hive_core.model.work.budget import AMOUNT_MOST, Kind, Purse, Source
-from hive_core.model.work.task_caps import Caps
+from hive_core.model.work.budget import AMOUNT_MOST, Budget, BudgetKind, UsageSource
+from hive_core.model.work.task_caps import TaskCapLimits
 from hive_core.operations.budgets.payer_budget import (
     BUDGET,
     covered,
@@ -38,7 +38,7 @@ DAY_MOST: Final = 1 << 40
 _FIELDS: Final = {"money": "cost"}
 
 
-class TaskCaps(Caps, Params):
+class TaskCaps(TaskCapLimits, Params):
     """Bounds of one task; absent: none. At one of them only the report is left."""
 
 
@@ -69,7 +69,7 @@ class Spent:
         return {kind: amount for kind, amount in found.items() if amount}
 
 
-def check_funds(call: Call, uuid: str, own: frozenset[Kind] = frozenset()) -> None:
+def check_funds(call: Call, uuid: str, own: frozenset[BudgetKind] = frozenset()) -> None:
     """LimitReached when the agent, or whoever pays for it, has nothing left to work with.
 
     `own`: of what the work has something of its own.
@@ -78,7 +78,7 @@ def check_funds(call: Call, uuid: str, own: frozenset[Kind] = frozenset()) -> No
         raise refused(call, f"no new work for {call.hive.name(uuid) or uuid}", purse)
 
 
-def take(call: Call, uuid: str, kind: Kind) -> frozenset[str]:
+def take(call: Call, uuid: str, kind: BudgetKind) -> frozenset[str]:
     """One message, task or agent more, paid beforehand; LimitReached when there is none left."""
     if uuid in _NOBODY:
         return frozenset()
@@ -86,16 +86,18 @@ def take(call: Call, uuid: str, kind: Kind) -> frozenset[str]:
     for purse in drawn(call, uuid, kind):
         if purse.empty:
             raise refused(call, f"{call.hive.name(uuid) or uuid} may do no more of this", purse)
-        topics |= paid(call, purse.charged(1))
+        topics |= paid(call, purse.with_charge(1))
     usage = call.ledger.budgets.usage
-    if kind is Kind.MESSAGES:
+    if kind is BudgetKind.MESSAGES:
         usage.count(uuid, kind, call.now)
     else:
-        usage.add(Figure(day_of(call.now), uuid, kind, Source.MEASURED.value, "", "", 1))
+        usage.add(Figure(day_of(call.now), uuid, kind, UsageSource.MEASURED.value, "", "", 1))
     return topics
 
 
-def report(call: Call, uuid: str, spent: Spent, source: Source = Source.REPORTED) -> frozenset[str]:
+def report(
+    call: Call, uuid: str, spent: Spent, source: UsageSource = UsageSource.REPORTED
+) -> frozenset[str]:
     """Write down what an agent has used, and charge it; the topics to touch."""
     tier = spent.tier or tier_of(call.hive, uuid)
     usage, day = call.ledger.budgets.usage, day_of(call.now)
@@ -108,26 +110,26 @@ def report(call: Call, uuid: str, spent: Spent, source: Source = Source.REPORTED
             usage.add_task(spent.task, figure, call.now)
     tokens = spent.tokens + spent.tokens_in + spent.tokens_out
     topics = said_tokens(call, uuid, tokens)
-    for what, amount in ((Kind.TOKENS, tokens), (Kind.MONEY, spent.cost)):
+    for what, amount in ((BudgetKind.TOKENS, tokens), (BudgetKind.MONEY, spent.cost)):
         if amount:
             topics |= _charged(call, uuid, replace(spent, tier=tier), (what, amount))
     return topics | (note_caps(call, spent.task) if spent.task else frozenset())
 
 
-def _charged(call: Call, uuid: str, spent: Spent, bill: tuple[Kind, int]) -> frozenset[str]:
+def _charged(call: Call, uuid: str, spent: Spent, bill: tuple[BudgetKind, int]) -> frozenset[str]:
     """Who pays: the fund of the task instead of a purse for all tiers; one of a tier besides."""
     kind, amount = bill
     fund = fund_for(call, spent.task, uuid, kind)
     purses = [each for each in drawn(call, uuid, kind, spent.tier) if each.tier or fund is None]
-    for each in (*purses, *([fund.purse] if fund else [])):
+    for each in (*purses, *([fund.budget] if fund else [])):
         _check_total(each, amount)
     topics = frozenset[str]()
     for purse in purses:
-        topics |= paid(call, purse.charged(amount))
+        topics |= paid(call, purse.with_charge(amount))
     return topics | (spend(call, fund, amount, last=spent.last) if fund else frozenset())
 
 
-def _check_total(purse: Purse, amount: int) -> None:
+def _check_total(purse: Budget, amount: int) -> None:
     if purse.total + amount > AMOUNT_MOST:
         raise _uncountable(purse.kind, amount, f"more than {AMOUNT_MOST} in the budget for it")
 
@@ -158,7 +160,7 @@ def used_tool(call: Call, uuid: str, task: str = "") -> frozenset[str]:
         raise LimitReached(
             f"task {task} may use no more tools: {bound}; report now", rule=BUDGET, of=TOOLS
         )
-    figure = Figure(day_of(call.now), uuid, TOOLS, Source.MEASURED.value, "", "", 1)
+    figure = Figure(day_of(call.now), uuid, TOOLS, UsageSource.MEASURED.value, "", "", 1)
     usage.add(figure)
     if not task:
         return frozenset()
@@ -166,7 +168,7 @@ def used_tool(call: Call, uuid: str, task: str = "") -> frozenset[str]:
     return note_caps(call, task)
 
 
-def cap(call: Call, task: str, agent: str, caps: Caps | None) -> None:
+def cap(call: Call, task: str, agent: str, caps: TaskCapLimits | None) -> None:
     """What a new task may use at most."""
     bounds = {} if caps is None else caps.model_dump(exclude_none=True)
     if bounds:

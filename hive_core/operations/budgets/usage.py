@@ -18,13 +18,13 @@ from hive_core.errors import InvalidArgument
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.budget import (
     AMOUNT_MOST,
-    SAID,
+    REPORTED_KINDS,
     UNITS,
-    Kind,
-    Purse,
-    Source,
-    shown,
+    Budget,
+    BudgetKind,
+    UsageSource,
     source_of,
+    to_display,
 )
 from hive_core.operations.budgets.cpu_time import measuring, running
 from hive_core.operations.budgets.operations import Tiers
@@ -143,7 +143,7 @@ def report_usage(call: Call, params: ReportParams) -> Record[Reported]:
     topics = frozenset[str]()
     if params.task is not None:
         _check_task(call, params.task)
-        topics = begin(call, call.ledger.tasks.known(params.task), "it was spent on")[1]
+        topics = begin(call, call.ledger.tasks.require(params.task), "it was spent on")[1]
     topics |= report(call, call.uuid, spent)
     if params.context is not None:
         topics |= said_context(call, call.uuid, params.context)
@@ -151,7 +151,7 @@ def report_usage(call: Call, params: ReportParams) -> Record[Reported]:
     said = params.model_dump(exclude={"idempotency_key", "turn_seconds"})
     said.update(turns=len(params.turn_seconds), seconds=sum(params.turn_seconds))
     fields = {key: value for key, value in said.items() if value}
-    result = Reported(budgets=list(_balances(call, call.uuid, tuple(SAID))))
+    result = Reported(budgets=list(_balances(call, call.uuid, tuple(REPORTED_KINDS))))
     return Record(result, wakes=topics, fields=fields)
 
 
@@ -179,32 +179,33 @@ def get_usage(call: Call, params: UsageParams) -> UsageResult | Later[UsageResul
     sums = [*_sums(found), *(_contexts(call, uuid) if params.by == "agent" else ())]
     shown_ = list(fitting(sums[:ROWS], lambda each: written(each.key)))
     return UsageResult(
-        budgets=list(_balances(call, uuid, tuple(Kind)) if uuid else _all(call)),
+        budgets=list(_balances(call, uuid, tuple(BudgetKind)) if uuid else _all(call)),
         sums=shown_, currency=call.settings.budgets.currency, whole=len(shown_) == len(sums),
     )  # fmt: skip
 
 
-def _balances(call: Call, uuid: str, kinds: Iterable[Kind]) -> Iterator[Balance]:
+def _balances(call: Call, uuid: str, kinds: Iterable[BudgetKind]) -> Iterator[Balance]:
     for kind in kinds:
         found = bounds(call, uuid, kind) if kind in SLIDING else drawn(call, uuid, kind)
         yield from (_balance(call, purse) for purse in found)
-    for fund in call.ledger.budgets.funds.by(uuid):
-        if fund.purse.kind in kinds:
-            yield _balance(call, fund.purse, fund.task)
+    for fund in call.ledger.budgets.funds.of_agent(uuid):
+        if fund.budget.kind in kinds:
+            yield _balance(call, fund.budget, fund.task)
 
 
 def _all(call: Call) -> Iterator[Balance]:
-    purses = (purse for kind in Kind for purse in call.ledger.budgets.every(kind))
+    purses = (purse for kind in BudgetKind for purse in call.ledger.budgets.every(kind))
     yield from (_balance(call, settled(call, purse)) for purse in islice(purses, ROWS))
-    for fund in islice(call.ledger.budgets.funds.every(), ROWS):
-        yield _balance(call, fund.purse, fund.task)
+    for fund in islice(call.ledger.budgets.funds.all(), ROWS):
+        yield _balance(call, fund.budget, fund.task)
 
 
-def _balance(call: Call, purse: Purse, task: str = "") -> Balance:
+def _balance(call: Call, purse: Budget, task: str = "") -> Balance:
     kind, purse = purse.kind, seen(call, purse)
     return Balance(
         kind=kind.value, tier=purse.tier, unit=UNITS[kind], agent=whose(call, purse),
-        left=shown(kind, purse.free), spent=shown(kind, purse.spent), owed=shown(kind, purse.over),
+        left=to_display(kind, purse.free), spent=to_display(kind, purse.spent),
+        owed=to_display(kind, purse.over),
         source=source_of(kind).value, task=task,
     )  # fmt: skip
 
@@ -226,7 +227,7 @@ def _sums(found: Counter[tuple[str, str, str]]) -> list[Sum]:
     """Who lives comes first, then the lines of those who are gone."""
     return [
         Sum.model_construct(
-            key=key, kind=kind, source=source, amount=shown(kind, found[key, kind, source])
+            key=key, kind=kind, source=source, amount=to_display(kind, found[key, kind, source])
         )
         for key, kind, source in sorted(found, key=_order)[: ROWS + 1]
     ]
@@ -245,8 +246,8 @@ def _contexts(call: Call, uuid: str) -> Iterator[Sum]:
     for agent, tokens in call.ledger.budgets.bounds.contexts().items():
         if not uuid or agent in inside:
             yield Sum(
-                key=places.name(agent), kind=Kind.CONTEXT.value, source=Source.REPORTED.value,
-                amount=tokens,
+                key=places.name(agent), kind=BudgetKind.CONTEXT.value,
+                source=UsageSource.REPORTED.value, amount=tokens,
             )  # fmt: skip
 
 

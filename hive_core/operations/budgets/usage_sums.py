@@ -13,7 +13,7 @@ from typing import Final
 
 from hive_core.broker.call import Call, Reads, Ready
 from hive_core.ledger.budgets.usage import Figure, Sums, day_of, key_of
-from hive_core.model.work.budget import Kind, Source
+from hive_core.model.work.budget import BudgetKind, UsageSource
 from hive_core.operations.budgets.cpu_time import live_cpu
 from hive_core.operations.budgets.payer_budget import millis
 from hive_core.operations.budgets.usage_rollup import Places
@@ -90,7 +90,7 @@ def _add(call: Call, found: Counter[Key], agents: list[str], how: tuple[int, str
 def live(call: Call) -> Iterator[Figure]:
     """Time and processor time of machines that run, which is not written down yet."""
     yield from live_cpu(call)
-    now, measured = millis(call.now), Source.MEASURED.value
+    now, measured = millis(call.now), UsageSource.MEASURED.value
     for uuid, since in call.ledger.budgets.running().items():
         ran = max(0, now - since)
-        yield Figure(day_of(call.now), uuid, Kind.TIME.value, measured, "", "", ran)
+        yield Figure(day_of(call.now), uuid, BudgetKind.TIME.value, measured, "", "", ran)

@@ -11,7 +11,7 @@ from hive_core.broker.call import Call
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.model.agents.machine import State
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
-from hive_core.model.work.question import Ask, Question
+from hive_core.model.work.question import Question, QuestionKind
 from hive_core.model.work.task import TaskState
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.pages import fitting, written
@@ -86,17 +86,17 @@ def _asked(call: Call) -> Iterator[Todo]:
 
 
 def _question(call: Call, found: Question) -> Todo:
-    what = f"{found.severity}: " if found.kind is Ask.ESCALATION else ""
+    what = f"{found.severity}: " if found.kind is QuestionKind.ESCALATION else ""
     who = called(call, found.asker)
     return _row(found.kind, found.id, who, what + title(found), found.asked, found.deadline)
 
 
 def _plans(call: Call) -> Iterator[Todo]:
-    given = call.ledger.tasks.given_by(THE_OPERATOR, 10 * _MOST)
+    given = call.ledger.tasks.tasks_from(THE_OPERATOR, 10 * _MOST)
     for each in given:
         if each.state is TaskState.AWAITING_PLAN_APPROVAL:
             who = called(call, each.assignee)
-            yield _row("plan", each.id, who, each.called, each.created, None)
+            yield _row("plan", each.id, who, each.label, each.created, None)
 
 
 def _approvals(call: Call) -> Iterator[Todo]:

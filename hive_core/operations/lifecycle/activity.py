@@ -33,9 +33,9 @@ def shown(call: Call, uuid: str) -> frozenset[str]:
 
 def judged(ledger: Ledger, uuid: str) -> tuple[Activity, list[str]]:
     """What it is at, and the tasks that it has begun and not ended."""
-    begun = ledger.tasks.begun_by(uuid)
+    begun = ledger.tasks.begun_tasks(uuid)
     tasks = [task.id for task in begun]
-    if ledger.plans.waiting(uuid):
+    if ledger.plans.is_waiting(uuid):
         return Activity.BLOCKED, tasks
     if any(task.state not in AWAITING for task in begun):
         return Activity.RUNNING, tasks

@@ -37,7 +37,7 @@ class Left(Result):
 def _last_task(call: Call, what: TaskEnded) -> frozenset[str]:
     name = call.hive.name(what.assignee)
     then = AfterTask.STAYS if name is None else after_task(call.hive.spec(name))
-    if then is AfterTask.STAYS or call.ledger.tasks.open_of(what.assignee, 1):
+    if then is AfterTask.STAYS or call.ledger.tasks.open_tasks(what.assignee, 1):
         return frozenset()
     call.ledger.lives.leaves(what.assignee, then.value, call.now + FLUSH)
     return frozenset({f"life:{what.assignee}"})
@@ -56,7 +56,12 @@ def _leave(call: Call, life: LifeRecord) -> frozenset[str]:
     run = call.ledger.runs.get(uuid)
     wanted = run is not None and run.wanted is DesiredState.RUNNING
     failed = call.states.state(uuid) in _FAILED
-    if not wanted or failed or call.hive.name(uuid) is None or call.ledger.tasks.open_of(uuid, 1):
+    if (
+        not wanted
+        or failed
+        or call.hive.name(uuid) is None
+        or call.ledger.tasks.open_tasks(uuid, 1)
+    ):
         lives.leaves(uuid, "", None)
         return frozenset()
     if not life.up:

@@ -137,7 +137,7 @@ def _before(call: Call, uuid: str) -> str:
 
 def _work(task: Task) -> str:
     result = task.result
-    lines = [f"your last task: {task.id}", f"it was: {task.wish.description[:2000]}"]
+    lines = [f"your last task: {task.id}", f"it was: {task.request.description[:2000]}"]
     if result is not None:
         lines.append(
             f"its result: {result.status.value}: {(result.summary or result.error)[:4000]}"

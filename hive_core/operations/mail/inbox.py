@@ -117,7 +117,7 @@ def recv(call: Call, params: RecvParams) -> Record[Letters] | Wait[Letters]:
     mail = call.ledger.messages
     lease = call.settings.grace.lease if params.lease is None else params.lease
     found = mail.lease(call.uuid, params.max, lease, call.now, params.only or "")
-    woke = call.ledger.plans.waits.woken_by([each.id for each in found])
+    woke = call.ledger.plans.waits.waits_by_message([each.id for each in found])
     letters = Letters(messages=[_letter(each, woke.get(each.id)) for each in found])
     if found or (params.wait <= 0 and not call.more):
         # With the last lease the letter ends: its time has to be watched.

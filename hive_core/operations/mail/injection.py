@@ -58,7 +58,7 @@ def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
         return Record(Injected(result=NOT_ACTIVE, worker=known, task="", message=""))
     name = called(call, task.assignee)
     head = {"to": name, "kind": INJECTED, "body": params.body}
-    thread = {"thread": task.wish.thread} if task.wish.thread else {}
+    thread = {"thread": task.request.thread} if task.request.thread else {}
     sent = on_behalf(call, call.uuid, "send", {**head, **thread})
     if not isinstance(sent, Record) or not isinstance(sent.result, Sent):
         raise TypeError("what was sent is recorded")
@@ -75,9 +75,9 @@ def _task(call: Call, params: InjectParams) -> Task | None:
     if params.worker is not None:
         if params.worker == call.caller:
             raise InvalidArgument("say it to a worker: wake is for oneself", field="worker")
-        work = call.ledger.tasks.open_of(call.hive.spec(params.worker).id)
+        work = call.ledger.tasks.open_tasks(call.hive.spec(params.worker).id)
         return next((each for each in work if each.held), None)
-    work = [each for each in call.ledger.tasks.given_by(call.uuid) if each.held]
+    work = [each for each in call.ledger.tasks.tasks_from(call.uuid) if each.held]
     if len({each.assignee for each in work}) > 1:
         names = ", ".join(sorted({called(call, each.assignee) for each in work})[:_NAMED])
         raise InvalidArgument(f"say to whom: several work for you ({names})", field="worker")

@@ -7,7 +7,7 @@ from typing import Final
 from hive_core.broker.call import Call
 from hive_core.errors import InvalidArgument, NotFound
 from hive_core.model.agents.agent import Role
-from hive_core.model.work.queue import WORDS, Queue, Whom
+from hive_core.model.work.queue import WORDS, Queue, QueueAccess
 from hive_core.policy.decide import visible_names
 from hive_core.policy.relationship import (
     CHILD,
@@ -56,11 +56,11 @@ def rights(call: Call, queue: Queue) -> Rights:
     return frozenset(word for word, rule in held.items() if _lets(rule, standing, call.uuid))
 
 
-def _lets(rule: Whom, standing: int, uuid: str) -> bool:
+def _lets(rule: QueueAccess, standing: int, uuid: str) -> bool:
     return uuid in rule.agents or any(standing in _WORDS[word] for word in rule.words)
 
 
-def whom(call: Call, said_: list[str], field: str) -> Whom:
+def whom(call: Call, said_: list[str], field: str) -> QueueAccess:
     """What an owner said; agents that it names are kept by UUID, and it has to see them."""
     names = [each for each in dict.fromkeys(said_) if each not in WORDS]
     hidden = set(names) - set(visible_names(call.hive, call.caller)) if names else set()
@@ -70,10 +70,10 @@ def whom(call: Call, said_: list[str], field: str) -> Whom:
         if not is_visible(call.hive, each, call.caller):
             raise InvalidArgument(f"{each} does not see you", field=field)
     words = tuple(each for each in WORDS if each in said_)
-    return Whom(words, tuple(call.hive.spec(each).id for each in names))
+    return QueueAccess(words, tuple(call.hive.spec(each).id for each in names))
 
 
-def said(call: Call, rule: Whom) -> list[str]:
+def said(call: Call, rule: QueueAccess) -> list[str]:
     """A rule in the words that it was said in; names of now."""
     return [*rule.words, *(call.hive.name(each) or each for each in rule.agents)]
 

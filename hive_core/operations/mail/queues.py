@@ -11,7 +11,7 @@ from hive_core.broker.operation import Mutation, Params, Result, Whose, operatio
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.ledger.mail.queues import Wanted
 from hive_core.model.agents.agent import Role
-from hive_core.model.work.queue import Queue, Thing, thing_id
+from hive_core.model.work.queue import Queue, QueueItem, queue_item_id
 from hive_core.operations.fields import WAIT_MOST
 from hive_core.operations.mail.queue_hooks import SWEPT, report_dead_things
 from hive_core.operations.mail.queue_rules import (
@@ -176,7 +176,7 @@ def put(call: Call, params: PutParams) -> Record[Put]:
     owner = owner_name(call, queue)
     standing = relation(call.hive, call.caller, owner)
     urgent = urgency(params.priority, standing)
-    thing = Thing(0, call.uuid, call.caller, params.kind, urgent, call.now, params.body)
+    thing = QueueItem(0, call.uuid, call.caller, params.kind, urgent, call.now, params.body)
     number = call.ledger.queues.put(queue, thing, call.settings.queues.bytes)
     call.notify(topic(queue.number), topic(queue.number, params.kind))
     return Record(Put(id=number, priority=urgent))
@@ -239,9 +239,9 @@ def _found(call: Call, text: str) -> Queue:
     return queue
 
 
-def _taken(call: Call, queue: Queue, thing: Thing) -> Taken:
+def _taken(call: Call, queue: Queue, thing: QueueItem) -> Taken:
     return Taken(
-        id=thing_id(thing.id), queue=f"{owner_name(call, queue)}/{queue.name}",
+        id=queue_item_id(thing.id), queue=f"{owner_name(call, queue)}/{queue.name}",
         sender=thing.sender_name, from_uuid=thing.sender, kind=thing.kind,
         priority=thing.priority, put_at=thing.put_at, body=thing.body, attempt=thing.attempt,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached
 from hive_core.ledger.mail.letters import COPY, NewMessage
 from hive_core.model.wire.record import OPERATOR, Message, Relation
-from hive_core.model.work.budget import Kind as Counted
+from hive_core.model.work.budget import BudgetKind as Counted
 from hive_core.operations.budgets.spending import take
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.mail.inbox_quota import BODY_MOST, check_share

@@ -14,7 +14,7 @@ from hive_core.broker.operation import Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, NotAllowed, NotFound
 from hive_core.ledger.mail.posting import one_line
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
-from hive_core.model.work.planning import Plan, PlanState, Step
+from hive_core.model.work.planning import Plan, PlanState, PlanStep
 from hive_core.model.work.task import Task
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.notices import More, tell
@@ -75,7 +75,7 @@ def create_plan(call: Call, params: CreatePlanParams) -> Record[PlanMade]:
 
 
 def _created(call: Call, params: CreatePlanParams) -> tuple[Plan, list[str]]:
-    steps = [Step(each.title, each.detail, tuple(each.tools)) for each in params.steps]
+    steps = [PlanStep(each.title, each.detail, tuple(each.tools)) for each in params.steps]
     plans = call.ledger.plans
     return plans.create(call.uuid, params.task or "", steps, params.note, call.now)
 
@@ -116,7 +116,7 @@ _DECIDES: Final = ANCESTOR | OPERATOR | _ASSIGNER
 )
 def get_plan(call: Call, params: PlanParams) -> PlanRow:
     """Show a plan with its steps: to its maker, an ancestor, who gave the task, the operator."""
-    return row(call, call.ledger.plans.known(params.plan))
+    return row(call, call.ledger.plans.require(params.plan))
 
 
 @operation(
@@ -124,7 +124,7 @@ def get_plan(call: Call, params: PlanParams) -> PlanRow:
 )
 def list_plans(call: Call, params: ListPlansParams) -> PlanRows:
     """List the plans of a task, the newest first, as many as fit into one answer."""
-    rows = (row(call, each) for each in call.ledger.plans.of_task(params.task))
+    rows = (row(call, each) for each in call.ledger.plans.plans_of_task(params.task))
     return PlanRows(plans=list(fitting(rows, lambda each: len(each.model_dump_json().encode()))))
 
 
@@ -169,10 +169,10 @@ def reject_plan(call: Call, params: RejectPlanParams) -> Record[PlanDecided]:
 @operation(action="work", allow=SELF, whose=Whose("plan", "plan", _of_plan))
 def update_plan_step(call: Call, params: UpdateStepParams) -> Record[PlanRow]:
     """Say how a step of an approved plan stands. Only its maker may."""
-    plan = call.ledger.plans.known(params.plan)
+    plan = call.ledger.plans.require(params.plan)
     if plan.state is not PlanState.APPROVED:
         raise Conflict(f"cannot carry out plan {plan.id}: it is {plan.state}")
-    found = call.ledger.plans.step(plan.id, params.step, _EVENTS[params.status], params.note)
+    found = call.ledger.plans.move_step(plan.id, params.step, _EVENTS[params.status], params.note)
     topics = frozenset({f"task:{plan.task}"} if plan.task else ())
     return Record(row(call, found), topics, audited(call, found))
 
@@ -181,7 +181,7 @@ def update_plan_step(call: Call, params: UpdateStepParams) -> Record[PlanRow]:
 def plans_end(call: Call, what: TaskEnded) -> frozenset[str]:
     """Of a task that has ended no plan is decided any more."""
     topics = frozenset[str]()
-    for each in call.ledger.plans.of_task(what.id):
+    for each in call.ledger.plans.plans_of_task(what.id):
         if each.state is PlanState.SUBMITTED:
             call.ledger.plans.move(each.id, "void", call.now, reason="its task has ended")
             topics |= take_back_prompt(call, each.id)
@@ -192,7 +192,7 @@ def plans_end(call: Call, what: TaskEnded) -> frozenset[str]:
 def plans_go(call: Call, what: Gone) -> frozenset[str]:
     """The plans of a destroyed agent are kept as a record; nothing of them is open."""
     topics = frozenset[str]()
-    for each in call.ledger.plans.of_agent(what.uuid, STEPS_MOST):
+    for each in call.ledger.plans.plans_of_agent(what.uuid, STEPS_MOST):
         if each.open:
             call.ledger.plans.move(each.id, "void", call.now, reason="its agent is gone")
             topics |= take_back_prompt(call, each.id)
@@ -241,7 +241,7 @@ def _prompt(call: Call, task: Task, plan: Plan, voids: list[str]) -> frozenset[s
     head = {"task": task.id, "plan": plan.id, "agent": call.caller, "voids": voids}
     lines = [
         json.dumps(head),
-        f"{call.caller} asks for approval of its plan for task {task.id} ({short(task.called)}):",
+        f"{call.caller} asks for approval of its plan for task {task.id} ({short(task.label)}):",
         *steps_text(plan),
         *(["Note:", *quoted(plan.note)] if plan.note else []),
         f"Answer with approve_plan {task.id} {plan.id}, or reject_plan {task.id} {plan.id} REASON."
@@ -249,12 +249,12 @@ def _prompt(call: Call, task: Task, plan: Plan, voids: list[str]) -> frozenset[s
     ]
     letter, topics = daemon_mail(call, name, SUBMITTED, "\n".join(lines), **_thread(task))
     asked = THE_OPERATOR if name == THE_OPERATOR else call.hive.spec(name).id
-    call.ledger.plans.prompted(plan.id, asked, letter)
+    call.ledger.plans.set_prompt(plan.id, asked, letter)
     return topics
 
 
 def _thread(task: Task) -> More:
-    return More(thread=task.wish.thread) if task.wish.thread else More()
+    return More(thread=task.request.thread) if task.request.thread else More()
 
 
 def _answer(call: Call, task: Task, plan: Plan, kind: str, text: str) -> frozenset[str]:

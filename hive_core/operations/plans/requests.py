@@ -19,6 +19,6 @@ def take_back_prompt(call: Call, plan: str) -> frozenset[str]:
 def take_back(call: Call, task: str) -> frozenset[str]:
     """The task is another's to decide on."""
     plan = call.ledger.plans.newest(task)
-    if not plan or call.ledger.plans.known(plan).state is not PlanState.SUBMITTED:
+    if not plan or call.ledger.plans.require(plan).state is not PlanState.SUBMITTED:
         return frozenset()
     return take_back_prompt(call, plan)

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Mutation, Params, Result
 from hive_core.ledger.mail.posting import one_line
-from hive_core.model.work.planning import Plan, Step
+from hive_core.model.work.planning import Plan, PlanStep
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import also, bounded_text
 
@@ -127,7 +127,7 @@ def steps_text(plan: Plan) -> list[str]:
     return lines
 
 
-def step_text(number: int, step: Step) -> str:
+def step_text(number: int, step: PlanStep) -> str:
     tools = f" [{', '.join(step.tools)}]" if step.tools else ""
     detail = f": {step.detail}" if step.detail else ""
     return one_line(f"{number}. {step.title}{detail}{tools}")

@@ -12,7 +12,7 @@ from hive_core.broker.timers import due
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.questions.storage import End
 from hive_core.model.wire.record import DAEMON, OPERATOR
-from hive_core.model.work.question import Question, Why
+from hive_core.model.work.question import HopReason, Question
 from hive_core.operations.questions.recipients import above
 from hive_core.operations.questions.transitions import deliver, end_question, finish, hand_on
 from hive_core.policy.relationship import ABOVE, relationship
@@ -39,7 +39,7 @@ def question_times(call: Call) -> Record[Result]:
     for each in rows.late(call.now, _MOST):
         topics |= end_question(call, each, _over(call, each))
     for each in rows.climbing(call.now, _MOST):
-        topics |= hand_on(call, each, above(call.hive, each.holder), Why.CLIMBED)
+        topics |= hand_on(call, each, above(call.hive, each.holder), HopReason.CLIMBED)
     for each in rows.owed(call.now, _MOST):
         topics |= deliver(call, each)
     rows.forget(call.now, _MOST)
@@ -67,7 +67,7 @@ def _gone(call: Call, what: Gone) -> frozenset[str]:
         topics |= end_question(call, each, _without(call, what.name))
     heir = above(call.hive, what.uuid)
     for each in rows.held_by(what.uuid):
-        topics |= hand_on(call, each, heir, Why.PASSED)
+        topics |= hand_on(call, each, heir, HopReason.PASSED)
     call.ledger.reminders.drop_of(what.uuid)
     return frozenset(topics)
 
@@ -91,4 +91,4 @@ def _settled_anew(call: Call, question: Question) -> frozenset[str]:
         return end_question(call, question, _without(call, "who asked"))
     if question.holder == OPERATOR or (holder and relationship(call.hive, holder, asker) in ABOVE):
         return frozenset()
-    return hand_on(call, question, above(call.hive, question.asker), Why.PASSED)
+    return hand_on(call, question, above(call.hive, question.asker), HopReason.PASSED)

@@ -9,7 +9,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import NotAllowed
-from hive_core.model.work.question import Ask, Item
+from hive_core.model.work.question import QuestionItem, QuestionKind
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import also, bounded_text
 from hive_core.operations.questions.operations import TEXT_MOST, YEAR, Id, Text, check_wish, park
@@ -56,10 +56,10 @@ def escalate(call: Call, params: EscalateParams) -> Record[Escalated]:
     """
     if call.by_operator:
         raise NotAllowed("cannot escalate: nobody is above the operator", rule="self")
-    item, task = Item(params.issue, (), params.default), params.task or ""
+    item, task = QuestionItem(params.issue, (), params.default), params.task or ""
     check_wish(call, (item,), params.deadline, task)
     wish = Wish(
-        (item,), params.context, params.deadline, task, Ask.ESCALATION, params.severity,
+        (item,), params.context, params.deadline, task, QuestionKind.ESCALATION, params.severity,
         climbs=params.propagate,
     )  # fmt: skip
     found, topics = put_question(call, call.uuid, PARENT, wish)

@@ -12,7 +12,7 @@ from typing import Final
 
 from hive_core.broker.call import Call
 from hive_core.ledger.mail.posting import one_line
-from hive_core.model.work.question import Ask, Hop, Question, QuestionState, Why
+from hive_core.model.work.question import Hop, HopReason, Question, QuestionKind, QuestionState
 from hive_core.operations.approvals.outcome import called
 
 SHORT: Final = 120
@@ -98,12 +98,12 @@ def _noun(question: Question) -> str:
     return f"the {question.kind} {question.id}"
 
 
-def _opening(question: Question, asker: str, by: object, why: Why) -> str:
-    verb = "asks" if question.kind is Ask.QUESTION else f"escalates ({question.severity})"
+def _opening(question: Question, asker: str, by: object, why: HopReason) -> str:
+    verb = "asks" if question.kind is QuestionKind.QUESTION else f"escalates ({question.severity})"
     more = {
-        Why.ASKED: "", Why.RELAYED: f"; {by} passed it on to you",
-        Why.CLIMBED: f"; {by} did not answer in time",
-        Why.PASSED: f"; {by} is not there for it any more",
+        HopReason.ASKED: "", HopReason.RELAYED: f"; {by} passed it on to you",
+        HopReason.CLIMBED: f"; {by} did not answer in time",
+        HopReason.PASSED: f"; {by} is not there for it any more",
     }[why]  # fmt: skip
     return f"{asker} {verb}{more}:"
 

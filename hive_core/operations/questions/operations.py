@@ -16,7 +16,7 @@ from hive_core.broker.operation import Mutation, Params, Result, Whose, operatio
 from hive_core.errors import Conflict, InvalidArgument, NotAllowed, NotFound
 from hive_core.ledger.questions.storage import End
 from hive_core.model.wire.record import DAEMON
-from hive_core.model.work.question import Item, Question, Why
+from hive_core.model.work.question import HopReason, Question, QuestionItem
 from hive_core.model.work.task import TaskState
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import Reason, bounded_text
@@ -208,7 +208,7 @@ def relay_question(call: Call, params: RelayParams) -> Record[Relayed]:
         whom_ = called(call, found.holder)
         raise Conflict(f"{cannot}: it waits on {whom_}", question=found.id)
     to = _upwards(call, params.to, found)
-    topics = hand_on(call, found, party(call.hive, to), Why.RELAYED)
+    topics = hand_on(call, found, party(call.hive, to), HopReason.RELAYED)
     return Record(Relayed(question=found.id, to=to), topics, {"question": found.id, "to": to})
 
 
@@ -245,13 +245,13 @@ def _task_is_over(call: Call, what: TaskEnded) -> frozenset[str]:
     return frozenset(topics)
 
 
-def _item(given: ItemParams) -> Item:
+def _item(given: ItemParams) -> QuestionItem:
     if len(given.options) == 1:
         raise InvalidArgument("one option is no choice: none, or 2 to 4", field="items.options")
-    return Item(given.prompt, tuple(given.options), given.default)
+    return QuestionItem(given.prompt, tuple(given.options), given.default)
 
 
-def check_wish(call: Call, items: Sequence[Item], deadline: float | None, id_: str) -> None:
+def check_wish(call: Call, items: Sequence[QuestionItem], deadline: float | None, id_: str) -> None:
     """What makes no sense together: a default that never counts, a task of another."""
     if deadline is None and any(item.default is not None for item in items):
         raise InvalidArgument("`default` requires `deadline`", field="deadline")

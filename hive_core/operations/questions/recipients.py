@@ -8,7 +8,7 @@ from hive_core.errors import NotAllowed, NotFound
 from hive_core.model.agents.agent import Role
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import OPERATOR
-from hive_core.model.work.question import Ask
+from hive_core.model.work.question import QuestionKind
 from hive_core.policy.decide import decide, visible_names
 from hive_core.policy.relationship import ABOVE, relationship
 from hive_core.policy.rules import ROUTE
@@ -16,9 +16,9 @@ from hive_core.policy.rules import ROUTE
 PARENT: Final = "parent"
 
 
-def whom(hive: Hive, asker: str, to: str, kind: Ask) -> str:
+def whom(hive: Hive, asker: str, to: str, kind: QuestionKind) -> str:
     """Who is meant: the name of an ancestor of the asker, or `operator`."""
-    cannot = f"cannot {'ask' if kind is Ask.QUESTION else 'escalate to'} {to[:64]}"
+    cannot = f"cannot {'ask' if kind is QuestionKind.QUESTION else 'escalate to'} {to[:64]}"
     above = hive.topology.parent(asker)
     if to in (PARENT, above, OPERATOR):
         return _nearest(hive, asker, to, kind)
@@ -31,7 +31,7 @@ def whom(hive: Hive, asker: str, to: str, kind: Ask) -> str:
     return to
 
 
-def _nearest(hive: Hive, asker: str, to: str, kind: Ask) -> str:
+def _nearest(hive: Hive, asker: str, to: str, kind: QuestionKind) -> str:
     """The parent, or the operator if that is meant and the asker may write to the operator.
 
     Who may not asks its parent, who may pass it on. An escalation of a root is the operator's.
@@ -42,7 +42,7 @@ def _nearest(hive: Hive, asker: str, to: str, kind: Ask) -> str:
         return OPERATOR
     if above is not None:
         return above
-    if direct or kind is Ask.ESCALATION:
+    if direct or kind is QuestionKind.ESCALATION:
         return OPERATOR
     raise NotAllowed(
         "cannot ask operator: you have no parent, and not the capability message.operator",

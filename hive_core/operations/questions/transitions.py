@@ -19,14 +19,14 @@ from hive_core.ledger.mail.letters import NewMessage
 from hive_core.ledger.questions.storage import End, NewQuestion
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
 from hive_core.model.work.question import (
-    URGENCY,
-    Ask,
+    MAIL_PRIORITY,
     Hop,
-    Item,
+    HopReason,
     Question,
+    QuestionItem,
+    QuestionKind,
     QuestionState,
     Severity,
-    Why,
 )
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.lifecycle.activity import shown
@@ -39,7 +39,7 @@ AGAIN: Final = 60.0  # seconds until mail is tried again that did not fit into t
 BYTES_MOST: Final = 16 * 1024
 _LOW: Final = 3
 # How full the inbox of whom is asked may be.
-_SHARES: Final = {Ask.QUESTION: 0.5, Ask.ESCALATION: 0.75}
+_SHARES: Final = {QuestionKind.QUESTION: 0.5, QuestionKind.ESCALATION: 0.75}
 # Of what somebody else has done the operator sees that it is no more on the list.
 _MISSED: Final = frozenset({QuestionState.DEFAULTED, QuestionState.EXPIRED})
 
@@ -48,11 +48,11 @@ _MISSED: Final = frozenset({QuestionState.DEFAULTED, QuestionState.EXPIRED})
 class Wish:
     """What is asked. `deadline` in seconds from now; `task`: one of the asker's that waits."""
 
-    items: Sequence[Item]
+    items: Sequence[QuestionItem]
     context: str = ""
     deadline: float | None = None
     task: str = ""
-    kind: Ask = Ask.QUESTION
+    kind: QuestionKind = QuestionKind.QUESTION
     severity: str = ""
     climbs: bool = False
 
@@ -85,7 +85,7 @@ def put_question(call: Call, asker: str, to: str, wish: Wish) -> tuple[Question,
     return found, topics | shown(call, asker)
 
 
-def hand_on(call: Call, question: Question, holder: str, why: Why) -> frozenset[str]:
+def hand_on(call: Call, question: Question, holder: str, why: HopReason) -> frozenset[str]:
     """It waits on `holder` (a UUID, or `operator`) from now on; who had it and who has it hear."""
     hop = Hop(holder, call.now, question.holder, why)
     climbs = None if question.climbs is None else _climbs(call, question.severity, holder)
@@ -95,7 +95,7 @@ def hand_on(call: Call, question: Question, holder: str, why: Why) -> frozenset[
     if call.uuid == had.holder:  # who passed it on knows
         return topics
     body = question_letters.passed_by(call, found, hop)
-    return topics | _over(call, had, body, stays=why is Why.CLIMBED)
+    return topics | _over(call, had, body, stays=why is HopReason.CLIMBED)
 
 
 def end_question(call: Call, question: Question, end: End) -> frozenset[str]:
@@ -196,11 +196,11 @@ def check_size(*texts: str) -> None:
         )
 
 
-def _texts(item: Item) -> tuple[str, ...]:
+def _texts(item: QuestionItem) -> tuple[str, ...]:
     return (item.prompt, *item.options, item.default or "")
 
 
-def _check_room(call: Call, asker: str, holder: str, kind: Ask) -> None:
+def _check_room(call: Call, asker: str, holder: str, kind: QuestionKind) -> None:
     """Nobody has too many open, and nobody keeps others from asking the same one (row Q28)."""
     bounds, rows = call.settings.talk, call.ledger.questions
     if rows.count_asked(asker) >= bounds.open:
@@ -210,7 +210,9 @@ def _check_room(call: Call, asker: str, holder: str, kind: Ask) -> None:
         )  # fmt: skip
     uuid = party(call.hive, holder)
     _check_box(call, uuid, holder, kind)
-    if kind is Ask.ESCALATION:  # what is urgent finds room; the bound above holds for it too
+    if (
+        kind is QuestionKind.ESCALATION
+    ):  # what is urgent finds room; the bound above holds for it too
         return
     there = rows.count_held(uuid)
     full = there >= bounds.asked
@@ -222,7 +224,7 @@ def _check_room(call: Call, asker: str, holder: str, kind: Ask) -> None:
         )  # fmt: skip
 
 
-def _check_box(call: Call, uuid: str, holder: str, kind: Ask) -> None:
+def _check_box(call: Call, uuid: str, holder: str, kind: QuestionKind) -> None:
     """Asking, again and again, fills no box: the rest of it is for the mail of others.
 
     Questions come as mail of the daemon's: what agents send there keeps nobody from asking.
@@ -241,7 +243,7 @@ def _climbs(call: Call, severity: str, holder: str) -> float | None:
 
 
 def _post(call: Call, question: Question, name: str) -> frozenset[str]:
-    urgent = URGENCY[Severity(question.severity)] if question.severity else PRIORITY
+    urgent = MAIL_PRIORITY[Severity(question.severity)] if question.severity else PRIORITY
     if question.state is QuestionState.OPEN:
         hop = call.ledger.questions.hops(question.id)[-1]
         body = question_letters.put(call, question, hop)

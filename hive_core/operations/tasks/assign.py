@@ -8,9 +8,9 @@ from hive_core.broker.call import Call
 from hive_core.errors import Conflict, InvalidArgument, LimitReached, NotFound
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.wire.record import OPERATOR
-from hive_core.model.work.budget import Kind
-from hive_core.model.work.task import WELL, Task, TaskWish
-from hive_core.model.work.task_caps import Caps
+from hive_core.model.work.budget import BudgetKind
+from hive_core.model.work.task import WELL, Task, TaskRequest
+from hive_core.model.work.task_caps import TaskCapLimits
 from hive_core.operations.budgets.spending import cap, check_funds, take
 from hive_core.operations.tasks.begin import at_hand, delegated, waits_for_parts
 from hive_core.operations.tasks.funds import fund, own_kinds
@@ -23,7 +23,7 @@ NOTHING = "-"  # as `part_of`: a task by itself, whatever its assigner works on
 
 
 def assign(
-    call: Call, assigner: str, assignee: str, wish: TaskWish, caps: Caps | None = None
+    call: Call, assigner: str, assignee: str, wish: TaskRequest, caps: TaskCapLimits | None = None
 ) -> tuple[Task, frozenset[str]]:
     """Give `assignee` (a name) a task of `assigner` (a UUID or `operator`); the topics to touch.
 
@@ -40,27 +40,27 @@ def assign(
         plan_required=wish.plan_required or spec.require_plan,
     )
     check_funds(call, spec.id, own_kinds(call, whole, spec.id))
-    paid = take(call, assigner, Kind.TASKS)
-    first = [each for each in whole.after if call.ledger.tasks.known(each).open]
+    paid = take(call, assigner, BudgetKind.TASKS)
+    first = [each for each in whole.after if call.ledger.tasks.require(each).open]
     task = call.ledger.tasks.create(assigner, spec.id, whole, call.now)
     paid |= fund(call, task) | _delegates(call, whole.part_of)
     call.ledger.tasks.needs.add(task.id, first)
     cap(call, task.id, spec.id, _within(caps, spec))
-    log(call, task, "assign", title=task.called)
+    log(call, task, "assign", title=task.label)
     topics = frozenset({topic(task.id), f"tasks:{assigner}", f"tasks:{spec.id}", "events"})
     topics |= waits_for_parts(call, whole.part_of) | paid
     if first:
         task, more = move(call, task, "wait")
     else:
         more = start_next(call, spec.id)
-    return call.ledger.tasks.known(task.id), topics | more
+    return call.ledger.tasks.require(task.id), topics | more
 
 
-def _within(caps: Caps | None, spec: AgentSpec) -> Caps | None:
+def _within(caps: TaskCapLimits | None, spec: AgentSpec) -> TaskCapLimits | None:
     """What was asked for, and no more turns than the agent may take."""
     if spec.max_turns is None:
         return caps
-    found = caps or Caps()
+    found = caps or TaskCapLimits()
     turns = min(found.iterations or spec.max_turns, spec.max_turns)
     return found.model_copy(update={"iterations": turns})
 
@@ -74,13 +74,13 @@ def _delegates(call: Call, part_of: str) -> frozenset[str]:
 def _check_room(call: Call, assigner: str, assignee: str) -> None:
     tasks, most = call.ledger.tasks, call.settings.tasks
     cannot = f"cannot assign a task to {assignee}"
-    if tasks.count("assignee", call.hive.spec(assignee).id) >= most.open:
+    if tasks.count_open("assignee", call.hive.spec(assignee).id) >= most.open:
         raise LimitReached(f"{cannot}: it has {most.open} that have not ended")
-    if assigner != OPERATOR and tasks.count("assigner", assigner) >= most.given:
+    if assigner != OPERATOR and tasks.count_open("assigner", assigner) >= most.given:
         raise LimitReached(f"{cannot}: you gave {most.given} that have not ended")
 
 
-def _part_of(call: Call, assigner: str, wish: TaskWish) -> str:
+def _part_of(call: Call, assigner: str, wish: TaskRequest) -> str:
     """The one task that the assigner works on; of several it has to say which."""
     if wish.part_of:
         return "" if wish.part_of == NOTHING else wish.part_of

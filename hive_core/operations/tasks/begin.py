@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hive_core.broker.call import Call
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.ledger.tasks.storage import Kept
+from hive_core.ledger.tasks.storage import TaskChanges
 from hive_core.model.work.task import Task, TaskState
 from hive_core.operations.lifecycle.activity import shown
 from hive_core.operations.tasks.clock import clock_beside_parts, clock_from_now
@@ -21,10 +21,10 @@ def begin(call: Call, task: Task, why: str = "") -> tuple[Task, frozenset[str]]:
     """
     if not task.offered:
         return task, frozenset()
-    clock: Kept = {**clock_from_now(call, task), "why": why}
+    clock: TaskChanges = {**clock_from_now(call, task), "why": why}
     if task.state is not TaskState.PENDING_DELEGATION:
         return step(call, task, "begin", **clock)
-    found = call.ledger.tasks.note(task.id, **clock)
+    found = call.ledger.tasks.update(task.id, **clock)
     log(call, found, "begin", why)
     return found, frozenset({topic(task.id), "events"}) | shown(call, task.assignee)
 
@@ -46,13 +46,13 @@ def waits_for_parts(call: Call, part_of: str) -> frozenset[str]:
     clock = clock_beside_parts(call, whole)
     if not clock:
         return frozenset()
-    call.ledger.tasks.note(whole.id, **clock)
+    call.ledger.tasks.update(whole.id, **clock)
     return frozenset({topic(whole.id)})
 
 
 def at_hand(ledger: Ledger, agent: str) -> list[Task]:
     """What it has begun; where that is nothing, what it was offered."""
-    held = ledger.tasks.held_by(agent)
+    held = ledger.tasks.offered_tasks(agent)
     return [task for task in held if task.begun] or held
 
 

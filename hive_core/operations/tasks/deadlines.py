@@ -35,9 +35,9 @@ def task_deadlines(call: Call) -> Record[Looked]:
     found = call.ledger.tasks.overdue(call.now, _AT_ONCE)
     topics, late = frozenset[str](), dict[str, str]()
     for each in found:
-        task = call.ledger.tasks.known(each.id)
+        task = call.ledger.tasks.require(each.id)
         if _late(call, task):
-            late[task.id] = f"its time is over: {task.wish.deadline:g} s"
+            late[task.id] = f"its time is over: {task.request.deadline:g} s"
             continue
         topics |= _come(call, task)
         if _passes_on(task):  # that was a turn's work
@@ -71,7 +71,7 @@ def _past(call: Call, at: float | None) -> bool:
 
 
 def _soft(call: Call, task: Task) -> frozenset[str]:
-    call.ledger.tasks.note(task.id, soft_at=None)
+    call.ledger.tasks.update(task.id, soft_at=None)
     if task.state is TaskState.QUEUED:  # there was no room in the inbox
         return start_next(call, task.assignee)
     return _asked(call, task)
@@ -100,7 +100,7 @@ def _forced(call: Call, task: Task) -> frozenset[str]:
         return confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
     asked = _asked_before(call, task)
     pause = _AGAIN if asked is None else min(max(call.now - asked, _AGAIN), _AGAIN_MOST)
-    call.ledger.tasks.note(task.id, stop_at=call.now + pause)
+    call.ledger.tasks.update(task.id, stop_at=call.now + pause)
     if down:  # it is on its way down already
         return frozenset({topic(task.id)})
     reason = f"task {task.id} did not stop"
@@ -114,7 +114,7 @@ def _forced(call: Call, task: Task) -> frozenset[str]:
 
 def _asked_before(call: Call, task: Task) -> float | None:
     """When its end was asked for first, if nothing has happened to it since."""
-    for seq in call.ledger.tasks.events_of(task.id, 1):
+    for seq in call.ledger.tasks.last_events(task.id, 1):
         event = call.ledger.events.get(seq)
         if event is not None and event.operation == _FORCED:
             return event.time

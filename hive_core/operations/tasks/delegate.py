@@ -13,7 +13,7 @@ from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result, operation
 from hive_core.model.agents.agent import AgentName, Role
 from hive_core.model.agents.roles import ROLE_DEFAULTS
-from hive_core.model.work.planning import Wish
+from hive_core.model.work.planning import WaitCondition
 from hive_core.operations.agents.spawn import SpawnParams, SpawnResult, spawn
 from hive_core.operations.agents.spawn_params import Traits
 from hive_core.operations.fields import Agent
@@ -83,7 +83,7 @@ def spawn_agent_and_assign_task(call: Call, params: SpawnAndAssignParams) -> Cha
     task, topics = assign(below, call.uuid, made.result.name, wish, params.caps)
     wait_id = None
     if params.wait:
-        wanted = Wish(agents=(made.result.uuid,), tasks=(task.id,))
+        wanted = WaitCondition(agents=(made.result.uuid,), tasks=(task.id,))
         wait, more = begin(below, wanted, params.patience)
         wait_id, topics = wait.id, topics | more
     result = AgentSpawned(

@@ -20,7 +20,7 @@ def swept(call: Call, sweep: Sweep, tasks: Sequence[str]) -> frozenset[str]:
     """End the work on these, by id: the first of them now, the others in turns of their own."""
     topics = frozenset[str]()
     if later := tasks[AT_ONCE:]:
-        topics |= {f"sweep:{call.ledger.plans.sweeps.open(sweep, later)}"}
+        topics |= {f"sweep:{call.ledger.plans.sweeps.add(sweep, later)}"}
     return topics | _ended(call, sweep, tasks[:AT_ONCE])
 
 
@@ -38,5 +38,5 @@ def sweeps_go_on(call: Call) -> Record[Result]:
 def _ended(call: Call, sweep: Sweep, tasks: Sequence[str]) -> frozenset[str]:
     theirs = call._replace(caller=sweep.name, uuid=sweep.party)
     # One that ended long ago, while no daemon ran, may be forgotten.
-    whys = {each.id: sweep.why for each in call.ledger.tasks.some(tasks) if each.open}
+    whys = {each.id: sweep.why for each in call.ledger.tasks.get_many(tasks) if each.open}
     return stop_all(theirs, whys, ResultStatus(sweep.status), sweep.grace)

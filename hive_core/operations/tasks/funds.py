@@ -17,8 +17,8 @@ from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.ledger.budgets.usage import Capped
 from hive_core.model.agents.capability import covers
 from hive_core.model.wire.record import OPERATOR
-from hive_core.model.work.budget import AMOUNT_MOST, UNITS, Fund, Kind, Purse
-from hive_core.model.work.task import Task, TaskState, TaskWish
+from hive_core.model.work.budget import AMOUNT_MOST, UNITS, Budget, BudgetKind, TaskFund
+from hive_core.model.work.task import Task, TaskRequest, TaskState
 from hive_core.operations.budgets.payer_budget import (
     BUDGET,
     above,
@@ -36,7 +36,7 @@ from hive_core.operations.tasks.offers import start_next
 from hive_core.operations.tasks.transitions import AT_ONCE
 
 PARTS: Final = "parts"  # topics: of whose parts more can begin
-WORDS: Final = {"tokens": Kind.TOKENS, "cost": Kind.MONEY}
+WORDS: Final = {"tokens": BudgetKind.TOKENS, "cost": BudgetKind.MONEY}
 
 
 class TaskBudget(Params):
@@ -65,14 +65,14 @@ def words_of(budget: TaskBudget | None) -> dict[str, int]:
 
 def rows_of(call: Call, task: str) -> list[FundRow]:
     """What a task has of its own, as readers see it."""
-    purses = (each.purse for each in call.ledger.budgets.funds.of(task))
+    purses = (each.budget for each in call.ledger.budgets.funds.of_task(task))
     return [
         FundRow(kind=each.kind.value, left=each.free, spent=each.spent, owed=each.over)
         for each in purses
     ]
 
 
-def own_kinds(call: Call, wish: TaskWish, uuid: str) -> frozenset[Kind]:
+def own_kinds(call: Call, wish: TaskRequest, uuid: str) -> frozenset[BudgetKind]:
     """Of what a task to be has something of its own, or of that of the whole that it is part of."""
     own = frozenset(WORDS[word] for word in wish.budget)
     whole = covered(call, wish.part_of, uuid)
@@ -82,16 +82,16 @@ def own_kinds(call: Call, wish: TaskWish, uuid: str) -> frozenset[Kind]:
 def fund(call: Call, task: Task) -> frozenset[str]:
     """Give a new task what its wish says, out of what its assigner has."""
     topics = frozenset[str]()
-    if not task.wish.budget:
+    if not task.request.budget:
         return topics
     _check_may(call, task)
-    for word, amount in sorted(task.wish.budget.items()):
+    for word, amount in sorted(task.request.budget.items()):
         kind = WORDS[word]
         what = f"cannot give a task {amount} {UNITS[kind]} of its own"
         source = taken(call, task, (kind, amount), what)
         topics |= {topic(source or task.assignee)}
-        purse = Purse(task.assignee, kind, free=amount)
-        call.ledger.budgets.funds.keep(Fund(task.id, source, purse))
+        purse = Budget(task.assignee, kind, free=amount)
+        call.ledger.budgets.funds.save(TaskFund(task.id, source, purse))
         note(call, purse, "reserved", f"task {task.id} has {amount} {UNITS[kind]} of its own")
     return topics
 
@@ -106,7 +106,7 @@ def _check_may(call: Call, task: Task) -> None:
     )
 
 
-def taken(call: Call, task: Task, wanted: tuple[Kind, int], what: str) -> str:
+def taken(call: Call, task: Task, wanted: tuple[BudgetKind, int], what: str) -> str:
     """Out of what its assigner works with; where nobody has a purse, from outside.
 
     `what` is what a refusal begins with.
@@ -115,41 +115,43 @@ def taken(call: Call, task: Task, wanted: tuple[Kind, int], what: str) -> str:
     source = _source(call, task, kind)
     if source is None:
         return ""
-    held = source.purse if isinstance(source, Fund) else source
+    held = source.budget if isinstance(source, TaskFund) else source
     if held.free < amount:
-        whose = f"task {source.task}" if isinstance(source, Fund) else call.hive.name(held.agent)
+        whose = (
+            f"task {source.task}" if isinstance(source, TaskFund) else call.hive.name(held.agent)
+        )
         raise LimitReached(
             f"{what}: of the {title(held)} of {whose} are {held.free} left",
             rule=BUDGET, budget=whose, of=kind.value,
         )  # fmt: skip
-    left = held.emptied(amount)[0]
-    if isinstance(source, Fund):
-        call.ledger.budgets.funds.keep(replace(source, purse=left))
+    left = held.with_removed(amount)[0]
+    if isinstance(source, TaskFund):
+        call.ledger.budgets.funds.save(replace(source, budget=left))
         return source.task
     call.ledger.budgets.keep(left)
     return held.agent
 
 
-def _source(call: Call, task: Task, kind: Kind) -> Fund | Purse | None:
+def _source(call: Call, task: Task, kind: BudgetKind) -> TaskFund | Budget | None:
     budgets, found = call.ledger.budgets, None
     if task.assigner != OPERATOR:
-        whole = fund_for(call, task.wish.part_of, task.assigner, kind)
+        whole = fund_for(call, task.request.part_of, task.assigner, kind)
         if whole is not None:
             return whole
         found = budgets.nearest(upward(call.hive, task.assigner), kind)
     return found or budgets.nearest(above(call.hive, task.assignee), kind)
 
 
-def spend(call: Call, held: Fund, amount: int, *, last: bool = False) -> frozenset[str]:
+def spend(call: Call, held: TaskFund, amount: int, *, last: bool = False) -> frozenset[str]:
     """So much was used for it. When nothing is left the task has to come to its end."""
-    held = replace(held, purse=held.purse.charged(amount))
-    call.ledger.budgets.funds.keep(held)
+    held = replace(held, budget=held.budget.with_charge(amount))
+    call.ledger.budgets.funds.save(held)
     return frozenset() if last else _low(call, held)
 
 
-def _low(call: Call, held: Fund) -> frozenset[str]:
+def _low(call: Call, held: TaskFund) -> frozenset[str]:
     """Its agent and its assigner are told once when it runs low, and when it is empty."""
-    purse, usage = held.purse, call.ledger.budgets.usage
+    purse, usage = held.budget, call.ledger.budgets.usage
     what = f"the {title(purse)} of task {held.task} of {call.hive.name(purse.agent)}"
     if purse.empty:
         known = usage.capped(held.task)
@@ -161,9 +163,9 @@ def _low(call: Call, held: Fund) -> frozenset[str]:
         note(call, purse, "used_up", f"{what} is used up: {amounts(call, purse)}")
         topics = at_bound(call, found, f"its {title(purse)}, {amounts(call, purse)}")
         return topics | _tell_assigner(call, held, f"{what} is used up: {amounts(call, purse)}")
-    if purse.warned or not purse.near(call.settings.budgets.warn):
+    if purse.warned or not purse.is_near_end(call.settings.budgets.warn):
         return frozenset()
-    call.ledger.budgets.funds.keep(replace(held, purse=replace(purse, warned=True)))
+    call.ledger.budgets.funds.save(replace(held, budget=replace(purse, warned=True)))
     text = f"{what} runs low: {amounts(call, purse)}"
     note(call, purse, "low", text)
     name = call.hive.name(purse.agent)
@@ -171,26 +173,26 @@ def _low(call: Call, held: Fund) -> frozenset[str]:
     return told | _tell_assigner(call, held, text)
 
 
-def _tell_assigner(call: Call, held: Fund, text: str) -> frozenset[str]:
+def _tell_assigner(call: Call, held: TaskFund, text: str) -> frozenset[str]:
     task = call.ledger.tasks.get(held.task)
     giver = task.assigner if task is not None else OPERATOR
     name = OPERATOR if giver == OPERATOR else call.hive.name(giver)
-    if name is None or giver == held.purse.agent:
+    if name is None or giver == held.budget.agent:
         return frozenset()
     return tell(call, call.hive, name, BUDGET, text)
 
 
-def more(call: Call, before: Fund, amount: int) -> frozenset[str]:
+def more(call: Call, before: TaskFund, amount: int) -> frozenset[str]:
     """There is more in it, given or given back by a part: what had nothing left goes on."""
-    purse, budgets = before.purse.filled(amount), call.ledger.budgets
-    warned = purse.warned and purse.near(call.settings.budgets.warn)
-    held = replace(before, purse=replace(purse, warned=warned))
-    budgets.funds.keep(held)
+    purse, budgets = before.budget.with_added(amount), call.ledger.budgets
+    warned = purse.warned and purse.is_near_end(call.settings.budgets.warn)
+    held = replace(before, budget=replace(purse, warned=warned))
+    budgets.funds.save(held)
     if purse.empty:
         return frozenset()
-    topics = _parts_begun(call, held) if before.purse.empty else frozenset[str]()
+    topics = _parts_begun(call, held) if before.budget.empty else frozenset[str]()
     known = budgets.usage.capped(held.task)
-    if known is None or not known.reached or any(each.purse.empty for each in _own(call, held)):
+    if known is None or not known.reached or any(each.budget.empty for each in _own(call, held)):
         return topics
     budgets.usage.reached(held.task, "", None)
     if met := note_caps(call, held.task):  # one of its caps it has met as well
@@ -201,23 +203,23 @@ def more(call: Call, before: Fund, amount: int) -> frozenset[str]:
     return topics | {topic(purse.agent)}
 
 
-def _own(call: Call, held: Fund) -> list[Fund]:
-    return call.ledger.budgets.funds.of(held.task)
+def _own(call: Call, held: TaskFund) -> list[TaskFund]:
+    return call.ledger.budgets.funds.of_task(held.task)
 
 
-def _parts_begun(call: Call, held: Fund) -> frozenset[str]:
+def _parts_begun(call: Call, held: TaskFund) -> frozenset[str]:
     """Queued parts that it pays for again: some of their agents now, the others in later turns."""
     funds = call.ledger.budgets.funds
-    queued = funds.carried(held.task, (TaskState.QUEUED,))
+    queued = funds.open_parts(held.task, (TaskState.QUEUED,))
     who = list(dict.fromkeys(uuid for _, uuid in queued))
-    funds.wake(who[AT_ONCE:])
+    funds.add_waking(who[AT_ONCE:])
     topics = frozenset({f"{PARTS}:{held.task}"} if who[AT_ONCE:] else ())
     return topics.union(*(start_next(call, uuid) for uuid in who[:AT_ONCE]))
 
 
-@due(at=lambda ledger: 0.0 if ledger.budgets.funds.waking else None, topics=frozenset({PARTS}))
+@due(at=lambda ledger: 0.0 if ledger.budgets.funds.has_waking else None, topics=frozenset({PARTS}))
 def parts_of_funded_tasks_begin(call: Call) -> Record[Result]:
     """More agents of whose queued parts somebody pays again."""
-    found = call.ledger.budgets.funds.woken(AT_ONCE)
+    found = call.ledger.budgets.funds.take_waking(AT_ONCE)
     topics = frozenset({f"{PARTS}:"}).union(*(start_next(call, uuid) for uuid in found))
     return Record(Result(), topics, told=True)

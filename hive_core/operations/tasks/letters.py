@@ -19,7 +19,7 @@ SHOWN: Final = 64
 
 def letter(call: Call, task: Task) -> str:
     """The body with which a task is given: a head of `key: value` lines, then text and data."""
-    wish = task.wish
+    wish = task.request
     parts = ["\n".join(_head(call, task)), wish.description]
     if wish.data is not None:
         parts.append(f"data:\n{json.dumps(dict(wish.data), indent=1, ensure_ascii=False)}")
@@ -28,7 +28,7 @@ def letter(call: Call, task: Task) -> str:
 
 
 def _head(call: Call, task: Task) -> list[str]:
-    wish, plan = task.wish, ""
+    wish, plan = task.request, ""
     if wish.plan_required:
         plan = f"{task.plan} is approved" if task.plan else "required"
     said = {
@@ -62,7 +62,7 @@ def line(call: Call, task: Task) -> str:
     elif task.progress:
         state = f"{state}, {'' if task.percent is None else f'{task.percent} % '}{task.progress}"
     # One line whatever agents wrote: the next one is about another task.
-    return one_line(f"{task.id} {called(call, task.assignee)} [{task.called}] {state}")
+    return one_line(f"{task.id} {called(call, task.assignee)} [{task.label}] {state}")
 
 
 def board(call: Call, new: Iterable[Task], some: Sequence[Task], count: int) -> str:

@@ -16,7 +16,7 @@ from hive_core.broker.hooks import Ended, GivenUp, Gone, Started, when
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.errors import HiveError
-from hive_core.ledger.tasks.end_in_batches import Handing, Sweep
+from hive_core.ledger.tasks.end_in_batches import Handover, Sweep
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import DAEMON, OPERATOR
 from hive_core.model.work.task import ResultStatus, Task, TaskResult, TaskState
@@ -41,9 +41,9 @@ def ended_with_machine(call: Call, what: Ended) -> frozenset[str]:
     """Each task of an agent whose machine ended goes its way."""
     why = f"{what.name} {'was ended' if what.asked else 'ended'}: {what.reason}"
     tasks, down = call.ledger.tasks, not (what.asked or what.returns)
-    held, waiting = tasks.held_by(what.uuid), list[Task]()
+    held, waiting = tasks.offered_tasks(what.uuid), list[Task]()
     if down:
-        waiting = [each for each in tasks.open_of(what.uuid) if not each.begun]
+        waiting = [each for each in tasks.open_tasks(what.uuid) if not each.begun]
     # A restart that takes away access is nobody's try.
     revoked = call.ledger.revocations.restarts(what.uuid, int(str(what.fields.get("nonce", 0))))
     lost = [*waiting, *(each for each in held if each.begun and not revoked)]
@@ -70,7 +70,7 @@ def letter_given_up(call: Call, what: GivenUp) -> frozenset[str]:
     letter = what.message
     if letter.sender != DAEMON or letter.kind != TASK:
         return frozenset()
-    held = call.ledger.tasks.held_by(letter.recipient)
+    held = call.ledger.tasks.offered_tasks(letter.recipient)
     task = next((each for each in held if each.offered and each.message == letter.id), None)
     if task is None:
         return frozenset()
@@ -86,8 +86,8 @@ def ended_with_agent(call: Call, what: Gone) -> frozenset[str]:
     tasks = call.ledger.tasks
     sweep = Sweep(call.uuid, call.caller, ResultStatus.FAILED, why)
     # Most of them go on waiting for their end a little: nothing is begun of one who is gone.
-    topics |= swept(call, sweep, call.ledger.plans.sweeps.open_of([what.uuid]).waiting)
-    for task in _still_open(call, tasks.begun_by(what.uuid)):
+    topics |= swept(call, sweep, call.ledger.plans.sweeps.open_tasks([what.uuid]).waiting)
+    for task in _still_open(call, tasks.begun_tasks(what.uuid)):
         if task.state is TaskState.STOPPING:
             topics |= confirmed(call, task, TaskResult(ResultStatus.STOPPED))[1]
         else:
@@ -100,7 +100,7 @@ def given_on(call: Call, hive: Hive, agent: str) -> frozenset[str]:
     after = call._replace(hive=hive)
     topics = set[str]()
     for name in hive.topology.subtree(agent):
-        for task in call.ledger.tasks.open_of(hive.spec(name).id):
+        for task in call.ledger.tasks.open_tasks(hive.spec(name).id):
             holder = held_by(after, task)
             if holder != task.assigner:
                 topics |= _handed_on(
@@ -110,7 +110,7 @@ def given_on(call: Call, hive: Hive, agent: str) -> frozenset[str]:
 
 
 def _handed_on(call: Call, task: Task, holder: str, why: str) -> frozenset[str]:
-    found = call.ledger.tasks.note(task.id, assigner=holder, why=why)
+    found = call.ledger.tasks.update(task.id, assigner=holder, why=why)
     log(call, found, "inherit", why)
     topics = news(call, found) | {topic(task.id), "events"}
     topics |= correct_news(call, task.assigner, task.id, known=True)
@@ -130,7 +130,7 @@ def confirmed(call: Call, task: Task, partial: TaskResult) -> tuple[Task, frozen
 def _still_open(call: Call, tasks: list[Task]) -> Iterator[Task]:
     """Each as it is when its turn has come: the end of one may be that of another."""
     for each in tasks:
-        now = call.ledger.tasks.known(each.id)
+        now = call.ledger.tasks.require(each.id)
         if now.open:
             yield now
 
@@ -144,7 +144,7 @@ def _lies_ready(call: Call, task: Task, what: Ended) -> bool:
 
 def _again(task: Task) -> bool:
     """Whether its assigner asked for another try, and it has one left."""
-    return task.wish.requeue >= max(task.attempt, 1)
+    return task.request.requeue >= max(task.attempt, 1)
 
 
 def _lost(call: Call, task: Task, why: str, refused: str) -> frozenset[str]:
@@ -152,7 +152,7 @@ def _lost(call: Call, task: Task, why: str, refused: str) -> frozenset[str]:
     if refused or not _again(task):
         error = f"{why}; {refused}" if refused and _again(task) else why
         return end(call, task, "fail", TaskResult(ResultStatus.FAILED, error=error))[1]
-    again = f"{why}; try {task.attempt + 1} of {task.wish.requeue + 1}"
+    again = f"{why}; try {task.attempt + 1} of {task.request.requeue + 1}"
     if task.offered:
         return withdraw(call, task, again, tried=True)[1]
     return move(call, task, "hand_back", why=again, message="")[1]
@@ -184,22 +184,24 @@ def _inherited(call: Call, what: Gone) -> frozenset[str]:
     parent = call.hive.topology.parent(what.name)
     heir = OPERATOR if parent is None else call.hive.spec(parent).id
     why = f"{what.name} was destroyed: its task is yours now"
-    found = call.ledger.tasks.hand_over(what.uuid, heir, why)
-    handing, later = Handing(call.uuid, call.caller, why), found[AT_ONCE:]
-    call.ledger.plans.sweeps.hand_on(handing, later)
+    found = call.ledger.tasks.reassign_all(what.uuid, heir, why)
+    handing, later = Handover(call.uuid, call.caller, why), found[AT_ONCE:]
+    call.ledger.plans.sweeps.add_handovers(handing, later)
     told = (_told(call, each, handing) for each in found[:AT_ONCE])
     return frozenset({HEIRS} if later else ()).union(*told)
 
 
-@due(at=lambda ledger: 0.0 if ledger.plans.sweeps.handing else None, topics=frozenset({HEIRS}))
+@due(
+    at=lambda ledger: 0.0 if ledger.plans.sweeps.has_handovers else None, topics=frozenset({HEIRS})
+)
 def heirs_are_told(call: Call) -> Record[Result]:
     """Of more tasks that are theirs, each with a line in its history."""
-    found = call.ledger.plans.sweeps.handed(AT_ONCE)
+    found = call.ledger.plans.sweeps.take_handovers(AT_ONCE)
     topics = frozenset({HEIRS}).union(*(_told(call, *each) for each in found))
     return Record(Result(), topics, told=True)
 
 
-def _told(call: Call, id_: str, handing: Handing) -> frozenset[str]:
+def _told(call: Call, id_: str, handing: Handover) -> frozenset[str]:
     task = call.ledger.tasks.get(id_)
     if task is None or not task.open:
         return frozenset()

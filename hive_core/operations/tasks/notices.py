@@ -15,7 +15,7 @@ from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.errors import InboxFull
 from hive_core.ledger.mail.letters import NewMessage
-from hive_core.ledger.tasks.notices import KEPT, News
+from hive_core.ledger.tasks.notices import TASKS_PER_MESSAGE, NewsState
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
 from hive_core.model.work.task import Task
 from hive_core.operations.notices import PRIORITY, More, inbox, post
@@ -38,8 +38,8 @@ def news(call: Call, task: Task) -> frozenset[str]:
     if told.add(party, task.id, call.now, MOMENT):
         return frozenset({f"task_news:{party}"})
     kept = told.get(party)
-    fresh = (*(each for each in kept.fresh if each != task.id), task.id)[-KEPT:]
-    return _tell(call, kept._replace(fresh=fresh))
+    fresh = (*(each for each in kept.pending if each != task.id), task.id)[-TASKS_PER_MESSAGE:]
+    return _tell(call, kept._replace(pending=fresh))
 
 
 def correct_news(call: Call, party: str, task: str, *, known: bool) -> frozenset[str]:
@@ -51,47 +51,47 @@ def correct_news(call: Call, party: str, task: str, *, known: bool) -> frozenset
     now = before
     if known:
         now = now._replace(
-            told=tuple(each for each in now.told if each != task),
-            fresh=tuple(each for each in now.fresh if each != task),
+            in_message=tuple(each for each in now.in_message if each != task),
+            pending=tuple(each for each in now.pending if each != task),
         )
     if now.message and call.ledger.messages.untaken(party, now.message):
         now = now._replace(due=min(now.due or inf, max(call.now, now.at + MOMENT)))
     if now == before:
         return frozenset()
-    call.ledger.tasks.news.keep(now)
+    call.ledger.tasks.news.save(now)
     return frozenset({f"task_news:{party}"})
 
 
 @due(at=lambda ledger: ledger.tasks.news.next_due(), topics=frozenset({"task_news"}))
 def task_news(call: Call) -> Record[Told]:
     """Tell those whose moment is over."""
-    found = call.ledger.tasks.news.untold(call.now, _AT_ONCE)
+    found = call.ledger.tasks.news.due_assigners(call.now, _AT_ONCE)
     topics = frozenset[str]()
     for party in found:
         topics |= _tell(call, call.ledger.tasks.news.get(party))
     return Record(Told(assigners=len(found)), topics)
 
 
-def _tell(call: Call, kept: News) -> frozenset[str]:
+def _tell(call: Call, kept: NewsState) -> frozenset[str]:
     """One message in place of the one that was not taken."""
     party, tasks, mail = kept.assigner, call.ledger.tasks, call.ledger.messages
     name = OPERATOR if party == OPERATOR else call.hive.name(party)
     if name is None:
-        tasks.news.keep(News(party, at=call.now))
+        tasks.news.save(NewsState(party, at=call.now))
         return frozenset()
     unread = bool(kept.message) and mail.untaken(party, kept.message)
     if unread:
         mail.ack(party, [kept.message])
-    before = (each for each in kept.told if unread and each not in kept.fresh)
-    new = (*before, *kept.fresh)[-KEPT:]
+    before = (each for each in kept.in_message if unread and each not in kept.pending)
+    new = (*before, *kept.pending)[-TASKS_PER_MESSAGE:]
     changed = [task for each in new if (task := tasks.get(each)) and task.assigner == party]
     if not changed:
-        tasks.news.keep(News(party, at=kept.at))
+        tasks.news.save(NewsState(party, at=kept.at))
         return frozenset({inbox(party)})
-    count = tasks.count("assigner", party)
-    body = board(call, changed, tasks.given_by(party, 2 * SHOWN), count)
+    count = tasks.count_open("assigner", party)
+    body = board(call, changed, tasks.tasks_from(party, 2 * SHOWN), count)
     message, topics = daemon_mail(call, name, TASKS, body)
-    tasks.news.keep(News(party, message, new, at=call.now))
+    tasks.news.save(NewsState(party, message, new, at=call.now))
     return topics
 
 

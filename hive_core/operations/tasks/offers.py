@@ -7,7 +7,7 @@ from typing import Final
 
 from hive_core.broker.call import Call
 from hive_core.errors import InboxFull
-from hive_core.ledger.tasks.storage import Kept
+from hive_core.ledger.tasks.storage import TaskChanges
 from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.work.task import Task, TaskState
 from hive_core.operations.budgets.payer_budget import covered, exhausted
@@ -28,12 +28,12 @@ def start_next(call: Call, assignee: str) -> frozenset[str]:
     name = call.hive.name(assignee)
     if name is None or not takes(call, name):
         return frozenset()
-    room = call.hive.spec(name).at_once - call.ledger.tasks.count_held(assignee)
+    room = call.hive.spec(name).at_once - call.ledger.tasks.count_offered(assignee)
     while room > 0 and (task := _next(call, assignee)) is not None:
         try:
             topics |= _offer(call, task, name)
         except InboxFull:
-            call.ledger.tasks.note(task.id, soft_at=call.now + _LATER)
+            call.ledger.tasks.update(task.id, soft_at=call.now + _LATER)
             break
         room -= 1
     return frozenset(topics)
@@ -44,12 +44,12 @@ def _next(call: Call, assignee: str) -> Task | None:
     first = call.ledger.tasks.next_queued(assignee)
     if first is None or exhausted(call, assignee) is None:
         return first
-    queued = call.ledger.tasks.open_of(assignee) if call.ledger.budgets.funds.any else []
+    queued = call.ledger.tasks.open_tasks(assignee) if call.ledger.budgets.funds.any else []
     return next(
         (
             each for each in queued
             if each.state is TaskState.QUEUED and not each.message
-            and not call.ledger.plans.sweeps.holds(each.id)
+            and not call.ledger.plans.sweeps.contains(each.id)
             and exhausted(call, assignee, covered(call, each.id, assignee)) is None
         ),
         None,
@@ -58,13 +58,15 @@ def _next(call: Call, assignee: str) -> Task | None:
 
 def _offer(call: Call, task: Task, name: str) -> frozenset[str]:
     """Hand a queued task to its agent, as a message; it begins when that says so."""
-    wish, attempt = task.wish, task.attempt + 1
+    wish, attempt = task.request, task.attempt + 1
     body = letter(call, replace(task, attempt=attempt))
     more: More = {"priority": wish.priority, "thread": wish.thread}
     sent, topics = post(call, from_daemon(call, name, TASK, body, **more))
     if wish.manager and not task.attempt:
         return topics | step(call, task, "delegate", attempt=attempt, message=sent.id)[1]
-    found = call.ledger.tasks.note(task.id, attempt=attempt, message=sent.id, soft_at=None, why="")
+    found = call.ledger.tasks.update(
+        task.id, attempt=attempt, message=sent.id, soft_at=None, why=""
+    )
     log(call, found, "offer")
     return topics | {topic(task.id), "events"}
 
@@ -77,10 +79,10 @@ def withdraw(
     It counts as a try where the agent may have ended by it (`tried`).
     """
     call.ledger.messages.ack(task.assignee, [task.message])
-    before = Kept(message="", attempt=task.attempt - (not tried), why=why)
+    before = TaskChanges(message="", attempt=task.attempt - (not tried), why=why)
     if task.state is TaskState.PENDING_DELEGATION:
         return step(call, task, "hand_back", **before)
-    found = call.ledger.tasks.note(task.id, **before)
+    found = call.ledger.tasks.update(task.id, **before)
     log(call, found, "withdraw", why)
     return found, frozenset({topic(task.id), inbox(task.assignee), "events"})
 

@@ -140,8 +140,8 @@ def assign_task(call: Call, params: AssignTaskParams) -> Record[Assigned]:
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, whose=TASK)
 def get_task(call: Call, params: GetTaskParams) -> WholeTask:
     """Show one task: what is to be done, how far it is, what came out, and all its steps."""
-    task = call.ledger.tasks.known(params.task)
-    wish = task.wish
+    task = call.ledger.tasks.require(params.task)
+    wish = task.request
     return WholeTask(
         task=shown(call, task), description=wish.description,
         data=None if wish.data is None else dict(wish.data), artifacts=list(wish.artifacts),
@@ -151,7 +151,7 @@ def get_task(call: Call, params: GetTaskParams) -> WholeTask:
 
 def _history(call: Call, task: Task) -> list[StepRow]:
     """The last of its events, as far as the log reaches back."""
-    numbers = call.ledger.tasks.events_of(task.id, _HISTORY)
+    numbers = call.ledger.tasks.last_events(task.id, _HISTORY)
     return [
         StepRow(
             seq=event.seq, time=event.time, event=event.operation,
@@ -212,7 +212,7 @@ def cancel_task(call: Call, params: CancelTaskParams) -> Record[Cancelled]:
     work; when it does not say that it has, its container is ended. The reply says all it hit; of
     more than 32 the others follow within moments.
     """
-    task = call.ledger.tasks.known(params.task)
+    task = call.ledger.tasks.require(params.task)
     if not task.open:
         how = task.result.status.value if task.result else task.state.value
         raise Conflict(f"cannot cancel task {task.id} of {who(call, task.assignee)}: it has ended"
@@ -222,7 +222,7 @@ def cancel_task(call: Call, params: CancelTaskParams) -> Record[Cancelled]:
     topics = stop_all(call, {each.id: why for each in hit}, ResultStatus.STOPPED)
     for each in rest:
         topics |= again(call, each)
-    rows = [_hit(call, call.ledger.tasks.known(each.id)) for each in hit]
+    rows = [_hit(call, call.ledger.tasks.require(each.id)) for each in hit]
     return Record(
         Cancelled(task=task.id, state=rows[0].state, hit=rows, more=bool(rest)),
         topics, {"task": task.id, "reason": why, "hit": [each.task for each in rows]},
@@ -234,7 +234,7 @@ def _scope_of(call: Call, task: Task) -> tuple[list[Task], list[Task]]:
     found, rest = [task], list[Task]()
     for each in found:
         room = AT_ONCE + 1 - len(found)
-        parts = call.ledger.tasks.parts_of(each.id, room + 1)
+        parts = call.ledger.tasks.open_parts(each.id, room + 1)
         found.extend(parts[:room])
         if len(parts) > room:
             rest.append(each)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Mutation
 from hive_core.errors import InvalidArgument, LimitReached
-from hive_core.model.work.task import TaskWish
+from hive_core.model.work.task import TaskRequest
 from hive_core.operations.budgets.spending import TaskCaps
 from hive_core.operations.fields import bounded_text
 from hive_core.operations.tasks.assign import check_part_of
@@ -81,7 +81,7 @@ class WishParams(Mutation):
     )
 
 
-def wish_of(call: Call, params: WishParams, description: str) -> TaskWish:
+def wish_of(call: Call, params: WishParams, description: str) -> TaskRequest:
     """What is asked for, checked as far as one need not know the assignee."""
     if params.part_of:
         check_part_of(call, params.part_of)
@@ -94,7 +94,7 @@ def wish_of(call: Call, params: WishParams, description: str) -> TaskWish:
     given.update(after=tuple(params.needs), artifacts=tuple(params.artifacts))
     given["context"] = params.context or ""
     given["budget"] = words_of(params.budget)
-    return TaskWish(description=description, title=getattr(params, "title", ""), **given)
+    return TaskRequest(description=description, title=getattr(params, "title", ""), **given)
 
 
 _SHARED: Final = {

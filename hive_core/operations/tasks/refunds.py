@@ -12,7 +12,7 @@ from dataclasses import replace
 from hive_core.broker.call import Call
 from hive_core.broker.hooks import TaskEnded, when
 from hive_core.model.agents.hive import Hive
-from hive_core.model.work.budget import UNITS, Fund, Kind, Purse
+from hive_core.model.work.budget import UNITS, Budget, BudgetKind, TaskFund
 from hive_core.model.work.task import ACTIVE
 from hive_core.operations.budgets.payer_budget import covered, note, topic, upward
 from hive_core.operations.budgets.shortages import filled
@@ -22,14 +22,14 @@ from hive_core.operations.tasks.funds import more
 @when(TaskEnded)
 def _over(call: Call, what: TaskEnded) -> frozenset[str]:
     topics = frozenset[str]()
-    for each in call.ledger.budgets.funds.of(what.id) if call.ledger.budgets.funds.any else ():
+    for each in call.ledger.budgets.funds.of_task(what.id) if call.ledger.budgets.funds.any else ():
         topics |= closed(call, each)
     return topics
 
 
-def closed(call: Call, held: Fund) -> frozenset[str]:
+def closed(call: Call, held: TaskFund) -> frozenset[str]:
     """It pays no more; what is left goes back to where it came from, what came last first."""
-    budgets, purse = call.ledger.budgets, held.purse
+    budgets, purse = call.ledger.budgets, held.budget
     shares, left = _shares(call, held), purse.free
     budgets.funds.drop(held)
     if purse.over:
@@ -44,14 +44,14 @@ def closed(call: Call, held: Fund) -> frozenset[str]:
     return touched | _returned(call, held.source, purse.kind, left)
 
 
-def _shares(call: Call, held: Fund) -> list[tuple[str, int]]:
+def _shares(call: Call, held: TaskFund) -> list[tuple[str, int]]:
     """What of the rest came from others than the first source.
 
     Of what its parts still have so much is theirs too, and goes back to them when those end.
     """
-    funds, left, found = call.ledger.budgets.funds, held.purse.free, list[tuple[str, int]]()
+    funds, left, found = call.ledger.budgets.funds, held.budget.free, list[tuple[str, int]]()
     top_ups = funds.top_ups(held)
-    parts = funds.out_of(held.task, held.purse.kind) if top_ups else []
+    parts = funds.from_source(held.task, held.budget.kind) if top_ups else []
     given = deque((each, _still(call, each)) for each in parts)
     for source, amount in top_ups:
         found.append((source, min(left, amount)))
@@ -66,17 +66,17 @@ def _shares(call: Call, held: Fund) -> list[tuple[str, int]]:
     return found
 
 
-def _still(call: Call, held: Fund) -> int:
+def _still(call: Call, held: TaskFund) -> int:
     """What it has, and what parts have that came out of it."""
     funds, waiting, found = call.ledger.budgets.funds, [held], 0
     while waiting:
         each = waiting.pop()
-        found += each.purse.free
-        waiting += funds.out_of(each.task, each.purse.kind)
+        found += each.budget.free
+        waiting += funds.from_source(each.task, each.budget.kind)
     return found
 
 
-def _returned(call: Call, source: str, kind: Kind, amount: int) -> frozenset[str]:
+def _returned(call: Call, source: str, kind: BudgetKind, amount: int) -> frozenset[str]:
     budgets = call.ledger.budgets
     whole = budgets.funds.get(source, kind) if amount else None
     if whole is not None:
@@ -85,15 +85,15 @@ def _returned(call: Call, source: str, kind: Kind, amount: int) -> frozenset[str
     return filled(call, home, amount) if home else frozenset()
 
 
-def _spared_no_more(call: Call, held: Fund) -> frozenset[str]:
+def _spared_no_more(call: Call, held: TaskFund) -> frozenset[str]:
     """Parts that it paid for may be left to empty purses, whose time was over: it runs again."""
-    budgets, kind, topics = call.ledger.budgets, held.purse.kind, frozenset[str]()
+    budgets, kind, topics = call.ledger.budgets, held.budget.kind, frozenset[str]()
     stop = call.settings.budgets.stop
     over = {
         each.agent: each for each in budgets.shortages()
         if each.kind is kind and not each.tier and each.stop_at is None
     }  # fmt: skip
-    spared = budgets.funds.carried(held.task, ACTIVE) if stop and over else []
+    spared = budgets.funds.open_parts(held.task, ACTIVE) if stop and over else []
     for part, uuid in spared:
         if over and kind not in covered(call, part, uuid):
             pays = budgets.nearest(upward(call.hive, uuid), kind)
@@ -104,20 +104,20 @@ def _spared_no_more(call: Call, held: Fund) -> frozenset[str]:
     return topics
 
 
-def inherited(call: Call, purse: Purse, heir: str) -> None:
+def inherited(call: Call, purse: Budget, heir: str) -> None:
     """A purse is closed: what tasks got out of it goes to another one."""
     if not purse.tier:
-        call.ledger.budgets.funds.pass_on(purse.agent, purse.kind, heir)
+        call.ledger.budgets.funds.replace_source(purse.agent, purse.kind, heir)
 
 
-def from_nobody(call: Call, hive: Hive, names: Iterable[str], kind: Kind) -> list[Fund]:
+def from_nobody(call: Call, hive: Hive, names: Iterable[str], kind: BudgetKind) -> list[TaskFund]:
     """Funds that came from outside, of tasks of these agents."""
     inside = {hive.spec(name).id for name in names}
-    found = call.ledger.budgets.funds.out_of("", kind)
-    return [each for each in found if each.purse.agent in inside]
+    found = call.ledger.budgets.funds.from_source("", kind)
+    return [each for each in found if each.budget.agent in inside]
 
 
-def outside(call: Call, held: Fund) -> int:
+def outside(call: Call, held: TaskFund) -> int:
     """What is left of it and came from no purse, of one whose first source is nobody."""
     others = sum(amount for _, amount in call.ledger.budgets.funds.top_ups(held))
-    return max(0, held.purse.free - others)
+    return max(0, held.budget.free - others)

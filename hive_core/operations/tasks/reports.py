@@ -134,7 +134,7 @@ def report_progress(call: Call, params: ReportProgressParams) -> Record[Reported
         reason = f"cannot report of task {task.id}: too often, try again in {after:.2f} s"
         raise LimitReached(reason, retry_after=after)
     _, topics = delegated(call, task, "its first report")
-    found = call.ledger.tasks.note(task.id, percent=params.percent, progress=params.text)
+    found = call.ledger.tasks.update(task.id, percent=params.percent, progress=params.text)
     log(call, found, "progress", params.text, percent=params.percent)
     return Record(
         Reported(task=task.id, state=found.state.value),
@@ -165,7 +165,7 @@ def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
     row = result(call, found)
     if row is None:
         raise Conflict(f"task {task.id} has no result")
-    count = call.ledger.tasks.count("assigner", found.assigner)
+    count = call.ledger.tasks.count_open("assigner", found.assigner)
     return Record(
         Finished(task=found.id, state=found.state.value, result=row, open=count),
         begun | topics | paid,
@@ -182,7 +182,7 @@ def _spent(params: FinishTaskParams) -> dict[str, int]:
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, whose=TASK, streams=True)
 def watch_task(call: Call, params: WatchTaskParams) -> Watched | Wait[Watched]:
     """Tell how far a task is; with `wait` or `more`, whenever that changes, to its end."""
-    task = call.ledger.tasks.known(params.task)
+    task = call.ledger.tasks.require(params.task)
     mark = str(task.version)
     found = Watched(
         task=task.id, state=task.state.value, attempt=task.attempt, why=task.why,
@@ -207,13 +207,13 @@ def _only(call: Call, verb: str) -> Task:
 
 def _mine(call: Call, id_: str | None, verb: str) -> Task:
     """A task that the caller works on: Conflict with the first result when it has ended."""
-    task = _only(call, verb) if id_ is None else call.ledger.tasks.known(id_)
+    task = _only(call, verb) if id_ is None else call.ledger.tasks.require(id_)
     if not task.open:
         first = result(call, task)
         status = first.status if first else task.state.value
         reason = f"cannot {verb} task {task.id}: it has ended as {status}"
         raise Conflict(reason, result=first.model_dump() if first else None)
-    if not task.held or (task.offered and call.ledger.plans.sweeps.holds(task.id)):
+    if not task.held or (task.offered and call.ledger.plans.sweeps.contains(task.id)):
         reason = f"it is {task.state.value}, and not offered to you"
         raise Conflict(f"cannot {verb} task {task.id}: {reason}")
     return task

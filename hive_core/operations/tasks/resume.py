@@ -16,7 +16,7 @@ from hive_core.broker.delegation import on_behalf
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import Conflict
 from hive_core.model.agents.machine import DesiredState, State
-from hive_core.model.work.task import ResultStatus, Task, TaskWish
+from hive_core.model.work.task import ResultStatus, Task, TaskRequest
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import bounded_text
 from hive_core.operations.lifecycle.sleep import resumed
@@ -53,7 +53,7 @@ def resume_task(call: Call, params: ResumeTaskParams) -> Record[TaskResumed]:
     Its machine is started, or woken, when it is down; its files are as it left them. It gets the
     text, what there was of a result, and the guidance as a new task.
     """
-    task = call.ledger.tasks.known(params.task)
+    task = call.ledger.tasks.require(params.task)
     if task.open or task.result is None:
         raise Conflict(f"cannot resume task {task.id}: it has not ended")
     if task.result.status is ResultStatus.SUCCESS:
@@ -67,22 +67,22 @@ def resume_task(call: Call, params: ResumeTaskParams) -> Record[TaskResumed]:
     return Record(found, topics | more, {"task": made.id, "resumes": task.id, "agent_name": name})
 
 
-def _wish(call: Call, task: Task, params: ResumeTaskParams) -> TaskWish:
+def _wish(call: Call, task: Task, params: ResumeTaskParams) -> TaskRequest:
     before = task.result
     said = "" if before is None else (before.summary or before.error)[:_TEXT]
     ended = "" if before is None else before.status.value
     text = (
         f"Go on with task {task.id}, which ended as {ended}.\n\nGuidance: {params.guidance}\n\n"
-        f"What there was of it: {said or 'nothing'}\n\nThe task was:\n{task.wish.description}"
+        f"What there was of it: {said or 'nothing'}\n\nThe task was:\n{task.request.description}"
     )
-    deadline = task.wish.deadline if params.deadline is None else params.deadline
-    whole = call.ledger.tasks.get(task.wish.part_of) if task.wish.part_of else None
+    deadline = task.request.deadline if params.deadline is None else params.deadline
+    whole = call.ledger.tasks.get(task.request.part_of) if task.request.part_of else None
     mine = whole is not None and whole.held and whole.assignee == call.uuid
     return replace(
-        task.wish, description=text, deadline=deadline, after=(), batch="",
-        soft=None if deadline != task.wish.deadline else task.wish.soft,
-        part_of=task.wish.part_of if mine else NOTHING, budget={},
-        context="keep" if task.wish.context else "",  # what it knows of it is what is gone on with
+        task.request, description=text, deadline=deadline, after=(), batch="",
+        soft=None if deadline != task.request.deadline else task.request.soft,
+        part_of=task.request.part_of if mine else NOTHING, budget={},
+        context="keep" if task.request.context else "",  # it goes on with what it remembers
         artifacts=() if before is None else before.artifacts,
     )  # fmt: skip
 

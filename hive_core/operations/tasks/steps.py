@@ -6,8 +6,8 @@ from typing import Final, Unpack
 
 from hive_core.broker.call import Call
 from hive_core.ledger.audit.events import Entry
-from hive_core.ledger.tasks.storage import Kept
-from hive_core.ledger.tasks.trace_ids import trace
+from hive_core.ledger.tasks.storage import TaskChanges
+from hive_core.ledger.tasks.trace_ids import trace_id
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.task import AWAITING, COURSE, Task, TaskState
 from hive_core.operations.approvals.outcome import called
@@ -29,11 +29,13 @@ def topic(task: str) -> str:
     return f"task:{task}"
 
 
-def step(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task, frozenset[str]]:
+def step(
+    call: Call, task: Task, event: str, **kept: Unpack[TaskChanges]
+) -> tuple[Task, frozenset[str]]:
     """One legal move of one task, without what follows from it for others."""
     state = TaskState(COURSE.next(task.state, event))
     clock = clock_after_step(call, task, state)
-    whole: Kept = {"why": "", "assigner": held_by(call, task), **clock, **kept}
+    whole: TaskChanges = {"why": "", "assigner": held_by(call, task), **clock, **kept}
     found = call.ledger.tasks.move(task.id, event, call.now, **whole)
     log(call, found, event, found.why)
     topics = {topic(task.id), f"tasks:{found.assigner}", "events"}
@@ -56,8 +58,8 @@ def _is_news(before: Task, now: Task, event: str) -> bool:
 
 def log(call: Call, task: Task, event: str, why: str = "", **more: object) -> None:
     """The line in the log that is the history of the task."""
-    if not task.wish.part_of:  # else the ledger looks for the outermost one
-        more["trace"] = trace(task.id)
+    if not task.request.part_of:  # else the ledger looks for the outermost one
+        more["trace"] = trace_id(task.id)
     seq = call.ledger.events.append(Entry(
         kind="task", caller=call.uuid, operation=event, target=task.assignee, allowed=None,
         rule="", reason=why, commit=call.hive.commit, request=call.request, now=call.now,
@@ -65,7 +67,7 @@ def log(call: Call, task: Task, event: str, why: str = "", **more: object) -> No
                 "attempt": task.attempt, "caller_name": call.caller,
                 "target_name": called(call, task.assignee), **more},
     ))  # fmt: skip
-    call.ledger.tasks.happened(task.id, seq)
+    call.ledger.tasks.add_event(task.id, seq)
 
 
 def held_by(call: Call, task: Task) -> str:

@@ -75,18 +75,18 @@ def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
     """
     why, agents = params.reason or "stopped", _agents(call, params.agent)
     owners = agents | ({call.uuid} if params.agent in (None, call.caller) else frozenset())
-    waiting, running = call.ledger.plans.sweeps.open_of(agents)
+    waiting, running = call.ledger.plans.sweeps.open_tasks(agents)
     tasks = [*waiting, *running]  # as they will have ended
     sweep = Sweep(call.uuid, call.caller, ResultStatus.STOPPED, why, params.grace)
     # What runs is told first. Nothing that waits is begun for it: it is in the sweep, or ends now.
     more = swept(call, sweep, [*running, *waiting])
     batches, topics = _batches(call, owners, why, params.grace)
     triggers, others = pause_all(call, owners, why)
-    left = call.ledger.plans.sweeps.left(tasks)
+    left = call.ledger.plans.sweeps.open_counts(tasks)
     job = begun(call, "stop_work", dict.fromkeys(left, f"{GOAL}stop"))
     if left:
         deadline = call.now + params.grace + call.settings.waits.stop
-        call.ledger.plans.stops.open(job, tasks, deadline)
+        call.ledger.plans.stops.create(job, tasks, deadline)
     found = WorkStopped(
         tasks=_shown(call, tasks), stopping=sum(left.values()), batches=batches,
         triggers=triggers, job=job,
@@ -102,8 +102,8 @@ def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
 def one_less(call: Call, what: TaskEnded) -> frozenset[str]:
     """One of what had to stop has; the last one ends the job."""
     topics = frozenset[str]()
-    for job in call.ledger.plans.stops.of_task(what.id):
-        if not call.ledger.plans.stops.left(job):
+    for job in call.ledger.plans.stops.jobs_of(what.id):
+        if not call.ledger.plans.stops.has_open_tasks(job):
             topics |= _told(call, job)
     return topics
 
@@ -139,8 +139,8 @@ def _told(call: Call, job: str) -> frozenset[str]:
     """The job ends with the tasks as they are; who waits for it gets them."""
     tasks = call.ledger.plans.stops.tasks(job)
     shown = [each.model_dump() for each in _shown(call, tasks)]
-    left = sum(call.ledger.plans.sweeps.left(tasks).values())
-    call.ledger.plans.stops.close(job)
+    left = sum(call.ledger.plans.sweeps.open_counts(tasks).values())
+    call.ledger.plans.stops.delete(job)
     call.ledger.jobs.progress(job, {"tasks": shown, "stopping": left})
     call.ledger.jobs.finish(job, "", call.now)
     return frozenset({f"job:{job}"})
@@ -153,5 +153,5 @@ def _shown(call: Call, tasks: list[str]) -> list[StoppedTask]:
             state=TaskState.STOPPING if each.open else each.state,
             status=each.result.status if each.result else "",
         )
-        for each in call.ledger.tasks.some(tasks[-_TASKS_SHOWN:])
+        for each in call.ledger.tasks.get_many(tasks[-_TASKS_SHOWN:])
     ]  # fmt: skip

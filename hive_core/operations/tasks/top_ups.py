@@ -10,7 +10,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
 from hive_core.errors import Conflict, InvalidArgument
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
-from hive_core.model.work.budget import AMOUNT_MOST, UNITS, Fund
+from hive_core.model.work.budget import AMOUNT_MOST, UNITS, TaskFund
 from hive_core.model.work.task import Task, TaskState
 from hive_core.operations.budgets.payer_budget import BUDGET, topic
 from hive_core.operations.mail.inbox_quota import standing_in
@@ -67,14 +67,14 @@ def fund_task(call: Call, params: FundTaskParams) -> Record[TaskFunded]:
 
 
 def _open(call: Call, id_: str) -> Task:
-    task = call.ledger.tasks.known(id_)
+    task = call.ledger.tasks.require(id_)
     if task.open and task.state is not TaskState.STOPPING:
         return task
     how = "is being stopped" if task.open else "has ended"
     raise Conflict(f"cannot fund task {task.id}: it {how}")
 
 
-def _held(call: Call, task: Task, word: str) -> Fund:
+def _held(call: Call, task: Task, word: str) -> TaskFund:
     found = call.ledger.budgets.funds.get(task.id, WORDS[word])
     if found is None:
         raise Conflict(
@@ -84,9 +84,9 @@ def _held(call: Call, task: Task, word: str) -> Fund:
     return found
 
 
-def _funded(call: Call, task: Task, held: Fund, amount: int) -> frozenset[str]:
-    kind = held.purse.kind
-    if held.purse.total + amount > AMOUNT_MOST:
+def _funded(call: Call, task: Task, held: TaskFund, amount: int) -> frozenset[str]:
+    kind = held.budget.kind
+    if held.budget.total + amount > AMOUNT_MOST:
         raise InvalidArgument(f"no budget is above {AMOUNT_MOST}", field=_WORD[kind])
     what = f"cannot fund task {task.id} with {amount} {UNITS[kind]} more"
     source = taken(call, task, (kind, amount), what)

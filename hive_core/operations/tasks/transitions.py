@@ -13,7 +13,7 @@ from typing import Final, Unpack
 
 from hive_core.broker.call import Call
 from hive_core.broker.hooks import TaskEnded, happened
-from hive_core.ledger.tasks.storage import Kept
+from hive_core.ledger.tasks.storage import TaskChanges
 from hive_core.model.work.task import WELL, ResultStatus, Task, TaskResult, TaskState
 from hive_core.operations.tasks.begin import waits_for_parts
 from hive_core.operations.tasks.notices import daemon_mail
@@ -28,7 +28,9 @@ AT_ONCE: Final = 32
 __all__ = ["AT_ONCE", "STOP", "again", "end", "move", "passed_on", "stop", "stop_all", "topic"]
 
 
-def move(call: Call, task: Task, event: str, **kept: Unpack[Kept]) -> tuple[Task, frozenset[str]]:
+def move(
+    call: Call, task: Task, event: str, **kept: Unpack[TaskChanges]
+) -> tuple[Task, frozenset[str]]:
     """Take a task a step further; the task as it is now, and the topics to touch.
 
     `why` and whatever else the step leaves behind stand in `kept`.
@@ -60,7 +62,7 @@ def stop_all(
     """The same for several, by id, each with its reason; no more follows than from one."""
     work = Work(deque())
     for id_, why in whys.items():
-        task = call.ledger.tasks.known(id_)
+        task = call.ledger.tasks.require(id_)
         if task.open:
             found, topics = _stopped(call, task, status, why, grace)
             work.tasks.append(found)
@@ -71,7 +73,7 @@ def stop_all(
 def _now(call: Call, task: Task, topics: frozenset[str]) -> tuple[Task, frozenset[str]]:
     """With all that follows; an end is the last that there is to know of a task."""
     topics |= _followed(call, task)
-    return call.ledger.tasks.known(task.id) if task.open else task, topics
+    return call.ledger.tasks.require(task.id) if task.open else task, topics
 
 
 def _stopped(
@@ -119,13 +121,13 @@ class Work:
 
 def again(call: Call, task: Task) -> frozenset[str]:
     """Look at it once more, at once but in another turn: more hangs on it."""
-    call.ledger.tasks.note(task.id, soft_at=call.now)
+    call.ledger.tasks.update(task.id, soft_at=call.now)
     return frozenset({topic(task.id)})
 
 
 def passed_on(call: Call, task: Task) -> frozenset[str]:
     """More of what hangs on one that has ended, or is being stopped, follows it."""
-    found = call.ledger.tasks.note(task.id, soft_at=None)
+    found = call.ledger.tasks.update(task.id, soft_at=None)
     work = Work(deque())
     _pass_on(call, found, work)
     return _worked_off(call, work)
@@ -150,9 +152,9 @@ def _ended(call: Call, task: Task, work: Work) -> frozenset[str]:
     """What follows from one end; more of them go to the end of `work`."""
     tasks = call.ledger.tasks
     status = task.result.status if task.result else ResultStatus.FAILED
-    topics = {*_withdrawn(call, task), *waits_for_parts(call, task.wish.part_of)}
-    if task.wish.after:
-        tasks.needs.drop(task.id)
+    topics = {*_withdrawn(call, task), *waits_for_parts(call, task.request.part_of)}
+    if task.request.after:
+        tasks.needs.clear(task.id)
     _pass_on(call, task, work)
     if task.message:  # it was given: there is room again
         topics |= start_next(call, task.assignee)
@@ -185,14 +187,14 @@ def _hanging(call: Call, task: Task, status: ResultStatus) -> bool:
 
 def _to_stop(call: Call, whole: Task, most: int) -> list[Task]:
     """Open parts of it whose work is not being ended yet."""
-    return call.ledger.tasks.parts_of(whole.id, most, TaskState.STOPPING)
+    return call.ledger.tasks.open_parts(whole.id, most, TaskState.STOPPING)
 
 
 def _unblock(call: Call, task: Task, work: Work) -> int:
     """Whoever waited for it and for nothing else is begun."""
     found = call.ledger.tasks.dependents(task.id, work.room)
     for each in found:
-        if call.ledger.tasks.needs.met(each.id, task.id):
+        if call.ledger.tasks.needs.remove(each.id, task.id):
             work.add(step(call, each, "unblock"))
     return len(found)
 

@@ -63,15 +63,15 @@ def shown(call: Call, task: Task) -> TaskRow:
     tasks = call.ledger.tasks
     return TaskRow(
         id=task.id, agent=who(call, task.assignee), agent_uuid=task.assignee,
-        assigner=who(call, task.assigner), assigner_uuid=task.assigner, title=task.called,
+        assigner=who(call, task.assigner), assigner_uuid=task.assigner, title=task.label,
         state=task.state.value, offered=task.offered, why=task.why,
-        priority=task.wish.priority, attempt=task.attempt,
-        part_of=task.wish.part_of, waits_for=tasks.needs.of(task.id) if task.open else [],
+        priority=task.request.priority, attempt=task.attempt,
+        part_of=task.request.part_of, waits_for=tasks.needs.of(task.id) if task.open else [],
         percent=task.percent, progress=task.progress, created=task.created, started=task.started,
         deadline=task.hard_at, ended=task.ended, plan=task.plan,
-        plan_required=task.wish.plan_required, context=task.wish.context,
+        plan_required=task.request.plan_required, context=task.request.context,
         result=result(call, task),
-        open=tasks.count("part_of", task.id),
+        open=tasks.count_open("part_of", task.id),
     )  # fmt: skip
 
 

@@ -114,8 +114,8 @@ def _row(
     call: Call, params: WorkerStatusParams, name: str, events: Mapping[str, list[Event]]
 ) -> WorkerRow:
     spec = call.hive.spec(name)
-    tasks = call.ledger.tasks.open_of(spec.id, params.n)
-    count = call.ledger.tasks.count("assignee", spec.id)
+    tasks = call.ledger.tasks.open_tasks(spec.id, params.n)
+    count = call.ledger.tasks.count_open("assignee", spec.id)
     seen = Seen(call, spec.id, tasks, count, events.get(spec.id, []))
     views = _VIEWS.values() if params.focus == "full" else (_VIEWS[params.focus],)
     # What workers wrote makes no lines of its own, which might seem to be about others.
@@ -162,7 +162,7 @@ def _progress(seen: Seen, n: int) -> Iterator[str]:
 
 
 def _tools(seen: Seen, n: int) -> Iterator[str]:
-    for grant in seen.call.ledger.tools.open_of(seen.uuid)[:n]:
+    for grant in seen.call.ledger.tools.open_grants(seen.uuid)[:n]:
         yield f"uses {grant.tool}: {' '.join(grant.argument)}"
     used = [each for each in seen.events if each.operation in _TOOLS]
     for each in used[:n]:
@@ -187,7 +187,7 @@ def _issues(seen: Seen, n: int) -> Iterator[str]:
     yield from (f"gave up message {each.id}: {each.dead_why}" for each in dead)
     refused = [each for each in seen.events if each.allowed is False]
     yield from (f"was refused {each.operation}: {each.reason}" for each in refused[:n])
-    active = ledger.tasks.begun_by(seen.uuid)
+    active = ledger.tasks.begun_tasks(seen.uuid)
     stuck = [task for task in active if task.hard_at is not None and task.hard_at <= call.now]
     yield from (f"task {task.id} is past its deadline" for task in stuck[:n])
 
@@ -199,9 +199,9 @@ def _memory(seen: Seen, n: int) -> Iterator[str]:
         yield f"kept {len(kept)} characters for its next start at {at:.0f}"
     mail = ledger.messages.inbox(seen.uuid, dead=False, limit=n)
     yield from (f"unread: {each.kind} of {each.sender_name}" for each in mail)
-    plans = ledger.plans.of_agent(seen.uuid, n)
+    plans = ledger.plans.plans_of_agent(seen.uuid, n)
     yield from (f"plan {each.id} for task {each.task or '-'}: {each.state}" for each in plans)
-    waits = ledger.plans.waits.waiting(seen.uuid)
+    waits = ledger.plans.waits.open_waits(seen.uuid)
     yield from (f"waits ({each.id}) until {each.deadline:.0f}" for each in waits[:n])
 
 

@@ -16,11 +16,19 @@ from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.broker.timers import due
 from hive_core.errors import LimitReached, NotAllowed, NotFound
 from hive_core.ledger.audit.events import Entry as Line
-from hive_core.ledger.tools.storage import Grant
+from hive_core.ledger.tools.storage import ToolGrant
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.roles import ROLE_DEFAULTS, RoleBehaviour
 from hive_core.model.wire.record import DAEMON
-from hive_core.model.work.tools import TOOLS, WORDS_MOST, Entry, Tool, argument, entry, tool
+from hive_core.model.work.tools import (
+    TOOLS,
+    WORDS_MOST,
+    Tool,
+    ToolEntry,
+    check_argument,
+    find_tool,
+    parse_entry,
+)
 from hive_core.operations.budgets.spending import check_tool, used_tool
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.tasks.begin import begin, lock_of
@@ -86,21 +94,21 @@ def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     The role must have the tool, the agent's own list must have an entry that matches, and no plan
     of the agent may be waiting for approval. `hive-agent tool` asks, runs and gives back.
     """
-    wanted = tool(params.tool)
-    words = argument(wanted, params.argument)
+    wanted = find_tool(params.tool)
+    words = check_argument(wanted, params.argument)
     _check_task(call, params)
     _check(call, wanted, words, params.task)
     check_tool(call, call.uuid, params.task)
-    held = call.ledger.tools.open_of(call.uuid)
+    held = call.ledger.tools.open_grants(call.uuid)
     if len(held) >= OPEN_MOST:
         raise LimitReached(f"cannot use {wanted.name}: {OPEN_MOST} grants are open")
     expires = call.now + params.seconds + SPARE
     shown = _hidden(call, words)
-    grant = Grant(uuid4().hex, call.uuid, wanted.name, (shown,), params.task, call.now, expires)
-    call.ledger.tools.give(grant)
+    grant = ToolGrant(uuid4().hex, call.uuid, wanted.name, (shown,), params.task, call.now, expires)
+    call.ledger.tools.add(grant)
     topics = used_tool(call, call.uuid, params.task)
     if params.task:
-        topics |= begin(call, call.ledger.tasks.known(params.task), "a tool was used for it")[1]
+        topics |= begin(call, call.ledger.tasks.require(params.task), "a tool was used for it")[1]
     return Record(
         GrantResult(grant=grant.id, tool=wanted.name, expires=expires),
         topics | {"grant"}, _fields(grant),
@@ -113,7 +121,7 @@ def end_tool(call: Call, params: EndToolParams) -> Record[Ended]:
     grant = call.ledger.tools.get(params.grant)
     if grant is None or grant.agent != call.uuid or grant.expires <= call.now:
         raise NotFound(f"no grant {params.grant}")
-    call.ledger.tools.take(grant.id)
+    call.ledger.tools.delete(grant.id)
     fields = {**_fields(grant), "status": params.status, "detail": params.detail}
     return Record(Ended(grant=grant.id), frozenset({"grant"}), fields)
 
@@ -122,7 +130,7 @@ def end_tool(call: Call, params: EndToolParams) -> Record[Ended]:
 def list_tools(call: Call, params: ListToolsParams) -> Tools:
     """List the tools of execution: which an agent may use now, with what, and why not others."""
     if params.agent is None and call.by_operator:
-        rows = [_row(each, tuple(map(entry, (each.name,))), "") for each in TOOLS.values()]
+        rows = [_row(each, tuple(map(parse_entry, (each.name,))), "") for each in TOOLS.values()]
         return Tools(behaviour="operator", tools=rows)
     spec = call.hive.spec(params.agent or call.caller)
     rows = []
@@ -132,24 +140,24 @@ def list_tools(call: Call, params: ListToolsParams) -> Tools:
     return Tools(behaviour=ROLE_DEFAULTS[spec.role].behaviour.value, tools=rows)
 
 
-@due(at=lambda ledger: ledger.tools.next_end(), topics=frozenset({"grant"}))
+@due(at=lambda ledger: ledger.tools.next_expiry(), topics=frozenset({"grant"}))
 def grants_expire(call: Call) -> Record[Result]:
     """Grants that nobody gave back: what used them ended without a word."""
-    for grant in call.ledger.tools.expired(call.now, _A_TURN):
-        call.ledger.tools.take(grant.id)
+    for grant in call.ledger.tools.expired_grants(call.now, _A_TURN):
+        call.ledger.tools.delete(grant.id)
         call.ledger.events.append(_expired(call, grant))
     return Record(Result(), frozenset({"events"}), told=True)
 
 
-def allowed(spec: AgentSpec, wanted: Tool) -> tuple[tuple[Entry, ...], str]:
+def allowed(spec: AgentSpec, wanted: Tool) -> tuple[tuple[ToolEntry, ...], str]:
     """With which arguments an agent may use a tool; without any, why not."""
     habit = ROLE_DEFAULTS[spec.role]
     if wanted.name not in habit.tools:
         manages = habit.behaviour is RoleBehaviour.MANAGER
         return (), "you plan and delegate" if manages else f"the role {spec.role} has no such tool"
     if spec.tools is None:
-        return (Entry(wanted.name),), ""
-    found = tuple(each for each in map(entry, spec.tools) if each.tool == wanted.name)
+        return (ToolEntry(wanted.name),), ""
+    found = tuple(each for each in map(parse_entry, spec.tools) if each.tool == wanted.name)
     return found, "" if found else "it is not on your list"
 
 
@@ -170,20 +178,20 @@ def _check(call: Call, wanted: Tool, words: tuple[str, ...], task: str) -> None:
     if not why and not any(each.matches(words) for each in found):
         why = f"{_hidden(call, words)!r} is not on your list"
     if not why:
-        named = call.ledger.tasks.known(task).locked if task else ""
+        named = call.ledger.tasks.require(task).locked if task else ""
         why = named or lock_of(call.ledger, call.uuid)
     if why:
         raise NotAllowed(f"cannot use {wanted.name}: {why}", rule="tools")
 
 
-def _row(each: Tool, found: tuple[Entry, ...], why: str) -> ToolRow:
+def _row(each: Tool, found: tuple[ToolEntry, ...], why: str) -> ToolRow:
     return ToolRow(
         tool=each.name, kind=each.kind.value, aliases=list(each.aliases), summary=each.summary,
         allowed=not why, entries=[] if why else [str(one) for one in found], why=why,
     )  # fmt: skip
 
 
-def _fields(grant: Grant) -> dict[str, object]:
+def _fields(grant: ToolGrant) -> dict[str, object]:
     return {
         "tool": grant.tool, "argument": _shown(grant.argument), "grant": grant.id,
         "task": grant.task,
@@ -199,7 +207,7 @@ def _shown(words: tuple[str, ...]) -> str:
     return " ".join(words)[:SHOWN]
 
 
-def _expired(call: Call, grant: Grant) -> Line:
+def _expired(call: Call, grant: ToolGrant) -> Line:
     name = call.hive.name(grant.agent) or ""
     return Line(
         "tool", DAEMON, "grants_expire", grant.agent, None, "", "its time is over",

@@ -23,8 +23,8 @@ from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.names import NAME_MAX
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
-from hive_core.model.work.task import TaskWish
-from hive_core.model.work.trigger import Act, Fire, Trigger
+from hive_core.model.work.task import TaskRequest
+from hive_core.model.work.trigger import Trigger, TriggerAction, TriggerRun
 from hive_core.operations.lifecycle.sleep import resumed
 from hive_core.operations.notices import post
 from hive_core.operations.tasks.assign import NOTHING, assign
@@ -45,7 +45,7 @@ class Told:
     """A fire that says something. `body`: what was delivered to a webhook."""
 
     trigger: Trigger
-    fire: Fire
+    fire: TriggerRun
     data: Data = None
     body: str = ""
 
@@ -65,7 +65,7 @@ def refusal(call: Call, trigger: Trigger) -> str:
 
 
 def _for_another(trigger: Trigger) -> bool:
-    return trigger.act is Act.TASK and trigger.owner != trigger.agent
+    return trigger.act is TriggerAction.TASK and trigger.owner != trigger.agent
 
 
 def inform(call: Call, name: str, told: Sequence[Told]) -> tuple[str, frozenset[str], str]:
@@ -80,7 +80,7 @@ def inform(call: Call, name: str, told: Sequence[Told]) -> tuple[str, frozenset[
         message, topics = post(call, letter)
     except InboxFull as error:
         return "", frozenset(), str(error)
-    if wakers := [each.trigger for each in told if each.trigger.act is Act.WAKE]:
+    if wakers := [each.trigger for each in told if each.trigger.act is TriggerAction.WAKE]:
         topics |= rouse(call, spec.id, name, wakers)
     return message.id, topics, ""
 
@@ -145,7 +145,7 @@ def _starts(call: Call, trigger: Trigger, name: str) -> bool:
 
 
 def give_task(
-    call: Call, trigger: Trigger, fire: Fire, assignee: str, data: Data = None
+    call: Call, trigger: Trigger, fire: TriggerRun, assignee: str, data: Data = None
 ) -> tuple[str, frozenset[str], str]:
     """A task: its id, the topics, and why there is none."""
     try:
@@ -156,11 +156,11 @@ def give_task(
     return task.id, topics, ""
 
 
-def _wish(trigger: Trigger, fire: Fire, data: Data) -> TaskWish:
+def _wish(trigger: Trigger, fire: TriggerRun, data: Data) -> TaskRequest:
     action = trigger.action
     deadline = action.get("deadline")
     about: dict[str, object] = {"trigger": trigger.id, "fire": fire.id, "due": fire.due}
-    return TaskWish(
+    return TaskRequest(
         description=str(action["text"]), title=trigger.name, data={**about, **(data or {})},
         part_of=NOTHING,
         deadline=deadline if isinstance(deadline, int | float) else None,
@@ -170,7 +170,7 @@ def _wish(trigger: Trigger, fire: Fire, data: Data) -> TaskWish:
 Made = tuple[Change[Result] | None, str, str, str]
 
 
-def make_agent(call: Call, trigger: Trigger, fire: Fire, data: Data = None) -> Made:
+def make_agent(call: Call, trigger: Trigger, fire: TriggerRun, data: Data = None) -> Made:
     """A new agent with a task: the change, the task, the UUID, and why there is none."""
     try:
         with call.ledger.savepoint():
@@ -179,7 +179,7 @@ def make_agent(call: Call, trigger: Trigger, fire: Fire, data: Data = None) -> M
         return None, "", "", str(error)
 
 
-def _made(call: Call, trigger: Trigger, fire: Fire, data: Data) -> Made:
+def _made(call: Call, trigger: Trigger, fire: TriggerRun, data: Data) -> Made:
     said = trigger.action["agent"]
     wanted = dict(said) if isinstance(said, Mapping) else {}
     name = wanted["name"] = _free_name(call, str(wanted["name"]), trigger.fired + 1)

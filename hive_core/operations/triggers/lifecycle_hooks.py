@@ -9,7 +9,7 @@ from hive_core.broker.hooks import Ended, Gone, Started, TaskEnded, when
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.model.work.task import WELL
-from hive_core.model.work.trigger import Fire, following
+from hive_core.model.work.trigger import TriggerRun, next_time
 from hive_core.operations.triggers.runs import record
 
 KEPT = 7 * 86_400.0
@@ -51,7 +51,7 @@ def closed(call: Call, what: TaskEnded) -> frozenset[str]:
     return topics | ({"trigger"} if topics else frozenset())
 
 
-def _finish(call: Call, fire: Fire, *, output: str, status: str, code: int) -> None:
+def _finish(call: Call, fire: TriggerRun, *, output: str, status: str, code: int) -> None:
     """Keep how it came out; what waited for this is looked at anew."""
     triggers = call.ledger.triggers
     kept = fire.code if fire.code is not None else None if not fire.spawned else code
@@ -61,7 +61,7 @@ def _finish(call: Call, fire: Fire, *, output: str, status: str, code: int) -> N
         return
     record(call, trigger, found)
     if trigger.enabled and not trigger.parked and trigger.due is None:
-        triggers.put_off(trigger.number, following(trigger.rule, trigger.since))
+        triggers.put_off(trigger.number, next_time(trigger.rule, trigger.since))
 
 
 @when(Ended)
@@ -85,7 +85,7 @@ def back(call: Call, what: Started) -> frozenset[str]:
     triggers = call.ledger.triggers
     found = triggers.parked_of(what.uuid)
     for each in found:
-        following_ = following(each.rule, each.since) if each.enabled else None
+        following_ = next_time(each.rule, each.since) if each.enabled else None
         triggers.unpark(each.number, following_)
     return frozenset({"trigger"} if found else ())
 

@@ -16,7 +16,7 @@ from hive_core.errors import AlreadyExists, HiveError, InvalidArgument, LimitRea
 from hive_core.ledger.triggers.storage import New
 from hive_core.model.agents.capability import check_grantable
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
-from hive_core.model.work.trigger import Act, Missed, Rule, Trigger, following
+from hive_core.model.work.trigger import Missed, Trigger, TriggerAction, TriggerRule, next_time
 from hive_core.operations.fields import Agent
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.operations.triggers.views import (
@@ -126,11 +126,11 @@ def set_trigger(call: Call, params: SetTriggerParams) -> Record[SetTrigger] | La
     if spent is not None:
         call.ledger.triggers.remove(spent)
     new = New(
-        call.uuid, agent, params.name, rule, Act(params.action.kind),
+        call.uuid, agent, params.name, rule, TriggerAction(params.action.kind),
         params.action.model_dump(exclude_none=True), Missed(params.missed), params.enabled,
         hook.id, hook.key,
     )  # fmt: skip
-    due = following(rule, call.now) if params.enabled else None
+    due = next_time(rule, call.now) if params.enabled else None
     trigger = call.ledger.triggers.put(new, call.now, due)
     row = shown(call, trigger)
     return Record(
@@ -164,7 +164,7 @@ def _room(call: Call, agent: str, name: str) -> Trigger | None:
     return spent
 
 
-def _check_path(call: Call, agent: str, rule: Rule, old: Trigger | None) -> None:
+def _check_path(call: Call, agent: str, rule: TriggerRule, old: Trigger | None) -> None:
     """An address is one trigger's. Who may set one here sees all that are here."""
     taken = call.ledger.triggers.by_path(agent, rule.path)
     if taken is not None and (old is None or taken.number != old.number):

@@ -18,7 +18,15 @@ from hive_core.broker.timers import due
 from hive_core.errors import InvalidArgument
 from hive_core.ledger.audit.events import Entry
 from hive_core.model.wire.record import DAEMON
-from hive_core.model.work.trigger import Act, Asked, Fire, Trigger, Verdict, following, look
+from hive_core.model.work.trigger import (
+    DueRuns,
+    ScheduleState,
+    Trigger,
+    TriggerAction,
+    TriggerRun,
+    due_runs,
+    next_time,
+)
 from hive_core.operations.triggers.actions import Told, give_task, inform, make_agent, refusal
 
 AT_ONCE: Final = 64  # triggers looked at in one transaction
@@ -50,26 +58,26 @@ class Round:
         used, first = self._used
         return self.call.settings.triggers.fires - used - self.fires, first + MINUTE + 0.001
 
-    def look(self, trigger: Trigger) -> Verdict:
+    def look(self, trigger: Trigger) -> DueRuns:
         """Look at one, and write down when to look again. One that is broken stops no other."""
         try:
             return self._look(trigger)
         except InvalidArgument as error:  # the machine does not know its zone any more
             self.call.ledger.triggers.switch(trigger.number, enabled=False, due=None)
             self.note(trigger, "refuse", self.call.now, 1, f"switched off: {error}")
-            return Verdict()
+            return DueRuns()
 
-    def _look(self, trigger: Trigger) -> Verdict:
+    def _look(self, trigger: Trigger) -> DueRuns:
         room, more = self.room()
         open_ = trigger.single and trigger.open is not None
-        found = look(trigger.rule, Asked(
+        found = due_runs(trigger.rule, ScheduleState(
             trigger.missed, trigger.since, self.call.now, single=trigger.single,
             open=open_, room=room,
         ))  # fmt: skip
         triggers = self.call.ledger.triggers
         if room < 1 and found.due is not None and found.due <= self.call.now:
             triggers.put_off(trigger.number, more)
-            return Verdict()
+            return DueRuns()
         triggers.looked(trigger.number, found)
         if found.skipped and not triggers.fires.skipped_more(
             trigger.number, found.skipped, self.call.now
@@ -80,18 +88,20 @@ class Round:
             self.note(trigger, "wait", self.call.now, 1, "until the last fire has ended")
         return found
 
-    def note(self, trigger: Trigger, event: str, at: float, count: int, why: str) -> Fire:
+    def note(self, trigger: Trigger, event: str, at: float, count: int, why: str) -> TriggerRun:
         """A fire that does nothing."""
         fires = self.call.ledger.triggers.fires
         fire = fires.begin(trigger, self.call.now, at, count)
         return self.end(trigger, fire, event, why)
 
-    def end(self, trigger: Trigger, fire: Fire, event: str, why: str, ref: str = "") -> Fire:
+    def end(
+        self, trigger: Trigger, fire: TriggerRun, event: str, why: str, ref: str = ""
+    ) -> TriggerRun:
         fires = self.call.ledger.triggers.fires
         found = fires.end(fire, event, self.call.now, detail=why, ref=ref)
         return self.written(trigger, found)
 
-    def written(self, trigger: Trigger, fire: Fire) -> Fire:
+    def written(self, trigger: Trigger, fire: TriggerRun) -> TriggerRun:
         """Each fire is an event with its id."""
         record(self.call, trigger, fire)
         self.topics |= {"events", f"trigger:{trigger.id}"}
@@ -103,12 +113,14 @@ class Round:
         fire = self.call.ledger.triggers.fires.begin(trigger, self.call.now, at, count)
         if why := refusal(self.call, trigger):
             self.end(trigger, fire, "refuse", why)
-        elif trigger.act is Act.TASK:
+        elif trigger.act is TriggerAction.TASK:
             self.task(trigger, fire)
         else:
             self.told.append(Told(trigger, fire))
 
-    def task(self, trigger: Trigger, fire: Fire, data: dict[str, object] | None = None) -> None:
+    def task(
+        self, trigger: Trigger, fire: TriggerRun, data: dict[str, object] | None = None
+    ) -> None:
         task, topics, why = give_task(self.call, trigger, fire, self.name, data)
         self.topics |= topics
         if why:
@@ -125,7 +137,7 @@ class Round:
         self.told.clear()
 
 
-def record(call: Call, trigger: Trigger, fire: Fire) -> None:
+def record(call: Call, trigger: Trigger, fire: TriggerRun) -> None:
     fields = {
         "fire": fire.id, "trigger": trigger.id, "name": trigger.name, "owner": trigger.owner,
         "action": trigger.act.value, "due": fire.due, "count": fire.count, "state": fire.state,
@@ -159,7 +171,7 @@ def _agent(call: Call, agent: str, found: list[Trigger]) -> Round:
         if name is None or trigger.parked:
             settle(call, trigger, name)
         else:
-            for at, count in done.look(trigger).fires:
+            for at, count in done.look(trigger).runs:
                 done.fire(trigger, at, count)
     if done.told:
         done.deliver()
@@ -171,7 +183,7 @@ def settle(call: Call, trigger: Trigger, name: str | None) -> None:
     triggers = call.ledger.triggers
     archive = call.ledger.archives.get(trigger.agent)
     if name is not None:
-        triggers.unpark(trigger.number, following(trigger.rule, trigger.since))
+        triggers.unpark(trigger.number, next_time(trigger.rule, trigger.since))
     elif archive is not None and archive.expires > call.now:
         triggers.park(trigger.agent, archive.expires)
     else:
@@ -190,7 +202,7 @@ def fire_spawns(call: Call) -> Record[Fired] | Change[Fired]:
         settle(call, trigger, name)
         return nothing
     done = Round(call, trigger.agent, name)
-    found = done.look(trigger).fires
+    found = done.look(trigger).runs
     if not found:
         return Record(Fired(fires=0), frozenset(done.topics), told=True)
     fire = call.ledger.triggers.fires.begin(trigger, call.now, *found[0])
@@ -198,7 +210,7 @@ def fire_spawns(call: Call) -> Record[Fired] | Change[Fired]:
 
 
 def spawned(
-    done: Round, trigger: Trigger, fire: Fire, data: dict[str, object] | None = None
+    done: Round, trigger: Trigger, fire: TriggerRun, data: dict[str, object] | None = None
 ) -> Record[Fired] | Change[Fired]:
     """A new agent, and its task, by one fire."""
     why = refusal(done.call, trigger)

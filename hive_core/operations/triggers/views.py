@@ -12,7 +12,15 @@ from hive_core.broker.operation import Params, Result
 from hive_core.errors import InvalidArgument
 from hive_core.model.agents.agent import AgentName
 from hive_core.model.wire.record import OPERATOR
-from hive_core.model.work.trigger import Fire, Kind, Rule, Trigger, check_cron, words, zone_of
+from hive_core.model.work.trigger import (
+    Trigger,
+    TriggerKind,
+    TriggerRule,
+    TriggerRun,
+    check_cron,
+    rule_text,
+    zone_of,
+)
 from hive_core.operations.fields import also, bounded_text
 
 TEXT_MOST: Final = 16 * 1024
@@ -137,7 +145,7 @@ class TriggerRow(Result):
     last: FireRow | None = Field(description="Its last fire; null before the first.")
 
 
-def rule_of(when: When, now: float) -> Rule:
+def rule_of(when: When, now: float) -> TriggerRule:
     """The rule, or InvalidArgument that names what is wrong."""
     said = [key for key in ("cron", "every", "at", "webhook") if getattr(when, key) is not None]
     if len(said) != 1:
@@ -148,17 +156,17 @@ def rule_of(when: When, now: float) -> Rule:
     zone_of(zone)
     if when.cron is not None:
         check_cron(when.cron, zone, now)
-        return Rule(Kind.CRON, cron=" ".join(when.cron.split()), zone=zone)
+        return TriggerRule(TriggerKind.CRON, cron=" ".join(when.cron.split()), zone=zone)
     if when.every is not None:
-        return Rule(Kind.EVERY, every=when.every)
+        return TriggerRule(TriggerKind.EVERY, every=when.every)
     if when.at is not None:
-        return Rule(Kind.AT, at=_moment(when.at, zone, now), zone=zone)
+        return TriggerRule(TriggerKind.AT, at=_moment(when.at, zone, now), zone=zone)
     return _hooked(when.webhook or Webhook())
 
 
-def _hooked(said: Webhook) -> Rule:
+def _hooked(said: Webhook) -> TriggerRule:
     methods = tuple(dict.fromkeys(said.methods))
-    return Rule(Kind.WEBHOOK, methods=methods, path=said.path, strict=said.strict)
+    return TriggerRule(TriggerKind.WEBHOOK, methods=methods, path=said.path, strict=said.strict)
 
 
 def address(call: Call, trigger: Trigger) -> str:
@@ -190,13 +198,17 @@ def called(call: Call, party: str) -> str:
 
 def shown(call: Call, trigger: Trigger) -> TriggerRow:
     rule = trigger.rule
-    text = {Kind.CRON: rule.cron, Kind.EVERY: f"{rule.every:g}", Kind.AT: f"{rule.at:.3f}"}
+    text = {
+        TriggerKind.CRON: rule.cron,
+        TriggerKind.EVERY: f"{rule.every:g}",
+        TriggerKind.AT: f"{rule.at:.3f}",
+    }
     last = call.ledger.triggers.fires.of(trigger.number, None, 1)
     path = address(call, trigger)
     return TriggerRow(
         id=trigger.id, name=trigger.name, agent=called(call, trigger.agent),
         owner=called(call, trigger.owner), kind=rule.kind.value,
-        when=text.get(rule.kind, " ".join(rule.methods)), explained=words(rule, path),
+        when=text.get(rule.kind, " ".join(rule.methods)), explained=rule_text(rule, path),
         zone=rule.zone, action=trigger.act.value,
         text=str(trigger.action.get("text", "")), missed=trigger.missed.value,
         enabled=trigger.enabled, next=None if trigger.parked else trigger.due, path=path,
@@ -205,7 +217,7 @@ def shown(call: Call, trigger: Trigger) -> TriggerRow:
     )  # fmt: skip
 
 
-def shown_fire(call: Call, fire: Fire) -> FireRow:
+def shown_fire(call: Call, fire: TriggerRun) -> FireRow:
     return FireRow(
         id=fire.id, at=fire.at, due=fire.due, count=fire.count, state=fire.state,
         detail=fire.detail, ref=fire.ref, agent=call.hive.name(fire.spawned) or "",

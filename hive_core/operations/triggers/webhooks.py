@@ -10,7 +10,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import LimitReached, NotAllowed, NotFound
-from hive_core.model.work.trigger import Act, Fire, Trigger
+from hive_core.model.work.trigger import Trigger, TriggerAction, TriggerRun
 from hive_core.operations.triggers.actions import Told, refusal
 from hive_core.operations.triggers.runs import Round, spawned
 
@@ -60,7 +60,7 @@ def deliver(call: Call, delivery: Delivery) -> Record[Delivered] | Change[Delive
 
 
 def _fired(
-    done: Round, trigger: Trigger, fire: Fire, delivery: Delivery
+    done: Round, trigger: Trigger, fire: TriggerRun, delivery: Delivery
 ) -> Record[Delivered] | Change[Delivered]:
     about: dict[str, object] = {
         "key": delivery.key, "type": delivery.type, "encoding": delivery.encoding,
@@ -69,14 +69,14 @@ def _fired(
     }  # fmt: skip
     result = Delivered(fire=fire.id, new=True)
     whole: dict[str, object] = {"delivery": {**about, "body": delivery.text}}
-    if trigger.act is Act.SPAWN:
+    if trigger.act is TriggerAction.SPAWN:
         made = spawned(done, trigger, fire, whole)
         _check(done, trigger, fire)
         wakes = made.wakes | {"trigger"}
         if isinstance(made, Change):
             return Change(result, made.hive, made.message, wakes, made.fields)
         return Record(result, wakes, told=True)
-    if trigger.act is Act.TASK:
+    if trigger.act is TriggerAction.TASK:
         done.task(trigger, fire, whole)
     else:
         done.told.append(Told(trigger, fire, about, delivery.text))
@@ -85,7 +85,7 @@ def _fired(
     return Record(result, frozenset(done.topics | {"trigger"}), told=True)
 
 
-def _check(done: Round, trigger: Trigger, fire: Fire) -> None:
+def _check(done: Round, trigger: Trigger, fire: TriggerRun) -> None:
     """What could not be done leaves nothing behind, and its sender is told to come again."""
     (found,) = done.call.ledger.triggers.fires.of(trigger.number, fire.number + 1, 1)
     if found.state == "refused":

@@ -19,7 +19,7 @@ from hive_core.errors import InboxFull, InvalidArgument, LimitReached, NotFound
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.wire.record import DAEMON, Message, Relation
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
-from hive_core.model.work.planning import Waiting, Wish
+from hive_core.model.work.planning import ParkedWait, WaitCondition
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import Agent
 from hive_core.operations.lifecycle.activity import shown
@@ -97,7 +97,7 @@ def wait_for(call: Call, params: WaitForParams) -> Record[WaitBegun]:
     every wait. The wait outlives restarts of the caller and of the daemon.
     """
     agents = tuple(_seen(call, each) for each in params.agents)
-    wish = Wish(tuple(params.tasks), agents, params.until == "all")
+    wish = WaitCondition(tuple(params.tasks), agents, params.until == "all")
     found, topics = begin(call, wish, params.deadline)
     over = found.ended is not None
     return Record(WaitBegun(wait_id=found.id, deadline=found.deadline, over=over), topics)
@@ -119,23 +119,25 @@ def cancel_wait(call: Call, params: CancelWaitParams) -> Record[Result]:
 def list_waits(call: Call, params: ListWaitsParams) -> Waits:
     """List what an agent waits for. The agent itself may, an ancestor and the operator."""
     agent = call.uuid if params.agent is None else _party(call, params.agent)
-    return Waits(waits=[_row(call, each) for each in call.ledger.plans.waits.waiting(agent)])
+    return Waits(waits=[_row(call, each) for each in call.ledger.plans.waits.open_waits(agent)])
 
 
-def begin(call: Call, wish: Wish, seconds: float | None = None) -> tuple[Waiting, frozenset[str]]:
+def begin(
+    call: Call, wish: WaitCondition, seconds: float | None = None
+) -> tuple[ParkedWait, frozenset[str]]:
     """Open a wait of the caller; one whose tasks have ended already is over at once."""
     _check(call, wish, seconds)
     most = call.settings.waits
     deadline = call.now + min(seconds or most.deadline, most.deadline_most)
     waits = call.ledger.plans.waits
-    found = waits.open(call.uuid, wish, call.now, deadline)
+    found = waits.create(call.uuid, wish, call.now, deadline)
     topics = touched(call, call.uuid)
     for each in wish.tasks:
         if status := end_of(call, each).status:
-            found = waits.ended_task(found.id, each, status)
+            found = waits.set_task_end(found.id, each, status)
     if _enough(found):
         topics |= _over(call, found, "meet", "tasks")
-    return waits.known(found.id), topics
+    return waits.require(found.id), topics
 
 
 @when(Arrived)
@@ -143,9 +145,9 @@ def word_came(call: Call, what: Arrived) -> frozenset[str]:
     """A message ends every wait that it was waited for in; it carries the id of the oldest."""
     message = what.message
     waits = call.ledger.plans.waits
-    if message.kind in _NO_WORD or not waits.maybe(message.recipient):
+    if message.kind in _NO_WORD or not waits.may_wait(message.recipient):
         return frozenset()
-    ended = [each for each in waits.waiting(message.recipient) if _ends(message, each)]
+    ended = [each for each in waits.open_waits(message.recipient) if _ends(message, each)]
     topics = frozenset[str]()
     # The news of tasks may be replaced before it is read: it cannot carry anything.
     carried = 0 if message.kind == TASKS else 1
@@ -162,9 +164,9 @@ def task_ended(call: Call, what: TaskEnded) -> frozenset[str]:
     """What waits for this task has it; it may be over by that."""
     topics = frozenset[str]()
     waits = call.ledger.plans.waits
-    for each in waits.on_task(what.id):
+    for each in waits.waits_for_task(what.id):
         status = what.status if _may_know(call, each.agent, what.id) else UNSEEN
-        found = waits.ended_task(each.id, what.id, status)
+        found = waits.set_task_end(each.id, what.id, status)
         if _enough(found):
             topics |= _over(call, found, "meet", "tasks")
     return topics
@@ -175,13 +177,13 @@ def _may_know(call: Call, waiter: str, task: str) -> bool:
     name = called_or_none(call, waiter)
     if name is None:
         return False
-    return sees_task(call._replace(caller=name, uuid=waiter), call.ledger.tasks.known(task))
+    return sees_task(call._replace(caller=name, uuid=waiter), call.ledger.tasks.require(task))
 
 
 @when(Gone)
 def waiter_gone(call: Call, what: Gone) -> frozenset[str]:
     """Nobody is told: there is nobody."""
-    for each in call.ledger.plans.waits.waiting(what.uuid):
+    for each in call.ledger.plans.waits.open_waits(what.uuid):
         call.ledger.plans.waits.move(each.id, "cancel", call.now, reason="gone")
     return frozenset()
 
@@ -200,33 +202,35 @@ def touched(call: Call, agent: str) -> frozenset[str]:
     return frozenset({f"wait:{agent}"}) | shown(call, agent)
 
 
-def _check(call: Call, wish: Wish, seconds: float | None) -> None:
+def _check(call: Call, wish: WaitCondition, seconds: float | None) -> None:
     most = call.settings.waits
     if seconds is not None and seconds > most.deadline_most:
         reason = f"cannot wait for {seconds:g} s: {most.deadline_most:g} s at most"
         raise InvalidArgument(reason, field="deadline")
-    if len(call.ledger.plans.waits.waiting(call.uuid)) >= most.open:
+    if len(call.ledger.plans.waits.open_waits(call.uuid)) >= most.open:
         raise LimitReached(f"cannot wait: {most.open} of your waits are not over yet")
     for each in wish.tasks:
         end_of(call, each)
 
 
-def _enough(found: Waiting) -> bool:
-    if not found.wish.tasks or found.ended is not None:
+def _enough(found: ParkedWait) -> bool:
+    if not found.condition.tasks or found.ended is not None:
         return False
-    return len(found.ends) == len(found.wish.tasks) if found.wish.all else bool(found.ends)
+    return (
+        len(found.ends) == len(found.condition.tasks) if found.condition.all else bool(found.ends)
+    )
 
 
-def _ends(message: Message, wait: Waiting) -> bool:
+def _ends(message: Message, wait: ParkedWait) -> bool:
     if message.kind in NEEDS_ANSWER or message.relation in _ABOVE:
         return True
-    if message.sender in wait.wish.agents:
+    if message.sender in wait.condition.agents:
         return True
-    named = wait.wish.tasks or wait.wish.agents
+    named = wait.condition.tasks or wait.condition.agents
     return not named and message.relation in _BELOW
 
 
-def _over(call: Call, wait: Waiting, event: str, why: str, message: str = "") -> frozenset[str]:
+def _over(call: Call, wait: ParkedWait, event: str, why: str, message: str = "") -> frozenset[str]:
     """End it, and say so in a message of the daemon's that carries its id."""
     head: dict[str, object] = {"wait_id": wait.id, "reason": why, "tasks": dict(wait.ends)}
     if message:
@@ -247,10 +251,10 @@ def _over(call: Call, wait: Waiting, event: str, why: str, message: str = "") ->
     return touched(call, wait.agent) | topics
 
 
-def _words(call: Call, wait: Waiting, why: str) -> str:
+def _words(call: Call, wait: ParkedWait, why: str) -> str:
     ends = dict(wait.ends)
-    lines = [f"- task {each}: {ends.get(each) or 'not ended'}" for each in wait.wish.tasks]
-    lines += [f"- {called(call, each)}: did not write" for each in wait.wish.agents]
+    lines = [f"- task {each}: {ends.get(each) or 'not ended'}" for each in wait.condition.tasks]
+    lines += [f"- {called(call, each)}: did not write" for each in wait.condition.agents]
     first = {
         "tasks": "What you waited for has ended.",
         "deadline": "The deadline of your wait has come; nothing else has changed.",
@@ -275,10 +279,10 @@ def _party(call: Call, name: str) -> str:
     return THE_OPERATOR if name == THE_OPERATOR else call.hive.spec(name).id
 
 
-def _row(call: Call, each: Waiting) -> WaitRow:
+def _row(call: Call, each: ParkedWait) -> WaitRow:
     return WaitRow(
-        id=each.id, agent=called(call, each.agent), tasks=list(each.wish.tasks),
-        agents=[called(call, uuid) for uuid in each.wish.agents],
-        until="all" if each.wish.all else "any", state=each.state, created=each.created,
+        id=each.id, agent=called(call, each.agent), tasks=list(each.condition.tasks),
+        agents=[called(call, uuid) for uuid in each.condition.agents],
+        until="all" if each.condition.all else "any", state=each.state, created=each.created,
         deadline=each.deadline,
     )  # fmt: skip
