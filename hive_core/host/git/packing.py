@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -12,12 +13,15 @@ import pygit2
 from pygit2.enums import Option
 from pygit2.packbuilder import PackBuilder
 
+from hive_core.errors import HiveError
 from hive_core.host.git.faults import reading, writing
 from hive_core.host.git.handle import with_loose
 from hive_core.host.git.packs import Packs
 from hive_core.host.git.recovery import HandCommit
 from hive_core.host.git.store import Store
 from hive_core.host.storage.disk import kept
+
+log = logging.getLogger(__name__)
 
 # For the whole process: packs are on disk when a call returns, and hashes are compared as they are
 # written, so a flipped bit does not pass for content.
@@ -29,7 +33,9 @@ _OID: Final = re.compile(r"[0-9a-f]{40}")
 
 
 def pack(folder: Path, at_least: int) -> int:
-    """Pack the loose objects if there are many; how many were packed. DamagedRepo when one is.
+    """Pack the loose objects if there are many; how many were packed.
+
+    A damaged object stays as it is: `verify` reports it if the commit in force needs it.
 
     Opens the repository anew, so it may run beside the thread that uses the other handle; libgit2
     works without the interpreter's lock, and sees no pack that is there already.
@@ -39,8 +45,7 @@ def pack(folder: Path, at_least: int) -> int:
     if len(loose) < at_least:
         return 0
     git, store = with_loose(folder), Store(folder)
-    for oid in loose:
-        store.sure(oid, "loose objects")
+    loose = [oid for oid in loose if _is_readable(store, oid)]
 
     def choose(builder: PackBuilder) -> None:
         for oid in loose:
@@ -57,12 +62,27 @@ def pack(folder: Path, at_least: int) -> int:
     return len(loose)
 
 
+def _is_readable(store: Store, oid: str) -> bool:
+    try:
+        store.sure(oid, "loose objects")
+    except HiveError as error:
+        log.warning("Cannot pack object %s: %s", oid, error.reason)
+        return False
+    return True
+
+
 def sweep(folder: Path) -> None:
-    """Remove what a hived that was killed left half written; git makes its own elsewhere."""
-    for name in ("objects/tmp_obj*", "objects/pack/pack_git2_*"):
-        for file in folder.glob(name):
-            with writing():
-                file.unlink(missing_ok=True)
+    """Remove files that a killed daemon left half written, and empty objects.
+
+    A power cut leaves an object empty where an operator's git did not make it durable. That git
+    believes that it has the object, and would build every later commit of the same content on it.
+    """
+    half_written = [*folder.glob("objects/tmp_obj*"), *folder.glob("objects/pack/pack_git2_*")]
+    objects = folder / "objects"
+    loose = (objects / oid[:2] / oid[2:] for oid in loose_objects(objects))
+    with writing():
+        for file in (*half_written, *(file for file in loose if not file.stat().st_size)):
+            file.unlink(missing_ok=True)
 
 
 def settle(folder: Path, oids: Iterable[str], commits: Iterable[HandCommit]) -> None:

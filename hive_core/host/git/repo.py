@@ -34,6 +34,7 @@ from hive_core.model.config.settings import Nix, RootAgent
 log = logging.getLogger(__name__)
 
 
+_NAMED: Final = 10  # files, in one line of the log
 _NEAR: Final = 10  # commits of the daemon's own that follow one by hand at once, and more
 
 
@@ -201,10 +202,6 @@ class MetaRepo:
             raise DamagedRepo(self._unusable)
         before = self.read(head) if head else Hive()
         kind, branch, reason = self._compare(head)
-        if kind in (Kind.ADOPT, Kind.REFUSED):
-            with suppress(DamagedRepo):  # of HEAD
-                if self._branch.checked_out():
-                    self._tree.keep(head, branch)
         if kind is Kind.ADOPT:
             return self._judge(before, branch, judge)
         if kind is Kind.REFUSED:
@@ -216,16 +213,16 @@ class MetaRepo:
         self.refresh()
         return Recovery(kind, head, reason=reason)
 
-    def mend(self) -> None:
-        """At start, once branch and ledger agree: what a power cut has done to the work tree."""
+    def repair(self) -> None:
+        """At start, once branch and ledger agree: undo what a power cut did to the work tree."""
         try:
-            if self._branch.checked_out() and (head := self.head()):
-                self._tree.lock.acquire()
-                self._tree.mend(head, [oid for oid, _ in self.refused()])
+            head = self.head() if self._branch.checked_out() else ""
+            refused = [oid for oid, _ in self.refused()]
+            if head and (restored := self._tree.repair(head, refused)):
+                names = ", ".join(restored[:_NAMED])
+                log.warning("Restored %d files in meta after a start: %s", len(restored), names)
         except HiveError as error:
-            log.info("The work tree is not looked through: %s", error.reason)
-        finally:
-            self._tree.lock.release()
+            log.info("The work tree is not restored: %s", error.reason)
 
     def refused(self) -> list[tuple[str, str]]:
         """Commits that were not taken over, and why; newest first."""

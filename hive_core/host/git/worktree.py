@@ -1,14 +1,16 @@
-"""The work tree: shows the commit in force wherever nobody has changed it by hand.
+"""The work tree of the meta repository: its files and its index show the commit in force.
 
-What differs between the commit that it showed and the one that it shall show is replaced, file by
-file and in the index, where both still are as they were. Everything else is somebody's work.
+After each commit the files that differ between the old and the new commit are replaced (`show`).
+Files that something else changed are put back at the next look (`restore`). Files of the work tree
+are not made durable: after a power cut they can be old, empty or cut short, and a deleted file can
+be back. `repair` puts all of that right when the daemon starts.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,15 +19,16 @@ from pygit2.enums import FileMode
 
 from hive_core.errors import HiveError, InvalidArgument
 from hive_core.host.git.faults import DamagedRepo, reading, writing
+from hive_core.host.git.files import AGENTS
 from hive_core.host.git.handle import Handle
 from hive_core.host.git.locks import Lock, replace
 from hive_core.host.git.objects import Objects
-from hive_core.host.git.store import FILES, Difference, Entry
-from hive_core.host.git.versions import torn, versions
+from hive_core.host.git.store import FILES, Difference, Entry, Store
 from hive_core.host.git.worktree_status import Dirt, blob_name, sound
 from hive_core.host.storage.disk import kept
 
 _LISTED: Final = 100
+_SEARCHED: Final = 500  # commits; the kernel wrote back what is older long ago
 
 
 class WorkTree:
@@ -79,86 +82,95 @@ class WorkTree:
         finally:
             self.lock.release()
 
-    def mend(self, head: str, others: Iterable[str]) -> None:
-        """After a start: put right what a power cut left of files that we or git had written."""
-        store = self._objects.store
-        known = versions(store, head, self._read(self._settled), others)
-        wanted = dict(store.walk(store.commit(head).tree)) if known else {}
-        with writing():
-            index = self._open(self._tree(head))
-            for path, names in known.items():
-                new = wanted.get(path)
-                if self._file(path) != _name(new) and self._ours(path, names):
-                    self._put(index, path, new)
-                elif _entry(index, path) in names - {_name(new)}:
-                    self._stage(index, path, new)
-            index.write()
-            self._spare.rename(self._index)
-            self.note(head)
+    def repair(self, head: str, refused: Iterable[str]) -> list[str]:
+        """After a start: undo what a power cut did to the work tree; the names of those files.
+
+        `refused` are commits that the work tree may have shown for a moment.
+        """
+        self.note(head)
+        return self.restore() + self._remove_leftovers(head, refused)
 
     def restore(self) -> list[str]:
-        """Put back what differs from what is shown; which files that were.
+        """Put back what differs from the commit that is shown; the names of those files.
 
-        What belongs to no commit stays, and is listed by `dirty`.
+        A file that belongs to no commit stays, and `dirty` lists it.
         """
         shown, store = self.shown(), self._objects.store
-        changed = self.dirty()
-        if not shown or not changed:
+        if not shown or not (changed := self._changed(shown)):
             return []
         wanted = dict(store.walk(store.commit(shown).tree))
+        with self._locked_index(shown) as index:
+            for path in changed:
+                if path not in wanted:
+                    self._stage(index, path, None)
+                elif not (self._root / path).is_dir():
+                    self._put(index, path, wanted[path])
+        return [path for path in changed if path in wanted]
+
+    def _changed(self, shown: str) -> list[str]:
+        try:
+            with reading("work tree", str(self._index)):
+                return self._dirt.list(shown)
+        except DamagedRepo:
+            with self._locked_index(shown):
+                """A damaged index is made anew."""
+        with reading("work tree", str(self._index)):
+            return self._dirt.list(shown)
+
+    @contextmanager
+    def _locked_index(self, shown: str) -> Iterator[pygit2.Index]:
+        """The index to change; it is written at the end. Busy while another git holds it."""
         self.lock.acquire()
         try:
             with writing():
-                index = self._open(shown)
-                for path in changed:
-                    if path in wanted and not (self._root / path).is_dir():
-                        self._put(index, path, wanted[path])
-                    elif path not in wanted:
-                        self._stage(index, path, None)
+                index = self._open(self._tree(shown))
+                yield index
                 index.write()
                 self._spare.rename(self._index)
         finally:
             self.lock.release()
-        return [path for path in changed if path in wanted]
+
+    def _remove_leftovers(self, head: str, refused: Iterable[str]) -> list[str]:
+        """Delete again what a power cut brought back: the deletion of a file was not durable yet.
+
+        Such a file is in no commit that is in force, and holds the beginning of what a recent
+        commit had there, or zeros. A file with any other content is an operator's, and stays.
+        """
+        store = self._objects.store
+        tree = store.commit(head).tree
+        tracked = {path for path, _ in store.walk(tree)}
+        paths = {path for path in self._changed(head) if path not in tracked}
+        if not paths:
+            return []
+        known = _versions(store, head, self._read(self._settled), refused)
+        leftovers = [path for path in sorted(paths) if self._is_torn(path, known.get(path, set()))]
+        with writing():
+            for path in leftovers:
+                (self._root / path).unlink()
+        return leftovers
+
+    def _is_torn(self, path: str, versions: set[str]) -> bool:
+        """Whether a power cut can have made the file from one of these versions."""
+        file = self._root / path
+        if file.is_symlink() or not file.is_file():
+            return False
+        start = file.read_bytes().rstrip(b"\0")
+        return any(_content(self._objects.store, oid).startswith(start) for oid in versions)
 
     def settle(self) -> None:
-        """Make durable what is shown; safe in a thread beside the one that shows."""
-        shown, store = self.shown(), self._objects.store
-        if not shown or shown == (before := self._read(self._settled)):
+        """Make durable which files are there; safe in a thread beside the one that shows.
+
+        Contents need no fsync: `repair` puts back every file of the commit in force.
+        """
+        shown = self.shown()
+        if not shown or shown == self._read(self._settled):
             return
-        old, new = self._tree(before), store.commit(shown).tree
         with writing():
-            self._sync(old, new)
+            for folder in (self._root, self._root / AGENTS):
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    kept(folder)
             spare = self._settled.with_suffix(".new")
             replace(self._settled, f"{shown}\n".encode(), spare, durable=True)
-
-    def keep(self, before: str, after: str) -> None:
-        """Make durable what somebody wrote from one commit to the other, before it is judged.
-
-        An editor may write in place; a cut would leave the new text before the end of the old one,
-        which no version begins with.
-        """
-        with suppress(InvalidArgument, DamagedRepo), writing():
-            self._sync(self._tree(before), self._tree(after))
-
-    def _sync(self, old: str, new: str) -> None:
-        changes = list(self._objects.store.differences(old, new))
-        paths = [*(self._root / each.path for each in changes), self._index]
-        for file in filter(Path.is_file, paths):
-            with suppress(FileNotFoundError), file.open("rb") as opened:
-                os.fsync(opened.fileno())
-        for folder in {path.parent for path in paths}:  # also of what is gone: it would come back
-            with suppress(FileNotFoundError, NotADirectoryError):
-                kept(folder)
-
-    def _ours(self, path: str, names: set[str]) -> bool:
-        """Whether nobody but us, git or a power cut made what is there."""
-        if (found := self._file(path)) in names:
-            return True
-        file = self._root / path
-        return file.is_file() and found != "" and torn(
-            self._objects.store, file.read_bytes(), names
-        )  # fmt: skip
 
     def dirty(self) -> list[str]:
         """Files that differ from what was shown, in the index or in the work tree."""
@@ -236,6 +248,32 @@ class WorkTree:
 
 def _add(index: pygit2.Index, path: str, entry: Entry) -> None:
     index.add(pygit2.IndexEntry(path, pygit2.Oid(hex=entry.oid), FileMode(entry.mode)))
+
+
+def _versions(
+    store: Store, head: str, settled: str, refused: Iterable[str]
+) -> Mapping[str, set[str]]:
+    """Contents by path that commits since `settled`, or `refused` ones, put into the work tree."""
+    versions: defaultdict[str, set[str]] = defaultdict(set)
+    at, top = head, store.commit(head).tree
+    for _ in range(_SEARCHED):
+        if at in ("", settled):
+            break
+        commit = store.commit(at)
+        at = commit.parents[0] if commit.parents else ""
+        for path, before, _ in store.differences(store.commit(at).tree if at else "", commit.tree):
+            versions[path].add(_name(before))
+    for oid in refused:
+        with suppress(HiveError):  # the power cut took it, or it is beyond all bounds
+            for path, before, _ in store.differences(store.commit(oid).tree, top):
+                versions[path].add(_name(before))
+    return versions
+
+
+def _content(store: Store, oid: str) -> bytes:
+    with suppress(HiveError):  # damaged meanwhile
+        return store.blob(oid, "a version") if oid else b""
+    return b""
 
 
 def _name(entry: Entry | None) -> str:

@@ -54,7 +54,7 @@ class Stores:
         try:
             found = cls._recovered(ledger, repo, settings, restore)
             hive = repo.read(ledger.head) if ledger.head else Hive()
-            repo.mend()
+            repo.repair()
         except DamagedRepo as error:
             # Nobody has any authority until an operator has mended it; nothing is torn down.
             repo.sealed = error.reason
