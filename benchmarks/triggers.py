@@ -25,7 +25,7 @@ from hive_core.broker.operation import Result
 from hive_core.broker.timers import DUES
 from hive_core.host.storage.stores import Stores
 from hive_core.host.systemd.clock import SystemClock
-from hive_core.ledger.triggers.storage import New
+from hive_core.ledger.triggers.storage import NewTrigger
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import Settings
@@ -70,7 +70,7 @@ def fill(stores: Stores, agents: list[str], count: int, rule: Callable[[int], Tr
         for number in range(count):
             made = rule(number)
             since = now - 60 + 60 * number / count if made.kind is TriggerKind.EVERY else now
-            new = New("operator", agents[number % len(agents)], f"t{number}", made,
+            new = NewTrigger("operator", agents[number % len(agents)], f"t{number}", made,
                       TriggerAction.MESSAGE, {"kind": "message", "text": "look"}, Missed.LATEST,
                       enabled=True)  # fmt: skip
             stores.ledger.triggers.put(new, since, next_time(made, since))

@@ -93,7 +93,7 @@ class Dispatch:
         ask, call = case.ask, case.call
         if not ask.counted:
             ask.counted = True
-            call.ledger.budgets.usage.noted(ask.uncount)
+            call.ledger.budgets.usage.on_rollback(ask.uncount)
             try:
                 self._pace.check(call, case.operation)
             except LimitReached as error:

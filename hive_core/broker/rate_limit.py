@@ -34,7 +34,7 @@ class Pace:
             if window.total >= bound:
                 raise _too_many(call, operation, uuid, window.wait(bound))
         for _, _, window in chain:
-            budgets.usage.noted(window.take_back, window.add())
+            budgets.usage.on_rollback(window.take_back, window.add())
 
     def _chain(self, call: Call) -> _Chain:
         """Those with a bound, from the agent upward; worked out once for each state of things."""

@@ -62,7 +62,7 @@ class Counting:
         machines, places = self.work.look.machines, self.work.look.places.by_uuid
         gone = [machines[uuid] for uuid in dirty if uuid not in places and uuid in machines]
         ended = {each.uuid: each.exit.cpu for each in gone if each.exit and each.exit.cpu}
-        known = self.work.ports.ledger.budgets.departed.of(ended)
+        known = self.work.ports.ledger.budgets.rollups.of(ended)
         return {uuid: cpu for uuid, cpu in ended.items() if uuid in known}
 
     def _put_off(self, uuids: Iterable[str], error: HiveError) -> set[str]:

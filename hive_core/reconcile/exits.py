@@ -116,7 +116,7 @@ async def last_lines(journal: Journal, counted: Counted) -> Sequence[LogLine]:
 def started(call: Call, uuid: str, began: StartEvent) -> frozenset[str]:
     """Inside a transaction: one start, and what follows from it; topics to touch."""
     name = call.hive.names[uuid]
-    call.ledger.lives.began(uuid, began.invocation, began.nonce)
+    call.ledger.lives.mark_running(uuid, began.invocation, began.nonce)
     fields = {"invocation": began.invocation, "nonce": began.nonce}
     _event(call, "start", (uuid, name), f"{name} runs", fields)
     return frozenset({"events"}) | happened(call, Started(uuid, name, began.nonce))
@@ -128,7 +128,7 @@ def write(call: Call, counted: Counted, lines: Lines) -> frozenset[str]:
     place, ledger = case.place, call.ledger
     if verdict.starts is not case.starts:
         ledger.starts.put(place.uuid, verdict.starts)
-    ledger.lives.over(place.uuid, over.invocation, recorded=over.exit is not None)
+    ledger.lives.mark_ended(place.uuid, over.invocation, recorded=over.exit is not None)
     topics = frozenset({"events"})
     if verdict.ended:
         reason = f"{ENDED}: {counted.how}"

@@ -181,7 +181,7 @@ class Work:
             ledger.ranges.release(uuid)
             ledger.runs.drop(uuid)
             ledger.starts.clear(uuid)
-            ledger.lives.drop(uuid)
+            ledger.lives.delete(uuid)
         self._told({f"gone:{uuid}"}, uuid)
         self.look.wishes.unclaimed.discard(uuid)
         self.look.machines.pop(uuid, None)

@@ -12,7 +12,7 @@ from agent.broker_server import ROOT, BrokerServer, broker_server
 from operations.lives import runs
 from operations.world import Reply, World, rows, world
 
-from hive_core.operations.triggers.webhooks import Delivery, deliver
+from hive_core.operations.triggers.webhooks import Delivery, deliver_webhook
 
 EXAMPLES = ROOT / "examples"
 # A command-line model: it answers with its prompt in capitals, and tells its usage and its key.
@@ -124,7 +124,7 @@ def test_a_webhook_becomes_a_task_whose_report_names_the_commits(
     summaries = []
     for number, body in enumerate((json.dumps(push), "[]")):
         delivery = Delivery(str(trigger), f"m{number}", "", "application/json", "text", body)
-        hive.broker.perform("webhook", lambda call, what=delivery: deliver(call, what))  # type: ignore[misc]
+        hive.broker.perform("webhook", lambda call, what=delivery: deliver_webhook(call, what))  # type: ignore[misc]
         task = rows(hive.call("operator", "list_tasks", agent="agent")["tasks"])[0]
         summaries.append(result(hive, server, str(task["id"]))["summary"])
     assert summaries[0] == "refs/heads/main: 1 commits\nabababababab One"

@@ -235,7 +235,7 @@ def _set_triggers(stage: Stage) -> None:
 def _fire(stage: Stage) -> None:
     """What the agenda does when the time has come."""
     stage.clock.advance(60)
-    at = stage.stores.ledger.triggers.next(spawns=False)
+    at = stage.stores.ledger.triggers.next_due(spawns=False)
     if at is not None and at <= stage.clock.now():
         stage.broker.perform("fire_triggers", fire_triggers)
 

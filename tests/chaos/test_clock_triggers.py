@@ -116,11 +116,11 @@ def test_no_course_of_jumps_loses_a_trigger_or_makes_a_storm() -> None:
                 step = chance.uniform(60, 7200)
                 hive.advance(step)
                 passed += step
-            found = hive.ledger.triggers.fires.of(1, None, 100)
-            count = hive.ledger.triggers.known(str(every)).fired
+            found = hive.ledger.triggers.runs.of(1, None, 100)
+            count = hive.ledger.triggers.require(str(every)).fired
             assert count == passed // 900, (number, case)
             assert len({each.due for each in found}) == len(found)
-            cron = hive.ledger.triggers.known(
+            cron = hive.ledger.triggers.require(
                 str(put(hive, name="cron", when={"every": 9.0})["id"])
             )
             # One for each jump forward at most; back by less than three hours costs those hours.

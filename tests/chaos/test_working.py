@@ -129,7 +129,7 @@ def _questions(end: Working, past: Past) -> Iterator[str]:
         if found is None or found.open != (ends[result["question"]] == 0):
             yield f"question {result['question']} is {found}"
     for id_, said in answers.items():
-        found = end.ledger.questions.known(id_)
+        found = end.ledger.questions.require(id_)
         if ends[id_] != 1 or list(found.answers) != said:
             yield f"question {id_} ended {ends[id_]} times with {found.answers}, not {said}"
 
@@ -184,7 +184,7 @@ def _money(end: Working, past: Past) -> Iterator[str]:
     usage: Counter[str] = Counter()
     for (_, kind, _), amount in end.ledger.budgets.usage.sums("", 0).items():
         usage[kind] += amount
-    purses = end.ledger.budgets.every(BudgetKind.TOKENS)
+    purses = end.ledger.budgets.of_kind(BudgetKind.TOKENS)
     paid = sum(each.spent + each.over for each in purses)
     there = sum(each.free + each.spent for each in purses)
     sent, tasks = len(past.did("send")), len(past.did("assign_task"))

@@ -187,7 +187,7 @@ class Life:
         self.do(self.worker, "ask", items=[f"what {self._next}?"], to="parent", deadline=deadline)
 
     def answer(self) -> None:
-        held = self.world.ledger.questions.held_by(self.world.uuid("lead"))
+        held = self.world.ledger.questions.open_of_holder(self.world.uuid("lead"))
         if held:
             question = self._chance.choice(held).id
             self.do("lead", "answer", question=question, answers=[f"so {self._next}"])

@@ -10,7 +10,7 @@ from hive_core.errors import Internal, NotFound
 from hive_core.ledger.approvals.rollouts import Wave
 from hive_core.ledger.approvals.storage import Request
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.ledger.machines.check_ins import Hello
+from hive_core.ledger.machines.check_ins import CheckIn
 from hive_core.model.config.approval import (
     COURSE,
     FINALS,
@@ -152,7 +152,7 @@ def test_what_is_due_moves_along_when_the_clock_is_set(ledger: Ledger, years: in
         found = made(ledger, now)
         ledger.approvals.move(found.id, "check", now)
         ledger.generations.put(Generation("a", 1, COMMIT, found.id, now))
-        ledger.hellos.put(Hello("a", now, 1))
+        ledger.hellos.put(CheckIn("a", now, 1))
         ledger.shifts.move(by, now + by, 1.0)
     again = ledger.approvals.get(found.id)
     assert again is not None
@@ -228,9 +228,9 @@ def test_a_rollout_is_open_until_each_agent_has_come_out(ledger: Ledger) -> None
 
 def test_the_last_hello_counts(ledger: Ledger) -> None:
     with ledger.transaction():
-        ledger.hellos.put(Hello("a", 1.0, 1, COMMIT))
-        ledger.hellos.put(Hello("a", 2.0, 2, COMMIT, "/nix/store/x", "broken"))
-    assert ledger.hellos.get("a") == Hello("a", 2.0, 2, COMMIT, "/nix/store/x", "broken")
+        ledger.hellos.put(CheckIn("a", 1.0, 1, COMMIT))
+        ledger.hellos.put(CheckIn("a", 2.0, 2, COMMIT, "/nix/store/x", "broken"))
+    assert ledger.hellos.get("a") == CheckIn("a", 2.0, 2, COMMIT, "/nix/store/x", "broken")
     with ledger.transaction():
         ledger.hellos.drop("a")
     assert ledger.hellos.get("a") is None

@@ -163,7 +163,7 @@ def test_a_short_id_is_known_as_long_as_its_range_is_given(ledger: Ledger) -> No
     uuid = "0badcafe-0000-4000-8000-000000000001"
     with ledger.transaction():
         ledger.ranges.allocate(uuid)
-        assert ledger.ranges.knows("0badcafe")
-        assert not ledger.ranges.knows("0badcaff")
+        assert ledger.ranges.has_short_id("0badcafe")
+        assert not ledger.ranges.has_short_id("0badcaff")
         ledger.ranges.release(uuid)
-        assert not ledger.ranges.knows("0badcafe")
+        assert not ledger.ranges.has_short_id("0badcafe")

@@ -33,7 +33,7 @@ def runs(world: World, *names: str) -> None:
         def began(call: Call, uuid: str = uuid, name: str = name, nonce: int = nonce) -> (
             Record[Nothing]
         ):  # fmt: skip
-            call.ledger.lives.began(uuid, f"{next(_SERIAL):032x}", nonce)
+            call.ledger.lives.mark_running(uuid, f"{next(_SERIAL):032x}", nonce)
             return Record(Nothing(), happened(call, Started(uuid, name, nonce)))
 
         world.broker.perform("watch", began)
@@ -52,7 +52,7 @@ def ends(
 
     def over(call: Call) -> Record[Nothing]:
         life = call.ledger.lives.get(uuid)
-        call.ledger.lives.over(uuid, life.invocation, recorded=True)
+        call.ledger.lives.mark_ended(uuid, life.invocation, recorded=True)
         if not asked and code == 0:
             call.ledger.runs.want(uuid, DesiredState.STOPPED, call.now, reason="ended")
         what = Ended(

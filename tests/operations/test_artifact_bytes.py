@@ -79,7 +79,7 @@ def test_nothing_is_seen_of_what_is_not_on_the_disk_yet(hive: World, how: str) -
     storing = begun(hive, **given)
     assert storing.pending
     assert hive.fault("a", "get_artifact", name="notes") == "NotFound"
-    assert hive.ledger.artifacts.used(hive.uuid("a")) == (0, 0)
+    assert hive.ledger.artifacts.usage(hive.uuid("a")) == (0, 0)
     held.let_go(hive)
     assert storing.result()["version"] == 1
     assert read(hive, name="notes") == b"hello"
@@ -91,7 +91,7 @@ def test_who_may_not_any_more_stores_nothing(hive: World) -> None:
     hive.call("operator", "revoke_capability", agent="a", capability="artifact.write")
     held.let_go(hive)
     assert isinstance(fault(storing), NotAllowed)
-    assert hive.ledger.artifacts.used(hive.uuid("a")) == (0, 0)
+    assert hive.ledger.artifacts.usage(hive.uuid("a")) == (0, 0)
 
 
 def test_a_call_that_is_repeated_meanwhile_stores_once(hive: World) -> None:

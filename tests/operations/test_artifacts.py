@@ -294,7 +294,7 @@ def test_what_the_gone_left_is_deleted_by_who_was_above_them(hive: World) -> Non
 def test_all_versions_go_at_once_if_asked(hive: World) -> None:
     last = [store(hive, "a", str(number)) for number in range(3)][-1]
     assert hive.call("a", "delete_artifact", id=last["id"], all=True)["versions"] == [1, 2, 3]
-    assert hive.ledger.artifacts.used(hive.uuid("a")) == (0, 0)
+    assert hive.ledger.artifacts.usage(hive.uuid("a")) == (0, 0)
 
 
 def test_the_same_bytes_are_kept_once_and_as_long_as_somebody_has_them(hive: World) -> None:

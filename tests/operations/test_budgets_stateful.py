@@ -79,7 +79,7 @@ class Budgets(RuleBasedStateMachine):
         return of_tasks | {
             (names[each.agent], kind): (each.free, each.spent, each.over)
             for kind in (BudgetKind.TOKENS, BudgetKind.MESSAGES)
-            for each in self.world.ledger.budgets.every(kind)
+            for each in self.world.ledger.budgets.of_kind(kind)
         }
 
     def allocate(self, caller: str, name: str, kind: BudgetKind, amount: int) -> None:

@@ -184,4 +184,4 @@ def test_how_it_ended_is_kept_for_a_day(world: World) -> None:
 def test_an_end_is_written_down_once_however_often_it_is_told(world: World) -> None:
     ends(world, "worker", 1)
     ends(world, "worker", 1)
-    assert len(world.ledger.lives.waiting(world.uuid("lead"))) == 1
+    assert len(world.ledger.lives.uncollected(world.uuid("lead"))) == 1

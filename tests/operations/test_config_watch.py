@@ -8,7 +8,7 @@ from operations.world import Reply, World, fields
 from hive_core.broker.call import Call, Change
 from hive_core.broker.operation import Result
 from hive_core.errors import Conflict
-from hive_core.ledger.machines.check_ins import Hello
+from hive_core.ledger.machines.check_ins import CheckIn
 from hive_core.model.agents.machine import DesiredState, Machine
 
 SYSTEM = "/nix/store/00000000000000000000000000000001-nixos-system-a"
@@ -41,7 +41,7 @@ def runs(world: World, name: str, nonce: int | None = None, active: str = "activ
     return run.nonce
 
 
-def heard(world: World, name: str) -> Hello:
+def heard(world: World, name: str) -> CheckIn:
     found = world.ledger.hellos.get(world.uuid(name))
     assert found is not None
     return found
@@ -66,7 +66,7 @@ def test_a_hello_is_kept_with_the_start_that_speaks(world: World) -> None:
     found = world.call("a", "hello", commit="c" * 40, system=SYSTEM)
     assert found == {"commit": "c" * 40, "system": SYSTEM}
     uuid, now = world.uuid("a"), world.clock.now()
-    assert heard(world, "a") == Hello(uuid, now, nonce, "c" * 40, SYSTEM, "")
+    assert heard(world, "a") == CheckIn(uuid, now, nonce, "c" * 40, SYSTEM, "")
 
 
 def test_a_start_that_is_on_its_way_out_does_not_speak_for_the_next_one(world: World) -> None:

@@ -13,7 +13,7 @@ from operations.world import World, rows, world
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import Ended, Started, happened
 from hive_core.broker.operation import Result
-from hive_core.ledger.budgets.cpu_time import KEPT
+from hive_core.ledger.budgets.cpu_time import GROUPS_MOST
 from hive_core.model.agents.machine import Cpu
 from hive_core.operations.budgets.cpu_time import add_cpu
 
@@ -105,19 +105,27 @@ def test_counters_are_forgotten_with_the_last_sum(world: World) -> None:
     for later, left in ((0.0, 1), (kept + 2 * 86_400, 0)):
         with world.ledger.transaction():
             budgets.usage.prune(world.clock.now() + later, kept)
-            budgets.counters.prune()
-        assert len(budgets.counters.of([uuid])) == left
+            budgets.cpu.prune()
+        assert len(budgets.cpu.figures([uuid])) == left
 
 
 def test_the_last_few_machines_of_each_agent_are_known(world: World) -> None:
     """And not those of them that were heard of longest ago."""
-    counters, (one, other) = world.ledger.budgets.counters, map(world.uuid, ("a1", "b"))
+    counters, (one, other) = world.ledger.budgets.cpu, map(world.uuid, ("a1", "b"))
     with world.ledger.transaction():
-        counters.keep(other, Cpu("0", 7))
-        for group in (*range(KEPT), 0, KEPT):
-            counters.keep(one, Cpu(str(group), group + 1))
-    assert [counters.used(one, str(group)) for group in range(KEPT + 1)] == [1, 0, 3, 4, 5]
-    assert counters.of([one, other]).keys() > counters.of([other]).keys() == {(other, "0")}
+        counters.save(other, Cpu("0", 7))
+        for group in (*range(GROUPS_MOST), 0, GROUPS_MOST):
+            counters.save(one, Cpu(str(group), group + 1))
+    assert [counters.last_figure(one, str(group)) for group in range(GROUPS_MOST + 1)] == [
+        1,
+        0,
+        3,
+        4,
+        5,
+    ]
+    assert (
+        counters.figures([one, other]).keys() > counters.figures([other]).keys() == {(other, "0")}
+    )
 
 
 STEPS = st.lists(

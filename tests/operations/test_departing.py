@@ -12,11 +12,11 @@ from operations.world import World, rows, world
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import Started, happened
 from hive_core.broker.operation import Result
-from hive_core.ledger.budgets.usage import MODELS, Figure, day_of
-from hive_core.ledger.budgets.usage_rollup import PART, SETTLED, SHOWN, Departed, children_of
+from hive_core.ledger.budgets.usage import MODELS, UsageAmount, day_of
+from hive_core.ledger.budgets.usage_rollup import PART, SETTLED, SHOWN, DestroyedAgent, children_key
 from hive_core.model.agents.machine import Cpu, Machine
 from hive_core.operations.budgets.cpu_time import add_cpu
-from hive_core.operations.budgets.usage_rollup import AT_ONCE, usage_of_the_gone_is_added_up
+from hive_core.operations.budgets.usage_rollup import AT_ONCE, roll_up_usage
 
 Totals = dict[tuple[object, object], int]
 LINE = "(gone children of a1)"
@@ -54,17 +54,19 @@ def gone(world: World, *names: str) -> None:
         world.call("operator", "destroy", agent=name)
 
 
-def many(world: World, number: int, days: int = 1) -> list[Departed]:
+def many(world: World, number: int, days: int = 1) -> list[DestroyedAgent]:
     """As a ledger has them that is older than the adding up."""
     parent, day = world.uuid("a1"), day_of(world.clock.now())
-    found = [Departed(f"old-{each}", f"check-{each}", parent) for each in range(number)]
+    found = [DestroyedAgent(f"old-{each}", f"check-{each}", parent) for each in range(number)]
     with world.ledger.transaction():
         for each in range(number):
             for kind in ("time", "cpu"):
-                figure = Figure(day - each % days, f"old-{each}", kind, "measured", "", "", 2000)
+                figure = UsageAmount(
+                    day - each % days, f"old-{each}", kind, "measured", "", "", 2000
+                )
                 world.ledger.budgets.usage.add(figure)
-            world.ledger.budgets.departed.add(found[each], world.clock.now() - number + each)
-            world.ledger.budgets.counters.keep(f"old-{each}", Cpu("1", 5))
+            world.ledger.budgets.rollups.add(found[each], world.clock.now() - number + each)
+            world.ledger.budgets.cpu.save(f"old-{each}", Cpu("1", 5))
     world.agenda.moved()
     return found
 
@@ -72,7 +74,7 @@ def many(world: World, number: int, days: int = 1) -> list[Departed]:
 def test_those_who_were_made_for_one_task_share_a_line(world: World) -> None:
     uuids = [brief(world, f"check-{each}") for each in range(3)]
     with world.ledger.transaction():
-        world.ledger.budgets.counters.keep(uuids[0], Cpu("1", 5))
+        world.ledger.budgets.cpu.save(uuids[0], Cpu("1", 5))
     gone(world, "check-0", "check-1", "check-2")
     before = every(world)
     assert [str(key)[:7] for key in keys(world, agent="a1")] == ["check-0", "check-1", "check-2"]
@@ -80,8 +82,8 @@ def test_those_who_were_made_for_one_task_share_a_line(world: World) -> None:
     assert keys(world, agent="a1") == [LINE]
     assert every(world) == before
     assert totals(world, agent="a1")["operator", "tokens_in"] == 15
-    assert world.ledger.budgets.departed.of(uuids) == {}
-    assert world.ledger.budgets.counters.of(uuids) == {}
+    assert world.ledger.budgets.rollups.of(uuids) == {}
+    assert world.ledger.budgets.cpu.figures(uuids) == {}
 
 
 def test_who_lives_comes_first_and_who_is_gone_last(world: World) -> None:
@@ -112,7 +114,7 @@ def test_an_old_ledger_is_added_up_part_by_part_whatever_ends_the_daemon(world: 
     before, seen = every(world), set[int]()
     world.clock.time += SETTLED + 10_000  # nothing comes by itself
     for _ in range(4):
-        world.broker.perform("part", usage_of_the_gone_is_added_up)
+        world.broker.perform("part", roll_up_usage)
         left = world.ledger.connection.value("SELECT count(*) FROM departed")
         seen.add(left)
         assert every(world) == before
@@ -120,7 +122,7 @@ def test_an_old_ledger_is_added_up_part_by_part_whatever_ends_the_daemon(world: 
     assert every(world) == before
     assert seen == {SHOWN + 2 * AT_ONCE, SHOWN + AT_ONCE, SHOWN}
     count = "SELECT count(*) FROM usage WHERE agent = ?"
-    assert world.ledger.connection.value(count, (children_of(world.uuid("a1")),)) == 6
+    assert world.ledger.connection.value(count, (children_key(world.uuid("a1")),)) == 6
 
 
 def test_a_long_life_is_moved_a_part_at_a_time(world: World) -> None:
@@ -128,20 +130,20 @@ def test_a_long_life_is_moved_a_part_at_a_time(world: World) -> None:
     usage = world.ledger.budgets.usage
     with world.ledger.transaction():
         for back in range(1, 1200):
-            usage.add(Figure(day - back, uuid, "time", "measured", "", "", 1000))
-            usage.add_task(f"t{back}", Figure(day, uuid, "money", "reported", "", "", 7), 1.0)
-        world.ledger.budgets.counters.keep(uuid, Cpu("1", 5))
+            usage.add(UsageAmount(day - back, uuid, "time", "measured", "", "", 1000))
+            usage.add_task(f"t{back}", UsageAmount(day, uuid, "money", "reported", "", "", 7), 1.0)
+        world.ledger.budgets.cpu.save(uuid, Cpu("1", 5))
     gone(world, "check")
     before, tasks = every(world), totals(world, agent="a1", by="task")
     world.clock.time += SETTLED + 1
-    world.broker.perform("part", usage_of_the_gone_is_added_up)
-    assert world.ledger.budgets.departed.get(uuid) is not None
-    assert world.ledger.budgets.counters.used(uuid, "1") == 5  # its end may be told once more
+    world.broker.perform("part", roll_up_usage)
+    assert world.ledger.budgets.rollups.get(uuid) is not None
+    assert world.ledger.budgets.cpu.last_figure(uuid, "1") == 5  # its end may be told once more
     assert (every(world), totals(world, agent="a1", by="task")) == (before, tasks)
     world.kill()
     world.advance(1)
-    assert world.ledger.budgets.departed.get(uuid) is None
-    assert world.ledger.budgets.counters.of([uuid]) == {}
+    assert world.ledger.budgets.rollups.get(uuid) is None
+    assert world.ledger.budgets.cpu.figures([uuid]) == {}
     assert (every(world), totals(world, agent="a1", by="task")) == (before, tasks)
 
 
@@ -190,7 +192,7 @@ def test_who_has_somebody_below_that_is_shown_stays_until_that_one_goes(world: W
     gone(world, "shown", "head")
     before = every(world)
     world.advance(SETTLED + 1)
-    assert world.ledger.budgets.departed.of(uuids).keys() == {*uuids}
+    assert world.ledger.budgets.rollups.of(uuids).keys() == {*uuids}
     assert every(world) == before
     assert totals(world, agent="a1", by="subtree")["a1", "tokens_in"] == 7
 
@@ -201,11 +203,11 @@ def test_one_turn_moves_so_many_rows_and_no_more(world: World) -> None:
     with world.ledger.transaction():
         for uuid in uuids:
             for back in range(PART):
-                figure = Figure(day - back, uuid, "time", "measured", "", "", 1000)
+                figure = UsageAmount(day - back, uuid, "time", "measured", "", "", 1000)
                 world.ledger.budgets.usage.add(figure)
     gone(world, *names)
     world.clock.time += SETTLED + 1
-    world.broker.perform("part", usage_of_the_gone_is_added_up)
+    world.broker.perform("part", roll_up_usage)
     left = "SELECT count(*) FROM usage WHERE agent = ? AND kind = 'time'"
     assert [world.ledger.connection.value(left, (each,)) for each in uuids].count(PART) == 1
 
@@ -216,10 +218,10 @@ def test_whose_machine_still_runs_waits(world: World) -> None:
     gone(world, "check")
     world.seen.machines[uuid] = Machine(uuid, active="deactivating")
     world.advance(SETTLED + 1)
-    assert world.ledger.budgets.departed.of([uuid]).keys() == {uuid}
+    assert world.ledger.budgets.rollups.of([uuid]).keys() == {uuid}
     world.seen.machines[uuid] = Machine(uuid, active="inactive")
     world.advance(SETTLED + 1)
-    assert world.ledger.budgets.departed.of([uuid]) == {}
+    assert world.ledger.budgets.rollups.of([uuid]) == {}
 
 
 def test_what_ended_while_no_daemon_ran_is_seen_first(
@@ -231,7 +233,7 @@ def test_what_ended_while_no_daemon_ran_is_seen_first(
     monkeypatch.setattr(type(world.seen), "since", lambda _: began)
     world.kill(2 * SETTLED)
     world.advance(1)
-    assert world.ledger.budgets.departed.of([uuid]).keys() == {uuid}
+    assert world.ledger.budgets.rollups.of([uuid]).keys() == {uuid}
 
     def add(call: Call) -> Record[Result]:
         add_cpu(call, uuid, Cpu("1", 3_000_000))
@@ -239,7 +241,7 @@ def test_what_ended_while_no_daemon_ran_is_seen_first(
 
     world.broker.perform("meter", add)
     world.advance(SETTLED + 1)
-    assert world.ledger.budgets.departed.of([uuid]) == {}
+    assert world.ledger.budgets.rollups.of([uuid]) == {}
     assert totals(world, by="agent", agent="a1")[LINE, "cpu"] == 3000
 
 
@@ -257,14 +259,14 @@ def test_who_is_restored_keeps_its_sums(world: World) -> None:
 def test_who_is_restored_and_runs_is_not_known_as_gone(world: World) -> None:
     uuid = world.uuid("b1")
     gone(world, "b1")
-    assert world.ledger.budgets.departed.of([uuid]).keys() == {uuid}
+    assert world.ledger.budgets.rollups.of([uuid]).keys() == {uuid}
     world.call("operator", "restore", id=uuid)
 
     def start(call: Call) -> Record[Result]:
         return Record(Result(), happened(call, Started(uuid, "b1", 1)))
 
     world.broker.perform("start", start)
-    assert world.ledger.budgets.departed.of([uuid]) == {}
+    assert world.ledger.budgets.rollups.of([uuid]) == {}
 
 
 NAMES = [f"x{each}" for each in range(6)]

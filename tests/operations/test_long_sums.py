@@ -11,11 +11,11 @@ from operations.world import World, rows, world
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result
 from hive_core.errors import Conflict
-from hive_core.ledger.budgets.usage import Figure
-from hive_core.ledger.budgets.usage_rollup import Departed
+from hive_core.ledger.budgets.usage import UsageAmount
+from hive_core.ledger.budgets.usage_rollup import DestroyedAgent
 from hive_core.model.config.settings import Bounds, Settings
 from hive_core.operations.budgets.usage_sums import AGENTS as IN_A_PART
-from hive_core.operations.budgets.usage_sums import Adding, add_up
+from hive_core.operations.budgets.usage_sums import UsageSummation, sum_usage
 from hive_core.operations.host.metrics import AGENTS as IN_A_PAGE
 
 MANY = 2 * max(IN_A_PAGE, IN_A_PART) + 10
@@ -66,17 +66,19 @@ def test_attack_61_each_part_of_a_sum_is_a_turn_of_its_own_in_the_queue(crowd: W
 
 def test_what_moves_to_another_line_between_two_parts_is_counted_once(crowd: World) -> None:
     """Sums of those who are gone go to one line while all are still being added up."""
-    gone = Departed("0" * 36, "gone", crowd.uuid("a"), brief=True)
+    gone = DestroyedAgent("0" * 36, "gone", crowd.uuid("a"), brief=True)
     ledger, totals = crowd.ledger, list[int]()
 
     def handler(call: Call) -> Record[Result]:
-        ledger.budgets.departed.add(gone, call.now)
-        ledger.budgets.usage.add(Figure(1, gone.agent, "tokens_in", "reported", "", "", 1_000_000))
-        found = add_up(call, "", 0.0, "", lambda _, __: ("all",))
-        assert isinstance(found, Adding)
-        ledger.budgets.departed.fold(gone)
-        while isinstance(found, Adding):
-            found = add_up(call._replace(brought=found), "", 0.0, "", lambda _, __: ("all",))
+        ledger.budgets.rollups.add(gone, call.now)
+        ledger.budgets.usage.add(
+            UsageAmount(1, gone.agent, "tokens_in", "reported", "", "", 1_000_000)
+        )
+        found = sum_usage(call, "", 0.0, "", lambda _, __: ("all",))
+        assert isinstance(found, UsageSummation)
+        ledger.budgets.rollups.fold(gone)
+        while isinstance(found, UsageSummation):
+            found = sum_usage(call._replace(brought=found), "", 0.0, "", lambda _, __: ("all",))
         totals.append(found["all", "tokens_in", "reported"])
         raise Conflict("nothing of it stays")
 

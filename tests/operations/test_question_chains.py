@@ -56,7 +56,7 @@ class Story:
 
     def check(self) -> None:
         """It waits on somebody who lives and stands above, or it has ended once."""
-        hive, found = self.world.hive, self.world.ledger.questions.known(self.question)
+        hive, found = self.world.hive, self.world.ledger.questions.require(self.question)
         if found.open:
             name = OPERATOR if found.holder == OPERATOR else hive.name(found.holder)
             assert name is not None
@@ -92,7 +92,7 @@ class Story:
         self._answer_as(self._who(number), f"answer {number}")
 
     def _answer_as(self, who: str, text: str) -> None:
-        before = self.world.ledger.questions.known(self.question)
+        before = self.world.ledger.questions.require(self.question)
         fault = self.world.fault(who, "answer", question=self.question, answers=[text])
         if not fault:
             assert before.open

@@ -137,7 +137,7 @@ def test_what_waits_on_a_full_inbox_is_told_later_and_who_asks_a_full_one_is_tol
     with world(settings, "root/a", "a/a1") as made:
         fill(made, "a")
         assert made.fault("a1", "ask", items=[{"prompt": "x"}]) == "InboxFull"
-        assert made.ledger.questions.open() == []
+        assert made.ledger.questions.all_open() == []
         empty(made, "a")
         id_ = ask(made, "a1")
         fill(made, "root")
@@ -156,7 +156,7 @@ def test_what_is_owed_to_one_who_is_gone_is_owed_no_more() -> None:
         answer(made, "a", id_, "x")
         made.call("operator", "destroy", agent="a1")
         made.advance(61)
-        assert made.ledger.questions.owed(made.clock.now() + DAY, 10) == []
+        assert made.ledger.questions.due_retries(made.clock.now() + DAY, 10) == []
 
 
 def fill(world: World, name: str) -> None:
@@ -195,7 +195,7 @@ def test_an_agent_taken_out_by_hand_leaves_nothing_that_waits(world: World) -> N
     world.advance(0)
     assert row(world, others)["to"] == "a"
     assert hops(world, others)[-1] == ("a", "passed")
-    assert world.ledger.questions.known(mine).state == "cancelled"
+    assert world.ledger.questions.require(mine).state == "cancelled"
     assert not world.ledger.reminders.any
 
 

@@ -261,7 +261,7 @@ def test_a_whole_branch_that_goes_leaves_no_open_question_behind(world: World) -
         ask(world, each)
     escalate(world, "a11")
     world.call("operator", "destroy", agent="a", recursive=True)
-    assert world.ledger.questions.open() == []
+    assert world.ledger.questions.all_open() == []
 
 
 def test_after_a_move_a_question_waits_on_the_new_parent(world: World) -> None:

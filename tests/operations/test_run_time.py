@@ -192,7 +192,7 @@ def test_what_machines_ran_is_what_purses_paid_and_owe(
         assert total == sum(int(str(row[1])) + int(str(row[2])) for row in paid)
         there = sum(int(str(row[0])) + int(str(row[1])) for row in paid)
         assert there == most + part
-        budgets = made.ledger.budgets.every(BudgetKind.TIME)
+        budgets = made.ledger.budgets.of_kind(BudgetKind.TIME)
         assert {budget.agent: budget.runners for budget in budgets} == {
             made.uuid("root"): len(up & {"b", "b1"}), made.uuid("a"): len(up - {"b", "b1"}),
         }  # fmt: skip

@@ -178,7 +178,7 @@ def test_it_goes_back_once_whoever_dies(world: World, who: str) -> None:
     world.call("operator", "destroy", agent=who, recursive=True)
     world.kill()
     budgets = world.ledger.budgets
-    there = sum(each.free + each.spent for each in budgets.every(BudgetKind.TOKENS))
+    there = sum(each.free + each.spent for each in budgets.of_kind(BudgetKind.TOKENS))
     there += sum(each.budget.free + each.budget.spent for each in budgets.funds.all())
     assert there == (1000 if who == "a1" else 995), "what was spent of what is gone is spent"
     if who == "a":

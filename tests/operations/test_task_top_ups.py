@@ -68,9 +68,9 @@ def test_with_two_of_its_own_it_goes_on_when_both_have_something(world: World) -
     task = give(world, "a", "a1", budget={"tokens": 10, "cost": 10}, deadline=0.0)
     world.call("a1", "report_usage", tokens_in=10, cost=10, task=task)
     world.call("a", "fund_task", task=task, tokens=10)
-    assert world.ledger.budgets.usage.cap_due() is not None
+    assert world.ledger.budgets.usage.next_cap_stop() is not None
     world.call("a", "fund_task", task=task, cost=10)
-    assert world.ledger.budgets.usage.cap_due() is None
+    assert world.ledger.budgets.usage.next_cap_stop() is None
 
 
 def test_queued_parts_that_it_pays_for_are_begun(world: World) -> None:

@@ -130,7 +130,7 @@ def act(world: World, who: str, what: str, task: str) -> None:
     """One step, where it is allowed now."""
     plans = rows(world.call("operator", "list_plans", task=task)["plans"])
     newest = plans[0]["plan"] if plans else ""
-    asked = [str(each.id) for each in world.ledger.questions.about(task)]
+    asked = [str(each.id) for each in world.ledger.questions.open_of_task(task)]
     calls: dict[str, tuple[str, dict[str, object]]] = {
         "begin": ("begin_task", {}), "report": ("report_progress", {"text": "at it"}),
         "finish": ("finish_task", {"status": "success", "summary": "x"}),

@@ -11,8 +11,8 @@ from operations.world import World, fields, rows, world
 from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import Ended, happened
 from hive_core.model.work.trigger import OUTPUT
-from hive_core.operations.triggers.lifecycle_hooks import pause_all
-from hive_core.operations.triggers.runs import Fired
+from hive_core.operations.triggers.lifecycle_hooks import pause_triggers
+from hive_core.operations.triggers.runs import TriggerRunCount
 
 
 @pytest.fixture(name="hive")
@@ -79,9 +79,7 @@ def test_the_next_task_is_skipped_and_that_is_recorded(hive: World) -> None:
     assert "still open" in str(found[-1]["detail"])
     events = [fields(each) for each in hive.events() if each["kind"] == "trigger"]
     assert len([each for each in events if each["state"] == "skipped"]) == 29
-    (open_,) = [
-        each for each in hive.ledger.triggers.fires.of(1, None, 100) if each.state == "open"
-    ]
+    (open_,) = [each for each in hive.ledger.triggers.runs.of(1, None, 100) if each.state == "open"]
     finish(hive, {"ref": open_.ref})
     hive.advance(60)
     assert fires(hive, id_)[-1]["state"] == "open"
@@ -144,10 +142,10 @@ def test_all_triggers_of_some_agents_are_switched_off_at_once(hive: World) -> No
     other = put(hive, "root", agent="b")["id"]
     paused: list[str] = []
 
-    def pause(call: Call) -> Record[Fired]:
-        found, topics = pause_all(call, frozenset({hive.uuid("a")}), "stop")
+    def pause(call: Call) -> Record[TriggerRunCount]:
+        found, topics = pause_triggers(call, frozenset({hive.uuid("a")}), "stop")
         paused.extend(found)
-        return Record(Fired(fires=0), topics)
+        return Record(TriggerRunCount(fires=0), topics)
 
     hive.broker.perform("stop_work", pause)
     hive.advance(120)
@@ -164,8 +162,8 @@ def ended(hive: World, name: str, code: int) -> None:
         returns=True,
     )  # fmt: skip
 
-    def tell(call: Call) -> Record[Fired]:
-        return Record(Fired(fires=0), happened(call, what))
+    def tell(call: Call) -> Record[TriggerRunCount]:
+        return Record(TriggerRunCount(fires=0), happened(call, what))
 
     hive.broker.perform("life", tell)
     hive.run()

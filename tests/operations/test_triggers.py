@@ -13,7 +13,7 @@ from hive_core.broker.hooks import Started, happened
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.settings import Settings
-from hive_core.operations.triggers.runs import Fired
+from hive_core.operations.triggers.runs import TriggerRunCount
 
 DAY = 86_400.0
 SAY = {"kind": "message", "text": "look at the queue"}
@@ -281,8 +281,8 @@ def started(hive: World, name: str) -> None:
     """The machine of an agent runs, as the change road tells it."""
     uuid = hive.uuid(name)
 
-    def tell(call: Call) -> Record[Fired]:
-        return Record(Fired(fires=0), happened(call, Started(uuid, name, 1)))
+    def tell(call: Call) -> Record[TriggerRunCount]:
+        return Record(TriggerRunCount(fires=0), happened(call, Started(uuid, name, 1)))
 
     hive.broker.perform("life", tell)
     hive.run()

@@ -63,7 +63,7 @@ def test_sums_are_forgotten_when_they_were_kept_long_enough(world: World) -> Non
     world.call("a", "report_usage", tokens_in=5)
     gone = [world.uuid(each) for each in ("a", "a1", "a11", "a2")]
     world.call("operator", "destroy", agent="a", recursive=True)
-    usage, departed = world.ledger.budgets.usage, world.ledger.budgets.departed
+    usage, departed = world.ledger.budgets.usage, world.ledger.budgets.rollups
     assert {each.name for each in departed.of(gone).values()} == {"a", "a1", "a11", "a2"}
     kept = world.settings.budgets.kept
     for later, left in ((kept - 86_400, 5), (kept + 2 * 86_400, 0)):
@@ -112,7 +112,7 @@ def test_a_purse_holds_no_more_than_every_reader_keeps_exact(world: World) -> No
     words = {"agent": "a", "kind": "tokens"}
     with world.ledger.transaction():
         full = Budget(world.uuid("a"), BudgetKind.TOKENS, free=AMOUNT_MOST - 10)
-        world.ledger.budgets.keep(full)
+        world.ledger.budgets.save(full)
     with pytest.raises(InvalidArgument, match="no budget is above") as caught:
         world.call("operator", "allocate_budget", amount=11, **words)
     assert caught.value.field == "amount"
@@ -122,7 +122,7 @@ def test_a_purse_holds_no_more_than_every_reader_keeps_exact(world: World) -> No
 def test_what_is_owed_by_a_purse_stays_exact_too(world: World) -> None:
     with world.ledger.transaction():
         owing = Budget(world.uuid("a"), BudgetKind.TOKENS, over=AMOUNT_MOST - 1)
-        world.ledger.budgets.keep(owing)
+        world.ledger.budgets.save(owing)
     assert report(world, tokens_in=1) == ""
     assert report(world, tokens_out=1) == "tokens"
     assert counted(world, "a", "tokens_out") == 0

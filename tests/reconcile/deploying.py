@@ -27,7 +27,7 @@ from hive_core.host.git.store import FILES, FOLDER, Entry
 from hive_core.ledger.agents.archives import Archive
 from hive_core.ledger.approvals.storage import Request
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.ledger.machines.check_ins import Hello
+from hive_core.ledger.machines.check_ins import CheckIn
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState, State
@@ -338,7 +338,7 @@ class Stage:
         def handler(call: Call) -> Record[Done]:
             run = call.ledger.runs.get(uuid)
             nonce = run.nonce if run else 0
-            call.ledger.hellos.put(Hello(uuid, call.now, nonce, commit, fault=fault))
+            call.ledger.hellos.put(CheckIn(uuid, call.now, nonce, commit, fault=fault))
             return Record(Done(), frozenset({f"hello:{uuid}"}))
 
         self.broker.perform("hello", handler)

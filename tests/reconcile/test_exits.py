@@ -42,7 +42,7 @@ def test_a_registered_secret_stands_in_no_last_lines(tmp_path: Path) -> None:
         road.host.crash(road.uuid("bob"))
         await road.settle()
         (letter,) = road.mail("root")
-        end = road.ledger.lives.last(road.uuid("bob"))
+        end = road.ledger.lives.last_end(road.uuid("bob"))
         assert letter.body.endswith("the password is ***")
         assert end is not None
         assert end.output == "the password is ***"
@@ -106,7 +106,7 @@ def test_no_more_is_looked_through_for_secrets_than_is_kept(tmp_path: Path) -> N
         masks.seen = 0
         road.host.crash(road.uuid("bob"))
         await road.settle()
-        end = road.ledger.lives.last(road.uuid("bob"))
+        end = road.ledger.lives.last_end(road.uuid("bob"))
         assert end is not None
         assert end.output == "x" * (OUTPUT_MOST - 8) + "***"
         assert masks.seen < 2 * (BODY_MOST + OUTPUT_MOST)

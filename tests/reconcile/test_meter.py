@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reconcile.road import Road, hive
 
-from hive_core.ledger.budgets.usage_rollup import Departed
+from hive_core.ledger.budgets.usage_rollup import DestroyedAgent
 from hive_core.model.agents.machine import Cpu, DesiredState, Machine
 from hive_core.model.work.budget import CPU
 from hive_core.operations import load
@@ -45,9 +45,9 @@ def meter(road: Road) -> Meter:
 
 async def destroy(road: Road, name: str) -> None:
     """As the operation does: who is gone is in the accounts."""
-    gone = Departed(road.uuid(name), name, road.uuid("ann"))
+    gone = DestroyedAgent(road.uuid(name), name, road.uuid("ann"))
     with road.ledger.transaction():
-        road.ledger.budgets.departed.add(gone, road.clock.now())
+        road.ledger.budgets.rollups.add(gone, road.clock.now())
     await road.commit(road.hive.without(name), **{name: "absent"})
 
 

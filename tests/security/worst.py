@@ -27,7 +27,7 @@ BY_HAND: Mapping[str, Callable[[Filled, str], Reply]] = {
         "batch": here.ledger.plans.batches.page(here.uuid(name), 1)[0].id
     },
     "get_question": lambda here, name: {
-        "question": here.ledger.questions.held_by(here.uuid(name))[0].id, "wait": 0,
+        "question": here.ledger.questions.open_of_holder(here.uuid(name))[0].id, "wait": 0,
     },
     "list_fires": lambda here, name: {
         "trigger": here.ledger.triggers.page(here.uuid(name), 0, 1)[0].id

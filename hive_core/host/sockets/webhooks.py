@@ -41,7 +41,7 @@ from hive_core.model.work.webhook import (
     signature_scope,
     unique_headers,
 )
-from hive_core.operations.triggers.webhooks import Delivery, deliver
+from hive_core.operations.triggers.webhooks import Delivery, deliver_webhook
 from hive_core.reconcile.deps import Perform
 
 log = logging.getLogger(__name__)
@@ -174,7 +174,7 @@ class Hooks:
             query,
         )  # fmt: skip
         try:
-            fire = self.perform("deliver", lambda call: deliver(call, delivery))
+            fire = self.perform("deliver", lambda call: deliver_webhook(call, delivery))
         except (NotFound, NotAllowed):
             return None
         except HiveError as error:

@@ -26,7 +26,7 @@ FOR_SOME_MOST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class New:
+class NewArtifact:
     """What is stored."""
 
     owner: str
@@ -62,11 +62,11 @@ _BEFORE: Final = (
 )
 
 
-class Artifacts:
+class ArtifactStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def store(self, new: New, content: Content, now: float) -> Artifact:
+    def store(self, new: NewArtifact, content: Content, now: float) -> Artifact:
         """The next version of a name."""
         version = 1 + (self._db.value(
             "SELECT version FROM artifact_names WHERE owner = ? AND name = ?", (new.owner, new.name)
@@ -95,7 +95,7 @@ class Artifacts:
              new.visibility.value, content.digest, content.size, now, lineage,
              new.root),
         )  # fmt: skip
-        self._count(new.owner, new.root, content.size, 1)
+        self._add_use(new.owner, new.root, content.size, 1)
         found = self.get(id_)
         if found is None:
             raise KeyError(id_)
@@ -109,13 +109,13 @@ class Artifacts:
             self._db.run(
                 "DELETE FROM artifact_names WHERE owner = ? AND name = ?", (each.owner, each.name)
             )
-        self._count(each.owner, each.root, -each.size, -1)
+        self._add_use(each.owner, each.root, -each.size, -1)
         used = "SELECT EXISTS (SELECT 1 FROM artifacts WHERE digest = ?)"
         if not self._db.value(used, (each.digest,)):
             self._db.run("DELETE FROM contents WHERE digest = ?", (each.digest,))
             self._db.run("INSERT OR IGNORE INTO old_contents VALUES (?)", (each.digest,))
 
-    def _count(self, owner: str, root: str, size: int, count: int) -> None:
+    def _add_use(self, owner: str, root: str, size: int, count: int) -> None:
         for party in (owner, f"tree:{root}"):
             self._db.run(
                 "INSERT INTO artifact_use VALUES (?1, ?2, ?3) ON CONFLICT (party)"
@@ -123,7 +123,7 @@ class Artifacts:
                 (party, size, count),
             )
 
-    def used(self, party: str) -> tuple[int, int]:
+    def usage(self, party: str) -> tuple[int, int]:
         """Bytes and versions of an agent, or of a tree (`tree:` and the UUID of its root)."""
         row = self._db.row("SELECT bytes, count FROM artifact_use WHERE party = ?", (party,))
         return (row[0], row[1]) if row else (0, 0)
@@ -131,7 +131,7 @@ class Artifacts:
     def get(self, id_: str) -> Artifact | None:
         return self._one("id = ?", id_)
 
-    def named(self, owner: str, name: str, version: int) -> Artifact | None:
+    def get_version(self, owner: str, name: str, version: int) -> Artifact | None:
         """A version of a name."""
         return self._one("owner = ? AND name = ? AND version = ?", owner, name, version)
 
@@ -172,7 +172,7 @@ class Artifacts:
 
     # Who stood below whom.
 
-    def leave(self, gone: str, heirs: Iterable[str]) -> None:
+    def add_heirs(self, gone: str, heirs: Iterable[str]) -> None:
         """An agent is destroyed and leaves these behind, who were below all that it was below."""
         for heir in heirs:
             self._db.run(
@@ -181,7 +181,7 @@ class Artifacts:
                 (gone, heir),
             )
 
-    def left_behind(self, line: Iterable[str]) -> frozenset[str]:
+    def former_ancestors(self, line: Iterable[str]) -> frozenset[str]:
         """All who are gone and left one of these behind."""
         return frozenset(
             gone

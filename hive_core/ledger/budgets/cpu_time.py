@@ -11,21 +11,21 @@ from hive_core.model.agents.machine import Cpu
 
 # Of an agent's machines only one runs, and only the last one that ended has a record. Those before
 # are never heard of again, but for a look that is going on.
-KEPT: Final = 4
+GROUPS_MOST: Final = 4
 
 
-class Counters:
+class CpuCounters:
     """The figures of the last machines of each agent that are in its sums, in microseconds."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def used(self, agent: str, group: str) -> int:
+    def last_figure(self, agent: str, group: str) -> int:
         """0 where nothing is written down."""
         sql = "SELECT used FROM cpu_groups WHERE agent = ? AND grp = ?"
         return int(self._db.value(sql, (agent, group)) or 0)
 
-    def of(self, agents: Iterable[str]) -> dict[tuple[str, str], int]:
+    def figures(self, agents: Iterable[str]) -> dict[tuple[str, str], int]:
         """By agent and group."""
         rows = self._db.rows(
             "SELECT agent, grp, used FROM cpu_groups"
@@ -34,14 +34,14 @@ class Counters:
         )
         return {(agent, group): used for agent, group, used in rows}
 
-    def keep(self, agent: str, found: Cpu) -> None:
+    def save(self, agent: str, found: Cpu) -> None:
         """Those that were written down longest ago are forgotten."""
         sql = "INSERT OR REPLACE INTO cpu_groups (agent, grp, used) VALUES (?, ?, ?)"
         self._db.run(sql, (agent, *found))
         self._db.run(
             "DELETE FROM cpu_groups WHERE agent = ?1 AND id NOT IN"
             " (SELECT id FROM cpu_groups WHERE agent = ?1 ORDER BY id DESC LIMIT ?2)",
-            (agent, KEPT),
+            (agent, GROUPS_MOST),
         )
 
     def forget(self, agent: str) -> None:

@@ -11,7 +11,7 @@ from hive_core.model.wire.window import Hour
 MOVED: Final[tuple[str, ...]] = ("UPDATE token_hours SET at = at + ?1",)
 
 
-class Bounds:
+class ReportedBounds:
     """`warned`: it was told that it comes near to its bound, and has not been below since."""
 
     def __init__(self, connection: Connection) -> None:
@@ -25,7 +25,7 @@ class Bounds:
         at, counts, warned = row
         return Hour(at, tuple(json.loads(counts))).rolled(now), bool(warned)
 
-    def keep_hour(self, agent: str, hour: Hour, *, warned: bool) -> None:
+    def save_hour(self, agent: str, hour: Hour, *, warned: bool) -> None:
         self._db.run(
             "INSERT OR REPLACE INTO token_hours VALUES (?, ?, ?, ?)",
             (agent, hour.at, json.dumps(hour.counts), int(warned)),
@@ -39,7 +39,7 @@ class Bounds:
         row = self._db.row("SELECT tokens, warned FROM contexts WHERE agent = ?", (agent,))
         return (0, False) if row is None else (int(row[0]), bool(row[1]))
 
-    def keep_context(self, agent: str, tokens: int, *, warned: bool) -> None:
+    def save_context(self, agent: str, tokens: int, *, warned: bool) -> None:
         self._db.run(
             "INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", (agent, tokens, int(warned))
         )

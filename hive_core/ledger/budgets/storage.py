@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hive_core.ledger.audit.events import Events
-from hive_core.ledger.budgets.cpu_time import Counters
+from hive_core.ledger.budgets.cpu_time import CpuCounters
 from hive_core.ledger.budgets.reported_bounds import MOVED as BOUNDS_MOVED
-from hive_core.ledger.budgets.reported_bounds import Bounds
+from hive_core.ledger.budgets.reported_bounds import ReportedBounds
 from hive_core.ledger.budgets.usage import MOVED as USAGE_MOVED
-from hive_core.ledger.budgets.usage import Usage
-from hive_core.ledger.budgets.usage_rollup import Departures
+from hive_core.ledger.budgets.usage import UsageStore
+from hive_core.ledger.budgets.usage_rollup import UsageRollups
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.tasks.funds import FundStore
 from hive_core.model.work.budget import Budget, BudgetKind
@@ -44,7 +44,7 @@ class Shortage:
     stopped: tuple[str, ...]
 
 
-def _purse(row: tuple[Any, ...]) -> Budget:
+def _budget(row: tuple[Any, ...]) -> Budget:
     agent, kind, tier, free, spent, over, warned, runners, as_of = row
     return Budget(agent, BudgetKind(kind), tier, free, spent, over, bool(warned), runners, as_of)
 
@@ -55,7 +55,7 @@ def _shortage(row: tuple[Any, ...]) -> Shortage:
     return Shortage(agent, BudgetKind(kind), tier, since, asked, question, stop_at, ended)
 
 
-class Budgets:
+class BudgetStore:
     """Purses by agent, kind and tier; `usage` has what was used, whoever paid.
 
     `funds` are those of single tasks, `bounds` what agents say of themselves; `counters` has how
@@ -64,11 +64,11 @@ class Budgets:
 
     def __init__(self, connection: Connection, events: Events) -> None:
         self._db = connection
-        self.usage = Usage(connection, events)
-        self.departed = Departures(connection, self.usage)
+        self.usage = UsageStore(connection, events)
+        self.rollups = UsageRollups(connection, self.usage)
         self.funds = FundStore(connection)
-        self.bounds = Bounds(connection)
-        self.counters = Counters(connection)
+        self.bounds = ReportedBounds(connection)
+        self.cpu = CpuCounters(connection)
         # Kinds that anybody has a purse of, and the bounds of calls a minute by agent: read once
         # and again after each change, because most calls of most hives have to do with neither.
         self._kinds: frozenset[str] | None = None
@@ -101,7 +101,7 @@ class Budgets:
             f"SELECT {_COLUMNS} FROM purses WHERE agent = ? AND kind = ? AND tier = ?",  # noqa: S608
             (agent, kind, tier),
         )
-        return _purse(row) if row else None
+        return _budget(row) if row else None
 
     def nearest(self, chain: Iterable[str], kind: BudgetKind, tier: str = "") -> Budget | None:
         """The first purse on the way up."""
@@ -116,17 +116,17 @@ class Budgets:
             f"SELECT {_COLUMNS} FROM purses WHERE agent = ? ORDER BY kind, tier",  # noqa: S608
             (agent,),
         )
-        return [_purse(row) for row in rows]
+        return [_budget(row) for row in rows]
 
-    def every(self, kind: BudgetKind, tier: str | None = None) -> list[Budget]:
+    def of_kind(self, kind: BudgetKind, tier: str | None = None) -> list[Budget]:
         """Everybody's purses of this kind, of one tier or of all."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM purses WHERE kind = ? ORDER BY agent, tier",  # noqa: S608
             (kind,),
         )
-        return [_purse(row) for row in rows if tier is None or row[2] == tier]
+        return [_budget(row) for row in rows if tier is None or row[2] == tier]
 
-    def keep(self, purse: Budget) -> None:
+    def save(self, purse: Budget) -> None:
         """As it is now."""
         self._db.run(
             f"INSERT OR REPLACE INTO purses ({_COLUMNS}, dry_at)"  # noqa: S608
@@ -139,7 +139,7 @@ class Budgets:
         if purse.kind is BudgetKind.CALLS or purse.kind not in (self._kinds or ()):
             self._forget()
 
-    def drop(self, purse: Budget) -> None:
+    def delete(self, purse: Budget) -> None:
         """The agent draws on its ancestors again."""
         where = "WHERE agent = ? AND kind = ? AND tier = ?"
         values = (purse.agent, purse.kind, purse.tier)
@@ -147,7 +147,7 @@ class Budgets:
         self._db.run(f"DELETE FROM shortages {where}", values)  # noqa: S608
         self._forget()
 
-    def leave(self, agent: str) -> None:
+    def forget_agent(self, agent: str) -> None:
         """It is no more: nothing that it said counts, and it is short of nothing."""
         self.bounds.forget_hour(agent)
         self.bounds.forget_context(agent)
@@ -155,35 +155,35 @@ class Budgets:
 
     # Machines and their time.
 
-    def running(self) -> dict[str, int]:
+    def running_agents(self) -> dict[str, int]:
         """Since when whose machine runs, in milliseconds."""
         return dict(self._db.rows("SELECT agent, since FROM running"))
 
-    def runs_since(self, agent: str) -> int | None:
+    def running_since(self, agent: str) -> int | None:
         found: int | None = self._db.value("SELECT since FROM running WHERE agent = ?", (agent,))
         return found
 
-    def started(self, agent: str, since: int) -> None:
+    def start_run(self, agent: str, since: int) -> None:
         self._db.run("INSERT OR REPLACE INTO running VALUES (?, ?)", (agent, since))
 
-    def ended(self, agent: str) -> None:
+    def end_run(self, agent: str) -> None:
         self._db.run("DELETE FROM running WHERE agent = ?", (agent,))
 
-    def dry_at(self) -> float | None:
+    def next_empty_at(self) -> float | None:
         """When the first purse of time will be empty."""
         found = self._db.value("SELECT dry_at FROM purses WHERE dry_at IS NOT NULL ORDER BY dry_at")
         return None if found is None else found / 1000
 
-    def dry(self, now: int, limit: int) -> list[Budget]:
+    def due_empty(self, now: int, limit: int) -> list[Budget]:
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM purses WHERE dry_at <= ? ORDER BY dry_at LIMIT ?",  # noqa: S608
             (now, limit),
         )
-        return [_purse(row) for row in rows]
+        return [_budget(row) for row in rows]
 
     # Shortages.
 
-    def short(self, shortage: Shortage) -> None:
+    def save_shortage(self, shortage: Shortage) -> None:
         self._db.run(
             "INSERT OR REPLACE INTO shortages VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
@@ -199,7 +199,7 @@ class Budgets:
         )
         return _shortage(row) if row else None
 
-    def asked(self, question: str) -> Shortage | None:
+    def shortage_of_question(self, question: str) -> Shortage | None:
         """For which one this question was put."""
         row = self._db.row("SELECT * FROM shortages WHERE question = ?", (question,))
         return _shortage(row) if row else None
@@ -208,19 +208,19 @@ class Budgets:
         """All that there are, the oldest first."""
         return [_shortage(row) for row in self._db.rows("SELECT * FROM shortages ORDER BY since")]
 
-    def relieved(self, purse: Budget) -> None:
+    def delete_shortage(self, purse: Budget) -> None:
         """There is something in it again."""
         self._db.run(
             "DELETE FROM shortages WHERE agent = ? AND kind = ? AND tier = ?",
             (purse.agent, purse.kind, purse.tier),
         )
 
-    def stop_at(self) -> float | None:
+    def next_stop_at(self) -> float | None:
         """When work on an empty purse is stopped next."""
         found: float | None = self._db.value("SELECT MIN(stop_at) FROM shortages")
         return found
 
-    def overdue(self, now: float, limit: int) -> Sequence[Shortage]:
+    def overdue_shortages(self, now: float, limit: int) -> Sequence[Shortage]:
         rows = self._db.rows(
             "SELECT * FROM shortages WHERE stop_at <= ? ORDER BY stop_at LIMIT ?", (now, limit)
         )

@@ -51,7 +51,7 @@ def day_of(now: float) -> int:
     return int(now // DAY)
 
 
-class Figure(NamedTuple):
+class UsageAmount(NamedTuple):
     """One sum."""
 
     day: int
@@ -66,14 +66,14 @@ class Figure(NamedTuple):
 Sums = Counter[tuple[str | int, str, str]]
 
 
-def key_of(by: str, figure: Figure) -> str | int:
+def column_value(by: str, figure: UsageAmount) -> str | int:
     """What it has in this column."""
     found: str | int = getattr(figure, by) if by else ""
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class Capped:
+class TaskCapRow:
     """What a task may use at most. `reached` is the first bound that was met."""
 
     task: str
@@ -83,7 +83,7 @@ class Capped:
     stop_at: float | None
 
 
-class Usage:
+class UsageStore:
     def __init__(self, connection: Connection, events: Events) -> None:
         self._db = connection
         self._events = events
@@ -102,7 +102,7 @@ class Usage:
         if self._db.inside:
             self._db.undo.note(self._uncount, key)
 
-    def noted(self, back: Callable[..., object], *values: object) -> None:
+    def on_rollback(self, back: Callable[..., object], *values: object) -> None:
         """`back(*values)` if this is rolled back: then it is asked for, and counted, again."""
         if self._db.inside:
             self._db.undo.note(back, *values)
@@ -113,10 +113,10 @@ class Usage:
     def seal(self, *, now: bool = False) -> None:
         """Before COMMIT: write down what was counted, when it is time."""
         last = self._events.last
-        if now or len(self._counts) > KEYS or last - self._sealed > EVENTS or self._old():
+        if now or len(self._counts) > KEYS or last - self._sealed > EVENTS or self._is_old():
             self._write_down(last)
 
-    def _old(self) -> bool:
+    def _is_old(self) -> bool:
         return bool(self._counts) and abs(self._latest - self._first) >= PAUSE
 
     def _write_down(self, last: int) -> None:
@@ -147,16 +147,16 @@ class Usage:
             at = events[-1].seq
         self.seal(now=True)
 
-    def add(self, figure: Figure) -> None:
-        model = self._known(figure) if figure.model else ""
+    def add(self, figure: UsageAmount) -> None:
+        model = self._known_model(figure) if figure.model else ""
         self._db.run(_ADD, (*figure[:5], model, figure.amount))
 
-    def _known(self, figure: Figure) -> str:
+    def _known_model(self, figure: UsageAmount) -> str:
         sql = "SELECT DISTINCT model FROM usage WHERE agent = ? AND day = ? AND model != ''"
         known = {model for (model,) in self._db.rows(sql, (figure.agent, figure.day))}
         return figure.model if figure.model in known or len(known) < MODELS else OTHER
 
-    def on(self, day: int, agent: str, kind: str) -> int:
+    def used_on_day(self, day: int, agent: str, kind: str) -> int:
         """What an agent has used of one kind on one day, whatever the tier and the model."""
         sql = "SELECT COALESCE(SUM(amount), 0) FROM usage WHERE agent = ? AND day = ? AND kind = ?"
         return int(self._db.value(sql, (agent, day, kind)))
@@ -185,16 +185,18 @@ class Usage:
             )
         })  # fmt: skip
         among = None if agents is None else set(agents)
-        for figure in self._counted():
+        for figure in self._unsaved():
             if figure.day >= day and (among is None or figure.agent in among):
-                found[key_of(by, figure), figure.kind, figure.source] += figure.amount
+                found[column_value(by, figure), figure.kind, figure.source] += figure.amount
         return found
 
-    def _counted(self) -> Iterator[Figure]:
+    def _unsaved(self) -> Iterator[UsageAmount]:
         """What is not written down yet."""
         for (on, agent, kind), amount in self._counts.items():
             if amount:
-                yield Figure(int(on), agent, kind.value, UsageSource.MEASURED.value, "", "", amount)
+                yield UsageAmount(
+                    int(on), agent, kind.value, UsageSource.MEASURED.value, "", "", amount
+                )
 
     def by_model(self, kind: str, agents: Iterable[str]) -> list[tuple[str, str, str, str, int]]:
         """Agent, model, kind, source and amount of the kinds that begin so; what was reported."""
@@ -208,7 +210,7 @@ class Usage:
 
     # Task by task.
 
-    def add_task(self, task: str, figure: Figure, now: float) -> None:
+    def add_task(self, task: str, figure: UsageAmount, now: float) -> None:
         _, agent, kind, source, _, _, amount = figure
         self._db.run(_ADD_TASK, (task, agent, kind, source, amount, now))
 
@@ -232,34 +234,34 @@ class Usage:
         )  # fmt: skip
         return [(task, kind, source, amount) for task, kind, source, amount in rows]
 
-    def cap(self, task: str, agent: str, caps: Mapping[str, int]) -> None:
+    def set_caps(self, task: str, agent: str, caps: Mapping[str, int]) -> None:
         self._db.run(
             "INSERT OR REPLACE INTO task_caps (task, agent, caps) VALUES (?, ?, ?)",
             (task, agent, json.dumps(dict(caps), sort_keys=True)),
         )
 
-    def capped(self, task: str) -> Capped | None:
+    def task_caps(self, task: str) -> TaskCapRow | None:
         row = self._db.row("SELECT * FROM task_caps WHERE task = ?", (task,))
-        return _capped(row) if row else None
+        return _task_cap_row(row) if row else None
 
-    def reached(self, task: str, which: str, stop_at: float | None) -> None:
+    def mark_reached(self, task: str, which: str, stop_at: float | None) -> None:
         self._db.run(
             "UPDATE task_caps SET reached = ?, stop_at = ? WHERE task = ?", (which, stop_at, task)
         )
 
-    def uncap(self, task: str) -> None:
+    def remove_caps(self, task: str) -> None:
         self._db.run("DELETE FROM task_caps WHERE task = ?", (task,))
 
-    def cap_due(self) -> float | None:
+    def next_cap_stop(self) -> float | None:
         """When a task that met its bound is stopped next."""
         found: float | None = self._db.value("SELECT MIN(stop_at) FROM task_caps")
         return found
 
-    def caps_due(self, now: float, limit: int) -> list[Capped]:
+    def caps_to_stop(self, now: float, limit: int) -> list[TaskCapRow]:
         rows = self._db.rows(
             "SELECT * FROM task_caps WHERE stop_at <= ? ORDER BY stop_at LIMIT ?", (now, limit)
         )
-        return [_capped(row) for row in rows]
+        return [_task_cap_row(row) for row in rows]
 
     def prune(self, now: float, kept: float) -> None:
         """Forget what is older than it is kept."""
@@ -267,6 +269,6 @@ class Usage:
         self._db.run("DELETE FROM task_usage WHERE at < ?", (now - kept,))
 
 
-def _capped(row: tuple[Any, ...]) -> Capped:
+def _task_cap_row(row: tuple[Any, ...]) -> TaskCapRow:
     task, agent, caps, reached, stop_at = row
-    return Capped(task, agent, json.loads(caps), reached, stop_at)
+    return TaskCapRow(task, agent, json.loads(caps), reached, stop_at)

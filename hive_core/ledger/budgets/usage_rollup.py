@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from hive_core.ledger.budgets.usage import Figure, Usage
+from hive_core.ledger.budgets.usage import UsageAmount, UsageStore
 from hive_core.ledger.core.connection import Connection
 
 # So long the end of the last machine may come after the agent is gone.
@@ -42,7 +42,7 @@ _FOLD_TASKS: Final = (
 )
 
 
-class Departed(NamedTuple):
+class DestroyedAgent(NamedTuple):
     """Somebody who is no more. `brief`: made for one task."""
 
     agent: str
@@ -51,25 +51,25 @@ class Departed(NamedTuple):
     brief: bool = False
 
 
-def children_of(parent: str) -> str:
+def children_key(parent: str) -> str:
     """As whose what the children used counts that are gone; a word that is no UUID."""
     return f"{_MARK}{parent}"
 
 
-def parent_in(agent: str) -> str | None:
+def parent_in_key(agent: str) -> str | None:
     """Whose children this word stands for; None: it is an agent."""
     return agent.removeprefix(_MARK) if agent.startswith(_MARK) else None
 
 
-class Departures:
-    def __init__(self, connection: Connection, usage: Usage) -> None:
+class UsageRollups:
+    def __init__(self, connection: Connection, usage: UsageStore) -> None:
         self._db = connection
         self._usage = usage
         self._rests = 0.0
         # Rows moved by this daemon: whoever adds up part by part knows that some have moved.
         self.moved = 0
 
-    def add(self, gone: Departed, now: float) -> None:
+    def add(self, gone: DestroyedAgent, now: float) -> None:
         self._db.run(
             "INSERT OR REPLACE INTO departed (agent, name, parent, brief, at)"
             " VALUES (?, ?, ?, ?, ?)",
@@ -80,11 +80,11 @@ class Departures:
         """It is forgotten, or there again."""
         self._db.run("DELETE FROM departed WHERE agent = ?", (agent,))
 
-    def get(self, agent: str) -> Departed | None:
+    def get(self, agent: str) -> DestroyedAgent | None:
         row = self._db.row(f"SELECT {_COLUMNS} FROM departed WHERE agent = ?", (agent,))  # noqa: S608
-        return _departed(row) if row else None
+        return _destroyed_agent(row) if row else None
 
-    def of(self, agents: Iterable[str]) -> dict[str, Departed]:
+    def of(self, agents: Iterable[str]) -> dict[str, DestroyedAgent]:
         """Those of these who are known to be gone."""
         return {each: found for each in agents if (found := self.get(each)) is not None}
 
@@ -103,15 +103,15 @@ class Departures:
         found = [row[0] for row in self._leaves("SELECT at", 1)]
         return max(min(found) + SETTLED, self._rests) if found else None
 
-    def rest(self, until: float) -> None:
+    def pause_until(self, until: float) -> None:
         """Not before that, while this daemon runs."""
         self._rests = until
 
-    def due(self, now: float, limit: int) -> list[Departed]:
+    def due(self, now: float, limit: int) -> list[DestroyedAgent]:
         """Whose lines are to go, those with nobody below first."""
         before = now - SETTLED
         rows = self._leaves(f"SELECT {_COLUMNS}", limit, before)
-        return [_departed(row) for row in rows]
+        return [_destroyed_agent(row) for row in rows]
 
     def _leaves(self, what: str, limit: int, before: float = float(_EVER)) -> Iterator[Any]:
         newest = "SELECT at FROM departed WHERE brief = 0 ORDER BY at DESC LIMIT 1 OFFSET ?"
@@ -124,13 +124,13 @@ class Departures:
         """As if it were gone since then only."""
         self._db.run("UPDATE departed SET at = ? WHERE agent = ?", (at, agent))
 
-    def fold(self, gone: Departed) -> int:
+    def fold(self, gone: DestroyedAgent) -> int:
         """Move what it used, or a part; it is forgotten with the last. The number of rows."""
-        target, moved, whole = children_of(gone.parent), 0, True
-        for agent in (gone.agent, children_of(gone.agent)):
+        target, moved, whole = children_key(gone.parent), 0, True
+        for agent in (gone.agent, children_key(gone.agent)):
             rows, tasks = self._fold(target, agent)
             moved += rows + tasks
-            whole = whole and not self._has(agent)
+            whole = whole and not self._has_usage(agent)
         self.moved += moved
         if whole:
             self.remove(gone.agent)
@@ -142,11 +142,11 @@ class Departures:
         which = (target, agent, _EVER if last is None else last)
         self._db.run(_FOLD, which)
         for row in self._db.rows(_WITH_MODELS, which):
-            self._usage.add(Figure._make(row))  # so many words for models a day, and no more
+            self._usage.add(UsageAmount._make(row))  # so many words for models a day, and no more
         rows = self._db.run("DELETE FROM usage WHERE agent = ? AND day <= ?", which[1:])
         return rows, self._db.run(_FOLD_TASKS, (target, agent, PART))
 
-    def _has(self, agent: str) -> bool:
+    def _has_usage(self, agent: str) -> bool:
         sql = (
             "SELECT EXISTS (SELECT 1 FROM usage WHERE agent = ?1)"
             " OR EXISTS (SELECT 1 FROM task_usage WHERE agent = ?1)"
@@ -163,6 +163,6 @@ class Departures:
         )
 
 
-def _departed(row: tuple[Any, ...]) -> Departed:
+def _destroyed_agent(row: tuple[Any, ...]) -> DestroyedAgent:
     agent, name, parent, brief = row
-    return Departed(agent, name, parent, bool(brief))
+    return DestroyedAgent(agent, name, parent, bool(brief))

@@ -18,9 +18,9 @@ from hive_core.ledger.approvals.deploys import Deploys
 from hive_core.ledger.approvals.generations import Generations
 from hive_core.ledger.approvals.rollouts import Waves
 from hive_core.ledger.approvals.storage import Approvals
-from hive_core.ledger.artifacts.storage import Artifacts
+from hive_core.ledger.artifacts.storage import ArtifactStore
 from hive_core.ledger.audit.events import Events
-from hive_core.ledger.budgets.storage import Budgets
+from hive_core.ledger.budgets.storage import BudgetStore
 from hive_core.ledger.core import opening, orphans
 from hive_core.ledger.core.backup import back_up
 from hive_core.ledger.core.clock_shift import Shifts
@@ -31,19 +31,19 @@ from hive_core.ledger.core.jobs import Jobs
 from hive_core.ledger.core.markers import Marks
 from hive_core.ledger.core.retention import History
 from hive_core.ledger.core.storage_use import Stored
-from hive_core.ledger.machines.check_ins import Hellos
-from hive_core.ledger.machines.exits import Lives
-from hive_core.ledger.machines.runs import Runs
-from hive_core.ledger.machines.start_failures import StartsTable
-from hive_core.ledger.machines.uid_ranges import Ranges
+from hive_core.ledger.machines.check_ins import CheckInStore
+from hive_core.ledger.machines.exits import LifeStore
+from hive_core.ledger.machines.runs import RunStore
+from hive_core.ledger.machines.start_failures import StartFailureStore
+from hive_core.ledger.machines.uid_ranges import UidRanges
 from hive_core.ledger.mail.messages import Messages
 from hive_core.ledger.mail.queues import Queues
 from hive_core.ledger.plans.storage import PlanStore
-from hive_core.ledger.questions.storage import Questions
+from hive_core.ledger.questions.storage import QuestionStore
 from hive_core.ledger.tasks.storage import TaskStore
 from hive_core.ledger.tools.storage import ToolStore
-from hive_core.ledger.triggers.reminders import Reminders
-from hive_core.ledger.triggers.storage import Triggers
+from hive_core.ledger.triggers.reminders import ReminderStore
+from hive_core.ledger.triggers.storage import TriggerStore
 from hive_core.model.agents.exits import Activity
 from hive_core.model.agents.revocation import COURSE as REVOCATION_COURSE
 from hive_core.model.config.approval import COURSE as APPROVAL_COURSE
@@ -120,30 +120,30 @@ class Ledger:
         self._transaction = Transaction(self)
         self._savepoint = Savepoint(self)
         self.messages = Messages(connection, limits)
-        self.runs = Runs(connection)
+        self.runs = RunStore(connection)
         self.events = Events(connection, limits)
         self.jobs = Jobs(connection)
         self.keys = Keys(connection)
-        self.ranges = Ranges(connection)
+        self.ranges = UidRanges(connection)
         self.archives = Archives(connection)
-        self.starts = StartsTable(connection)
+        self.starts = StartFailureStore(connection)
         self.revocations = Revocations(connection)
         self.shifts = Shifts(connection)
         self.approvals = Approvals(connection)
         self.generations = Generations(connection)
         self.waves = Waves(connection)
         self.deploys = Deploys(connection)
-        self.hellos = Hellos(connection)
-        self.lives = Lives(connection)
+        self.hellos = CheckInStore(connection)
+        self.lives = LifeStore(connection)
         self.marks = Marks(connection)
         self.tasks = TaskStore(connection)
         self.plans = PlanStore(connection)
-        self.questions = Questions(connection)
-        self.reminders = Reminders(connection)
-        self.triggers = Triggers(connection)
-        self.artifacts = Artifacts(connection)
+        self.questions = QuestionStore(connection)
+        self.reminders = ReminderStore(connection)
+        self.triggers = TriggerStore(connection)
+        self.artifacts = ArtifactStore(connection)
         self.queues = Queues(connection)
-        self.budgets = Budgets(connection, self.events)
+        self.budgets = BudgetStore(connection, self.events)
         self.tools = ToolStore(connection)
         self.stored = Stored(connection)
         self.history = History(connection, self.stored)

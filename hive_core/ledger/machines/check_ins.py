@@ -8,7 +8,7 @@ from hive_core.ledger.core.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class CheckIn:
     """`nonce`: the start that was wanted when it spoke; `fault`: what it says went wrong."""
 
     agent: str
@@ -19,18 +19,18 @@ class Hello:
     fault: str = ""
 
 
-class Hellos:
+class CheckInStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def get(self, agent: str) -> Hello | None:
+    def get(self, agent: str) -> CheckIn | None:
         row = self._db.row(
             'SELECT agent, at, nonce, "commit", system, fault FROM hellos WHERE agent = ?',
             (agent,),
         )
-        return Hello(*row) if row else None
+        return CheckIn(*row) if row else None
 
-    def put(self, hello: Hello) -> None:
+    def put(self, hello: CheckIn) -> None:
         self._db.run(
             'INSERT OR REPLACE INTO hellos (agent, at, nonce, "commit", system, fault)'
             " VALUES (?, ?, ?, ?, ?, ?)",

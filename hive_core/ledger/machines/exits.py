@@ -32,7 +32,7 @@ def _end(row: tuple[Any, ...]) -> ExitRecord:
     return ExitRecord(*values)
 
 
-class Lives:
+class LifeStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
@@ -48,30 +48,30 @@ class Lives:
         rows = self._db.rows(f"SELECT {_LIFE} FROM lives")  # noqa: S608 - our own words
         return {row[0]: _life(row) for row in rows}
 
-    def began(self, agent: str, invocation: str, nonce: int) -> None:
+    def mark_running(self, agent: str, invocation: str, nonce: int) -> None:
         """It runs. What it ended with before is nobody's question any more."""
-        self._know(agent)
+        self._ensure_row(agent)
         self._db.run(
             "UPDATE lives SET invocation = ?, nonce = ?, up = 1, next = '', due = NULL"
             " WHERE agent = ?",
             (invocation, nonce, agent),
         )
 
-    def over(self, agent: str, invocation: str, *, recorded: bool) -> None:
+    def mark_ended(self, agent: str, invocation: str, *, recorded: bool) -> None:
         """It ended; `recorded`: systemd says how."""
-        self._know(agent)
+        self._ensure_row(agent)
         self._db.run(
             "UPDATE lives SET up = 0, next = '', due = NULL, ended = iif(?, ?, ended)"
             " WHERE agent = ?",
             (recorded, invocation, agent),
         )
 
-    def drop(self, agent: str) -> None:
+    def delete(self, agent: str) -> None:
         """It is gone, and cannot come back."""
-        self.gone(agent)
+        self.forget_life(agent)
         self._db.run("DELETE FROM snapshots WHERE agent = ?", (agent,))
 
-    def _know(self, agent: str) -> None:
+    def _ensure_row(self, agent: str) -> None:
         self._db.run("INSERT OR IGNORE INTO lives (agent) VALUES (?)", (agent,))
 
     # Activity.
@@ -80,29 +80,29 @@ class Lives:
         found = self._db.value("SELECT activity FROM lives WHERE agent = ?", (agent,))
         return found or Activity.IDLE.value
 
-    def shows(self, agent: str, activity: str) -> None:
-        self._know(agent)
+    def set_activity(self, agent: str, activity: str) -> None:
+        self._ensure_row(agent)
         self._db.run("UPDATE lives SET activity = ? WHERE agent = ?", (activity, agent))
 
     # What follows the last task.
 
-    def leaves(self, agent: str, what: str, due: float | None) -> None:
+    def schedule_leave(self, agent: str, what: str, due: float | None) -> None:
         """It goes at `due`; None: it stays after all."""
-        self._know(agent)
+        self._ensure_row(agent)
         self._db.run("UPDATE lives SET next = ?, due = ? WHERE agent = ?", (what, due, agent))
 
     def next_leave(self) -> float | None:
         found: float | None = self._db.value("SELECT MIN(due) FROM lives WHERE due IS NOT NULL")
         return found
 
-    def leaving(self, now: float, most: int) -> list[LifeRecord]:
+    def due_leaves(self, now: float, most: int) -> list[LifeRecord]:
         """Those whose time has come."""
         sql = f"SELECT {_LIFE} FROM lives WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
         return [_life(row) for row in self._db.rows(sql, (now, most))]
 
     # Ends.
 
-    def ended(self, end: ExitRecord) -> bool:
+    def save_end(self, end: ExitRecord) -> bool:
         """Keep an end; whether it was not known before. Its id is given here."""
         return self._db.run(
             "INSERT OR IGNORE INTO ends (agent, name, parent, invocation, nonce, code, reason,"
@@ -113,13 +113,13 @@ class Lives:
              end.collected),
         ) > 0  # fmt: skip
 
-    def last(self, agent: str) -> ExitRecord | None:
+    def last_end(self, agent: str) -> ExitRecord | None:
         """How it ended last."""
         sql = f"SELECT {_END} FROM ends WHERE agent = ? ORDER BY id DESC LIMIT 1"  # noqa: S608
         row = self._db.row(sql, (agent,))
         return _end(row) if row else None
 
-    def waiting(self, parent: str, agent: str | None = None) -> list[ExitRecord]:
+    def uncollected(self, parent: str, agent: str | None = None) -> list[ExitRecord]:
         """Ends that a parent has not collected, of one child or of all; the oldest first."""
         sql = (
             f"SELECT {_END} FROM ends WHERE parent = ?1 AND collected IS NULL"  # noqa: S608
@@ -134,7 +134,7 @@ class Lives:
             (now, reap, now, end.id),
         )
 
-    def settle(self, agent: str, now: float) -> None:
+    def settle_ends(self, agent: str, now: float) -> None:
         """It runs again, or should: nobody waits for its earlier ends, nor is it reaped."""
         self._db.run(
             "UPDATE ends SET collected = coalesce(collected, ?), reap = NULL WHERE agent = ?"
@@ -142,12 +142,12 @@ class Lives:
             (now, agent),
         )
 
-    def gone(self, agent: str) -> None:
+    def forget_life(self, agent: str) -> None:
         """The agent is no more: only its ends are kept, for its parent."""
         self._db.run("DELETE FROM lives WHERE agent = ?", (agent,))
         self._db.run("UPDATE ends SET reap = NULL WHERE agent = ? AND reap IS NOT NULL", (agent,))
 
-    def inherit(self, parent: str, heir: str) -> None:
+    def reassign_ends(self, parent: str, heir: str) -> None:
         """Whoever has the children now may ask how they ended."""
         self._db.run(
             "UPDATE ends SET parent = ? WHERE parent = ? AND collected IS NULL", (heir, parent)
@@ -157,13 +157,13 @@ class Lives:
         found: float | None = self._db.value("SELECT MIN(reap) FROM ends WHERE reap IS NOT NULL")
         return found
 
-    def to_reap(self, now: float) -> ExitRecord | None:
+    def first_to_reap(self, now: float) -> ExitRecord | None:
         """The first one whose time has come."""
         sql = f"SELECT {_END} FROM ends WHERE reap <= ? ORDER BY reap, id LIMIT 1"  # noqa: S608
         row = self._db.row(sql, (now,))
         return _end(row) if row else None
 
-    def spare(self, end: ExitRecord) -> None:
+    def cancel_reap(self, end: ExitRecord) -> None:
         """It is not reaped for this end, or it was just now."""
         self._db.run("UPDATE ends SET reap = NULL WHERE id = ?", (end.id,))
 
@@ -172,12 +172,12 @@ class Lives:
         rows = self._db.rows("SELECT DISTINCT agent FROM ends WHERE reap IS NOT NULL")
         return frozenset(agent for (agent,) in rows)
 
-    def oldest(self) -> float | None:
+    def oldest_end(self) -> float | None:
         """When the first end of all that are kept and may be forgotten was."""
         found: float | None = self._db.value("SELECT MIN(at) FROM ends WHERE reap IS NULL")
         return found
 
-    def prune(self, before: float) -> int:
+    def prune_ends(self, before: float) -> int:
         """Forget a bounded number of old ends."""
         return self._db.run(
             "DELETE FROM ends WHERE id IN (SELECT id FROM ends WHERE reap IS NULL AND at <= ?"
@@ -187,13 +187,13 @@ class Lives:
 
     # Snapshots.
 
-    def keep(self, agent: str, data: str, now: float) -> None:
+    def save_snapshot(self, agent: str, data: str, now: float) -> None:
         """For its next start; an empty one is none."""
         if data:
             self._db.run("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (agent, data, now))
         else:
             self._db.run("DELETE FROM snapshots WHERE agent = ?", (agent,))
 
-    def kept(self, agent: str) -> tuple[str, float | None]:
+    def snapshot(self, agent: str) -> tuple[str, float | None]:
         row = self._db.row("SELECT data, at FROM snapshots WHERE agent = ?", (agent,))
         return (row[0], row[1]) if row else ("", None)

@@ -8,7 +8,7 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.model.agents.machine import DesiredRun, DesiredState
 
 
-class How(TypedDict, total=False):
+class WantOptions(TypedDict, total=False):
     """What may be said beside the wish. `fresh` asks for a new start of one that runs."""
 
     grace: float
@@ -24,7 +24,7 @@ def _run(row: tuple[str, str, int, float, float, str]) -> DesiredRun:
     return DesiredRun(agent, DesiredState(wanted), nonce, grace, since, reason)
 
 
-class Runs:
+class RunStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
@@ -36,7 +36,9 @@ class Runs:
         rows = self._db.rows(f"SELECT {_COLUMNS} FROM runs")  # noqa: S608 - our own names
         return {row[0]: _run(row) for row in rows}
 
-    def want(self, agent: str, wanted: DesiredState, now: float, **how: Unpack[How]) -> DesiredRun:
+    def want(
+        self, agent: str, wanted: DesiredState, now: float, **how: Unpack[WantOptions]
+    ) -> DesiredRun:
         """Record the wish. A wish to run that is new, or `fresh`, gets a new nonce.
 
         `since` is when the wish became this one: asking again for the same does not move it.

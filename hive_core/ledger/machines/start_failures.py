@@ -14,7 +14,7 @@ def _starts(text: str) -> FailureHistory:
     return FailureHistory(**{**value, "failures": tuple(value["failures"])})
 
 
-class StartsTable:
+class StartFailureStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 

@@ -17,7 +17,7 @@ SIZE: Final = 65536
 END: Final = 1874853888
 
 
-class Ranges:
+class UidRanges:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
@@ -28,11 +28,11 @@ class Ranges:
         """
         if base := self.base(agent):
             return base
-        base = self._fresh(agent, first) or self._used(agent, first)
+        base = self._allocate_new(agent, first) or self._reuse(agent, first)
         self._db.run("UPDATE ranges SET given = ? WHERE base = ?", (at, base))
         return base
 
-    def given_at(self, agent: str) -> float | None:
+    def created_at(self, agent: str) -> float | None:
         """When the agent came into being; None where nobody wrote it down."""
         found: float | None = self._db.value("SELECT given FROM ranges WHERE agent = ?", (agent,))
         return found
@@ -45,11 +45,11 @@ class Ranges:
         rows = self._db.rows("SELECT agent, base FROM ranges WHERE agent IS NOT NULL")
         return dict(rows)
 
-    def given(self) -> int:
+    def count_allocated(self) -> int:
         """How many are given out: to the living, and to those destroyed whose bytes are kept."""
         return int(self._db.value("SELECT COUNT(*) FROM ranges WHERE agent IS NOT NULL"))
 
-    def knows(self, short: str) -> bool:
+    def has_short_id(self, short: str) -> bool:
         """Whether an agent with this short id lives, or has bytes that are kept."""
         found = self._db.value(
             "SELECT 1 FROM ranges WHERE agent >= ?1 AND agent < ?1 || '~' LIMIT 1", (short,)
@@ -64,7 +64,7 @@ class Ranges:
             (agent,),
         )
 
-    def _fresh(self, agent: str, first: int) -> int | None:
+    def _allocate_new(self, agent: str, first: int) -> int | None:
         highest = self._db.value("SELECT MAX(base) FROM ranges")
         base = first if highest is None else max(first, int(highest) + SIZE)
         if base + SIZE > END:
@@ -72,7 +72,7 @@ class Ranges:
         self._db.run("INSERT INTO ranges (base, agent) VALUES (?, ?)", (base, agent))
         return base
 
-    def _used(self, agent: str, first: int) -> int:
+    def _reuse(self, agent: str, first: int) -> int:
         """The range that was given back longest ago."""
         base: int | None = self._db.value(
             "SELECT base FROM ranges WHERE agent IS NULL AND base >= ? ORDER BY released LIMIT 1",

@@ -55,11 +55,11 @@ class NewQuestion(NamedTuple):
     climbs: float | None = None
 
 
-class End(NamedTuple):
+class QuestionEnd(NamedTuple):
     """How it ended. `kept`: until when it can be read."""
 
     event: str
-    kept: float
+    keep_until: float
     answers: Sequence[str | None] = ()
     by: str = ""
     reason: str = ""
@@ -76,7 +76,7 @@ def _question(row: tuple[Any, ...]) -> Question:
     )  # fmt: skip
 
 
-class Questions:
+class QuestionStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
@@ -89,41 +89,41 @@ class Questions:
             "INSERT INTO questions (id, kind, asker, holder, items, state, asked, context,"
             " severity, task, deadline, climbs) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                id_, new.kind.value, new.asker, new.holder, _text(new.items), COURSE.start, now,
+                id_, new.kind.value, new.asker, new.holder, _json(new.items), COURSE.start, now,
                 new.context, new.severity, new.task, new.deadline, new.climbs,
             ),
         )  # fmt: skip
-        self._hop(id_, Hop(new.holder, now, new.asker, HopReason.ASKED))
-        return self.known(id_)
+        self._add_hop(id_, Hop(new.holder, now, new.asker, HopReason.ASKED))
+        return self.require(id_)
 
     def get(self, id_: str) -> Question | None:
         found = self._all("WHERE id = ?", id_)
         return found[0] if found else None
 
-    def known(self, id_: str) -> Question:
+    def require(self, id_: str) -> Question:
         found = self.get(id_)
         if found is None:
             raise NotFound(f"no question {id_}")
         return found
 
-    def hand(self, id_: str, hop: Hop, climbs: float | None) -> Question:
+    def pass_on(self, id_: str, hop: Hop, climbs: float | None) -> Question:
         """It waits on somebody else now."""
         sql = "UPDATE questions SET holder = ?, climbs = ?, owed = NULL WHERE id = ?"
         self._db.run(sql, (hop.holder, climbs, id_))
-        self._hop(id_, hop)
-        return self.known(id_)
+        self._add_hop(id_, hop)
+        return self.require(id_)
 
-    def end(self, id_: str, end: End, now: float) -> Question:
+    def end(self, id_: str, end: QuestionEnd, now: float) -> Question:
         """Its one end. IllegalTransition when it has ended already."""
-        state = QuestionState(COURSE.next(self.known(id_).state, end.event))
+        state = QuestionState(COURSE.next(self.require(id_).state, end.event))
         self._db.run(
             "UPDATE questions SET state = ?, answers = ?, answered_by = ?, reason = ?, ended = ?,"
             " gone = ?, owed = NULL WHERE id = ?",
-            (state.value, _text(end.answers), end.by, end.reason, now, end.kept, id_),
+            (state.value, _json(end.answers), end.by, end.reason, now, end.keep_until, id_),
         )
-        return self.known(id_)
+        return self.require(id_)
 
-    def owe(self, id_: str, until: float | None) -> None:
+    def set_retry(self, id_: str, until: float | None) -> None:
         """The mail about it could not be delivered: try again then."""
         self._db.run("UPDATE questions SET owed = ? WHERE id = ?", (until, id_))
 
@@ -134,7 +134,7 @@ class Questions:
         )
         return [Hop(holder, at, by, HopReason(why), letter) for holder, at, by, why, letter in rows]
 
-    def brought(self, id_: str, letter: str) -> None:
+    def set_letter(self, id_: str, letter: str) -> None:
         """By this letter whoever has it now was told."""
         self._db.run(
             "UPDATE hops SET letter = ?2 WHERE question = ?1 AND step ="
@@ -147,7 +147,7 @@ class Questions:
         sql = "SELECT 1 FROM hops WHERE question = ? AND holder = ?"
         return self._db.value(sql, (id_, party)) is not None
 
-    def waiting(self, asker: str) -> bool:
+    def has_open_question(self, asker: str) -> bool:
         """Whether this agent has asked something that is open."""
         return self.count_asked(asker) > 0
 
@@ -162,7 +162,7 @@ class Questions:
             return int(self._db.value(sql, (holder,)))
         return int(self._db.value(f"{sql} AND asker = ?", (holder, asker)))
 
-    def open(self) -> list[Question]:
+    def all_open(self) -> list[Question]:
         """All that have not ended, the oldest first."""
         return self._all("WHERE ended IS NULL ORDER BY number")
 
@@ -171,19 +171,19 @@ class Questions:
         rows = self._db.rows(
             "SELECT holder, MIN(asked) FROM questions WHERE ended IS NULL"
             " AND holder IN (SELECT value FROM json_each(?)) GROUP BY holder",
-            (_text(list(holders)),),
+            (_json(list(holders)),),
         )
         return dict(rows)
 
-    def asked_by(self, asker: str) -> list[Question]:
+    def open_of_asker(self, asker: str) -> list[Question]:
         """Open ones, the oldest first."""
         return self._all("WHERE ended IS NULL AND asker = ? ORDER BY number", asker)
 
-    def held_by(self, holder: str) -> list[Question]:
+    def open_of_holder(self, holder: str) -> list[Question]:
         """Open ones, the oldest first."""
         return self._all("WHERE ended IS NULL AND holder = ? ORDER BY number", holder)
 
-    def about(self, task: str) -> list[Question]:
+    def open_of_task(self, task: str) -> list[Question]:
         """Open ones that a task waits for."""
         return self._all("WHERE ended IS NULL AND task <> '' AND task = ? ORDER BY number", task)
 
@@ -197,7 +197,7 @@ class Questions:
             if column not in ("asker", "holder"):
                 raise ValueError(column)
             where.append(f"{column} IN (SELECT value FROM json_each(?))")  # noqa: S608
-            values.append(_text(parties))
+            values.append(_json(parties))
         if after is not None:
             where.append("number < (SELECT number FROM questions WHERE id = ?)")
             values.append(after)
@@ -210,19 +210,19 @@ class Questions:
         found = [each for each in self._db.row(_NEXT) or () if each is not None]
         return min(found) if found else None
 
-    def late(self, now: float, most: int) -> list[Question]:
+    def past_deadline(self, now: float, most: int) -> list[Question]:
         """Open ones past their deadline."""
         return self._all(
             "WHERE ended IS NULL AND deadline <= ? ORDER BY deadline, number LIMIT ?", now, most
         )
 
-    def climbing(self, now: float, most: int) -> list[Question]:
+    def due_to_climb(self, now: float, most: int) -> list[Question]:
         """Open ones that nobody answered for too long."""
         return self._all(
             "WHERE ended IS NULL AND climbs <= ? ORDER BY climbs, number LIMIT ?", now, most
         )
 
-    def owed(self, now: float, most: int) -> list[Question]:
+    def due_retries(self, now: float, most: int) -> list[Question]:
         """Those of which somebody was not told yet."""
         return self._all("WHERE owed <= ? ORDER BY owed, number LIMIT ?", now, most)
 
@@ -239,14 +239,14 @@ class Questions:
         return self._db.value("SELECT 1 FROM questions WHERE ended IS NULL LIMIT 1") is not None
 
     @property
-    def seen(self) -> str:
+    def checked_commit(self) -> str:
         """The commit of the tree by which the open ones were looked at last."""
         return self._db.value("SELECT value FROM meta WHERE key = ?", (_SEEN,)) or ""
 
-    def see(self, commit: str) -> None:
+    def mark_checked(self, commit: str) -> None:
         self._db.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_SEEN, commit))
 
-    def _hop(self, id_: str, hop: Hop) -> None:
+    def _add_hop(self, id_: str, hop: Hop) -> None:
         self._db.run(
             "INSERT INTO hops (question, step, holder, at, by, why)"
             " SELECT ?1, COUNT(*), ?2, ?3, ?4, ?5 FROM hops WHERE question = ?1",
@@ -258,5 +258,5 @@ class Questions:
         return [_question(row) for row in self._db.rows(sql, values)]
 
 
-def _text(value: Sequence[object]) -> str:
+def _json(value: Sequence[object]) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -17,7 +17,7 @@ def _reminder(row: tuple[Any, ...]) -> Reminder:
     return Reminder(id_, owner, setter, body, due, bool(relative), made)
 
 
-class Reminders:
+class ReminderStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
@@ -55,7 +55,7 @@ class Reminders:
         """It has come, or is not wanted any more."""
         self._db.run("DELETE FROM reminders WHERE id = ?", (id_,))
 
-    def drop_of(self, owner: str) -> None:
+    def drop_all_of(self, owner: str) -> None:
         """All that somebody would have got."""
         self._db.run("DELETE FROM reminders WHERE owner = ?", (owner,))
 

@@ -10,7 +10,7 @@ from hive_core.ledger.core.connection import Connection
 from hive_core.model.work.trigger import OUTPUT, RUN, Trigger, TriggerRun
 
 _MINUTE: Final = 60.0
-_KEPT: Final = 20  # fires of a trigger that can be listed, and some more
+_RUNS_KEPT: Final = 20  # fires of a trigger that can be listed, and some more
 _THIN: Final = 8
 _AT_ONCE: Final = 1000
 _FIRE: Final = (
@@ -19,7 +19,7 @@ _FIRE: Final = (
 )
 
 
-class Kept(TypedDict, total=False):
+class RunOutcome(TypedDict, total=False):
     """What is kept of an end."""
 
     detail: str
@@ -29,11 +29,11 @@ class Kept(TypedDict, total=False):
     output: str
 
 
-class Fires:
+class TriggerRunStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def used(self, agent: str, now: float) -> tuple[int, float]:
+    def recent_count(self, agent: str, now: float) -> tuple[int, float]:
         """Fires of an agent in the last minute, and when the first of them was."""
         row = self._db.row(
             "SELECT COUNT(*), MIN(at) FROM fires WHERE agent = ? AND at > ?"
@@ -43,7 +43,7 @@ class Fires:
         count, first = row or (0, None)
         return count, now if first is None else first
 
-    def begin(self, trigger: Trigger, at: float, due: float, count: int) -> TriggerRun:
+    def start(self, trigger: Trigger, at: float, due: float, count: int) -> TriggerRun:
         """One more. Now and then the oldest go."""
         id_ = uuid4().hex[:12]
         number = self._db.value(
@@ -61,10 +61,10 @@ class Fires:
             "DELETE FROM fires WHERE \"trigger\" = ?1 AND at < ?3 AND state <> 'open' AND number"
             ' <= (SELECT number FROM fires WHERE "trigger" = ?1 ORDER BY number DESC'
             " LIMIT 1 OFFSET ?2)",
-            (trigger, _KEPT, at - _MINUTE),
+            (trigger, _RUNS_KEPT, at - _MINUTE),
         )
 
-    def began(self, fire: TriggerRun, ref: str, spawned: str = "") -> TriggerRun:
+    def set_work(self, fire: TriggerRun, ref: str, spawned: str = "") -> TriggerRun:
         """Its work goes on: the next one of this trigger waits for its end."""
         self._db.run(
             "UPDATE fires SET ref = ?, spawned = ? WHERE number = ?", (ref, spawned, fire.number)
@@ -72,7 +72,9 @@ class Fires:
         self._db.run("UPDATE triggers SET open = ? WHERE number = ?", (fire.number, fire.trigger))
         return replace(fire, ref=ref, spawned=spawned)
 
-    def end(self, fire: TriggerRun, event: str, now: float, **more: Unpack[Kept]) -> TriggerRun:
+    def end(
+        self, fire: TriggerRun, event: str, now: float, **more: Unpack[RunOutcome]
+    ) -> TriggerRun:
         """As it came out; if others waited for it, they do not any more."""
         more["output"] = more.get("output", "")[-OUTPUT:]
         found = replace(fire, state=RUN.next(fire.state, event), ended=now, **more)
@@ -89,7 +91,7 @@ class Fires:
             )
         return found
 
-    def skipped_more(self, trigger: int, count: int, now: float) -> bool:
+    def count_skipped(self, trigger: int, count: int, now: float) -> bool:
         """Count with the last fire, if that was skipped within this minute."""
         return bool(self._db.run(
             "UPDATE fires SET count = count + ?2 WHERE state = 'skipped' AND at > ?3 AND number ="
@@ -97,34 +99,34 @@ class Fires:
             (trigger, count, now - _MINUTE),
         ))  # fmt: skip
 
-    def exited(self, fire: TriggerRun, code: int | None) -> None:
+    def set_exit_code(self, fire: TriggerRun, code: int | None) -> None:
         self._db.run("UPDATE fires SET code = ? WHERE number = ?", (code, fire.number))
 
     def of_task(self, ref: str) -> list[TriggerRun]:
         """Those whose task this is."""
-        return self._fires("ref = ? AND state = 'open'", ref)
+        return self._runs("ref = ? AND state = 'open'", ref)
 
-    def spawner(self, uuid: str) -> TriggerRun | None:
+    def by_spawned(self, uuid: str) -> TriggerRun | None:
         """The fire that made an agent."""
-        return next(iter(self._fires("spawned = ? AND spawned <> ''", uuid)), None)
+        return next(iter(self._runs("spawned = ? AND spawned <> ''", uuid)), None)
 
     def of(self, number: int, after: int | None, limit: int) -> list[TriggerRun]:
         """The newest first."""
         behind = 1 << 62 if after is None else after
-        return self._fires(
+        return self._runs(
             '"trigger" = ? AND number < ? ORDER BY number DESC LIMIT ?', number, behind, limit
         )
 
     # Deliveries.
 
-    def delivered(self, hook: str, key: str) -> str | None:
+    def delivery_run(self, hook: str, key: str) -> str | None:
         """The fire of a delivery that has come before."""
         found = self._db.value(
             "SELECT fire FROM deliveries WHERE hook = ? AND key = ?", (hook, key)
         )
         return None if found is None else str(found)
 
-    def deliver(self, hook: str, key: str, fire: str, now: float) -> None:
+    def save_delivery(self, hook: str, key: str, fire: str, now: float) -> None:
         self._db.run("INSERT INTO deliveries VALUES (?, ?, ?, ?)", (hook, key, fire, now))
 
     def oldest_delivery(self) -> float | None:
@@ -138,6 +140,6 @@ class Fires:
             (before, _AT_ONCE),
         )
 
-    def _fires(self, where: str, *values: object) -> list[TriggerRun]:
+    def _runs(self, where: str, *values: object) -> list[TriggerRun]:
         rows = self._db.rows(f"SELECT {_FIRE} FROM fires WHERE {where}", values)  # noqa: S608
         return [TriggerRun(*row) for row in rows]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from hive_core.ledger.core.connection import Connection
-from hive_core.ledger.triggers.runs import Fires
+from hive_core.ledger.triggers.runs import TriggerRunStore
 from hive_core.model.work.trigger import (
     DueRuns,
     Missed,
@@ -39,7 +39,7 @@ _SPAWN: Final = "due IS NOT NULL AND act = 'spawn'"
 
 
 @dataclass(frozen=True, slots=True)
-class New:
+class NewTrigger:
     """What is set."""
 
     owner: str
@@ -66,16 +66,16 @@ def _trigger(row: tuple[Any, ...]) -> Trigger:
     )  # fmt: skip
 
 
-class Triggers:
+class TriggerStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
-        self.fires = Fires(connection)
+        self.runs = TriggerRunStore(connection)
 
     # What is set.
 
-    def put(self, new: New, now: float, due: float | None) -> Trigger:
+    def put(self, new: NewTrigger, now: float, due: float | None) -> Trigger:
         """Set one, in place of the one of that name."""
-        old = self.named(new.owner, new.agent, new.name)
+        old = self.by_name(new.owner, new.agent, new.name)
         rule, action = json.dumps(asdict(new.rule)), json.dumps(new.action)
         values = (new.rule.kind.value, rule, new.act.value, action, new.missed.value,
                   new.enabled, now, due, new.hook or None, new.secret)  # fmt: skip
@@ -95,7 +95,7 @@ class Triggers:
                 " enabled = ?, since = ?, due = ?, hook = ?, secret = ?, parked = 0 WHERE id = ?",
                 (*values, id_),
             )
-        return self.known(id_)
+        return self.require(id_)
 
     def remove(self, trigger: Trigger) -> None:
         self._retire(trigger, keep=("", ""))
@@ -109,7 +109,7 @@ class Triggers:
             if old.hook != keep[0]:
                 self._db.run("DELETE FROM deliveries WHERE hook = ?", (old.hook,))
 
-    def known(self, id_: str) -> Trigger:
+    def require(self, id_: str) -> Trigger:
         found = self.get(id_)
         if found is None:
             raise KeyError(id_)
@@ -129,14 +129,14 @@ class Triggers:
         where = "agent = ? AND kind = 'webhook' AND json_extract(rule, '$.path') = ?"
         return self._one(where, agent, path) if path else None
 
-    def named(self, owner: str, agent: str, name: str) -> Trigger | None:
+    def by_name(self, owner: str, agent: str, name: str) -> Trigger | None:
         return self._one("owner = ? AND agent = ? AND name = ?", owner, agent, name)
 
     def count(self, agent: str) -> int:
         """How many there are for one agent."""
         return int(self._db.value("SELECT COUNT(*) FROM triggers WHERE agent = ?", (agent,)))
 
-    def spent(self, agent: str) -> Trigger | None:
+    def spent_one_shot(self, agent: str) -> Trigger | None:
         """The oldest one for an agent that will not come again."""
         return self._one("agent = ? AND kind = 'at' AND due IS NULL AND open IS NULL", agent)
 
@@ -173,14 +173,14 @@ class Triggers:
     def forget_hook(self, hook: str, secret: str) -> None:
         self._db.run("DELETE FROM old_hooks WHERE hook = ? AND secret = ?", (hook, secret))
 
-    def switch(self, number: int, *, enabled: bool, due: float | None) -> None:
+    def set_enabled(self, number: int, *, enabled: bool, due: float | None) -> None:
         self._db.run(
             "UPDATE triggers SET enabled = ?, due = ? WHERE number = ?", (enabled, due, number)
         )
 
     # When.
 
-    def next(self, *, spawns: bool) -> float | None:
+    def next_due(self, *, spawns: bool) -> float | None:
         """When the next one has to be looked at."""
         which = _SPAWN if spawns else _NOT_SPAWN
         found = self._db.value(f"SELECT MIN(due) FROM triggers WHERE {which}")  # noqa: S608
@@ -203,7 +203,7 @@ class Triggers:
         """The spawn that waits longest."""
         return self._one(f"{_SPAWN} AND due <= ? ORDER BY due, number", now)
 
-    def looked(self, number: int, verdict: DueRuns) -> None:
+    def save_verdict(self, number: int, verdict: DueRuns) -> None:
         self._db.run(
             "UPDATE triggers SET since = ?, due = ? WHERE number = ?",
             (verdict.since, verdict.due, number),
@@ -216,7 +216,7 @@ class Triggers:
         """The agent is destroyed: its triggers wait for as long as it can be restored."""
         self._db.run("UPDATE triggers SET parked = 1, due = ? WHERE agent = ?", (until, agent))
 
-    def parked_of(self, agent: str) -> list[Trigger]:
+    def list_parked(self, agent: str) -> list[Trigger]:
         return self._many("agent = ? AND parked", agent)
 
     def unpark(self, number: int, due: float | None) -> None:

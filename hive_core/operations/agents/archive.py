@@ -16,11 +16,11 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState
 from hive_core.operations.agents.revocation import How, revoke, running
 from hive_core.operations.approvals.outcome import confirmed, ended_with
-from hive_core.operations.budgets.payer_changes import adopted, paid_before
+from hive_core.operations.budgets.payer_changes import former_payers, rebill_adopted_children
 from hive_core.operations.fields import Waiting
 from hive_core.operations.host.jobs import begun
 from hive_core.operations.lifecycle.exit_notices import tell_parents
-from hive_core.operations.lifecycle.operations import ScopeParams, in_scope
+from hive_core.operations.lifecycle.operations import ScopeParams, agents_in_scope
 from hive_core.operations.notices import ADOPTED, RESTORED, inbox, senders, tell
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.plan.move_effects import losing
@@ -91,14 +91,14 @@ def destroyed(
 ) -> Change[Destroyed]:
     """The one way on which agents go, whoever wants it: archived, and their children adopted."""
     _check_not_the_root_agent(call, agent)
-    gone = in_scope(call, agent, recursive=recursive)
+    gone = agents_in_scope(call, agent, recursive=recursive)
     orphans = () if recursive else call.hive.topology.children(agent)
     hive = call.hive.without(*gone)
-    paying = paid_before(call, call.hive.spec(agent).id) if orphans else []
+    paying = former_payers(call, call.hive.spec(agent).id) if orphans else []
     wakes = set[str]()
     for name in gone:
         wakes |= _archive(call, name)
-    wakes |= adopted(call._replace(hive=hive), orphans, paying)
+    wakes |= rebill_adopted_children(call._replace(hive=hive), orphans, paying)
     adopter = call.hive.topology.parent(agent) if orphans else None
     wakes |= _tell_family(call, hive, agent, orphans)
     goals = {call.hive.spec(name).id: "absent" for name in gone}

@@ -19,7 +19,7 @@ from hive_core.model.agents.capability import check_grantable
 from hive_core.model.agents.roles import ROLE_DEFAULTS, TIER_RANK
 from hive_core.model.work.tools import normalized_entries
 from hive_core.operations.agents.spawn_params import Traits
-from hive_core.operations.budgets.initial_budgets import amounts
+from hive_core.operations.budgets.initial_budgets import initial_amounts
 from hive_core.operations.fields import bounded_text
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.grants import with_network
@@ -118,7 +118,7 @@ def _checked(call: Call, said: Traits) -> dict[str, object]:
     role, tier = Role(said.role), Tier(said.tier)
     if TIER_RANK[tier] > TIER_RANK[ROLE_DEFAULTS[role].most]:
         raise InvalidArgument(f"a {role} is never {tier}", field="agent.tier")
-    list(amounts(call, said.funds))
+    list(initial_amounts(call, said.funds))
     found = said.model_dump(exclude_unset=True)
     if said.capabilities is not None:
         found["capabilities"] = list(check_grantable(said.capabilities))

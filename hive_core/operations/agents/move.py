@@ -9,7 +9,7 @@ from hive_core.broker.operation import Result, operation
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.hive import Hive
 from hive_core.operations.agents.revocation import How, revoke, running
-from hive_core.operations.budgets.run_time import moved
+from hive_core.operations.budgets.run_time import rebill_move
 from hive_core.operations.fields import Agent, Waiting
 from hive_core.operations.host.jobs import begun
 from hive_core.operations.notices import MOVED, tell
@@ -91,7 +91,7 @@ def move(call: Call, params: MoveParams) -> Change[Moved] | Moved:
         _result(call, params, what, job),
         hive,
         f"move {params.agent} from {before or 'the roots'} to {parent or 'the roots'}",
-        wakes=told | moved(call, hive, params.agent),
+        wakes=told | rebill_move(call, hive, params.agent),
         fields=_fields(params, before, parent, what),
     )
 

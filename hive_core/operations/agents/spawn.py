@@ -25,11 +25,11 @@ from hive_core.model.config.seed import seed_of
 from hive_core.model.names import short
 from hive_core.model.work.budget import BudgetKind
 from hive_core.operations.agents.spawn_params import Traits
-from hive_core.operations.budgets.initial_budgets import funded
-from hive_core.operations.budgets.spending import take
+from hive_core.operations.budgets.initial_budgets import give_initial_budgets
+from hive_core.operations.budgets.spending import charge_one
 from hive_core.operations.fields import Agent, Waiting
 from hive_core.operations.host.jobs import begun
-from hive_core.operations.lifecycle.zombies import names
+from hive_core.operations.lifecycle.zombies import living_names
 from hive_core.operations.notices import tell
 from hive_core.policy import grants
 from hive_core.policy.rules import SPAWN
@@ -84,13 +84,13 @@ def spawn(call: Call, params: SpawnParams) -> Change[SpawnResult]:
     _check_room(call, params.name)
     grants.check_spawn(call.hive, call.caller, parent, spec, call.settings.image_names)
     if parent is not None and not call.by_operator:
-        besides = names(call, call.ledger.lives.zombies())
+        besides = living_names(call, call.ledger.lives.zombies())
         grants.check_child_quota(call.hive, parent, besides=besides)
-    paid = take(call, call.uuid, BudgetKind.CHILDREN)
+    paid = charge_one(call, call.uuid, BudgetKind.CHILDREN)
     ledger = call.ledger
     ledger.ranges.allocate(spec.id, call.settings.uid_start, call.now)
     ledger.runs.want(spec.id, DesiredState.RUNNING, call.now)
-    paid |= funded(call._replace(hive=hive), params.name, params.funds)
+    paid |= give_initial_budgets(call._replace(hive=hive), params.name, params.funds)
     job = begun(call, "spawn", {spec.id: "running"})
     told = tell(call, hive, params.name, DEFINITION, text) if text else frozenset[str]()
     under = f" under {parent}" if parent else " as a root"
@@ -126,7 +126,7 @@ def _check_room(call: Call, name: str) -> None:
     most = call.settings.limits.agents
     if len(call.hive.specs) >= most:
         raise LimitReached(f"cannot spawn {name}: host agent limit ({most}) reached")
-    if not call.by_operator and call.ledger.ranges.given() >= most:
+    if not call.by_operator and call.ledger.ranges.count_allocated() >= most:
         raise LimitReached(
             f"cannot spawn {name}: host agent limit ({most}) reached, with the destroyed agents"
             " that are still kept"
@@ -194,6 +194,6 @@ def _fresh(call: Call) -> UUID:
 
     Every agent has a range from its first to the last of its bytes, so the ranges know them all.
     """
-    while call.ledger.ranges.knows(short(str(found := uuid4()))):
+    while call.ledger.ranges.has_short_id(short(str(found := uuid4()))):
         pass
     return found

@@ -17,7 +17,7 @@ from hive_core.model.agents.agent import Profile
 from hive_core.model.agents.machine import State
 from hive_core.model.work.task import AWAITING, Task
 from hive_core.operations.agents.archive import destroyed
-from hive_core.operations.lifecycle.zombies import names
+from hive_core.operations.lifecycle.zombies import living_names
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.rules import SELF
 
@@ -102,7 +102,7 @@ def reap_zombies(call: Call, params: ReapZombiesParams) -> Change[ReapedZombies]
     That is what happens to them after a while anyway. How they ended can still be asked for.
     """
     most = call.now - params.older
-    zombies = names(call, call.ledger.lives.zombies()).intersection(_scope(call))
+    zombies = living_names(call, call.ledger.lives.zombies()).intersection(_scope(call))
     chosen = sorted(name for name in zombies if _ended(call, name) <= most)[:_AT_ONCE]
     if not chosen:
         return ReapedZombies(agents=[])
@@ -136,7 +136,7 @@ def _place(call: Call, order: list[str], after: str) -> int:
 
 
 def _ended(call: Call, name: str) -> float:
-    end = call.ledger.lives.last(call.hive.spec(name).id)
+    end = call.ledger.lives.last_end(call.hive.spec(name).id)
     return call.now if end is None else end.at
 
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record, Wait
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import Conflict
-from hive_core.ledger.machines.check_ins import Hello
+from hive_core.ledger.machines.check_ins import CheckIn
 from hive_core.model.agents.agent import Commit, StorePath
 from hive_core.model.agents.machine import DesiredRun, Machine
 from hive_core.operations.fields import WAIT_MOST
@@ -57,7 +57,7 @@ def hello(call: Call, params: HelloParams) -> Record[Greeted]:
     not work: a deploy that is being watched is taken back then.
     """
     uuid = _agent(call, "say hello")
-    said = Hello(
+    said = CheckIn(
         uuid, call.now, _speaks(call.ledger.runs.get(uuid), call.states.machine(uuid)),
         params.commit or "", params.system or "", params.fault,
     )  # fmt: skip

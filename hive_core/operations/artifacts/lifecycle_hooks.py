@@ -10,15 +10,15 @@ from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 
 
-class Cleared(Result):
+class ClearedContents(Result):
     contents: int = Field(description="How many files are gone.")
 
 
 @when(Gone)
-def left(call: Call, what: Gone) -> frozenset[str]:
+def record_heirs(call: Call, what: Gone) -> frozenset[str]:
     """Who was below it goes on reading what it kept for those below it."""
     children = call.hive.topology.children(what.name)
-    call.ledger.artifacts.leave(what.uuid, [call.hive.spec(each).id for each in children])
+    call.ledger.artifacts.add_heirs(what.uuid, [call.hive.spec(each).id for each in children])
     call.contents.cancel(what.uuid)
     return frozenset()
 
@@ -27,11 +27,11 @@ def left(call: Call, what: Gone) -> frozenset[str]:
     at=lambda ledger: 0.0 if ledger.artifacts.old_contents() else None,
     topics=frozenset({"artifact"}),
 )
-def clear_contents(call: Call) -> Record[Cleared]:
+def clear_contents(call: Call) -> Record[ClearedContents]:
     """A file goes after the COMMIT with which nothing refers to it any more."""
     found = call.ledger.artifacts.old_contents()
     for digest in found:
         if not call.ledger.artifacts.has_content(digest):
             call.contents.remove(digest)
         call.ledger.artifacts.forget_content(digest)
-    return Record(Cleared(contents=len(found)))
+    return Record(ClearedContents(contents=len(found)))

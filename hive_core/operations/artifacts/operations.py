@@ -16,12 +16,12 @@ from hive_core.operations.artifacts.views import (
     Id,
     Name,
     Whom,
-    keeps,
-    newest_for,
-    party_of,
-    readable,
-    reader,
-    shown,
+    artifact_row,
+    caller_as_reader,
+    can_delete,
+    newest_readable,
+    owner_uuid,
+    require_readable,
 )
 from hive_core.operations.fields import also
 from hive_core.operations.pages import Page, Paged, fitting, written
@@ -47,7 +47,7 @@ class GetArtifactParams(Params):
     )
 
 
-class Part(Page):
+class ArtifactPart(Page):
     artifact: ArtifactRow = Field(description="What it is.")
     data: str = Field(description="Some of the bytes, in base64.")
 
@@ -68,31 +68,33 @@ class DeleteArtifactParams(Mutation):
     all: bool = Field(default=False, description="With all other versions of its name.")
 
 
-class Deleted(Result):
+class DeletedArtifact(Result):
     name: str = Field(description="What it was called.")
     versions: list[int] = Field(description="Those that are gone.")
 
 
 @operation(action="read_artifact", allow=SELF)
-def get_artifact(call: Call, params: GetArtifactParams) -> Part | Later[Part]:
+def get_artifact(call: Call, params: GetArtifactParams) -> ArtifactPart | Later[ArtifactPart]:
     """Read an artifact in parts of at most 256 KiB; with `more` they follow each other.
 
     Each part is compared with what was stored before it is given.
     """
-    found = _found(call, params)
+    found = _requested_artifact(call, params)
     content = call.ledger.artifacts.content(found.digest)
     at = int(params.after or 0)
     if content is None or at > content.size:
         raise InvalidArgument("there is no such part", field="after")
-    data = _read(call, content, at)
+    data = _read_content(call, content, at)
     if isinstance(data, Later):
         return data
     end = at + len(data)
     more = str(end) if data and end < content.size else None
-    return Part(artifact=shown(call, found), data=base64.b64encode(data).decode(), next=more)
+    return ArtifactPart(
+        artifact=artifact_row(call, found), data=base64.b64encode(data).decode(), next=more
+    )
 
 
-class _Read(NamedTuple):
+class _ReadBytes(NamedTuple):
     """Bytes of a content from a place on, or why they are not what was stored."""
 
     digest: str
@@ -100,43 +102,47 @@ class _Read(NamedTuple):
     data: bytes | str
 
 
-def _read(call: Call, content: Content, at: int) -> bytes | Later[Part]:
+def _read_content(call: Call, content: Content, at: int) -> bytes | Later[ArtifactPart]:
     """Read and compared beside the loop. Only then, what is still there and damaged is an alarm."""
     found = call.brought
-    if isinstance(found, _Read) and (found.digest, found.at) == (content.digest, at):
+    if isinstance(found, _ReadBytes) and (found.digest, found.at) == (content.digest, at):
         if isinstance(found.data, str):
             raise call.contents.damaged(found.digest, found.data)
         return found.data
 
     async def read(_reads: Reads) -> Ready:
-        return Ready(value=_Read(content.digest, at, await call.contents.read(content, at)))
+        return Ready(value=_ReadBytes(content.digest, at, await call.contents.read(content, at)))
 
     return Later(read)
 
 
-def _found(call: Call, params: GetArtifactParams) -> Artifact:
+def _requested_artifact(call: Call, params: GetArtifactParams) -> Artifact:
     if (params.id is None) == (params.name is None):
         raise InvalidArgument("say an id or a name", field="id")
     kept = call.ledger.artifacts
     if params.id is not None:
-        return readable(call, kept.get(params.id), params.id)
-    owner, name = party_of(call, params.owner), params.name or ""
+        return require_readable(call, kept.get(params.id), params.id)
+    owner, name = owner_uuid(call, params.owner), params.name or ""
     found = None
     if owner is not None and params.version is not None:
-        found = kept.named(owner, name, params.version)
+        found = kept.get_version(owner, name, params.version)
     elif owner is not None:
-        found = newest_for(call, reader(call), owner, name)
+        found = newest_readable(call, caller_as_reader(call), owner, name)
     whose = f" of {params.owner}" if params.owner else ""
-    return readable(call, found, f"{name}{whose}")
+    return require_readable(call, found, f"{name}{whose}")
 
 
 @operation(action="read_artifact", allow=SELF)
 def list_artifacts(call: Call, params: ListArtifactsParams) -> ArtifactRows:
     """List the artifacts that the caller may read. A page may be empty and not the last."""
-    owner = party_of(call, params.author) if params.author is not None else None
+    owner = owner_uuid(call, params.author) if params.author is not None else None
     if params.author is not None and owner is None:
         return ArtifactRows(artifacts=[])
-    who, at, found = reader(call), int(params.after or 0) if _number(params.after) else 0, []
+    who, at, found = (
+        caller_as_reader(call),
+        int(params.after or 0) if _is_number(params.after) else 0,
+        [],
+    )
     whole = False
     for _ in range(_SCANS):
         page = call.ledger.artifacts.page(owner, at, _SCAN)
@@ -149,47 +155,47 @@ def list_artifacts(call: Call, params: ListArtifactsParams) -> ArtifactRows:
         whole = len(page) < _SCAN
         if whole or len(found) >= params.most:
             break
-    return _page(call, found, at, whole=whole and len(found) < params.most)
+    return _artifact_page(call, found, at, whole=whole and len(found) < params.most)
 
 
 def _is_newest_for(call: Call, each: Artifact, who: ArtifactReader) -> bool:
     """Whether the reader may have this version, and no newer one of its name."""
     if not may_read(each, who):
         return False
-    return each.latest or newest_for(call, who, each.owner, each.name) == each
+    return each.latest or newest_readable(call, who, each.owner, each.name) == each
 
 
-def _number(text: str | None) -> bool:
+def _is_number(text: str | None) -> bool:
     return text is not None and text.isdecimal()
 
 
-def _page(call: Call, found: list[Artifact], at: int, *, whole: bool) -> ArtifactRows:
-    rows = list(fitting([shown(call, each) for each in found], _written))
+def _artifact_page(call: Call, found: list[Artifact], at: int, *, whole: bool) -> ArtifactRows:
+    rows = list(fitting([artifact_row(call, each) for each in found], _row_size))
     if len(rows) < len(found):
         return ArtifactRows(artifacts=rows, next=str(found[len(rows) - 1].number))
     return ArtifactRows(artifacts=rows, next=None if whole else str(at))
 
 
-def _written(row: ArtifactRow) -> int:
+def _row_size(row: ArtifactRow) -> int:
     return written(row.name, row.type)
 
 
 @operation(action="write_artifact", allow=SELF)
-def delete_artifact(call: Call, params: DeleteArtifactParams) -> Record[Deleted]:
+def delete_artifact(call: Call, params: DeleteArtifactParams) -> Record[DeletedArtifact]:
     """Delete a version of an artifact, or all of its name.
 
     The owner may, who is above it, and, when it is gone, who was when this was stored.
     """
     kept = call.ledger.artifacts
     found = kept.get(params.id)
-    if found is None or not (keeps(call, found) or may_read(found, reader(call))):
-        found = readable(call, None, params.id)
-    if not keeps(call, found):
+    if found is None or not (can_delete(call, found) or may_read(found, caller_as_reader(call))):
+        found = require_readable(call, None, params.id)
+    if not can_delete(call, found):
         reason = f"cannot delete {found.name}: it is neither yours nor of one below you"
         raise NotAllowed(reason, rule="keeper")
     gone = kept.versions(found.owner, found.name) if params.all else [found]
     for each in gone:
         kept.remove(each)
     fields = {"artifact": found.id, "name": found.name, "versions": len(gone)}
-    result = Deleted(name=found.name, versions=sorted(each.version for each in gone))
+    result = DeletedArtifact(name=found.name, versions=sorted(each.version for each in gone))
     return Record(result, frozenset({"artifact", f"artifact:{found.owner}"}), fields)

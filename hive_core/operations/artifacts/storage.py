@@ -11,11 +11,11 @@ from pydantic import AfterValidator, Field
 from hive_core.broker.call import Call, Later, Reads, Ready, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
-from hive_core.ledger.artifacts.storage import New
+from hive_core.ledger.artifacts.storage import NewArtifact
 from hive_core.model.agents.capability import covers
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.artifact import Artifact, UploadLimits, Visibility, name_fault
-from hive_core.operations.artifacts.views import Id, Name, Seen, lineage
+from hive_core.operations.artifacts.views import Id, Name, VisibilityName, ancestor_uuids
 from hive_core.operations.fields import Agent, also, bounded_text
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, holds
 
@@ -23,7 +23,7 @@ INLINE: Final = 512 * 1024
 _BASE64: Final = (INLINE + 2) // 3 * 4
 
 
-def _named(name: str) -> str:
+def _check_name(name: str) -> str:
     if fault := name_fault(name):
         raise ValueError(fault)
     return name
@@ -39,7 +39,7 @@ class BeginArtifactParams(Params):
     """
 
 
-class Begun(Result):
+class BegunUpload(Result):
     upload: str = Field(description="The upload; it is forgotten when nothing comes for long.")
 
 
@@ -51,12 +51,12 @@ class AppendArtifactParams(Params):
     data: Data = Field(description="The next bytes in base64, at most 512 KiB of them.")
 
 
-class Appended(Result):
+class AppendedPart(Result):
     size: int = Field(description="How many bytes there are now.")
 
 
 class StoreArtifactParams(Mutation):
-    name: Annotated[Name, AfterValidator(_named)] = Field(
+    name: Annotated[Name, AfterValidator(_check_name)] = Field(
         validation_alias=also("name", "key"),
         description="What it is called, such as reports/today.md. A name that is there gets a new"
         " version. Also `key`.",
@@ -66,7 +66,7 @@ class StoreArtifactParams(Mutation):
         "application/octet-stream", max_length=100,
         pattern=r"^[a-z0-9][a-z0-9.+-]*/[a-z0-9][a-z0-9.+-]*$", description="Its media type.",
     )  # fmt: skip
-    visibility: Seen = Field(
+    visibility: VisibilityName = Field(
         "private",
         description="Who reads it beside the owner: nobody; who is above and below it (subtree);"
         " everybody under the same root (user); every agent (global).",
@@ -78,7 +78,7 @@ class StoreArtifactParams(Mutation):
     upload: Id | None = Field(None, description="Or an upload with all of it.")
 
 
-class Stored(Result):
+class StoredArtifact(Result):
     id: str = Field(description="This version.")
     name: str = Field(description="What it is called.")
     version: int = Field(description="Which one of that name.")
@@ -90,38 +90,40 @@ _WRITER: Final = OPERATOR | (SELF | ANCESTOR) & holds("artifact.write")
 
 
 @operation(action="write_artifact", allow=SELF)
-def begin_artifact(call: Call, _params: BeginArtifactParams) -> Begun:
+def begin_artifact(call: Call, _params: BeginArtifactParams) -> BegunUpload:
     """Begin to send a content in parts. `append_artifact` sends them, `store_artifact` names it.
 
     What was not stored is gone when the daemon starts anew.
     """
-    _check_holds(call, "send an artifact", "artifact.write")
+    _check_capability(call, "send an artifact", "artifact.write")
     most = call.settings.artifacts.uploads
-    return Begun(upload=call.contents.begin(call.uuid, most))
+    return BegunUpload(upload=call.contents.begin(call.uuid, most))
 
 
 @operation(action="write_artifact", allow=SELF)
-def append_artifact(call: Call, params: AppendArtifactParams) -> Later[Appended]:
+def append_artifact(call: Call, params: AppendArtifactParams) -> Later[AppendedPart]:
     """Send the next part of an upload. The last part may be sent again."""
-    _check_holds(call, "send an artifact", "artifact.write")
-    data, limits = _decoded(params.data), call.settings.artifacts
+    _check_capability(call, "send an artifact", "artifact.write")
+    data, limits = _decode(params.data), call.settings.artifacts
     size = params.offset + len(data)
     if size > limits.size:
         raise LimitReached(f"cannot append: an artifact has at most {limits.size} bytes")
-    _check_agent(call, call.uuid, call.contents.held(call.uuid) + len(data), "append")
+    _check_agent_quota(call, call.uuid, call.contents.held(call.uuid) + len(data), "append")
     if call.contents.held() + len(data) > limits.tree:
         raise LimitReached("cannot append: too much is being sent at once", retry_after=60)
-    room = UploadLimits(limits.agent - call.ledger.artifacts.used(call.uuid)[0], limits.tree)
+    room = UploadLimits(limits.agent - call.ledger.artifacts.usage(call.uuid)[0], limits.tree)
 
-    async def take(_reads: Reads) -> Appended:
+    async def take(_reads: Reads) -> AppendedPart:
         given = call.uuid, params.upload, params.offset, data, room
-        return Appended(size=await call.contents.append(*given))
+        return AppendedPart(size=await call.contents.append(*given))
 
     return Later(take)
 
 
 @operation(action="write_artifact", allow=_WRITER, target="owner", preposition="of")
-def store_artifact(call: Call, params: StoreArtifactParams) -> Record[Stored] | Later[Stored]:
+def store_artifact(
+    call: Call, params: StoreArtifactParams
+) -> Record[StoredArtifact] | Later[StoredArtifact]:
     """Keep a content under a name. It stays when its author is gone.
 
     A name that is there gets a new version; the oldest beyond a number of them go. Only the owner,
@@ -132,20 +134,20 @@ def store_artifact(call: Call, params: StoreArtifactParams) -> Record[Stored] | 
         raise InvalidArgument("say whose it is", field="owner")
     visibility = Visibility(params.visibility)
     if visibility is Visibility.GLOBAL:
-        _check_holds(call, "store for everybody", "artifact.global")
-    size = _size(call, params)
-    new = New(
+        _check_capability(call, "store for everybody", "artifact.global")
+    size = _content_size(call, params)
+    new = NewArtifact(
         call.hive.spec(owner).id, owner, call.uuid, params.name, params.type, visibility,
-        lineage(call, owner),
+        ancestor_uuids(call, owner),
     )  # fmt: skip
     _check_room(call, new, size)
     upload = params.upload if params.upload is not None else call.brought
     content = call.contents.place(call.uuid, upload) if isinstance(upload, str) else None
     if content is None:
-        return _settled(call, params)
+        return _settle_content(call, params)
     kept = call.ledger.artifacts.store(new, content, call.now)
-    _thin(call, kept)
-    result = Stored(
+    _remove_old_versions(call, kept)
+    result = StoredArtifact(
         id=kept.id, name=kept.name, version=kept.version, size=kept.size, digest=kept.digest
     )  # fmt: skip
     fields = {"artifact": kept.id, "name": kept.name, "version": kept.version, "size": kept.size,
@@ -153,27 +155,27 @@ def store_artifact(call: Call, params: StoreArtifactParams) -> Record[Stored] | 
     return Record(result, frozenset({f"artifact:{kept.owner}", "artifact"}), fields)
 
 
-def _check_holds(call: Call, doing: str, capability: str) -> None:
+def _check_capability(call: Call, doing: str, capability: str) -> None:
     if call.by_operator or covers(call.hive.spec(call.caller).capabilities, capability):
         return
     reason = f"cannot {doing}: you do not hold the capability {capability}"
     raise NotAllowed(reason, rule=f"holds({capability})")
 
 
-def _size(call: Call, params: StoreArtifactParams) -> int:
+def _content_size(call: Call, params: StoreArtifactParams) -> int:
     said = [each for each in ("text", "data", "upload") if getattr(params, each) is not None]
     if len(said) != 1:
         raise InvalidArgument("say one of text, data and upload", field="data")
     if params.upload is not None:
         return call.contents.size(call.uuid, params.upload)
-    return len(_given(params))
+    return len(_inline_content(params))
 
 
-def _given(params: StoreArtifactParams) -> bytes:
-    return params.text.encode() if params.text is not None else _decoded(params.data or "")
+def _inline_content(params: StoreArtifactParams) -> bytes:
+    return params.text.encode() if params.text is not None else _decode(params.data or "")
 
 
-def _settled(call: Call, params: StoreArtifactParams) -> Later[Stored]:
+def _settle_content(call: Call, params: StoreArtifactParams) -> Later[StoredArtifact]:
     """The bytes come to the disk first, beside the loop; then this is asked again."""
     limits, store = call.settings.artifacts, call.contents
     room = UploadLimits(limits.agent, limits.tree)
@@ -181,12 +183,12 @@ def _settled(call: Call, params: StoreArtifactParams) -> Later[Stored]:
     async def settle(_reads: Reads) -> Ready:
         if params.upload is not None:
             return Ready(value=await store.settle(call.uuid, params.upload))
-        return Ready(value=await store.keep(call.uuid, _given(params), room))
+        return Ready(value=await store.keep(call.uuid, _inline_content(params), room))
 
     return Later(settle)
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     try:
         found = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -196,13 +198,13 @@ def _decoded(text: str) -> bytes:
     return found
 
 
-def _check_agent(call: Call, uuid: str, size: int, verb: str) -> None:
-    most, (used, _) = call.settings.artifacts.agent, call.ledger.artifacts.used(uuid)
+def _check_agent_quota(call: Call, uuid: str, size: int, verb: str) -> None:
+    most, (used, _) = call.settings.artifacts.agent, call.ledger.artifacts.usage(uuid)
     if used + size > most:
         raise LimitReached(f"cannot {verb}: {used} of {most} bytes are used; delete some first")
 
 
-def _check_room(call: Call, new: New, size: int) -> None:
+def _check_room(call: Call, new: NewArtifact, size: int) -> None:
     """Bytes and versions, of the owner and of the tree that it is in."""
     limits, kept = call.settings.artifacts, call.ledger.artifacts
     if size > limits.size:
@@ -211,7 +213,7 @@ def _check_room(call: Call, new: New, size: int) -> None:
         (new.owner, limits.agent, limits.count),
         (f"tree:{new.root}", limits.tree, limits.tree_count),
     ):
-        used, versions = kept.used(party)
+        used, versions = kept.usage(party)
         whose = f"all under the root of {new.owner_name} have" if ":" in party else (
             f"{new.owner_name} has"
         )  # fmt: skip
@@ -221,7 +223,7 @@ def _check_room(call: Call, new: New, size: int) -> None:
             raise LimitReached(f"cannot store {new.name}: {whose} {versions} versions")
 
 
-def _thin(call: Call, kept: Artifact) -> None:
+def _remove_old_versions(call: Call, kept: Artifact) -> None:
     """The oldest versions of a name go."""
     found = call.ledger.artifacts.versions(kept.owner, kept.name)
     for each in found[call.settings.artifacts.versions :]:

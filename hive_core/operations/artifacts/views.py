@@ -16,7 +16,7 @@ from hive_core.policy.relationship import ABOVE, ITSELF, relationship
 Id = Annotated[str, Field(max_length=64)]
 Whom = Annotated[str, Field(max_length=64)]
 Name = Annotated[str, Field(max_length=520)]
-Seen = Literal["private", "subtree", "user", "global"]
+VisibilityName = Literal["private", "subtree", "user", "global"]
 
 
 class ArtifactRow(Result):
@@ -34,7 +34,7 @@ class ArtifactRow(Result):
     latest: bool = Field(description="Whether no newer version is there.")
 
 
-def shown(call: Call, each: Artifact) -> ArtifactRow:
+def artifact_row(call: Call, each: Artifact) -> ArtifactRow:
     return ArtifactRow(
         id=each.id, name=each.name, version=each.version,
         owner=call.hive.name(each.owner) or each.owner_name, owner_uuid=each.owner,
@@ -44,7 +44,7 @@ def shown(call: Call, each: Artifact) -> ArtifactRow:
     )  # fmt: skip
 
 
-def lineage(call: Call, name: str) -> tuple[str, ...]:
+def ancestor_uuids(call: Call, name: str) -> tuple[str, ...]:
     """UUIDs of the ancestors of an agent as they are now, the root first."""
     tree, found, at = call.hive.topology, list[str](), call.hive.topology.parent(name)
     while at is not None:
@@ -53,15 +53,15 @@ def lineage(call: Call, name: str) -> tuple[str, ...]:
     return tuple(reversed(found))
 
 
-def reader(call: Call) -> ArtifactReader:
+def caller_as_reader(call: Call) -> ArtifactReader:
     """The caller, with all whose part of the tree it is in."""
     if call.by_operator:
         return ArtifactReader(call.uuid, frozenset(), everything=True)
-    line = (*lineage(call, call.caller), call.uuid)
-    return ArtifactReader(call.uuid, frozenset(line) | call.ledger.artifacts.left_behind(line))
+    line = (*ancestor_uuids(call, call.caller), call.uuid)
+    return ArtifactReader(call.uuid, frozenset(line) | call.ledger.artifacts.former_ancestors(line))
 
 
-def newest_for(call: Call, who: ArtifactReader, owner: str, name: str) -> Artifact | None:
+def newest_readable(call: Call, who: ArtifactReader, owner: str, name: str) -> Artifact | None:
     """The newest version of a name that this reader may read.
 
     Who stood above the owner keeps what was stored then, and not what was stored after a move.
@@ -70,7 +70,7 @@ def newest_for(call: Call, who: ArtifactReader, owner: str, name: str) -> Artifa
     return next((each for each in versions if may_read(each, who)), None)
 
 
-def keeps(call: Call, each: Artifact) -> bool:
+def can_delete(call: Call, each: Artifact) -> bool:
     """Whether the caller may delete it: the owner, who is above it, and, when it is gone, who was
     above it when this was stored."""
     if call.by_operator or call.uuid == each.owner:
@@ -81,7 +81,7 @@ def keeps(call: Call, each: Artifact) -> bool:
     return relationship(call.hive, call.caller, owner) in (ITSELF, *ABOVE)
 
 
-def party_of(call: Call, who: str | None) -> str | None:
+def owner_uuid(call: Call, who: str | None) -> str | None:
     """The UUID of an agent by name or UUID; of those who are gone, who had the name alone."""
     if who is None:
         return None if call.by_operator else call.uuid
@@ -95,8 +95,8 @@ def party_of(call: Call, who: str | None) -> str | None:
     return gone[0] if len(gone) == 1 else None
 
 
-def readable(call: Call, found: Artifact | None, called: str) -> Artifact:
+def require_readable(call: Call, found: Artifact | None, called: str) -> Artifact:
     """What the caller may not read is not there."""
-    if found is None or not may_read(found, reader(call)):
+    if found is None or not may_read(found, caller_as_reader(call)):
         raise NotFound(f"no artifact {called[:200]}")
     return found

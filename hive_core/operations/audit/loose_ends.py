@@ -20,7 +20,7 @@ from hive_core.model.work.task import Task, TaskState
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import Agent
 from hive_core.operations.pages import Page, Paged
-from hive_core.operations.questions.letters import short, title
+from hive_core.operations.questions.letters import question_title, shorten
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 _AGENTS = 50  # in a page: each costs a dozen queries, whether it has any or not
@@ -111,16 +111,16 @@ def _row(call: Call, name: str, end: _End) -> LooseEnd:
 
 def _questions(call: Call, uuid: str) -> Iterator[_End]:
     rows = call.ledger.questions
-    for each in rows.held_by(uuid):
+    for each in rows.open_of_holder(uuid):
         yield _question(call, each, f"{each.kind}_to_answer", each.asker)
-    for each in rows.asked_by(uuid):
+    for each in rows.open_of_asker(uuid):
         yield _question(call, each, f"{each.kind}_asked", each.holder)
 
 
 def _question(call: Call, found: Question, kind: str, who: str) -> _End:
     due = min((each for each in (found.deadline, found.climbs) if each is not None), default=None)
     state = found.severity or found.state.value
-    return _End(kind, found.id, called(call, who), state, title(found), found.asked, due)
+    return _End(kind, found.id, called(call, who), state, question_title(found), found.asked, due)
 
 
 def _tasks(call: Call, uuid: str) -> Iterator[_End]:
@@ -136,14 +136,14 @@ def _tasks(call: Call, uuid: str) -> Iterator[_End]:
 
 
 def _task(call: Call, found: Task, kind: str, who: str) -> _End:
-    whom, text = called(call, who), short(found.label)
+    whom, text = called(call, who), shorten(found.label)
     return _End(kind, found.id, whom, found.state.value, text, found.created, found.hard_at)
 
 
 def plan_to_decide(call: Call, task: Task) -> _End:
     """The plan that a task waits for the approval of."""
     plan, whom = call.ledger.plans.newest(task.id), called(call, task.assignee)
-    return _End("plan_to_decide", plan, whom, f"task {task.id}", short(task.label), task.created)
+    return _End("plan_to_decide", plan, whom, f"task {task.id}", shorten(task.label), task.created)
 
 
 def _more(kind: str, count: int) -> Iterator[_End]:
@@ -156,23 +156,23 @@ def _waits(call: Call, uuid: str) -> Iterator[_End]:
     plans = call.ledger.plans
     for each in plans.waits.open_waits(uuid):
         whom = [*each.condition.tasks, *(called(call, agent) for agent in each.condition.agents)]
-        text = short(", ".join(whom) or "any word")
+        text = shorten(", ".join(whom) or "any word")
         yield _End("wait", each.id, "", each.state.value, text, each.created, each.deadline)
     for batch in plans.batches.running(uuid):
         left = f"{plans.batches.count_open_items(batch.id)} left"
-        text = short(batch.title)
+        text = shorten(batch.title)
         yield _End("batch", batch.id, "", left, text, batch.created, batch.deadline)
 
 
 def _later(call: Call, uuid: str) -> Iterator[_End]:
     reminders = call.ledger.reminders.of(uuid)
     for each in reminders[:_SHOWN]:
-        by, text = called(call, each.setter), short(each.body)
+        by, text = called(call, each.setter), shorten(each.body)
         yield _End("reminder", each.id, by, "waiting", text, each.made, each.due)
     yield from _more("reminder", len(reminders))
     for asked in call.ledger.approvals.page(None, _SHOWN, uuid, open_=True):
         whose = called(call, asked.agent) if asked.agent else ""
-        text = short(asked.message)
+        text = shorten(asked.message)
         yield _End(
             "approval", asked.id, whose, asked.state.value, text, asked.created, asked.expires
         )

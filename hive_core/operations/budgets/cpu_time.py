@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from hive_core.broker.call import Call, Reads, Ready
 from hive_core.broker.hooks import Ended, when
-from hive_core.ledger.budgets.usage import Figure, day_of
+from hive_core.ledger.budgets.usage import UsageAmount, day_of
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.machine import Cpu
 from hive_core.model.work.budget import CPU, UsageSource
@@ -19,36 +19,36 @@ _MILLI = 1000
 
 
 @when(Ended)
-def _ended(call: Call, what: Ended) -> frozenset[str]:
+def _add_final_cpu(call: Call, what: Ended) -> frozenset[str]:
     found = what.fields.get("cpu")
     if isinstance(found, Cpu):
         add_cpu(call, what.uuid, found)
     return frozenset()
 
 
-def is_news(ledger: Ledger, uuid: str, found: Cpu) -> bool:
+def has_new_cpu(ledger: Ledger, uuid: str, found: Cpu) -> bool:
     """Whether it is more than what is written down."""
-    return ledger.budgets.counters.used(uuid, found.group) < found.used
+    return ledger.budgets.cpu.last_figure(uuid, found.group) < found.used
 
 
 def add_cpu(call: Call, uuid: str, found: Cpu) -> None:
     """Write down what is new of it; the same figure again changes nothing, in whatever order."""
-    counters = call.ledger.budgets.counters
-    if is_news(call.ledger, uuid, found):
-        before = counters.used(uuid, found.group)
+    counters = call.ledger.budgets.cpu
+    if has_new_cpu(call.ledger, uuid, found):
+        before = counters.last_figure(uuid, found.group)
         call.ledger.budgets.usage.add(_figure(call, uuid, before, found))
-        counters.keep(uuid, found)
+        counters.save(uuid, found)
 
 
-def running(call: Call, name: str) -> list[str]:
+def running_agents(call: Call, name: str) -> list[str]:
     """Whose machines run, of an agent and all below it; without a name, of all."""
-    found = call.ledger.budgets.running()
+    found = call.ledger.budgets.running_agents()
     below = call.hive.topology.subtree(name) if name else ()
     among = {call.hive.spec(each).id for each in below} if name else found
     return [uuid for uuid in found if uuid in among]
 
 
-def measuring(uuids: list[str]) -> Callable[[Reads], Awaitable[Ready]]:
+def read_cpu(uuids: list[str]) -> Callable[[Reads], Awaitable[Ready]]:
     """A slow read: what the kernel has counted of them up to now."""
 
     async def read(reads: Reads) -> Ready:
@@ -57,15 +57,15 @@ def measuring(uuids: list[str]) -> Callable[[Reads], Awaitable[Ready]]:
     return read
 
 
-def live_cpu(call: Call) -> Iterator[Figure]:
+def unsaved_cpu(call: Call) -> Iterator[UsageAmount]:
     """What machines have used beyond what is written down, as it was brought to this call."""
     brought: object = call.brought
     measured: Mapping[str, Cpu] = brought if isinstance(brought, dict) else {}
-    known = call.ledger.budgets.counters.of(measured) if measured else {}
+    known = call.ledger.budgets.cpu.figures(measured) if measured else {}
     for uuid, found in measured.items():
         yield _figure(call, uuid, known.get((uuid, found.group), 0), found)
 
 
-def _figure(call: Call, uuid: str, before: int, found: Cpu) -> Figure:
+def _figure(call: Call, uuid: str, before: int, found: Cpu) -> UsageAmount:
     more = max(0, found.used // _MILLI - before // _MILLI)
-    return Figure(day_of(call.now), uuid, CPU, UsageSource.MEASURED.value, "", "", more)
+    return UsageAmount(day_of(call.now), uuid, CPU, UsageSource.MEASURED.value, "", "", more)

@@ -17,7 +17,7 @@ _USD = "USD"
 _MOST = AMOUNT_MOST // MILLI
 
 
-def amounts(call: Call, funds: Funds | None) -> Iterator[tuple[BudgetKind, int]]:
+def initial_amounts(call: Call, funds: Funds | None) -> Iterator[tuple[BudgetKind, int]]:
     """How much of what; InvalidArgument for dollars that are not counted here, or are too many."""
     if funds is None:
         return
@@ -33,13 +33,13 @@ def amounts(call: Call, funds: Funds | None) -> Iterator[tuple[BudgetKind, int]]
     yield from ((kind, amount) for kind, amount in found.items() if amount is not None)
 
 
-def funded(call: Call, name: str, funds: Funds | None) -> frozenset[str]:
+def give_initial_budgets(call: Call, name: str, funds: Funds | None) -> frozenset[str]:
     """Give them to the agent `name`, of which `call` knows already; the topics to touch.
 
     Refused as a gift by `allocate_budget` would be: then there is no agent either.
     """
     topics = frozenset[str]()
-    for kind, amount in amounts(call, funds):
+    for kind, amount in initial_amounts(call, funds):
         if not call.by_operator and not covers(call.hive.spec(call.caller).capabilities, "budget"):
             raise NotAllowed(f"cannot give {name} a budget: you do not hold `budget`")
         wanted = AllocateParams(agent=name, kind=kind.value, amount=amount)

@@ -22,10 +22,15 @@ from hive_core.model.work.budget import (
     to_display,
     to_stored,
 )
-from hive_core.operations.budgets.payer_budget import above, millis, title, upward
-from hive_core.operations.budgets.reported_bounds import bound_changed
-from hive_core.operations.budgets.run_time import given_back, recount
-from hive_core.operations.budgets.shortages import filled, paid
+from hive_core.operations.budgets.payer_budget import (
+    ancestors,
+    budget_title,
+    millis,
+    self_and_ancestors,
+)
+from hive_core.operations.budgets.reported_bounds import apply_bound_change
+from hive_core.operations.budgets.run_time import close_budget, recount_runners
+from hive_core.operations.budgets.shortages import refill, save_payment
 from hive_core.operations.fields import Agent
 from hive_core.operations.tasks.refunds import from_nobody, outside
 from hive_core.policy.rules import ANCESTOR, OPERATOR, holds
@@ -57,7 +62,7 @@ class AllocateParams(Mutation):
     )
 
 
-class Allocated(Result):
+class Allocation(Result):
     agent: str = Field(description="Who got it, or gave it back.")
     kind: str = Field(description="What of.")
     tier: str = Field(description="For which tier; empty: for all.")
@@ -73,7 +78,7 @@ class Allocated(Result):
 @operation(
     action="assign", allow=OPERATOR | ANCESTOR & holds("budget"), target="agent", preposition="to"
 )
-def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocated]:
+def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocation]:
     """Give an agent below the caller a budget, or more of it, or take back what is not spent.
 
     It comes out of what the caller has itself, or draws on; so nobody can give what it has not.
@@ -91,55 +96,59 @@ def allocate_budget(call: Call, params: AllocateParams) -> Record[Allocated]:
     if held is not None and kind is BudgetKind.TIME:
         held = held.with_run_time(millis(call.now))
     if params.amount > 0:
-        return _give(call, params, held or Budget(uuid, kind, tier), to_stored(kind, params.amount))
+        return _give_budget(
+            call, params, held or Budget(uuid, kind, tier), to_stored(kind, params.amount)
+        )
     if held is None:
         raise NotFound(f"{params.agent} has no budget of its own of {UNITS[kind]}")
-    return _take_back(call, params, held)
+    return _take_back_budget(call, params, held)
 
 
-def _give(call: Call, params: AllocateParams, held: Budget, amount: int) -> Record[Allocated]:
+def _give_budget(
+    call: Call, params: AllocateParams, held: Budget, amount: int
+) -> Record[Allocation]:
     if held.total + amount > AMOUNT_MOST:
         raise InvalidArgument(f"no budget is above {AMOUNT_MOST}", field="amount")
     if held.kind in BOUNDS:
-        return _bound(call, params, held, held.free + amount)
-    source = _source(call, held)
+        return _raise_bound(call, params, held, held.free + amount)
+    source = _source_budget(call, held)
     if source is not None:
-        _take_out(call, params, source, amount)
+        _take_from_source(call, params, source, amount)
     elif call.ledger.budgets.get(held.agent, held.kind, held.tier) is None:
-        amount -= _below(call, params, held, amount)
-    topics = filled(call, replace(held, as_of=held.as_of or millis(call.now)), amount)
-    topics |= recount(call, call.hive)
-    flow = Flow(params.amount, _name(call, source.agent if source else ""))
-    return _done(call, params, held, flow, topics)
+        amount -= _absorb_budgets_below(call, params, held, amount)
+    topics = refill(call, replace(held, as_of=held.as_of or millis(call.now)), amount)
+    topics |= recount_runners(call, call.hive)
+    flow = BudgetTransfer(params.amount, _name(call, source.agent if source else ""))
+    return _allocation_record(call, params, held, flow, topics)
 
 
-def _take_out(call: Call, params: AllocateParams, source: Budget, amount: int) -> None:
+def _take_from_source(call: Call, params: AllocateParams, source: Budget, amount: int) -> None:
     if source.free < amount:
         raise LimitReached(
             f"cannot give {params.agent} {params.amount} {UNITS[source.kind]}: of the"
-            f" {title(source)} of {_name(call, source.agent)} are"
+            f" {budget_title(source)} of {_name(call, source.agent)} are"
             f" {to_display(source.kind, source.free)} left",
             rule="budget", budget=_name(call, source.agent), of=source.kind.value,
         )  # fmt: skip
-    call.ledger.budgets.keep(source.with_removed(amount)[0])
+    call.ledger.budgets.save(source.with_removed(amount)[0])
 
 
-def _source(call: Call, held: Budget) -> Budget | None:
+def _source_budget(call: Call, held: Budget) -> Budget | None:
     """Out of which purse it comes: the caller's, else the nearest above; none: from outside."""
     budgets, hive = call.ledger.budgets, call.hive
     found = None
     if not call.by_operator:
-        found = budgets.nearest(upward(hive, call.uuid), held.kind, held.tier)
-    found = found or budgets.nearest(above(hive, held.agent), held.kind, held.tier)
+        found = budgets.nearest(self_and_ancestors(hive, call.uuid), held.kind, held.tier)
+    found = found or budgets.nearest(ancestors(hive, held.agent), held.kind, held.tier)
     if found is not None and found.kind is BudgetKind.TIME:
         found = found.with_run_time(millis(call.now))
     return found
 
 
-def _below(call: Call, params: AllocateParams, held: Budget, amount: int) -> int:
+def _absorb_budgets_below(call: Call, params: AllocateParams, held: Budget, amount: int) -> int:
     """What lies in purses further down already: it is part of what the first one above them has."""
     inside = {call.hive.spec(name).id for name in call.hive.topology.subtree(params.agent)}
-    every = call.ledger.budgets.every(held.kind, held.tier)
+    every = call.ledger.budgets.of_kind(held.kind, held.tier)
     found = sum(each.free for each in every if each.agent in inside)
     names = call.hive.topology.subtree(params.agent)
     funds = [] if held.tier else from_nobody(call, call.hive, names, held.kind)
@@ -155,58 +164,62 @@ def _below(call: Call, params: AllocateParams, held: Budget, amount: int) -> int
     return found
 
 
-def _bound(call: Call, params: AllocateParams, held: Budget, most: int) -> Record[Allocated]:
+def _raise_bound(call: Call, params: AllocateParams, held: Budget, most: int) -> Record[Allocation]:
     """Bounds: no more than the next one up the tree has, or the host where there is none."""
-    over = call.ledger.budgets.nearest(above(call.hive, held.agent), held.kind)
+    over = call.ledger.budgets.nearest(ancestors(call.hive, held.agent), held.kind)
     source = _name(call, over.agent if over else "")
-    limit = over.free if over else 0 if call.by_operator else _host_s(call, held.kind)
+    limit = over.free if over else 0 if call.by_operator else _host_limit(call, held.kind)
     if (over or limit) and most > limit:
         raise LimitReached(
             f"cannot give {params.agent} {most} {UNITS[held.kind]}:"
             f" {source if over else 'an agent of this host'} has {limit}",
             rule="budget", budget=source, of=held.kind.value,
         )  # fmt: skip
-    call.ledger.budgets.keep(replace(held, free=most))
-    topics = bound_changed(call, held.agent, held.kind)
-    return _done(call, params, held, Flow(most - held.free, source), topics)
+    call.ledger.budgets.save(replace(held, free=most))
+    topics = apply_bound_change(call, held.agent, held.kind)
+    return _allocation_record(call, params, held, BudgetTransfer(most - held.free, source), topics)
 
 
-def _host_s(call: Call, kind: BudgetKind) -> int:
+def _host_limit(call: Call, kind: BudgetKind) -> int:
     """What the host's settings say for each agent; 0: nothing."""
     found: int = getattr(call.settings.budgets, kind.value, 0)
     return found
 
 
-def _take_back(call: Call, params: AllocateParams, held: Budget) -> Record[Allocated]:
-    home = call.ledger.budgets.nearest(above(call.hive, held.agent), held.kind, held.tier)
+def _take_back_budget(call: Call, params: AllocateParams, held: Budget) -> Record[Allocation]:
+    home = call.ledger.budgets.nearest(ancestors(call.hive, held.agent), held.kind, held.tier)
     source = _name(call, home.agent if home else "")
     if params.close:
-        topics = given_back(call, held) | recount(call, call.hive)
-        topics |= bound_changed(call, held.agent, held.kind)
-        return _done(call, params, held, Flow(-to_display(held.kind, held.free), source), topics)
+        topics = close_budget(call, held) | recount_runners(call, call.hive)
+        topics |= apply_bound_change(call, held.agent, held.kind)
+        return _allocation_record(
+            call, params, held, BudgetTransfer(-to_display(held.kind, held.free), source), topics
+        )
     left, taken = held.with_removed(to_stored(held.kind, -params.amount))
-    call.ledger.budgets.keep(left)
-    topics = bound_changed(call, held.agent, held.kind)
+    call.ledger.budgets.save(left)
+    topics = apply_bound_change(call, held.agent, held.kind)
     if home is not None and held.kind not in BOUNDS and taken:
         home = home.with_run_time(millis(call.now)) if home.kind is BudgetKind.TIME else home
-        topics |= filled(call, home, taken)
+        topics |= refill(call, home, taken)
     if left.empty and left.runners:
-        topics |= paid(call, left)
-    return _done(call, params, held, Flow(-to_display(held.kind, taken), source), topics)
+        topics |= save_payment(call, left)
+    return _allocation_record(
+        call, params, held, BudgetTransfer(-to_display(held.kind, taken), source), topics
+    )
 
 
-class Flow(NamedTuple):
+class BudgetTransfer(NamedTuple):
     """How much came, or went if negative; and out of whose purse, or into whose."""
 
     moved: int
     source: str
 
 
-def _done(
-    call: Call, params: AllocateParams, held: Budget, flow: Flow, topics: frozenset[str]
-) -> Record[Allocated]:
+def _allocation_record(
+    call: Call, params: AllocateParams, held: Budget, flow: BudgetTransfer, topics: frozenset[str]
+) -> Record[Allocation]:
     now = call.ledger.budgets.get(held.agent, held.kind, held.tier) or Budget("", held.kind)
-    result = Allocated(
+    result = Allocation(
         agent=params.agent, kind=params.kind, tier=held.tier, moved=flow.moved,
         left=to_display(held.kind, now.free), spent=to_display(held.kind, now.spent),
         owed=to_display(held.kind, now.over), source=flow.source,

@@ -26,13 +26,20 @@ from hive_core.model.work.budget import (
     source_of,
     to_display,
 )
-from hive_core.operations.budgets.cpu_time import measuring, running
+from hive_core.operations.budgets.cpu_time import read_cpu, running_agents
 from hive_core.operations.budgets.operations import Tiers
-from hive_core.operations.budgets.payer_budget import SLIDING, bounds, drawn, seen, settled, whose
-from hive_core.operations.budgets.reported_bounds import said_context
-from hive_core.operations.budgets.spending import Spent, report
-from hive_core.operations.budgets.usage_rollup import Places
-from hive_core.operations.budgets.usage_sums import Adding, add_up, go_on
+from hive_core.operations.budgets.payer_budget import (
+    SLIDING,
+    bounds,
+    holder_name,
+    paying_budgets,
+    settle,
+    with_reported_use,
+)
+from hive_core.operations.budgets.reported_bounds import report_context
+from hive_core.operations.budgets.spending import UsageReport, record_usage
+from hive_core.operations.budgets.usage_rollup import UsageTree
+from hive_core.operations.budgets.usage_sums import UsageSummation, requeue_with, sum_usage
 from hive_core.operations.fields import Agent
 from hive_core.operations.host.metrics import turns_counted
 from hive_core.operations.pages import fitting, written
@@ -50,7 +57,7 @@ Turns = Annotated[
 Model = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")]
 
 
-class ReportParams(Mutation):
+class ReportUsageParams(Mutation):
     task: str | None = Field(
         None, max_length=64, description="For which task of the caller's; absent: for none."
     )
@@ -89,7 +96,7 @@ class Balance(Result):
     task: str = Field(description="The task that has it as its own; empty: the agent has it.")
 
 
-class Reported(Result):
+class UsageReported(Result):
     budgets: list[Balance] = Field(description="What pays for it, after this.")
 
 
@@ -127,31 +134,31 @@ class UsageResult(Result):
 
 
 @operation(action="work", allow=SELF)
-def report_usage(call: Call, params: ReportParams) -> Record[Reported]:
+def report_usage(call: Call, params: ReportUsageParams) -> Record[UsageReported]:
     """Say what the caller has used since it said so last, for a task or for itself.
 
     It is written down as reported, charged to who pays for the caller, and counts towards the
     bounds of the task. With an idempotency key a repeat is not charged again.
     """
-    spent = Spent(
+    spent = UsageReport(
         tokens_in=params.tokens_in, tokens_out=params.tokens_out, cost=params.cost,
         iterations=params.iterations, model=params.model or "", tier=params.tier or "",
         task=params.task or "",
     )  # fmt: skip
-    if not spent.figures and params.context is None and not params.turn_seconds:
+    if not spent.amounts and params.context is None and not params.turn_seconds:
         raise InvalidArgument("say what was used", field="tokens_in")
     topics = frozenset[str]()
     if params.task is not None:
         _check_task(call, params.task)
         topics = begin(call, call.ledger.tasks.require(params.task), "it was spent on")[1]
-    topics |= report(call, call.uuid, spent)
+    topics |= record_usage(call, call.uuid, spent)
     if params.context is not None:
-        topics |= said_context(call, call.uuid, params.context)
+        topics |= report_context(call, call.uuid, params.context)
     turns_counted(call, params.turn_seconds)
     said = params.model_dump(exclude={"idempotency_key", "turn_seconds"})
     said.update(turns=len(params.turn_seconds), seconds=sum(params.turn_seconds))
     fields = {key: value for key, value in said.items() if value}
-    result = Reported(budgets=list(_balances(call, call.uuid, tuple(REPORTED_KINDS))))
+    result = UsageReported(budgets=list(_balances(call, call.uuid, tuple(REPORTED_KINDS))))
     return Record(result, wakes=topics, fields=fields)
 
 
@@ -171,77 +178,79 @@ def get_usage(call: Call, params: UsageParams) -> UsageResult | Later[UsageResul
     """
     name = params.agent or ("" if call.by_operator else call.caller)
     uuid = call.hive.spec(name).id if name else ""
-    if call.brought is None and params.by != "task" and (those := running(call, name)):
-        return Later(measuring(those))
-    found = _found(call, params, uuid)
-    if isinstance(found, Adding):
-        return Later(go_on(found))
-    sums = [*_sums(found), *(_contexts(call, uuid) if params.by == "agent" else ())]
+    if call.brought is None and params.by != "task" and (those := running_agents(call, name)):
+        return Later(read_cpu(those))
+    found = _usage_sums(call, params, uuid)
+    if isinstance(found, UsageSummation):
+        return Later(requeue_with(found))
+    sums = [*_sum_rows(found), *(_context_rows(call, uuid) if params.by == "agent" else ())]
     shown_ = list(fitting(sums[:ROWS], lambda each: written(each.key)))
     return UsageResult(
-        budgets=list(_balances(call, uuid, tuple(BudgetKind)) if uuid else _all(call)),
+        budgets=list(_balances(call, uuid, tuple(BudgetKind)) if uuid else _all_balances(call)),
         sums=shown_, currency=call.settings.budgets.currency, whole=len(shown_) == len(sums),
     )  # fmt: skip
 
 
 def _balances(call: Call, uuid: str, kinds: Iterable[BudgetKind]) -> Iterator[Balance]:
     for kind in kinds:
-        found = bounds(call, uuid, kind) if kind in SLIDING else drawn(call, uuid, kind)
+        found = bounds(call, uuid, kind) if kind in SLIDING else paying_budgets(call, uuid, kind)
         yield from (_balance(call, purse) for purse in found)
     for fund in call.ledger.budgets.funds.of_agent(uuid):
         if fund.budget.kind in kinds:
             yield _balance(call, fund.budget, fund.task)
 
 
-def _all(call: Call) -> Iterator[Balance]:
-    purses = (purse for kind in BudgetKind for purse in call.ledger.budgets.every(kind))
-    yield from (_balance(call, settled(call, purse)) for purse in islice(purses, ROWS))
+def _all_balances(call: Call) -> Iterator[Balance]:
+    purses = (purse for kind in BudgetKind for purse in call.ledger.budgets.of_kind(kind))
+    yield from (_balance(call, settle(call, purse)) for purse in islice(purses, ROWS))
     for fund in islice(call.ledger.budgets.funds.all(), ROWS):
         yield _balance(call, fund.budget, fund.task)
 
 
 def _balance(call: Call, purse: Budget, task: str = "") -> Balance:
-    kind, purse = purse.kind, seen(call, purse)
+    kind, purse = purse.kind, with_reported_use(call, purse)
     return Balance(
-        kind=kind.value, tier=purse.tier, unit=UNITS[kind], agent=whose(call, purse),
+        kind=kind.value, tier=purse.tier, unit=UNITS[kind], agent=holder_name(call, purse),
         left=to_display(kind, purse.free), spent=to_display(kind, purse.spent),
         owed=to_display(kind, purse.over),
         source=source_of(kind).value, task=task,
     )  # fmt: skip
 
 
-def _found(call: Call, params: UsageParams, uuid: str) -> Adding | Counter[tuple[str, str, str]]:
+def _usage_sums(
+    call: Call, params: UsageParams, uuid: str
+) -> UsageSummation | Counter[tuple[str, str, str]]:
     """Sums by key, kind and source."""
     if params.by != "task":
         column, by = _COLUMNS.get(params.by, ""), params.by
-        return add_up(call, uuid, params.since or 0.0, column, partial(_keys, by, uuid))
+        return sum_usage(call, uuid, params.since or 0.0, column, partial(_sum_keys, by, uuid))
     found = Counter[tuple[str, str, str]]()
-    inside = Places(call).below(uuid) if uuid else None
+    inside = UsageTree(call).below(uuid) if uuid else None
     usage = call.ledger.budgets.usage
     for task, kind, source, amount in usage.by_task(params.since or 0.0, inside, ROWS + 1):
         found[task, kind, source] += amount
     return found
 
 
-def _sums(found: Counter[tuple[str, str, str]]) -> list[Sum]:
+def _sum_rows(found: Counter[tuple[str, str, str]]) -> list[Sum]:
     """Who lives comes first, then the lines of those who are gone."""
     return [
         Sum.model_construct(
             key=key, kind=kind, source=source, amount=to_display(kind, found[key, kind, source])
         )
-        for key, kind, source in sorted(found, key=_order)[: ROWS + 1]
+        for key, kind, source in sorted(found, key=_row_order)[: ROWS + 1]
     ]
 
 
-def _order(row: tuple[str, str, str]) -> tuple[bool, bool, tuple[str, str, str]]:
+def _row_order(row: tuple[str, str, str]) -> tuple[bool, bool, tuple[str, str, str]]:
     """Only words for those who are gone have brackets: all children of one, or one."""
     key = row[0]
     return key.endswith(")"), not key.startswith("("), row
 
 
-def _contexts(call: Call, uuid: str) -> Iterator[Sum]:
+def _context_rows(call: Call, uuid: str) -> Iterator[Sum]:
     """As they are now: no sums."""
-    places = Places(call)
+    places = UsageTree(call)
     inside = places.below(uuid) if uuid else frozenset()
     for agent, tokens in call.ledger.budgets.bounds.contexts().items():
         if not uuid or agent in inside:
@@ -251,10 +260,10 @@ def _contexts(call: Call, uuid: str) -> Iterator[Sum]:
             )  # fmt: skip
 
 
-def _keys(by: str, top: str, places: Places, what: str | int) -> Iterable[str]:
+def _sum_keys(by: str, top: str, places: UsageTree, what: str | int) -> Iterable[str]:
     """Under which keys something counts."""
     if by == "subtree":
-        chain = places.chain(str(what))
+        chain = places.lineage(str(what))
         end = chain.index(top) + 1 if top else len(chain)
         return tuple(map(places.name, chain[:end]))
     return (_KEYS[by](places, what),)
@@ -268,7 +277,7 @@ def _date(day: int) -> str:
 _COLUMNS: Final = {
     "agent": "agent", "subtree": "agent", "day": "day", "model": "model", "tier": "tier",
 }  # fmt: skip
-_KEYS: Final[Mapping[str, Callable[[Places, str | int], str]]] = {
+_KEYS: Final[Mapping[str, Callable[[UsageTree, str | int], str]]] = {
     "agent": lambda places, agent: places.name(str(agent)),
     "day": lambda _, day: _date(int(day)),
     "model": lambda _, model: str(model) or "-",

@@ -11,9 +11,14 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import Started, when
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
-from hive_core.ledger.budgets.usage_rollup import SETTLED, Departed, children_of, parent_in
+from hive_core.ledger.budgets.usage_rollup import (
+    SETTLED,
+    DestroyedAgent,
+    children_key,
+    parent_in_key,
+)
 from hive_core.model.agents.agent import Role
-from hive_core.operations.budgets.payer_budget import above
+from hive_core.operations.budgets.payer_budget import ancestors
 from hive_core.plan.state import Phase, phase
 
 DEPARTED: Final = "departed"
@@ -21,64 +26,64 @@ AT_ONCE: Final = 64
 ROWS: Final = 1000
 
 
-def departed(call: Call, uuid: str, name: str) -> frozenset[str]:
+def start_rollup(call: Call, uuid: str, name: str) -> frozenset[str]:
     """It is no more: what it used stays, where it hung."""
-    parent, brief = next(above(call.hive, uuid), ""), call.hive.spec(name).role is Role.TASK
-    call.ledger.budgets.departed.add(Departed(uuid, name, parent, brief), call.now)
+    parent, brief = next(ancestors(call.hive, uuid), ""), call.hive.spec(name).role is Role.TASK
+    call.ledger.budgets.rollups.add(DestroyedAgent(uuid, name, parent, brief), call.now)
     return frozenset({f"{DEPARTED}:{uuid}"})
 
 
 @when(Started)
-def _there_again(call: Call, what: Started) -> frozenset[str]:
-    call.ledger.budgets.departed.remove(what.uuid)
+def _cancel_rollup(call: Call, what: Started) -> frozenset[str]:
+    call.ledger.budgets.rollups.remove(what.uuid)
     return frozenset()
 
 
-@due(at=lambda ledger: ledger.budgets.departed.next_due(), topics=frozenset({DEPARTED}))
-def usage_of_the_gone_is_added_up(call: Call) -> Record[Result]:
+@due(at=lambda ledger: ledger.budgets.rollups.next_due(), topics=frozenset({DEPARTED}))
+def roll_up_usage(call: Call) -> Record[Result]:
     """Some of those who have been gone for long enough lose the line of their own."""
     budgets = call.ledger.budgets
     if 0 <= call.now - call.states.since() < SETTLED:
         # What ended while no daemon ran has to be seen first: its last figure counts for it.
-        budgets.departed.rest(call.states.since() + SETTLED)
+        budgets.rollups.pause_until(call.states.since() + SETTLED)
         return Record(Result(), told=True)
     budgets.usage.seal(now=True)  # what was counted of them in memory comes along
     moved = 0
-    for gone in budgets.departed.due(call.now, AT_ONCE):
+    for gone in budgets.rollups.due(call.now, AT_ONCE):
         moved += _fold(call, gone)
         if moved > ROWS:
             break
     return Record(Result(), told=True)
 
 
-def _fold(call: Call, gone: Departed) -> int:
+def _fold(call: Call, gone: DestroyedAgent) -> int:
     budgets, machine = call.ledger.budgets, call.states.machine(gone.agent)
     if call.hive.name(gone.agent) is not None:
-        budgets.departed.remove(gone.agent)  # restored
+        budgets.rollups.remove(gone.agent)  # restored
         return 0
     if machine is not None and phase(machine) is not Phase.DOWN:
-        budgets.departed.put_off(gone.agent, call.now)
+        budgets.rollups.put_off(gone.agent, call.now)
         return 0
-    moved = budgets.departed.fold(gone)
-    if budgets.departed.get(gone.agent) is None:
-        budgets.counters.forget(gone.agent)  # not before: the record of its end may still lie there
+    moved = budgets.rollups.fold(gone)
+    if budgets.rollups.get(gone.agent) is None:
+        budgets.cpu.forget(gone.agent)  # not before: the record of its end may still lie there
     return moved
 
 
-class Places:
+class UsageTree:
     """Where everybody hangs, also those who are no more: there where they hung last."""
 
     def __init__(self, call: Call) -> None:
         self._hive = call.hive
-        self._departed = call.ledger.budgets.departed
-        self._gone: dict[str, Departed | None] = {}
+        self._departed = call.ledger.budgets.rollups
+        self._gone: dict[str, DestroyedAgent | None] = {}
         self._chains: dict[str, tuple[str, ...]] = {}
 
-    def chain(self, uuid: str) -> tuple[str, ...]:
+    def lineage(self, uuid: str) -> tuple[str, ...]:
         """The agent and its ancestors."""
         if uuid not in self._chains:
-            above_it = self._above(uuid)
-            self._chains[uuid] = (uuid, *(self.chain(above_it) if above_it else ()))
+            above_it = self._parent(uuid)
+            self._chains[uuid] = (uuid, *(self.lineage(above_it) if above_it else ()))
         return self._chains[uuid]
 
     def below(self, uuid: str) -> set[str]:
@@ -90,30 +95,30 @@ class Places:
             hung = self._departed.below(level)
             level = {each for each in hung if self._hive.name(each) is None} - found
             found = found | level
-        return found | {children_of(each) for each in found}
+        return found | {children_key(each) for each in found}
 
     def name(self, uuid: str) -> str:
         """For people; of those who are no more with a mark."""
         living = self._hive.name(uuid)
         if living is not None:
             return living
-        parent = parent_in(uuid)
+        parent = parent_in_key(uuid)
         if parent is not None:
             return f"(gone children of {self.name(parent)})" if parent else "(gone)"
-        found = self._who_was(uuid)
+        found = self._destroyed_agent(uuid)
         return f"{found.name} ({uuid[:8]}, gone)" if found is not None else uuid
 
-    def _above(self, uuid: str) -> str:
-        name, parent = self._hive.name(uuid), parent_in(uuid)
+    def _parent(self, uuid: str) -> str:
+        name, parent = self._hive.name(uuid), parent_in_key(uuid)
         if name is not None:
             above_it = self._hive.topology.parent(name)
             return self._hive.spec(above_it).id if above_it else ""
         if parent is not None:
             return parent
-        found = self._who_was(uuid)
+        found = self._destroyed_agent(uuid)
         return found.parent if found is not None else ""
 
-    def _who_was(self, uuid: str) -> Departed | None:
+    def _destroyed_agent(self, uuid: str) -> DestroyedAgent | None:
         if uuid not in self._gone:
             self._gone[uuid] = self._departed.get(uuid)
         return self._gone[uuid]

@@ -12,51 +12,53 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.broker.call import Call, Reads, Ready
-from hive_core.ledger.budgets.usage import Figure, Sums, day_of, key_of
+from hive_core.ledger.budgets.usage import Sums, UsageAmount, column_value, day_of
 from hive_core.model.work.budget import BudgetKind, UsageSource
-from hive_core.operations.budgets.cpu_time import live_cpu
+from hive_core.operations.budgets.cpu_time import unsaved_cpu
 from hive_core.operations.budgets.payer_budget import millis
-from hive_core.operations.budgets.usage_rollup import Places
+from hive_core.operations.budgets.usage_rollup import UsageTree
 
 AGENTS: Final = 50
 # How often it is begun again when lines of agents that are gone were added up meanwhile.
 _AGAIN: Final = 3
 
 Key = tuple[str, str, str]
-Keys = Callable[[Places, str | int], Iterable[str]]
+Keys = Callable[[UsageTree, str | int], Iterable[str]]
 
 
 @dataclass
-class Adding:
+class UsageSummation:
     """How far it is. `cpu` is what the kernel said, before it began."""
 
     cpu: object
     left: list[str]
     moved: int
     found: Counter[Key] = field(default_factory=Counter)
-    again: int = 0
+    restarts: int = 0
 
-    def begin_again(self, agents: Iterable[str], moved: int) -> None:
-        self.left, self.moved, self.again = list(agents), moved, self.again + 1
+    def restart(self, agents: Iterable[str], moved: int) -> None:
+        self.left, self.moved, self.restarts = list(agents), moved, self.restarts + 1
         self.found.clear()
 
 
-def add_up(call: Call, top: str, since: float, column: str, keys: Keys) -> Adding | Counter[Key]:
+def sum_usage(
+    call: Call, top: str, since: float, column: str, keys: Keys
+) -> UsageSummation | Counter[Key]:
     """Sums by key, kind and source, of an agent with all below it or of everybody; or not yet."""
-    moved = call.ledger.budgets.departed.moved
+    moved = call.ledger.budgets.rollups.moved
     adding = call.brought
-    if not isinstance(adding, Adding):
-        adding = Adding(call.brought, _agents(call, top), moved)
-    elif adding.moved != moved and adding.again < _AGAIN:
-        adding.begin_again(_agents(call, top), moved)
+    if not isinstance(adding, UsageSummation):
+        adding = UsageSummation(call.brought, _agents_with_usage(call, top), moved)
+    elif adding.moved != moved and adding.restarts < _AGAIN:
+        adding.restart(_agents_with_usage(call, top), moved)
     part, adding.left = adding.left[:AGENTS], adding.left[AGENTS:]
     cpu = adding.cpu if isinstance(adding.cpu, dict) else {}
     of_part = {uuid: cpu[uuid] for uuid in part if uuid in cpu}
-    _add(call._replace(brought=of_part), adding.found, part, (day_of(since), column, keys))
+    _add_part(call._replace(brought=of_part), adding.found, part, (day_of(since), column, keys))
     return adding if adding.left else adding.found
 
 
-def go_on(adding: Adding) -> Callable[[Reads], Awaitable[Ready]]:
+def requeue_with(adding: UsageSummation) -> Callable[[Reads], Awaitable[Ready]]:
     """A slow read that is over at once: the call goes to the end of the queue, with this."""
 
     async def read(_reads: Reads) -> Ready:
@@ -65,20 +67,22 @@ def go_on(adding: Adding) -> Callable[[Reads], Awaitable[Ready]]:
     return read
 
 
-def _agents(call: Call, top: str) -> list[str]:
+def _agents_with_usage(call: Call, top: str) -> list[str]:
     """Who may have used something; those who live come first, as they are shown."""
     if top:
-        return sorted(Places(call).below(top))
-    return sorted(call.ledger.budgets.usage.agents() | {each.agent for each in live(call)})
+        return sorted(UsageTree(call).below(top))
+    return sorted(call.ledger.budgets.usage.agents() | {each.agent for each in unsaved_usage(call)})
 
 
-def _add(call: Call, found: Counter[Key], agents: list[str], how: tuple[int, str, Keys]) -> None:
+def _add_part(
+    call: Call, found: Counter[Key], agents: list[str], how: tuple[int, str, Keys]
+) -> None:
     day, column, keys = how
-    places, among = Places(call), frozenset(agents)
+    places, among = UsageTree(call), frozenset(agents)
     sums: Sums = call.ledger.budgets.usage.sums(column, day, agents)
-    for each in live(call):
+    for each in unsaved_usage(call):
         if each.agent in among:
-            sums[key_of(column, each), each.kind, each.source] += each.amount
+            sums[column_value(column, each), each.kind, each.source] += each.amount
     known: dict[str | int, tuple[str, ...]] = {}
     for (what, kind, source), amount in sums.items():
         if what not in known:
@@ -87,10 +91,10 @@ def _add(call: Call, found: Counter[Key], agents: list[str], how: tuple[int, str
             found[key, kind, source] += amount
 
 
-def live(call: Call) -> Iterator[Figure]:
+def unsaved_usage(call: Call) -> Iterator[UsageAmount]:
     """Time and processor time of machines that run, which is not written down yet."""
-    yield from live_cpu(call)
+    yield from unsaved_cpu(call)
     now, measured = millis(call.now), UsageSource.MEASURED.value
-    for uuid, since in call.ledger.budgets.running().items():
+    for uuid, since in call.ledger.budgets.running_agents().items():
         ran = max(0, now - since)
-        yield Figure(day_of(call.now), uuid, BudgetKind.TIME.value, measured, "", "", ran)
+        yield UsageAmount(day_of(call.now), uuid, BudgetKind.TIME.value, measured, "", "", ran)

@@ -15,7 +15,7 @@ from hive_core.model.work.question import Question, QuestionKind
 from hive_core.model.work.task import TaskState
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.pages import fitting, written
-from hive_core.operations.questions.letters import short, title
+from hive_core.operations.questions.letters import question_title, shorten
 from hive_core.policy.rules import OPERATOR
 
 # What waits for somebody, the most urgent first.
@@ -78,7 +78,7 @@ def _alarms(call: Call) -> Iterator[Todo]:
 
 def _asked(call: Call) -> Iterator[Todo]:
     """Escalations by severity, the worst first."""
-    held = call.ledger.questions.held_by(THE_OPERATOR)
+    held = call.ledger.questions.open_of_holder(THE_OPERATOR)
     worst = {word: at for at, word in enumerate(_SEVERITIES)}
     held.sort(key=lambda each: worst.get(each.severity, 0))
     for each in held[:_MOST]:
@@ -88,7 +88,9 @@ def _asked(call: Call) -> Iterator[Todo]:
 def _question(call: Call, found: Question) -> Todo:
     what = f"{found.severity}: " if found.kind is QuestionKind.ESCALATION else ""
     who = called(call, found.asker)
-    return _row(found.kind, found.id, who, what + title(found), found.asked, found.deadline)
+    return _row(
+        found.kind, found.id, who, what + question_title(found), found.asked, found.deadline
+    )
 
 
 def _plans(call: Call) -> Iterator[Todo]:
@@ -134,4 +136,4 @@ def _row(
     kind: str, id_: str, agent: str, text: str, *times: float | None
 ) -> Todo:  # fmt: skip
     since, due = (*times, None, None)[:2]
-    return Todo(kind=kind, id=id_, agent=agent, text=short(text, 300), since=since, due=due)
+    return Todo(kind=kind, id=id_, agent=agent, text=shorten(text, 300), since=since, due=due)

@@ -14,15 +14,15 @@ from hive_core.model.wire.record import DAEMON, OPERATOR
 from hive_core.model.work.task import AWAITING
 
 
-def shown(call: Call, uuid: str) -> frozenset[str]:
+def update_activity(call: Call, uuid: str) -> frozenset[str]:
     """Judge anew what the agent is at; the topics to touch, none when it is at the same."""
     name = call.hive.name(uuid)
     if uuid == OPERATOR or name is None:
         return frozenset()
-    before, (now, tasks) = call.ledger.lives.activity(uuid), judged(call.ledger, uuid)
+    before, (now, tasks) = call.ledger.lives.activity(uuid), current_activity(call.ledger, uuid)
     if before == now:
         return frozenset()
-    call.ledger.lives.shows(uuid, now)
+    call.ledger.lives.set_activity(uuid, now)
     call.ledger.events.append(Entry(
         kind="activity", caller=DAEMON, operation="watch", target=uuid, allowed=None, rule="",
         reason=f"{name} is {now}", commit=call.hive.commit, request=call.request, now=call.now,
@@ -31,7 +31,7 @@ def shown(call: Call, uuid: str) -> frozenset[str]:
     return frozenset({f"activity:{uuid}", "events"})
 
 
-def judged(ledger: Ledger, uuid: str) -> tuple[Activity, list[str]]:
+def current_activity(ledger: Ledger, uuid: str) -> tuple[Activity, list[str]]:
     """What it is at, and the tasks that it has begun and not ended."""
     begun = ledger.tasks.begun_tasks(uuid)
     tasks = [task.id for task in begun]
@@ -39,5 +39,5 @@ def judged(ledger: Ledger, uuid: str) -> tuple[Activity, list[str]]:
         return Activity.BLOCKED, tasks
     if any(task.state not in AWAITING for task in begun):
         return Activity.RUNNING, tasks
-    blocked = bool(begun) or ledger.questions.waiting(uuid)
+    blocked = bool(begun) or ledger.questions.has_open_question(uuid)
     return (Activity.BLOCKED if blocked else Activity.IDLE), tasks

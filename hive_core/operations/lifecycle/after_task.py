@@ -27,28 +27,28 @@ _WANTED: Final = {
 _FAILED: Final = frozenset({State.FAILED, State.PARKED})
 
 
-class Left(Result):
+class LeftAgents(Result):
     """How many left."""
 
     agents: int
 
 
 @when(TaskEnded)
-def _last_task(call: Call, what: TaskEnded) -> frozenset[str]:
+def _schedule_leave(call: Call, what: TaskEnded) -> frozenset[str]:
     name = call.hive.name(what.assignee)
     then = AfterTask.STAYS if name is None else after_task(call.hive.spec(name))
     if then is AfterTask.STAYS or call.ledger.tasks.open_tasks(what.assignee, 1):
         return frozenset()
-    call.ledger.lives.leaves(what.assignee, then.value, call.now + FLUSH)
+    call.ledger.lives.schedule_leave(what.assignee, then.value, call.now + FLUSH)
     return frozenset({f"life:{what.assignee}"})
 
 
 @due(at=lambda ledger: ledger.lives.next_leave(), topics=frozenset({"life"}))
-def leave_after_tasks(call: Call) -> Record[Left]:
+def leave_after_tasks(call: Call) -> Record[LeftAgents]:
     """Stop, or put to sleep, whose last task ended half a second ago."""
-    found = call.ledger.lives.leaving(call.now, _AT_ONCE)
+    found = call.ledger.lives.due_leaves(call.now, _AT_ONCE)
     topics = frozenset[str]().union(*(_leave(call, life) for life in found))
-    return Record(Left(agents=len(found)), topics)
+    return Record(LeftAgents(agents=len(found)), topics)
 
 
 def _leave(call: Call, life: LifeRecord) -> frozenset[str]:
@@ -62,12 +62,14 @@ def _leave(call: Call, life: LifeRecord) -> frozenset[str]:
         or call.hive.name(uuid) is None
         or call.ledger.tasks.open_tasks(uuid, 1)
     ):
-        lives.leaves(uuid, "", None)
+        lives.schedule_leave(uuid, "", None)
         return frozenset()
     if not life.up:
-        lives.leaves(uuid, life.next, call.now + _AGAIN)  # it has to come up before it can end
+        lives.schedule_leave(
+            uuid, life.next, call.now + _AGAIN
+        )  # it has to come up before it can end
         return frozenset()
-    lives.leaves(uuid, "", None)
+    lives.schedule_leave(uuid, "", None)
     grace = call.settings.grace.stop
     call.ledger.runs.want(uuid, _WANTED[life.next], call.now, grace=grace, reason=LAST_TASK)
     return frozenset({f"run:{uuid}"})

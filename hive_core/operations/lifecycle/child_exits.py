@@ -17,7 +17,7 @@ from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.agents.roles import after_task
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations.fields import WAIT_MOST, Agent
-from hive_core.operations.lifecycle.activity import shown
+from hive_core.operations.lifecycle.activity import update_activity
 from hive_core.operations.lifecycle.exit_notices import EXIT
 from hive_core.operations.notices import tell
 from hive_core.policy.relationship import NOBODY, STRANGER, UNSEEN, relationship
@@ -49,46 +49,46 @@ class ChildEnd(Result):
     reaped: bool = Field(description="Whether it is gone with this, being there for one task.")
 
 
-class Waited(Result):
+class WaitedChild(Result):
     child: ChildEnd | None = Field(description="How it ended; null: none did in this time.")
 
 
-class Forgotten(Result):
+class ForgottenEnds(Result):
     """How many ends."""
 
     ends: int
 
 
 @operation(action="work", allow=SELF)
-def wait_child(call: Call, params: WaitChildParams) -> Record[Waited] | Wait[Waited]:
+def wait_child(call: Call, params: WaitChildParams) -> Record[WaitedChild] | Wait[WaitedChild]:
     """Wait until a child of the caller has ended for good, and learn how; each end is told once.
 
     Sleep, a restart and a crash after which it comes back are no such end. A one-shot child (role
     `task`, or `after_task` exits) is gone from the tree with this; how it ended can be asked for a
     day, also when it was cleared away before. Asked again it is NotFound.
     """
-    child = None if params.agent is None else _child(call, params.agent)
-    found = next((end for end in call.ledger.lives.waiting(call.uuid, child)), None)
+    child = None if params.agent is None else _child_uuid(call, params.agent)
+    found = next((end for end in call.ledger.lives.uncollected(call.uuid, child)), None)
     if found is None:
-        awaited = _to_come(call, child, params.agent)
+        awaited = _awaited_children(call, child, params.agent)
         topics = frozenset({f"child:{call.uuid}", *(f"state:{uuid}" for uuid in awaited)})
-        return Wait(topics, call.now + params.wait, Waited(child=None))
+        return Wait(topics, call.now + params.wait, WaitedChild(child=None))
     reaped = found.reap is not None
     call.ledger.lives.collect(found, call.now, reap=reaped)
     return Record(
-        Waited(child=_shown(found, reaped=reaped)), frozenset({f"life:{found.agent}"}),
+        WaitedChild(child=_child_end(found, reaped=reaped)), frozenset({f"life:{found.agent}"}),
         {"agent": found.name, "uuid": found.agent},
     )  # fmt: skip
 
 
-def _shown(end: ExitRecord, *, reaped: bool) -> ChildEnd:
+def _child_end(end: ExitRecord, *, reaped: bool) -> ChildEnd:
     return ChildEnd(
         name=end.name, uuid=end.agent, code=end.code, clean=end.clean, asked=end.asked,
         reason=end.reason, output=end.output, ended_at=end.at, reaped=reaped,
     )  # fmt: skip
 
 
-def _child(call: Call, name: str) -> str:
+def _child_uuid(call: Call, name: str) -> str:
     """The UUID of a child of the caller, living or gone."""
     if name in call.hive.specs:
         parent = call.hive.topology.parent(name)
@@ -96,19 +96,19 @@ def _child(call: Call, name: str) -> str:
             return call.hive.spec(name).id
         if relationship(call.hive, call.caller, name) not in (NOBODY, UNSEEN, STRANGER):
             raise NotAllowed(f"cannot wait for {name}: not your child", rule="parent")
-    gone = call.ledger.lives.waiting(call.uuid)
+    gone = call.ledger.lives.uncollected(call.uuid)
     found = next((end.agent for end in gone if name in (end.name, end.agent)), None)
     if found is None:
         raise NotFound(f"cannot wait for {name[:64]}: no child of yours, and no end of it is kept")
     return found
 
 
-def _to_come(call: Call, child: str | None, name: str | None) -> list[str]:
+def _awaited_children(call: Call, child: str | None, name: str | None) -> list[str]:
     """The UUIDs of those of whom an end can come; nobody waits where there are none."""
     tree = call.hive.topology
     names = tree.roots if call.by_operator else tree.children(call.caller)
     uuids = [call.hive.spec(each).id for each in names] if child is None else [child]
-    found = [uuid for uuid in uuids if _may_end(call, uuid)]
+    found = [uuid for uuid in uuids if _can_end(call, uuid)]
     if found:
         return found
     if child is None:
@@ -116,7 +116,7 @@ def _to_come(call: Call, child: str | None, name: str | None) -> list[str]:
     raise NotFound(f"no end of {name} waits for you: it does not run, and its last was told")
 
 
-def _may_end(call: Call, uuid: str) -> bool:
+def _can_end(call: Call, uuid: str) -> bool:
     if call.hive.name(uuid) is None:
         return False
     starts = call.ledger.starts.get(uuid)
@@ -127,15 +127,15 @@ def _may_end(call: Call, uuid: str) -> bool:
 
 
 @when(Started)
-def _runs(call: Call, what: Started) -> frozenset[str]:
+def _settle_earlier_ends(call: Call, what: Started) -> frozenset[str]:
     """Whoever runs again is nobody's zombie."""
-    call.ledger.lives.settle(what.uuid, call.now)
+    call.ledger.lives.settle_ends(what.uuid, call.now)
     call.ledger.messages.starts_anew(what.uuid)
-    return shown(call, what.uuid) | {f"life:{what.uuid}"}
+    return update_activity(call, what.uuid) | {f"life:{what.uuid}"}
 
 
 @when(Ended)
-def _ended(call: Call, what: Ended) -> frozenset[str]:
+def _save_end(call: Call, what: Ended) -> frozenset[str]:
     """Keep how it ended, for its parent; one that was there for one task is a zombie now."""
     stays = not what.returns and what.wanted != DesiredState.SLEEPING
     once = after_task(call.hive.spec(what.name)) is AfterTask.EXITS
@@ -148,15 +148,15 @@ def _ended(call: Call, what: Ended) -> frozenset[str]:
         reap=call.now + call.settings.life.reap if stays and once else None,
         collected=None if stays else call.now,
     )  # fmt: skip
-    if not call.ledger.lives.ended(end):
+    if not call.ledger.lives.save_end(end):
         return frozenset()
     topics = frozenset({f"life:{what.uuid}", f"child:{to}"})
     if stays and what.clean and not what.asked and parent is not None:
-        topics |= _told(call, parent, end)
+        topics |= _tell_parent(call, parent, end)
     return topics
 
 
-def _told(call: Call, parent: str, end: ExitRecord) -> frozenset[str]:
+def _tell_parent(call: Call, parent: str, end: ExitRecord) -> frozenset[str]:
     """A crash is told with its own kind of message (row H23); this is a good end."""
     text = f"{end.name} {end.reason}"
     body = f"{text}\n\nlast lines:\n{end.output}" if end.output else text
@@ -164,27 +164,27 @@ def _told(call: Call, parent: str, end: ExitRecord) -> frozenset[str]:
 
 
 @when(Gone)
-def _gone(call: Call, what: Gone) -> frozenset[str]:
+def _save_destruction(call: Call, what: Gone) -> frozenset[str]:
     """Destroyed while it ran: that is its end. Its own children are its parent's to ask for."""
     lives, life = call.ledger.lives, call.ledger.lives.get(what.uuid)
     parent = call.hive.topology.parent(what.name)
     to = OPERATOR if parent is None else call.hive.spec(parent).id
     if life.up:
-        lives.ended(ExitRecord(
+        lives.save_end(ExitRecord(
             0, what.uuid, what.name, to, life.invocation, life.nonce, None, DESTROYED, clean=False,
             asked=True, wanted=DESTROYED, stays=True, output="", at=call.now,
         ))  # fmt: skip
-    lives.gone(what.uuid)
+    lives.forget_life(what.uuid)
     call.ledger.messages.starts_anew(what.uuid)
-    lives.inherit(what.uuid, to)
+    lives.reassign_ends(what.uuid, to)
     return frozenset({f"life:{what.uuid}", f"child:{to}"})
 
 
 @due(
-    at=lambda ledger: None if (at := ledger.lives.oldest()) is None else at + KEPT,
+    at=lambda ledger: None if (at := ledger.lives.oldest_end()) is None else at + KEPT,
     topics=frozenset({"life"}),
 )
-def forget_ends(call: Call) -> Record[Forgotten]:
+def forget_ends(call: Call) -> Record[ForgottenEnds]:
     """How somebody ended is kept for a day."""
-    found = call.ledger.lives.prune(call.now - KEPT)
-    return Record(Forgotten(ends=found), told=True)
+    found = call.ledger.lives.prune_ends(call.now - KEPT)
+    return Record(ForgottenEnds(ends=found), told=True)

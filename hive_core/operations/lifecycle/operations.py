@@ -46,13 +46,13 @@ class KillParams(ScopeParams):
     reason: Reason = Field("", description="Why; kept in the record.")
 
 
-class Hit(Result):
+class AffectedAgents(Result):
     agents: list[str] = Field(description="Who is concerned, leaves first.")
     job: str = Field(description="Ends when all of them are as asked.")
 
 
 @operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
-def start(call: Call, params: ScopeParams) -> Record[Hit]:
+def start(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
     """Start an agent. One that had failed or was parked gets a new chance."""
 
     def want(uuid: str) -> bool:
@@ -64,28 +64,30 @@ def start(call: Call, params: ScopeParams) -> Record[Hit]:
         call.ledger.runs.want(uuid, DesiredState.RUNNING, call.now, fresh=again)
         return True
 
-    return each_of(call, params, "start", "running", want)
+    return apply_to_scope(call, params, "start", "running", want)
 
 
 @operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
-def stop(call: Call, params: StopParams) -> Record[Hit]:
+def stop(call: Call, params: StopParams) -> Record[AffectedAgents]:
     """Stop an agent gracefully. It keeps its place, its files and its mail."""
     grace = call.settings.grace.stop if params.grace is None else params.grace
-    end = partial(_down, call, grace=grace, reason="stopped")
-    return _parents_told(call, each_of(call, params, "stop", "stopped", end), "stopped")
+    end = partial(_want_stopped, call, grace=grace, reason="stopped")
+    return _with_parent_notices(
+        call, apply_to_scope(call, params, "stop", "stopped", end), "stopped"
+    )
 
 
 @operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent", urgent=True)
-def kill(call: Call, params: KillParams) -> Record[Hit]:
+def kill(call: Call, params: KillParams) -> Record[AffectedAgents]:
     """End an agent at once, without grace. It keeps its place, its files and its mail."""
-    end = partial(_down, call, grace=0.0, reason=params.reason or "killed")
-    found = each_of(call, params, "kill", "stopped", end)
+    end = partial(_want_stopped, call, grace=0.0, reason=params.reason or "killed")
+    found = apply_to_scope(call, params, "kill", "stopped", end)
     found = replace(found, fields={**found.fields, "reason": params.reason})
-    return _parents_told(call, found, "killed", params.reason)
+    return _with_parent_notices(call, found, "killed", params.reason)
 
 
 @operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
-def restart(call: Call, params: ScopeParams) -> Record[Hit]:
+def restart(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
     """Stop an agent gracefully and start it again; one that is stopped is started."""
 
     def want(uuid: str) -> bool:
@@ -99,18 +101,18 @@ def restart(call: Call, params: ScopeParams) -> Record[Hit]:
         )
         return True
 
-    return each_of(call, params, "restart", "running", want)
+    return apply_to_scope(call, params, "restart", "running", want)
 
 
 @operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
-def update(call: Call, params: ScopeParams) -> Record[Hit]:
+def update(call: Call, params: ScopeParams) -> Record[AffectedAgents]:
     """Have an agent take up the newest image, spec, limits and inputs.
 
     One of image `nix` is built from the inputs of now and switched in place where that is enough,
     several of them in waves. Another one that runs is started afresh; one that is stopped stays so
     and takes all of it up when it is started, so it is not among those concerned.
     """
-    names = in_scope(call, params.agent, recursive=params.recursive)
+    names = agents_in_scope(call, params.agent, recursive=params.recursive)
     built = [name for name in names if call.hive.spec(name).image == NIX_IMAGE]
 
     def want(uuid: str) -> bool:
@@ -124,17 +126,19 @@ def update(call: Call, params: ScopeParams) -> Record[Hit]:
         )  # fmt: skip
         return True
 
-    found = each_of(call, params, "update", "running", want, built=built)
+    found = apply_to_scope(call, params, "update", "running", want, built=built)
     return replace(found, wakes=found.wakes | rolled_out(call, built, found.result.job))
 
 
-def _parents_told(call: Call, found: Record[Hit], done: str, why: str = "") -> Record[Hit]:
+def _with_parent_notices(
+    call: Call, found: Record[AffectedAgents], done: str, why: str = ""
+) -> Record[AffectedAgents]:
     """With those told whose children they were."""
     told = tell_parents(call, call.hive, found.result.agents, done, why)
     return replace(found, wakes=found.wakes | told)
 
 
-def in_scope(call: Call, agent: str, *, recursive: bool) -> tuple[str, ...]:
+def agents_in_scope(call: Call, agent: str, *, recursive: bool) -> tuple[str, ...]:
     """The agent, or its whole subtree with the deepest first."""
     tree = call.hive.topology
     call.hive.spec(agent)  # an empty name is nobody's, and the operator may do all to nobody
@@ -143,7 +147,7 @@ def in_scope(call: Call, agent: str, *, recursive: bool) -> tuple[str, ...]:
     return tuple(sorted(tree.subtree(agent), key=lambda name: -tree.level(name)))
 
 
-def _down(call: Call, uuid: str, *, grace: float, reason: str) -> bool:
+def _want_stopped(call: Call, uuid: str, *, grace: float, reason: str) -> bool:
     """Whether there was anything to end. A kill overtakes a stop that is still in its grace."""
     run = call.ledger.runs.get(uuid)
     wanted = run is not None and run.wanted is not DesiredState.STOPPED
@@ -153,19 +157,19 @@ def _down(call: Call, uuid: str, *, grace: float, reason: str) -> bool:
     return True
 
 
-def each_of(  # noqa: PLR0913 - one of the five, and what it is about
+def apply_to_scope(  # noqa: PLR0913 - one of the five, and what it is about
     call: Call, params: ScopeParams, operation: str, goal: str, want: Callable[[str], bool],
     *, built: Sequence[str] = (),
-) -> Record[Hit]:  # fmt: skip
+) -> Record[AffectedAgents]:  # fmt: skip
     """Write down what is wanted of everyone in the scope; the job covers those it concerns.
 
     Those who are built have a goal that is judged elsewhere.
     """
-    names = in_scope(call, params.agent, recursive=params.recursive)
+    names = agents_in_scope(call, params.agent, recursive=params.recursive)
     hit = {name: uuid for name in names if want(uuid := call.hive.spec(name).id)}
     goals = dict.fromkeys(hit.values(), goal)
     others = {call.hive.spec(name).id: f"{GOAL}:{operation}" for name in built}
     job = begun(call, operation, {**goals, **others})
     wakes = frozenset(f"run:{uuid}" for uuid in goals)
     agents = [name for name in names if name in hit or name in built]
-    return Record(Hit(agents=agents, job=job), wakes=wakes, fields={"agents": agents})
+    return Record(AffectedAgents(agents=agents, job=job), wakes=wakes, fields={"agents": agents})

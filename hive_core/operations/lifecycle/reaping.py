@@ -14,25 +14,25 @@ from hive_core.model.agents.machine import DesiredState
 from hive_core.operations.agents.archive import destroyed
 
 
-class Reaped(Result):
+class ReapedAgent(Result):
     """Who went; empty: nobody did."""
 
     name: str
 
 
 @due(at=lambda ledger: ledger.lives.next_reap(), topics=frozenset({"life"}))
-def reap(call: Call) -> Change[Reaped] | Record[Reaped]:
+def reap(call: Call) -> Change[ReapedAgent] | Record[ReapedAgent]:
     """Destroy one whose time is over. Whoever was started again meanwhile is spared."""
-    end = call.ledger.lives.to_reap(call.now)
+    end = call.ledger.lives.first_to_reap(call.now)
     if end is None:
-        return Record(Reaped(name=""), told=True)
+        return Record(ReapedAgent(name=""), told=True)
     name = call.hive.name(end.agent)
     if name is None or is_wanted_again(call, end):
-        call.ledger.lives.spare(end)
-        return Record(Reaped(name=""), told=True)
+        call.ledger.lives.cancel_reap(end)
+        return Record(ReapedAgent(name=""), told=True)
     found = destroyed(call, name, why=f"reap {name}: {end.reason}")
     fields = {**found.fields, "agent": name, "reason": end.reason}
-    return Change(Reaped(name=name), found.hive, found.message, found.wakes, fields)
+    return Change(ReapedAgent(name=name), found.hive, found.message, found.wakes, fields)
 
 
 def is_wanted_again(call: Call, end: ExitRecord) -> bool:

@@ -19,7 +19,12 @@ from hive_core.model.agents.agent import Role
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.work.task import Task
 from hive_core.operations.lifecycle.after_task import LAST_TASK
-from hive_core.operations.lifecycle.operations import Hit, ScopeParams, StopParams, each_of
+from hive_core.operations.lifecycle.operations import (
+    AffectedAgents,
+    ScopeParams,
+    StopParams,
+    apply_to_scope,
+)
 from hive_core.operations.mail.inbox_quota import check_share
 from hive_core.operations.mail.send import Body
 from hive_core.operations.notices import post
@@ -37,12 +42,12 @@ class ResumeParams(ScopeParams):
     )
 
 
-class Resumed(Hit):
+class ResumedAgents(AffectedAgents):
     message: str | None = Field(description="The message that it finds; null without a body.")
 
 
 @operation(action="stop", allow=ANCESTOR | OPERATOR, target="agent")
-def sleep(call: Call, params: StopParams) -> Record[Hit]:
+def sleep(call: Call, params: StopParams) -> Record[AffectedAgents]:
     """Put an agent to sleep: its container is stopped gracefully, its mail waits.
 
     It has no task meanwhile, and keeps place, files and mail. With `wakes` in its spec the next
@@ -57,11 +62,11 @@ def sleep(call: Call, params: StopParams) -> Record[Hit]:
         call.ledger.runs.want(uuid, DesiredState.SLEEPING, call.now, grace=grace, reason=SLEEPS)
         return True
 
-    return each_of(call, params, "sleep", "stopped", want)
+    return apply_to_scope(call, params, "sleep", "stopped", want)
 
 
 @operation(action="start", allow=ANCESTOR | OPERATOR, target="agent")
-def resume(call: Call, params: ResumeParams) -> Record[Resumed]:
+def resume(call: Call, params: ResumeParams) -> Record[ResumedAgents]:
     """Wake an agent that sleeps. With `body` it finds a message.
 
     An architect gets its own last task, result and artifacts named along with the request, so that
@@ -75,16 +80,16 @@ def resume(call: Call, params: ResumeParams) -> Record[Resumed]:
     def want(uuid: str) -> bool:
         # The message may have woken it already, and whoever resumes it waits for it all the same.
         woken = uuid == own and run.wanted is DesiredState.SLEEPING
-        return bool(resumed(call, uuid, "resumed")) or woken
+        return bool(wake_sleeper(call, uuid, "resumed")) or woken
 
     # First the mail: whoever is awake before it comes would find nothing.
-    message, topics = _told(call, params.agent, params.body)
-    found = each_of(call, params, "resume", "running", want)
-    hit = Resumed(agents=found.result.agents, job=found.result.job, message=message)
+    message, topics = _send_resume_letter(call, params.agent, params.body)
+    found = apply_to_scope(call, params, "resume", "running", want)
+    hit = ResumedAgents(agents=found.result.agents, job=found.result.job, message=message)
     return Record(hit, found.wakes | topics, found.fields)
 
 
-def resumed(call: Call, uuid: str, why: str) -> frozenset[str]:
+def wake_sleeper(call: Call, uuid: str, why: str) -> frozenset[str]:
     """Wake a sleeper; the topics to touch, none when it does not sleep."""
     run = call.ledger.runs.get(uuid)
     if run is None or run.wanted is not DesiredState.SLEEPING:
@@ -94,25 +99,27 @@ def resumed(call: Call, uuid: str, why: str) -> frozenset[str]:
 
 
 @when(Arrived)
-def _mail_wakes(call: Call, what: Arrived) -> frozenset[str]:
+def _wake_for_mail(call: Call, what: Arrived) -> frozenset[str]:
     uuid = what.message.recipient
     spec = call.hive.specs.get(call.hive.names.get(uuid, ""))
     if spec is None or not spec.wakes or what.message.kind == COPY:
         return frozenset()  # said in memory: it is asked for every message
-    return resumed(call, uuid, "mail")
+    return wake_sleeper(call, uuid, "mail")
 
 
 @when(Ended)
-def _mail_came_before(call: Call, what: Ended) -> frozenset[str]:
+def _wake_for_earlier_mail(call: Call, what: Ended) -> frozenset[str]:
     """What came while it was at its last task must not wait until something else comes."""
     run = call.ledger.runs.get(what.uuid)
     if run is None or run.wanted is not DesiredState.SLEEPING or run.reason != LAST_TASK:
         return frozenset()
     waits = call.hive.spec(what.name).wakes and call.ledger.messages.size(what.uuid)[0]
-    return resumed(call, what.uuid, "mail") if waits else frozenset()
+    return wake_sleeper(call, what.uuid, "mail") if waits else frozenset()
 
 
-def _told(call: Call, name: str, body: str | None) -> tuple[str | None, frozenset[str]]:
+def _send_resume_letter(
+    call: Call, name: str, body: str | None
+) -> tuple[str | None, frozenset[str]]:
     if body is None:
         return None, frozenset()
     spec = call.hive.spec(name)
@@ -121,21 +128,21 @@ def _told(call: Call, name: str, body: str | None) -> tuple[str | None, frozense
     letter = NewMessage(
         sender=call.uuid, sender_name=call.caller, recipient=spec.id, recipient_name=name,
         relation=relation(call.hive, call.caller, name), priority=_PRIORITY,
-        body=body + _before(call, spec.id) if architect else body,
+        body=body + _last_work(call, spec.id) if architect else body,
         kind=REVISION if architect else RESUME,
     )  # fmt: skip
     message, topics = post(call, letter)
     return message.id, topics
 
 
-def _before(call: Call, uuid: str) -> str:
+def _last_work(call: Call, uuid: str) -> str:
     """What it did last, so that it finds its own work again."""
     ended = (task for task in call.ledger.tasks.page([uuid], None, 8) if task.ended is not None)
     last = next(ended, None)
-    return "" if last is None else "\n\n" + _work(last)
+    return "" if last is None else "\n\n" + _work_text(last)
 
 
-def _work(task: Task) -> str:
+def _work_text(task: Task) -> str:
     result = task.result
     lines = [f"your last task: {task.id}", f"it was: {task.request.description[:2000]}"]
     if result is not None:

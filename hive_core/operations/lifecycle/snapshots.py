@@ -21,7 +21,7 @@ class KeepSnapshotParams(Mutation):
     )
 
 
-class Kept(Result):
+class SavedSnapshot(Result):
     size: int = Field(description="Bytes that are kept.")
 
 
@@ -35,19 +35,19 @@ class Snapshot(Result):
 
 
 @operation(action="work", allow=SELF)
-def keep_snapshot(call: Call, params: KeepSnapshotParams) -> Record[Kept]:
+def keep_snapshot(call: Call, params: KeepSnapshotParams) -> Record[SavedSnapshot]:
     """Keep something for the caller's next start; also while it is being stopped, in its grace.
 
     It outlives stops, crashes, moves and the daemon, and an archive that is restored has it too.
     """
     if call.by_operator:
         raise Conflict("cannot keep snapshot: the operator is no agent")
-    call.ledger.lives.keep(call.uuid, params.data, call.now)
-    return Record(Kept(size=len(params.data.encode())))
+    call.ledger.lives.save_snapshot(call.uuid, params.data, call.now)
+    return Record(SavedSnapshot(size=len(params.data.encode())))
 
 
 @operation(action="read", allow=SELF)
 def get_snapshot(call: Call, _params: GetSnapshotParams) -> Snapshot:
     """Give the caller what it kept last."""
-    data, at = call.ledger.lives.kept(call.uuid)
+    data, at = call.ledger.lives.snapshot(call.uuid)
     return Snapshot(data=data, kept_at=at)

@@ -14,10 +14,10 @@ def revive(call: Call, uuid: str) -> None:
         return
     parent = call.hive.topology.parent(name)
     if parent is not None and not call.by_operator:
-        check_child_quota(call.hive, parent, besides=names(call, zombies))
-    call.ledger.lives.settle(uuid, call.now)
+        check_child_quota(call.hive, parent, besides=living_names(call, zombies))
+    call.ledger.lives.settle_ends(uuid, call.now)
 
 
-def names(call: Call, uuids: frozenset[str]) -> frozenset[str]:
+def living_names(call: Call, uuids: frozenset[str]) -> frozenset[str]:
     """Those of them that are in the tree, by name."""
     return frozenset(name for uuid in uuids if (name := call.hive.name(uuid)) is not None)

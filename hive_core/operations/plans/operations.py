@@ -38,7 +38,7 @@ from hive_core.operations.plans.views import (
     row,
     steps_text,
 )
-from hive_core.operations.questions.letters import quoted, short
+from hive_core.operations.questions.letters import quote_lines, shorten
 from hive_core.operations.tasks.begin import begin
 from hive_core.operations.tasks.notices import daemon_mail
 from hive_core.operations.tasks.transitions import move
@@ -241,9 +241,9 @@ def _prompt(call: Call, task: Task, plan: Plan, voids: list[str]) -> frozenset[s
     head = {"task": task.id, "plan": plan.id, "agent": call.caller, "voids": voids}
     lines = [
         json.dumps(head),
-        f"{call.caller} asks for approval of its plan for task {task.id} ({short(task.label)}):",
+        f"{call.caller} asks for approval of its plan for task {task.id} ({shorten(task.label)}):",
         *steps_text(plan),
-        *(["Note:", *quoted(plan.note)] if plan.note else []),
+        *(["Note:", *quote_lines(plan.note)] if plan.note else []),
         f"Answer with approve_plan {task.id} {plan.id}, or reject_plan {task.id} {plan.id} REASON."
         " A message is no answer.",
     ]

@@ -12,9 +12,16 @@ from hive_core.errors import NotAllowed
 from hive_core.model.work.question import QuestionItem, QuestionKind
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import also, bounded_text
-from hive_core.operations.questions.operations import TEXT_MOST, YEAR, Id, Text, check_wish, park
+from hive_core.operations.questions.operations import (
+    TEXT_MOST,
+    YEAR,
+    Id,
+    Text,
+    check_request,
+    park_task,
+)
 from hive_core.operations.questions.recipients import PARENT
-from hive_core.operations.questions.transitions import Wish, put_question
+from hive_core.operations.questions.transitions import QuestionRequest, put_question
 from hive_core.policy.rules import SELF, holds
 
 
@@ -41,14 +48,14 @@ class EscalateParams(Mutation):
     )
 
 
-class Escalated(Result):
+class EscalationResult(Result):
     escalation: str = Field(description="Its id; `answer` takes it as a question.")
     to: str = Field(description="Whom it waits on: the parent, or the operator for a root.")
     climbs: float | None = Field(description="When it goes a level up, in seconds since 1970.")
 
 
 @operation(action="escalate", allow=SELF & holds("escalate"))
-def escalate(call: Call, params: EscalateParams) -> Record[Escalated]:
+def escalate(call: Call, params: EscalateParams) -> Record[EscalationResult]:
     """Tell the parent that something is wrong, and get an answer as mail of kind `answer`.
 
     Unanswered for as long as the settings say for its severity it goes a level up, with its
@@ -57,13 +64,13 @@ def escalate(call: Call, params: EscalateParams) -> Record[Escalated]:
     if call.by_operator:
         raise NotAllowed("cannot escalate: nobody is above the operator", rule="self")
     item, task = QuestionItem(params.issue, (), params.default), params.task or ""
-    check_wish(call, (item,), params.deadline, task)
-    wish = Wish(
+    check_request(call, (item,), params.deadline, task)
+    wish = QuestionRequest(
         (item,), params.context, params.deadline, task, QuestionKind.ESCALATION, params.severity,
         climbs=params.propagate,
     )  # fmt: skip
     found, topics = put_question(call, call.uuid, PARENT, wish)
-    topics |= park(call, found)
-    told = Escalated(escalation=found.id, to=called(call, found.holder), climbs=found.climbs)
+    topics |= park_task(call, found)
+    told = EscalationResult(escalation=found.id, to=called(call, found.holder), climbs=found.climbs)
     fields = {"question": found.id, "to": told.to, "severity": found.severity, "task": task}
     return Record(told, topics, fields)

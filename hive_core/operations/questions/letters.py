@@ -23,19 +23,19 @@ _ENDED: Final = {
 }  # fmt: skip
 
 
-def short(text: str, most: int = SHORT) -> str:
+def shorten(text: str, most: int = SHORT) -> str:
     """The beginning of a text on one line."""
     line = one_line(text[: 4 * most])
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def title(question: Question) -> str:
+def question_title(question: Question) -> str:
     """What it is about, on one line."""
     more = f" (and {len(question.items) - 1} more)" if len(question.items) > 1 else ""
-    return short(question.items[0].prompt) + more
+    return shorten(question.items[0].prompt) + more
 
 
-def put(call: Call, question: Question, hop: Hop) -> str:
+def question_letter(call: Call, question: Question, hop: Hop) -> str:
     """To whom it waits on now."""
     asker = called(call, question.asker)
     head: dict[str, object] = {
@@ -48,16 +48,16 @@ def put(call: Call, question: Question, hop: Hop) -> str:
         head["task"] = question.task
     lines = [_json(head), _opening(question, asker, head["by"], hop.why), *_items(question)]
     if question.context:
-        lines += ["Context:", *quoted(question.context)]
+        lines += ["Context:", *quote_lines(question.context)]
     if question.deadline is not None:
-        lines.append(f"Until {_moment(question.deadline)}, {_otherwise(question)}.")
+        lines.append(f"Until {_utc_text(question.deadline)}, {_otherwise(question)}.")
     given = " ".join("TEXT" for _ in question.items)
     lines.append(f"Answer: hive-agent answer {question.id} {given}")
     lines.append(f"Or pass it on: hive-agent relay-question {question.id}")
     return "\n".join(lines)
 
 
-def ended(call: Call, question: Question) -> str:
+def answer_letter(call: Call, question: Question) -> str:
     """To who asked: the answer, or that there is none."""
     head = {
         "question": question.id, "kind": question.kind, "state": question.state,
@@ -65,32 +65,32 @@ def ended(call: Call, question: Question) -> str:
     }  # fmt: skip
     if question.task:
         head["task"] = question.task
-    lines = [_json(head), outcome(call, question)]
+    lines = [_json(head), outcome_line(call, question)]
     answers = question.answers or (None,) * len(question.items)
     for number, (item, answer) in enumerate(zip(question.items, answers, strict=True), 1):
-        lines.append(f"{number}. {short(item.prompt)}")
-        lines += ["   (no answer)"] if answer is None else quoted(answer)
+        lines.append(f"{number}. {shorten(item.prompt)}")
+        lines += ["   (no answer)"] if answer is None else quote_lines(answer)
     return "\n".join(lines)
 
 
-def passed_by(call: Call, question: Question, hop: Hop) -> str:
+def handover_letter(call: Call, question: Question, hop: Hop) -> str:
     """To who had it: it waits on somebody else now."""
     whom = called(call, hop.holder)
     head = _json({"question": question.id, "kind": question.kind, "why": hop.why, "to": whom})
-    return f"{head}\n{_noun(question)} waits on {whom} now: {title(question)}"
+    return f"{head}\n{_noun(question)} waits on {whom} now: {question_title(question)}"
 
 
-def closed(call: Call, question: Question) -> str:
+def closing_letter(call: Call, question: Question) -> str:
     """To who had it: there is nothing left to do about it."""
     head = {"question": question.id, "kind": question.kind, "state": question.state}
-    return f"{_json(head)}\n{outcome(call, question)}"
+    return f"{_json(head)}\n{outcome_line(call, question)}"
 
 
-def outcome(call: Call, question: Question) -> str:
+def outcome_line(call: Call, question: Question) -> str:
     """How it ended, in one line."""
     by = called(call, question.answered_by)
     says = _ENDED[question.state]
-    why = f": {short(question.reason)}" if question.reason else ""
+    why = f": {shorten(question.reason)}" if question.reason else ""
     return f"{_noun(question)} {says}{f' {by}' if says.endswith('by') else ''}{why}"
 
 
@@ -116,7 +116,7 @@ def _items(question: Question) -> Iterator[str]:
     for number, item in enumerate(question.items, 1):
         if len(question.items) > 1:
             yield f"{number}."
-        yield from quoted(item.prompt)
+        yield from quote_lines(item.prompt)
         for letter, option in zip("abcd", item.options, strict=False):
             yield f"   {letter}) {one_line(option)}"
         if item.options:
@@ -125,12 +125,12 @@ def _items(question: Question) -> Iterator[str]:
             yield f"   default: {one_line(item.default)}"
 
 
-def quoted(text: str) -> list[str]:
+def quote_lines(text: str) -> list[str]:
     """What an agent wrote, line by line behind a mark."""
     return [f"> {one_line(line)}" for line in text.splitlines()] or ["> "]
 
 
-def _moment(at: float) -> str:
+def _utc_text(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
 
 

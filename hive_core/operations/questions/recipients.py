@@ -16,12 +16,12 @@ from hive_core.policy.rules import ROUTE
 PARENT: Final = "parent"
 
 
-def whom(hive: Hive, asker: str, to: str, kind: QuestionKind) -> str:
+def resolve_recipient(hive: Hive, asker: str, to: str, kind: QuestionKind) -> str:
     """Who is meant: the name of an ancestor of the asker, or `operator`."""
     cannot = f"cannot {'ask' if kind is QuestionKind.QUESTION else 'escalate to'} {to[:64]}"
     above = hive.topology.parent(asker)
     if to in (PARENT, above, OPERATOR):
-        return _nearest(hive, asker, to, kind)
+        return _nearest_recipient(hive, asker, to, kind)
     if to not in visible_names(hive, asker):
         raise NotFound(f"no such agent: {to[:64]}")
     if relationship(hive, to, asker) not in ABOVE:
@@ -31,7 +31,7 @@ def whom(hive: Hive, asker: str, to: str, kind: QuestionKind) -> str:
     return to
 
 
-def _nearest(hive: Hive, asker: str, to: str, kind: QuestionKind) -> str:
+def _nearest_recipient(hive: Hive, asker: str, to: str, kind: QuestionKind) -> str:
     """The parent, or the operator if that is meant and the asker may write to the operator.
 
     Who may not asks its parent, who may pass it on. An escalation of a root is the operator's.
@@ -50,12 +50,12 @@ def _nearest(hive: Hive, asker: str, to: str, kind: QuestionKind) -> str:
     )
 
 
-def party(hive: Hive, name: str) -> str:
+def party_uuid(hive: Hive, name: str) -> str:
     """UUID of an agent; the operator is called by its name."""
     return OPERATOR if name == OPERATOR else hive.spec(name).id
 
 
-def above(hive: Hive, uuid: str) -> str:
+def parent_uuid(hive: Hive, uuid: str) -> str:
     """UUID of the parent of an agent; `operator` above a root, and above who is not there."""
     name = hive.name(uuid)
     parent = None if name is None else hive.topology.parent(name)

@@ -14,9 +14,9 @@ from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import WAIT_MOST
 from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.pages import Page, Paged, fitting, written
-from hive_core.operations.questions.letters import title
-from hive_core.operations.questions.operations import WAS_ASKED, WHOSE, Id, asked
-from hive_core.operations.questions.transitions import topic
+from hive_core.operations.questions.letters import question_title
+from hive_core.operations.questions.operations import WAS_ASKED, WHOSE, Id, question_facts
+from hive_core.operations.questions.transitions import question_topic
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 Which = Literal["to_me", "mine", "subtree"]
@@ -74,23 +74,25 @@ class HopRow(Result):
     why: str = Field(description="asked, relayed, climbed, or passed since who had it is gone.")
 
 
-class ShownQuestion(Result):
+class QuestionDetails(Result):
     question: QuestionRow = Field(description="The row.")
     context: str = Field(description="What whoever answers has to know.")
     items: list[ItemRow] = Field(description="All that is asked, in order.")
     hops: list[HopRow] = Field(description="On whom it has waited, the first first.")
 
 
-@operation(action="read", allow=WAS_ASKED | SELF | ANCESTOR | OPERATOR, whose=WHOSE, facts=asked)
-def get_question(call: Call, params: GetQuestionParams) -> ShownQuestion | Wait[ShownQuestion]:
+@operation(
+    action="read", allow=WAS_ASKED | SELF | ANCESTOR | OPERATOR, whose=WHOSE, facts=question_facts
+)
+def get_question(call: Call, params: GetQuestionParams) -> QuestionDetails | Wait[QuestionDetails]:
     """Show a question or an escalation: what is asked, on whom it has waited, the answers.
 
     With `wait` it is answered at its end. Who asked sees it, who was asked, and those above.
     """
-    found = call.ledger.questions.known(params.question)
-    shown = _shown(call, found)
+    found = call.ledger.questions.require(params.question)
+    shown = _question_details(call, found)
     if found.open and params.wait:
-        return Wait(frozenset({topic(found.id)}), call.now + params.wait, shown)
+        return Wait(frozenset({question_topic(found.id)}), call.now + params.wait, shown)
     return shown
 
 
@@ -98,15 +100,15 @@ def get_question(call: Call, params: GetQuestionParams) -> ShownQuestion | Wait[
 def list_questions(call: Call, params: ListQuestionsParams) -> QuestionRows:
     """List the questions and escalations that wait on the caller, or that it or others asked."""
     questions, after = call.ledger.questions, params.after
-    if after is not None and not _sees(call, after):
+    if after is not None and not _can_see(call, after):
         raise NotFound(f"no question {after[:64]}")
-    rows = questions.page(_of(call, params.which), after, params.most + 1, open_=params.open)
-    shown = [_row(call, each) for each in rows[: params.most]]
+    rows = questions.page(_parties(call, params.which), after, params.most + 1, open_=params.open)
+    shown = [_question_row(call, each) for each in rows[: params.most]]
     fit = list(fitting(shown, lambda row: written(row.prompt, row.reason)))
     return QuestionRows(questions=fit, next=fit[-1].id if len(fit) < len(rows) else None)
 
 
-def _sees(call: Call, id_: str) -> bool:
+def _can_see(call: Call, id_: str) -> bool:
     """Whether there is such a question, as far as the caller may know."""
     found = call.ledger.questions.get(id_)
     if found is None or call.by_operator:
@@ -116,7 +118,7 @@ def _sees(call: Call, id_: str) -> bool:
     return below or call.ledger.questions.has_held(id_, call.uuid)
 
 
-def _of(call: Call, which: Which) -> tuple[str, list[str]] | None:
+def _parties(call: Call, which: Which) -> tuple[str, list[str]] | None:
     """Whose questions; None: everybody's, for the operator."""
     if which == "to_me":
         return "holder", [call.uuid]
@@ -126,18 +128,18 @@ def _of(call: Call, which: Which) -> tuple[str, list[str]] | None:
     return None
 
 
-def _row(call: Call, found: Question) -> QuestionRow:
+def _question_row(call: Call, found: Question) -> QuestionRow:
     return QuestionRow(
         id=found.id, kind=found.kind, state=found.state, severity=found.severity,
         asker=called(call, found.asker), asker_uuid=found.asker, to=called(call, found.holder),
-        prompt=title(found), items=len(found.items), task=found.task, asked=found.asked,
+        prompt=question_title(found), items=len(found.items), task=found.task, asked=found.asked,
         deadline=found.deadline, climbs=found.climbs,
         answered_by=called(call, found.answered_by) if found.answered_by else "",
         ended=found.ended, reason=found.reason,
     )  # fmt: skip
 
 
-def _shown(call: Call, found: Question) -> ShownQuestion:
+def _question_details(call: Call, found: Question) -> QuestionDetails:
     answers = found.answers or (None,) * len(found.items)
     items = [
         ItemRow(prompt=item.prompt, options=list(item.options), default=item.default, answer=answer)
@@ -147,4 +149,6 @@ def _shown(call: Call, found: Question) -> ShownQuestion:
         HopRow(to=called(call, hop.holder), at=hop.at, by=called(call, hop.by), why=hop.why)
         for hop in call.ledger.questions.hops(found.id)
     ]
-    return ShownQuestion(question=_row(call, found), context=found.context, items=items, hops=hops)
+    return QuestionDetails(
+        question=_question_row(call, found), context=found.context, items=items, hops=hops
+    )

@@ -11,7 +11,7 @@ from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.budget import BudgetKind
 from hive_core.model.work.task import WELL, Task, TaskRequest
 from hive_core.model.work.task_caps import TaskCapLimits
-from hive_core.operations.budgets.spending import cap, check_funds, take
+from hive_core.operations.budgets.spending import charge_one, check_funds, set_task_caps
 from hive_core.operations.tasks.begin import at_hand, delegated, waits_for_parts
 from hive_core.operations.tasks.funds import fund, own_kinds
 from hive_core.operations.tasks.offers import start_next
@@ -40,12 +40,12 @@ def assign(
         plan_required=wish.plan_required or spec.require_plan,
     )
     check_funds(call, spec.id, own_kinds(call, whole, spec.id))
-    paid = take(call, assigner, BudgetKind.TASKS)
+    paid = charge_one(call, assigner, BudgetKind.TASKS)
     first = [each for each in whole.after if call.ledger.tasks.require(each).open]
     task = call.ledger.tasks.create(assigner, spec.id, whole, call.now)
     paid |= fund(call, task) | _delegates(call, whole.part_of)
     call.ledger.tasks.needs.add(task.id, first)
-    cap(call, task.id, spec.id, _within(caps, spec))
+    set_task_caps(call, task.id, spec.id, _within(caps, spec))
     log(call, task, "assign", title=task.label)
     topics = frozenset({topic(task.id), f"tasks:{assigner}", f"tasks:{spec.id}", "events"})
     topics |= waits_for_parts(call, whole.part_of) | paid

@@ -9,7 +9,7 @@ from hive_core.broker.call import Call
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.tasks.storage import TaskChanges
 from hive_core.model.work.task import Task, TaskState
-from hive_core.operations.lifecycle.activity import shown
+from hive_core.operations.lifecycle.activity import update_activity
 from hive_core.operations.tasks.clock import clock_beside_parts, clock_from_now
 from hive_core.operations.tasks.steps import log, step, topic
 
@@ -26,7 +26,7 @@ def begin(call: Call, task: Task, why: str = "") -> tuple[Task, frozenset[str]]:
         return step(call, task, "begin", **clock)
     found = call.ledger.tasks.update(task.id, **clock)
     log(call, found, "begin", why)
-    return found, frozenset({topic(task.id), "events"}) | shown(call, task.assignee)
+    return found, frozenset({topic(task.id), "events"}) | update_activity(call, task.assignee)
 
 
 def delegated(call: Call, whole: Task, why: str) -> tuple[Task, frozenset[str]]:

@@ -6,7 +6,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.hooks import TaskEnded, when
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
-from hive_core.ledger.budgets.usage import Capped
+from hive_core.ledger.budgets.usage import TaskCapRow
 from hive_core.model.work.task import ResultStatus
 from hive_core.operations.budgets.payer_budget import BUDGET
 from hive_core.operations.notices import tell
@@ -24,11 +24,11 @@ _COUNTS = {
 
 def capped(call: Call, task: str) -> str:
     """Which bound a task has reached, in words; empty: none."""
-    found = call.ledger.budgets.usage.capped(task)
+    found = call.ledger.budgets.usage.task_caps(task)
     return "" if found is None else found.reached or _reached(call, found)
 
 
-def _reached(call: Call, found: Capped) -> str:
+def _reached(call: Call, found: TaskCapRow) -> str:
     used = call.ledger.budgets.usage.of_task(found.task)
     for name, most in found.caps.items():
         amount = sum(used.get(kind, 0) for kind in _COUNTS[name])
@@ -39,16 +39,16 @@ def _reached(call: Call, found: Capped) -> str:
 
 def note_caps(call: Call, task: str) -> frozenset[str]:
     """After something was used for it: at its first bound its agent is told to report."""
-    found = call.ledger.budgets.usage.capped(task)
+    found = call.ledger.budgets.usage.task_caps(task)
     if found is None or found.reached or not (bound := _reached(call, found)):
         return frozenset()
     return at_bound(call, found, bound)
 
 
-def at_bound(call: Call, found: Capped, bound: str) -> frozenset[str]:
+def at_bound(call: Call, found: TaskCapRow, bound: str) -> frozenset[str]:
     """Its agent is told to report, and has some seconds to do it."""
     stop_ = call.settings.budgets.stop
-    call.ledger.budgets.usage.reached(found.task, bound, call.now + stop_ if stop_ else None)
+    call.ledger.budgets.usage.mark_reached(found.task, bound, call.now + stop_ if stop_ else None)
     name = call.hive.name(found.agent)
     if name is None:
         return frozenset()
@@ -58,16 +58,16 @@ def at_bound(call: Call, found: Capped, bound: str) -> frozenset[str]:
 
 @when(TaskEnded)
 def _forget_caps(call: Call, what: TaskEnded) -> frozenset[str]:
-    call.ledger.budgets.usage.uncap(what.id)
+    call.ledger.budgets.usage.remove_caps(what.id)
     return frozenset()
 
 
-@due(at=lambda ledger: ledger.budgets.usage.cap_due(), topics=frozenset({BUDGET}))
+@due(at=lambda ledger: ledger.budgets.usage.next_cap_stop(), topics=frozenset({BUDGET}))
 def stop_at_task_caps(call: Call) -> Record[Result]:
     """Stop the tasks that had time to report after their bound and did not."""
     topics = frozenset[str]()
-    for each in call.ledger.budgets.usage.caps_due(call.now, AT_ONCE):
-        call.ledger.budgets.usage.reached(each.task, each.reached, None)
+    for each in call.ledger.budgets.usage.caps_to_stop(call.now, AT_ONCE):
+        call.ledger.budgets.usage.mark_reached(each.task, each.reached, None)
         task = call.ledger.tasks.get(each.task)
         if task is not None and task.open:
             why = f"budget: it has used {each.reached}"

@@ -14,21 +14,21 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Params, Result
 from hive_core.broker.timers import due
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
-from hive_core.ledger.budgets.usage import Capped
+from hive_core.ledger.budgets.usage import TaskCapRow
 from hive_core.model.agents.capability import covers
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.budget import AMOUNT_MOST, UNITS, Budget, BudgetKind, TaskFund
 from hive_core.model.work.task import Task, TaskRequest, TaskState
 from hive_core.operations.budgets.payer_budget import (
     BUDGET,
-    above,
-    amounts,
-    covered,
-    fund_for,
-    note,
-    title,
-    topic,
-    upward,
+    ancestors,
+    budget_title,
+    budget_topic,
+    funded_kinds,
+    log_budget_event,
+    self_and_ancestors,
+    task_fund,
+    usage_text,
 )
 from hive_core.operations.notices import tell
 from hive_core.operations.tasks.caps import at_bound, note_caps
@@ -75,7 +75,7 @@ def rows_of(call: Call, task: str) -> list[FundRow]:
 def own_kinds(call: Call, wish: TaskRequest, uuid: str) -> frozenset[BudgetKind]:
     """Of what a task to be has something of its own, or of that of the whole that it is part of."""
     own = frozenset(WORDS[word] for word in wish.budget)
-    whole = covered(call, wish.part_of, uuid)
+    whole = funded_kinds(call, wish.part_of, uuid)
     return own | {kind for kind in whole if call.ledger.budgets.get(uuid, kind) is None}
 
 
@@ -89,10 +89,12 @@ def fund(call: Call, task: Task) -> frozenset[str]:
         kind = WORDS[word]
         what = f"cannot give a task {amount} {UNITS[kind]} of its own"
         source = taken(call, task, (kind, amount), what)
-        topics |= {topic(source or task.assignee)}
+        topics |= {budget_topic(source or task.assignee)}
         purse = Budget(task.assignee, kind, free=amount)
         call.ledger.budgets.funds.save(TaskFund(task.id, source, purse))
-        note(call, purse, "reserved", f"task {task.id} has {amount} {UNITS[kind]} of its own")
+        log_budget_event(
+            call, purse, "reserved", f"task {task.id} has {amount} {UNITS[kind]} of its own"
+        )
     return topics
 
 
@@ -121,25 +123,25 @@ def taken(call: Call, task: Task, wanted: tuple[BudgetKind, int], what: str) -> 
             f"task {source.task}" if isinstance(source, TaskFund) else call.hive.name(held.agent)
         )
         raise LimitReached(
-            f"{what}: of the {title(held)} of {whose} are {held.free} left",
+            f"{what}: of the {budget_title(held)} of {whose} are {held.free} left",
             rule=BUDGET, budget=whose, of=kind.value,
         )  # fmt: skip
     left = held.with_removed(amount)[0]
     if isinstance(source, TaskFund):
         call.ledger.budgets.funds.save(replace(source, budget=left))
         return source.task
-    call.ledger.budgets.keep(left)
+    call.ledger.budgets.save(left)
     return held.agent
 
 
 def _source(call: Call, task: Task, kind: BudgetKind) -> TaskFund | Budget | None:
     budgets, found = call.ledger.budgets, None
     if task.assigner != OPERATOR:
-        whole = fund_for(call, task.request.part_of, task.assigner, kind)
+        whole = task_fund(call, task.request.part_of, task.assigner, kind)
         if whole is not None:
             return whole
-        found = budgets.nearest(upward(call.hive, task.assigner), kind)
-    return found or budgets.nearest(above(call.hive, task.assignee), kind)
+        found = budgets.nearest(self_and_ancestors(call.hive, task.assigner), kind)
+    return found or budgets.nearest(ancestors(call.hive, task.assignee), kind)
 
 
 def spend(call: Call, held: TaskFund, amount: int, *, last: bool = False) -> frozenset[str]:
@@ -152,22 +154,22 @@ def spend(call: Call, held: TaskFund, amount: int, *, last: bool = False) -> fro
 def _low(call: Call, held: TaskFund) -> frozenset[str]:
     """Its agent and its assigner are told once when it runs low, and when it is empty."""
     purse, usage = held.budget, call.ledger.budgets.usage
-    what = f"the {title(purse)} of task {held.task} of {call.hive.name(purse.agent)}"
+    what = f"the {budget_title(purse)} of task {held.task} of {call.hive.name(purse.agent)}"
     if purse.empty:
-        known = usage.capped(held.task)
+        known = usage.task_caps(held.task)
         if known is not None and known.reached:
             return frozenset()
         if known is None:
-            usage.cap(held.task, purse.agent, {})
-        found = known or Capped(held.task, purse.agent, {}, "", None)
-        note(call, purse, "used_up", f"{what} is used up: {amounts(call, purse)}")
-        topics = at_bound(call, found, f"its {title(purse)}, {amounts(call, purse)}")
-        return topics | _tell_assigner(call, held, f"{what} is used up: {amounts(call, purse)}")
+            usage.set_caps(held.task, purse.agent, {})
+        found = known or TaskCapRow(held.task, purse.agent, {}, "", None)
+        log_budget_event(call, purse, "used_up", f"{what} is used up: {usage_text(call, purse)}")
+        topics = at_bound(call, found, f"its {budget_title(purse)}, {usage_text(call, purse)}")
+        return topics | _tell_assigner(call, held, f"{what} is used up: {usage_text(call, purse)}")
     if purse.warned or not purse.is_near_end(call.settings.budgets.warn):
         return frozenset()
     call.ledger.budgets.funds.save(replace(held, budget=replace(purse, warned=True)))
-    text = f"{what} runs low: {amounts(call, purse)}"
-    note(call, purse, "low", text)
+    text = f"{what} runs low: {usage_text(call, purse)}"
+    log_budget_event(call, purse, "low", text)
     name = call.hive.name(purse.agent)
     told = tell(call, call.hive, name, BUDGET, text) if name else frozenset[str]()
     return told | _tell_assigner(call, held, text)
@@ -191,16 +193,16 @@ def more(call: Call, before: TaskFund, amount: int) -> frozenset[str]:
     if purse.empty:
         return frozenset()
     topics = _parts_begun(call, held) if before.budget.empty else frozenset[str]()
-    known = budgets.usage.capped(held.task)
+    known = budgets.usage.task_caps(held.task)
     if known is None or not known.reached or any(each.budget.empty for each in _own(call, held)):
         return topics
-    budgets.usage.reached(held.task, "", None)
+    budgets.usage.mark_reached(held.task, "", None)
     if met := note_caps(call, held.task):  # one of its caps it has met as well
         return topics | met
     name = call.hive.name(purse.agent)
-    text = f"the {title(purse)} of task {held.task} has {purse.free} again: go on"
+    text = f"the {budget_title(purse)} of task {held.task} has {purse.free} again: go on"
     topics |= tell(call, call.hive, name, BUDGET, text) if name else frozenset()
-    return topics | {topic(purse.agent)}
+    return topics | {budget_topic(purse.agent)}
 
 
 def _own(call: Call, held: TaskFund) -> list[TaskFund]:

@@ -10,7 +10,7 @@ from hive_core.errors import InboxFull
 from hive_core.ledger.tasks.storage import TaskChanges
 from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.work.task import Task, TaskState
-from hive_core.operations.budgets.payer_budget import covered, exhausted
+from hive_core.operations.budgets.payer_budget import exhausted_budget, funded_kinds
 from hive_core.operations.notices import More, inbox, post
 from hive_core.operations.tasks.letters import letter
 from hive_core.operations.tasks.notices import from_daemon
@@ -42,7 +42,7 @@ def start_next(call: Call, assignee: str) -> frozenset[str]:
 def _next(call: Call, assignee: str) -> Task | None:
     """The first that somebody pays for: where its agent has nothing left, one with its own."""
     first = call.ledger.tasks.next_queued(assignee)
-    if first is None or exhausted(call, assignee) is None:
+    if first is None or exhausted_budget(call, assignee) is None:
         return first
     queued = call.ledger.tasks.open_tasks(assignee) if call.ledger.budgets.funds.any else []
     return next(
@@ -50,7 +50,7 @@ def _next(call: Call, assignee: str) -> Task | None:
             each for each in queued
             if each.state is TaskState.QUEUED and not each.message
             and not call.ledger.plans.sweeps.contains(each.id)
-            and exhausted(call, assignee, covered(call, each.id, assignee)) is None
+            and exhausted_budget(call, assignee, funded_kinds(call, each.id, assignee)) is None
         ),
         None,
     )  # fmt: skip

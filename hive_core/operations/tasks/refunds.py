@@ -14,8 +14,13 @@ from hive_core.broker.hooks import TaskEnded, when
 from hive_core.model.agents.hive import Hive
 from hive_core.model.work.budget import UNITS, Budget, BudgetKind, TaskFund
 from hive_core.model.work.task import ACTIVE
-from hive_core.operations.budgets.payer_budget import covered, note, topic, upward
-from hive_core.operations.budgets.shortages import filled
+from hive_core.operations.budgets.payer_budget import (
+    budget_topic,
+    funded_kinds,
+    log_budget_event,
+    self_and_ancestors,
+)
+from hive_core.operations.budgets.shortages import refill
 from hive_core.operations.tasks.funds import more
 
 
@@ -33,11 +38,15 @@ def closed(call: Call, held: TaskFund) -> frozenset[str]:
     shares, left = _shares(call, held), purse.free
     budgets.funds.drop(held)
     if purse.over:
-        note(call, purse, "owed", f"{purse.over} were used beyond it, and nobody pays for them")
-    touched = frozenset({topic(purse.agent)}) | _spared_no_more(call, held)
+        log_budget_event(
+            call, purse, "owed", f"{purse.over} were used beyond it, and nobody pays for them"
+        )
+    touched = frozenset({budget_topic(purse.agent)}) | _spared_no_more(call, held)
     if not purse.free:
         return touched
-    note(call, purse, "returned", f"task {held.task} did not use {purse.free} {UNITS[purse.kind]}")
+    log_budget_event(
+        call, purse, "returned", f"task {held.task} did not use {purse.free} {UNITS[purse.kind]}"
+    )
     for source, amount in shares:
         touched |= _returned(call, source, purse.kind, amount)
         left -= amount
@@ -82,7 +91,7 @@ def _returned(call: Call, source: str, kind: BudgetKind, amount: int) -> frozens
     if whole is not None:
         return more(call, whole, amount)
     home = budgets.get(source, kind) if amount else None
-    return filled(call, home, amount) if home else frozenset()
+    return refill(call, home, amount) if home else frozenset()
 
 
 def _spared_no_more(call: Call, held: TaskFund) -> frozenset[str]:
@@ -95,12 +104,12 @@ def _spared_no_more(call: Call, held: TaskFund) -> frozenset[str]:
     }  # fmt: skip
     spared = budgets.funds.open_parts(held.task, ACTIVE) if stop and over else []
     for part, uuid in spared:
-        if over and kind not in covered(call, part, uuid):
-            pays = budgets.nearest(upward(call.hive, uuid), kind)
+        if over and kind not in funded_kinds(call, part, uuid):
+            pays = budgets.nearest(self_and_ancestors(call.hive, uuid), kind)
             missed = over.pop(pays.agent, None) if pays else None
             if missed is not None:
-                budgets.short(replace(missed, stop_at=call.now + stop))
-                topics |= {topic(missed.agent)}
+                budgets.save_shortage(replace(missed, stop_at=call.now + stop))
+                topics |= {budget_topic(missed.agent)}
     return topics
 
 

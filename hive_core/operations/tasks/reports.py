@@ -10,7 +10,7 @@ from hive_core.broker.call import Call, Record, Wait
 from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, LimitReached
 from hive_core.model.work.task import WELL, ResultStatus, Task, TaskResult, TaskState
-from hive_core.operations.budgets.spending import report_of
+from hive_core.operations.budgets.spending import record_final_report
 from hive_core.operations.fields import WAIT_MOST, also, bounded_text
 from hive_core.operations.tasks.begin import at_hand, begin, delegated
 from hive_core.operations.tasks.lifecycle_hooks import confirmed
@@ -157,7 +157,7 @@ def finish_task(call: Call, params: FinishTaskParams) -> Record[Finished]:
         ResultStatus(params.status), params.summary, params.data, artifacts=tuple(params.artifacts),
         tokens=params.tokens, cost=params.cost,
     )  # fmt: skip
-    paid = report_of(call, task.assignee, task.id, params.tokens or 0, params.cost or 0)
+    paid = record_final_report(call, task.assignee, task.id, params.tokens or 0, params.cost or 0)
     if task.state is TaskState.STOPPING:
         found, topics = confirmed(call, task, said)
     else:

@@ -19,7 +19,7 @@ from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.work.task import ResultStatus, Task, TaskRequest
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import bounded_text
-from hive_core.operations.lifecycle.sleep import resumed
+from hive_core.operations.lifecycle.sleep import wake_sleeper
 from hive_core.operations.tasks.assign import NOTHING, assign
 from hive_core.operations.tasks.operations import ASSIGNER, TASK, given_by_caller
 from hive_core.operations.tasks.params import TaskId
@@ -91,7 +91,7 @@ def _up(call: Call, name: str, uuid: str) -> frozenset[str]:
     """It has to run for this: started by who asks, or woken."""
     run = call.ledger.runs.get(uuid)
     if run is not None and run.wanted is DesiredState.SLEEPING:
-        return resumed(call, uuid, "its work goes on")
+        return wake_sleeper(call, uuid, "its work goes on")
     up = run is not None and run.wanted is DesiredState.RUNNING
     if up and call.states.state(uuid) not in _STUCK:
         return frozenset()

@@ -11,7 +11,7 @@ from hive_core.ledger.tasks.trace_ids import trace_id
 from hive_core.model.wire.record import OPERATOR
 from hive_core.model.work.task import AWAITING, COURSE, Task, TaskState
 from hive_core.operations.approvals.outcome import called
-from hive_core.operations.lifecycle.activity import shown
+from hive_core.operations.lifecycle.activity import update_activity
 from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.tasks.clock import clock_after_step
 from hive_core.operations.tasks.notices import correct_news, news
@@ -40,7 +40,7 @@ def step(
     log(call, found, event, found.why)
     topics = {topic(task.id), f"tasks:{found.assigner}", "events"}
     if task.begun or found.begun:  # else its agent is at the same as before
-        topics |= shown(call, found.assignee)
+        topics |= update_activity(call, found.assignee)
     if call.uuid != found.assigner and _is_news(task, found, event):
         topics |= news(call, found)
     else:

@@ -21,7 +21,7 @@ from hive_core.operations.batches.dispatch import wind_up
 from hive_core.operations.fields import Agent, Reason, Waiting
 from hive_core.operations.host.jobs import begun
 from hive_core.operations.tasks.end_in_batches import swept
-from hive_core.operations.triggers.lifecycle_hooks import pause_all
+from hive_core.operations.triggers.lifecycle_hooks import pause_triggers
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
 GOAL: Final = "work:"  # judged here, not by the change road
@@ -81,7 +81,7 @@ def stop_work(call: Call, params: StopWorkParams) -> Record[WorkStopped]:
     # What runs is told first. Nothing that waits is begun for it: it is in the sweep, or ends now.
     more = swept(call, sweep, [*running, *waiting])
     batches, topics = _batches(call, owners, why, params.grace)
-    triggers, others = pause_all(call, owners, why)
+    triggers, others = pause_triggers(call, owners, why)
     left = call.ledger.plans.sweeps.open_counts(tasks)
     job = begun(call, "stop_work", dict.fromkeys(left, f"{GOAL}stop"))
     if left:

@@ -12,7 +12,7 @@ from hive_core.errors import Conflict, InvalidArgument
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.budget import AMOUNT_MOST, UNITS, TaskFund
 from hive_core.model.work.task import Task, TaskState
-from hive_core.operations.budgets.payer_budget import BUDGET, topic
+from hive_core.operations.budgets.payer_budget import BUDGET, budget_topic
 from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.tasks.funds import WORDS, FundRow, more, rows_of, taken
 from hive_core.operations.tasks.offers import start_next
@@ -93,7 +93,7 @@ def _funded(call: Call, task: Task, held: TaskFund, amount: int) -> frozenset[st
     if held.source and not source:  # else more would be left than anybody was given
         raise Conflict(f"{what}: what it has came out of a budget, and this would come out of none")
     call.ledger.budgets.funds.top_up(held, source, amount)
-    return more(call, held, amount) | {topic(source or task.assignee)}
+    return more(call, held, amount) | {budget_topic(source or task.assignee)}
 
 
 _WORD: Final = {kind: word for word, kind in WORDS.items()}

@@ -178,9 +178,9 @@ def _issues(seen: Seen, n: int) -> Iterator[str]:
     ledger, call = seen.call.ledger, seen.call
     if why := lock_of(ledger, seen.uuid):
         yield f"locked: {why}"
-    for question in ledger.questions.asked_by(seen.uuid)[:n]:
+    for question in ledger.questions.open_of_asker(seen.uuid)[:n]:
         yield f"waits for an answer to {question.kind.value} {question.id}"
-    end = ledger.lives.last(seen.uuid)
+    end = ledger.lives.last_end(seen.uuid)
     if end is not None and not end.clean and not end.asked:
         yield f"ended by itself at {end.at:.0f}: {end.reason}"
     dead = ledger.messages.inbox(seen.uuid, dead=True, limit=n)
@@ -194,7 +194,7 @@ def _issues(seen: Seen, n: int) -> Iterator[str]:
 
 def _memory(seen: Seen, n: int) -> Iterator[str]:
     ledger = seen.call.ledger
-    kept, at = ledger.lives.kept(seen.uuid)
+    kept, at = ledger.lives.snapshot(seen.uuid)
     if at is not None:
         yield f"kept {len(kept)} characters for its next start at {at:.0f}"
     mail = ledger.messages.inbox(seen.uuid, dead=False, limit=n)

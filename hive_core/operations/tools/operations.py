@@ -29,7 +29,7 @@ from hive_core.model.work.tools import (
     find_tool,
     parse_entry,
 )
-from hive_core.operations.budgets.spending import check_tool, used_tool
+from hive_core.operations.budgets.spending import check_tool_budget, count_tool_call
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.tasks.begin import begin, lock_of
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
@@ -98,7 +98,7 @@ def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     words = check_argument(wanted, params.argument)
     _check_task(call, params)
     _check(call, wanted, words, params.task)
-    check_tool(call, call.uuid, params.task)
+    check_tool_budget(call, call.uuid, params.task)
     held = call.ledger.tools.open_grants(call.uuid)
     if len(held) >= OPEN_MOST:
         raise LimitReached(f"cannot use {wanted.name}: {OPEN_MOST} grants are open")
@@ -106,7 +106,7 @@ def use_tool(call: Call, params: UseToolParams) -> Record[GrantResult]:
     shown = _hidden(call, words)
     grant = ToolGrant(uuid4().hex, call.uuid, wanted.name, (shown,), params.task, call.now, expires)
     call.ledger.tools.add(grant)
-    topics = used_tool(call, call.uuid, params.task)
+    topics = count_tool_call(call, call.uuid, params.task)
     if params.task:
         topics |= begin(call, call.ledger.tasks.require(params.task), "a tool was used for it")[1]
     return Record(

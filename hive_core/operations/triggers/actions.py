@@ -25,7 +25,7 @@ from hive_core.model.names import NAME_MAX
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
 from hive_core.model.work.task import TaskRequest
 from hive_core.model.work.trigger import Trigger, TriggerAction, TriggerRun
-from hive_core.operations.lifecycle.sleep import resumed
+from hive_core.operations.lifecycle.sleep import wake_sleeper
 from hive_core.operations.notices import post
 from hive_core.operations.tasks.assign import NOTHING, assign
 from hive_core.policy.decide import decide
@@ -41,39 +41,41 @@ Data = Mapping[str, object] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TriggerNotice:
     """A fire that says something. `body`: what was delivered to a webhook."""
 
     trigger: Trigger
-    fire: TriggerRun
+    run: TriggerRun
     data: Data = None
     body: str = ""
 
 
-def refusal(call: Call, trigger: Trigger) -> str:
+def owner_refusal(call: Call, trigger: Trigger) -> str:
     """Why who set the trigger may not have it any more; empty: it may."""
     if trigger.owner == OPERATOR:
         return ""
     owner, agent = call.hive.name(trigger.owner), call.hive.name(trigger.agent)
     if owner is None or agent is None:
         return "who set it is no agent of this hive any more"
-    for operation in ("set_trigger", *(("assign_task",) if _for_another(trigger) else ())):
+    for operation in ("set_trigger", *(("assign_task",) if _is_for_another(trigger) else ())):
         found = decide(REGISTRY[operation].allow, call.hive, owner, agent)
         if not found.allowed:
             return f"{owner} may not {operation.replace('_', ' ')} for {agent}: {found.reason}"
     return ""
 
 
-def _for_another(trigger: Trigger) -> bool:
+def _is_for_another(trigger: Trigger) -> bool:
     return trigger.act is TriggerAction.TASK and trigger.owner != trigger.agent
 
 
-def inform(call: Call, name: str, told: Sequence[Told]) -> tuple[str, frozenset[str], str]:
+def send_notices(
+    call: Call, name: str, told: Sequence[TriggerNotice]
+) -> tuple[str, frozenset[str], str]:
     """One message with all of it: its id, the topics, and why it could not be sent."""
     spec = call.hive.spec(name)
     letter = NewMessage(
         sender=DAEMON, sender_name=DAEMON, recipient=spec.id, recipient_name=name,
-        relation=Relation.DAEMON, body=_letter(call, told), kind=MAIL,
+        relation=Relation.DAEMON, body=_letter_text(call, told), kind=MAIL,
         priority=min(_priority(each.trigger) for each in told),
     )  # fmt: skip
     try:
@@ -81,7 +83,7 @@ def inform(call: Call, name: str, told: Sequence[Told]) -> tuple[str, frozenset[
     except InboxFull as error:
         return "", frozenset(), str(error)
     if wakers := [each.trigger for each in told if each.trigger.act is TriggerAction.WAKE]:
-        topics |= rouse(call, spec.id, name, wakers)
+        topics |= wake_agent(call, spec.id, name, wakers)
     return message.id, topics, ""
 
 
@@ -90,9 +92,9 @@ def _priority(trigger: Trigger) -> int:
     return found if isinstance(found, int) else 2
 
 
-def _letter(call: Call, told: Sequence[Told]) -> str:
+def _letter_text(call: Call, told: Sequence[TriggerNotice]) -> str:
     """A line of JSON for programs, then a paragraph for each."""
-    head = json.dumps({"fires": [_head(call, each) for each in told]}, ensure_ascii=False)
+    head = json.dumps({"fires": [_run_header(call, each) for each in told]}, ensure_ascii=False)
     parts, left = [head], _LETTER - len(head.encode())
     for each in told:
         part = _paragraph(each)
@@ -103,8 +105,8 @@ def _letter(call: Call, told: Sequence[Told]) -> str:
     return "\n\n".join(parts)
 
 
-def _head(call: Call, told: Told) -> dict[str, object]:
-    trigger, fire = told.trigger, told.fire
+def _run_header(call: Call, told: TriggerNotice) -> dict[str, object]:
+    trigger, fire = told.trigger, told.run
     owner = OPERATOR if trigger.owner == OPERATOR else call.hive.name(trigger.owner)
     found: dict[str, object] = {
         "fire": fire.id, "trigger": trigger.id, "name": trigger.name, "owner": owner,
@@ -115,7 +117,7 @@ def _head(call: Call, told: Told) -> dict[str, object]:
     return found
 
 
-def _paragraph(told: Told) -> str:
+def _paragraph(told: TriggerNotice) -> str:
     text = str(told.trigger.action["text"])
     if told.data is None:
         return text
@@ -123,40 +125,40 @@ def _paragraph(told: Told) -> str:
     return f"{text}\n\n{note}\n{told.body}"
 
 
-def rouse(call: Call, uuid: str, name: str, wakers: Sequence[Trigger]) -> frozenset[str]:
+def wake_agent(call: Call, uuid: str, name: str, wakers: Sequence[Trigger]) -> frozenset[str]:
     """Have a sleeping agent run again; a stopped one, if somebody who may start it wants that.
 
     So an agent cannot undo by a trigger of its own that it was stopped.
     """
     run = call.ledger.runs.get(uuid)
     if run is None or run.wanted is not DesiredState.STOPPED:
-        return resumed(call, uuid, MAIL)
-    if not any(_starts(call, each, name) for each in wakers):
+        return wake_sleeper(call, uuid, MAIL)
+    if not any(_can_start(call, each, name) for each in wakers):
         return frozenset()
     call.ledger.runs.want(uuid, DesiredState.RUNNING, call.now, reason=MAIL)
     return frozenset({f"run:{uuid}"})
 
 
-def _starts(call: Call, trigger: Trigger, name: str) -> bool:
+def _can_start(call: Call, trigger: Trigger, name: str) -> bool:
     if trigger.owner == OPERATOR:
         return True
     owner = call.hive.name(trigger.owner)
     return owner is not None and decide(REGISTRY["start"].allow, call.hive, owner, name).allowed
 
 
-def give_task(
+def assign_run_task(
     call: Call, trigger: Trigger, fire: TriggerRun, assignee: str, data: Data = None
 ) -> tuple[str, frozenset[str], str]:
     """A task: its id, the topics, and why there is none."""
     try:
         with call.ledger.savepoint():
-            task, topics = assign(call, trigger.owner, assignee, _wish(trigger, fire, data))
+            task, topics = assign(call, trigger.owner, assignee, _task_request(trigger, fire, data))
     except REFUSALS as error:
         return "", frozenset(), str(error)
     return task.id, topics, ""
 
 
-def _wish(trigger: Trigger, fire: TriggerRun, data: Data) -> TaskRequest:
+def _task_request(trigger: Trigger, fire: TriggerRun, data: Data) -> TaskRequest:
     action = trigger.action
     deadline = action.get("deadline")
     about: dict[str, object] = {"trigger": trigger.id, "fire": fire.id, "due": fire.due}
@@ -167,19 +169,21 @@ def _wish(trigger: Trigger, fire: TriggerRun, data: Data) -> TaskRequest:
     )  # fmt: skip
 
 
-Made = tuple[Change[Result] | None, str, str, str]
+SpawnOutcome = tuple[Change[Result] | None, str, str, str]
 
 
-def make_agent(call: Call, trigger: Trigger, fire: TriggerRun, data: Data = None) -> Made:
+def spawn_for_run(
+    call: Call, trigger: Trigger, fire: TriggerRun, data: Data = None
+) -> SpawnOutcome:
     """A new agent with a task: the change, the task, the UUID, and why there is none."""
     try:
         with call.ledger.savepoint():
-            return _made(call, trigger, fire, data)
+            return _spawn(call, trigger, fire, data)
     except REFUSALS as error:
         return None, "", "", str(error)
 
 
-def _made(call: Call, trigger: Trigger, fire: TriggerRun, data: Data) -> Made:
+def _spawn(call: Call, trigger: Trigger, fire: TriggerRun, data: Data) -> SpawnOutcome:
     said = trigger.action["agent"]
     wanted = dict(said) if isinstance(said, Mapping) else {}
     name = wanted["name"] = _free_name(call, str(wanted["name"]), trigger.fired + 1)
@@ -188,7 +192,7 @@ def _made(call: Call, trigger: Trigger, fire: TriggerRun, data: Data) -> Made:
     if not isinstance(found, Change):
         raise TypeError("spawn makes a change")
     after = call._replace(hive=found.hive)
-    task, topics = assign(after, trigger.owner, name, _wish(trigger, fire, data))
+    task, topics = assign(after, trigger.owner, name, _task_request(trigger, fire, data))
     change: Change[Result] = Change(
         found.result, found.hive, found.message, found.wakes | topics, found.fields
     )

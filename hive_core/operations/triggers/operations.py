@@ -13,7 +13,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Later, Reads, Ready, Record
 from hive_core.broker.operation import Confidential, Mutation, Params, Result, Whose, operation
 from hive_core.errors import AlreadyExists, HiveError, InvalidArgument, LimitReached
-from hive_core.ledger.triggers.storage import New
+from hive_core.ledger.triggers.storage import NewTrigger
 from hive_core.model.agents.capability import check_grantable
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.trigger import Missed, Trigger, TriggerAction, TriggerRule, next_time
@@ -24,10 +24,10 @@ from hive_core.operations.triggers.views import (
     Then,
     TriggerRow,
     When,
-    called,
+    party_name,
     rule_of,
-    shown,
-    shown_fire,
+    run_row,
+    trigger_row,
 )
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF, holds
 
@@ -53,7 +53,7 @@ class SetTriggerParams(Confidential):
     enabled: bool = Field(default=True, description="Whether it is on.")
 
 
-class SetTrigger(Result):
+class SetTriggerResult(Result):
     id: str = Field(description="The trigger.")
     next: float | None = Field(description="When it fires next; null: not by the clock.")
     explained: str = Field(description="The rule in words.")
@@ -65,7 +65,7 @@ class TriggerParams(Mutation):
     trigger: Id = Field(description="The id of the trigger.")
 
 
-class Removed(Result):
+class RemovedTrigger(Result):
     name: str = Field(description="What it was called.")
 
 
@@ -75,7 +75,7 @@ class ListTriggersParams(Paged):
     )
 
 
-class Triggers(Page):
+class TriggerRows(Page):
     triggers: list[TriggerRow] = Field(description="The oldest first.")
 
 
@@ -88,15 +88,15 @@ class FireRows(Result):
     fires: list[FireRow] = Field(description="The newest first; the last 20 are kept.")
 
 
-def owner_of(call: Call, params: TriggerParams | ListFiresParams) -> str | None:
+def trigger_owner(call: Call, params: TriggerParams | ListFiresParams) -> str | None:
     """Who set it; when that is gone, the agent that it fires for."""
     found = call.ledger.triggers.get(params.trigger)
     if found is None:
         return None
-    return called(call, found.owner) or called(call, found.agent) or THE_OPERATOR
+    return party_name(call, found.owner) or party_name(call, found.agent) or THE_OPERATOR
 
 
-_WHOSE = Whose("trigger", "trigger", owner_of)
+_WHOSE = Whose("trigger", "trigger", trigger_owner)
 
 
 @operation(
@@ -105,7 +105,9 @@ _WHOSE = Whose("trigger", "trigger", owner_of)
     target="agent",
     preposition="of",
 )
-def set_trigger(call: Call, params: SetTriggerParams) -> Record[SetTrigger] | Later[SetTrigger]:
+def set_trigger(
+    call: Call, params: SetTriggerParams
+) -> Record[SetTriggerResult] | Later[SetTriggerResult]:
     """Have something happen by itself: by the clock, once, or when a webhook is called.
 
     It is the daemon's from then on and fires while the agent sleeps or is stopped: a message
@@ -117,24 +119,24 @@ def set_trigger(call: Call, params: SetTriggerParams) -> Record[SetTrigger] | La
     agent = call.hive.spec(name).id
     _check_action(params.action)
     rule = rule_of(params.when, call.now)
-    old = call.ledger.triggers.named(call.uuid, agent, params.name)
-    spent = _room(call, agent, name) if old is None else None
+    old = call.ledger.triggers.by_name(call.uuid, agent, params.name)
+    spent = _room_for_trigger(call, agent, name) if old is None else None
     _check_path(call, agent, rule, old)
-    hook = _hook(call, params, old)
-    if isinstance(hook, Fresh):
-        return _kept(call, hook)
+    hook = _webhook_key(call, params, old)
+    if isinstance(hook, NewWebhookKey):
+        return _store_secret(call, hook)
     if spent is not None:
         call.ledger.triggers.remove(spent)
-    new = New(
+    new = NewTrigger(
         call.uuid, agent, params.name, rule, TriggerAction(params.action.kind),
         params.action.model_dump(exclude_none=True), Missed(params.missed), params.enabled,
         hook.id, hook.key,
     )  # fmt: skip
     due = next_time(rule, call.now) if params.enabled else None
     trigger = call.ledger.triggers.put(new, call.now, due)
-    row = shown(call, trigger)
+    row = trigger_row(call, trigger)
     return Record(
-        SetTrigger(id=trigger.id, next=trigger.due, explained=row.explained, path=row.path,
+        SetTriggerResult(id=trigger.id, next=trigger.due, explained=row.explained, path=row.path,
                    secret=hook.made),
         frozenset({"trigger", f"trigger:{trigger.id}"}),
         {"trigger": trigger.id, "name": trigger.name, "when": rule.kind.value,
@@ -153,12 +155,12 @@ def _check_action(action: Then) -> None:
         raise InvalidArgument("only a task has a deadline", field="action.deadline")
 
 
-def _room(call: Call, agent: str, name: str) -> Trigger | None:
+def _room_for_trigger(call: Call, agent: str, name: str) -> Trigger | None:
     """One-shots that are over make room: the one that has to go, if one has to."""
     triggers, most = call.ledger.triggers, call.settings.triggers.each
     if triggers.count(agent) < most:
         return None
-    spent = triggers.spent(agent)
+    spent = triggers.spent_one_shot(agent)
     if spent is None:
         raise LimitReached(f"cannot set a trigger of {name}: it has {most}")
     return spent
@@ -173,7 +175,7 @@ def _check_path(call: Call, agent: str, rule: TriggerRule, old: Trigger | None) 
         raise AlreadyExists(reason)
 
 
-class Hook(NamedTuple):
+class WebhookKey(NamedTuple):
     """Address, name of the secret, and the secret if it was made here."""
 
     id: str = ""
@@ -181,14 +183,16 @@ class Hook(NamedTuple):
     made: str = ""
 
 
-class Fresh(NamedTuple):
+class NewWebhookKey(NamedTuple):
     """One whose secret is not on the disk yet."""
 
-    hook: Hook
+    hook: WebhookKey
     value: bytes
 
 
-def _hook(call: Call, params: SetTriggerParams, old: Trigger | None) -> Hook | Fresh:
+def _webhook_key(
+    call: Call, params: SetTriggerParams, old: Trigger | None
+) -> WebhookKey | NewWebhookKey:
     """What is replaced keeps both unless a new secret is given.
 
     The vault is no part of the transaction, so each secret has a name of its own and the row says
@@ -196,19 +200,19 @@ def _hook(call: Call, params: SetTriggerParams, old: Trigger | None) -> Hook | F
     """
     webhook, brought = params.when.webhook, call.brought
     if webhook is None:
-        return Hook()
-    held = Hook(old.hook, old.secret) if old is not None and old.hook else None
-    if isinstance(brought, Hook) and _holds(call, brought, held):
+        return WebhookKey()
+    held = WebhookKey(old.hook, old.secret) if old is not None and old.hook else None
+    if isinstance(brought, WebhookKey) and _is_stored(call, brought, held):
         return brought
     if held is not None and webhook.secret is None:
         return held
     id_ = held.id if held is not None else str(uuid4())
     made = "" if webhook.secret is not None else token_urlsafe(32)
     value = webhook.secret.get_secret_value() if webhook.secret is not None else made
-    return Fresh(Hook(id_, token_hex(8), made), value.encode())
+    return NewWebhookKey(WebhookKey(id_, token_hex(8), made), value.encode())
 
 
-def _holds(call: Call, brought: Hook, held: Hook | None) -> bool:
+def _is_stored(call: Call, brought: WebhookKey, held: WebhookKey | None) -> bool:
     """What is of nobody is cleared away, and so it is until the row is there.
 
     Another call of this name may have come first: its address was told, so that one stays.
@@ -217,17 +221,17 @@ def _holds(call: Call, brought: Hook, held: Hook | None) -> bool:
     return mine and brought.key in call.vault.keys(brought.id)
 
 
-def _kept(call: Call, fresh: Fresh) -> Later[SetTrigger]:
+def _store_secret(call: Call, fresh: NewWebhookKey) -> Later[SetTriggerResult]:
     """The secret comes to the disk first, beside the loop; then this is asked again."""
 
     async def keep(_reads: Reads) -> Ready:
         await call.vault.keep(fresh.hook.id, fresh.hook.key, fresh.value)
-        return Ready(value=fresh.hook, over=partial(_unless_set, call, fresh.hook))
+        return Ready(value=fresh.hook, over=partial(_drop_unless_set, call, fresh.hook))
 
     return Later(keep)
 
 
-def _unless_set(call: Call, hook: Hook) -> None:
+def _drop_unless_set(call: Call, hook: WebhookKey) -> None:
     """No secret stays of a call that has set nothing: refused, late, or of a caller who is gone."""
     with suppress(HiveError):  # then the next daemon finds it
         found = call.ledger.triggers.by_hook(hook.id)
@@ -239,36 +243,38 @@ def _unless_set(call: Call, hook: Hook) -> None:
 
 
 @operation(action="schedule", allow=OPERATOR | SELF | ANCESTOR, whose=_WHOSE)
-def remove_trigger(call: Call, params: TriggerParams) -> Record[Removed]:
+def remove_trigger(call: Call, params: TriggerParams) -> Record[RemovedTrigger]:
     """Remove a trigger: who set it, an ancestor of that, or the operator may.
 
     What it has begun goes on. An agent does not remove what an ancestor set for it.
     """
-    trigger = call.ledger.triggers.known(params.trigger)
+    trigger = call.ledger.triggers.require(params.trigger)
     call.ledger.triggers.remove(trigger)
     topics = frozenset({"trigger", f"trigger:{trigger.id}"})
-    return Record(Removed(name=trigger.name), topics, {"trigger": trigger.id, "name": trigger.name})
+    return Record(
+        RemovedTrigger(name=trigger.name), topics, {"trigger": trigger.id, "name": trigger.name}
+    )
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
-def list_triggers(call: Call, params: ListTriggersParams) -> Triggers:
+def list_triggers(call: Call, params: ListTriggersParams) -> TriggerRows:
     """List the triggers that fire for an agent, with their next and their last fire."""
     everybody = params.agent is None and call.by_operator
     agent = None if everybody else call.hive.spec(params.agent or call.caller).id
     after = int(params.after) if params.after and params.after.isdecimal() else 0
     found = call.ledger.triggers.page(agent, after, params.most)
-    rows = list(fitting(map(lambda each: shown(call, each), found), _size))  # noqa: C417 - lazy
+    rows = list(fitting(map(lambda each: trigger_row(call, each), found), _row_size))  # noqa: C417 - lazy
     more = len(rows) < len(found) or len(found) == params.most
-    return Triggers(triggers=rows, next=str(found[len(rows) - 1].number) if more else None)
+    return TriggerRows(triggers=rows, next=str(found[len(rows) - 1].number) if more else None)
 
 
-def _size(row: TriggerRow) -> int:
+def _row_size(row: TriggerRow) -> int:
     return written(row.model_dump_json())
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, whose=_WHOSE)
 def list_fires(call: Call, params: ListFiresParams) -> FireRows:
     """List the last fires of a trigger, with what came of each."""
-    trigger = call.ledger.triggers.known(params.trigger)
-    found = call.ledger.triggers.fires.of(trigger.number, None, params.limit)
-    return FireRows(fires=[shown_fire(call, each) for each in found])
+    trigger = call.ledger.triggers.require(params.trigger)
+    found = call.ledger.triggers.runs.of(trigger.number, None, params.limit)
+    return FireRows(fires=[run_row(call, each) for each in found])

@@ -25,8 +25,8 @@ from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import Agent, bounded_text
 from hive_core.operations.notices import PRIORITY, post
 from hive_core.operations.pages import Page, Paged, fitting, written
-from hive_core.operations.questions.letters import short
-from hive_core.operations.questions.transitions import AGAIN, living
+from hive_core.operations.questions.letters import shorten
+from hive_core.operations.questions.transitions import AGAIN, living_name
 from hive_core.policy.decide import decide
 from hive_core.policy.rules import ANCESTOR, OPERATOR, SELF
 
@@ -48,7 +48,7 @@ class RemindParams(Mutation):
     to: Agent | None = Field(None, description="A descendant; the caller itself when absent.")
 
 
-class Reminded(Result):
+class RemindResult(Result):
     reminder: str = Field(description="Its id.")
     due: float = Field(description="When it comes, in seconds since 1970.")
 
@@ -57,7 +57,7 @@ class CancelReminderParams(Mutation):
     reminder: Annotated[str, Field(max_length=64)] = Field(description="The reminder.")
 
 
-class Cancelled(Result):
+class CancelledReminder(Result):
     reminder: str = Field(description="Its id.")
     to: str = Field(description="Who would have got it.")
 
@@ -80,7 +80,7 @@ class ReminderRows(Page):
     reminders: list[ReminderRow] = Field(description="The next one first.")
 
 
-def _find(call: Call, params: CancelReminderParams) -> str | None:
+def reminder_owner(call: Call, params: CancelReminderParams) -> str | None:
     """Whose it is: the name of who would get it."""
     found = call.ledger.reminders.get(params.reminder)
     if found is None:
@@ -89,9 +89,9 @@ def _find(call: Call, params: CancelReminderParams) -> str | None:
 
 
 @operation(action="schedule", allow=SELF | ANCESTOR | OPERATOR, target="to")
-def remind(call: Call, params: RemindParams) -> Record[Reminded]:
+def remind(call: Call, params: RemindParams) -> Record[RemindResult]:
     """Have a message of kind `reminder` come later, to the caller or a descendant."""
-    when_ = _when(call, params)
+    when_ = _due_time(call, params)
     owner = params.to or call.caller
     uuid = THE_OPERATOR if owner == THE_OPERATOR else call.hive.spec(owner).id
     most = call.settings.talk.reminders
@@ -102,24 +102,24 @@ def remind(call: Call, params: RemindParams) -> Record[Reminded]:
     found = call.ledger.reminders.create(
         Reminder("", uuid, call.uuid, params.body, when_, relative, call.now)
     )
-    topics = frozenset({topic(found.id)})
-    return Record(Reminded(reminder=found.id, due=when_), topics, {"reminder": found.id})
+    topics = frozenset({reminder_topic(found.id)})
+    return Record(RemindResult(reminder=found.id, due=when_), topics, {"reminder": found.id})
 
 
 @operation(
     action="schedule",
     allow=SELF | ANCESTOR | OPERATOR,
-    whose=Whose("reminder", "reminder", _find),
+    whose=Whose("reminder", "reminder", reminder_owner),
     preposition="of",
 )
-def cancel_reminder(call: Call, params: CancelReminderParams) -> Record[Cancelled]:
+def cancel_reminder(call: Call, params: CancelReminderParams) -> Record[CancelledReminder]:
     """Take back a reminder; who would get it may, and its ancestors."""
     found = call.ledger.reminders.get(params.reminder)
     if found is None:
         raise NotFound(f"no reminder {params.reminder}")
     call.ledger.reminders.drop(found.id)
-    gone = Cancelled(reminder=found.id, to=called(call, found.owner))
-    return Record(gone, frozenset({topic(found.id)}), {"reminder": found.id})
+    gone = CancelledReminder(reminder=found.id, to=called(call, found.owner))
+    return Record(gone, frozenset({reminder_topic(found.id)}), {"reminder": found.id})
 
 
 @operation(action="read", allow=SELF | ANCESTOR | OPERATOR, target="agent", preposition="of")
@@ -139,29 +139,29 @@ def list_reminders(call: Call, params: ListRemindersParams) -> ReminderRows:
 
 
 @due(at=lambda ledger: ledger.reminders.next_due(), topics=frozenset({"reminder"}))
-def reminders(call: Call) -> Record[Result]:
+def deliver_reminders(call: Call) -> Record[Result]:
     """Deliver those whose time has come, also those that came while no daemon ran."""
     topics = set[str]()
     for each in call.ledger.reminders.due(call.now, _MOST):
-        topics |= _come(call, each)
+        topics |= _deliver(call, each)
     return Record(Result(), frozenset(topics), told=True)
 
 
-def topic(reminder: str) -> str:
+def reminder_topic(reminder: str) -> str:
     """Touched when it is made, comes, or is cancelled."""
     return f"reminder:{reminder}"
 
 
-def _come(call: Call, found: Reminder) -> frozenset[str]:
+def _deliver(call: Call, found: Reminder) -> frozenset[str]:
     """Once, and away with it; who does not read gets it later."""
-    name = living(call, found.owner)
+    name = living_name(call, found.owner)
     if name is None:
         call.ledger.reminders.drop(found.id)
-        return frozenset({topic(found.id)})
+        return frozenset({reminder_topic(found.id)})
     if why := _refusal(call, found, name):
         call.ledger.reminders.drop(found.id)
-        _log(call, found, name, why)
-        return frozenset({topic(found.id), "events"})
+        _log_reminder(call, found, name, why)
+        return frozenset({reminder_topic(found.id), "events"})
     by = called(call, found.setter)
     head = {"reminder": found.id, "by": by, "made": found.made, "due": found.due}
     letter = NewMessage(
@@ -173,10 +173,10 @@ def _come(call: Call, found: Reminder) -> frozenset[str]:
         topics = post(call, letter)[1]
     except (InboxFull, NotFound):
         call.ledger.reminders.put_off(found.id, call.now + AGAIN)
-        return frozenset({topic(found.id)})
+        return frozenset({reminder_topic(found.id)})
     call.ledger.reminders.drop(found.id)
-    _log(call, found, name)
-    return topics | {topic(found.id), "events"}
+    _log_reminder(call, found, name)
+    return topics | {reminder_topic(found.id), "events"}
 
 
 def _refusal(call: Call, found: Reminder, name: str) -> str:
@@ -188,7 +188,7 @@ def _refusal(call: Call, found: Reminder, name: str) -> str:
     return "" if judged.allowed else f"{setter} may not remind {name}: {judged.reason}"
 
 
-def _log(call: Call, found: Reminder, name: str, refused: str = "") -> None:
+def _log_reminder(call: Call, found: Reminder, name: str, refused: str = "") -> None:
     fields = {
         "reminder": found.id, "target_name": name, "by": called(call, found.setter),
         "caller_name": DAEMON, "late": round(max(0.0, call.now - found.due), 3),
@@ -202,7 +202,7 @@ def _log(call: Call, found: Reminder, name: str, refused: str = "") -> None:
     )  # fmt: skip
 
 
-def _when(call: Call, params: RemindParams) -> float:
+def _due_time(call: Call, params: RemindParams) -> float:
     """In seconds since 1970; exactly one of the two was given."""
     if (params.at is None) == (params.in_ is None):
         raise InvalidArgument("say when: `at`, or `in` so many seconds", field="at")
@@ -218,7 +218,7 @@ def _row_of(call: Call) -> Callable[[Reminder], ReminderRow]:
     def row(found: Reminder) -> ReminderRow:
         return ReminderRow(
             id=found.id, to=called(call, found.owner), by=called(call, found.setter),
-            body=short(found.body), due=found.due, relative=found.relative, made=found.made,
+            body=shorten(found.body), due=found.due, relative=found.relative, made=found.made,
         )  # fmt: skip
 
     return row

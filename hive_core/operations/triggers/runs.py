@@ -27,47 +27,53 @@ from hive_core.model.work.trigger import (
     due_runs,
     next_time,
 )
-from hive_core.operations.triggers.actions import Told, give_task, inform, make_agent, refusal
+from hive_core.operations.triggers.actions import (
+    TriggerNotice,
+    assign_run_task,
+    owner_refusal,
+    send_notices,
+    spawn_for_run,
+)
 
 AT_ONCE: Final = 64  # triggers looked at in one transaction
 MINUTE: Final = 60.0
 KIND: Final = "trigger"
 
 
-class Fired(Result):
+class TriggerRunCount(Result):
     fires: int = Field(description="How many.")
 
 
 @dataclass
-class Round:
+class TriggerPass:
     """What comes of one look at the triggers of one agent."""
 
     call: Call
     agent: str
     name: str
-    told: list[Told] = field(default_factory=list)
+    notices: list[TriggerNotice] = field(default_factory=list)
     topics: set[str] = field(default_factory=set)
     fires: int = 0
 
     @cached_property
     def _used(self) -> tuple[int, float]:
-        return self.call.ledger.triggers.fires.used(self.agent, self.call.now)
+        return self.call.ledger.triggers.runs.recent_count(self.agent, self.call.now)
 
     def room(self) -> tuple[int, float]:
         """How many fires it has left in this minute, and when it has more."""
         used, first = self._used
         return self.call.settings.triggers.fires - used - self.fires, first + MINUTE + 0.001
 
-    def look(self, trigger: Trigger) -> DueRuns:
+    def check(self, trigger: Trigger) -> DueRuns:
         """Look at one, and write down when to look again. One that is broken stops no other."""
         try:
-            return self._look(trigger)
+            return self._check(trigger)
         except InvalidArgument as error:  # the machine does not know its zone any more
-            self.call.ledger.triggers.switch(trigger.number, enabled=False, due=None)
-            self.note(trigger, "refuse", self.call.now, 1, f"switched off: {error}")
+            self.call.ledger.triggers.set_enabled(trigger.number, enabled=False, due=None)
+            self.record_idle_run(trigger, "refuse", self.call.now, 1, f"switched off: {error}")
             return DueRuns()
 
-    def _look(self, trigger: Trigger) -> DueRuns:
+    def _check(self, trigger: Trigger) -> DueRuns:
         room, more = self.room()
         open_ = trigger.single and trigger.open is not None
         found = due_runs(trigger.rule, ScheduleState(
@@ -78,66 +84,68 @@ class Round:
         if room < 1 and found.due is not None and found.due <= self.call.now:
             triggers.put_off(trigger.number, more)
             return DueRuns()
-        triggers.looked(trigger.number, found)
-        if found.skipped and not triggers.fires.skipped_more(
+        triggers.save_verdict(trigger.number, found)
+        if found.skipped and not triggers.runs.count_skipped(
             trigger.number, found.skipped, self.call.now
         ):
             why = "the last fire is still open" if open_ else "it came too late"
-            self.note(trigger, "skip", found.since, found.skipped, why)
+            self.record_idle_run(trigger, "skip", found.since, found.skipped, why)
         if found.waits:
-            self.note(trigger, "wait", self.call.now, 1, "until the last fire has ended")
+            self.record_idle_run(trigger, "wait", self.call.now, 1, "until the last fire has ended")
         return found
 
-    def note(self, trigger: Trigger, event: str, at: float, count: int, why: str) -> TriggerRun:
+    def record_idle_run(
+        self, trigger: Trigger, event: str, at: float, count: int, why: str
+    ) -> TriggerRun:
         """A fire that does nothing."""
-        fires = self.call.ledger.triggers.fires
-        fire = fires.begin(trigger, self.call.now, at, count)
-        return self.end(trigger, fire, event, why)
+        fires = self.call.ledger.triggers.runs
+        fire = fires.start(trigger, self.call.now, at, count)
+        return self.end_run(trigger, fire, event, why)
 
-    def end(
+    def end_run(
         self, trigger: Trigger, fire: TriggerRun, event: str, why: str, ref: str = ""
     ) -> TriggerRun:
-        fires = self.call.ledger.triggers.fires
+        fires = self.call.ledger.triggers.runs
         found = fires.end(fire, event, self.call.now, detail=why, ref=ref)
-        return self.written(trigger, found)
+        return self.log_run(trigger, found)
 
-    def written(self, trigger: Trigger, fire: TriggerRun) -> TriggerRun:
+    def log_run(self, trigger: Trigger, fire: TriggerRun) -> TriggerRun:
         """Each fire is an event with its id."""
-        record(self.call, trigger, fire)
+        log_trigger_run(self.call, trigger, fire)
         self.topics |= {"events", f"trigger:{trigger.id}"}
         return fire
 
-    def fire(self, trigger: Trigger, at: float, count: int) -> None:
+    def run(self, trigger: Trigger, at: float, count: int) -> None:
         """One fire of a message, a wake or a task."""
         self.fires += 1
-        fire = self.call.ledger.triggers.fires.begin(trigger, self.call.now, at, count)
-        if why := refusal(self.call, trigger):
-            self.end(trigger, fire, "refuse", why)
+        fire = self.call.ledger.triggers.runs.start(trigger, self.call.now, at, count)
+        if why := owner_refusal(self.call, trigger):
+            self.end_run(trigger, fire, "refuse", why)
         elif trigger.act is TriggerAction.TASK:
-            self.task(trigger, fire)
+            self.run_task(trigger, fire)
         else:
-            self.told.append(Told(trigger, fire))
+            self.notices.append(TriggerNotice(trigger, fire))
 
-    def task(
+    def run_task(
         self, trigger: Trigger, fire: TriggerRun, data: dict[str, object] | None = None
     ) -> None:
-        task, topics, why = give_task(self.call, trigger, fire, self.name, data)
+        task, topics, why = assign_run_task(self.call, trigger, fire, self.name, data)
         self.topics |= topics
         if why:
-            self.end(trigger, fire, "refuse", why)
+            self.end_run(trigger, fire, "refuse", why)
         else:
-            self.written(trigger, self.call.ledger.triggers.fires.began(fire, task))
+            self.log_run(trigger, self.call.ledger.triggers.runs.set_work(fire, task))
 
-    def deliver(self) -> None:
+    def deliver_notices(self) -> None:
         """All that is to be said, in one message."""
-        message, topics, why = inform(self.call, self.name, self.told)
+        message, topics, why = send_notices(self.call, self.name, self.notices)
         self.topics |= topics
-        for each in self.told:
-            self.end(each.trigger, each.fire, "refuse" if why else "finish", why, message)
-        self.told.clear()
+        for each in self.notices:
+            self.end_run(each.trigger, each.run, "refuse" if why else "finish", why, message)
+        self.notices.clear()
 
 
-def record(call: Call, trigger: Trigger, fire: TriggerRun) -> None:
+def log_trigger_run(call: Call, trigger: Trigger, fire: TriggerRun) -> None:
     fields = {
         "fire": fire.id, "trigger": trigger.id, "name": trigger.name, "owner": trigger.owner,
         "action": trigger.act.value, "due": fire.due, "count": fire.count, "state": fire.state,
@@ -150,35 +158,35 @@ def record(call: Call, trigger: Trigger, fire: TriggerRun) -> None:
     ))  # fmt: skip
 
 
-@due(at=lambda ledger: ledger.triggers.next(spawns=False), topics=frozenset({"trigger"}))
-def fire_triggers(call: Call) -> Record[Fired]:
+@due(at=lambda ledger: ledger.triggers.next_due(spawns=False), topics=frozenset({"trigger"}))
+def fire_triggers(call: Call) -> Record[TriggerRunCount]:
     """Messages, wakes and tasks that are due."""
     topics, fires, looked = set[str](), 0, 0
     for agent in call.ledger.triggers.agents_due(call.now, AT_ONCE):
         found = call.ledger.triggers.due_of(agent, call.now)
-        done = _agent(call, agent, found)
+        done = _run_agent_triggers(call, agent, found)
         topics |= done.topics
         fires, looked = fires + done.fires, looked + len(found)
         if looked >= AT_ONCE:
             break
-    return Record(Fired(fires=fires), frozenset(topics), told=True)
+    return Record(TriggerRunCount(fires=fires), frozenset(topics), told=True)
 
 
-def _agent(call: Call, agent: str, found: list[Trigger]) -> Round:
+def _run_agent_triggers(call: Call, agent: str, found: list[Trigger]) -> TriggerPass:
     name = call.hive.name(agent)
-    done = Round(call, agent, name or "")
+    done = TriggerPass(call, agent, name or "")
     for trigger in found:
         if name is None or trigger.parked:
-            settle(call, trigger, name)
+            settle_orphan(call, trigger, name)
         else:
-            for at, count in done.look(trigger).runs:
-                done.fire(trigger, at, count)
-    if done.told:
-        done.deliver()
+            for at, count in done.check(trigger).runs:
+                done.run(trigger, at, count)
+    if done.notices:
+        done.deliver_notices()
     return done
 
 
-def settle(call: Call, trigger: Trigger, name: str | None) -> None:
+def settle_orphan(call: Call, trigger: Trigger, name: str | None) -> None:
     """Its agent was destroyed: it comes back with the agent, and goes when that cannot come."""
     triggers = call.ledger.triggers
     archive = call.ledger.archives.get(trigger.agent)
@@ -190,38 +198,38 @@ def settle(call: Call, trigger: Trigger, name: str | None) -> None:
         triggers.remove(trigger)
 
 
-@due(at=lambda ledger: ledger.triggers.next(spawns=True), topics=frozenset({"trigger"}))
-def fire_spawns(call: Call) -> Record[Fired] | Change[Fired]:
+@due(at=lambda ledger: ledger.triggers.next_due(spawns=True), topics=frozenset({"trigger"}))
+def fire_spawns(call: Call) -> Record[TriggerRunCount] | Change[TriggerRunCount]:
     """One new agent: each is a commit."""
-    nothing = Record(Fired(fires=0), told=True)
+    nothing = Record(TriggerRunCount(fires=0), told=True)
     trigger = call.ledger.triggers.spawn_due(call.now)
     if trigger is None:
         return nothing
     name = call.hive.name(trigger.agent)
     if name is None or trigger.parked:
-        settle(call, trigger, name)
+        settle_orphan(call, trigger, name)
         return nothing
-    done = Round(call, trigger.agent, name)
-    found = done.look(trigger).runs
+    done = TriggerPass(call, trigger.agent, name)
+    found = done.check(trigger).runs
     if not found:
-        return Record(Fired(fires=0), frozenset(done.topics), told=True)
-    fire = call.ledger.triggers.fires.begin(trigger, call.now, *found[0])
-    return spawned(done, trigger, fire)
+        return Record(TriggerRunCount(fires=0), frozenset(done.topics), told=True)
+    fire = call.ledger.triggers.runs.start(trigger, call.now, *found[0])
+    return run_spawn(done, trigger, fire)
 
 
-def spawned(
-    done: Round, trigger: Trigger, fire: TriggerRun, data: dict[str, object] | None = None
-) -> Record[Fired] | Change[Fired]:
+def run_spawn(
+    done: TriggerPass, trigger: Trigger, fire: TriggerRun, data: dict[str, object] | None = None
+) -> Record[TriggerRunCount] | Change[TriggerRunCount]:
     """A new agent, and its task, by one fire."""
-    why = refusal(done.call, trigger)
-    change, task, uuid, why = make_agent(done.call, trigger, fire, data) if not why else (
+    why = owner_refusal(done.call, trigger)
+    change, task, uuid, why = spawn_for_run(done.call, trigger, fire, data) if not why else (
         None, "", "", why
     )  # fmt: skip
     if change is None:
-        done.end(trigger, fire, "refuse", why)
-        return Record(Fired(fires=1), frozenset(done.topics), told=True)
-    done.written(trigger, done.call.ledger.triggers.fires.began(fire, task, uuid))
+        done.end_run(trigger, fire, "refuse", why)
+        return Record(TriggerRunCount(fires=1), frozenset(done.topics), told=True)
+    done.log_run(trigger, done.call.ledger.triggers.runs.set_work(fire, task, uuid))
     wakes = change.wakes | done.topics
     fields = {**change.fields, "fires": 1}
     message = f"{change.message} by trigger {trigger.id}"
-    return Change(Fired(fires=1), change.hive, message, wakes, fields)
+    return Change(TriggerRunCount(fires=1), change.hive, message, wakes, fields)

@@ -160,16 +160,16 @@ def rule_of(when: When, now: float) -> TriggerRule:
     if when.every is not None:
         return TriggerRule(TriggerKind.EVERY, every=when.every)
     if when.at is not None:
-        return TriggerRule(TriggerKind.AT, at=_moment(when.at, zone, now), zone=zone)
-    return _hooked(when.webhook or Webhook())
+        return TriggerRule(TriggerKind.AT, at=_parse_moment(when.at, zone, now), zone=zone)
+    return _webhook_rule(when.webhook or Webhook())
 
 
-def _hooked(said: Webhook) -> TriggerRule:
+def _webhook_rule(said: Webhook) -> TriggerRule:
     methods = tuple(dict.fromkeys(said.methods))
     return TriggerRule(TriggerKind.WEBHOOK, methods=methods, path=said.path, strict=said.strict)
 
 
-def address(call: Call, trigger: Trigger) -> str:
+def webhook_path(call: Call, trigger: Trigger) -> str:
     """Where a webhook is called; empty: it is none."""
     if not trigger.hook:
         return ""
@@ -177,7 +177,7 @@ def address(call: Call, trigger: Trigger) -> str:
     return f"/hook/{name}/{path}" if name and path else f"/hook/{trigger.hook}"
 
 
-def _moment(text: str, zone: str, now: float) -> float:
+def _parse_moment(text: str, zone: str, now: float) -> float:
     try:
         found = float(text)
     except ValueError:
@@ -191,33 +191,33 @@ def _moment(text: str, zone: str, now: float) -> float:
     return found
 
 
-def called(call: Call, party: str) -> str:
+def party_name(call: Call, party: str) -> str:
     """The name of a party that lives."""
     return OPERATOR if party == OPERATOR else call.hive.name(party) or ""
 
 
-def shown(call: Call, trigger: Trigger) -> TriggerRow:
+def trigger_row(call: Call, trigger: Trigger) -> TriggerRow:
     rule = trigger.rule
     text = {
         TriggerKind.CRON: rule.cron,
         TriggerKind.EVERY: f"{rule.every:g}",
         TriggerKind.AT: f"{rule.at:.3f}",
     }
-    last = call.ledger.triggers.fires.of(trigger.number, None, 1)
-    path = address(call, trigger)
+    last = call.ledger.triggers.runs.of(trigger.number, None, 1)
+    path = webhook_path(call, trigger)
     return TriggerRow(
-        id=trigger.id, name=trigger.name, agent=called(call, trigger.agent),
-        owner=called(call, trigger.owner), kind=rule.kind.value,
+        id=trigger.id, name=trigger.name, agent=party_name(call, trigger.agent),
+        owner=party_name(call, trigger.owner), kind=rule.kind.value,
         when=text.get(rule.kind, " ".join(rule.methods)), explained=rule_text(rule, path),
         zone=rule.zone, action=trigger.act.value,
         text=str(trigger.action.get("text", "")), missed=trigger.missed.value,
         enabled=trigger.enabled, next=None if trigger.parked else trigger.due, path=path,
         fires=trigger.fired,
-        last=shown_fire(call, last[0]) if last else None,
+        last=run_row(call, last[0]) if last else None,
     )  # fmt: skip
 
 
-def shown_fire(call: Call, fire: TriggerRun) -> FireRow:
+def run_row(call: Call, fire: TriggerRun) -> FireRow:
     return FireRow(
         id=fire.id, at=fire.at, due=fire.due, count=fire.count, state=fire.state,
         detail=fire.detail, ref=fire.ref, agent=call.hive.name(fire.spawned) or "",

@@ -22,7 +22,7 @@ from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.work.planning import ParkedWait, WaitCondition
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.fields import Agent
-from hive_core.operations.lifecycle.activity import shown
+from hive_core.operations.lifecycle.activity import update_activity
 from hive_core.operations.notices import inbox, post
 from hive_core.operations.tasks.notices import TASKS
 from hive_core.operations.waits.wait_tasks import MOST, end_of, sees_task
@@ -199,7 +199,7 @@ def wait_deadlines(call: Call) -> Record[Result]:
 
 def touched(call: Call, agent: str) -> frozenset[str]:
     """Topics of a wait of this agent that began or ended; it may be blocked by that, or no more."""
-    return frozenset({f"wait:{agent}"}) | shown(call, agent)
+    return frozenset({f"wait:{agent}"}) | update_activity(call, agent)
 
 
 def _check(call: Call, wish: WaitCondition, seconds: float | None) -> None:

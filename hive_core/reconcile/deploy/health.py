@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hive_core.ledger.machines.check_ins import Hello
+from hive_core.ledger.machines.check_ins import CheckIn
 from hive_core.model.agents.agent import AfterTask, AgentSpec
 from hive_core.model.agents.machine import DesiredRun, DesiredState, FailureHistory, Machine, State
 from hive_core.model.agents.roles import ROLE_DEFAULTS
@@ -62,7 +62,7 @@ class Scene:
     machine: Machine
     state: State
     starts: FailureHistory | None
-    hello: Hello | None
+    hello: CheckIn | None
     held: bool = False
     released: float = 0.0
 

@@ -210,7 +210,7 @@ def _first_generation(call: Call, spec: AgentSpec, requested: float) -> None:
     we only know that it had it when the deploy was `requested`.
     """
     if call.ledger.generations.next(spec.id) == 1 and spec.config:
-        since = call.ledger.ranges.given_at(spec.id) or requested
+        since = call.ledger.ranges.created_at(spec.id) or requested
         call.ledger.generations.put(Generation(
             spec.id, 1, spec.config, "", since, spec.system or "", fields(spec)
         ))  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Final
 from hive_core.broker.call import Call, Record
 from hive_core.errors import HiveError
 from hive_core.model.agents.machine import Cpu, Machine
-from hive_core.operations.budgets.cpu_time import add_cpu, is_news
+from hive_core.operations.budgets.cpu_time import add_cpu, has_new_cpu
 from hive_core.reconcile.deps import Broker, Ports
 from hive_core.reconcile.exits import Told
 from hive_core.reconcile.observed import Look
@@ -63,7 +63,7 @@ class Meter:
 
 def keep(ports: Ports, broker: Broker, found: Mapping[str, Cpu]) -> None:
     """Add what is new to the sums; nothing is written where nothing is."""
-    news = {uuid: cpu for uuid, cpu in found.items() if is_news(ports.ledger, uuid, cpu)}
+    news = {uuid: cpu for uuid, cpu in found.items() if has_new_cpu(ports.ledger, uuid, cpu)}
     if not news:
         return
 

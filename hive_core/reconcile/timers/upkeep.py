@@ -119,8 +119,8 @@ class Upkeep:
                 ledger.events.reads.keep_counts()
                 ledger.shifts.see(now)
                 ledger.budgets.usage.prune(now, self.ports.settings.budgets.kept)
-                ledger.budgets.departed.prune(now - self.ports.settings.budgets.kept)
-                ledger.budgets.counters.prune()
+                ledger.budgets.rollups.prune(now - self.ports.settings.budgets.kept)
+                ledger.budgets.cpu.prune()
                 ledger.events.prune(
                     self._first_event_after(now - ledger.shifts.ahead(now) - kept.events)
                 )
