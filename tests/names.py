@@ -1,0 +1,100 @@
+"""Counts names that say nothing: `python tests/names.py [list]`; tests/test_names.py runs it.
+
+A function is a verb with its object, or the name of what it returns. A bare participle is neither,
+unless it is a property. A value is called what it holds. A public class name stands for one class.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+ROOMS: Final = ("hive_core", "tests", "benchmarks", "examples")
+EMPTY_WORDS: Final = frozenset({"each", "found", "given", "kept", "told", "what"})
+_PARTICIPLES: Final = frozenset(
+    """
+    begun bound broken brought built caught chosen come dealt done drawn driven fallen fed
+    felt forbidden forgotten found frozen given gone got grown heard held hidden kept
+    known laid led left lent lost made meant met paid risen said seen sent shed shown sold
+    spent spoken stolen stood struck stuck sunk swept taken taught thrown told torn
+    understood undone unread unsent untold woken won worn written
+""".split()  # noqa: SIM905 - a list of words is a text
+)
+_NO_PARTICIPLES: Final = frozenset({"embed", "exceed", "feed", "need", "proceed", "seed", "speed"})
+_PARTICLES: Final = frozenset(
+    """
+    about again anew apart aside at away back by down for from in of off on out over to together
+    up with
+""".split()  # noqa: SIM905 - a list of words is a text
+)
+
+
+class Name(NamedTuple):
+    """A name that says nothing, and where it is bound."""
+
+    kind: str
+    place: str
+    name: str
+
+
+def is_bare_participle(name: str) -> bool:
+    """`moved`, `given_on`, `_told`; not `moved_agents`, which is the name of a thing."""
+    first, *rest = name.strip("_").split("_")
+    is_regular = first.endswith("ed") and len(first) > 3 and first not in _NO_PARTICIPLES
+    is_participle = is_regular or first in _PARTICIPLES
+    return is_participle and (not rest or (len(rest) == 1 and rest[0] in _PARTICLES))
+
+
+def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    words = " ".join(ast.unparse(decorator) for decorator in function.decorator_list)
+    return any(word in words for word in ("property", "setter", "fixture"))
+
+
+def _names_in(path: Path) -> Iterator[Name]:
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                if is_bare_participle(node.name) and not _is_property(node):
+                    yield Name("functions named by a bare participle", place, node.name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                if name in EMPTY_WORDS:
+                    yield Name("values named by an empty word", place, name)
+            case _:
+                pass
+
+
+def _shared_class_names() -> Iterator[Name]:
+    """Public classes of the package that have their name in common with another one."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted((ROOT / "hive_core").rglob("*.py")):
+        for node in ast.parse(path.read_bytes()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    for name, shared in sorted(places.items()):
+        if len(shared) > 1:
+            yield Name("class names in more than one module", ", ".join(shared), name)
+
+
+def empty_names() -> list[Name]:
+    """Every name that says nothing."""
+    paths = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+    return [*(name for path in paths for name in _names_in(path)), *_shared_class_names()]
+
+
+def main() -> None:
+    names = empty_names()
+    if "list" in sys.argv[1:]:
+        for name in names:
+            sys.stdout.write(f"{name.place}: {name.name}\n")
+    for kind, count in sorted(Counter(name.kind for name in names).items()):
+        sys.stdout.write(f"{count} {kind}\n")
+
+
+if __name__ == "__main__":
+    main()
