@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.report.rows import Row, with_aim
 from hive_core.host.storage.event_files import Lines
 from hive_core.ledger.audit.event_json import form
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.config.limits import Log
 from hive_core.model.wire.masks import Masks
@@ -26,7 +26,7 @@ COUNT, BATCH, PAGE = 1_000_000, 500, 1000
 FOLLOWERS = 50
 THEIRS = 10.7
 AGENT = "6f1f6a52-0000-4000-8000-000000000000"
-ENTRY = Entry(
+ENTRY = AuditEntry(
     "record", AGENT, "send", AGENT, allowed=True, rule="parent", reason="its parent",
     commit="ab" * 20, request="0123456789ab-1f", now=1.7e9,
     fields={"caller_name": "lead", "target_name": "worker"},
@@ -72,7 +72,7 @@ def _appends(ledger: Ledger, folder: Path) -> list[Row]:
     ]  # fmt: skip
 
 
-def _append(ledger: Ledger, count: int, entry: Entry = ENTRY) -> None:
+def _append(ledger: Ledger, count: int, entry: AuditEntry = ENTRY) -> None:
     for _ in range(count // BATCH):
         with ledger.transaction():
             for _ in range(BATCH):

@@ -20,11 +20,11 @@ from benchmarks.mail import deliveries
 from benchmarks.report.rows import Row
 from benchmarks.scale import changes, forest
 from hive_core import varlink
-from hive_core.broker.connection import Line
-from hive_core.ledger.audit.events import Entry
+from hive_core.broker.connection import ClientConnection
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.letters import NewMessage
-from hive_core.ledger.mail.queues import Wanted
+from hive_core.ledger.mail.queues import TakeFilter
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.config.settings import Bounds, Settings
 from hive_core.model.wire.record import Relation
@@ -65,15 +65,17 @@ def _route() -> Iterator[Row]:
         frame = varlink.encode(
             {"method": "org.hive.Broker.Send", "parameters": {"to": "a2", "body": "hello"}}
         )[:-1]
-        lines = [Line(hive.uuid("a1"), 0, lambda _data, _closing: None) for _ in range(BATCH)]
+        lines = [
+            ClientConnection(hive.uuid("a1"), 0, lambda _data, _closing: None) for _ in range(BATCH)
+        ]
         value = _best(lambda: _feed_all(hive, lines, frame), BATCH)
     name = "a message in process: judged, recorded, queued (theirs: queued in memory)"
     yield _row(name, value, "us", 6.7)
 
 
-def _feed_all(hive: World, lines: list[Line], frame: bytes) -> None:
+def _feed_all(hive: World, lines: list[ClientConnection], frame: bytes) -> None:
     for line in lines:
-        hive.broker.feed(line, [frame])
+        hive.broker.receive(line, [frame])
     hive.run()
 
 
@@ -131,7 +133,7 @@ def _thing(ledger: Ledger) -> float:
     assert queue is not None
 
     def pop() -> None:
-        (found,) = ledger.queues.take(queue, "bob", Wanted(1, 60), time.time())
+        (found,) = ledger.queues.take(queue, "bob", TakeFilter(1, 60), time.time())
         ledger.queues.ack("bob", [queue_item_id(found.id)])
 
     return _pop_time(ledger, pop)
@@ -158,7 +160,7 @@ def _pop_time(ledger: Ledger, pop: Callable[[], None]) -> float:
 def _events() -> Iterator[Row]:
     with TemporaryDirectory(dir="/dev/shm") as folder:
         ledger = Ledger.open(Path(folder) / "hive.db")
-        entry = Entry(
+        entry = AuditEntry(
             kind="recorded", caller="anna", operation="send", target="bob", allowed=True,
             rule="parent", reason="to its parent", commit="", request="r1", now=time.time(),
         )  # fmt: skip

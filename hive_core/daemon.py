@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from hive_core import VERSION, operations
-from hive_core.broker.batch import World
+from hive_core.broker.batch import Services
 from hive_core.broker.core import Broker
 from hive_core.duties import Duties, ended
 from hive_core.errors import HiveError
@@ -91,9 +91,9 @@ class Daemon:
         stores, ballast = self.stores, self.ballast
         parts = stores.ledger, stores.repo, self.settings, self.look, self.clock
         registry = stores.answerable(operations.load())
-        world = World(*parts, stores.vault, stores.contents, self.git)
+        world = Services(*parts, stores.vault, stores.contents, self.git)
         broker = Broker(world, stores.hive, registry, service.fixed(registry, VERSION))
-        broker.spare, broker.strapped = ballast.release, lambda: ballast.spent
+        broker.release_ballast, broker.disk_full = ballast.release, lambda: ballast.spent
         return broker
 
     @cached_property
@@ -226,7 +226,7 @@ class Daemon:
             self.broker.listeners += [self.machines.rotated, *heard, self._tell]
         for name, fd in notify.handed_over():
             self.sockets.adopt(name, fd)
-        self.broker.moved = self.hand.look_again
+        self.broker.branch_moved = self.hand.look_again
         self.stores.repo.later = asyncio.get_running_loop().call_soon
         if self.stores.recovery is not None:
             self.hand.settle(self.stores.recovery)

@@ -10,7 +10,7 @@ from broker.house import Asleep, SlowReads
 from fuzz.served import BOUNDS as USUAL
 from fuzz.served import family
 
-from hive_core.broker.batch import World
+from hive_core.broker.batch import Services
 from hive_core.broker.core import Broker
 from hive_core.broker.timers import DUES
 from hive_core.host.git import MetaRepo
@@ -37,7 +37,7 @@ async def serve(folder: Path, agents: int) -> None:
             for spec in hive.specs.values():
                 ledger.runs.want(spec.id, DesiredState.RUNNING, clock.now())
             move(oid)
-        world = World(ledger, repo, settings, Asleep(), clock)
+        world = Services(ledger, repo, settings, Asleep(), clock)
         broker = Broker(world, hive.at_commit(oid), registry, fixed(registry, "1"))
         agenda = Agenda(clock, ledger, broker.perform, DUES)
         broker.listeners.append(agenda.heard)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hive_core.broker.call import Call
 from hive_core.errors import StorageFull
 from hive_core.ledger.audit.event_json import Form, form
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import OPERATOR
 
@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 _NAMED = 64
 _FORMS = 2048
 _NONE: Mapping[str, object] = MappingProxyType({})
-DOOR = "connect"
+CONNECT = "connect"
 CHANGED, RECORDED, REFUSED, ADOPTED = "change", "record", "refusal", "adopt"
 
 
-class Judged(NamedTuple):
+class Judgement(NamedTuple):
     """What was decided of a call. `target` is a name, known or not."""
 
     operation: str
@@ -34,9 +34,9 @@ class Judged(NamedTuple):
     reason: str
 
 
-def entry(
-    kind: str, call: Call, judged: Judged, commit: str = "", extra: Mapping[str, object] = _NONE
-) -> Entry:
+def call_entry(
+    kind: str, call: Call, judged: Judgement, commit: str = "", extra: Mapping[str, object] = _NONE
+) -> AuditEntry:
     """The line for one call. The operator's uid says on whose behalf the operator acts."""
     operation, target, rule, reason = judged
     party = ""
@@ -47,18 +47,18 @@ def entry(
         fields["target_name"] = target[:_NAMED]
     if call.by_operator:
         fields["uid"] = call.uid
-    return Entry(
+    return AuditEntry(
         kind, call.uuid, operation, party, kind != REFUSED, rule, reason,
         commit or call.hive.commit, call.request, call.now, fields,
     )  # fmt: skip
 
 
-def stranger(party: str, uid: int, hive: Hive, now: float) -> Entry:
+def rejected_peer_entry(party: str, uid: int, hive: Hive, now: float) -> AuditEntry:
     """A peer outside of the uid range of the socket that it opened (attacks 33 and 34)."""
-    return Entry(
+    return AuditEntry(
         kind=REFUSED,
         caller=f"uid:{uid}",
-        operation=DOOR,
+        operation=CONNECT,
         target=party,
         allowed=False,
         rule="uid range",
@@ -70,9 +70,9 @@ def stranger(party: str, uid: int, hive: Hive, now: float) -> Entry:
     )
 
 
-def adopted(commit: str, reason: str, now: float) -> Entry:
+def adoption_entry(commit: str, reason: str, now: float) -> AuditEntry:
     """A commit that people made in the meta repo."""
-    return Entry(
+    return AuditEntry(
         kind=ADOPTED,
         caller=OPERATOR,
         operation="hand",
@@ -86,7 +86,7 @@ def adopted(commit: str, reason: str, now: float) -> Entry:
     )
 
 
-class Bucket:
+class RefusalBucket:
     """Refusals of one caller: a burst of a minute's share, then one at a time."""
 
     __slots__ = ("at", "dropped", "left")
@@ -111,26 +111,26 @@ class Audit:
     def __init__(self, ledger: Ledger, refusals_a_minute: int) -> None:
         self._ledger = ledger
         self._burst = float(refusals_a_minute)
-        self._buckets: dict[str, Bucket] = {}
+        self._buckets: dict[str, RefusalBucket] = {}
         self._forms: dict[tuple[object, ...], Form] = {}
 
     def admits(self, caller: str, now: float) -> bool:
         """Whether another refusal of this caller is kept; counts it when not."""
         bucket = self._buckets.get(caller)
         if bucket is None:
-            bucket = self._buckets[caller] = Bucket(self._burst, now)
+            bucket = self._buckets[caller] = RefusalBucket(self._burst, now)
         return bucket.take(self._burst, now)
 
-    def admits_stranger(self, party: str, now: float) -> bool:
+    def admits_rejected_peer(self, party: str, now: float) -> bool:
         """The same for peers who may not use the socket of this party."""
-        return self.admits(_door(party), now)
+        return self.admits(_connect_key(party), now)
 
     def record(
-        self, kind: str, call: Call, judged: Judged, commit: str, extra: Mapping[str, object]
+        self, kind: str, call: Call, judged: Judgement, commit: str, extra: Mapping[str, object]
     ) -> None:
         """An effect. Who does the same again gets the same line but for its request and time."""
         if extra or call.by_operator:
-            self.write(entry(kind, call, judged, commit, extra))
+            self.write(call_entry(kind, call, judged, commit, extra))
             return
         spec = call.hive.specs.get(judged.target) if judged.target else None
         key = (kind, call.uuid, call.caller, judged, commit, spec and spec.id)
@@ -138,10 +138,10 @@ class Audit:
         if known is None:
             if len(self._forms) >= _FORMS:
                 self._forms.clear()
-            known = self._forms[key] = form(entry(kind, call, judged, commit))
+            known = self._forms[key] = form(call_entry(kind, call, judged, commit))
         self._ledger.events.fill(known, call.request, call.now)
 
-    def keep(self, entries: Sequence[Entry]) -> None:
+    def write_refusals(self, entries: Sequence[AuditEntry]) -> None:
         """Refusals of calls that only read. A full disk costs their record, not the answer."""
         if not entries:
             return
@@ -152,13 +152,15 @@ class Audit:
         except StorageFull:
             log.warning("disk full: %d refusals are not recorded", len(entries))
 
-    def write(self, found: Entry) -> None:
+    def write(self, found: AuditEntry) -> None:
         if found.kind == REFUSED:
             found = self._with_dropped(found)
         self._ledger.events.append(found)
 
-    def _with_dropped(self, found: Entry) -> Entry:
-        bucket = self._buckets.get(_door(found.target) if found.operation == DOOR else found.caller)
+    def _with_dropped(self, found: AuditEntry) -> AuditEntry:
+        bucket = self._buckets.get(
+            _connect_key(found.target) if found.operation == CONNECT else found.caller
+        )
         if bucket is None or not bucket.dropped:
             return found
         dropped, bucket.dropped = bucket.dropped, 0
@@ -168,9 +170,9 @@ class Audit:
     def forget(self, party: str) -> None:
         """The party is gone."""
         self._buckets.pop(party, None)
-        self._buckets.pop(_door(party), None)
+        self._buckets.pop(_connect_key(party), None)
 
 
-def _door(party: str) -> str:
+def _connect_key(party: str) -> str:
     """Strangers at a party's socket have one bucket together, and it is not the party's own."""
-    return f"{DOOR} {party}"
+    return f"{CONNECT} {party}"

@@ -21,17 +21,17 @@ def judge(call: Call, operation: Operation, params: Params) -> tuple[str | None,
         if target is None:
             return None, NO_SUCH_THING
     else:
-        target = _named(operation.target, params)
+        target = _named_agent(operation.target, params)
         if target is None and not call.by_operator:
             target = call.caller
     asked = NO_CONTEXT
     if operation.second is not None or operation.facts is not None:
         facts = NO_CONTEXT.facts if operation.facts is None else operation.facts(call, params)
-        asked = AuthzContext(_named(operation.second, params), facts)
+        asked = AuthzContext(_named_agent(operation.second, params), facts)
     return target, decide(operation.allow, call.hive, call.caller, target, asked)
 
 
-def _named(field: str | None, params: Params) -> str | None:
+def _named_agent(field: str | None, params: Params) -> str | None:
     """The agent that a parameter names; an empty name is nobody."""
     return (getattr(params, field) or None) if field else None
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from hive_core.broker.call import NO_CONTENTS, NOWHERE
-from hive_core.broker.connection import Line, Step
+from hive_core.broker.call import NO_CONTENTS, NO_VAULT
+from hive_core.broker.connection import CallOutcome, ClientConnection
 from hive_core.errors import StorageFull
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.hive import Hive
 from hive_core.ports import Clock, Contents, GitServer, Vault
 
@@ -34,7 +34,7 @@ class Repository(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Services:
     """What one hive consists of, as the broker needs it."""
 
     ledger: Ledger
@@ -42,16 +42,16 @@ class World:
     settings: Settings
     states: StatesView
     clock: Clock
-    vault: Vault = NOWHERE
+    vault: Vault = NO_VAULT
     contents: Contents = NO_CONTENTS
     git: GitServer | None = None
 
 
-class Redo(Exception):
+class RetryWithSavepoints(Exception):
     """A call failed after it had changed something, and there was no savepoint to go back to."""
 
 
-class Hope:
+class OptimisticGuard:
     """Instead of a savepoint: most calls that fail have changed nothing yet.
 
     It costs nothing, where a savepoint costs two statements. When hope fails, the batch is rolled
@@ -71,31 +71,31 @@ class Hope:
     ) -> None:
         lost = isinstance(error, Exception) and not isinstance(error, StorageFull)
         if lost and self._ledger.connection.changes != self._before:
-            raise Redo from error
+            raise RetryWithSavepoints from error
 
 
 @dataclass(slots=True)
-class Turn:
+class Batch:
     """`hive` is the snapshot after the calls so far; `commits` says how often it changed."""
 
     hive: Hive
     now: float
     monotonic: float
-    inside: bool
+    in_transaction: bool
     commits: int = 0
-    steps: list[Step] = field(default_factory=list)
+    outcomes: list[CallOutcome] = field(default_factory=list)
     wakes: set[str] = field(default_factory=set)
     # What handlers touched with `Call.notify`.
     topics: list[str] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
-    stopped: set[Line] = field(default_factory=set)
+    entries: list[AuditEntry] = field(default_factory=list)
+    stopped_connections: set[ClientConnection] = field(default_factory=set)
     # Bytes answered to each party so far.
-    sized: dict[str, int] = field(default_factory=dict)
+    bytes_answered: dict[str, int] = field(default_factory=dict)
     # No commits: the branch is in other hands.
     frozen: bool = False
     # Each call has a savepoint; else they hope.
-    careful: bool = True
+    use_savepoints: bool = True
 
     def guard(self, ledger: Ledger) -> AbstractContextManager[None]:
         """What makes a call all or nothing."""
-        return ledger.savepoint() if self.careful else Hope(ledger)
+        return ledger.savepoint() if self.use_savepoints else OptimisticGuard(ledger)

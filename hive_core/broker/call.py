@@ -62,7 +62,7 @@ class StatesView(Protocol):
 _NO_STORE: Final = "there is no place for artifacts"
 
 
-class _Nowhere:
+class _NoVault:
     """No vault: a broker that was made without one keeps no secrets."""
 
     def put(self, uuid: str, key: str, value: bytes) -> None:
@@ -90,10 +90,10 @@ class _Nowhere:
         """There is nothing to forget."""
 
 
-NOWHERE: Final[Vault] = _Nowhere()
+NO_VAULT: Final[Vault] = _NoVault()
 
 
-class _Nothing:
+class _NoContents:
     """No store: a broker that was made without one keeps no artifacts."""
 
     def begin(self, party: str, most: int) -> str:
@@ -140,7 +140,7 @@ class _Nothing:
         """There is nothing to remove."""
 
 
-NO_CONTENTS: Final[Contents] = _Nothing()
+NO_CONTENTS: Final[Contents] = _NoContents()
 
 
 class Call(NamedTuple):
@@ -165,11 +165,11 @@ class Call(NamedTuple):
     """The caller asked for a stream; at its end return `Wait`, not an empty page."""
     uid: int = -1
     """The peer's uid on the host: on whose behalf the operator acts."""
-    vault: Vault = NOWHERE
+    vault: Vault = NO_VAULT
     """A store like the ledger, but no part of the transaction: what it is told is done at once."""
     contents: Contents = NO_CONTENTS
     """The bytes of artifacts; the same."""
-    brought: object = None
+    read_result: object = None
     """What a slow read of this call has brought, when the handler is asked again (`Ready`)."""
     git: GitServer | None = None
     """The repositories, as people's git sees them; a broker that was made without has none."""
@@ -193,7 +193,7 @@ def _truncate(topics: list[str], length: int) -> None:
     del topics[length:]
 
 
-class Reads(Protocol):
+class SlowReadSources(Protocol):
     """What a slow read may reach."""
 
     @property
@@ -239,7 +239,7 @@ class Record(Generic[R_co]):
     result: R_co
     wakes: frozenset[str] = frozenset()
     fields: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
-    told: bool = False
+    audited: bool = False
     kind: str = "record"
     """What sort of event it is in the log."""
 
@@ -279,7 +279,7 @@ class Later(Generic[R_co]):
 
     writes: ClassVar[bool] = False
     changes: ClassVar[bool] = False
-    read: Callable[[Reads], Awaitable[R_co | Ready]]
+    read: Callable[[SlowReadSources], Awaitable[R_co | Ready]]
 
 
 Outcome = Result | Change[Result] | Record[Result] | Wait[Result] | Later[Result]

@@ -6,31 +6,31 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
-from hive_core.broker.call import Reads, Ready
+from hive_core.broker.call import Ready, SlowReadSources
 from hive_core.broker.operation import Operation, Params, Result
 from hive_core.errors import BadFrame, HiveError
 
-Read = Callable[[Reads], Awaitable[Result]]
+SlowRead = Callable[[SlowReadSources], Awaitable[Result]]
 Send = Callable[[bytes, bool], None]
-_NOWHERE: frozenset[str] = frozenset()
+_NO_TOPICS: frozenset[str] = frozenset()
 
 
-def released(found: Result | HiveError | None) -> None:
+def release_read(found: Result | HiveError | None) -> None:
     """What a slow read has brought is not asked about any more."""
     if isinstance(found, Ready) and found.over is not None:
         found.over()
 
 
-class Ask:
+class PendingCall:
     """One call of a line. It stays at the head of the queue until its last reply."""
 
     __slots__ = (
-        "counted", "due", "fault", "job", "line", "more", "oneway", "ready", "reply", "request",
-        "size",
+        "connection", "counted", "due", "fault", "job", "more", "oneway", "ready", "reply",
+        "request", "size",
     )  # fmt: skip
 
-    def __init__(self, line: Line, size: int = 0) -> None:
-        self.line = line
+    def __init__(self, line: ClientConnection, size: int = 0) -> None:
+        self.connection = line
         # Bytes of its frame.
         self.size = size
         self.request: tuple[Operation, Params] | None = None
@@ -61,9 +61,9 @@ class Ask:
     def streams(self) -> bool:
         return self.more and self.request is not None and self.request[0].streams
 
-    def over(self) -> None:
+    def release(self) -> None:
         """It is answered, or nobody waits for its answer."""
-        released(self.ready)
+        release_read(self.ready)
 
     def uncount(self) -> None:
         """Its batch is run again."""
@@ -76,7 +76,7 @@ class Ask:
         self.ready = self.due = None
 
 
-class Line:
+class ClientConnection:
     """One connection: who calls, what was asked in order, and what is to be written.
 
     `party` is the UUID text of the agent whose socket this is, or `operator`. `send` takes the
@@ -84,8 +84,8 @@ class Line:
     """
 
     __slots__ = (
-        "asks", "busy", "choked", "closing", "frames", "full", "held", "out", "party", "send",
-        "uid", "unpark",
+        "busy", "bytes_held", "calls", "closing", "frames", "full", "out", "party", "send", "uid",
+        "unpark", "write_blocked",
     )  # fmt: skip
 
     def __init__(self, party: str, uid: int, send: Send) -> None:
@@ -94,68 +94,68 @@ class Line:
         self.send = send
         # Frames are read a few at a time: many small ones must not hold up the others.
         self.frames: deque[bytes | BadFrame] = deque()
-        self.asks: deque[Ask] = deque()
+        self.calls: deque[PendingCall] = deque()
         self.out: list[bytes] = []
         # The first call waits for a topic, a time, a job or a slow read.
         self.busy = False
         # The peer does not read: nothing is asked until the transport has drained.
-        self.choked = False
+        self.write_blocked = False
         # To be closed once everything is written.
         self.closing = False
         # Forgets the wait of the first call.
         self.unpark: Callable[[], None] | None = None
         # Bytes of the frames that came and are not answered; while it is full nothing is read.
-        self.held = 0
+        self.bytes_held = 0
         self.full = False
 
     def forget(self) -> None:
         """The peer is gone, and with it everything asked and not yet begun."""
-        for ask in self.asks:
-            ask.over()
-        self.asks.clear()
+        for ask in self.calls:
+            ask.release()
+        self.calls.clear()
         self.frames.clear()
-        self.held = 0
+        self.bytes_held = 0
         self.closing = True
 
     @property
-    def willing(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether its first call can be asked now."""
-        waiting = self.busy or self.choked or self.closing
-        return not waiting and bool(self.asks or self.frames)
+        waiting = self.busy or self.write_blocked or self.closing
+        return not waiting and bool(self.calls or self.frames)
 
     @property
-    def useless(self) -> bool:
+    def is_useless(self) -> bool:
         """Of a peer that asks no more: all is said, or it waits for news that it may never read."""
-        if not self.asks:
+        if not self.calls:
             return not self.frames
-        return self.unpark is not None and self.asks[0].job is None
+        return self.unpark is not None and self.calls[0].job is None
 
 
-class Step(NamedTuple):
+class CallOutcome(NamedTuple):
     """What asking one call once came to; applied to its line only after COMMIT.
 
     Not `done`: the call stays at the head of its line until a topic is touched, `until` or `due`
     (monotonic) has come, a read has ended, or, with data, until the transport has drained.
     """
 
-    ask: Ask
+    call: PendingCall
     data: bytes = b""
     done: bool = True
-    topics: frozenset[str] = _NOWHERE
+    topics: frozenset[str] = _NO_TOPICS
     until: float | None = None
     due: float | None = None
-    read: Read | None = None
+    read: SlowRead | None = None
     job: tuple[str, bytes] | None = None
     page: Params | None = None
 
 
-class Door(Protocol):
+class Transport(Protocol):
     """What the broker needs of the transport."""
 
     def wake(self) -> None:
         """Call `Broker.turn` soon; asked again before that, it is still one turn."""
         ...
 
-    def read(self, line: Line, read: Read) -> None:
+    def read(self, line: ClientConnection, read: SlowRead) -> None:
         """Run a slow read and hand what it brings to `Broker.brought`."""
         ...

@@ -9,19 +9,25 @@ from itertools import groupby
 from typing import Final, TypeVar
 
 from hive_core.broker import reply
-from hive_core.broker.audit import Audit, adopted, stranger
-from hive_core.broker.batch import Redo, Turn, World
+from hive_core.broker.audit import Audit, adoption_entry, rejected_peer_entry
+from hive_core.broker.batch import Batch, RetryWithSavepoints, Services
 from hive_core.broker.branches import branch_of
 from hive_core.broker.call import Call, Change, Outcome, Record
-from hive_core.broker.connection import Ask, Door, Line, Step, released
+from hive_core.broker.connection import (
+    CallOutcome,
+    ClientConnection,
+    PendingCall,
+    Transport,
+    release_read,
+)
 from hive_core.broker.dispatch import Dispatch
 from hive_core.broker.fair_queue import READING, RECORDING, BatchTime, FairQueue
 from hive_core.broker.operation import Operation, Result
-from hive_core.broker.outcome import EVENTS, TREE, strike
-from hive_core.broker.request import Fixed, Reader, size_of
-from hive_core.broker.waiters import Waiting
+from hive_core.broker.outcome import EVENTS, TREE, strike_rights
+from hive_core.broker.request import Fixed, RequestReader, size_of
+from hive_core.broker.waiters import WaitingConnections
 from hive_core.errors import BadFrame, Busy, Conflict, HiveError, StorageFull
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.hive import Hive
 
 R = TypeVar("R", bound=Result)
@@ -44,71 +50,71 @@ class Broker:
     """
 
     def __init__(
-        self, world: World, hive: Hive, registry: Mapping[str, Operation],
+        self, world: Services, hive: Hive, registry: Mapping[str, Operation],
         fixed: Mapping[str, Fixed],
     ) -> None:  # fmt: skip
         self.hive = hive
         self.world = world
-        self.moved: Callable[[], None] = lambda: None
-        self.spare: Callable[[], bool] = lambda: False
-        self.strapped: Callable[[], bool] = lambda: False
+        self.branch_moved: Callable[[], None] = lambda: None
+        self.release_ballast: Callable[[], bool] = lambda: False
+        self.disk_full: Callable[[], bool] = lambda: False
         self.listeners: list[Callable[[frozenset[str]], None]] = []
         self.audit = Audit(world.ledger, world.settings.limits.refusals_kept)
         self._dispatch = Dispatch(world, self.audit)
-        self._queue = FairQueue(Reader(registry, fixed, world.clock.monotonic))
-        self._waiting = Waiting(world.clock, self._ripe)
-        self._strangers: list[Entry] = []
-        self._careful = 0
+        self._queue = FairQueue(RequestReader(registry, fixed, world.clock.monotonic))
+        self._waiting = WaitingConnections(world.clock, self.enqueue)
+        self._rejected_peers: list[AuditEntry] = []
+        self._batches_with_savepoints = 0
         world.ledger.events.thinning.branch_of = partial(branch_of, self)
-        self._door: Door | None = None
-        self.turns = 0  # batches that were served: a sign of life
+        self._transport: Transport | None = None
+        self.batches_served = 0  # batches that were served: a sign of life
 
-    def attach(self, door: Door) -> None:
-        self._door = door
+    def attach(self, door: Transport) -> None:
+        self._transport = door
 
-    def feed(self, line: Line, frames: Sequence[bytes | BadFrame]) -> None:
+    def receive(self, line: ClientConnection, frames: Sequence[bytes | BadFrame]) -> None:
         """Frames have arrived. Bytes that are no frame come as the fault: answered, then closed."""
         line.frames.extend(frames)
-        line.held += sum(map(size_of, frames))
-        self._ripe(line)
+        line.bytes_held += sum(map(size_of, frames))
+        self.enqueue(line)
 
-    def drained(self, line: Line) -> None:
+    def write_resumed(self, line: ClientConnection) -> None:
         """The peer reads again."""
-        line.choked = False
-        self._ripe(line)
+        line.write_blocked = False
+        self.enqueue(line)
 
-    def brought(self, line: Line, found: Result | HiveError) -> None:
+    def read_completed(self, line: ClientConnection, found: Result | HiveError) -> None:
         """A slow read has ended; the call is judged again and then answered."""
-        if not (line.asks and line.busy):
-            released(found)
+        if not (line.calls and line.busy):
+            release_read(found)
             return
-        line.asks[0].over()
-        line.asks[0].ready, line.busy = found, False
-        self._ripe(line)
+        line.calls[0].release()
+        line.calls[0].ready, line.busy = found, False
+        self.enqueue(line)
 
-    def drop(self, line: Line) -> None:
+    def drop(self, line: ClientConnection) -> None:
         """The connection is gone, and with it everything asked and not yet begun."""
         self._waiting.drop(line)
         self._queue.leave(line)
         line.forget()
 
-    def stranger(self, party: str, uid: int) -> bool:
+    def reject_peer(self, party: str, uid: int) -> bool:
         """Somebody outside of the party's uid range opened its socket; whether that is kept."""
         now = self.world.clock.now()
-        if kept := self.audit.admits_stranger(party, now):
-            self._strangers.append(stranger(party, uid, self.hive, now))
+        if kept := self.audit.admits_rejected_peer(party, now):
+            self._rejected_peers.append(rejected_peer_entry(party, uid, self.hive, now))
             self._wake()
         return kept
 
-    def turn(self) -> None:
+    def serve_batch(self) -> None:
         """Serve one batch of what has arrived."""
-        strangers, self._strangers = self._strangers, []
+        strangers, self._rejected_peers = self._rejected_peers, []
         if strangers:
-            self.audit.keep(strangers)
-            self._tell(frozenset((EVENTS,)))
+            self.audit.write_refusals(strangers)
+            self._publish(frozenset((EVENTS,)))
         for batch in self._queue.collect():
             self._serve(batch)
-            self.turns += 1
+            self.batches_served += 1
         if self._queue:
             self._wake()
 
@@ -126,11 +132,11 @@ class Broker:
         clock, ledger = self.world.clock, self.world.ledger
         with ledger.transaction():
             ledger.head = commit
-            self.audit.write(adopted(commit, reason, clock.now()))
-            strike(ledger, self.hive, hive)
+            self.audit.write(adoption_entry(commit, reason, clock.now()))
+            strike_rights(ledger, self.hive, hive)
             topics = frozenset((TREE, EVENTS, *also()))
         self.hive = hive.at_commit(commit)
-        self._tell(topics)
+        self._publish(topics)
 
     def perform(self, name: str, handler: Callable[[Call], Change[R] | Record[R]]) -> R:
         """Something that the daemon does by itself, in the same steps as a call."""
@@ -143,7 +149,7 @@ class Broker:
         self._settle(self._transact(lambda turn: self._dispatch.own(turn, name, kept_too)))
         return kept[0]
 
-    def _serve(self, batch: Sequence[Ask]) -> None:
+    def _serve(self, batch: Sequence[PendingCall]) -> None:
         try:
             if any(ask.writes for ask in batch):
                 self._settle(self._attempt(batch))
@@ -152,14 +158,14 @@ class Broker:
         except HiveError:
             # Rolled back as a whole. One by one, only the call that does not fit fails.
             for ask in batch:
-                line = ask.line
-                if line.willing and line.asks and line.asks[0] is ask:
+                line = ask.connection
+                if line.is_ready and line.calls and line.calls[0] is ask:
                     self._settle(self._alone(ask))
 
-    def _read(self, batch: Sequence[Ask]) -> None:
+    def _read(self, batch: Sequence[PendingCall]) -> None:
         """Answer each party before the next is served; one that was refused after the record."""
-        time, refused = self._queue.time_of(batch, READING), list[Turn]()
-        for _, calls in groupby(batch, lambda ask: ask.line.party):
+        time, refused = self._queue.time_of(batch, READING), list[Batch]()
+        for _, calls in groupby(batch, lambda ask: ask.connection.party):
             turn = self._turn(inside=False)
             over = self._steps(calls, turn, time)
             if turn.entries:
@@ -168,64 +174,66 @@ class Broker:
                 self._settle(turn)
             if over:
                 break
-        self.audit.keep([entry for turn in refused for entry in turn.entries])
+        self.audit.write_refusals([entry for turn in refused for entry in turn.entries])
         for turn in refused:
             self._settle(turn)
 
-    def _attempt(self, batch: Sequence[Ask], *, urgent: bool = False) -> Turn:
-        def work(turn: Turn) -> None:
+    def _attempt(self, batch: Sequence[PendingCall], *, urgent: bool = False) -> Batch:
+        def work(turn: Batch) -> None:
             self._steps(batch, turn, self._queue.time_of(batch, RECORDING))
 
         if any(ask.writes for ask in batch):
-            if self.strapped() and not urgent:
+            if self.disk_full() and not urgent:
                 raise StorageFull(FULL)
             return self._transact(work)
         turn = self._turn(inside=False)
         work(turn)
-        self.audit.keep(turn.entries)
+        self.audit.write_refusals(turn.entries)
         return turn
 
-    def _alone(self, ask: Ask) -> Turn:
+    def _alone(self, ask: PendingCall) -> Batch:
         """A batch of one: it fits now, or with the ballast, or it fails."""
         urgent = ask.request is not None and ask.request[0].urgent
         try:
             try:
                 return self._attempt([ask], urgent=urgent)
             except StorageFull:
-                if not (urgent and self.spare()):
+                if not (urgent and self.release_ballast()):
                     raise
                 return self._attempt([ask], urgent=True)
         except HiveError as error:
             turn = self._turn(inside=False)
-            turn.steps.append(Step(ask, reply.refusal(error)))
+            turn.outcomes.append(CallOutcome(ask, reply.refusal(error)))
             return turn
 
-    def _turn(self, *, inside: bool, frozen: bool = False, careful: bool = False) -> Turn:
+    def _turn(self, *, inside: bool, frozen: bool = False, careful: bool = False) -> Batch:
         clock = self.world.clock
-        return Turn(
-            self.hive, clock.now(), clock.monotonic(), inside, frozen=frozen, careful=careful
+        return Batch(
+            self.hive, clock.now(), clock.monotonic(), inside, frozen=frozen, use_savepoints=careful
         )
 
-    def _transact(self, work: Callable[[Turn], None]) -> Turn:
+    def _transact(self, work: Callable[[Batch], None]) -> Batch:
         """COMMIT is the decision; a branch in other hands is looked at, then worked around."""
         moved = 0
         while moved <= _LOOKS:
-            turn = self._turn(inside=True, frozen=moved == _LOOKS, careful=self._careful > 0)
-            self._careful = max(0, self._careful - 1)
+            turn = self._turn(
+                inside=True, frozen=moved == _LOOKS, careful=self._batches_with_savepoints > 0
+            )
+            self._batches_with_savepoints = max(0, self._batches_with_savepoints - 1)
             try:
                 self._commit(turn, work)
-            except Redo:
-                self._careful = _CAREFUL
+            except RetryWithSavepoints:
+                self._batches_with_savepoints = _CAREFUL
             except (Conflict, Busy):
                 if not turn.commits:
                     raise
                 moved += 1
-                self.moved()
+                self.branch_moved()
             else:
                 return turn
         raise Busy("the meta repo is being changed by hand; try again")
 
-    def _commit(self, turn: Turn, work: Callable[[Turn], None]) -> None:
+    def _commit(self, turn: Batch, work: Callable[[Batch], None]) -> None:
         """Objects -> lock and check the ref -> head in the transaction -> COMMIT -> the ref."""
         ledger, before, move = self.world.ledger, turn.hive.commit, None
         with ExitStack() as held:
@@ -237,11 +245,11 @@ class Broker:
             if move is not None:
                 move(turn.hive.commit)
 
-    def _steps(self, batch: Iterable[Ask], turn: Turn, time: BatchTime) -> bool:
+    def _steps(self, batch: Iterable[PendingCall], turn: Batch, time: BatchTime) -> bool:
         """Ask each call once, as long as its party has time left; whether all of it is over."""
-        steps, stopped, sized = turn.steps, turn.stopped, turn.sized
+        steps, stopped, sized = turn.outcomes, turn.stopped_connections, turn.bytes_answered
         for ask in batch:
-            line = ask.line
+            line = ask.connection
             size = sized.get(line.party, 0)
             if size > OUT or line in stopped or time.is_used_up(line.party):
                 continue
@@ -254,11 +262,11 @@ class Broker:
                 return True
         return False
 
-    def _settle(self, turn: Turn) -> None:
+    def _settle(self, turn: Batch) -> None:
         self.hive = turn.hive
-        lines: dict[Line, None] = {}
-        for step in turn.steps:
-            lines[step.ask.line] = None
+        lines: dict[ClientConnection, None] = {}
+        for step in turn.outcomes:
+            lines[step.call.connection] = None
             self._apply(step)
         for line in lines:
             if line.out or line.full:
@@ -266,35 +274,35 @@ class Broker:
                 line.out.clear()
             self._queue.again(line)
         if turn.wakes or turn.topics:
-            self._tell(frozenset(turn.wakes).union(turn.topics))
+            self._publish(frozenset(turn.wakes).union(turn.topics))
 
-    def _apply(self, step: Step) -> None:
-        ask, line = step.ask, step.ask.line
+    def _apply(self, step: CallOutcome) -> None:
+        ask, line = step.call, step.call.connection
         if step.data and not ask.oneway:
             line.out.append(step.data)
         if step.done or (ask.oneway and step.read is None):  # who wants no answer waits for none
-            line.held -= line.asks.popleft().size
-            ask.over()
+            line.bytes_held -= line.calls.popleft().size
+            ask.release()
             if isinstance(ask.fault, BadFrame):
                 line.closing = True
         elif step.page is not None:
             ask.turn_page(step.page)
-        elif step.read is not None and self._door is not None:
+        elif step.read is not None and self._transport is not None:
             line.busy = True
-            self._door.read(line, step.read)
+            self._transport.read(line, step.read)
         else:
             ask.due, ask.job = step.due, step.job
             self._waiting.park(line, step)
 
-    def _tell(self, topics: frozenset[str]) -> None:
+    def _publish(self, topics: frozenset[str]) -> None:
         self._waiting.touch(topics)
         for listener in self.listeners:
             listener(topics)
 
-    def _ripe(self, line: Line) -> None:
+    def enqueue(self, line: ClientConnection) -> None:
         if self._queue.add(line):
             self._wake()
 
     def _wake(self) -> None:
-        if self._door is not None:
-            self._door.wake()
+        if self._transport is not None:
+            self._transport.wake()

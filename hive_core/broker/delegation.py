@@ -17,7 +17,7 @@ from hive_core.errors import InvalidArgument, NotFound
 from hive_core.model.wire.record import OPERATOR
 
 
-def on_behalf(call: Call, party: str, operation: str, params: Mapping[str, object]) -> Outcome:
+def call_as(call: Call, party: str, operation: str, params: Mapping[str, object]) -> Outcome:
     """What the operation comes to, called by this party (a UUID, or `operator`).
 
     Raises what the party would be told. The caller records on whose behalf it acted.

@@ -8,15 +8,15 @@ from itertools import count
 from uuid import uuid4
 
 from hive_core.broker import idempotency, outcome, reply
-from hive_core.broker.audit import REFUSED, Audit, Judged, entry
+from hive_core.broker.audit import REFUSED, Audit, Judgement, call_entry
 from hive_core.broker.authorize import judge, refusal
-from hive_core.broker.batch import Redo, Turn, World
+from hive_core.broker.batch import Batch, RetryWithSavepoints, Services
 from hive_core.broker.call import Call, Outcome, Ready
-from hive_core.broker.connection import Ask, Line, Step
-from hive_core.broker.operation import Operation, unlisted
-from hive_core.broker.outcome import EVENTS, Case
-from hive_core.broker.rate_limit import Pace
-from hive_core.broker.storage_limits import Room
+from hive_core.broker.connection import CallOutcome, ClientConnection, PendingCall
+from hive_core.broker.operation import Operation, unlisted_operation
+from hive_core.broker.outcome import EVENTS, AuthorizedCall
+from hive_core.broker.rate_limit import RateLimiter
+from hive_core.broker.storage_limits import StorageLimiter
 from hive_core.errors import HiveError, Internal, LimitReached, NotAllowed, NotFound, StorageFull
 from hive_core.model.wire.record import DAEMON, OPERATOR
 from hive_core.policy.algebra import Decision
@@ -31,51 +31,55 @@ def _nowhere(_: bytes, __: bool) -> None:  # noqa: FBT001 - as Line.send is call
 class Dispatch:
     """Asks calls one at a time, inside the turn that it is given."""
 
-    def __init__(self, world: World, audit: Audit) -> None:
+    def __init__(self, world: Services, audit: Audit) -> None:
         self._world = world
         self._audit = audit
-        self._pace = Pace()
-        self._room = Room()
+        self._pace = RateLimiter()
+        self._room = StorageLimiter()
         prefix = uuid4().hex[:12]
         self._requests = (f"{prefix}-{number:x}" for number in count(1))
 
-    def step(self, ask: Ask, turn: Turn) -> Step:
+    def step(self, ask: PendingCall, turn: Batch) -> CallOutcome:
         """What the call comes to. What takes the whole batch with it goes further up."""
         try:
             return self._step(ask, turn)
-        except (StorageFull, Redo):
+        except (StorageFull, RetryWithSavepoints):
             raise
         except HiveError as error:
-            return Step(ask, reply.refusal(error))
+            return CallOutcome(ask, reply.refusal(error))
         except Exception:
             # A fault of ours costs its caller this call, and nobody else anything.
             name = ask.request[0].verb if ask.request else "answer"
             log.exception("cannot %s", name)
-            return Step(ask, reply.refusal(Internal(f"cannot {name}: a fault of the daemon")))
+            return CallOutcome(
+                ask, reply.refusal(Internal(f"cannot {name}: a fault of the daemon"))
+            )
 
-    def _step(self, ask: Ask, turn: Turn) -> Step:
+    def _step(self, ask: PendingCall, turn: Batch) -> CallOutcome:
         if ask.request is None:
             if ask.fault is not None:
                 raise ask.fault
-            return Step(ask, ask.reply)
+            return CallOutcome(ask, ask.reply)
         if ask.job is not None:
-            return outcome.after_job(ask, turn, self._world.ledger.jobs)
+            return outcome.outcome_after_job(ask, turn, self._world.ledger.jobs)
         operation, params = ask.request
-        call = self.call(turn, ask.line.party, ask.line.uid, ask.more and operation.streams)
+        call = self.call(
+            turn, ask.connection.party, ask.connection.uid, ask.more and operation.streams
+        )
         if operation.mutates:
             stored = idempotency.first_result(call, operation, params)
             if stored is not None:
-                return outcome.answer(ask, turn, stored, self._world.ledger.jobs)
+                return outcome.recorded_outcome(ask, turn, stored, self._world.ledger.jobs)
         target, decision = judge(call, operation, params)
-        case = Case(ask, turn, call, operation, params, target, decision)
+        case = AuthorizedCall(ask, turn, call, operation, params, target, decision)
         if not decision.allowed:
-            self._refused(case, case.judged)
+            self._refused(case, case.judgement)
             raise refusal(operation, params, target, decision)
         if not call.by_operator:
             self._check_pace(case)
         return self._asked(case)
 
-    def call(self, turn: Turn, party: str, uid: int, more: bool = False) -> Call:  # noqa: FBT001, FBT002 - the hottest call
+    def call(self, turn: Batch, party: str, uid: int, more: bool = False) -> Call:  # noqa: FBT001, FBT002 - the hottest call
         """A call of the party on the snapshot of this moment."""
         world, name = self._world, party
         if party not in (OPERATOR, DAEMON):
@@ -88,9 +92,9 @@ class Dispatch:
             None, world.git,
         )  # fmt: skip
 
-    def _check_pace(self, case: Case) -> None:
+    def _check_pace(self, case: AuthorizedCall) -> None:
         """Each call counts once, however often it is asked while it waits."""
-        ask, call = case.ask, case.call
+        ask, call = case.pending, case.call
         if not ask.counted:
             ask.counted = True
             call.ledger.budgets.usage.on_rollback(ask.uncount)
@@ -102,10 +106,10 @@ class Dispatch:
         if case.operation.mutates and ask.ready is None:  # what was slow is the same call
             self._check_rate(call, case.operation)
 
-    def _over_budget(self, case: Case, error: LimitReached) -> None:
+    def _over_budget(self, case: AuthorizedCall, error: LimitReached) -> None:
         """A refusal by a budget is never silent."""
         if rule := error.fields.get("rule"):
-            self._refused(case, case.judged._replace(rule=str(rule), reason=error.reason))
+            self._refused(case, case.judgement._replace(rule=str(rule), reason=error.reason))
 
     def _check_rate(self, call: Call, operation: Operation) -> None:
         """What is recorded stays on disk, so that there is a bound on it (attacks 37 and 52)."""
@@ -118,46 +122,46 @@ class Dispatch:
         if operation.writes:
             self._room.check(call, operation)
 
-    def _asked(self, case: Case) -> Step:
-        ready = case.ask.ready
+    def _asked(self, case: AuthorizedCall) -> CallOutcome:
+        ready = case.pending.ready
         if isinstance(ready, HiveError):
             raise ready
         if isinstance(ready, Ready):
-            case = case._replace(call=case.call._replace(brought=ready.value))
+            case = case._replace(call=case.call._replace(read_result=ready.value))
         elif ready is not None:
-            return outcome.page(case.ask, ready)
+            return outcome.page_outcome(case.pending, ready)
         operation, call = case.operation, case.call
         try:
             if operation.writes:
-                return outcome.written(case, self._world, self._audit)
+                return outcome.run_mutation(case, self._world, self._audit)
             found = operation.handler(call, case.params)
         except NotAllowed as error:
             rule = str(error.fields.get("rule", case.decision.rule))
-            self._refused(case, case.judged._replace(rule=rule, reason=error.reason))
+            self._refused(case, case.judgement._replace(rule=rule, reason=error.reason))
             raise
         except LimitReached as error:
             self._over_budget(case, error)
             raise
         if ready is None:
             call.ledger.events.reads.count(call.uuid, operation.name)
-        return outcome.read(case, found)
+        return outcome.outcome_of_read(case, found)
 
-    def _refused(self, case: Case, judged: Judged) -> None:
+    def _refused(self, case: AuthorizedCall, judged: Judgement) -> None:
         """Recorded in order where a transaction is open, else after the batch in one of its own."""
-        turn, call = case.turn, case.call
+        turn, call = case.batch, case.call
         if not self._audit.admits(call.uuid, call.now):
             return
-        found = entry(REFUSED, call, judged)
+        found = call_entry(REFUSED, call, judged)
         turn.wakes.add(EVENTS)
-        if turn.inside:
+        if turn.in_transaction:
             self._audit.write(found)
         else:
             turn.entries.append(found)
 
-    def own(self, turn: Turn, name: str, handler: Callable[[Call], Outcome]) -> None:
+    def own(self, turn: Batch, name: str, handler: Callable[[Call], Outcome]) -> None:
         """What the daemon does by itself: nobody to judge, the rest as for a call."""
-        operation = unlisted(name, lambda call, _: handler(call))
-        ask, call = Ask(Line(DAEMON, -1, _nowhere)), self.call(turn, DAEMON, -1)
+        operation = unlisted_operation(name, lambda call, _: handler(call))
+        ask, call = PendingCall(ClientConnection(DAEMON, -1, _nowhere)), self.call(turn, DAEMON, -1)
         granted = Decision(allowed=True, rule=DAEMON, reason="")
-        case = Case(ask, turn, call, operation, operation.params(), None, granted)
-        outcome.written(case, self._world, self._audit)
+        case = AuthorizedCall(ask, turn, call, operation, operation.params(), None, granted)
+        outcome.run_mutation(case, self._world, self._audit)

@@ -13,8 +13,8 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import Final
 
-from hive_core.broker.connection import Ask, Line
-from hive_core.broker.request import Reader
+from hive_core.broker.connection import ClientConnection, PendingCall
+from hive_core.broker.request import RequestReader
 from hive_core.model.wire.record import OPERATOR
 
 # A batch is bounded so that the loop gets to read; a party's part, so that one with many
@@ -44,19 +44,19 @@ class FairQueue:
     starts where the one that has used the least is now. Time that nobody else wanted is no debt.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: RequestReader) -> None:
         self._reader = reader
         self._monotonic = reader.monotonic
-        self._ready: dict[str, dict[Line, None]] = {}
+        self._ready: dict[str, dict[ClientConnection, None]] = {}
         self._used: dict[str, float] = {}
         self._least = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._ready)
 
-    def add(self, line: Line) -> bool:
+    def add(self, line: ClientConnection) -> bool:
         """At the end of its party's, if it has a call that can be served; whether that is so."""
-        if not line.willing:
+        if not line.is_ready:
             return False
         lines = self._ready.get(line.party)
         if lines is None:
@@ -64,14 +64,14 @@ class FairQueue:
         lines[line] = None
         return True
 
-    def leave(self, line: Line) -> None:
+    def leave(self, line: ClientConnection) -> None:
         lines = self._ready.get(line.party)
         if lines is not None:
             lines.pop(line, None)
             if not lines:
                 del self._ready[line.party]
 
-    def again(self, line: Line) -> None:
+    def again(self, line: ClientConnection) -> None:
         """To the end: the other connections of the party are served first."""
         self.leave(line)
         self.add(line)
@@ -80,14 +80,14 @@ class FairQueue:
         """The party has used time of the loop."""
         self._used[party] = max(self._used.get(party, 0.0), self._least) + seconds
 
-    def time_of(self, batch: Sequence[Ask], seconds: float) -> BatchTime:
+    def time_of(self, batch: Sequence[PendingCall], seconds: float) -> BatchTime:
         """The clock of a part of a batch that may take so long from now on."""
-        parties = len({ask.line.party for ask in batch})
+        parties = len({ask.connection.party for ask in batch})
         return BatchTime(self, self._monotonic, seconds, seconds / max(1, parties))
 
-    def collect(self) -> tuple[list[Ask], ...]:
+    def collect(self) -> tuple[list[PendingCall], ...]:
         """The next batch, in parts, in the order of the parties; what is left stays in place."""
-        batch: list[Ask] = []
+        batch: list[PendingCall] = []
         recorded: Counter[str] = Counter()
         until = self._monotonic() + PARSING
         parties = self._parties()
@@ -108,19 +108,19 @@ class FairQueue:
         near = (party for party, time in times.items() if time <= least + AHEAD)
         return first + sorted(near, key=times.__getitem__)
 
-    def _calls_of(self, party: str, recorded: Counter[str], until: float) -> list[Ask]:
+    def _calls_of(self, party: str, recorded: Counter[str], until: float) -> list[PendingCall]:
         """A party's part of the batch. Parsing counts as time used, and ends at `until`."""
-        calls: list[Ask] = []
+        calls: list[PendingCall] = []
         began = self._monotonic()
         for line in list(self._ready[party]):
-            if not line.willing:
+            if not line.is_ready:
                 self.leave(line)
                 continue
             share = min(SHARE, PARTY - len(calls))
             if share <= 0 or (calls and self._monotonic() > until):
                 break
             self._reader.read(line, share, until)
-            calls += takewhile(partial(_fits, recorded), islice(line.asks, share))
+            calls += takewhile(partial(_fits, recorded), islice(line.calls, share))
         self.charge(party, self._monotonic() - began)
         return calls
 
@@ -148,28 +148,28 @@ class BatchTime:
         return self._at > self._end
 
 
-def _parted(batch: Iterable[Ask]) -> tuple[list[Ask], ...]:
+def _parted(batch: Iterable[PendingCall]) -> tuple[list[PendingCall], ...]:
     """What only reads, then the rest: who has nothing recorded does not wait for the disk.
 
     Of a line that begins with reads, what is behind them comes in the next batch.
     """
-    first, rest = list[Ask](), list[Ask]()
-    reads, held = dict[Line, bool](), set[Line]()
+    first, rest = list[PendingCall](), list[PendingCall]()
+    reads, held = dict[ClientConnection, bool](), set[ClientConnection]()
     for ask in batch:
-        if not reads.setdefault(ask.line, not ask.writes):
+        if not reads.setdefault(ask.connection, not ask.writes):
             rest.append(ask)
-        elif ask.writes or ask.line in held:
-            held.add(ask.line)
+        elif ask.writes or ask.connection in held:
+            held.add(ask.connection)
         else:
             first.append(ask)
     return (first, rest) if first else (rest,)
 
 
-def _fits(recorded: Counter[str], ask: Ask) -> bool:
+def _fits(recorded: Counter[str], ask: PendingCall) -> bool:
     """Whether the batch has room for what the call may record; counted when it has."""
     if not ask.writes:
         return True
-    party = ask.line.party
+    party = ask.connection.party
     if recorded[party] == WRITES or (ask.changes and recorded[_ALL] == CHANGES):
         return False
     recorded[party] += 1

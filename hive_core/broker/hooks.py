@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class AgentStarted:
     """The machine of an agent runs; `nonce` tells this start from others."""
 
     uuid: str
@@ -29,7 +29,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class AgentEnded:
     """The machine of an agent ended: by itself, by a failure, or because somebody asked for it.
 
     `code` is the exit status, None where there is none (a signal, a host that went down).
@@ -49,7 +49,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class AgentDestroyed:
     """An agent is destroyed by this call; `call.hive` still has it, with its old place."""
 
     uuid: str
@@ -57,14 +57,14 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class MessageArrived:
     """A message was put into somebody's inbox."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class MessageGivenUp:
     """A message is a dead letter: its agent gave it up, or did not ack it after all attempts."""
 
     message: Message
@@ -81,14 +81,31 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class QuestionSettled:
     """A question or an escalation came to its one end; `question` is as it is from now on."""
 
     question: Question
 
 
-Event = Started | Ended | Gone | Arrived | GivenUp | TaskEnded | Settled
-E = TypeVar("E", Started, Ended, Gone, Arrived, GivenUp, TaskEnded, Settled)
+Event = (
+    AgentStarted
+    | AgentEnded
+    | AgentDestroyed
+    | MessageArrived
+    | MessageGivenUp
+    | TaskEnded
+    | QuestionSettled
+)
+E = TypeVar(
+    "E",
+    AgentStarted,
+    AgentEnded,
+    AgentDestroyed,
+    MessageArrived,
+    MessageGivenUp,
+    TaskEnded,
+    QuestionSettled,
+)
 Handler = Callable[["Call", E], "frozenset[str] | None"]
 HANDLERS: defaultdict[type, list[Handler[Any]]] = defaultdict(list)
 

@@ -7,7 +7,7 @@ import hashlib
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Confidential, Operation, Params
 from hive_core.errors import Conflict
-from hive_core.ledger.core.idempotency_keys import Stored
+from hive_core.ledger.core.idempotency_keys import StoredResult
 
 # They say how to answer and not what to do, so a repeat may choose others.
 _MANNER = {"idempotency_key", "wait"}
@@ -32,7 +32,7 @@ def keep(call: Call, operation: Operation, params: Params, result: bytes) -> Non
     key = _key(params)
     if key is None:
         return
-    stored = Stored(_digest(params), operation.name, result.decode())
+    stored = StoredResult(_digest(params), operation.name, result.decode())
     call.ledger.keys.store(call.uuid, key, stored, call.now)
 
 

@@ -213,7 +213,7 @@ def _bare(handler: Handler[P], action: Action, allow: Rule) -> Operation:
     )
 
 
-def unlisted(name: str, handler: Handler[Any]) -> Operation:
+def unlisted_operation(name: str, handler: Handler[Any]) -> Operation:
     """An operation of the daemon's own, which nobody can call."""
     return Operation(
         name, name, ADMINISTER, OPERATOR, handler, Mutation, Result, writes=True, changes=True

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hive_core.broker import idempotency, reply
-from hive_core.broker.audit import CHANGED, Audit, Judged
-from hive_core.broker.batch import Repository, Turn, World
+from hive_core.broker.audit import CHANGED, Audit, Judgement
+from hive_core.broker.batch import Batch, Repository, Services
 from hive_core.broker.call import Call, Change, Later, Outcome, Record, Wait
-from hive_core.broker.connection import Ask, Step
+from hive_core.broker.connection import CallOutcome, PendingCall
 from hive_core.broker.operation import Operation, Params, Result
 from hive_core.errors import Busy
 from hive_core.model.agents.hive import Hive
@@ -16,18 +16,18 @@ from hive_core.policy.algebra import Decision
 from hive_core.policy.restored_rights import revoked_capabilities
 
 if TYPE_CHECKING:
-    from hive_core.ledger.core.jobs import Jobs
+    from hive_core.ledger.core.jobs import JobTable
     from hive_core.ledger.core.ledger import Ledger
 
 TREE, EVENTS = "tree", "events"
 _WRITTEN = (Change, Record)
 
 
-class Case(NamedTuple):
+class AuthorizedCall(NamedTuple):
     """One allowed call on its way through a turn."""
 
-    ask: Ask
-    turn: Turn
+    pending: PendingCall
+    batch: Batch
     call: Call
     operation: Operation
     params: Params
@@ -35,66 +35,66 @@ class Case(NamedTuple):
     decision: Decision
 
     @property
-    def judged(self) -> Judged:
+    def judgement(self) -> Judgement:
         """The decision as it is recorded."""
         decision = self.decision
-        return Judged(self.operation.name, self.target, decision.rule, decision.reason)
+        return Judgement(self.operation.name, self.target, decision.rule, decision.reason)
 
 
-def read(case: Case, found: Outcome) -> Step:
+def outcome_of_read(case: AuthorizedCall, found: Outcome) -> CallOutcome:
     """The step for an outcome that recorded nothing."""
     if isinstance(found, Wait):
         return _parked(case, found)
     if isinstance(found, Later):
-        return Step(case.ask, done=False, read=found.read)
+        return CallOutcome(case.pending, done=False, read=found.read)
     if isinstance(found, _WRITTEN):
         raise TypeError(f"{case.operation.name} must not return {type(found).__name__}")
-    return page(case.ask, found)
+    return page_outcome(case.pending, found)
 
 
-def page(ask: Ask, result: Result) -> Step:
+def page_outcome(ask: PendingCall, result: Result) -> CallOutcome:
     """A whole answer, or the next part of a stream; `next` None is its end."""
     text = reply.body(result)
     if not (ask.more and ask.streams) or ask.request is None:
-        return Step(ask, reply.last(text))
+        return CallOutcome(ask, reply.last(text))
     _, params = ask.request
     if "next" not in type(result).model_fields:
-        return Step(ask, reply.continued(text), done=False, page=params)
+        return CallOutcome(ask, reply.continued(text), done=False, page=params)
     after = getattr(result, "next", None)
     if after is None:
-        return Step(ask, reply.last(text))
+        return CallOutcome(ask, reply.last(text))
     following = params.model_copy(update={"after": after})
-    return Step(ask, reply.continued(text), done=False, page=following)
+    return CallOutcome(ask, reply.continued(text), done=False, page=following)
 
 
-def _parked(case: Case, found: Wait[Result]) -> Step:
-    ask, turn = case.ask, case.turn
+def _parked(case: AuthorizedCall, found: Wait[Result]) -> CallOutcome:
+    ask, turn = case.pending, case.batch
     due = ask.due
     if due is None and found.deadline is not None:
         due = turn.monotonic + found.deadline - turn.now
     if due is not None and turn.monotonic >= due:
-        return page(ask, found.otherwise)
+        return page_outcome(ask, found.otherwise)
     until = None if found.until is None else turn.monotonic + found.until - turn.now
-    return Step(ask, done=False, topics=found.topics, until=until, due=due)
+    return CallOutcome(ask, done=False, topics=found.topics, until=until, due=due)
 
 
-def written(case: Case, world: World, audit: Audit) -> Step:
+def run_mutation(case: AuthorizedCall, world: Services, audit: Audit) -> CallOutcome:
     """Ask a handler that may record, and record with it: all of it or nothing."""
-    turn, call, hive = case.turn, case.call, case.call.hive
+    turn, call, hive = case.batch, case.call, case.call.hive
     topics_before = len(turn.topics)
     try:
         with turn.guard(call.ledger):
             found = case.operation.handler(call, case.params)
             if not isinstance(found, _WRITTEN):
                 _keep(case, found)
-                return read(case, found)
+                return outcome_of_read(case, found)
             text = reply.body(found.result)
             if isinstance(found, Change):
                 hive = _committed(case, found, world.repo)
-                strike(call.ledger, call.hive, hive)
-            if case.operation.mutates and not (isinstance(found, Record) and found.told):
+                strike_rights(call.ledger, call.hive, hive)
+            if case.operation.mutates and not (isinstance(found, Record) and found.audited):
                 kind = CHANGED if isinstance(found, Change) else found.kind
-                audit.record(kind, call, case.judged, hive.commit, found.fields)
+                audit.record(kind, call, case.judgement, hive.commit, found.fields)
                 turn.wakes.add(EVENTS)
                 idempotency.keep(call, case.operation, case.params, text)
     except BaseException:
@@ -106,27 +106,27 @@ def written(case: Case, world: World, audit: Audit) -> Step:
         turn.hive = hive
         turn.commits += 1
         turn.wakes.add(TREE)
-    if case.ask.streams:
-        return page(case.ask, found.result)
-    return answer(case.ask, turn, text, call.ledger.jobs)
+    if case.pending.streams:
+        return page_outcome(case.pending, found.result)
+    return recorded_outcome(case.pending, turn, text, call.ledger.jobs)
 
 
-def strike(ledger: Ledger, before: Hive, after: Hive) -> None:
+def strike_rights(ledger: Ledger, before: Hive, after: Hive) -> None:
     """What somebody may do no more, nobody who was below it comes back with from an archive."""
     changed = before.specs is not after.specs and ledger.archives.any
     if changed and (lost := revoked_capabilities(before, after)):
         ledger.archives.strike(lost)
 
 
-def _keep(case: Case, found: Outcome) -> None:
+def _keep(case: AuthorizedCall, found: Outcome) -> None:
     """That there was nothing to do is a first result too: a repeat must not find something."""
     if isinstance(found, Result) and not getattr(case.params, "dry_run", False):
         idempotency.keep(case.call, case.operation, case.params, reply.body(found))
 
 
-def _committed(case: Case, found: Change[Result], repo: Repository) -> Hive:
+def _committed(case: AuthorizedCall, found: Change[Result], repo: Repository) -> Hive:
     """The next hive with its commit, on top of what the batch has committed so far."""
-    if case.turn.frozen:
+    if case.batch.frozen:
         raise Busy("the meta repo is being changed by hand; try again")
     call = case.call
     trailers = {
@@ -139,24 +139,24 @@ def _committed(case: Case, found: Change[Result], repo: Repository) -> Hive:
     return hive.at_commit(repo.write(hive, call.hive, found.message, trailers))
 
 
-def answer(ask: Ask, turn: Turn, text: bytes, jobs: Jobs) -> Step:
+def recorded_outcome(ask: PendingCall, turn: Batch, text: bytes, jobs: JobTable) -> CallOutcome:
     """The reply to a recorded call: now, or once its job has ended when the caller waits for it."""
     if ask.request is None or not ask.request[0].awaits:
-        return Step(ask, reply.last(text))
+        return CallOutcome(ask, reply.last(text))
     wait = getattr(ask.request[1], "wait", None)
     job = reply.job_of(text) if wait else None
     if not wait or job is None:
-        return Step(ask, reply.last(text))
+        return CallOutcome(ask, reply.last(text))
     # It may have ended already: a repeated call gets the job of the first one.
-    return _after(Step(ask, due=turn.monotonic + wait, job=(job, text)), turn, jobs)
+    return _after(CallOutcome(ask, due=turn.monotonic + wait, job=(job, text)), turn, jobs)
 
 
-def after_job(ask: Ask, turn: Turn, jobs: Jobs) -> Step:
+def outcome_after_job(ask: PendingCall, turn: Batch, jobs: JobTable) -> CallOutcome:
     """The same when the call is asked again."""
-    return _after(Step(ask, due=ask.due, job=ask.job), turn, jobs)
+    return _after(CallOutcome(ask, due=ask.due, job=ask.job), turn, jobs)
 
 
-def _after(held: Step, turn: Turn, jobs: Jobs) -> Step:
+def _after(held: CallOutcome, turn: Batch, jobs: JobTable) -> CallOutcome:
     """The reply that is held back for a job: one that failed is the caller's error."""
     if held.job is None:
         raise TypeError("no job is waited for")
@@ -164,7 +164,7 @@ def _after(held: Step, turn: Turn, jobs: Jobs) -> Step:
     job = jobs.get(name)
     if job is not None and job.ended is not None:
         found = reply.refusal(reply.job_error(job)) if job.error else reply.filled(text, job)
-        return Step(held.ask, found)
+        return CallOutcome(held.call, found)
     if job is None or held.due is None or turn.monotonic >= held.due:
-        return Step(held.ask, reply.last(text))
+        return CallOutcome(held.call, reply.last(text))
     return held._replace(done=False, topics=frozenset((f"job:{name}",)))

@@ -15,7 +15,7 @@ from hive_core.model.work.budget import BudgetKind
 _Chain = tuple[tuple[str, int, Window], ...]
 
 
-class Pace:
+class RateLimiter:
     def __init__(self) -> None:
         self._windows: dict[str, Window] = {}
 

@@ -10,9 +10,9 @@ from typing import Final
 from pydantic import ValidationError
 
 from hive_core import errors, varlink
-from hive_core.broker.connection import Ask, Line
+from hive_core.broker.connection import ClientConnection, PendingCall
 from hive_core.broker.operation import Operation, camel
-from hive_core.broker.validation import NAMED, came, misfit
+from hive_core.broker.validation import NAMED, shown_value, validation_error
 from hive_core.errors import BadFrame, HiveError, InvalidParameter
 
 INTERFACE: Final = "org.hive.Broker"
@@ -25,7 +25,7 @@ _ENVELOPE: Final = frozenset({"method", "parameters", *FLAGS})
 Fixed = Callable[[Mapping[str, object]], bytes]
 
 
-class Reader:
+class RequestReader:
     """Knows every method: those of the registry, and those with a fixed reply."""
 
     def __init__(
@@ -48,17 +48,17 @@ class Reader:
         self.monotonic = monotonic
         self._interfaces = {INTERFACE, *(name.rpartition(".")[0] for name in fixed)}
 
-    def read(self, line: Line, most: int, until: float = inf) -> None:
+    def read(self, line: ClientConnection, most: int, until: float = inf) -> None:
         """Let the line have its next calls ready, `most` of them, and no more after `until`."""
-        asks, frames = line.asks, line.frames
+        asks, frames = line.calls, line.frames
         while frames and len(asks) < most:
             asks.append(self._ask(line, frames.popleft()))
             if frames and self.monotonic() > until:
                 return
 
-    def _ask(self, line: Line, frame: bytes | BadFrame) -> Ask:
+    def _ask(self, line: ClientConnection, frame: bytes | BadFrame) -> PendingCall:
         """The call in a frame; what is wrong with it is its `fault`, never an exception."""
-        ask = Ask(line, size_of(frame))
+        ask = PendingCall(line, size_of(frame))
         if isinstance(frame, BadFrame):
             ask.fault = frame
             return ask
@@ -68,7 +68,7 @@ class Reader:
             ask.fault = fault
         return ask
 
-    def _fill(self, ask: Ask, message: varlink.Message) -> None:
+    def _fill(self, ask: PendingCall, message: varlink.Message) -> None:
         method, parameters = message.get("method"), message.get("parameters")
         if len(message) > (method is not None) + (parameters is not None):
             _check_envelope(ask, message)
@@ -87,7 +87,7 @@ class Reader:
         try:
             params = found.params.__pydantic_validator__.validate_python(parameters)
         except ValidationError as error:
-            raise misfit(error, parameters, found.params) from None
+            raise validation_error(error, parameters, found.params) from None
         ask.request = (found, params)
 
     def _of_several(self, method: str, parameters: Mapping[str, object]) -> Operation | None:
@@ -110,7 +110,7 @@ def size_of(frame: bytes | BadFrame) -> int:
     return 0 if isinstance(frame, BadFrame) else len(frame)
 
 
-def _check_envelope(ask: Ask, message: varlink.Message) -> None:
+def _check_envelope(ask: PendingCall, message: varlink.Message) -> None:
     for name, value in message.items():
         if name not in _ENVELOPE:
             raise InvalidParameter(name[:NAMED], "a call has no such field")
@@ -124,4 +124,4 @@ def _check_envelope(ask: Ask, message: varlink.Message) -> None:
 
 
 def _expected(what: str, value: object) -> str:
-    return f"expected {what}, not {came(value)}"
+    return f"expected {what}, not {shown_value(value)}"

@@ -32,7 +32,7 @@ _PARTIES: Final = 20_000
 _AGAIN: Final = 1.0
 
 
-class Room:
+class StorageLimiter:
     def __init__(self) -> None:
         # How many calls of a party can bring it to no bound, whatever they bring.
         self._safe: dict[str, int] = {}

@@ -35,7 +35,9 @@ _UNSAID: Final = frozenset({"idempotency_key"})
 _READ: Final = 64  # faults of one call; the first is told
 
 
-def misfit(error: ValidationError, given: Mapping[str, object], model: type[Params]) -> HiveError:
+def validation_error(
+    error: ValidationError, given: Mapping[str, object], model: type[Params]
+) -> HiveError:
     """A wrong shape names its parameter; only values that fit can make no sense."""
     found = [(_path(each, given), each) for each in error.errors(include_url=False)[:_READ]]
     senseless = [(path, each) for path, each in found if each["type"] in _SENSELESS]
@@ -48,7 +50,9 @@ def misfit(error: ValidationError, given: Mapping[str, object], model: type[Para
     place = ".".join(path)[:NAMED]
     quiet = issubclass(model, Confidential) or "secret" in place
     value = (
-        _kind(first["input"]) if quiet and isinstance(first["input"], str) else came(first["input"])
+        _kind(first["input"])
+        if quiet and isinstance(first["input"], str)
+        else shown_value(first["input"])
     )
     if not shapes:
         return InvalidArgument(_sense(first, value), field=place)
@@ -120,7 +124,7 @@ def _ways(details: Sequence[ErrorDetails]) -> Iterator[str]:
             yield _EXPECTED.get(each["type"], message)
 
 
-def came(value: object) -> str:
+def shown_value(value: object) -> str:
     """A value in a few characters, none of which acts on a terminal."""
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from hive_core.broker.connection import Line, Step
+from hive_core.broker.connection import CallOutcome, ClientConnection
 from hive_core.ports import Clock
 
 
-class Waiting:
+class WaitingConnections:
     """Lines by topic. A touched topic costs as much as the lines that wait for it."""
 
-    def __init__(self, clock: Clock, ripe: Callable[[Line], None]) -> None:
+    def __init__(self, clock: Clock, ripe: Callable[[ClientConnection], None]) -> None:
         self._clock = clock
         self._ripe = ripe
-        self._lines: dict[str, dict[Line, None]] = {}
+        self._lines: dict[str, dict[ClientConnection, None]] = {}
 
     def __len__(self) -> int:
         return sum(len(lines) for lines in self._lines.values())
 
-    def park(self, line: Line, step: Step) -> None:
+    def park(self, line: ClientConnection, step: CallOutcome) -> None:
         """The line waits; whatever comes first makes it ripe, once."""
         line.busy = True
         for topic in step.topics:
@@ -34,18 +34,20 @@ class Waiting:
             for line in list(self._lines.get(topic, ())):
                 self._ripen(line)
 
-    def drop(self, line: Line) -> None:
+    def drop(self, line: ClientConnection) -> None:
         """The line waits no longer, for whatever reason."""
         if line.unpark is not None:
             line.unpark()
             line.unpark = None
         line.busy = False
 
-    def _ripen(self, line: Line) -> None:
+    def _ripen(self, line: ClientConnection) -> None:
         self.drop(line)
         self._ripe(line)
 
-    def _forget(self, line: Line, topics: Iterable[str], cancel: Callable[[], None] | None) -> None:
+    def _forget(
+        self, line: ClientConnection, topics: Iterable[str], cancel: Callable[[], None] | None
+    ) -> None:
         if cancel is not None:
             cancel()
         for topic in topics:

@@ -15,7 +15,7 @@ Agent = Annotated[str, Field(max_length=64)]
 Reason = Annotated[str, Field(max_length=1000)]
 
 
-class Waiting(Mutation):
+class WaitParams(Mutation):
     """What takes time answers at once with a job, or after it when asked to wait."""
 
     wait: float = Field(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TypedDict, Unpack
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import Arrived, emit
+from hive_core.broker.hooks import MessageArrived, emit
 from hive_core.errors import InboxFull
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.agents.hive import Hive
@@ -46,7 +46,7 @@ def deliver(call: Call, letter: NewMessage) -> Message:
     """Put a message into an inbox and emit `Arrived`; mail arrives in no other way."""
     message = call.ledger.messages.send(letter, call.now)
     call.notify(inbox(message.recipient))
-    emit(call, Arrived(message))
+    emit(call, MessageArrived(message))
     return message
 
 

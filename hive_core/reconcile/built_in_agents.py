@@ -81,7 +81,7 @@ def _fitted(call: Call) -> Change[Made] | Record[Made]:
         held = tuple(each for each in spec.capabilities if each != _SPAWN)
         what = f"revoke spawn from {name}: no checks are set"
     else:
-        return Record(made, told=True)
+        return Record(made, audited=True)
     hive = call.hive.with_spec(name, spec.model_copy(update={"capabilities": held}))
     return Change(made, hive, what)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.errors import HiveError, InboxFull, Internal, StorageFull
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.agents.machine import DesiredState, FailureHistory
 from hive_core.model.names import job_unit
@@ -160,7 +160,7 @@ class Bounds:
         ledger.starts.put(
             place.uuid, FailureHistory((now,), parked=True, nonce=again.nonce, why=text)
         )
-        ledger.events.append(Entry(
+        ledger.events.append(AuditEntry(
             kind="limit", caller=DAEMON, operation="watch", target=place.uuid, allowed=None,
             rule="", reason=text, commit=self.look.places.hive.commit, request="", now=now,
             fields={"target_name": place.name, "parked": True},

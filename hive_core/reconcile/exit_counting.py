@@ -128,7 +128,7 @@ class Counting:
             topics = frozenset[str]()
             for uuid in news:
                 topics |= self._one(call, uuid, words)
-            return Record(Told(agents=len(news)), topics, told=True)
+            return Record(Told(agents=len(news)), topics, audited=True)
 
         self.work.broker.perform(WATCH, told)
         ledger = self.work.ports.ledger

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import Ended, Started, happened
+from hive_core.broker.hooks import AgentEnded, AgentStarted, happened
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.agent import AfterTask
 from hive_core.model.agents.exits import HOST_DOWN, ExitEvent, StartEvent
 from hive_core.model.agents.machine import DesiredRun, DesiredState
@@ -119,7 +119,7 @@ def started(call: Call, uuid: str, began: StartEvent) -> frozenset[str]:
     call.ledger.lives.mark_running(uuid, began.invocation, began.nonce)
     fields = {"invocation": began.invocation, "nonce": began.nonce}
     _event(call, "start", (uuid, name), f"{name} runs", fields)
-    return frozenset({"events"}) | happened(call, Started(uuid, name, began.nonce))
+    return frozenset({"events"}) | happened(call, AgentStarted(uuid, name, began.nonce))
 
 
 def write(call: Call, counted: Counted, lines: Lines) -> frozenset[str]:
@@ -169,10 +169,10 @@ def _fields(counted: Counted) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _ended(counted: Counted, output: str) -> Ended:
+def _ended(counted: Counted, output: str) -> AgentEnded:
     case, over = counted.case, counted.over
     end, ended = over.exit, counted.verdict.ended
-    return Ended(
+    return AgentEnded(
         case.place.uuid, case.place.name, end.number if end else None, counted.reason,
         clean=end is not None and end.clean, asked=counted.is_asked,
         wanted=(DesiredState.STOPPED if ended else case.run.wanted).value, returns=counted.returns,
@@ -187,7 +187,7 @@ def _event(
     call: Call, kind: str, agent: tuple[str, str], reason: str, fields: dict[str, object]
 ) -> None:
     uuid, name = agent
-    call.ledger.events.append(Entry(
+    call.ledger.events.append(AuditEntry(
         kind=kind, caller=DAEMON, operation=WATCH, target=uuid, allowed=None, rule="",
         reason=reason, commit=call.hive.commit, request=call.request, now=call.now,
         fields={"target_name": name, **fields},

@@ -16,7 +16,7 @@ from typing import Final, Self
 from hive_core.errors import HiveError, Internal
 from hive_core.host.systemd.job_exchange import exchange
 from hive_core.ledger.agents.revocations import NewRevocation
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.machine import DesiredRun, DesiredState, Machine
 from hive_core.model.agents.revocation import Revocation, RevocationState
 from hive_core.model.config.review import SAID, SAID_MOST, Said
@@ -258,7 +258,7 @@ class Revoker:
             text = f"who was above {revocation.name} before holds nothing of it any more"
         else:
             text = f"who was above {revocation.name} before runs on and may hold files of it"
-        ledger.events.append(Entry(
+        ledger.events.append(AuditEntry(
             kind="revoked" if done else "revocation_left", caller=DAEMON, operation="watch",
             target=revocation.agent, allowed=None, rule="", reason=text, commit=hive.commit,
             request="", now=now,

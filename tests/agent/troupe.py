@@ -18,7 +18,7 @@ from hive_core.agent.reconnect import Link
 from hive_core.agent.task_client import Desk
 from hive_core.agent.worker import Worker
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Ended, Started, happened
+from hive_core.broker.hooks import AgentEnded, AgentStarted, happened
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.model.agents.agent import Role
@@ -118,14 +118,14 @@ class Troupe:
                 call.ledger.runs.want(
                     spec.id, DesiredState.STOPPED, call.now, reason="ended with 1"
                 )
-            end = Ended(
+            end = AgentEnded(
                 spec.id, name, 1, "ended with 1", clean=False, asked=False,
                 wanted="running" if returns else "stopped", returns=returns,
             )  # fmt: skip
             topics = happened(call, end)
             run = call.ledger.runs.get(spec.id)
             if run is not None and run.wanted is DesiredState.RUNNING:
-                topics |= happened(call, Started(spec.id, name, run.nonce))
+                topics |= happened(call, AgentStarted(spec.id, name, run.nonce))
             return Record(Result(), topics)
 
         self.world.broker.perform("exit", act)

@@ -13,8 +13,8 @@ from broker.small import SMALL
 from seeds import empty_ledger, empty_repo
 
 from hive_core import varlink
-from hive_core.broker.batch import World
-from hive_core.broker.connection import Line, Read
+from hive_core.broker.batch import Services
+from hive_core.broker.connection import ClientConnection, SlowRead
 from hive_core.broker.core import Broker
 from hive_core.broker.operation import Operation
 from hive_core.errors import BadFrame, HiveError, from_wire
@@ -94,12 +94,12 @@ class Desk:
     """The broker's side of the transport: turns happen when `run` is called."""
 
     woken: bool = False
-    reads: list[tuple[Line, Read]] = field(default_factory=list)
+    reads: list[tuple[ClientConnection, SlowRead]] = field(default_factory=list)
 
     def wake(self) -> None:
         self.woken = True
 
-    def read(self, line: Line, read: Read) -> None:
+    def read(self, line: ClientConnection, read: SlowRead) -> None:
         self.reads.append((line, read))
 
 
@@ -110,7 +110,7 @@ class Phone:
         self.house = house
         self.replies: list[varlink.Message] = []
         self.closed = False
-        self.line = Line(party, uid, self._take)
+        self.line = ClientConnection(party, uid, self._take)
 
     def _take(self, data: bytes, close: bool) -> None:  # noqa: FBT001 - as Line.send
         self.closed = self.closed or close
@@ -118,7 +118,7 @@ class Phone:
 
     def say(self, *frames: bytes | BadFrame) -> None:
         """Put frames on the wire without waiting for anything."""
-        self.house.broker.feed(self.line, frames)
+        self.house.broker.receive(self.line, frames)
 
     def ask(self, method: str, parameters: Parameters | None = None, **flags: bool) -> None:
         """Put a call on the wire. `method` without a dot is one of ours."""
@@ -169,7 +169,7 @@ class House:
         with repo.hold("") as move, ledger.transaction():
             ledger.head = oid
             move(oid)
-        world = World(ledger, repo, settings, Asleep(), self.clock)
+        world = Services(ledger, repo, settings, Asleep(), self.clock)
         self.broker = Broker(world, hive.at_commit(oid), registry, fixed(registry, "1"))
         self.broker.attach(self.desk)
         self.broker.listeners.append(self.woken.append)
@@ -191,7 +191,7 @@ class House:
 
     def turn(self) -> None:
         self.desk.woken = False
-        self.broker.turn()
+        self.broker.serve_batch()
 
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)

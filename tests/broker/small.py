@@ -7,7 +7,7 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from pydantic import Field
 
-from hive_core.broker.call import Call, Change, Later, Reads, Record, Wait
+from hive_core.broker.call import Call, Change, Later, Record, SlowReadSources, Wait
 from hive_core.broker.operation import Mutation, Operation, Params, Result, Whose, operation
 from hive_core.errors import LimitReached, NotAllowed
 from hive_core.ledger.mail.letters import NewMessage
@@ -162,7 +162,7 @@ def fetch(call: Call, params: FetchParams) -> Later[Fetched]:
     """Read the journal."""
     uuid = call.hive.spec(params.agent or call.caller).id
 
-    async def read(reads: Reads) -> Fetched:
+    async def read(reads: SlowReadSources) -> Fetched:
         found = await reads.journal.read(LogQuery(uuid, "unit"))
         return Fetched(lines=[line.text for line in found])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from broker.house import House, open_house, spec
 
-from hive_core.broker.audit import stranger
+from hive_core.broker.audit import rejected_peer_entry
 from hive_core.errors import StorageFull
 from hive_core.model.config.settings import Bounds, Settings
 
@@ -92,14 +92,14 @@ def test_a_flood_of_refusals_is_recorded_up_to_a_rate_and_counted(folder: Path) 
 
 def test_how_many_were_not_kept_outlives_a_transaction_that_is_taken_back(folder: Path) -> None:
     with open_house(folder, settings=Settings(limits=Bounds(refusals_kept=1))) as house:
-        house.broker.stranger(ANN, 0)
+        house.broker.reject_peer(ANN, 0)
         house.run()
         for _ in range(40):
-            house.broker.stranger(ANN, 0)
+            house.broker.reject_peer(ANN, 0)
 
         def write(*, fits: bool) -> None:
             with house.ledger.transaction():
-                house.broker.audit.write(stranger(ANN, 0, house.hive, 1.0))
+                house.broker.audit.write(rejected_peer_entry(ANN, 0, house.hive, 1.0))
                 if not fits:
                     raise StorageFull
 
@@ -121,7 +121,7 @@ def test_the_chain_of_events_holds(house: House) -> None:
 
 
 def test_a_stranger_at_a_socket_is_recorded(house: House) -> None:
-    house.broker.stranger(ANN, 0)
+    house.broker.reject_peer(ANN, 0)
     house.run()
     (event,) = house.events("refusal")
     assert (event.caller, event.operation, event.target) == ("uid:0", "connect", ANN)
@@ -133,7 +133,7 @@ def test_strangers_that_were_not_kept_are_counted_and_cost_the_agent_nothing(
 ) -> None:
     with open_house(folder, settings=Settings(limits=Bounds(refusals_kept=60))) as house:
         for _ in range(100):
-            house.broker.stranger(ANN, 0)
+            house.broker.reject_peer(ANN, 0)
         house.run()
         house.phone("ann").error("Note", {"agent": "root"})
         assert len(house.events("refusal")) == 61

@@ -13,7 +13,7 @@ from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.fair_queue import CHANGES, SHARE, WRITES
 from hive_core.errors import Busy, Conflict, InvalidArgument, LimitReached, NotAllowed, StorageFull
 from hive_core.host.git import MetaRepo
-from hive_core.ledger.core.connection import Broken
+from hive_core.ledger.core.connection import LedgerBroken
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
 from hive_core.model.agents.machine import DesiredState
@@ -30,7 +30,7 @@ class Steps:
     def __call__(self, step: str) -> None:
         self.seen.append(step)
         if step == self.die_at:
-            raise Broken(f"killed at {step}")
+            raise LedgerBroken(f"killed at {step}")
 
 
 def test_calls_that_arrive_together_share_one_commit(folder: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_daemon_that_dies_at_a_step_has_answered_nothing(folder: Path, step: s
         ann = house.phone("ann")
         before, steps.die_at = house.hive.commit, step
         ann.ask("Grow", {"name": "eve"})
-        with pytest.raises(Broken):
+        with pytest.raises(LedgerBroken):
             house.run()
         assert not ann.replies
         assert house.repo.head() == before
@@ -194,7 +194,7 @@ def test_a_hand_commit_is_adopted_before_the_change_that_met_it(house: House) ->
         assert found.hive is not None
         house.broker.adopt(found.hive, found.head, "hand")
 
-    house.broker.moved = adopt
+    house.broker.branch_moved = adopt
     by_hand(house, "eve")
     house.phone("ann").call("Grow", {"name": "fay"})
     tree = house.repo.read(house.repo.head()).topology
@@ -304,7 +304,7 @@ def test_an_urgent_call_may_use_the_ballast(house: House) -> None:
     ann = house.phone("ann")
     letter = {"agent": "ann", "text": "x" * 50_000}
     assert isinstance(ann.error("Tell", letter), StorageFull)
-    house.broker.spare = spare
+    house.broker.release_ballast = spare
     assert isinstance(ann.error("Tell", letter), StorageFull)
     assert not spared
     for number in range(100):
@@ -336,7 +336,7 @@ def test_a_late_failure_runs_its_batch_again_and_the_next_ones_with_savepoints(
             steps.seen.clear()
             house.run()
             assert steps.seen == ["commit", "committed"]
-        assert house.broker._careful > 90
+        assert house.broker._batches_with_savepoints > 90
         assert [reply.get("error") is None for reply in ann.replies] == [False, True] * 2
         assert [each["nonce"] for each in bob.results()] == [1, 2]
         assert house.ledger.events.verify() is None

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field, SecretStr, ValidationError
 
 from hive_core.broker.operation import Confidential, Params
-from hive_core.broker.validation import misfit
+from hive_core.broker.validation import validation_error
 from hive_core.errors import HiveError, InvalidArgument, InvalidParameter, from_wire
 
 
@@ -42,7 +42,7 @@ class Kept(Confidential):
 def fault(given: dict[str, object], model: type[Params] = Given) -> HiveError:
     with pytest.raises(ValidationError) as caught:
         model.model_validate(given)
-    return misfit(caught.value, given, model)
+    return validation_error(caught.value, given, model)
 
 
 @pytest.mark.parametrize(

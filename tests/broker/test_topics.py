@@ -12,8 +12,8 @@ from pydantic import Field
 
 from hive_core.broker import hooks
 from hive_core.broker.call import Call, Record, Wait
-from hive_core.broker.delegation import on_behalf
-from hive_core.broker.hooks import Gone, emit, on
+from hive_core.broker.delegation import call_as
+from hive_core.broker.hooks import AgentDestroyed, emit, on
 from hive_core.broker.operation import REGISTRY, Mutation, Operation, Result, operation
 from hive_core.errors import Busy, LimitReached
 from hive_core.model.agents.machine import DesiredState
@@ -50,9 +50,9 @@ def touch(call: Call, params: TouchParams) -> Record[Touched] | Wait[Touched]:
     if params.then == "return":
         return Record(Touched(), wakes=frozenset(("returned",)))
     if params.then == "delegate":
-        on_behalf(call, spec("bob").id, "touch", {"topic": "of bob"})
+        call_as(call, spec("bob").id, "touch", {"topic": "of bob"})
     if params.then == "emit":
-        emit(call, Gone(call.uuid, call.caller))
+        emit(call, AgentDestroyed(call.uuid, call.caller))
     return Record(Touched())
 
 
@@ -116,14 +116,14 @@ def test_what_is_done_for_another_is_notified(
 
 
 def test_handlers_of_an_event_notify(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(hooks.HANDLERS, Gone, [])
+    monkeypatch.setitem(hooks.HANDLERS, AgentDestroyed, [])
 
-    @on(Gone)
-    def _notifies(call: Call, event: Gone) -> None:
+    @on(AgentDestroyed)
+    def _notifies(call: Call, event: AgentDestroyed) -> None:
         call.notify(f"by name {event.name}")
 
-    @on(Gone)
-    def _returns(_: Call, event: Gone) -> frozenset[str]:
+    @on(AgentDestroyed)
+    def _returns(_: Call, event: AgentDestroyed) -> frozenset[str]:
         return frozenset((f"by id {event.uuid}",))
 
     house.phone("ann").call("Touch", {"topic": "a", "then": "emit"})

@@ -117,10 +117,10 @@ def test_a_stream_stops_while_the_peer_does_not_read(house: House) -> None:
     ann = house.phone("ann")
     ann.ask("Count", {"to": 100}, more=True)
     house.turn()
-    ann.line.choked = True
+    ann.line.write_blocked = True
     house.run()
     assert len(ann.replies) == 1
-    house.broker.drained(ann.line)
+    house.broker.write_resumed(ann.line)
     house.turn()
     assert len(ann.replies) == 2
 
@@ -171,7 +171,7 @@ def test_a_slow_read_happens_outside_and_is_delivered(house: House) -> None:
         return await read(desk)
 
     found = asyncio.run(bring())
-    house.broker.brought(line, found)
+    house.broker.read_completed(line, found)
     house.run()
     assert ann.result() == {"lines": ["line"]}
     assert ann.result()["name"] == "ann"
@@ -183,7 +183,7 @@ def test_a_slow_read_is_judged_again_on_delivery(house: House) -> None:
     house.run()
     ((line, _),) = house.desk.reads
     house.broker.hive = house.hive.with_parent("bob", "dan")
-    house.broker.brought(line, Result())
+    house.broker.read_completed(line, Result())
     house.run()
     with pytest.raises(NotFound):
         ann.result()
@@ -193,7 +193,7 @@ def test_a_slow_read_that_fails_is_the_callers_error(house: House) -> None:
     ann = house.phone("ann")
     ann.ask("Fetch")
     house.run()
-    house.broker.brought(house.desk.reads[0][0], Busy("later"))
+    house.broker.read_completed(house.desk.reads[0][0], Busy("later"))
     house.run()
     with pytest.raises(Busy):
         ann.result()
@@ -204,7 +204,7 @@ def test_a_slow_read_for_a_connection_that_is_gone_is_dropped(house: House) -> N
     ann.ask("Fetch")
     house.run()
     house.broker.drop(ann.line)
-    house.broker.brought(ann.line, Result())
+    house.broker.read_completed(ann.line, Result())
     house.run()
     assert not ann.replies
 

@@ -15,8 +15,8 @@ from host.meta import git
 from operations.world import at_once
 
 from hive_core import varlink
-from hive_core.broker.batch import World
-from hive_core.broker.connection import Line, Read
+from hive_core.broker.batch import Services
+from hive_core.broker.connection import ClientConnection, SlowRead
 from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result, camel
 from hive_core.errors import HIVE, HiveError, from_wire
@@ -55,14 +55,17 @@ class Stage:
         self.look = Look.build(ledger, self.settings, self.stores.hive, self.clock)
         self.look.damage = self.stores.damage
         kept = self.stores.vault, self.stores.contents
-        world = World(ledger, repo, self.settings, self.look, self.clock, *kept)
+        world = Services(ledger, repo, self.settings, self.look, self.clock, *kept)
         registry = self.stores.answerable(load())
         self.broker = Broker(world, self.stores.hive, registry, {})
         self.ballast = Ballast(paths.ballast, ballast)
         self.look.short_of_room = lambda: self.ballast.short
-        self.broker.spare, self.broker.strapped = self.ballast.release, lambda: self.ballast.spent
+        self.broker.release_ballast, self.broker.disk_full = (
+            self.ballast.release,
+            lambda: self.ballast.spent,
+        )
         self.hand = HandCommits(repo, self.broker, self.look)
-        self.broker.moved = self.hand.look_again
+        self.broker.branch_moved = self.hand.look_again
         if self.stores.recovery is not None:
             self.hand.settle(self.stores.recovery)
         self._woken = False
@@ -80,12 +83,12 @@ class Stage:
     def wake(self) -> None:
         self._woken = True
 
-    def read(self, line: Line, read: Read) -> None:
+    def read(self, line: ClientConnection, read: SlowRead) -> None:
         """What is slow is done at once, and in one thread: each life is the same, step by step."""
         self.stores.contents.beside = self.stores.vault.beside = at_once
         diff = Diffs(self.settings.paths.applied).read
         reads = Reads(MemoryJournal(), self._nothing, diff, {}, self._no_look)
-        self.broker.brought(line, asyncio.run(_read(read, reads)))
+        self.broker.read_completed(line, asyncio.run(_read(read, reads)))
 
     async def _nothing(self) -> Plan:
         return Plan()
@@ -102,10 +105,10 @@ class Stage:
 
         party = by if by == OPERATOR else self.broker.hive.spec(by).id
         frame = varlink.encode({"method": HIVE + camel(operation), "parameters": parameters})
-        self.broker.feed(Line(party, 0, send), [frame[:-1]])
+        self.broker.receive(ClientConnection(party, 0, send), [frame[:-1]])
         while self._woken:
             self._woken = False
-            self.broker.turn()
+            self.broker.serve_batch()
         (reply,) = replies
         found: Reply = reply.get("parameters", {})
         if "error" in reply:
@@ -203,7 +206,7 @@ class Verb:
     closes: bool = False
 
 
-async def _read(read: Read, reads: Reads) -> Result | HiveError:
+async def _read(read: SlowRead, reads: Reads) -> Result | HiveError:
     try:
         return await read(reads)
     except HiveError as error:

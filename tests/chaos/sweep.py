@@ -20,7 +20,7 @@ from chaos.shim import Act, Faults, Kind
 from chaos.stage import VERBS, Stage, Verb, durable_state, faults, furnish
 
 from hive_core.errors import HiveError
-from hive_core.ledger.core.connection import Broken
+from hive_core.ledger.core.connection import LedgerBroken
 from hive_core.operations import load
 
 Reply = dict[str, Any]
@@ -118,7 +118,7 @@ class Sweep:
 def _outcome(work: Callable[[], object]) -> Reply:
     try:
         work()
-    except (HiveError, Broken) as error:
+    except (HiveError, LedgerBroken) as error:
         return {"error": type(error).__name__, "reason": str(error)}
     return {"error": ""}
 

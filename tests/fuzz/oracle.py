@@ -9,19 +9,19 @@ from collections import deque
 from long import at_most
 
 from hive_core import errors, varlink
-from hive_core.broker.connection import Ask, Line
-from hive_core.broker.request import Reader
+from hive_core.broker.connection import ClientConnection, PendingCall
+from hive_core.broker.request import RequestReader
 from hive_core.operations import load
 from hive_core.surfaces.service import fixed
 
 REGISTRY = load()
-READER = Reader(REGISTRY, fixed(REGISTRY, "1"))
+READER = RequestReader(REGISTRY, fixed(REGISTRY, "1"))
 DECLARED = frozenset(errors.BY_WIRE) - {errors.Internal.wire}
 # Row R12. CPU of this thread, so that a busy machine is no finding.
 SLOWEST = 0.25
 
 
-def examine(frame: bytes) -> Ask:
+def examine(frame: bytes) -> PendingCall:
     """The call in the frame, or its fault; AssertionError for what nobody declared."""
     start = time.thread_time()
     ask = parse(frame)
@@ -43,11 +43,11 @@ def examine(frame: bytes) -> Ask:
     return ask
 
 
-def parse(frame: bytes) -> Ask:
-    line = Line("somebody", 0, lambda _, __: None)
+def parse(frame: bytes) -> PendingCall:
+    line = ClientConnection("somebody", 0, lambda _, __: None)
     line.frames = deque([frame])
     READER.read(line, 1)
-    (ask,) = line.asks
+    (ask,) = line.calls
     return ask
 
 

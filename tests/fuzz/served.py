@@ -18,7 +18,7 @@ from uuid import UUID
 
 from broker.house import Asleep, SlowReads
 
-from hive_core.broker.batch import World
+from hive_core.broker.batch import Services
 from hive_core.broker.core import Broker
 from hive_core.host.git import MetaRepo
 from hive_core.host.sockets.connection import PATIENCE
@@ -99,7 +99,7 @@ async def serve(folder: Path, agents: int, patience: float) -> None:
         with repo.hold("") as move, ledger.transaction():
             ledger.head = oid
             move(oid)
-        world = World(ledger, repo, settings, Asleep(), SystemClock())
+        world = Services(ledger, repo, settings, Asleep(), SystemClock())
         broker = Broker(world, hive.at_commit(oid), registry, fixed(registry, "1"))
         told = replace(
             PATIENCE, first=PATIENCE.first / patience, begun=PATIENCE.begun / patience,

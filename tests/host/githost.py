@@ -20,7 +20,7 @@ from broker.house import Asleep, SlowReads
 from host.meta import family
 from host.proposals import Author, Proposal
 
-from hive_core.broker.batch import World
+from hive_core.broker.batch import Services
 from hive_core.broker.core import Broker
 from hive_core.host.git import MetaRepo
 from hive_core.host.git.applied_repositories import Applied
@@ -182,7 +182,7 @@ async def serve(folder: Path) -> None:
         _proposed(ledger, hive, applied.repo(hive.spec("ann").id), folder / "author")
         pushes: list[Pushes] = []
         git = GitHost(repo, applied.repo, Lending(settings.paths.served), lambda: pushes[0])
-        world = World(ledger, repo, settings, Asleep(), clock, git=git)
+        world = Services(ledger, repo, settings, Asleep(), clock, git=git)
         broker = Broker(world, hive, registry, fixed(registry, "1"))
         pushes.append(_pushes(folder, settings, broker, applied))
         sockets = Sockets(broker, SlowReads(), lambda _: os._exit(1))

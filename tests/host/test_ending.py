@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from hive_core.host.systemd.signals import Ending
-from hive_core.ledger.core.connection import Broken
+from hive_core.ledger.core.connection import LedgerBroken
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -46,7 +46,7 @@ def test_a_disk_that_fails_in_a_callback_is_the_end(caplog: pytest.LogCaptureFix
     """asyncio would log it and go on."""
 
     def fail() -> None:
-        raise Broken("the ledger cannot be written")
+        raise LedgerBroken("the ledger cannot be written")
 
     async def listen() -> list[BaseException]:
         ends: list[BaseException] = []
@@ -59,7 +59,7 @@ def test_a_disk_that_fails_in_a_callback_is_the_end(caplog: pytest.LogCaptureFix
         return ends
 
     (end,) = asyncio.run(listen())
-    assert isinstance(end, Broken)
+    assert isinstance(end, LedgerBroken)
     assert "ZeroDivisionError" in caplog.text
 
 

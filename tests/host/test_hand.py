@@ -34,7 +34,7 @@ def hand(world_: World) -> HandCommits:
     parts = world_.broker.world
     look = Look.build(parts.ledger, parts.settings, world_.broker.hive, parts.clock)
     made = HandCommits(world_.repo, world_.broker, look)
-    world_.broker.moved = made.look_again
+    world_.broker.branch_moved = made.look_again
     return made
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hive_core.host.storage.event_files import NAME, Lines
 from hive_core.host.storage.event_log import TROUBLE, EventLog
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.limits import Log
@@ -143,7 +143,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def note(ledger: Ledger, count: int, reason: str = "") -> None:
     with ledger.transaction():
         for _ in range(count):
-            ledger.events.append(Entry("x", "a", "b", "", None, "", reason, "", "", 1.0))
+            ledger.events.append(AuditEntry("x", "a", "b", "", None, "", reason, "", "", 1.0))
 
 
 def follow(

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from hive_core import varlink
-from hive_core.broker.batch import Turn
-from hive_core.broker.connection import Ask, Line, Step
+from hive_core.broker.batch import Batch
+from hive_core.broker.connection import CallOutcome, ClientConnection, PendingCall
 from hive_core.errors import HIVE, BadFrame, Busy
 from hive_core.host.sockets.connection import Patience
 from hive_core.host.sockets.server import Sockets
-from hive_core.ledger.core.connection import Broken
+from hive_core.ledger.core.connection import LedgerBroken
 from hive_core.model.config.settings import Bounds, Settings
 from hive_core.model.wire.record import LogLine, LogQuery
 from hive_core.testing import MemoryJournal
@@ -282,15 +282,15 @@ def test_attack_66_one_read_of_very_many_frames_is_cut_a_few_at_a_time_and_all_a
 ) -> None:
     """A read brings up to 256 KiB, which may be 87,000 frames."""
     queued = list[int]()
-    feed = house.broker.feed
+    feed = house.broker.receive
 
-    def counting(line: Line, frames: Sequence[bytes | BadFrame]) -> None:
+    def counting(line: ClientConnection, frames: Sequence[bytes | BadFrame]) -> None:
         feed(line, frames)
         queued.append(len(line.frames))
 
     async def main(office: Office) -> None:
         await office.listen("ann")
-        house.broker.feed = counting  # type: ignore[method-assign]
+        house.broker.receive = counting  # type: ignore[method-assign]
         async with office.dial("ann") as ann:
             ann.say(b"{}\0" * 20_000 + varlink.encode(LOOK))
             ann.writer.write_eof()
@@ -308,7 +308,7 @@ def test_attack_61_who_writes_during_a_turn_is_among_those_of_the_next_one(
 ) -> None:
     """A turn that follows another used to come before what had arrived meanwhile was read."""
     turns = list[set[str]]()
-    step, turn = house.broker._dispatch.step, house.broker.turn
+    step, turn = house.broker._dispatch.step, house.broker.serve_batch
 
     async def main(office: Office) -> None:
         await office.listen("ann")
@@ -322,14 +322,14 @@ def test_attack_61_who_writes_during_a_turn_is_among_those_of_the_next_one(
                 turns.append(set())
                 turn()
 
-            def noted(ask: Ask, under: Turn) -> Step:
-                turns[-1].add(ask.line.party)
+            def noted(ask: PendingCall, under: Batch) -> CallOutcome:
+                turns[-1].add(ask.connection.party)
                 if len(turns) == 1 and len(turns[-1]) == 1 and not sent:
                     sent.append(os.write(quiet.fileno(), varlink.encode(LOOK)))
                 return step(ask, under)
 
             sent = list[int]()
-            house.broker.turn = counted  # type: ignore[method-assign]
+            house.broker.serve_batch = counted  # type: ignore[method-assign]
             house.broker._dispatch.step = noted  # type: ignore[method-assign, assignment]
             ann.say(varlink.encode(LOOK) * 300)
             await bob.reply()
@@ -570,7 +570,7 @@ def test_a_fault_of_the_ledger_ends_the_service_and_acknowledges_nothing(tmp_pat
 
     def step(name: str) -> None:
         if broken and name == "commit":
-            raise Broken("fsync failed")
+            raise LedgerBroken("fsync failed")
 
     async def main(office: Office) -> None:
         await office.listen("ann")
@@ -582,7 +582,7 @@ def test_a_fault_of_the_ledger_ends_the_service_and_acknowledges_nothing(tmp_pat
 
     with open_house(tmp_path, step=step) as house:
         office = run(house, tmp_path, main)
-        assert [type(each) for each in office.faults] == [Broken]
+        assert [type(each) for each in office.faults] == [LedgerBroken]
         broken.clear()
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from ledger.letters import letter
 
 from hive_core.errors import StorageFull
-from hive_core.ledger.core.connection import Broken
+from hive_core.ledger.core.connection import LedgerBroken
 from hive_core.ledger.core.ledger import Ledger
 
 
@@ -74,7 +74,7 @@ def meet_a_fault(folder: Path, kind: str) -> None:
         try:
             with ledger.transaction():
                 ledger.messages.send(letter("anna", "bob", word or "fine"), time.time())
-        except (StorageFull, Broken) as error:
+        except (StorageFull, LedgerBroken) as error:
             say(type(error).__name__)
         else:
             say("acked")

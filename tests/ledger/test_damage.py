@@ -14,12 +14,12 @@ from ledger.letters import ids, letter
 from long import seed, times
 
 from hive_core.errors import Busy, StorageFull
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.connection import Damaged
 from hive_core.ledger.core.ledger import Ledger
 
 PAGE = 4096
-ENTRY = Entry("record", "anna", "send", "bob", allowed=True, rule="a", reason="b", commit="c",
+ENTRY = AuditEntry("record", "anna", "send", "bob", allowed=True, rule="a", reason="b", commit="c",
               request="d", now=1.0)  # fmt: skip
 Flip = Callable[[random.Random, bytearray], None]
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
 
 from hive_core.ledger.audit.event_json import form
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.wire.record import Event
 
 
 def append(ledger: Ledger, operation: str = "send", **fields: object) -> Event:
-    entry = Entry(
+    entry = AuditEntry(
         "record", "anna", operation, "bob", allowed=True, rule="PARENT", reason="", commit="",
         request="r1", now=10.0, fields=fields,
     )  # fmt: skip
@@ -52,7 +52,7 @@ def test_an_event_is_canonical_json(
 ) -> None:
     """What the digest covers can be made again by anybody with a JSON library."""
     kind, caller, operation, target, rule, reason, commit, request = words
-    entry = Entry(
+    entry = AuditEntry(
         kind, caller, operation, target, allowed, rule, reason, commit, request, now, fields
     )
     what = {key: value for key, value in entry._asdict().items() if key != "now"} | {"time": now}
@@ -61,7 +61,7 @@ def test_an_event_is_canonical_json(
 
 
 def test_events_of_one_batch_are_one_chain(ledger: Ledger) -> None:
-    entry = Entry("record", "anna", "send", "bob", None, "", "", "", "r", 1.0)
+    entry = AuditEntry("record", "anna", "send", "bob", None, "", "", "", "r", 1.0)
     with ledger.transaction():
         assert [ledger.events.append(entry) for _ in range(3)] == [1, 2, 3]
         with suppress(Mind), ledger.savepoint():

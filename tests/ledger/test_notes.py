@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
 from seeds import empty_ledger, folder_in_ram
 
-from hive_core.ledger.audit.event_heads import Head, head_of
+from hive_core.ledger.audit.event_heads import EventHead, head_of
 from hive_core.ledger.audit.event_json import form
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import MIGRATIONS, Ledger
 from hive_core.ledger.core.opening import numbered, statements
 from hive_core.model.config.settings import Bounds
@@ -25,9 +25,9 @@ from hive_core.model.config.settings import Bounds
 SMALL = Bounds(notes_agent=1 << 16, notes_all=1 << 18)
 
 
-def entry(kind: str, agent: str = "ann", text: str = "", now: float = 1.0) -> Entry:
+def entry(kind: str, agent: str = "ann", text: str = "", now: float = 1.0) -> AuditEntry:
     fields = {"text": text}
-    return Entry(kind, agent, "x", agent, True, "SELF", "", "", "r", now, fields)  # noqa: FBT003
+    return AuditEntry(kind, agent, "x", agent, True, "SELF", "", "", "r", now, fields)  # noqa: FBT003
 
 
 def write(ledger: Ledger, *kinds: str, agent: str = "ann", text: str = "") -> list[int]:
@@ -173,10 +173,10 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 def test_a_head_is_read_without_the_rest(  # noqa: PLR0913
     kind: str, target: str, now: float, fields: dict[str, str], reason: str, *, after: bool
 ) -> None:
-    what = Entry(kind, "ann", "x", target, None, "", reason, "", "", now, {"deep": fields})
+    what = AuditEntry(kind, "ann", "x", target, None, "", reason, "", "", now, {"deep": fields})
     body = form(what).filled("r", now)
     body = f'{{"after":7,{body[1:]}' if after else body
-    assert head_of(9, body) == Head(9, kind, "ann", target, now)
+    assert head_of(9, body) == EventHead(9, kind, "ann", target, now)
 
 
 def chained(kinds: list[tuple[str, str, int]]) -> list[tuple[int, bytes, str]]:

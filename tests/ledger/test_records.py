@@ -8,7 +8,7 @@ import pytest
 
 from hive_core.errors import Internal, LimitReached, NotFound
 from hive_core.ledger.agents.archives import Archive
-from hive_core.ledger.core.idempotency_keys import KEPT, Stored
+from hive_core.ledger.core.idempotency_keys import KEPT, StoredResult
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.machines.uid_ranges import END, FIRST, SIZE
 from hive_core.model.agents.machine import DesiredState, FailureHistory
@@ -75,7 +75,7 @@ def test_when_all_ranges_are_used_the_longest_free_one_comes_back(ledger: Ledger
 
 def test_the_first_result_of_a_key_is_kept_for_seven_days(ledger: Ledger) -> None:
     """attack 42."""
-    stored = Stored("digest", "send", '{"id": "1"}')
+    stored = StoredResult("digest", "send", '{"id": "1"}')
     with ledger.transaction():
         ledger.keys.store("anna", "k", stored, 10.0)
         assert ledger.keys.lookup("anna", "k") == stored
@@ -86,7 +86,7 @@ def test_the_first_result_of_a_key_is_kept_for_seven_days(ledger: Ledger) -> Non
 
 
 def test_a_key_cannot_be_stored_twice(ledger: Ledger) -> None:
-    stored = Stored("digest", "send", "{}")
+    stored = StoredResult("digest", "send", "{}")
     with ledger.transaction():
         ledger.keys.store("anna", "k", stored, 10.0)
         with pytest.raises(Internal), ledger.savepoint():

@@ -16,7 +16,7 @@ from ledger.letters import Mind, bodies, change_mind, letter
 
 from hive_core.errors import Busy, Internal, StorageFull
 from hive_core.ledger.core.ballast import Ballast
-from hive_core.ledger.core.connection import Broken, Damaged, TooNew
+from hive_core.ledger.core.connection import Damaged, LedgerBroken, TooNew
 from hive_core.ledger.core.ledger import MIGRATIONS, Ledger
 
 ROOT = Path(__file__).parents[2]
@@ -260,7 +260,7 @@ def test_commits_reach_the_disk(ledger: Ledger) -> None:
 
 
 def test_a_broken_ledger_stays_broken() -> None:
-    assert not issubclass(Broken, Exception)
+    assert not issubclass(LedgerBroken, Exception)
 
 
 def test_ballast_is_real_room_that_can_be_given_up_and_taken_back(folder: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledger.letters import Mind, change_mind
 from seeds import folder_in_ram
 
-from hive_core.ledger.audit.events import Entry, drained
+from hive_core.ledger.audit.events import AuditEntry, drained
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.config.settings import MIB, Bounds
 from hive_core.model.wire.record import DAEMON
@@ -26,7 +26,7 @@ def write(
     with ledger.transaction():
         for _ in range(count):
             ledger.events.append(
-                Entry("record", caller, "send", target, None, "", text, "", "r", 1.0)
+                AuditEntry("record", caller, "send", target, None, "", text, "", "r", 1.0)
             )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def _do(ledger: Ledger, then: str, caller: str, text: str) -> None:
     match then:
         case "back":
             with suppress(Mind), ledger.transaction():
-                log.append(Entry("x", caller, "y", "", None, "", text, "", "", 1.0))
+                log.append(AuditEntry("x", caller, "y", "", None, "", text, "", "", 1.0))
                 log.seal()
                 change_mind()
         case "prune":
@@ -157,7 +157,7 @@ def _do(ledger: Ledger, then: str, caller: str, text: str) -> None:
                 log.prune(log.last - 500)
         case "note":
             with ledger.transaction():
-                log.append(Entry("own.x", caller, "y", "", None, "", "", "", "", 1.0))
+                log.append(AuditEntry("own.x", caller, "y", "", None, "", "", "", "", 1.0))
         case _:
             pass
 

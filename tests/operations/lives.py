@@ -7,7 +7,7 @@ from itertools import count
 from operations.world import World
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Ended, Started, TaskEnded, happened
+from hive_core.broker.hooks import AgentEnded, AgentStarted, TaskEnded, happened
 from hive_core.broker.operation import Result
 from hive_core.model.agents.machine import DesiredRun, DesiredState, State
 
@@ -34,7 +34,7 @@ def runs(world: World, *names: str) -> None:
             Record[Nothing]
         ):  # fmt: skip
             call.ledger.lives.mark_running(uuid, f"{next(_SERIAL):032x}", nonce)
-            return Record(Nothing(), happened(call, Started(uuid, name, nonce)))
+            return Record(Nothing(), happened(call, AgentStarted(uuid, name, nonce)))
 
         world.broker.perform("watch", began)
     world.run()
@@ -55,7 +55,7 @@ def ends(
         call.ledger.lives.mark_ended(uuid, life.invocation, recorded=True)
         if not asked and code == 0:
             call.ledger.runs.want(uuid, DesiredState.STOPPED, call.now, reason="ended")
-        what = Ended(
+        what = AgentEnded(
             uuid, name, code, run.reason if asked else f"ended with {code}", code == 0, asked,
             (run.wanted if asked else own).value, returns,
             {"invocation": life.invocation, "nonce": life.nonce, "output": output},

@@ -13,7 +13,7 @@ from operations.test_artifacts import coded, files, read, store
 from operations.world import Exchange, Reply, World, world
 
 from hive_core import varlink
-from hive_core.broker.connection import Line
+from hive_core.broker.connection import ClientConnection
 from hive_core.errors import HIVE, HiveError, Internal, NotAllowed, NotFound
 from hive_core.model.config.settings import Settings
 
@@ -121,11 +121,11 @@ def test_who_wants_no_answer_has_it_stored_all_the_same(hive: World) -> None:
         "oneway": True,
     }  # fmt: skip
     sent: list[bytes] = []
-    line = Line(hive.uuid("a"), 0, lambda data, _: sent.append(data))
-    hive.broker.feed(line, [varlink.encode(said)[:-1]])
+    line = ClientConnection(hive.uuid("a"), 0, lambda data, _: sent.append(data))
+    hive.broker.receive(line, [varlink.encode(said)[:-1]])
     hive.run()
     assert read(hive, name="notes") == b"hello"
-    assert (b"".join(sent), line.held, len(line.asks)) == (b"", 0, 0)
+    assert (b"".join(sent), line.bytes_held, len(line.calls)) == (b"", 0, 0)
 
 
 def test_a_daemon_that_is_killed_meanwhile_leaves_nothing(hive: World) -> None:

@@ -11,7 +11,7 @@ from long import times
 from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Ended, Started, happened
+from hive_core.broker.hooks import AgentEnded, AgentStarted, happened
 from hive_core.broker.operation import Result
 from hive_core.ledger.budgets.cpu_time import GROUPS_MOST
 from hive_core.model.agents.machine import Cpu
@@ -23,7 +23,7 @@ Sums = dict[object, object]
 
 def start(world: World, agent: str) -> None:
     def act(call: Call) -> Record[Result]:
-        return Record(Result(), happened(call, Started(call.hive.spec(agent).id, agent, 1)))
+        return Record(Result(), happened(call, AgentStarted(call.hive.spec(agent).id, agent, 1)))
 
     world.broker.perform("start", act)
     world.run()
@@ -34,7 +34,7 @@ def end(world: World, agent: str, cpu: Cpu | None) -> None:
     world.reads.used.pop(world.uuid(agent), None)
 
     def act(call: Call) -> Record[Result]:
-        what = Ended(
+        what = AgentEnded(
             call.hive.spec(agent).id, agent, 0, "", clean=True, asked=True, wanted="stopped",
             fields={"cpu": cpu},
         )  # fmt: skip

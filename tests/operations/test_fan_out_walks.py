@@ -10,7 +10,7 @@ from operations.given import end, give, take
 from operations.world import Reply, World, fields, rows, texts
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Ended, Started, happened
+from hive_core.broker.hooks import AgentEnded, AgentStarted, happened
 from hive_core.broker.operation import Result
 from hive_core.model.agents.machine import DesiredState
 from hive_core.operations.tasks.begin import lock_of
@@ -25,11 +25,13 @@ def crash(world: World, name: str) -> None:
 
     def act(call: Call) -> Record[Result]:
         call.ledger.runs.want(uuid, DesiredState.STOPPED, call.now, reason="ended with 1")
-        ended = Ended(uuid, name, 1, "ended with 1", clean=False, asked=False, wanted="stopped")
+        ended = AgentEnded(
+            uuid, name, 1, "ended with 1", clean=False, asked=False, wanted="stopped"
+        )
         topics = happened(call, ended)
         run = call.ledger.runs.get(uuid)
         if run is not None and run.wanted is DesiredState.RUNNING:
-            topics |= happened(call, Started(uuid, name, run.nonce))
+            topics |= happened(call, AgentStarted(uuid, name, run.nonce))
         return Record(Result(), topics)
 
     world.broker.perform("exit", act)

@@ -78,7 +78,7 @@ def test_what_moves_to_another_line_between_two_parts_is_counted_once(crowd: Wor
         assert isinstance(found, UsageSummation)
         ledger.budgets.rollups.fold(gone)
         while isinstance(found, UsageSummation):
-            found = sum_usage(call._replace(brought=found), "", 0.0, "", lambda _, __: ("all",))
+            found = sum_usage(call._replace(read_result=found), "", 0.0, "", lambda _, __: ("all",))
         totals.append(found["all", "tokens_in", "reported"])
         raise Conflict("nothing of it stays")
 

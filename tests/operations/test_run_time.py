@@ -9,7 +9,7 @@ from long import times
 from operations.world import World, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Ended, Started, happened
+from hive_core.broker.hooks import AgentEnded, AgentStarted, happened
 from hive_core.broker.operation import Result
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.work.budget import BudgetKind
@@ -19,7 +19,7 @@ def start(world: World, *agents: str) -> None:
     """Their machines run from now on."""
 
     def act(call: Call) -> Record[Result]:
-        what = (Started(call.hive.spec(each).id, each, 1) for each in agents)
+        what = (AgentStarted(call.hive.spec(each).id, each, 1) for each in agents)
         return Record(Result(), frozenset().union(*(happened(call, each) for each in what)))
 
     world.broker.perform("start", act)
@@ -29,7 +29,9 @@ def start(world: World, *agents: str) -> None:
 def end(world: World, *agents: str) -> None:
     def act(call: Call) -> Record[Result]:
         what = (
-            Ended(call.hive.spec(each).id, each, 0, "", clean=True, asked=True, wanted="stopped")
+            AgentEnded(
+                call.hive.spec(each).id, each, 0, "", clean=True, asked=True, wanted="stopped"
+            )
             for each in agents
         )
         return Record(Result(), frozenset().union(*(happened(call, each) for each in what)))

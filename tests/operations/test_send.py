@@ -304,7 +304,7 @@ def test_what_does_not_fit_is_refused_before_it_is_paid_for() -> None:
         made.call("operator", "allocate_budget", agent="a", kind="messages", amount=9)
         faults = [made.fault("a", "send", to="b", body="x") for _ in range(4)]
         assert faults == ["", "", "InboxFull", "InboxFull"]
-        assert made.broker._careful == 0
+        assert made.broker._batches_with_savepoints == 0
         purse = made.ledger.budgets.get(made.uuid("a"), BudgetKind.MESSAGES)
         assert purse is not None
         assert purse.spent == 2

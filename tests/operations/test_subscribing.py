@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from operations.world import Reply, World, names, rows
 
 from hive_core.errors import NotFound
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.operations.audit.event_filter import SCAN
 
 
@@ -90,7 +90,7 @@ def fields_of(row: Reply) -> Reply:
 
 
 def fill(world: World, count: int) -> None:
-    entry = Entry("noise", "x", "y", "", None, "", "", "", "", world.clock.now())
+    entry = AuditEntry("noise", "x", "y", "", None, "", "", "", "", world.clock.now())
     with world.ledger.transaction():
         for _ in range(count):
             world.ledger.events.append(entry)

@@ -9,7 +9,7 @@ from operations.test_triggers import DO, MAKE, fires, put
 from operations.world import World, fields, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Ended, happened
+from hive_core.broker.hooks import AgentEnded, happened
 from hive_core.model.work.trigger import OUTPUT
 from hive_core.operations.triggers.lifecycle_hooks import pause_triggers
 from hive_core.operations.triggers.runs import TriggerRunCount
@@ -157,7 +157,7 @@ def test_all_triggers_of_some_agents_are_switched_off_at_once(hive: World) -> No
 
 def ended(hive: World, name: str, code: int) -> None:
     """The machine of an agent ended, as the change road tells it."""
-    what = Ended(
+    what = AgentEnded(
         hive.uuid(name), name, code, "done", clean=False, asked=False, wanted="running",
         returns=True,
     )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from operations.world import Reply, World, fields, rows, world
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Started, happened
+from hive_core.broker.hooks import AgentStarted, happened
 from hive_core.errors import InvalidArgument, LimitReached, NotFound
 from hive_core.model.agents.machine import DesiredState
 from hive_core.model.config.settings import Settings
@@ -282,7 +282,7 @@ def started(hive: World, name: str) -> None:
     uuid = hive.uuid(name)
 
     def tell(call: Call) -> Record[TriggerRunCount]:
-        return Record(TriggerRunCount(fires=0), happened(call, Started(uuid, name, 1)))
+        return Record(TriggerRunCount(fires=0), happened(call, AgentStarted(uuid, name, 1)))
 
     hive.broker.perform("life", tell)
     hive.run()

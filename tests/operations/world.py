@@ -13,8 +13,8 @@ from typing import TypeVar
 from seeds import Seed, folder_in_ram
 
 from hive_core import varlink
-from hive_core.broker.batch import World as Parts
-from hive_core.broker.connection import Line, Read
+from hive_core.broker.batch import Services as Parts
+from hive_core.broker.connection import ClientConnection, SlowRead
 from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result, camel
 from hive_core.broker.timers import DUES
@@ -98,7 +98,7 @@ class Exchange:
     """One call and what has come of it so far."""
 
     world: World
-    line: Line
+    line: ClientConnection
     replies: list[Reply] = field(default_factory=list)
 
     @property
@@ -207,7 +207,7 @@ class World:
     def wake(self) -> None:
         self._woken = True
 
-    def read(self, line: Line, read: Read) -> None:
+    def read(self, line: ClientConnection, read: SlowRead) -> None:
         task = self.loop.create_task(self._bring(line, read))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -234,10 +234,10 @@ class World:
         def send(data: bytes, _closing: bool) -> None:  # noqa: FBT001 - as Line.send is called
             replies.extend(varlink.decode(frame) for frame in data.split(b"\0")[:-1])
 
-        exchange = Exchange(self, Line(party, 0, send), replies)
+        exchange = Exchange(self, ClientConnection(party, 0, send), replies)
         message: varlink.Message = {"method": HIVE + camel(operation), "parameters": params}
         frame = varlink.encode({**message, "more": True} if more else message)
-        self.broker.feed(exchange.line, [frame[:-1]])
+        self.broker.receive(exchange.line, [frame[:-1]])
         self.run()
         return exchange
 
@@ -258,7 +258,7 @@ class World:
         for _ in range(1000):
             while self._woken:
                 self._woken = False
-                self.broker.turn()
+                self.broker.serve_batch()
             for _ in range(4):
                 self.loop.run_until_complete(asyncio.sleep(0))
             if not self._woken:
@@ -298,13 +298,13 @@ class World:
     def events(self) -> list[Reply]:
         return rows(self.call(OPERATOR, "list_events", limit=1000)["events"])
 
-    async def _bring(self, line: Line, read: Read) -> None:
+    async def _bring(self, line: ClientConnection, read: SlowRead) -> None:
         found: Result | HiveError
         try:
             found = await read(self.reads)
         except HiveError as error:
             found = error
-        self.broker.brought(line, found)
+        self.broker.read_completed(line, found)
 
 
 def _no_jobs() -> Pushes:

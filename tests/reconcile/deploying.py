@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from seeds import empty_ledger, empty_repo
 from typing_extensions import override
 
-from hive_core.broker.batch import World
+from hive_core.broker.batch import Services
 from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result
@@ -194,7 +194,7 @@ class Stage:
         self.host.forget_watchers()
         self.look = Look.build(self.ledger, self.settings, hive, self.clock)
         self.host.known = self.look.known
-        world = World(self.ledger, self.repo, self.settings, self.look, self.clock)
+        world = Services(self.ledger, self.repo, self.settings, self.look, self.clock)
         self.broker = Broker(world, hive, {}, {})
         self.jobs = MemoryJobs(self.host, work=self.settings.paths.work)
         self.jobs.programs[JobKind.OWN_INODES] = no_links

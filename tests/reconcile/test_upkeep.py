@@ -11,8 +11,8 @@ import pytest
 from reconcile.road import hive
 from seeds import empty_ledger
 
-from hive_core.ledger.audit.events import Entry
-from hive_core.ledger.core.idempotency_keys import Stored
+from hive_core.ledger.audit.events import AuditEntry
+from hive_core.ledger.core.idempotency_keys import StoredResult
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.agents.machine import FailureHistory
@@ -69,7 +69,7 @@ class House:
 
     def append(self) -> int:
         return self.ledger.events.append(
-            Entry("test", "", "", "", None, "", "", "", "", self.clock.now())
+            AuditEntry("test", "", "", "", None, "", "", "", "", self.clock.now())
         )
 
 
@@ -118,7 +118,7 @@ def test_every_hour_what_was_kept_long_enough_goes(house: House) -> None:
 
 def test_a_sweep_goes_on_until_all_that_is_old_is_gone(house: House) -> None:
     """Attack 37: who uses up more keys in an hour than go at once cannot fill the disk."""
-    kept, now = Stored("digest", "test", "{}"), house.clock.now()
+    kept, now = StoredResult("digest", "test", "{}"), house.clock.now()
     with house.ledger.transaction():
         for number in range(2500):
             house.ledger.keys.store("operator", str(number), kept, now)

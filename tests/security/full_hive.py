@@ -21,8 +21,8 @@ from fuzz.served import ROOT, Served, of_the_unit
 from typing_extensions import override
 
 from hive_core import varlink
-from hive_core.broker.batch import World
-from hive_core.broker.connection import Line, Read
+from hive_core.broker.batch import Services
+from hive_core.broker.connection import ClientConnection, SlowRead
 from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result, camel
 from hive_core.errors import HIVE, HiveError
@@ -89,7 +89,7 @@ def broker_of(folder: Path, ledger: Ledger, clock: Clock) -> Broker:
     if not ledger.head:
         _settle(repo, ledger)
     stores = Vault(folder / "secrets"), Contents(folder / "artifacts", clock=clock.monotonic)
-    world = World(ledger, repo, SETTINGS, Awake(), clock, *stores)
+    world = Services(ledger, repo, SETTINGS, Awake(), clock, *stores)
     return Broker(world, repo.read(ledger.head), registry, fixed(registry, "1"))
 
 
@@ -110,7 +110,7 @@ class Filled:
         self.broker = broker_of(folder, self.ledger, self.clock)
         self.broker.attach(self)
         self._woken = False
-        self._reads: list[tuple[Line, Callable[[], Awaitable[Result | HiveError]]]] = []
+        self._reads: list[tuple[ClientConnection, Callable[[], Awaitable[Result | HiveError]]]] = []
         # Processor time of the longest turn since it was looked at.
         self.longest = 0.0
 
@@ -121,7 +121,7 @@ class Filled:
     def wake(self) -> None:
         self._woken = True
 
-    def read(self, line: Line, read: Read) -> None:
+    def read(self, line: ClientConnection, read: SlowRead) -> None:
         async def bring() -> Result | HiveError:
             try:
                 return await read(SlowReads())
@@ -136,11 +136,11 @@ class Filled:
     def answers(self, caller: str, operation: str, calls: Iterable[Reply]) -> list[varlink.Message]:
         """The same operation again and again, as fast as it goes; what came of it."""
         replies: list[bytes] = []
-        line = Line(self.uuid(caller), 0, lambda data, _: replies.append(data))
+        line = ClientConnection(self.uuid(caller), 0, lambda data, _: replies.append(data))
         method = HIVE + camel(operation)
         frames = [varlink.encode({"method": method, "parameters": dict(each)})[:-1]
                   for each in calls]  # fmt: skip
-        self.broker.feed(line, frames)
+        self.broker.receive(line, frames)
         self._run()
         data = b"".join(replies)
         return [varlink.decode(each) for each in data.split(b"\0")[:-1]]
@@ -150,11 +150,11 @@ class Filled:
             if self._woken:
                 self._woken = False
                 began = time.thread_time()
-                self.broker.turn()
+                self.broker.serve_batch()
                 self.longest = max(self.longest, time.thread_time() - began)
             for line, bring in self._reads[:1]:
                 self._reads.pop(0)
-                self.broker.brought(line, self.loop.run_until_complete(bring()))
+                self.broker.read_completed(line, self.loop.run_until_complete(bring()))
 
     def say(self, caller: str, operation: str, calls: Iterable[Reply]) -> list[Reply]:
         """The same, each of which has to go well."""

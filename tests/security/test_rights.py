@@ -5,7 +5,7 @@ from __future__ import annotations
 from operations.world import Reply, World, rows, world
 
 from hive_core import varlink
-from hive_core.broker.connection import Line
+from hive_core.broker.connection import ClientConnection
 from hive_core.errors import HIVE
 from hive_core.model.wire.record import OPERATOR
 from hive_core.testing import MemoryJournal
@@ -86,14 +86,14 @@ def test_attack_38_of_calls_in_one_batch_those_behind_a_move_are_judged_by_it(
             replies[what] = data
 
         message: varlink.Message = {"method": HIVE + method, "parameters": parameters}
-        world.broker.feed(Line(party, 0, heard), [varlink.encode(message)[:-1]])
+        world.broker.receive(ClientConnection(party, 0, heard), [varlink.encode(message)[:-1]])
 
     arrives("move", OPERATOR, "Move", agent="a1", parent="b")
     arrives("stop", world.uuid("a"), "Stop", agent="a1")
     arrives("spawn", world.uuid("a"), "Spawn", name="late", parent="a1")
     arrives("read", world.uuid("a"), "GetLogs", agent="a11")
     arrives("stop by its parent", world.uuid("b"), "Stop", agent="a1")
-    world.broker.turn()
+    world.broker.serve_batch()
     world.run()
     refused = {name for name, data in replies.items() if b"NotFound" in data}
     assert refused == {"stop", "spawn", "read"}

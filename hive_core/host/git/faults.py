@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pygit2
 
 from hive_core.errors import Conflict, Internal, StorageFull
-from hive_core.ledger.core.connection import Broken
+from hive_core.ledger.core.connection import LedgerBroken
 
 # libgit2 hands on the text of errno and not its number.
 _FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
@@ -66,7 +66,7 @@ def writing() -> Iterator[None]:
     except (pygit2.GitError, OSError) as error:
         text = str(error)
         if any(each in text for each in _FAILED):
-            raise Broken(f"the meta repo cannot be written: {error}") from error
+            raise LedgerBroken(f"the meta repo cannot be written: {error}") from error
         if any(each in text for each in _FULL):
             raise StorageFull("the disk of the host is full") from error
         raise Internal(f"the meta repo cannot be written: {error}") from error

@@ -14,7 +14,7 @@ from hive_core.errors import Busy, Conflict, HiveError, InboxFull, InvalidArgume
 from hive_core.host.git.recovery import Judge, Kind, Recovery
 from hive_core.host.git.repo import MetaRepo
 from hive_core.ledger.agents.archives import Archive
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.agents.capability import check_grantable
@@ -146,7 +146,7 @@ class HandCommits:
     def _set_back(self, oid: str, reason: str) -> None:
         """Row H27: a commit that was refused, or a branch that was damaged, stands in the log."""
         log.warning("The branch of the meta repo is set back: %s", reason)
-        entry = Entry(
+        entry = AuditEntry(
             kind=REFUSED, caller=OPERATOR, operation="hand", target="", allowed=False,
             rule="hand commit", reason=reason, commit=oid,
             request="", now=self.broker.world.clock.now(),

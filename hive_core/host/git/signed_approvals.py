@@ -34,7 +34,7 @@ from hive_core.host.git.applied_repository import AppliedRepo
 from hive_core.host.git.file_writer import drop_ref, put_ref, shared
 from hive_core.host.git.signatures import Signatures
 from hive_core.host.git.tags import SignedTag, read
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.config.approval import Approval, ApprovalState
 from hive_core.model.wire.record import OPERATOR
 from hive_core.operations.approvals.operations import Decided, approved
@@ -136,7 +136,7 @@ class SignedApprovals:
         """Record that a tag does not approve; the error for who pushed it."""
         log.warning("A tag does not approve %s: %s", approval.id, reason)
         world = self.broker.world
-        entry = Entry(
+        entry = AuditEntry(
             kind=REFUSED, caller=OPERATOR, operation="approve", target=approval.agent,
             allowed=False, rule=RULE, reason=f"cannot approve {approval.id}: {reason}",
             commit=self.broker.hive.commit, request="", now=world.clock.now(),

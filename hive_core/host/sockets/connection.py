@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from typing_extensions import override
 
-from hive_core.broker.connection import Line
+from hive_core.broker.connection import ClientConnection
 from hive_core.errors import BadFrame
 from hive_core.model.wire.record import OPERATOR
 from hive_core.varlink import FrameReader
@@ -61,13 +61,13 @@ class Host(Protocol):
 
     patience: Patience
 
-    def feed(self, line: Line, frames: list[bytes | BadFrame]) -> None: ...
+    def feed(self, line: ClientConnection, frames: list[bytes | BadFrame]) -> None: ...
 
-    def drained(self, line: Line) -> None: ...
+    def drained(self, line: ClientConnection) -> None: ...
 
-    def left(self, connection: Connection, line: Line) -> None: ...
+    def left(self, connection: Connection, line: ClientConnection) -> None: ...
 
-    def grown(self, connection: Connection, line: Line) -> None:
+    def grown(self, connection: Connection, line: ClientConnection) -> None:
         """What it holds of our memory has changed: the host may `hush` or `choke` it."""
         ...
 
@@ -81,7 +81,7 @@ class Host(Protocol):
 
 
 # The line of a peer (uid, pid), or None: closed without a word.
-Admit = Callable[["Connection", int, int], Line | None]
+Admit = Callable[["Connection", int, int], ClientConnection | None]
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -97,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader()
         # What was read and is not cut into frames yet: one read may bring very many small ones.
         self._uncut = b""
-        self._line: Line | None = None
+        self._line: ClientConnection | None = None
         self._stuck = self._together = self._hurried = False
         self.transport: asyncio.Transport | None = None
 
@@ -123,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._line is not None and not self._line.closing:
             self._take(self._line, _ROOM[:nbytes].tobytes())
 
-    def _take(self, line: Line, data: bytes) -> None:
+    def _take(self, line: ClientConnection, data: bytes) -> None:
         frames: list[bytes | BadFrame] = []
         try:
             frames.extend(self._reader.feed(self._some(data)))
@@ -135,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
             self._hurry_if_slow()
         if frames:
             self._host.feed(line, frames)
-            if line.held > _HELD_MOST or len(line.frames) > _FRAMES_MOST or self._uncut:
+            if line.bytes_held > _HELD_MOST or len(line.frames) > _FRAMES_MOST or self._uncut:
                 self.hush()
         if self.unread > LITTLE:
             self._host.grown(self, line)
@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
     def unread(self) -> int:
         """Bytes that came in: frames that wait for their answers, and one that is not whole."""
         held = self._reader.size + len(self._uncut)
-        return held + (self._line.held if self._line is not None else 0)
+        return held + (self._line.bytes_held if self._line is not None else 0)
 
     @property
     def unsent(self) -> int:
@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         self._together &= not together
         if self.transport is None or line is None or not line.full or self._together:
             return
-        if line.held < _HELD_FEW and len(line.frames) < _FRAMES_FEW:
+        if line.bytes_held < _HELD_FEW and len(line.frames) < _FRAMES_FEW:
             line.full = False
             if self._uncut and not line.closing:
                 uncut, self._uncut = self._uncut, b""
@@ -207,11 +207,11 @@ class Connection(asyncio.BufferedProtocol):
     def choke(self) -> None:
         """Ask nothing more for it until `breathe`."""
         if self._line is not None:
-            self._line.choked = True
+            self._line.write_blocked = True
 
     def breathe(self) -> None:
         """Go on, unless its own peer is what it waits for."""
-        if self._line is not None and self._line.choked and not self._stuck:
+        if self._line is not None and self._line.write_blocked and not self._stuck:
             self._host.drained(self._line)
 
     def abort(self) -> None:
@@ -240,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
     def finish(self) -> None:
         """Close a connection whose peer asks no more and is owed nothing."""
         line = self._line
-        if self.transport is not None and (line is None or (line.useless and not self._uncut)):
+        if self.transport is not None and (line is None or (line.is_useless and not self._uncut)):
             self.transport.close()
 
     @override
@@ -258,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         line = self._line
         if line is None:
             return
-        late = self._reader.pending and not (line.full and line.held)
+        late = self._reader.pending and not (line.full and line.bytes_held)
         deaf = self._stuck and line.party != OPERATOR
         patience = self._host.patience
         # While nothing is read, only a look now and then tells that the peer has gone.

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from hive_core.broker.call import Reads
-from hive_core.broker.connection import Line, Read
+from hive_core.broker.call import SlowReadSources
+from hive_core.broker.connection import ClientConnection, SlowRead
 from hive_core.broker.core import Broker
 from hive_core.broker.operation import Result
 from hive_core.errors import BadFrame, Busy, HiveError, Internal
@@ -52,7 +52,7 @@ class Sockets:
     """
 
     def __init__(
-        self, broker: Broker, reads: Reads, fatal: Callable[[BaseException], None],
+        self, broker: Broker, reads: SlowReadSources, fatal: Callable[[BaseException], None],
         keeper: Keeper | None = None, patience: Patience = PATIENCE,
     ) -> None:  # fmt: skip
         self._broker = broker
@@ -66,7 +66,7 @@ class Sockets:
         self._adopted: dict[str, socket.socket] = {}
         self._deadlines: dict[Connection, float] = {}
         self._endings: set[Connection] = set()
-        self._tasks: dict[Line, asyncio.Task[None]] = {}
+        self._tasks: dict[ClientConnection, asyncio.Task[None]] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._sweeping = False
         broker.attach(self)
@@ -151,23 +151,25 @@ class Sockets:
 
     # What connections call.
 
-    def _admit(self, listener: Listener, connection: Connection, uid: int, pid: int) -> Line | None:
+    def _admit(
+        self, listener: Listener, connection: Connection, uid: int, pid: int
+    ) -> ClientConnection | None:
         if not listener.takes(uid):
-            if self._broker.stranger(listener.party, uid):
+            if self._broker.reject_peer(listener.party, uid):
                 log.warning("peer %d with uid %d refused on %s", pid, uid, listener.path)
             return None
         if self._dead or len(listener.connections) >= listener.most:
             return None
         listener.connections.add(connection)
-        return Line(listener.party, uid, connection.send)
+        return ClientConnection(listener.party, uid, connection.send)
 
-    def feed(self, line: Line, frames: list[bytes | BadFrame]) -> None:
-        self._broker.feed(line, frames)
+    def feed(self, line: ClientConnection, frames: list[bytes | BadFrame]) -> None:
+        self._broker.receive(line, frames)
 
-    def drained(self, line: Line) -> None:
-        self._broker.drained(line)
+    def drained(self, line: ClientConnection) -> None:
+        self._broker.write_resumed(line)
 
-    def grown(self, connection: Connection, line: Line) -> None:
+    def grown(self, connection: Connection, line: ClientConnection) -> None:
         if (listener := self._listeners.get(line.party)) is not None:
             listener.weigh(connection)
 
@@ -175,7 +177,7 @@ class Sockets:
         self._endings.add(connection)
         self.wake()
 
-    def left(self, connection: Connection, line: Line) -> None:
+    def left(self, connection: Connection, line: ClientConnection) -> None:
         self._broker.drop(line)
         self._endings.discard(connection)
         if (listener := self._listeners.get(line.party)) is not None:
@@ -220,7 +222,7 @@ class Sockets:
             return
         self._turning = True
         try:
-            self._broker.turn()
+            self._broker.serve_batch()
         except BaseException as error:  # noqa: BLE001 - asyncio would log it and carry on
             # What is in memory and what is on disk may differ now: only a fresh start is safe.
             self.stop()
@@ -231,17 +233,17 @@ class Sockets:
         for connection in list(self._endings):
             connection.finish()
 
-    def read(self, line: Line, read: Read) -> None:
+    def read(self, line: ClientConnection, read: SlowRead) -> None:
         task = self._loop.create_task(self._bring(line, read))
         self._tasks[line] = task
         task.add_done_callback(partial(self._brought, line))
 
-    def _brought(self, line: Line, task: asyncio.Task[None]) -> None:
+    def _brought(self, line: ClientConnection, task: asyncio.Task[None]) -> None:
         """The turn that what it brought led to may have begun the next read of the line."""
         if self._tasks.get(line) is task:
             del self._tasks[line]
 
-    async def _bring(self, line: Line, read: Read) -> None:
+    async def _bring(self, line: ClientConnection, read: SlowRead) -> None:
         """A few at once for each party, so that one cannot take the journal from the others."""
         slots = self._slots.setdefault(line.party, asyncio.Semaphore(_READS_AT_ONCE))
         found: Result | HiveError
@@ -255,7 +257,7 @@ class Sockets:
         except Exception:
             log.exception("a slow read failed")
             found = Internal("a fault of the daemon")
-        self._broker.brought(line, found)
+        self._broker.read_completed(line, found)
 
 
 @dataclass(frozen=True, slots=True)

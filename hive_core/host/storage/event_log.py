@@ -12,7 +12,7 @@ from hive_core.errors import HiveError
 from hive_core.host.storage.event_files import Lines
 from hive_core.host.systemd import notify
 from hive_core.ledger.audit.event_json import number_before, parsed
-from hive_core.ledger.audit.events import Events
+from hive_core.ledger.audit.events import AuditLog
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import DAEMON, OPERATOR, Event
 
@@ -29,7 +29,7 @@ _QUIET: Final = '},"kind":"record","operation":'
 class EventLog:
     """`heard` wakes it; one page after the other is read on the loop and written beside it."""
 
-    events: Events
+    events: AuditLog
     lines: Lines
     hive: Callable[[], Hive]
     troubles: dict[str, str]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hive_core.ledger.core.connection import Broken
+from hive_core.ledger.core.connection import LedgerBroken
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Ending:
 
     def heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What a callback raised asyncio logs, and goes on; not when the disk has failed."""
-        if isinstance(error := context.get("exception"), Broken):
+        if isinstance(error := context.get("exception"), LedgerBroken):
             self.broken(error)
         loop.default_exception_handler(context)
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from hive_core import varlink
-from hive_core.broker.connection import Line
+from hive_core.broker.connection import ClientConnection
 from hive_core.broker.core import Broker
 from hive_core.host.systemd import notify
 from hive_core.model.wire.record import OPERATOR
@@ -35,13 +35,13 @@ async def live(broker: Broker) -> None:
     frame = varlink.encode(dict(_QUESTION)).rstrip(b"\0")
     while True:
         answered = asyncio.Event()
-        broker.feed(Line(OPERATOR, os.geteuid(), _sets(answered)), [frame])
-        turns = broker.turns
+        broker.receive(ClientConnection(OPERATOR, os.geteuid(), _sets(answered)), [frame])
+        turns = broker.batches_served
         while not answered.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(answered.wait(), expected / 6)
-            if answered.is_set() or broker.turns != turns:
-                turns = broker.turns
+            if answered.is_set() or broker.batches_served != turns:
+                turns = broker.batches_served
                 notify.alive()
         await asyncio.sleep(expected / 3)
 

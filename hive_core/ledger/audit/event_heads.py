@@ -16,7 +16,7 @@ _TIME: Final = '","time":'
 _CALLER: Final = '"caller":"'
 
 
-class Head(NamedTuple):
+class EventHead(NamedTuple):
     """What is asked of an event before anybody reads it."""
 
     seq: int
@@ -26,7 +26,7 @@ class Head(NamedTuple):
     time: float
 
 
-def head_of(seq: int, body: str) -> Head:
+def head_of(seq: int, body: str) -> EventHead:
     """Out of canonical JSON: it is not parsed, because its fields may be long and many.
 
     In JSON a quote inside of a text has a backslash before it. So what is looked for stands for
@@ -36,7 +36,7 @@ def head_of(seq: int, body: str) -> Head:
     behind = body.rfind(_TARGET) + len(_TARGET)
     time = body.rfind(_TIME)
     first = body.find(_CALLER) + len(_CALLER)
-    return Head(
+    return EventHead(
         seq, _text(body, at, body.find('","', at)), _text(body, first, body.find('","', first)),
         _text(body, behind, time), float(body[time + len(_TIME) : -1]),
     )  # fmt: skip
@@ -50,14 +50,14 @@ def _text(body: str, start: int, end: int) -> str:
 class Heads:
     """`load` reads the next heads behind a number, so many at most; numbers may have gaps."""
 
-    def __init__(self, load: Callable[[int, int], Sequence[Head]]) -> None:
+    def __init__(self, load: Callable[[int, int], Sequence[EventHead]]) -> None:
         self._load = load
         # The next event behind each number.
-        self._behind: dict[int, Head] = {}
+        self._behind: dict[int, EventHead] = {}
 
-    def next(self, after: int, limit: int) -> list[Head]:
+    def next(self, after: int, limit: int) -> list[EventHead]:
         """The next heads behind number `after`, at most `limit`."""
-        found: list[Head] = []
+        found: list[EventHead] = []
         while len(found) < limit:
             head = self._behind.get(after)
             if head is None:
@@ -72,7 +72,7 @@ class Heads:
         """What was remembered may never have been."""
         self._behind.clear()
 
-    def _loaded(self, after: int) -> Head | None:
+    def _loaded(self, after: int) -> EventHead | None:
         heads = self._load(after, _AT_ONCE)
         if len(self._behind) > _KEPT - _AT_ONCE:
             self._behind.clear()

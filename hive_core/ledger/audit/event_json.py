@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from hive_core.model.wire.record import Event
 
 if TYPE_CHECKING:
-    from hive_core.ledger.audit.events import Entry
+    from hive_core.ledger.audit.events import AuditEntry
 
 AFTER: Final = '{"after":'
 _WORDS: Final = {None: "null", True: "true", False: "false"}
@@ -29,7 +29,7 @@ class Form(NamedTuple):
         return f"{self.head}{_quoted(request)}{self.tail}{now!r}}}"
 
 
-def form(entry: Entry) -> Form:
+def form(entry: AuditEntry) -> Form:
     """Written out, because the keys are always the same ones: a quarter of an encoder's time."""
     kind, caller, operation, target, allowed, rule, reason, commit, _, _, fields = entry
     more = ",".join([

@@ -18,13 +18,13 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from hive_core.ledger.audit.chain_bounds import AROUND, ChainMarks, End
-from hive_core.ledger.audit.event_heads import Head, Heads, head_of
+from hive_core.ledger.audit.event_heads import EventHead, Heads, head_of
 from hive_core.ledger.audit.event_json import AFTER, Form, form, link, number_before, parsed
 from hive_core.ledger.audit.notes import Notes, is_note
 from hive_core.ledger.audit.read_counts import ReadCounts
 from hive_core.ledger.audit.thinning import Thinning, payer_of
 from hive_core.ledger.core.connection import Connection
-from hive_core.ledger.core.metrics import Tally
+from hive_core.ledger.core.metrics import MetricsTally
 from hive_core.ledger.tasks.trace_ids import TraceIds
 from hive_core.model.config.settings import Bounds
 from hive_core.model.wire.masks import Masks
@@ -37,7 +37,7 @@ _FEW: Final = 16
 _SLACK: Final = 256
 
 
-class Entry(NamedTuple):
+class AuditEntry(NamedTuple):
     """What one event says. Parties are UUIDs; the names of that time stand in `fields`."""
 
     kind: str
@@ -66,7 +66,7 @@ def drained(walk: Generator[None, None, int | None]) -> int | None:
             return found
 
 
-class Events:
+class AuditLog:
     def __init__(self, connection: Connection, limits: Bounds | None = None) -> None:
         self._db = connection
         self._limits = limits or Bounds()
@@ -79,13 +79,13 @@ class Events:
         self._heads = Heads(self._load)
         self._traces = TraceIds(connection)
         self.notes = Notes(connection, self._limits)
-        self.tally = Tally(connection)
+        self.tally = MetricsTally(connection)
         self.reads = ReadCounts(connection)
         # Secrets that must not stand in it; whoever keeps secrets says which.
         self.masks = Masks()
         connection.undo.always(self._forget)
 
-    def append(self, entry: Entry) -> int:
+    def append(self, entry: AuditEntry) -> int:
         """Add one line to the log; its number. It is in the table before anybody looks there.
 
         What is about a task bears its trace.
@@ -114,9 +114,9 @@ class Events:
         self._tail, self._last, self._unsealed = (seq, digest), seq, True
         return seq
 
-    def _note(self, entry: Entry) -> int:
+    def _note(self, entry: AuditEntry) -> int:
         seq = self.last + 1
-        head = Head(seq, entry.kind, entry.caller, entry.target, entry.now)
+        head = EventHead(seq, entry.kind, entry.caller, entry.target, entry.now)
         self.notes.add(head, form(entry).filled(entry.request, entry.now))
         self._last, self._unsealed = seq, True
         return seq
@@ -141,7 +141,7 @@ class Events:
         """When the next event of the chain was."""
         return next((head_of(seq, body).time for seq, _, body in self.raw(after, 1)), None)
 
-    def heads(self, after: int, limit: int) -> list[Head]:
+    def heads(self, after: int, limit: int) -> list[EventHead]:
         """Heads of the next `limit` events behind number `after`, mostly from memory."""
         return self._heads.next(after, limit)
 
@@ -163,7 +163,7 @@ class Events:
         """Number of the last event of the chain that was forgotten."""
         return self._marks.end("events_base")[0]
 
-    def _load(self, after: int, limit: int) -> list[Head]:
+    def _load(self, after: int, limit: int) -> list[EventHead]:
         heads = [head_of(seq, body) for seq, _, body in self.raw(after, limit)]
         return sorted([*heads, *self.notes.heads(after, limit)])[:limit]
 

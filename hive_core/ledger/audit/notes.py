@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from hive_core.ledger.audit.event_heads import Head
+from hive_core.ledger.audit.event_heads import EventHead
 from hive_core.ledger.core.connection import Connection
 from hive_core.model.config.settings import Bounds
 
@@ -42,7 +42,7 @@ class Notes:
             (agent, branch),
         )
 
-    def add(self, head: Head, body: str) -> None:
+    def add(self, head: EventHead, body: str) -> None:
         """One note, as JSON; what it pushes out goes before COMMIT."""
         self._db.run(
             "INSERT OR IGNORE INTO note_use (agent, branch) VALUES (?1, ?1)", (head.caller,)
@@ -76,10 +76,10 @@ class Notes:
         self._db.run("DELETE FROM note_use WHERE bytes = 0")
         self._db.run("INSERT INTO note_use (agent, branch, lost) VALUES ('', '', ?)", (gone,))
 
-    def heads(self, after: int, limit: int) -> list[Head]:
+    def heads(self, after: int, limit: int) -> list[EventHead]:
         """Heads of the next notes: no text is read for them."""
         sql = "SELECT seq, kind, agent, agent, at FROM notes WHERE seq > ? ORDER BY seq LIMIT ?"
-        return [Head(*row) for row in self._db.rows(sql, (after, limit))]
+        return [EventHead(*row) for row in self._db.rows(sql, (after, limit))]
 
     def raw(self, after: int, limit: int) -> list[tuple[int, bytes, str]]:
         """Number and JSON of the next notes; they are in no chain, so the digest is empty."""

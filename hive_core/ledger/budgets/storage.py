@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hive_core.ledger.audit.events import Events
+from hive_core.ledger.audit.events import AuditLog
 from hive_core.ledger.budgets.cpu_time import CpuCounters
 from hive_core.ledger.budgets.reported_bounds import MOVED as BOUNDS_MOVED
 from hive_core.ledger.budgets.reported_bounds import ReportedBounds
@@ -62,7 +62,7 @@ class BudgetStore:
     much of their processor time is in `usage`; `departed` are those who are no more.
     """
 
-    def __init__(self, connection: Connection, events: Events) -> None:
+    def __init__(self, connection: Connection, events: AuditLog) -> None:
         self._db = connection
         self.usage = UsageStore(connection, events)
         self.rollups = UsageRollups(connection, self.usage)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from hive_core.ledger.audit.events import Events
+from hive_core.ledger.audit.events import AuditLog
 from hive_core.ledger.core.connection import Connection
 from hive_core.model.wire.record import DAEMON, OPERATOR
 from hive_core.model.work.budget import BudgetKind, UsageSource
@@ -84,7 +84,7 @@ class TaskCapRow:
 
 
 class UsageStore:
-    def __init__(self, connection: Connection, events: Events) -> None:
+    def __init__(self, connection: Connection, events: AuditLog) -> None:
         self._db = connection
         self._events = events
         self._counts: Counter[tuple[float, str, BudgetKind]] = Counter()

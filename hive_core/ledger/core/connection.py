@@ -20,7 +20,7 @@ _TOO_LARGE = "a number is too large to be kept, or to be looked for"
 _FIRST_BYTE = 0xFF  # the low byte of an extended code is the primary one
 
 
-class Broken(BaseException):
+class LedgerBroken(BaseException):
     """The disk failed under the ledger: what was acknowledged may be lost if we carried on.
 
     No Exception, so that nothing on the way catches it: the daemon stops and a new one reads from
@@ -44,7 +44,7 @@ def meaning(error: sqlite3.Error) -> BaseException:
     if primary == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
         found = StorageFull("the disk of the host is full")
     elif primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-        found = Broken(f"the ledger cannot be written: {error}")
+        found = LedgerBroken(f"the ledger cannot be written: {error}")
     elif primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         found = Damaged(f"the ledger is damaged: {error}")
     elif primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -67,7 +67,7 @@ class Connection:
         self.undo = Undo()
         # What was found to be wrong with the file. From then on it is only read.
         self.damage = ""
-        self._broken: Broken | None = None
+        self._broken: LedgerBroken | None = None
         self._later: defaultdict[str, list[Row]] = defaultdict(list)
         self._held = 0
         self._copying, self._closing = Lock(), False
@@ -252,7 +252,7 @@ class Connection:
 
     def _failure(self, error: sqlite3.Error) -> BaseException:
         found = meaning(error)
-        if isinstance(found, Broken):
+        if isinstance(found, LedgerBroken):
             self._broken = found
         elif isinstance(found, Damaged):
             self.damage = self.damage or str(found)

@@ -12,7 +12,7 @@ _AT_ONCE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredResult:
     """What was answered; `digest` is that of the parameters, to tell a repeat from a misuse."""
 
     digest: str
@@ -24,13 +24,13 @@ class Keys:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
-    def lookup(self, caller: str, key: str) -> Stored | None:
+    def lookup(self, caller: str, key: str) -> StoredResult | None:
         row = self._db.row(
             "SELECT digest, operation, result FROM keys WHERE caller = ? AND key = ?", (caller, key)
         )
-        return Stored(*row) if row else None
+        return StoredResult(*row) if row else None
 
-    def store(self, caller: str, key: str, stored: Stored, now: float) -> None:
+    def store(self, caller: str, key: str, stored: StoredResult, now: float) -> None:
         self._db.run(
             "INSERT INTO keys (caller, key, digest, operation, result, at)"
             " VALUES (?, ?, ?, ?, ?, ?)",

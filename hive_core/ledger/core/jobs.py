@@ -37,7 +37,7 @@ def _job(row: tuple[Any, ...]) -> Job:
     )  # fmt: skip
 
 
-class Jobs:
+class JobTable:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 

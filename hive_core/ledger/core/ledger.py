@@ -19,7 +19,7 @@ from hive_core.ledger.approvals.generations import Generations
 from hive_core.ledger.approvals.rollouts import Waves
 from hive_core.ledger.approvals.storage import Approvals
 from hive_core.ledger.artifacts.storage import ArtifactStore
-from hive_core.ledger.audit.events import Events
+from hive_core.ledger.audit.events import AuditLog
 from hive_core.ledger.budgets.storage import BudgetStore
 from hive_core.ledger.core import opening, orphans
 from hive_core.ledger.core.backup import back_up
@@ -27,17 +27,17 @@ from hive_core.ledger.core.clock_shift import Shifts
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.core.idempotency_keys import Keys
 from hive_core.ledger.core.jobs import COURSE as JOB_COURSE
-from hive_core.ledger.core.jobs import Jobs
+from hive_core.ledger.core.jobs import JobTable
 from hive_core.ledger.core.markers import Marks
-from hive_core.ledger.core.retention import History
-from hive_core.ledger.core.storage_use import Stored
+from hive_core.ledger.core.retention import HistoryTrimmer
+from hive_core.ledger.core.storage_use import StorageUse
 from hive_core.ledger.machines.check_ins import CheckInStore
 from hive_core.ledger.machines.exits import LifeStore
 from hive_core.ledger.machines.runs import RunStore
 from hive_core.ledger.machines.start_failures import StartFailureStore
 from hive_core.ledger.machines.uid_ranges import UidRanges
 from hive_core.ledger.mail.messages import Messages
-from hive_core.ledger.mail.queues import Queues
+from hive_core.ledger.mail.queues import QueueStore
 from hive_core.ledger.plans.storage import PlanStore
 from hive_core.ledger.questions.storage import QuestionStore
 from hive_core.ledger.tasks.storage import TaskStore
@@ -121,8 +121,8 @@ class Ledger:
         self._savepoint = Savepoint(self)
         self.messages = Messages(connection, limits)
         self.runs = RunStore(connection)
-        self.events = Events(connection, limits)
-        self.jobs = Jobs(connection)
+        self.events = AuditLog(connection, limits)
+        self.jobs = JobTable(connection)
         self.keys = Keys(connection)
         self.ranges = UidRanges(connection)
         self.archives = Archives(connection)
@@ -142,11 +142,11 @@ class Ledger:
         self.reminders = ReminderStore(connection)
         self.triggers = TriggerStore(connection)
         self.artifacts = ArtifactStore(connection)
-        self.queues = Queues(connection)
+        self.queues = QueueStore(connection)
         self.budgets = BudgetStore(connection, self.events)
         self.tools = ToolStore(connection)
-        self.stored = Stored(connection)
-        self.history = History(connection, self.stored)
+        self.stored = StorageUse(connection)
+        self.history = HistoryTrimmer(connection, self.stored)
         self.reports = Rates(REPORT_RATE, REPORT_BURST)
         self.sends = Rates(limits.send_rate, limits.send_burst)
         self.changes = Rates(limits.change_rate, limits.change_burst)

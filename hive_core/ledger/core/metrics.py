@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hive_core.ledger.core.connection import Connection
 
 
-class Turns:
+class BatchCounts:
     """How long turns took, by role: how many by the bucket that they fall in, and their sum."""
 
     __slots__ = ("counts", "seconds")
@@ -18,13 +18,13 @@ class Turns:
         self.seconds = 0.0
 
 
-class Tally:
+class MetricsTally:
     """Counted in memory: a count must cost no fsync. A rollback takes back what it counted."""
 
     def __init__(self, connection: Connection) -> None:
         self._db = connection
         self._counts: Counter[tuple[str, str]] = Counter()
-        self.turns: dict[str, Turns] = {}
+        self.turns: dict[str, BatchCounts] = {}
 
     def count(self, name: str, label: str) -> None:
         """One more, inside a transaction."""
@@ -33,7 +33,7 @@ class Tally:
 
     def turn(self, role: str, bucket: float, seconds: float) -> None:
         """One turn of an agent of this role, which fell into this bucket."""
-        found = self.turns.setdefault(role, Turns())
+        found = self.turns.setdefault(role, BatchCounts())
         found.counts[bucket] += 1
         found.seconds += seconds
         self._db.undo.note(self._unturn, found, bucket, seconds)
@@ -59,7 +59,7 @@ class Tally:
         """Questions and escalations that nobody answered yet."""
         return int(self._db.value("SELECT COUNT(*) FROM questions WHERE ended IS NULL"))
 
-    def _unturn(self, found: Turns, bucket: float, seconds: float) -> None:
+    def _unturn(self, found: BatchCounts, bucket: float, seconds: float) -> None:
         found.counts[bucket] -= 1
         found.seconds -= seconds
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from hive_core.ledger.core.connection import Connection
-from hive_core.ledger.core.storage_use import HISTORY, Stored
+from hive_core.ledger.core.storage_use import HISTORY, StorageUse
 
 # What of a party goes at once, the oldest first. Keys are many and small. A task that is a part of
 # something open stays.
@@ -66,8 +66,8 @@ _GONE: Final = {
 }
 
 
-class History:
-    def __init__(self, connection: Connection, stored: Stored) -> None:
+class HistoryTrimmer:
+    def __init__(self, connection: Connection, stored: StorageUse) -> None:
         self._db = connection
         self._stored = stored
 

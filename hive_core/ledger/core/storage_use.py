@@ -22,7 +22,7 @@ HISTORY: Final = frozenset({
 })  # fmt: skip
 
 
-class Counted(NamedTuple):
+class SizedTable(NamedTuple):
     """Whose a row of a table is, what it counts as, and which texts make its size.
 
     `{row}` stands for NEW, OLD or the name of the table; `changes`: columns that change its size.
@@ -41,34 +41,34 @@ _WRITER: Final = (
     " WHERE number = {row}.pipe)"
 )
 TABLES: Final = (
-    Counted(
+    SizedTable(
         "tasks", "{row}.assigner",
         "CASE WHEN {row}.ended IS NULL THEN 'tasks' ELSE 'old tasks' END",
         ("wish", "result", "progress", "why"),
         ("assigner", "ended", "wish", "result", "progress", "why"),
     ),
-    Counted(
+    SizedTable(
         "questions", "{row}.asker",
         "CASE WHEN {row}.ended IS NULL THEN 'questions' ELSE 'old questions' END",
         ("items", "context", "answers", "reason"),
         ("asker", "ended", "context", "answers", "reason"),
     ),
-    Counted("batches", "{row}.owner", "'batches'", ("title", "template", "reason"), ("reason",)),
-    Counted("batch_items", _BATCH_OWNER, "'batches'", ("title", "body", "reason"), ("reason",)),
-    Counted("plans", "{row}.agent", "'plans'", ("note", "reason"), ("reason",)),
-    Counted(
+    SizedTable("batches", "{row}.owner", "'batches'", ("title", "template", "reason"), ("reason",)),
+    SizedTable("batch_items", _BATCH_OWNER, "'batches'", ("title", "body", "reason"), ("reason",)),
+    SizedTable("plans", "{row}.agent", "'plans'", ("note", "reason"), ("reason",)),
+    SizedTable(
         "plan_steps", "(SELECT agent FROM plans WHERE id = {row}.plan)", "'plans'",
         ("title", "detail", "tools", "note"), ("note",),
     ),
-    Counted("waits", "{row}.agent", "'waits'", ("reason",), ("reason",)),
-    Counted("awaited", "(SELECT agent FROM waits WHERE id = {row}.wait)", "'waits'", ("thing",)),
-    Counted("reminders", "{row}.setter", "'reminders'", ("body",)),
-    Counted("triggers", "{row}.owner", "'triggers'", ("rule", "action"), ("rule", "action")),
-    Counted("things", "{row}.sender", "'queues'", ("body",)),
-    Counted("chunks", _WRITER, "'pipes'", ("data",)),
-    Counted("task_usage", "{row}.agent", "'usage'", ("task", "kind", "source"), ("agent",)),
-    Counted("keys", "{row}.caller", "'keys'", ("key", "result")),
-    Counted(
+    SizedTable("waits", "{row}.agent", "'waits'", ("reason",), ("reason",)),
+    SizedTable("awaited", "(SELECT agent FROM waits WHERE id = {row}.wait)", "'waits'", ("thing",)),
+    SizedTable("reminders", "{row}.setter", "'reminders'", ("body",)),
+    SizedTable("triggers", "{row}.owner", "'triggers'", ("rule", "action"), ("rule", "action")),
+    SizedTable("things", "{row}.sender", "'queues'", ("body",)),
+    SizedTable("chunks", _WRITER, "'pipes'", ("data",)),
+    SizedTable("task_usage", "{row}.agent", "'usage'", ("task", "kind", "source"), ("agent",)),
+    SizedTable("keys", "{row}.caller", "'keys'", ("key", "result")),
+    SizedTable(
         "jobs", "{row}.caller", "'jobs'", ("goals", "progress", "error"), ("progress", "error")
     ),
 )  # fmt: skip
@@ -90,7 +90,7 @@ _ADD: Final = (
 _TAKE: Final = "UPDATE stored SET bytes = bytes - {size} WHERE party = {party} AND noun = {noun}"
 
 
-class Stored:
+class StorageUse:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
@@ -149,19 +149,19 @@ class Stored:
         return int(pages * self._db.value("PRAGMA page_size"))
 
 
-def _size(each: Counted, row: str) -> str:
+def _size(each: SizedTable, row: str) -> str:
     texts = (f"COALESCE(length(CAST({row}.{text} AS BLOB)), 0)" for text in each.texts)
     return f"({' + '.join(texts)} + {_AROUND})"
 
 
-def _words(each: Counted, row: str) -> dict[str, str]:
+def _words(each: SizedTable, row: str) -> dict[str, str]:
     return {
         "party": each.party.format(row=row), "noun": each.noun.format(row=row),
         "size": _size(each, row),
     }  # fmt: skip
 
 
-def _whole(each: Counted) -> str:
+def _whole(each: SizedTable) -> str:
     words = _words(each, each.table)
     return (
         f"SELECT {words['party']} AS party, {words['noun']} AS noun, SUM({words['size']})"  # noqa: S608
@@ -169,7 +169,7 @@ def _whole(each: Counted) -> str:
     )
 
 
-def _triggers(each: Counted) -> Iterator[str]:
+def _triggers(each: SizedTable) -> Iterator[str]:
     add, take = _ADD.format(**_words(each, "NEW")), _TAKE.format(**_words(each, "OLD"))
     for event, steps in (
         ("INSERT", add), ("DELETE", take),

@@ -53,7 +53,7 @@ _LETTERS: Final = (
 )
 
 
-class Turn(NamedTuple):
+class DeliveryTurn(NamedTuple):
     """One message that can be given."""
 
     rank: int
@@ -67,13 +67,13 @@ class Turn(NamedTuple):
         return self.id + self.rank * STEP, self.id
 
 
-class Turns:
+class DeliveryTurns:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
 
     def next(
         self, box: Box, party: str, most: int, now: float, only: str = ""
-    ) -> list[tuple[Turn, Message]]:
+    ) -> list[tuple[DeliveryTurn, Message]]:
         """The next messages of a box, at most as many as fit an answer."""
         turns = fitting(self._first(box, most, now, only))
         if not turns:
@@ -85,7 +85,7 @@ class Turns:
             for turn, row in zip(turns, rows, strict=True)
         ]
 
-    def _first(self, box: Box, most: int, now: float, only: str) -> list[Turn]:
+    def _first(self, box: Box, most: int, now: float, only: str) -> list[DeliveryTurn]:
         ready = _READY + _ONLY[only]
         sql = _HELD + ready + _BEHIND + _FIRST if box.held else ready + _FIRST
         return first(
@@ -93,16 +93,16 @@ class Turns:
         )
 
 
-def first(parts: Iterable[list[Row]], most: int) -> list[Turn]:
+def first(parts: Iterable[list[Row]], most: int) -> list[DeliveryTurn]:
     """The next ones, from the next ones of each priority."""
     filled = [rows for rows in parts if rows]
-    turns = list(map(Turn._make, chain.from_iterable(filled)))
+    turns = list(map(DeliveryTurn._make, chain.from_iterable(filled)))
     if len(filled) > 1:
         turns.sort(key=lambda each: each.key)
     return turns[:most]
 
 
-def fitting(turns: list[Turn]) -> list[Turn]:
+def fitting(turns: list[DeliveryTurn]) -> list[DeliveryTurn]:
     """As many as fit an answer, and one at least."""
     room = _ROOM
     for count, each in enumerate(turns):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.mail.inbox_shares import Crowds
-from hive_core.ledger.mail.mailbox import Box, Place, Stands
+from hive_core.ledger.mail.mailbox import Box, InboxPlace, Stands
 from hive_core.ledger.mail.mailboxes import Boxes
 from hive_core.model.config.settings import Bounds
 
@@ -24,14 +24,14 @@ class Ends:
         self._crowds = crowds
         self._limits = limits
 
-    def done(self, box: Box, places: Sequence[Place]) -> None:
+    def done(self, box: Box, places: Sequence[InboxPlace]) -> None:
         """Acked: out of the box, kept for answers that refer to it."""
         self._end(box, places, Stands.DONE, None)
         # Trimmed by halves, so that an ack seldom pays for it.
         if box.done.count > 2 * DONE_KEPT or box.done.bytes > 2 * DONE_BYTES:
             self._trim(box, Stands.DONE, (DONE_KEPT, DONE_BYTES))
 
-    def dead(self, box: Box, places: Sequence[Place], why: str) -> None:
+    def dead(self, box: Box, places: Sequence[InboxPlace], why: str) -> None:
         """Dead letters of this box. A box keeps as many of them as it takes messages."""
         self._end(box, places, Stands.DEAD, why)
         most = (self._limits.inbox_count, self._limits.inbox_bytes)
@@ -52,7 +52,7 @@ class Ends:
             self._delete(inbox, state, pairs)
         return len(found)
 
-    def _end(self, box: Box, places: Sequence[Place], state: Stands, why: str | None) -> None:
+    def _end(self, box: Box, places: Sequence[InboxPlace], state: Stands, why: str | None) -> None:
         self._db.run_each(
             "UPDATE queue SET state = ?, rank = 0, due = NULL, why = ?"
             " WHERE inbox = ? AND state = ? AND rank = ? AND id = ?",

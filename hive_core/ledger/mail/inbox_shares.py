@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hive_core.ledger.core.connection import Connection
-from hive_core.ledger.mail.mailbox import Box, Place
+from hive_core.ledger.mail.mailbox import Box, InboxPlace
 from hive_core.ledger.mail.mailboxes import Boxes
 from hive_core.model.config.settings import Bounds
 
@@ -83,7 +83,7 @@ class Crowds:
         if (known := self._known.get(box.number)) is not None:
             self._follow(known, sender, 1, size)
 
-    def went(self, box: Box, places: Sequence[Place]) -> None:
+    def went(self, box: Box, places: Sequence[InboxPlace]) -> None:
         """These messages are over. A box that was never counted costs nothing."""
         if (known := self._known.get(box.number)) is None:
             return

@@ -23,7 +23,7 @@ class Stands(IntEnum):
 LIVE: Final = (Stands.READY, Stands.LEASED, Stands.HELD)
 
 
-class Place(NamedTuple):
+class InboxPlace(NamedTuple):
     """One row of the queue."""
 
     inbox: int
@@ -35,7 +35,7 @@ class Place(NamedTuple):
     expires: float | None = None
 
 
-class Tally:
+class InboxTally:
     """So many messages of so many bytes."""
 
     __slots__ = ("bytes", "count")
@@ -57,7 +57,7 @@ class Box:
 
     def __init__(self, number: int, name: str, closed: int) -> None:
         self.number, self.name, self.closed = number, name, closed
-        self.live, self.dead, self.done = Tally(), Tally(), Tally()
+        self.live, self.dead, self.done = InboxTally(), InboxTally(), InboxTally()
         # Those without a place.
         self.fresh: list[Waiting] = []
         # The priorities that mail of this box may have.
@@ -71,6 +71,6 @@ class Box:
         """Mail of this priority came in."""
         self.ranks = tuple(sorted({*self.ranks, rank}))
 
-    def tally(self, state: int) -> Tally:
+    def tally(self, state: int) -> InboxTally:
         """What counts those that stand there."""
         return {Stands.DEAD.value: self.dead, Stands.DONE.value: self.done}.get(state, self.live)

@@ -17,7 +17,7 @@ from typing import Final
 
 from hive_core.errors import InboxFull, NotFound
 from hive_core.ledger.core.connection import Connection
-from hive_core.ledger.mail.mailbox import LIVE, Box, Place, Stands, Tally, Waiting
+from hive_core.ledger.mail.mailbox import LIVE, Box, InboxPlace, InboxTally, Stands, Waiting
 from hive_core.model.config.settings import Bounds
 
 # So many messages may be without a place; a start looks among twice as many for them.
@@ -183,7 +183,7 @@ class Boxes:
             found += [message for _, message, _ in box.fresh if message > after]
         return sorted(found)[:limit]
 
-    def standing(self, box: Box, message: int) -> Place | None:
+    def standing(self, box: Box, message: int) -> InboxPlace | None:
         """Where a message stands that is neither acked nor dead."""
         row = self._db.row(
             "SELECT q.inbox, q.state, q.rank, q.id, q.size, q.attempt, m.expires_at FROM messages m"
@@ -191,7 +191,7 @@ class Boxes:
             " AND q.rank = m.priority AND q.id = m.id WHERE m.id = ? AND m.recipient = ?",
             (message, box.number),
         )
-        return Place(*row) if row else None
+        return InboxPlace(*row) if row else None
 
     def give(self, box: Box, places: Iterable[tuple[int, int]], until: float) -> None:
         """Leased until then: rank and id of messages that are ready."""
@@ -202,7 +202,7 @@ class Boxes:
         )
         self._soon(box, until)
 
-    def back(self, place: Place) -> None:
+    def back(self, place: InboxPlace) -> None:
         """Make it ready again; its own life may end before the next lease."""
         self._db.run(
             "UPDATE queue SET state = 0, due = ?"
@@ -226,7 +226,7 @@ class Boxes:
         for box in self._numbered.values():
             box.due = -inf  # too early, which a look at the box puts right
 
-    def count(self, tally: Tally, count: int, size: int) -> None:
+    def count(self, tally: InboxTally, count: int, size: int) -> None:
         tally.add(count, size)
         self._undo.note(tally.add, -count, -size)
 

@@ -18,11 +18,11 @@ from math import inf
 from operator import itemgetter
 
 from hive_core.ledger.core.connection import Connection
-from hive_core.ledger.mail.delivery_order import Turns
+from hive_core.ledger.mail.delivery_order import DeliveryTurns
 from hive_core.ledger.mail.ended import Ends
 from hive_core.ledger.mail.inbox_shares import Crowd, Crowds
 from hive_core.ledger.mail.letters import COLUMNS, COPY, NewMessage, message, number, text_id
-from hive_core.ledger.mail.mailbox import Box, Place, Stands
+from hive_core.ledger.mail.mailbox import Box, InboxPlace, Stands
 from hive_core.ledger.mail.mailboxes import Boxes
 from hive_core.ledger.mail.posting import Posting
 from hive_core.ledger.mail.requests import Requests
@@ -50,7 +50,7 @@ class Messages:
         self._ends = Ends(connection, self._boxes, self._crowds, limits)
         self._requests = Requests(connection)
         self._posting = Posting(connection, self._boxes, self._requests, self._crowds)
-        self._turns = Turns(connection)
+        self._turns = DeliveryTurns(connection)
         self._readers = set[str]()
 
     def start(self) -> None:
@@ -129,7 +129,7 @@ class Messages:
             (now, _AT_ONCE),
         )
         ended = []
-        for place in map(Place._make, rows):
+        for place in map(InboxPlace._make, rows):
             if place.expires is not None and place.expires <= now:
                 ended.append((place, "its time to live ended"))
             elif place.attempt >= self._limits.attempts:
@@ -243,7 +243,7 @@ class Messages:
         count = self._ends.prune(Stands.DEAD, int((now - dead) * 1e6), _AT_ONCE)
         return count + self._ends.prune(Stands.DONE, int((now - done) * 1e6), _AT_ONCE)
 
-    def _standing(self, recipient: str, ids: Iterable[str]) -> tuple[Box | None, list[Place]]:
+    def _standing(self, recipient: str, ids: Iterable[str]) -> tuple[Box | None, list[InboxPlace]]:
         """Those of the ids that are in this box and not over."""
         box = self._boxes.find(recipient)
         if box is None:
@@ -261,7 +261,7 @@ class Messages:
             " WHERE q.inbox = ? AND q.state IN (1, 2) AND q.due <= ? AND q.attempt < ?",
             (box.number, now, self._limits.attempts),
         ):
-            self._boxes.back(Place(*row))
+            self._boxes.back(InboxPlace(*row))
         self._boxes.look(box)
 
     def _empty(self, box: Box, why: str, now: float) -> list[Message]:
@@ -271,13 +271,13 @@ class Messages:
             " WHERE inbox = ? AND state IN (0, 1, 2) LIMIT ?",
             (box.number, _AT_ONCE),
         )
-        dead = self._bury([(Place(*row), why) for row in sorted(rows, key=itemgetter(3))], now)
+        dead = self._bury([(InboxPlace(*row), why) for row in sorted(rows, key=itemgetter(3))], now)
         self._boxes.empty(box, why if box.live.count else "")
         return dead
 
-    def _bury(self, ended: list[tuple[Place, str]], now: float) -> list[Message]:
+    def _bury(self, ended: list[tuple[InboxPlace, str]], now: float) -> list[Message]:
         dead: list[Message] = []
-        ends: dict[tuple[Box, str], list[Place]] = {}
+        ends: dict[tuple[Box, str], list[InboxPlace]] = {}
         for place, why in ended:
             # Looked at before: a box full of dead letters may let go of this one at once.
             found = self.get(text_id(place.id))

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from hive_core.errors import AlreadyExists, LimitReached
 from hive_core.ledger.core.connection import Connection
 from hive_core.ledger.core.ids import Ids
-from hive_core.ledger.mail.delivery_order import Turn, first, fitting
+from hive_core.ledger.mail.delivery_order import DeliveryTurn, first, fitting
 from hive_core.ledger.mail.pipes import Pipes
 from hive_core.ledger.mail.subscriptions import Follows
 from hive_core.model.work.queue import (
@@ -39,7 +39,7 @@ _THINGS: Final = (
 )
 
 
-class Wanted(NamedTuple):
+class TakeFilter(NamedTuple):
     """What somebody takes: how many, how urgent at least, of one kind; or what is dead."""
 
     most: int
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
     dead: bool = False
 
 
-class Queues:
+class QueueStore:
     def __init__(self, connection: Connection) -> None:
         self._db = connection
         self._ids = Ids()
@@ -107,7 +107,7 @@ class Queues:
         )
         return queue_item_id(found)
 
-    def take(self, queue: Queue, taker: str, wanted: Wanted, now: float) -> list[QueueItem]:
+    def take(self, queue: Queue, taker: str, wanted: TakeFilter, now: float) -> list[QueueItem]:
         """Give out what is next; what is not acked within the lease comes back."""
         turns = self._first(queue, wanted)
         state = 2 if wanted.dead else 0
@@ -209,7 +209,7 @@ class Queues:
         )
         return sorted({row[0] for row in rows})
 
-    def _first(self, queue: Queue, wanted: Wanted) -> list[Turn]:
+    def _first(self, queue: Queue, wanted: TakeFilter) -> list[DeliveryTurn]:
         state = 2 if wanted.dead else 0
         given = (queue.number, state, wanted.most, wanted.kind)
         sql = _ANY if wanted.kind is None else _KIND

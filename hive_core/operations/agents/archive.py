@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from hive_core.broker.call import Call, Change
-from hive_core.broker.hooks import Gone, happened
+from hive_core.broker.hooks import AgentDestroyed, happened
 from hive_core.broker.operation import Result, operation
 from hive_core.errors import Expired, NotAllowed, NotFound
 from hive_core.ledger.agents.archives import Archive
@@ -17,7 +17,7 @@ from hive_core.model.agents.machine import DesiredState
 from hive_core.operations.agents.revocation import How, revoke, running
 from hive_core.operations.approvals.outcome import confirmed, ended_with
 from hive_core.operations.budgets.payer_changes import former_payers, rebill_adopted_children
-from hive_core.operations.fields import Waiting
+from hive_core.operations.fields import WaitParams
 from hive_core.operations.host.jobs import begun
 from hive_core.operations.lifecycle.exit_notices import tell_parents
 from hive_core.operations.lifecycle.operations import ScopeParams, agents_in_scope
@@ -35,7 +35,7 @@ class Destroyed(Result):
     job: str = Field(description="Ends when nothing of them runs and their storage is archived.")
 
 
-class RestoreParams(Waiting):
+class RestoreParams(WaitParams):
     id: str = Field(max_length=64, description="The archive: the UUID of the agent.")
 
 
@@ -198,7 +198,7 @@ def _archive(call: Call, name: str) -> frozenset[str]:
         above=tuple(reversed(lineage)),
     ))  # fmt: skip
     call.ledger.runs.want(spec.id, DesiredState.STOPPED, call.now, reason="destroyed")
-    topics = ended_with(call, spec.id) | happened(call, Gone(spec.id, name))
+    topics = ended_with(call, spec.id) | happened(call, AgentDestroyed(spec.id, name))
     dead = call.ledger.messages.bury(spec.id, f"{name} was destroyed", call.now)
     return senders(dead) | topics | {f"run:{spec.id}", inbox(spec.id)}
 

@@ -8,14 +8,14 @@ from pydantic import Field
 
 from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Result, operation
-from hive_core.operations.fields import Agent, Waiting
+from hive_core.operations.fields import Agent, WaitParams
 from hive_core.operations.host.jobs import begun
 from hive_core.policy.rules import OPERATOR
 
 IMPORT: Final = "import"  # of a job: reached when the files lie in the agent's state
 
 
-class ImportParams(Waiting):
+class ImportParams(WaitParams):
     agent: Agent = Field(description="Who gets them.")
     source: str = Field(
         pattern=r"^import-[0-9a-f]{16}$", examples=["import-0123456789abcdef"],

@@ -10,7 +10,7 @@ from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.hive import Hive
 from hive_core.operations.agents.revocation import How, revoke, running
 from hive_core.operations.budgets.run_time import rebill_move
-from hive_core.operations.fields import Agent, Waiting
+from hive_core.operations.fields import Agent, WaitParams
 from hive_core.operations.host.jobs import begun
 from hive_core.operations.notices import MOVED, tell
 from hive_core.operations.tasks.lifecycle_hooks import given_on
@@ -21,7 +21,7 @@ from hive_core.policy.rules import MOVE
 IDLE_MOST = 86_400.0
 
 
-class MoveParams(Waiting):
+class MoveParams(WaitParams):
     agent: Agent = Field(description="The agent; what is below it moves along.")
     parent: Agent = Field(description="Its new parent; empty makes it a root.")
     when_idle: float | None = Field(

@@ -27,7 +27,7 @@ from hive_core.model.work.budget import BudgetKind
 from hive_core.operations.agents.spawn_params import Traits
 from hive_core.operations.budgets.initial_budgets import give_initial_budgets
 from hive_core.operations.budgets.spending import charge_one
-from hive_core.operations.fields import Agent, Waiting
+from hive_core.operations.fields import Agent, WaitParams
 from hive_core.operations.host.jobs import begun
 from hive_core.operations.lifecycle.zombies import living_names
 from hive_core.operations.notices import tell
@@ -38,7 +38,7 @@ from hive_core.policy.rules import SPAWN
 DEFINITION = "definition"
 
 
-class SpawnParams(Traits, Waiting):
+class SpawnParams(Traits, WaitParams):
     name: AgentName = Field(description="Its name: free among the living of this hive.")
     parent: Agent | None = Field(
         None,

@@ -14,7 +14,7 @@ from hive_core.ledger.approvals.storage import Request
 from hive_core.model.config.approval import Approval, Binding, Generation, Kind
 from hive_core.operations.approvals.outcome import called, topic
 from hive_core.operations.approvals.proposals import GOAL
-from hive_core.operations.fields import Agent, Waiting
+from hive_core.operations.fields import Agent, WaitParams
 from hive_core.operations.host.jobs import begun
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.plan.rollout_waves import waves
@@ -51,7 +51,7 @@ class History(Page):
     generations: list[GenerationRow] = Field(description="The newest first.")
 
 
-class RollbackParams(Waiting):
+class RollbackParams(WaitParams):
     agent: Agent = Field(description="The agent.")
     to: str | None = Field(
         None, pattern=r"^([0-9]{1,9}|[0-9a-f]{12})$",

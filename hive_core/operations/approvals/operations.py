@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from hive_core.broker.call import Call, Later, Reads, Record
+from hive_core.broker.call import Call, Later, Record, SlowReadSources
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import Conflict, Expired, InvalidArgument, NotFound
 from hive_core.model.config.approval import SHOWN_DIGITS, Approval, ApprovalState, Effect, Kind
@@ -31,7 +31,7 @@ from hive_core.operations.approvals.views import (
     shown_marks,
     shown_row,
 )
-from hive_core.operations.fields import Waiting
+from hive_core.operations.fields import WaitParams
 from hive_core.operations.pages import Page, Paged, fitting, written
 from hive_core.policy.rules import OPERATOR, SELF
 
@@ -62,7 +62,7 @@ class GetApprovalParams(Paged):
     limit: int = Field(2000, ge=1, le=10_000, description="Lines in a page at most.")
 
 
-class ApproveParams(Waiting):
+class ApproveParams(WaitParams):
     id: Id = Field(description="The approval.")
     commit: Annotated[str, AfterValidator(_digits)] = Field(
         max_length=64, description="The first 8 digits of its commit, or more of them."
@@ -138,7 +138,7 @@ def get_approval(call: Call, params: GetApprovalParams) -> Later[ShownApproval]:
         whole=owns(call, found),
     )
 
-    async def read(reads: Reads) -> ShownApproval:
+    async def read(reads: SlowReadSources) -> ShownApproval:
         if not shown.whole or found.kind not in _WITH_LINES or found.state in _UNREAD:
             return shown
         # Of what has ended the lines may be gone; what may still be approved is shown or not.
@@ -259,7 +259,7 @@ def _known(call: Call, id_: str) -> Approval:
 
 
 async def _with_lines(
-    reads: Reads, shown: ShownApproval, params: GetApprovalParams
+    reads: SlowReadSources, shown: ShownApproval, params: GetApprovalParams
 ) -> ShownApproval:
     """The page with as many lines as fit."""
     mark = Mark.of(params.after)

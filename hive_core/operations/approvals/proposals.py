@@ -15,7 +15,7 @@ from hive_core.model.agents.branches import branch_top
 from hive_core.model.agents.capability import capability_fault, covers
 from hive_core.model.config.approval import Approval, Binding, Kind
 from hive_core.operations.approvals.outcome import topic
-from hive_core.operations.fields import Agent, Waiting, bounded_text
+from hive_core.operations.fields import Agent, WaitParams, bounded_text
 from hive_core.operations.host.jobs import begun
 from hive_core.operations.mail.inbox_quota import standing_in
 from hive_core.operations.notices import CONFIG, tell
@@ -44,7 +44,7 @@ Text = Annotated[str, bounded_text(MESSAGE_BYTES)]
 Input = Annotated[str, AfterValidator(_input)]
 
 
-class ApplyCommitParams(Waiting):
+class ApplyCommitParams(WaitParams):
     agent: Agent = Field(description="Whose configuration it is.")
     commit: Annotated[str, AfterValidator(_whole)] = Field(
         max_length=64, description="The commit, with all of its 40 digits."
@@ -57,7 +57,7 @@ class ApplyCommitParams(Waiting):
     )
 
 
-class UpdateInputsParams(Waiting):
+class UpdateInputsParams(WaitParams):
     inputs: list[Input] = Field([], max_length=64, description="Names; all of them when empty.")
     message: Text = Field("", description="What for; the operator reads it.")
 
@@ -67,7 +67,7 @@ class Requested(Result):
     job: str = Field(description="Ends when it is deployed and healthy, or will never be.")
 
 
-class InitConfigParams(Waiting):
+class InitConfigParams(WaitParams):
     agent: Agent | None = Field(None, description="Whose; the caller's own when absent.")
 
 

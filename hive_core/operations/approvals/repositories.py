@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from hive_core.broker.call import Call, Later, Reads, Ready, Record
+from hive_core.broker.call import Call, Later, Ready, Record, SlowReadSources
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import Internal, InvalidArgument
 from hive_core.model.config.push import META, Part, Progress, Push
@@ -141,7 +141,7 @@ def export_pack(call: Call, params: ExportPackParams) -> Later[PackPart]:
     if params.after is None and (odd := [each for each in params.wants if each not in known]):
         raise InvalidArgument(f"no ref leads to {odd[0]} (any more)", field="wants")
 
-    async def read(_reads: Reads) -> PackPart:
+    async def read(_reads: SlowReadSources) -> PackPart:
         data, following = await server.pack(repo, params.wants, params.haves, params.after)
         return PackPart(data=base64.b64encode(data).decode(), next=following)
 
@@ -158,13 +158,13 @@ def push_pack(call: Call, params: PushPackParams) -> Record[Pushed] | Later[Push
     """
     server, repo = _server(call), _repository(call, params.repo)
     push = Push(repo, params.ref, params.old, params.new, call.uid)
-    if isinstance(call.brought, Progress):
+    if isinstance(call.read_result, Progress):
         fields = {"repo": repo, "ref": push.ref, "old": push.old, "new": push.new,
-                  "by": f"uid:{call.uid}", "outcome": call.brought.outcome}  # fmt: skip
-        return Record(_answer(call.brought), fields=fields)
+                  "by": f"uid:{call.uid}", "outcome": call.read_result.outcome}  # fmt: skip
+        return Record(_answer(call.read_result), fields=fields)
     part = Part(_decoded(params.pack), params.upload, params.offset, params.part)
 
-    async def take(_reads: Reads) -> Pushed | Ready:
+    async def take(_reads: SlowReadSources) -> Pushed | Ready:
         found = await server.push(push, part)
         return _answer(found) if found.upload else Ready(value=found)
 
@@ -176,7 +176,7 @@ def meta_log(call: Call, params: MetaLogParams) -> Later[MetaCommits]:
     """List commits of the meta repository, the newest first: every change of the hive."""
     server, start = _server(call), params.after or call.hive.commit
 
-    async def read(_reads: Reads) -> MetaCommits:
+    async def read(_reads: SlowReadSources) -> MetaCommits:
         found = await server.log(start, params.limit + 1)
         rows = [
             CommitRow(
@@ -200,7 +200,7 @@ def meta_diff(call: Call, params: MetaDiffParams) -> Later[MetaLines]:
     """
     server, wanted = _server(call), params.new or call.hive.commit
 
-    async def read(_reads: Reads) -> MetaLines:
+    async def read(_reads: SlowReadSources) -> MetaLines:
         after = (await server.log(wanted, 1))[0]
         parent = after.parents[0] if after.parents else ""
         old = (await server.log(params.old, 1))[0].oid if params.old else parent

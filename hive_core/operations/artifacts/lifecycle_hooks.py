@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Gone, when
+from hive_core.broker.hooks import AgentDestroyed, when
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 
@@ -14,8 +14,8 @@ class ClearedContents(Result):
     contents: int = Field(description="How many files are gone.")
 
 
-@when(Gone)
-def record_heirs(call: Call, what: Gone) -> frozenset[str]:
+@when(AgentDestroyed)
+def record_heirs(call: Call, what: AgentDestroyed) -> frozenset[str]:
     """Who was below it goes on reading what it kept for those below it."""
     children = call.hive.topology.children(what.name)
     call.ledger.artifacts.add_heirs(what.uuid, [call.hive.spec(each).id for each in children])

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from pydantic import Field
 
-from hive_core.broker.call import Call, Later, Reads, Ready, Record
+from hive_core.broker.call import Call, Later, Ready, Record, SlowReadSources
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.work.artifact import Artifact, ArtifactReader, Content, may_read
@@ -104,13 +104,13 @@ class _ReadBytes(NamedTuple):
 
 def _read_content(call: Call, content: Content, at: int) -> bytes | Later[ArtifactPart]:
     """Read and compared beside the loop. Only then, what is still there and damaged is an alarm."""
-    found = call.brought
+    found = call.read_result
     if isinstance(found, _ReadBytes) and (found.digest, found.at) == (content.digest, at):
         if isinstance(found.data, str):
             raise call.contents.damaged(found.digest, found.data)
         return found.data
 
-    async def read(_reads: Reads) -> Ready:
+    async def read(_reads: SlowReadSources) -> Ready:
         return Ready(value=_ReadBytes(content.digest, at, await call.contents.read(content, at)))
 
     return Later(read)

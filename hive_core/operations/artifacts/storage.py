@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from hive_core.broker.call import Call, Later, Reads, Ready, Record
+from hive_core.broker.call import Call, Later, Ready, Record, SlowReadSources
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
 from hive_core.ledger.artifacts.storage import NewArtifact
@@ -113,7 +113,7 @@ def append_artifact(call: Call, params: AppendArtifactParams) -> Later[AppendedP
         raise LimitReached("cannot append: too much is being sent at once", retry_after=60)
     room = UploadLimits(limits.agent - call.ledger.artifacts.usage(call.uuid)[0], limits.tree)
 
-    async def take(_reads: Reads) -> AppendedPart:
+    async def take(_reads: SlowReadSources) -> AppendedPart:
         given = call.uuid, params.upload, params.offset, data, room
         return AppendedPart(size=await call.contents.append(*given))
 
@@ -141,7 +141,7 @@ def store_artifact(
         ancestor_uuids(call, owner),
     )  # fmt: skip
     _check_room(call, new, size)
-    upload = params.upload if params.upload is not None else call.brought
+    upload = params.upload if params.upload is not None else call.read_result
     content = call.contents.place(call.uuid, upload) if isinstance(upload, str) else None
     if content is None:
         return _settle_content(call, params)
@@ -180,7 +180,7 @@ def _settle_content(call: Call, params: StoreArtifactParams) -> Later[StoredArti
     limits, store = call.settings.artifacts, call.contents
     room = UploadLimits(limits.agent, limits.tree)
 
-    async def settle(_reads: Reads) -> Ready:
+    async def settle(_reads: SlowReadSources) -> Ready:
         if params.upload is not None:
             return Ready(value=await store.settle(call.uuid, params.upload))
         return Ready(value=await store.keep(call.uuid, _inline_content(params), room))

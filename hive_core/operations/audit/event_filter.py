@@ -16,8 +16,8 @@ from pydantic import Field
 from hive_core.broker.call import Call
 from hive_core.broker.operation import Result
 from hive_core.errors import InvalidArgument
-from hive_core.ledger.audit.event_heads import Head
-from hive_core.ledger.audit.events import Events
+from hive_core.ledger.audit.event_heads import EventHead
+from hive_core.ledger.audit.events import AuditLog
 from hive_core.ledger.audit.notes import OWN, is_note
 from hive_core.model.wire.record import EVENT_KINDS, Event
 from hive_core.operations.pages import REPLY_BYTES
@@ -70,7 +70,7 @@ class Filter:
             for each in self.kinds
         )
 
-    def takes(self, head: Head) -> bool:
+    def takes(self, head: EventHead) -> bool:
         if self.since is not None and head.time < self.since:
             return False
         if self.parties and not self.parties & {head.caller, head.target}:
@@ -90,11 +90,11 @@ def _check_kind(wanted: str) -> None:
 class Part(NamedTuple):
     """What was found, and the last number that was looked at."""
 
-    hits: list[Head]
+    hits: list[EventHead]
     end: int
 
 
-def read(log: Events, wanted: Filter, after: int, limit: int) -> Part:
+def read(log: AuditLog, wanted: Filter, after: int, limit: int) -> Part:
     """Heads of the next events that were asked for, at most `limit`, behind a number."""
     heads = log.heads(after, SCAN)
     hits = [each for each in heads if wanted.takes(each)]
@@ -105,7 +105,7 @@ def read(log: Events, wanted: Filter, after: int, limit: int) -> Part:
 
 
 def full_page(
-    log: Events, part: Part, row: Callable[[Event], R], size: Callable[[R], int]
+    log: AuditLog, part: Part, row: Callable[[Event], R], size: Callable[[R], int]
 ) -> tuple[list[R], int]:
     """The first of the events that fit into one reply, and the last number that it covers.
 
@@ -123,7 +123,7 @@ def full_page(
     return rows, part.end
 
 
-def gap(log: Events, wanted: Filter, after: int, end: int) -> Gap | None:
+def gap(log: AuditLog, wanted: Filter, after: int, end: int) -> Gap | None:
     """Where something that was asked for is not kept any more, up to the last number of a page."""
     lost = max(log.base, log.thinning.last())
     if wanted.takes_notes:

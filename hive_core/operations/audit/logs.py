@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from hive_core.broker.call import Call, Later, Reads
+from hive_core.broker.call import Call, Later, SlowReadSources
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.model.names import agent_unit
 from hive_core.model.wire.record import LogLine, LogQuery
@@ -53,7 +53,7 @@ def get_logs(call: Call, params: GetLogsParams) -> Later[Lines]:
         grep=params.grep, after=params.after or "", boot=spec.boots,
     )  # fmt: skip
 
-    async def read(reads: Reads) -> Lines:
+    async def read(reads: SlowReadSources) -> Lines:
         found = await reads.journal.read(query) if params.lines else ()
         if call.more and not found:
             found = await _next(reads, query)
@@ -62,7 +62,7 @@ def get_logs(call: Call, params: GetLogsParams) -> Later[Lines]:
     return Later(read)
 
 
-async def _next(reads: Reads, query: LogQuery) -> Sequence[LogLine]:
+async def _next(reads: SlowReadSources, query: LogQuery) -> Sequence[LogLine]:
     """The next line that is written; none after a while, so that no read is open for ever."""
     async for line in reads.journal.follow(query):
         return (line,)

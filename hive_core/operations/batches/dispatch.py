@@ -9,8 +9,8 @@ import json
 from typing import Any, Final
 
 from hive_core.broker.call import Call, Change, Record
-from hive_core.broker.delegation import on_behalf
-from hive_core.broker.hooks import Gone, TaskEnded, when
+from hive_core.broker.delegation import call_as
+from hive_core.broker.hooks import AgentDestroyed, TaskEnded, when
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.errors import HiveError, LimitReached
@@ -79,7 +79,7 @@ def made(call: Call, batch: Batch) -> Change[Result]:
     batches = call.ledger.plans.batches
     name = f"w-{batch.id[:8]}-{batches.next_worker_number(batch.id)}"
     wanted: dict[str, Any] = {**batches.template(batch.id), "name": name}
-    change = on_behalf(call, batch.owner, "spawn", wanted)
+    change = call_as(call, batch.owner, "spawn", wanted)
     if not isinstance(change, Change):
         raise TypeError("a spawn is a change")
     batches.add_worker(batch.id, change.hive.spec(name).id, own=True)
@@ -117,8 +117,8 @@ def item_ended(call: Call, what: TaskEnded) -> frozenset[str]:
     return frozenset({f"batch:{item.batch}"})
 
 
-@when(Gone)
-def owner_gone(call: Call, what: Gone) -> frozenset[str]:
+@when(AgentDestroyed)
+def owner_gone(call: Call, what: AgentDestroyed) -> frozenset[str]:
     """Nobody is there for whom the rest would be done."""
     topics = frozenset[str]()
     for batch in call.ledger.plans.batches.running(what.uuid):
@@ -230,7 +230,7 @@ def _up(call: Call, batch: Batch, uuid: str) -> frozenset[str]:
         and call.states.state(uuid) not in DOWN
     ):
         return frozenset()
-    started = on_behalf(call, batch.owner, "start", {"agent": called(call, uuid)})
+    started = call_as(call, batch.owner, "start", {"agent": called(call, uuid)})
     return started.wakes if isinstance(started, Record) else frozenset()
 
 
@@ -266,7 +266,7 @@ def _destroyed(call: Call, batch: Batch, uuid: str) -> tuple[Call, frozenset[str
     if name is None:
         return call, frozenset()
     try:
-        gone = on_behalf(call, batch.owner, "destroy", {"agent": name, "recursive": True})
+        gone = call_as(call, batch.owner, "destroy", {"agent": name, "recursive": True})
     except HiveError:
         return call, frozenset()
     if not isinstance(gone, Change):

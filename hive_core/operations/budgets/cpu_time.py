@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-from hive_core.broker.call import Call, Reads, Ready
-from hive_core.broker.hooks import Ended, when
+from hive_core.broker.call import Call, Ready, SlowReadSources
+from hive_core.broker.hooks import AgentEnded, when
 from hive_core.ledger.budgets.usage import UsageAmount, day_of
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.machine import Cpu
@@ -18,8 +18,8 @@ from hive_core.model.work.budget import CPU, UsageSource
 _MILLI = 1000
 
 
-@when(Ended)
-def _add_final_cpu(call: Call, what: Ended) -> frozenset[str]:
+@when(AgentEnded)
+def _add_final_cpu(call: Call, what: AgentEnded) -> frozenset[str]:
     found = what.fields.get("cpu")
     if isinstance(found, Cpu):
         add_cpu(call, what.uuid, found)
@@ -48,10 +48,10 @@ def running_agents(call: Call, name: str) -> list[str]:
     return [uuid for uuid in found if uuid in among]
 
 
-def read_cpu(uuids: list[str]) -> Callable[[Reads], Awaitable[Ready]]:
+def read_cpu(uuids: list[str]) -> Callable[[SlowReadSources], Awaitable[Ready]]:
     """A slow read: what the kernel has counted of them up to now."""
 
-    async def read(reads: Reads) -> Ready:
+    async def read(reads: SlowReadSources) -> Ready:
         return Ready(value=await reads.cpu(uuids))
 
     return read
@@ -59,7 +59,7 @@ def read_cpu(uuids: list[str]) -> Callable[[Reads], Awaitable[Ready]]:
 
 def unsaved_cpu(call: Call) -> Iterator[UsageAmount]:
     """What machines have used beyond what is written down, as it was brought to this call."""
-    brought: object = call.brought
+    brought: object = call.read_result
     measured: Mapping[str, Cpu] = brought if isinstance(brought, dict) else {}
     known = call.ledger.budgets.cpu.figures(measured) if measured else {}
     for uuid, found in measured.items():

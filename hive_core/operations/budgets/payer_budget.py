@@ -8,7 +8,7 @@ from typing import Final
 
 from hive_core.broker.call import Call
 from hive_core.errors import LimitReached
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.agents.capability import covers
 from hive_core.model.agents.hive import Hive
 from hive_core.model.wire.record import DAEMON, OPERATOR
@@ -228,7 +228,7 @@ def log_budget_event(call: Call, purse: Budget, what: str, text: str) -> None:
         "spent": to_display(purse.kind, purse.spent), "over": to_display(purse.kind, purse.over),
     }  # fmt: skip
     call.ledger.events.append(
-        Entry(
+        AuditEntry(
             BUDGET, DAEMON, what.replace(" ", "_"), purse.agent, None, "", text, call.hive.commit,
             call.request, call.now, fields,
         )

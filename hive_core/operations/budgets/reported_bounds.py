@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import Started, when
+from hive_core.broker.hooks import AgentStarted, when
 from hive_core.model.work.budget import Budget, BudgetKind
 from hive_core.operations.budgets.payer_budget import (
     SLIDING,
@@ -128,8 +128,8 @@ def _check_bound(call: Call, bound: Budget, *, warned: bool) -> tuple[bool, froz
     return near, frozenset()
 
 
-@when(Started)
-def _reset_context(call: Call, what: Started) -> frozenset[str]:
+@when(AgentStarted)
+def _reset_context(call: Call, what: AgentStarted) -> frozenset[str]:
     """What starts anew has an empty context, until it says otherwise."""
     known = call.ledger.budgets.bounds.context(what.uuid)[0]
     return report_context(call, what.uuid, 0) if known else frozenset()

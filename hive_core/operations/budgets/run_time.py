@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Ended, Gone, Started, when
+from hive_core.broker.hooks import AgentDestroyed, AgentEnded, AgentStarted, when
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.ledger.budgets.usage import UsageAmount, day_of
@@ -38,16 +38,16 @@ from hive_core.operations.tasks.refunds import closed, from_nobody, inherited
 AT_ONCE = 64
 
 
-@when(Started)
-def _start_run(call: Call, what: Started) -> frozenset[str]:
+@when(AgentStarted)
+def _start_run(call: Call, what: AgentStarted) -> frozenset[str]:
     """It runs: its time begins."""
     topics = _end_run(call, what.uuid)
     call.ledger.budgets.start_run(what.uuid, millis(call.now))
     return topics | _change_runners(call, what.uuid, 1)
 
 
-@when(Ended)
-def _finish_run(call: Call, what: Ended) -> frozenset[str]:
+@when(AgentEnded)
+def _finish_run(call: Call, what: AgentEnded) -> frozenset[str]:
     return _end_run(call, what.uuid)
 
 
@@ -105,8 +105,8 @@ def settle_empty_time_budgets(call: Call) -> Record[Result]:
     return Record(Result(), wakes=topics)
 
 
-@when(Gone)
-def _close_budgets(call: Call, what: Gone) -> frozenset[str]:
+@when(AgentDestroyed)
+def _close_budgets(call: Call, what: AgentDestroyed) -> frozenset[str]:
     """What it has not spent goes back up; what it used stays written down under its name."""
     topics = _end_run(call, what.uuid)
     for purse in call.ledger.budgets.of(what.uuid):

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.delegation import on_behalf
-from hive_core.broker.hooks import Settled, when
+from hive_core.broker.delegation import call_as
+from hive_core.broker.hooks import QuestionSettled, when
 from hive_core.errors import HiveError, InboxFull, LimitReached, NotAllowed, NotFound
 from hive_core.ledger.budgets.storage import Shortage
 from hive_core.model.agents.machine import DesiredState
@@ -151,8 +151,8 @@ def _ask_for_more(call: Call, purse: Budget, giver: str, text: str) -> tuple[str
     return asked.id, topics
 
 
-@when(Settled)
-def _allocate_answer(call: Call, what: Settled) -> frozenset[str]:
+@when(QuestionSettled)
+def _allocate_answer(call: Call, what: QuestionSettled) -> frozenset[str]:
     """A number is an allocation by who answered, with its rights as they are now."""
     question = what.question
     missed = call.ledger.budgets.shortage_of_question(question.id)
@@ -164,7 +164,7 @@ def _allocate_answer(call: Call, what: Settled) -> frozenset[str]:
     wish = {"agent": name, "kind": missed.kind.value, "amount": amount, "tier": missed.tier or None}
     try:
         with call.ledger.savepoint():
-            found = on_behalf(call, question.answered_by, "allocate_budget", wish)
+            found = call_as(call, question.answered_by, "allocate_budget", wish)
     except HiveError as error:
         return tell_agents(call, (_party_name(call, question.answered_by),), error.reason)
     return found.wakes if isinstance(found, Record) else frozenset()

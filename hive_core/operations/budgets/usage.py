@@ -178,7 +178,7 @@ def get_usage(call: Call, params: UsageParams) -> UsageResult | Later[UsageResul
     """
     name = params.agent or ("" if call.by_operator else call.caller)
     uuid = call.hive.spec(name).id if name else ""
-    if call.brought is None and params.by != "task" and (those := running_agents(call, name)):
+    if call.read_result is None and params.by != "task" and (those := running_agents(call, name)):
         return Later(read_cpu(those))
     found = _usage_sums(call, params, uuid)
     if isinstance(found, UsageSummation):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Started, when
+from hive_core.broker.hooks import AgentStarted, when
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.ledger.budgets.usage_rollup import (
@@ -33,8 +33,8 @@ def start_rollup(call: Call, uuid: str, name: str) -> frozenset[str]:
     return frozenset({f"{DEPARTED}:{uuid}"})
 
 
-@when(Started)
-def _cancel_rollup(call: Call, what: Started) -> frozenset[str]:
+@when(AgentStarted)
+def _cancel_rollup(call: Call, what: AgentStarted) -> frozenset[str]:
     call.ledger.budgets.rollups.remove(what.uuid)
     return frozenset()
 
@@ -46,14 +46,14 @@ def roll_up_usage(call: Call) -> Record[Result]:
     if 0 <= call.now - call.states.since() < SETTLED:
         # What ended while no daemon ran has to be seen first: its last figure counts for it.
         budgets.rollups.pause_until(call.states.since() + SETTLED)
-        return Record(Result(), told=True)
+        return Record(Result(), audited=True)
     budgets.usage.seal(now=True)  # what was counted of them in memory comes along
     moved = 0
     for gone in budgets.rollups.due(call.now, AT_ONCE):
         moved += _fold(call, gone)
         if moved > ROWS:
             break
-    return Record(Result(), told=True)
+    return Record(Result(), audited=True)
 
 
 def _fold(call: Call, gone: DestroyedAgent) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from hive_core.broker.call import Call, Reads, Ready
+from hive_core.broker.call import Call, Ready, SlowReadSources
 from hive_core.ledger.budgets.usage import Sums, UsageAmount, column_value, day_of
 from hive_core.model.work.budget import BudgetKind, UsageSource
 from hive_core.operations.budgets.cpu_time import unsaved_cpu
@@ -46,22 +46,22 @@ def sum_usage(
 ) -> UsageSummation | Counter[Key]:
     """Sums by key, kind and source, of an agent with all below it or of everybody; or not yet."""
     moved = call.ledger.budgets.rollups.moved
-    adding = call.brought
+    adding = call.read_result
     if not isinstance(adding, UsageSummation):
-        adding = UsageSummation(call.brought, _agents_with_usage(call, top), moved)
+        adding = UsageSummation(call.read_result, _agents_with_usage(call, top), moved)
     elif adding.moved != moved and adding.restarts < _AGAIN:
         adding.restart(_agents_with_usage(call, top), moved)
     part, adding.left = adding.left[:AGENTS], adding.left[AGENTS:]
     cpu = adding.cpu if isinstance(adding.cpu, dict) else {}
     of_part = {uuid: cpu[uuid] for uuid in part if uuid in cpu}
-    _add_part(call._replace(brought=of_part), adding.found, part, (day_of(since), column, keys))
+    _add_part(call._replace(read_result=of_part), adding.found, part, (day_of(since), column, keys))
     return adding if adding.left else adding.found
 
 
-def requeue_with(adding: UsageSummation) -> Callable[[Reads], Awaitable[Ready]]:
+def requeue_with(adding: UsageSummation) -> Callable[[SlowReadSources], Awaitable[Ready]]:
     """A slow read that is over at once: the call goes to the end of the queue, with this."""
 
-    async def read(_reads: Reads) -> Ready:
+    async def read(_reads: SlowReadSources) -> Ready:
         return Ready(value=adding)
 
     return read

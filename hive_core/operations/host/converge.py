@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import Field
 
-from hive_core.broker.call import Call, Later, Reads, Record
+from hive_core.broker.call import Call, Later, Record, SlowReadSources
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.plan.desired import Plan
 from hive_core.policy.rules import OPERATOR
@@ -46,7 +46,7 @@ def converge(call: Call, params: DryRun) -> Record[Convergence] | Later[Converge
     if not params.dry_run:
         return Record(_shown(call.states.plan()), wakes=frozenset({"converge"}))
 
-    async def read(reads: Reads) -> Convergence:
+    async def read(reads: SlowReadSources) -> Convergence:
         return _shown(await reads.fresh_plan())
 
     return Later(read)
@@ -75,7 +75,7 @@ def gc(call: Call, params: DryRun) -> Record[LeftOvers] | Later[LeftOvers]:
         found = LeftOvers(items=[*known, *_strays(call.states.plan())])
         return Record(found, wakes=frozenset({"converge", "gc"}))
 
-    async def read(reads: Reads) -> LeftOvers:
+    async def read(reads: SlowReadSources) -> LeftOvers:
         return LeftOvers(items=[*known, *_strays(await reads.fresh_plan())])
 
     return Later(read)

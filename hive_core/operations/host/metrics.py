@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import Field
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import Arrived, Ended, TaskEnded, when
+from hive_core.broker.hooks import AgentEnded, MessageArrived, TaskEnded, when
 from hive_core.broker.operation import Params, Result, operation
 from hive_core.errors import InvalidArgument
 from hive_core.model.wire.record import DAEMON, OPERATOR
@@ -77,8 +77,8 @@ def get_metrics(call: Call, params: MetricsParams) -> Metrics:
     return Metrics(families=[shown], next=None if last else following)
 
 
-@when(Arrived)
-def message_counted(call: Call, what: Arrived) -> frozenset[str]:
+@when(MessageArrived)
+def message_counted(call: Call, what: MessageArrived) -> frozenset[str]:
     """Mail by kind; a kind that an agent made up counts as `other`."""
     message = what.message
     known = message.sender == DAEMON or message.kind in _KINDS
@@ -86,8 +86,8 @@ def message_counted(call: Call, what: Arrived) -> frozenset[str]:
     return frozenset()
 
 
-@when(Ended)
-def restart_counted(call: Call, what: Ended) -> frozenset[str]:
+@when(AgentEnded)
+def restart_counted(call: Call, what: AgentEnded) -> frozenset[str]:
     if what.returns:
         call.ledger.events.tally.count(_RESTARTS, "asked" if what.asked else "failure")
     return frozenset()

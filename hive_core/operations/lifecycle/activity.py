@@ -7,7 +7,7 @@ here whether the agent is at something else by it.
 from __future__ import annotations
 
 from hive_core.broker.call import Call
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.exits import Activity
 from hive_core.model.wire.record import DAEMON, OPERATOR
@@ -23,7 +23,7 @@ def update_activity(call: Call, uuid: str) -> frozenset[str]:
     if before == now:
         return frozenset()
     call.ledger.lives.set_activity(uuid, now)
-    call.ledger.events.append(Entry(
+    call.ledger.events.append(AuditEntry(
         kind="activity", caller=DAEMON, operation="watch", target=uuid, allowed=None, rule="",
         reason=f"{name} is {now}", commit=call.hive.commit, request=call.request, now=call.now,
         fields={"target_name": name, "from": before, "to": now.value, "tasks": tasks},

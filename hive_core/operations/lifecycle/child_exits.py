@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record, Wait
-from hive_core.broker.hooks import Ended, Gone, Started, when
+from hive_core.broker.hooks import AgentDestroyed, AgentEnded, AgentStarted, when
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.broker.timers import due
 from hive_core.errors import NotAllowed, NotFound
@@ -126,16 +126,16 @@ def _can_end(call: Call, uuid: str) -> bool:
     return life.up or not over or (machine is not None and has_unreported_exit(life, machine))
 
 
-@when(Started)
-def _settle_earlier_ends(call: Call, what: Started) -> frozenset[str]:
+@when(AgentStarted)
+def _settle_earlier_ends(call: Call, what: AgentStarted) -> frozenset[str]:
     """Whoever runs again is nobody's zombie."""
     call.ledger.lives.settle_ends(what.uuid, call.now)
     call.ledger.messages.starts_anew(what.uuid)
     return update_activity(call, what.uuid) | {f"life:{what.uuid}"}
 
 
-@when(Ended)
-def _save_end(call: Call, what: Ended) -> frozenset[str]:
+@when(AgentEnded)
+def _save_end(call: Call, what: AgentEnded) -> frozenset[str]:
     """Keep how it ended, for its parent; one that was there for one task is a zombie now."""
     stays = not what.returns and what.wanted != DesiredState.SLEEPING
     once = after_task(call.hive.spec(what.name)) is AfterTask.EXITS
@@ -163,8 +163,8 @@ def _tell_parent(call: Call, parent: str, end: ExitRecord) -> frozenset[str]:
     return tell(call, call.hive, parent, EXIT, body[:_BODY_MOST])
 
 
-@when(Gone)
-def _save_destruction(call: Call, what: Gone) -> frozenset[str]:
+@when(AgentDestroyed)
+def _save_destruction(call: Call, what: AgentDestroyed) -> frozenset[str]:
     """Destroyed while it ran: that is its end. Its own children are its parent's to ask for."""
     lives, life = call.ledger.lives, call.ledger.lives.get(what.uuid)
     parent = call.hive.topology.parent(what.name)
@@ -187,4 +187,4 @@ def _save_destruction(call: Call, what: Gone) -> frozenset[str]:
 def forget_ends(call: Call) -> Record[ForgottenEnds]:
     """How somebody ended is kept for a day."""
     found = call.ledger.lives.prune_ends(call.now - KEPT)
-    return Record(ForgottenEnds(ends=found), told=True)
+    return Record(ForgottenEnds(ends=found), audited=True)

@@ -18,7 +18,7 @@ from hive_core.model.agents.machine import DesiredState, State
 from hive_core.model.config.settings import NIX_IMAGE
 from hive_core.operations.approvals.history import rolled_out
 from hive_core.operations.approvals.proposals import GOAL
-from hive_core.operations.fields import Agent, Reason, Waiting
+from hive_core.operations.fields import Agent, Reason, WaitParams
 from hive_core.operations.host.jobs import begun
 from hive_core.operations.lifecycle.exit_notices import tell_parents
 from hive_core.operations.lifecycle.zombies import revive
@@ -29,7 +29,7 @@ DOWN = frozenset({State.STOPPED, State.FAILED, State.PARKED, State.ABSENT})
 STUCK = frozenset({State.FAILED, State.PARKED})
 
 
-class ScopeParams(Waiting):
+class ScopeParams(WaitParams):
     agent: Agent = Field(description="The agent.")
     recursive: bool = Field(
         default=False, description="With all its descendants, leaves first, siblings in parallel."

@@ -25,11 +25,11 @@ def reap(call: Call) -> Change[ReapedAgent] | Record[ReapedAgent]:
     """Destroy one whose time is over. Whoever was started again meanwhile is spared."""
     end = call.ledger.lives.first_to_reap(call.now)
     if end is None:
-        return Record(ReapedAgent(name=""), told=True)
+        return Record(ReapedAgent(name=""), audited=True)
     name = call.hive.name(end.agent)
     if name is None or is_wanted_again(call, end):
         call.ledger.lives.cancel_reap(end)
-        return Record(ReapedAgent(name=""), told=True)
+        return Record(ReapedAgent(name=""), audited=True)
     found = destroyed(call, name, why=f"reap {name}: {end.reason}")
     fields = {**found.fields, "agent": name, "reason": end.reason}
     return Change(ReapedAgent(name=name), found.hive, found.message, found.wakes, fields)

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Arrived, Ended, when
+from hive_core.broker.hooks import AgentEnded, MessageArrived, when
 from hive_core.broker.operation import operation
 from hive_core.errors import Conflict
 from hive_core.ledger.mail.letters import COPY, NewMessage
@@ -98,8 +98,8 @@ def wake_sleeper(call: Call, uuid: str, why: str) -> frozenset[str]:
     return frozenset({f"run:{uuid}"})
 
 
-@when(Arrived)
-def _wake_for_mail(call: Call, what: Arrived) -> frozenset[str]:
+@when(MessageArrived)
+def _wake_for_mail(call: Call, what: MessageArrived) -> frozenset[str]:
     uuid = what.message.recipient
     spec = call.hive.specs.get(call.hive.names.get(uuid, ""))
     if spec is None or not spec.wakes or what.message.kind == COPY:
@@ -107,8 +107,8 @@ def _wake_for_mail(call: Call, what: Arrived) -> frozenset[str]:
     return wake_sleeper(call, uuid, "mail")
 
 
-@when(Ended)
-def _wake_for_earlier_mail(call: Call, what: Ended) -> frozenset[str]:
+@when(AgentEnded)
+def _wake_for_earlier_mail(call: Call, what: AgentEnded) -> frozenset[str]:
     """What came while it was at its last task must not wait until something else comes."""
     run = call.ledger.runs.get(what.uuid)
     if run is None or run.wanted is not DesiredState.SLEEPING or run.reason != LAST_TASK:

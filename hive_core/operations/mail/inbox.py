@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record, Wait
-from hive_core.broker.hooks import GivenUp, emit
+from hive_core.broker.hooks import MessageGivenUp, emit
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
 from hive_core.model.wire.record import Message
@@ -167,7 +167,7 @@ def nack(call: Call, params: NackParams) -> Record[Nacked]:
     dead = call.ledger.messages.nack(call.uuid, params.ids, params.why, call.now, dead=params.dead)
     dead_things = give_back(call, params.ids, dead=params.dead)
     for message in dead:
-        emit(call, GivenUp(message))
+        emit(call, MessageGivenUp(message))
     call.notify(inbox(call.uuid), *senders(dead))
     return Record(Nacked(dead=[*(message.id for message in dead), *dead_things]))
 

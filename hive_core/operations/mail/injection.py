@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.delegation import on_behalf
+from hive_core.broker.delegation import call_as
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import InvalidArgument, NotAllowed
 from hive_core.model.agents.machine import State
@@ -59,7 +59,7 @@ def inject_message(call: Call, params: InjectParams) -> Record[Injected]:
     name = called(call, task.assignee)
     head = {"to": name, "kind": INJECTED, "body": params.body}
     thread = {"thread": task.request.thread} if task.request.thread else {}
-    sent = on_behalf(call, call.uuid, "send", {**head, **thread})
+    sent = call_as(call, call.uuid, "send", {**head, **thread})
     if not isinstance(sent, Record) or not isinstance(sent.result, Sent):
         raise TypeError("what was sent is recorded")
     where = DELIVERED if call.states.state(task.assignee) in _UP else QUEUED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Gone, on
+from hive_core.broker.hooks import AgentDestroyed, on
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
@@ -31,8 +31,8 @@ def closed_queues(call: Call) -> Record[Result]:
     return Record(Result())
 
 
-@on(Gone)
-def close_queues(call: Call, event: Gone) -> None:
+@on(AgentDestroyed)
+def close_queues(call: Call, event: AgentDestroyed) -> None:
     """Close the queues of a destroyed agent and free for others what it had taken out of queues."""
     numbers = call.ledger.queues.gone(event.uuid, call.now)
     call.notify(SWEPT, *map(everybody, numbers))

@@ -9,7 +9,7 @@ from pydantic import Field
 from hive_core.broker.call import Call, Record, Wait
 from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
 from hive_core.errors import InvalidArgument, LimitReached, NotAllowed
-from hive_core.ledger.mail.queues import Wanted
+from hive_core.ledger.mail.queues import TakeFilter
 from hive_core.model.agents.agent import Role
 from hive_core.model.work.queue import Queue, QueueItem, queue_item_id
 from hive_core.operations.fields import WAIT_MOST
@@ -197,7 +197,7 @@ def take(call: Call, params: TakeParams) -> Record[Things] | Wait[Things]:
     lost = queues.come_back(queue, call.settings.limits.attempts, call.now)
     reported = report_dead_things(call, queue, lost)
     lease = call.settings.grace.lease if params.lease is None else params.lease
-    wanted = Wanted(params.max, lease, params.min_priority, params.kind, dead=params.dead)
+    wanted = TakeFilter(params.max, lease, params.min_priority, params.kind, dead=params.dead)
     given = queues.take(queue, call.uuid, wanted, call.now)
     answer = Things(things=[_taken(call, queue, each) for each in given])
     if given or params.wait <= 0 or reported:

@@ -9,7 +9,7 @@ import json
 from typing import Final
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Gone, TaskEnded, when
+from hive_core.broker.hooks import AgentDestroyed, TaskEnded, when
 from hive_core.broker.operation import Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, NotAllowed, NotFound
 from hive_core.ledger.mail.posting import one_line
@@ -188,8 +188,8 @@ def plans_end(call: Call, what: TaskEnded) -> frozenset[str]:
     return topics
 
 
-@when(Gone)
-def plans_go(call: Call, what: Gone) -> frozenset[str]:
+@when(AgentDestroyed)
+def plans_go(call: Call, what: AgentDestroyed) -> frozenset[str]:
     """The plans of a destroyed agent are kept as a record; nothing of them is open."""
     topics = frozenset[str]()
     for each in call.ledger.plans.plans_of_agent(what.uuid, STEPS_MOST):

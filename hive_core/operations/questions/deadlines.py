@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Gone, when
+from hive_core.broker.hooks import AgentDestroyed, when
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.ledger.core.ledger import Ledger
@@ -50,7 +50,7 @@ def handle_question_deadlines(call: Call) -> Record[Result]:
     for each in rows.due_retries(call.now, _MOST):
         topics |= deliver_mail(call, each)
     rows.forget(call.now, _MOST)
-    return Record(NoResult(), frozenset(topics), told=True)
+    return Record(NoResult(), frozenset(topics), audited=True)
 
 
 @due(at=_tree_changed_at, topics=frozenset({"tree"}))
@@ -63,11 +63,11 @@ def recheck_questions(call: Call) -> Record[Result]:
         if call.hive.name(owner) is None:
             call.ledger.reminders.drop_all_of(owner)
     call.ledger.questions.mark_checked(call.ledger.head)
-    return Record(NoResult(), frozenset(topics), told=True)
+    return Record(NoResult(), frozenset(topics), audited=True)
 
 
-@when(Gone)
-def _pass_on_questions(call: Call, what: Gone) -> frozenset[str]:
+@when(AgentDestroyed)
+def _pass_on_questions(call: Call, what: AgentDestroyed) -> frozenset[str]:
     """What it asked is cancelled, and what waits on it goes to the nearest living ancestor."""
     rows, topics = call.ledger.questions, set[str]()
     for each in rows.open_of_asker(what.uuid):

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Protocol
 from pydantic import BeforeValidator, Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Settled, TaskEnded, when
+from hive_core.broker.hooks import QuestionSettled, TaskEnded, when
 from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
 from hive_core.errors import Conflict, InvalidArgument, NotAllowed, NotFound
 from hive_core.ledger.questions.storage import QuestionEnd
@@ -228,8 +228,8 @@ def cancel_question(call: Call, params: CancelParams) -> Record[AnswerResult]:
     return Record(result, topics, {"question": ended.id, "asker_name": result.asker})
 
 
-@when(Settled)
-def _resume_task(call: Call, what: Settled) -> frozenset[str]:
+@when(QuestionSettled)
+def _resume_task(call: Call, what: QuestionSettled) -> frozenset[str]:
     """The task that waited goes on when the last of its questions has ended (row K16)."""
     id_ = what.question.task
     task = call.ledger.tasks.get(id_) if id_ else None

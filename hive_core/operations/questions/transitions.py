@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from hive_core.broker.call import Call
-from hive_core.broker.hooks import Settled, happened
+from hive_core.broker.hooks import QuestionSettled, happened
 from hive_core.errors import Conflict, InboxFull, InvalidArgument, LimitReached, NotFound
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.ledger.questions.storage import NewQuestion, QuestionEnd
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
@@ -110,7 +110,7 @@ def end_question(call: Call, question: Question, end: QuestionEnd) -> frozenset[
     topics = log_step(call, found, end.event, by=end.by)
     topics |= (
         deliver_mail(call, found)
-        | happened(call, Settled(found))
+        | happened(call, QuestionSettled(found))
         | update_activity(call, found.asker)
     )
     had = {hop.holder: hop for hop in call.ledger.questions.hops(found.id)}
@@ -188,7 +188,7 @@ def log_step(call: Call, question: Question, what: str, **more: object) -> froze
     if question.severity:
         fields["severity"] = question.severity
     call.ledger.events.append(
-        Entry(
+        AuditEntry(
             question.kind.value, call.uuid, what, question.holder, None, "", "",
             call.hive.commit, call.request, call.now, fields,
         )

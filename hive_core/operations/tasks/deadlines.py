@@ -43,7 +43,7 @@ def task_deadlines(call: Call) -> Record[Looked]:
         if _passes_on(task):  # that was a turn's work
             break
     topics |= stop_all(call, late, ResultStatus.TIMEOUT)
-    return Record(Looked(tasks=len(found)), topics, told=True)
+    return Record(Looked(tasks=len(found)), topics, audited=True)
 
 
 def _late(call: Call, task: Task) -> bool:

@@ -29,10 +29,10 @@ def sweeps_go_on(call: Call) -> Record[Result]:
     """The next ones of what is to be ended."""
     sweeps = call.ledger.plans.sweeps
     if (found := sweeps.first()) is None:
-        return Record(Result(), told=True)
+        return Record(Result(), audited=True)
     id_, sweep = found
     topics = _ended(call, sweep, sweeps.take(id_, AT_ONCE))
-    return Record(Result(), topics | {f"sweep:{id_}"}, told=True)
+    return Record(Result(), topics | {f"sweep:{id_}"}, audited=True)
 
 
 def _ended(call: Call, sweep: Sweep, tasks: Sequence[str]) -> frozenset[str]:

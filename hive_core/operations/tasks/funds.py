@@ -224,4 +224,4 @@ def parts_of_funded_tasks_begin(call: Call) -> Record[Result]:
     """More agents of whose queued parts somebody pays again."""
     found = call.ledger.budgets.funds.take_waking(AT_ONCE)
     topics = frozenset({f"{PARTS}:"}).union(*(start_next(call, uuid) for uuid in found))
-    return Record(Result(), topics, told=True)
+    return Record(Result(), topics, audited=True)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.delegation import on_behalf
-from hive_core.broker.hooks import Ended, GivenUp, Gone, Started, when
+from hive_core.broker.delegation import call_as
+from hive_core.broker.hooks import AgentDestroyed, AgentEnded, AgentStarted, MessageGivenUp, when
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.errors import HiveError
@@ -30,14 +30,14 @@ from hive_core.operations.tasks.transitions import AT_ONCE, end, move
 HEIRS: Final = "heirs"
 
 
-@when(Started)
-def given_at_start(call: Call, what: Started) -> frozenset[str]:
+@when(AgentStarted)
+def given_at_start(call: Call, what: AgentStarted) -> frozenset[str]:
     """A machine that is up is given what its agent has room for."""
     return start_next(call, what.uuid)
 
 
-@when(Ended)
-def ended_with_machine(call: Call, what: Ended) -> frozenset[str]:
+@when(AgentEnded)
+def ended_with_machine(call: Call, what: AgentEnded) -> frozenset[str]:
     """Each task of an agent whose machine ended goes its way."""
     why = f"{what.name} {'was ended' if what.asked else 'ended'}: {what.reason}"
     tasks, down = call.ledger.tasks, not (what.asked or what.returns)
@@ -64,8 +64,8 @@ def ended_with_machine(call: Call, what: Ended) -> frozenset[str]:
     return frozenset(topics) | start_next(call, what.uuid)
 
 
-@when(GivenUp)
-def letter_given_up(call: Call, what: GivenUp) -> frozenset[str]:
+@when(MessageGivenUp)
+def letter_given_up(call: Call, what: MessageGivenUp) -> frozenset[str]:
     """A task is lost whose letter does not come again, unless its agent has begun it."""
     letter = what.message
     if letter.sender != DAEMON or letter.kind != TASK:
@@ -78,8 +78,8 @@ def letter_given_up(call: Call, what: GivenUp) -> frozenset[str]:
     return _lost(call, task, why, "") | start_next(call, task.assignee)
 
 
-@when(Gone)
-def ended_with_agent(call: Call, what: Gone) -> frozenset[str]:
+@when(AgentDestroyed)
+def ended_with_agent(call: Call, what: AgentDestroyed) -> frozenset[str]:
     """What a destroyed agent had to do ends; what it gave to others belongs to who is above it."""
     topics = set[str]()
     why = f"{what.name} was destroyed"
@@ -135,7 +135,7 @@ def _still_open(call: Call, tasks: list[Task]) -> Iterator[Task]:
             yield now
 
 
-def _lies_ready(call: Call, task: Task, what: Ended) -> bool:
+def _lies_ready(call: Call, task: Task, what: AgentEnded) -> bool:
     """Whether its letter is there for the next start of the agent, as nobody has read it."""
     if not (what.returns or takes(call, what.name)):
         return False
@@ -174,13 +174,13 @@ def _started(call: Call, name: str, lost: list[Task]) -> tuple[str, frozenset[st
     if again is None:
         return "", frozenset()
     try:
-        found = on_behalf(call, held_by(call, again), "restart", {"agent": name})
+        found = call_as(call, held_by(call, again), "restart", {"agent": name})
     except HiveError as error:
         return f"it cannot be started again: {error.reason}", frozenset()
     return "", found.wakes if isinstance(found, Record) else frozenset()
 
 
-def _inherited(call: Call, what: Gone) -> frozenset[str]:
+def _inherited(call: Call, what: AgentDestroyed) -> frozenset[str]:
     parent = call.hive.topology.parent(what.name)
     heir = OPERATOR if parent is None else call.hive.spec(parent).id
     why = f"{what.name} was destroyed: its task is yours now"
@@ -198,7 +198,7 @@ def heirs_are_told(call: Call) -> Record[Result]:
     """Of more tasks that are theirs, each with a line in its history."""
     found = call.ledger.plans.sweeps.take_handovers(AT_ONCE)
     topics = frozenset({HEIRS}).union(*(_told(call, *each) for each in found))
-    return Record(Result(), topics, told=True)
+    return Record(Result(), topics, audited=True)
 
 
 def _told(call: Call, id_: str, handing: Handover) -> frozenset[str]:

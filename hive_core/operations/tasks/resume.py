@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.delegation import on_behalf
+from hive_core.broker.delegation import call_as
 from hive_core.broker.operation import Mutation, Result, operation
 from hive_core.errors import Conflict
 from hive_core.model.agents.machine import DesiredState, State
@@ -95,5 +95,5 @@ def _up(call: Call, name: str, uuid: str) -> frozenset[str]:
     up = run is not None and run.wanted is DesiredState.RUNNING
     if up and call.states.state(uuid) not in _STUCK:
         return frozenset()
-    started = on_behalf(call, call.uuid, "start", {"agent": name})
+    started = call_as(call, call.uuid, "start", {"agent": name})
     return started.wakes if isinstance(started, Record) else frozenset()

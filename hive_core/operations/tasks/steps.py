@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Unpack
 
 from hive_core.broker.call import Call
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.tasks.storage import TaskChanges
 from hive_core.ledger.tasks.trace_ids import trace_id
 from hive_core.model.wire.record import OPERATOR
@@ -60,7 +60,7 @@ def log(call: Call, task: Task, event: str, why: str = "", **more: object) -> No
     """The line in the log that is the history of the task."""
     if not task.request.part_of:  # else the ledger looks for the outermost one
         more["trace"] = trace_id(task.id)
-    seq = call.ledger.events.append(Entry(
+    seq = call.ledger.events.append(AuditEntry(
         kind="task", caller=call.uuid, operation=event, target=task.assignee, allowed=None,
         rule="", reason=why, commit=call.hive.commit, request=call.request, now=call.now,
         fields={"task": task.id, "state": task.state.value, "assigner": task.assigner,

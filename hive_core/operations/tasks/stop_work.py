@@ -18,7 +18,7 @@ from hive_core.ledger.tasks.end_in_batches import Sweep
 from hive_core.model.work.task import ResultStatus, TaskState
 from hive_core.operations.approvals.outcome import called
 from hive_core.operations.batches.dispatch import wind_up
-from hive_core.operations.fields import Agent, Reason, Waiting
+from hive_core.operations.fields import Agent, Reason, WaitParams
 from hive_core.operations.host.jobs import begun
 from hive_core.operations.tasks.end_in_batches import swept
 from hive_core.operations.triggers.lifecycle_hooks import pause_triggers
@@ -31,7 +31,7 @@ _TASKS_SHOWN: Final = 500
 _IN_EVENT: Final = 64
 
 
-class StopWorkParams(Waiting):
+class StopWorkParams(WaitParams):
     agent: Agent | None = Field(
         None,
         description="Whose work, with that of all below it. Absent: of all below the caller, and"

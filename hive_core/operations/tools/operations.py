@@ -15,7 +15,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import Mutation, Params, Result, operation
 from hive_core.broker.timers import due
 from hive_core.errors import LimitReached, NotAllowed, NotFound
-from hive_core.ledger.audit.events import Entry as Line
+from hive_core.ledger.audit.events import AuditEntry as Line
 from hive_core.ledger.tools.storage import ToolGrant
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.agents.roles import ROLE_DEFAULTS, RoleBehaviour
@@ -146,7 +146,7 @@ def grants_expire(call: Call) -> Record[Result]:
     for grant in call.ledger.tools.expired_grants(call.now, _A_TURN):
         call.ledger.tools.delete(grant.id)
         call.ledger.events.append(_expired(call, grant))
-    return Record(Result(), frozenset({"events"}), told=True)
+    return Record(Result(), frozenset({"events"}), audited=True)
 
 
 def allowed(spec: AgentSpec, wanted: Tool) -> tuple[tuple[ToolEntry, ...], str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hive_core.broker.call import Call, Change
-from hive_core.broker.delegation import on_behalf
+from hive_core.broker.delegation import call_as
 from hive_core.broker.operation import REGISTRY, Result
 from hive_core.errors import (
     AlreadyExists,
@@ -188,7 +188,7 @@ def _spawn(call: Call, trigger: Trigger, fire: TriggerRun, data: Data) -> SpawnO
     wanted = dict(said) if isinstance(said, Mapping) else {}
     name = wanted["name"] = _free_name(call, str(wanted["name"]), trigger.fired + 1)
     wanted["parent"] = call.hive.name(trigger.agent)
-    found = on_behalf(call, trigger.owner, "spawn", wanted)
+    found = call_as(call, trigger.owner, "spawn", wanted)
     if not isinstance(found, Change):
         raise TypeError("spawn makes a change")
     after = call._replace(hive=found.hive)

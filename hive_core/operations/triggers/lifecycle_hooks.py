@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Ended, Gone, Started, TaskEnded, when
+from hive_core.broker.hooks import AgentDestroyed, AgentEnded, AgentStarted, TaskEnded, when
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.model.work.task import WELL
@@ -64,23 +64,23 @@ def _finish_run(call: Call, fire: TriggerRun, *, output: str, status: str, code:
         triggers.put_off(trigger.number, next_time(trigger.rule, trigger.since))
 
 
-@when(Ended)
-def record_exit_code(call: Call, what: Ended) -> frozenset[str]:
+@when(AgentEnded)
+def record_exit_code(call: Call, what: AgentEnded) -> frozenset[str]:
     """The exit status of an agent that a fire has made."""
     if (fire := call.ledger.triggers.runs.by_spawned(what.uuid)) is not None:
         call.ledger.triggers.runs.set_exit_code(fire, what.code)
     return frozenset()
 
 
-@when(Gone)
-def park_triggers(call: Call, what: Gone) -> frozenset[str]:
+@when(AgentDestroyed)
+def park_triggers(call: Call, what: AgentDestroyed) -> frozenset[str]:
     """Its triggers wait with the archive, and go with it."""
     call.ledger.triggers.park(what.uuid, call.now + call.settings.retention.archive)
     return frozenset({"trigger"})
 
 
-@when(Started)
-def unpark_triggers(call: Call, what: Started) -> frozenset[str]:
+@when(AgentStarted)
+def unpark_triggers(call: Call, what: AgentStarted) -> frozenset[str]:
     """It was restored: what it missed is a matter of each trigger."""
     triggers = call.ledger.triggers
     found = triggers.list_parked(what.uuid)

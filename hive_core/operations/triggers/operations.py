@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from pydantic import Field
 
-from hive_core.broker.call import Call, Later, Reads, Ready, Record
+from hive_core.broker.call import Call, Later, Ready, Record, SlowReadSources
 from hive_core.broker.operation import Confidential, Mutation, Params, Result, Whose, operation
 from hive_core.errors import AlreadyExists, HiveError, InvalidArgument, LimitReached
 from hive_core.ledger.triggers.storage import NewTrigger
@@ -198,7 +198,7 @@ def _webhook_key(
     The vault is no part of the transaction, so each secret has a name of its own and the row says
     which one holds.
     """
-    webhook, brought = params.when.webhook, call.brought
+    webhook, brought = params.when.webhook, call.read_result
     if webhook is None:
         return WebhookKey()
     held = WebhookKey(old.hook, old.secret) if old is not None and old.hook else None
@@ -224,7 +224,7 @@ def _is_stored(call: Call, brought: WebhookKey, held: WebhookKey | None) -> bool
 def _store_secret(call: Call, fresh: NewWebhookKey) -> Later[SetTriggerResult]:
     """The secret comes to the disk first, beside the loop; then this is asked again."""
 
-    async def keep(_reads: Reads) -> Ready:
+    async def keep(_reads: SlowReadSources) -> Ready:
         await call.vault.keep(fresh.hook.id, fresh.hook.key, fresh.value)
         return Ready(value=fresh.hook, over=partial(_drop_unless_set, call, fresh.hook))
 

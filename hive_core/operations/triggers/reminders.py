@@ -16,7 +16,7 @@ from hive_core.broker.call import Call, Record
 from hive_core.broker.operation import REGISTRY, Mutation, Result, Whose, operation
 from hive_core.broker.timers import due
 from hive_core.errors import InboxFull, InvalidArgument, LimitReached, NotFound
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.wire.record import DAEMON, Relation
 from hive_core.model.wire.record import OPERATOR as THE_OPERATOR
@@ -144,7 +144,7 @@ def deliver_reminders(call: Call) -> Record[Result]:
     topics = set[str]()
     for each in call.ledger.reminders.due(call.now, _MOST):
         topics |= _deliver(call, each)
-    return Record(Result(), frozenset(topics), told=True)
+    return Record(Result(), frozenset(topics), audited=True)
 
 
 def reminder_topic(reminder: str) -> str:
@@ -194,7 +194,7 @@ def _log_reminder(call: Call, found: Reminder, name: str, refused: str = "") -> 
         "caller_name": DAEMON, "late": round(max(0.0, call.now - found.due), 3),
     }  # fmt: skip
     call.ledger.events.append(
-        Entry(
+        AuditEntry(
             REMINDER, DAEMON, "refuse" if refused else "come", found.owner,
             False if refused else None, "", refused, call.hive.commit, call.request, call.now,
             fields,

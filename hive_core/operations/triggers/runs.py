@@ -16,7 +16,7 @@ from hive_core.broker.call import Call, Change, Record
 from hive_core.broker.operation import Result
 from hive_core.broker.timers import due
 from hive_core.errors import InvalidArgument
-from hive_core.ledger.audit.events import Entry
+from hive_core.ledger.audit.events import AuditEntry
 from hive_core.model.wire.record import DAEMON
 from hive_core.model.work.trigger import (
     DueRuns,
@@ -152,7 +152,7 @@ def log_trigger_run(call: Call, trigger: Trigger, fire: TriggerRun) -> None:
         "ref": fire.ref, "spawned": fire.spawned,
     }  # fmt: skip
     refused = fire.state == "refused"
-    call.ledger.events.append(Entry(
+    call.ledger.events.append(AuditEntry(
         KIND, DAEMON, "fire", trigger.agent, not refused, KIND, fire.detail, call.hive.commit,
         call.request, call.now, fields,
     ))  # fmt: skip
@@ -169,7 +169,7 @@ def fire_triggers(call: Call) -> Record[TriggerRunCount]:
         fires, looked = fires + done.fires, looked + len(found)
         if looked >= AT_ONCE:
             break
-    return Record(TriggerRunCount(fires=fires), frozenset(topics), told=True)
+    return Record(TriggerRunCount(fires=fires), frozenset(topics), audited=True)
 
 
 def _run_agent_triggers(call: Call, agent: str, found: list[Trigger]) -> TriggerPass:
@@ -201,7 +201,7 @@ def settle_orphan(call: Call, trigger: Trigger, name: str | None) -> None:
 @due(at=lambda ledger: ledger.triggers.next_due(spawns=True), topics=frozenset({"trigger"}))
 def fire_spawns(call: Call) -> Record[TriggerRunCount] | Change[TriggerRunCount]:
     """One new agent: each is a commit."""
-    nothing = Record(TriggerRunCount(fires=0), told=True)
+    nothing = Record(TriggerRunCount(fires=0), audited=True)
     trigger = call.ledger.triggers.spawn_due(call.now)
     if trigger is None:
         return nothing
@@ -212,7 +212,7 @@ def fire_spawns(call: Call) -> Record[TriggerRunCount] | Change[TriggerRunCount]
     done = TriggerPass(call, trigger.agent, name)
     found = done.check(trigger).runs
     if not found:
-        return Record(TriggerRunCount(fires=0), frozenset(done.topics), told=True)
+        return Record(TriggerRunCount(fires=0), frozenset(done.topics), audited=True)
     fire = call.ledger.triggers.runs.start(trigger, call.now, *found[0])
     return run_spawn(done, trigger, fire)
 
@@ -227,7 +227,7 @@ def run_spawn(
     )  # fmt: skip
     if change is None:
         done.end_run(trigger, fire, "refuse", why)
-        return Record(TriggerRunCount(fires=1), frozenset(done.topics), told=True)
+        return Record(TriggerRunCount(fires=1), frozenset(done.topics), audited=True)
     done.log_run(trigger, done.call.ledger.triggers.runs.set_work(fire, task, uuid))
     wakes = change.wakes | done.topics
     fields = {**change.fields, "fires": 1}

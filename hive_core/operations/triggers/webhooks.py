@@ -48,7 +48,7 @@ def deliver_webhook(
     if trigger is None or name is None:
         raise NotFound(f"no trigger {delivery.trigger}")
     if known := triggers.runs.delivery_run(trigger.hook, delivery.mark):
-        return Record(DeliveryResult(fire=known, new=False), told=True)
+        return Record(DeliveryResult(fire=known, new=False), audited=True)
     done = TriggerPass(call, trigger.agent, name)
     room, more = done.room()
     if room < 1 or (trigger.single and trigger.open is not None):
@@ -77,14 +77,14 @@ def _run_delivery(
         wakes = made.wakes | {"trigger"}
         if isinstance(made, Change):
             return Change(result, made.hive, made.message, wakes, made.fields)
-        return Record(result, wakes, told=True)
+        return Record(result, wakes, audited=True)
     if trigger.act is TriggerAction.TASK:
         done.run_task(trigger, fire, whole)
     else:
         done.notices.append(TriggerNotice(trigger, fire, about, delivery.text))
         done.deliver_notices()
     _check_run(done, trigger, fire)
-    return Record(result, frozenset(done.topics | {"trigger"}), told=True)
+    return Record(result, frozenset(done.topics | {"trigger"}), audited=True)
 
 
 def _check_run(done: TriggerPass, trigger: Trigger, fire: TriggerRun) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import Arrived, Gone, TaskEnded, when
+from hive_core.broker.hooks import AgentDestroyed, MessageArrived, TaskEnded, when
 from hive_core.broker.operation import Mutation, Params, Result, Whose, operation
 from hive_core.broker.timers import due
 from hive_core.errors import InboxFull, InvalidArgument, LimitReached, NotFound
@@ -140,8 +140,8 @@ def begin(
     return waits.require(found.id), topics
 
 
-@when(Arrived)
-def word_came(call: Call, what: Arrived) -> frozenset[str]:
+@when(MessageArrived)
+def word_came(call: Call, what: MessageArrived) -> frozenset[str]:
     """A message ends every wait that it was waited for in; it carries the id of the oldest."""
     message = what.message
     waits = call.ledger.plans.waits
@@ -180,8 +180,8 @@ def _may_know(call: Call, waiter: str, task: str) -> bool:
     return sees_task(call._replace(caller=name, uuid=waiter), call.ledger.tasks.require(task))
 
 
-@when(Gone)
-def waiter_gone(call: Call, what: Gone) -> frozenset[str]:
+@when(AgentDestroyed)
+def waiter_gone(call: Call, what: AgentDestroyed) -> frozenset[str]:
     """Nobody is told: there is nobody."""
     for each in call.ledger.plans.waits.open_waits(what.uuid):
         call.ledger.plans.waits.move(each.id, "cancel", call.now, reason="gone")

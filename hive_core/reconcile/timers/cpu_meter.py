@@ -70,6 +70,6 @@ def keep(ports: Ports, broker: Broker, found: Mapping[str, Cpu]) -> None:
     def add(call: Call) -> Record[Told]:
         for uuid, cpu in news.items():
             add_cpu(call, uuid, cpu)
-        return Record(Told(agents=len(news)), told=True)
+        return Record(Told(agents=len(news)), audited=True)
 
     broker.perform(METER, add)

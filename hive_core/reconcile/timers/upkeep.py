@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hive_core.broker.call import Call, Record
-from hive_core.broker.hooks import GivenUp, happened
+from hive_core.broker.hooks import MessageGivenUp, happened
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.model.wire.record import DAEMON, Message
@@ -29,8 +29,8 @@ class LettersGivenUp(Result):
 
 def given_up(call: Call, letters: Sequence[Message]) -> Record[LettersGivenUp]:
     """What follows from letters of the daemon that nobody took."""
-    topics = frozenset[str]().union(*(happened(call, GivenUp(each)) for each in letters))
-    return Record(LettersGivenUp(letters=len(letters)), topics, told=True)
+    topics = frozenset[str]().union(*(happened(call, MessageGivenUp(each)) for each in letters))
+    return Record(LettersGivenUp(letters=len(letters)), topics, audited=True)
 
 
 @dataclass
