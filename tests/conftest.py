@@ -55,7 +55,9 @@ def _shuffled_event_handlers(request: pytest.FixtureRequest) -> Iterator[None]:
         random.shuffle(hooks.HANDLERS[event])
     yield
     for event, handlers in registered.items():
-        hooks.HANDLERS[event][:] = handlers
+        # A module that the test imported may have registered more handlers: they stay.
+        later = [handler for handler in hooks.HANDLERS[event] if handler not in handlers]
+        hooks.HANDLERS[event][:] = [*handlers, *later]
 
 
 @pytest.hookimpl(wrapper=True)
