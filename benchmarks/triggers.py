@@ -31,7 +31,7 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import Settings
 from hive_core.model.work.trigger import Missed, TriggerAction, TriggerKind, TriggerRule, next_time
 from hive_core.operations import load
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.observed import ObservedState
 from hive_core.reconcile.timers.agenda import Agenda
 
 AGENTS = 100
@@ -99,7 +99,7 @@ async def fire(broker: Broker, seconds: float) -> float:
             spent[0] += time.perf_counter() - before
 
     agenda = Agenda(broker.world.clock, broker.world.ledger, perform, DUES)  # type: ignore[arg-type]
-    broker.listeners.append(agenda.heard)
+    broker.listeners.append(agenda.on_topics)
     agenda.start()
     await asyncio.sleep(seconds)
     return spent[0]
@@ -108,10 +108,8 @@ async def fire(broker: Broker, seconds: float) -> float:
 async def lateness(folder: str, count: int, seconds: float, *, at_once: bool) -> Row:
     wanted = settings(folder)
     stores, clock = Stores.open(wanted), SystemClock()
-    look = Look.build(stores.ledger, wanted, stores.hive, clock)
-    broker = Broker(
-        Services(stores.ledger, stores.repo, wanted, look, clock), stores.hive, load(), {}
-    )
+    look = ObservedState.build(stores.ledger, wanted, stores.hive, clock)
+    broker = Broker(Services(stores.ledger, stores.repo, wanted, look, clock), stores.hive, load(), {})
     # Setting them takes a while, in which some become due: those do not count.
     start = time.time() + 3.0 + count / 500
     fill(stores, crowd(broker), count, lambda number: rules(number, start, at_once=at_once))

@@ -16,7 +16,7 @@ from typing import Final
 from hive_core import VERSION, operations
 from hive_core.broker.batch import Services
 from hive_core.broker.core import Broker
-from hive_core.duties import Duties, ended
+from hive_core.duties import Duties, stop_daemon_on_failure
 from hive_core.errors import HiveError
 from hive_core.host.config import settings as config
 from hive_core.host.config.diffs import Diffs
@@ -51,13 +51,13 @@ from hive_core.host.systemd.watchdog import live, settled
 from hive_core.ledger.core.ballast import Ballast
 from hive_core.model.config.settings import Settings
 from hive_core.reconcile import built_in_agents, root_agent
-from hive_core.reconcile.deploy.deployer import Deploys
-from hive_core.reconcile.deploy.wiring import Works
-from hive_core.reconcile.deps import Broker as Given
-from hive_core.reconcile.deps import Hearer, Ports
-from hive_core.reconcile.disk_limits import Bounds
-from hive_core.reconcile.jobs.import_state import Imports
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.deploy.deployer import Deployer
+from hive_core.reconcile.deploy.wiring import DeployWiring
+from hive_core.reconcile.deps import BrokerHandle as Given
+from hive_core.reconcile.deps import Ports, TopicListener
+from hive_core.reconcile.disk_limits import DiskLimiter
+from hive_core.reconcile.jobs.import_state import ImportJobs
+from hive_core.reconcile.observed import ObservedState
 from hive_core.reconcile.reconciler import Reconciler
 from hive_core.reconcile.timers.upkeep import Upkeep
 from hive_core.surfaces import service
@@ -77,19 +77,19 @@ class Daemon:
         notify.starting()
         self.clock, self.journal = SystemClock(), HostJournal()
         self.keeper = notify.Keeper()
-        self.ending = Ending(refusals=lambda: [each.text for each in config.check(file)])
+        self.signals = Ending(refusals=lambda: [each.text for each in config.check(file)])
 
     @cached_property
-    def look(self) -> Look:
-        look = Look.build(self.stores.ledger, self.settings, self.stores.hive, self.clock)
+    def observed(self) -> ObservedState:
+        look = ObservedState.build(self.stores.ledger, self.settings, self.stores.hive, self.clock)
         look.damage = self.stores.damage
-        look.short_of_room = lambda: self.ballast.short
+        look.disk_is_full = lambda: self.ballast.short
         return look
 
     @cached_property
     def broker(self) -> Broker:
         stores, ballast = self.stores, self.ballast
-        parts = stores.ledger, stores.repo, self.settings, self.look, self.clock
+        parts = stores.ledger, stores.repo, self.settings, self.observed, self.clock
         registry = stores.answerable(operations.load())
         world = Services(*parts, stores.vault, stores.contents, self.git)
         broker = Broker(world, stores.hive, registry, service.fixed(registry, VERSION))
@@ -102,14 +102,16 @@ class Daemon:
 
     @cached_property
     def sockets(self) -> Sockets:
-        plan = lambda: self.road.fresh_plan()  # noqa: E731, PLW0108 - the road needs sockets
+        plan = lambda: self.reconciler.fresh_plan()  # noqa: E731, PLW0108 - the road needs sockets
         diffs = Diffs(self.settings.paths.applied)
-        reads = Reads(self.journal, plan, diffs.read, self.look.machines, self._first_look)
+        reads = Reads(
+            self.journal, plan, diffs.read, self.observed.machines, self._wait_for_observation
+        )
         return Sockets(self.broker, reads, fatal, self.keeper)
 
     @cached_property
     def bus(self) -> Bus:
-        return Bus(self.settings.grace.bus, self._heard, (AGENTS, JOBS))
+        return Bus(self.settings.grace.bus, self._on_unit_signal, (AGENTS, JOBS))
 
     @cached_property
     def privd(self) -> Privd:
@@ -118,9 +120,9 @@ class Daemon:
     @cached_property
     def machines(self) -> NspawnMachines:
         paths = self.settings.paths
-        credentials = Credentials(self.stores.vault, self.look.base)
+        credentials = Credentials(self.stores.vault, self.observed.base)
         shown = Shown(self.sockets, paths, self.applied.nar, credentials)
-        return NspawnMachines(self.bus, self.privd, shown, paths, self.look)
+        return NspawnMachines(self.bus, self.privd, shown, paths, self.observed)
 
     @cached_property
     def applied(self) -> Applied:
@@ -132,8 +134,8 @@ class Daemon:
         return NspawnJobs(self.bus, self.privd, paths.exits, paths.work, self.journal)
 
     @cached_property
-    def road(self) -> Reconciler:
-        return Reconciler.build(self.ports, self.given, self.look, fatal)
+    def reconciler(self) -> Reconciler:
+        return Reconciler.build(self.ports, self.broker_handle, self.observed, fatal)
 
     @cached_property
     def ports(self) -> Ports:
@@ -142,25 +144,25 @@ class Daemon:
         )
 
     @cached_property
-    def given(self) -> Given:
-        return Given(lambda: self.broker.hive, self._touched, self.broker.perform)
+    def broker_handle(self) -> Given:
+        return Given(lambda: self.broker.hive, self._touch, self.broker.perform)
 
-    def _touched(self, topics: frozenset[str]) -> None:
+    def _touch(self, topics: frozenset[str]) -> None:
         self.broker.touch(topics)
-        self.deploys.heard(topics)
+        self.deployer.on_topics(topics)
 
     @cached_property
-    def deploys(self) -> Deploys:
-        works = Works(self.ports, self.applied, Profiles())
+    def deployer(self) -> Deployer:
+        works = DeployWiring(self.ports, self.applied, Profiles())
         hive, spare = lambda: self.broker.hive, self.ballast.release
-        return Deploys.build(works.means(self.look, hive, self.broker.perform, spare), fatal)
+        return Deployer.build(works.context(self.observed, hive, self.broker.perform, spare), fatal)
 
     @cached_property
-    def hand(self) -> HandCommits:
-        return HandCommits(self.stores.repo, self.broker, self.look)
+    def manual_commits(self) -> HandCommits:
+        return HandCommits(self.stores.repo, self.broker, self.observed)
 
     @cached_property
-    def signed(self) -> SignedApprovals:
+    def signed_approvals(self) -> SignedApprovals:
         return signed(self.broker, self.applied.repo)
 
     @cached_property
@@ -172,25 +174,27 @@ class Daemon:
     @cached_property
     def pushes(self) -> Pushes:
         uploads = Uploads(self.settings.paths.served, self.settings.intake.pack)
-        judges = (lambda: self.hand), (lambda: self.signed)
+        judges = (lambda: self.manual_commits), (lambda: self.signed_approvals)
         return Pushes(self.settings, self.jobs, *judges, self.applied.repo, uploads)
 
     @cached_property
     def upkeep(self) -> Upkeep:
-        copies = Copies(self.stores, self.settings.paths.backup, ended)
-        alarm = partial(self.look.troubles.__setitem__, "audit")
-        moved = self.duties.moved
-        return Upkeep(self.ports, self.given, copies.begin, alarm, self.look.wishes.load, moved)
+        copies = Copies(self.stores, self.settings.paths.backup, stop_daemon_on_failure)
+        alarm = partial(self.observed.troubles.__setitem__, "audit")
+        moved = self.duties.on_clock_set
+        return Upkeep(
+            self.ports, self.broker_handle, copies.begin, alarm, self.observed.cache.load, moved
+        )
 
     @cached_property
     def duties(self) -> Duties:
-        return Duties(self.ports, self.given, self.look)
+        return Duties(self.ports, self.broker_handle, self.observed)
 
     @cached_property
-    def imports(self) -> Imports:
-        return Imports.build(self.ports, self.given, fatal)
+    def imports(self) -> ImportJobs:
+        return ImportJobs.build(self.ports, self.broker_handle, fatal)
 
-    def _heard(self, unit: str) -> None:
+    def _on_unit_signal(self, unit: str) -> None:
         """A signal of systemd; an empty name is for everybody."""
         if unit.startswith(JOBS) or not unit:
             self.jobs.heard(unit)
@@ -199,21 +203,21 @@ class Daemon:
 
     async def serve(self) -> None:
         """Serve until asked to end."""
-        self.ending.listen()
+        self.signals.listen()
         await self._open()
         if self.stores.damage:
             log.critical("Serving the operator only: %s", self.stores.damage)
         else:
-            self._begin()
+            self._start_background()
             notify.starting()
             await self.duties.open(self.stores)
             notify.starting()
-            await self._first_look()
+            await self._wait_for_observation()
         settled()
         notify.ready(self._status())
-        self.duties.task(live(self.broker))
-        self.duties.task(self._keep_room())
-        await self.ending.asked.wait()
+        self.duties.run_until_close(live(self.broker))
+        self.duties.run_until_close(self._restore_ballast())
+        await self.signals.asked.wait()
         await self._close()
 
     async def _open(self) -> None:
@@ -221,76 +225,94 @@ class Daemon:
         if not self.stores.damage:  # first of all: what is asked for meanwhile must be heard too
             self.applied.open()
             lay_out(self.settings.paths.seeds)
-            to: tuple[Hearer, ...] = self.road, self.deploys, self.imports, self.upkeep, self.duties
-            heard = [each.heard for each in to]
-            self.broker.listeners += [self.machines.rotated, *heard, self._tell]
+            to: tuple[TopicListener, ...] = (
+                self.reconciler,
+                self.deployer,
+                self.imports,
+                self.upkeep,
+                self.duties,
+            )
+            heard = [listener.on_topics for listener in to]
+            self.broker.listeners += [self.machines.rotated, *heard, self._update_status]
         for name, fd in notify.handed_over():
             self.sockets.adopt(name, fd)
-        self.broker.branch_moved = self.hand.look_again
+        self.broker.branch_moved = self.manual_commits.look_again
         self.stores.repo.later = asyncio.get_running_loop().call_soon
         if self.stores.recovery is not None:
-            self.hand.settle(self.stores.recovery)
+            self.manual_commits.settle(self.stores.recovery)
         paths = self.settings.paths
-        for uuid, base in self.look.wishes.bases.items():
-            if uuid in self.look.places.by_uuid and paths.socket(uuid).parent.is_dir():
+        for uuid, base in self.observed.cache.bases.items():
+            if uuid in self.observed.places.by_uuid and paths.socket(uuid).parent.is_dir():
                 with suppress(HiveError):  # the change road tries again, and tells
                     await self.sockets.listen(uuid, paths.socket(uuid), base)
                 notify.starting()
         await self.sockets.listen_operator(paths.operator_socket, self.settings.operator_group)
         self.sockets.adopted_all()
 
-    def _begin(self) -> None:
+    def _start_background(self) -> None:
         """The change road, the watch over the meta repo, and what has its own time."""
-        self.duties.task(self.bus.run())
-        self.duties.task(self.machines.mounts.run())
-        self.duties.task(self._converge())
-        self.duties.task(self._deploy())
-        self.duties.task(self.signed.run())
-        folder, hand = self.stores.repo.folder, self.hand
-        self.duties.task(watch_branch(folder, hand.look_again, hand.glance, self.ending.asked))
+        self.duties.run_until_close(self.bus.run())
+        self.duties.run_until_close(self.machines.mounts.run())
+        self.duties.run_until_close(self._converge())
+        self.duties.run_until_close(self._deploy())
+        self.duties.run_until_close(self.signed_approvals.run())
+        folder, hand = self.stores.repo.folder, self.manual_commits
+        self.duties.run_until_close(
+            watch_branch(folder, hand.look_again, hand.glance, self.signals.asked)
+        )
         self.upkeep.start()
         self.duties.start()
         if not self.machines.has_quota:
-            ways = partial(used, self.settings.paths.state), self.road.changed, self.ballast.release
-            self.duties.task(Bounds(self.ports, self.given, self.look, *ways).run())
+            ways = (
+                partial(used, self.settings.paths.state),
+                self.reconciler.requeue,
+                self.ballast.release,
+            )
+            self.duties.run_until_close(
+                DiskLimiter(self.ports, self.broker_handle, self.observed, *ways).run()
+            )
         wanted = self.settings.root
         if wanted.autostart and wanted.name not in self.broker.hive.specs:
-            made = self.broker.perform(root_agent.NAME, root_agent.make)
+            made = self.broker.perform(root_agent.NAME, root_agent.create_root_agent)
             log.info("Created the root agent %s", made.name, extra={"HIVE_UUID": made.uuid})
-        self.look.faults += built_in_agents.ensure(self.given, self.settings)
+        self.observed.faults += built_in_agents.ensure_built_in_agents(
+            self.broker_handle, self.settings
+        )
 
-    async def _first_look(self) -> None:
+    async def _wait_for_observation(self) -> None:
         """States are worth something from the first pass on; who waits for it waits a while."""
         with suppress(TimeoutError):
             async with asyncio.timeout(0 if self.stores.damage else FIRST_LOOK):
-                await self.road.looked.wait()
+                await self.reconciler.first_observation.wait()
 
     async def _converge(self) -> None:
         with suppress(HiveError):  # the first pass says what is wrong, and is tried again
             await self.bus.ready()
             await self.jobs.sweep()
-        await self.road.run()
+        await self.reconciler.run()
 
     async def _deploy(self) -> None:
         """Jobs of an earlier daemon are gone by the first look."""
-        await self.road.looked.wait()
-        self.imports.begin()
-        await self.deploys.run()
+        await self.reconciler.first_observation.wait()
+        self.imports.start()
+        await self.deployer.run()
 
-    async def _keep_room(self) -> None:
+    async def _restore_ballast(self) -> None:
         """The ballast comes back when the disk has room for it."""
         while True:
             self.ballast.restore()
             notify.status(self._status())
             await asyncio.sleep(BALLAST_EVERY)
 
-    def _tell(self, topics: frozenset[str]) -> None:
+    def _update_status(self, topics: frozenset[str]) -> None:
         if "tree" in topics:
             notify.status(self._status())
 
     def _status(self) -> str:
         count = len(self.broker.hive.specs)
-        return "; ".join(["1 agent" if count == 1 else f"{count} agents", *self.look.alarms()][:2])
+        return "; ".join(
+            ["1 agent" if count == 1 else f"{count} agents", *self.observed.alarms()][:2]
+        )
 
     async def _close(self) -> None:
         notify.stopping()

@@ -20,10 +20,10 @@ from hive_core.host.storage.stores import Stores
 from hive_core.host.systemd.cpu_time import of
 from hive_core.host.systemd.signals import fatal
 from hive_core.ledger.core.ledger import Ledger
-from hive_core.reconcile.deps import Broker, Ports
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.deps import BrokerHandle, Ports
+from hive_core.reconcile.observed import ObservedState
 from hive_core.reconcile.timers.agenda import Agenda
-from hive_core.reconcile.timers.cpu_meter import Meter
+from hive_core.reconcile.timers.cpu_meter import CpuMeter
 
 log = logging.getLogger(__name__)
 
@@ -33,37 +33,37 @@ class Duties:
     """Tasks that are begun here end with the daemon; if one ends otherwise, so does the daemon."""
 
     ports: Ports
-    given: Broker
-    look: Look
+    broker: BrokerHandle
+    observed: ObservedState
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     closers: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         settings, ledger = self.ports.settings, self.ports.ledger
-        self.agenda = Agenda(self.ports.clock, ledger, self.given.perform, DUES)
+        self.agenda = Agenda(self.ports.clock, ledger, self.broker.perform, DUES)
         lines = Lines(settings.paths.events, settings.log, settings.operator_group)
-        kept = self.look.troubles, settings.log.journal
-        self.eventlog = EventLog(ledger.events, lines, self.given.hive, *kept)
+        kept = self.observed.troubles, settings.log.journal
+        self.eventlog = EventLog(ledger.events, lines, self.broker.hive, *kept)
 
     def start(self) -> None:
         """Begin; what was missed while no daemon ran comes first."""
         self.agenda.start()
         self.closers.append(self.eventlog.close)
-        self.task(self.eventlog.run())
-        self.task(Meter(self.ports, self.given, self.look, of).run())
+        self.run_until_close(self.eventlog.run())
+        self.run_until_close(CpuMeter(self.ports, self.broker, self.observed, of).run())
 
-    def moved(self) -> None:
+    def on_clock_set(self) -> None:
         """The clock was set."""
-        self.agenda.moved()
+        self.agenda.on_clock_set()
 
-    def heard(self, topics: frozenset[str]) -> None:
-        self.agenda.heard(topics)
+    def on_topics(self, topics: frozenset[str]) -> None:
+        self.agenda.on_topics(topics)
         self.eventlog.heard(topics)
 
     async def open(self, stores: Stores) -> None:
         """Clear up beside the ledger, and take webhooks where the settings say so."""
-        stores.contents.alarm = lambda text: self.look.troubles.__setitem__("artifacts", text)
-        self.task(_clear(stores.contents, stores.ledger))
+        stores.contents.alarm = lambda text: self.observed.troubles.__setitem__("artifacts", text)
+        self.run_until_close(_clear(stores.contents, stores.ledger))
         self._clear_vault(stores)
         if not self.ports.settings.triggers.webhooks:
             return
@@ -72,13 +72,13 @@ class Duties:
 
         settings = self.ports.settings
         hooks = Hooks(
-            stores.ledger, self.given.perform, stores.vault, self.given.hive, self.ports.clock.now
+            stores.ledger, self.broker.perform, stores.vault, self.broker.hive, self.ports.clock.now
         )
         try:
             await hooks.listen(settings.paths.hooks_socket, settings.triggers.webhook_group)
         except HiveError as error:
             log.warning("Cannot take webhooks: %s", error)
-            self.look.troubles["webhooks"] = f"cannot take webhooks: {error}"
+            self.observed.troubles["webhooks"] = f"cannot take webhooks: {error}"
         else:
             self.closers.append(hooks.close)
 
@@ -87,14 +87,14 @@ class Duties:
         archived = {each.uuid for each in stores.ledger.archives.all()}
         hooks = stores.ledger.triggers.hook_secrets()
         try:
-            stores.vault.clear(hooks, archived | self.given.hive().names.keys())
+            stores.vault.clear(hooks, archived | self.broker.hive().names.keys())
         except HiveError as error:
             log.warning("Cannot clear up: %s", error)
 
-    def task(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_until_close(self, work: Coroutine[Any, Any, None]) -> None:
         """Something that goes on until `close`."""
         self.tasks.append(task := asyncio.create_task(work))
-        task.add_done_callback(ended)
+        task.add_done_callback(stop_daemon_on_failure)
 
     async def close(self) -> None:
         for close in self.closers:
@@ -104,7 +104,7 @@ class Duties:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
-def ended(task: asyncio.Task[None]) -> None:
+def stop_daemon_on_failure(task: asyncio.Task[None]) -> None:
     """Whatever went wrong beside the calls ends the daemon, which systemd starts again."""
     if not task.cancelled() and (error := task.exception()) is not None:
         fatal(error)

@@ -40,7 +40,7 @@ async def serve(folder: Path, agents: int) -> None:
         world = Services(ledger, repo, settings, Asleep(), clock)
         broker = Broker(world, hive.at_commit(oid), registry, fixed(registry, "1"))
         agenda = Agenda(clock, ledger, broker.perform, DUES)
-        broker.listeners.append(agenda.heard)
+        broker.listeners.append(agenda.on_topics)
         agenda.start()
         sockets = Sockets(broker, SlowReads(), lambda _: os._exit(1))
         for name, spec in hive.specs.items():

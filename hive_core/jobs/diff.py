@@ -45,7 +45,7 @@ class Diff:
         old, new = _split(before), _split(after)
         summary: Row = {
             "path": path, "kind": _kind(before, after), "added": 0, "removed": 0,
-            "binary": any(each is not None and _binary(each[1]) for each in (before, after)),
+            "binary": any(file is not None and _binary(file[1]) for file in (before, after)),
         }  # fmt: skip
         self.changed.append(summary)
         yield _row(path, "@", _about(before, after))

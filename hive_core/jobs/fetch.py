@@ -46,10 +46,10 @@ class Fetch:
             git.make(_settings(source, self.caps.blob))
             self._bound()
             self._copy(git, source)
-            found = history(git, self.commit, self.caps)
+            objects = history(git, self.commit, self.caps)
             pack = self._pack(git)
             shutil.copyfile(pack, out / "pack")
-            return {"objects": len(found), "pack": pack.stat().st_size}
+            return {"objects": len(objects), "pack": pack.stat().st_size}
 
     def _source(self, agent: Path) -> Path:
         if not OID.fullmatch(self.commit):

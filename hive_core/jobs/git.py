@@ -129,16 +129,16 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _content(stream: IO[bytes], oid: str, most: int) -> tuple[str, bytes]:
-    found = _HEAD.fullmatch(stream.readline())
-    if found is None:
+    header = _HEAD.fullmatch(stream.readline())
+    if header is None:
         raise Refused("whole", f"the object {oid} is missing or cannot be read")
-    size = int(found[3])
+    size = int(header[3])
     if size > most:
         raise Refused("blob", f"the object {oid} is larger than {most} bytes")
     data = stream.read(size + 1)
     if len(data) != size + 1:
         raise Refused("whole", f"the object {oid} cannot be read")
-    return found[2].decode(), data[:-1]
+    return header[2].decode(), data[:-1]
 
 
 def _why(status: int, said: IO[bytes]) -> str:

@@ -72,7 +72,7 @@ def _copy(old: Path, new: Path, figures: Figures) -> None:
         if stat.S_ISDIR(facts.st_mode):
             target.mkdir(mode=0o700)
             folders.append((target, facts))
-            todo += [(each, target / each.name) for each in _inside(source)]
+            todo += [(child, target / child.name) for child in _inside(source)]
         elif _copied(source, target, facts.st_mode):
             figures["files"] += 1
             figures["bytes"] += facts.st_size
@@ -85,7 +85,7 @@ def _copy(old: Path, new: Path, figures: Figures) -> None:
 
 def _inside(folder: Path) -> Iterator[Path]:
     with os.scandir(folder) as entries:
-        yield from [Path(each.path) for each in entries]
+        yield from [Path(entry.path) for entry in entries]
 
 
 def _copied(source: Path, target: Path, mode: int) -> bool:
@@ -109,7 +109,7 @@ def _dressed(target: Path, facts: os.stat_result) -> None:
 
 def _placed(fresh: Path, place: Path) -> int:
     """Each part where nothing of its name is; how many had to stay beside."""
-    for each in list(_inside(fresh)):
-        if not os.path.lexists(place / each.name):
-            each.rename(place / each.name)
+    for child in list(_inside(fresh)):
+        if not os.path.lexists(place / child.name):
+            child.rename(place / child.name)
     return sum(1 for _ in _inside(fresh))

@@ -33,30 +33,30 @@ Lines = Sequence[bytes]
 
 def runs(old: Lines, new: Lines) -> list[Run]:
     """The whole of both, as runs that are the same and runs that differ in turn."""
-    found: list[Run] = []
+    result: list[Run] = []
     at_old = at_new = 0
     ends = [(len(old), len(new), 0)]
     for start_old, start_new, count in [*_joined(_blocks(old, new, (0, 0), _STEPS)), *ends]:
         if at_old < start_old or at_new < start_new:
-            found.append(
+            result.append(
                 Run(same=False, old=at_old, old_end=start_old, new=at_new, new_end=start_new)
             )
         at_old, at_new = start_old + count, start_new + count
         if count:
-            found.append(
+            result.append(
                 Run(same=True, old=start_old, old_end=at_old, new=start_new, new_end=at_new)
             )
-    return found
+    return result
 
 
-def passages(found: Sequence[Run]) -> Iterator[list[Run]]:
+def passages(differences: Sequence[Run]) -> Iterator[list[Run]]:
     """Changes with the lines around them; what lies further away is left out."""
     passage: list[Run] = []
-    for number, run in enumerate(found):
+    for number, run in enumerate(differences):
         if not run.same:
             passage.append(run)
             continue
-        first, last = number == 0, number == len(found) - 1
+        first, last = number == 0, number == len(differences) - 1
         length = run.old_end - run.old
         if not first and not last and length <= 2 * _NEAR:
             passage.append(run)

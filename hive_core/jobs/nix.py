@@ -123,8 +123,8 @@ class Nix:
         }  # fmt: skip
 
     def _limit(self) -> None:
-        for each, most in zip(_LIMITED, (self.memory, 0), strict=True):
-            resource.setrlimit(each, (most, most))
+        for limit, most in zip(_LIMITED, (self.memory, 0), strict=True):
+            resource.setrlimit(limit, (most, most))
 
 
 def _heard(program: subprocess.Popen[bytes], until: float) -> tuple[list[bytearray], str]:
@@ -154,9 +154,9 @@ def _heard(program: subprocess.Popen[bytes], until: float) -> tuple[list[bytearr
 
 def _why(status: int, log: str) -> str:
     errors = [line.strip() for line in log.splitlines() if line.strip().startswith("error:")]
-    told = errors[-1].removeprefix("error:").strip() if errors else ""
-    if told:
-        return told[:TEXT_MOST]
+    error = errors[-1].removeprefix("error:").strip() if errors else ""
+    if error:
+        return error[:TEXT_MOST]
     if status < 0:
         return f"Nix was ended by {signal.Signals(-status).name}: it may have had no memory left"
     return f"Nix ended with {status}"

@@ -42,8 +42,10 @@ def _built(nix: Nix, drv: str, out: str, link: str, fetches: bool) -> Mapping[st
     wanted = f"{drv}^out" if nix.version() >= _WITH_OUTPUTS else drv
     _, plan = nix.run("build", "--dry-run", wanted)
     made = to_build(plan)
-    if not fetches and (found := [each for each in made if fixed(nix.room.real(each))]):
-        names = ", ".join(each[len(STORE) + 34 : -4] for each in found[:5])
+    if not fetches and (
+        fetching := [derivation for derivation in made if fixed(nix.room.real(derivation))]
+    ):
+        names = ", ".join(derivation[len(STORE) + 34 : -4] for derivation in fetching[:5])
         raise Refused(f"it would fetch from the network while it is built: {names}", plan)
     _, log = nix.run("build", "--out-link", link, wanted)
     if str(Path(link).readlink()) != out:
@@ -54,14 +56,14 @@ def _built(nix: Nix, drv: str, out: str, link: str, fetches: bool) -> Mapping[st
 
 def to_build(plan: str) -> list[str]:
     """The derivations that a dry run says will be built."""
-    found: list[str] = []
+    derivations: list[str] = []
     building = False
     for line in plan.splitlines():
         if not line.startswith("  "):
             building = line.endswith("will be built:")
         elif building and STORE_PATH.fullmatch(line.strip()):
-            found.append(line.strip())
-    return found
+            derivations.append(line.strip())
+    return derivations
 
 
 def fixed(file: Path) -> bool:

@@ -41,10 +41,10 @@ def evaluate(nix: Nix, name: str) -> Mapping[str, object]:
     flake = folder(nix.room)
     made = f"path:{flake}#nixosConfigurations.{name}.config.system.build.toplevel"
     # --no-write-lock-file beside it would let an input that is not locked pass.
-    found = nix.json("eval", "--json", "--no-update-lock-file", made, "--apply", _TAKE)
-    if not isinstance(found, dict):
+    answer = nix.json("eval", "--json", "--no-update-lock-file", made, "--apply", _TAKE)
+    if not isinstance(answer, dict):
         raise Refused("Nix gave no answer that can be read")
-    drv, out = str(found.get("drv")), str(found.get("out"))
+    drv, out = str(answer.get("drv")), str(answer.get("out"))
     if not STORE_PATH.fullmatch(drv) or not drv.endswith(".drv") or not STORE_PATH.fullmatch(out):
         raise Refused("system.build.toplevel does not name a derivation of the store")
     return {"drv": drv, "out": out}

@@ -35,12 +35,12 @@ def lock(nix: Nix, where: str, names: Sequence[str]) -> Mapping[str, object]:
     """Write the new lock to /out, and a link for the source of each input."""
     flake = f"path:{folder(nix.room)}"
     _, log = nix.run(*_command(nix.version(), flake, names))
-    found = nix.json("flake", "archive", "--json", "--no-update-lock-file", flake)
-    kept = sorted(set(_sources(found)))
-    for number, source in enumerate(kept):
+    archive = nix.json("flake", "archive", "--json", "--no-update-lock-file", flake)
+    sources = sorted(set(_sources(archive)))
+    for number, source in enumerate(sources):
         nix.run("build", "--out-link", f"{where}/input-{number}", source)
     shutil.copyfile(nix.room.scratch / "flake/flake.lock", nix.room.out / "flake.lock")
-    return {"sources": kept, "log": log}
+    return {"sources": sources, "log": log}
 
 
 def _command(version: tuple[int, ...], flake: str, names: Sequence[str]) -> list[str]:
@@ -53,16 +53,16 @@ def _command(version: tuple[int, ...], flake: str, names: Sequence[str]) -> list
     return ["flake", "lock", *(word for name in names for word in ("--update-input", name)), flake]
 
 
-def _sources(found: object) -> Iterator[str]:
+def _sources(archive: object) -> Iterator[str]:
     """The inputs of inputs are named as well; the flake itself is not needed."""
-    inputs = found.get("inputs") if isinstance(found, dict) else None
+    inputs = archive.get("inputs") if isinstance(archive, dict) else None
     if not isinstance(inputs, dict):
         raise Refused("Nix did not say what it fetched")
-    for each in inputs.values():
-        if not isinstance(each, dict):
+    for value in inputs.values():
+        if not isinstance(value, dict):
             continue
-        if "path" in each:
-            if not STORE_PATH.fullmatch(str(each["path"])):
+        if "path" in value:
+            if not STORE_PATH.fullmatch(str(value["path"])):
                 raise Refused("Nix fetched something that is not in the store")
-            yield str(each["path"])
-        yield from _sources(each)
+            yield str(value["path"])
+        yield from _sources(value)

@@ -39,12 +39,12 @@ class Commit(NamedTuple):
 
 
 def commit(data: bytes) -> Commit:
-    found = _COMMIT.fullmatch(data)
-    who = found and _WHO.fullmatch(found[3])
-    if not found or not who:
+    header = _COMMIT.fullmatch(data)
+    who = header and _WHO.fullmatch(header[3])
+    if not header or not who:
         raise Refused("commit", "the commit is not written as git writes one")
-    parents = tuple(found[2].decode().replace("parent ", "").split())
-    return Commit(found[1].decode(), parents, who[1], int(who[2]), found[5])
+    parents = tuple(header[2].decode().replace("parent ", "").split())
+    return Commit(header[1].decode(), parents, who[1], int(who[2]), header[5])
 
 
 def entries(data: bytes, where: str) -> Iterator[Entry]:
@@ -52,11 +52,11 @@ def entries(data: bytes, where: str) -> Iterator[Entry]:
     at, before = 0, b""
     names: set[bytes] = set()
     while at < len(data):
-        found = _ENTRY.match(data, at)
-        if found is None:
+        match = _ENTRY.match(data, at)
+        if match is None:
             raise Refused("tree", "the folder is not written as git writes one", where)
-        mode, name, oid = found.groups()
-        at, path = found.end(), where + shown_bytes(name)
+        mode, name, oid = match.groups()
+        at, path = match.end(), where + shown_bytes(name)
         if mode != FOLDER and mode not in FILES:
             raise Refused("mode", f"is {_ELSE.get(mode, f'of mode {mode.decode()}')}", path)
         place = name + b"/" * (mode == FOLDER)

@@ -46,7 +46,7 @@ def run(_words: Sequence[str], root: Path, most: int = NAMES) -> Figures:
     figures: Figures = {"files": 0, "inodes": 0, "links": 0, "bytes": 0}
     node = root / "node"
     shared = _shared(node, figures)
-    found = bool(shared)
+    any_shared = bool(shared)
     while shared:
         with closing(_Walk(node)) as walk:
             some = _names(walk, shared, most)
@@ -56,7 +56,7 @@ def run(_words: Sequence[str], root: Path, most: int = NAMES) -> Figures:
                 figures["links"] += len(names)
         if sum(map(len, some.values())) < most:
             break
-    if found:
+    if any_shared:
         os.sync()
     return figures
 
@@ -104,7 +104,7 @@ class _Walk:
             os.close(above.handle)
             above.handle = None
         with os.scandir(handle) as entries:
-            for name in (each.name for each in entries):
+            for name in (entry.name for entry in entries):
                 with suppress(FileNotFoundError):
                     facts = os.stat(name, dir_fd=handle, follow_symlinks=False)
                     if stat.S_ISDIR(facts.st_mode):
@@ -171,7 +171,7 @@ def _names(walk: _Walk, inodes: Container[Inode], most: int) -> dict[Inode, list
     """Names of these inodes, so many at most."""
     names: dict[Inode, list[Name]] = {}
     files = ((name, (facts.st_dev, facts.st_ino)) for name, facts in walk.files())
-    for name, inode in islice((each for each in files if each[1] in inodes), most):
+    for name, inode in islice((item for item in files if item[1] in inodes), most):
         names.setdefault(inode, []).append(name)
     return names
 

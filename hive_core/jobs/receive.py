@@ -34,7 +34,7 @@ class Receive:
     kind: str
     caps: Caps
 
-    def run(self, given: Path, out: Path) -> dict[str, float]:
+    def run(self, source: Path, out: Path) -> dict[str, float]:
         """Write `out/pack` and `out/idx`, and `out/tag` with the content of a tag."""
         if not OID.fullmatch(self.new) or self.kind not in KINDS:
             raise Refused("object", "an object is named by its 40 hexadecimal digits")
@@ -44,7 +44,7 @@ class Receive:
         with tempfile.TemporaryDirectory() as folder:
             git = Git(Path(folder, "fresh"))
             git.make(["[core]", f"\tbigFileThreshold = {self.caps.blob}"])
-            self._index(git, given / "pack")
+            self._index(git, source / "pack")
             count = self._check(git)
             for kind, name in (("*.pack", "pack"), ("*.idx", "idx")):
                 shutil.copyfile(next(git.pack.glob(kind)), out / name)

@@ -41,7 +41,7 @@ class Review:
     base: str
     caps: Caps
 
-    def run(self, given: Path, out: Path) -> dict[str, float]:
+    def run(self, source: Path, out: Path) -> dict[str, float]:
         """Write pack, idx, tree.nar, review.json and diff.jsonl into `out`."""
         for oid in {self.commit, self.base} - {NO_BASE}:
             if not OID.fullmatch(oid):
@@ -50,16 +50,16 @@ class Review:
         with tempfile.TemporaryDirectory() as folder:
             git = Git(Path(folder, "fresh"))
             git.make(["[core]", f"\tbigFileThreshold = {self.caps.blob}"])
-            self._index(git, given / "pack")
+            self._index(git, source / "pack")
             known = history(git, self.commit, self.caps)
-            found = self._judged(git, known, given, out)
+            review = self._judged(git, known, source, out)
             for kind, name in (("*.pack", "pack"), ("*.idx", "idx")):
                 shutil.copyfile(next(git.pack.glob(kind)), out / name)
-        (out / "review.json").write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
-        return {"objects": len(known), "files": int(str(found["files"]))}
+        (out / "review.json").write_text(json.dumps(review, ensure_ascii=False), encoding="utf-8")
+        return {"objects": len(known), "files": int(str(review["files"]))}
 
     def _index(self, git: Git, pack: Path) -> None:
-        strict = ",".join(f"{each}=error" for each in FATAL)
+        strict = ",".join(f"{message}=error" for message in FATAL)
         words = (
             "--stdin",
             f"--strict={strict}",
@@ -69,7 +69,7 @@ class Review:
         with pack.open("rb") as source:
             git.run("index-pack", *words, source=source)
 
-    def _judged(self, git: Git, known: set[str], given: Path, out: Path) -> dict[str, object]:
+    def _judged(self, git: Git, known: set[str], source: Path, out: Path) -> dict[str, object]:
         ((_, _, data),) = git.contents([self.commit], _COMMIT_MOST)
         commit = objects.commit(data)
         if len(commit.parents) > _PARENTS_MOST:
@@ -86,7 +86,7 @@ class Review:
         return {
             "commit": self.commit, "tree": commit.tree, "nar": nar.digest(archive), **described,
             "files": len(files), "bytes": sum(len(content) for _, content in files.values()),
-            "changed": self._changed(_base(given), files, out, flags), **_agent_toml(files),
+            "changed": self._changed(_base(source), files, out, flags), **_agent_toml(files),
             "warnings": flags.list(),
         }  # fmt: skip
 
@@ -105,8 +105,8 @@ class Review:
         return diff.changed
 
 
-def _base(given: Path) -> walk.Files:
-    file = given / "base.nar"
+def _base(source: Path) -> walk.Files:
+    file = source / "base.nar"
     return nar.unpack(file.read_bytes()) if file.exists() else {}
 
 

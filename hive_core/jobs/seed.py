@@ -27,8 +27,8 @@ def run(words: Sequence[str], root: Path) -> dict[str, float]:
     if not _TIME.fullmatch(time):
         raise Refused("time", "a time is a number")
     place, seed = root / "agent", root / "in/seed"
-    kept = _folder(place / KEPT)
-    copy, fresh, part, gone = (kept / f"{time}{end}" for end in (".copy", ".new", ".part", ""))
+    archive = _folder(place / KEPT)
+    copy, fresh, part, gone = (archive / f"{time}{end}" for end in (".copy", ".new", ".part", ""))
     if not fresh.is_dir():
         shutil.copytree(seed, copy, symlinks=True, dirs_exist_ok=True)
         copy.rename(fresh)
@@ -51,7 +51,7 @@ def _folder(path: Path) -> Path:
 
 def _away(place: Path, target: Path) -> int:
     """Everything there but what is kept already; nothing is left out or written over."""
-    names = [each.name for each in os.scandir(place) if each.name != KEPT]
+    names = [entry.name for entry in os.scandir(place) if entry.name != KEPT]
     for name in names:
         (place / name).rename(_free(target / name))
     return len(names)
@@ -59,7 +59,7 @@ def _away(place: Path, target: Path) -> int:
 
 def _placed(fresh: Path, place: Path) -> int:
     """What is not there yet: an earlier run, or the agent itself, may have put it there."""
-    names = [each.name for each in os.scandir(fresh) if not os.path.lexists(place / each.name)]
+    names = [entry.name for entry in os.scandir(fresh) if not os.path.lexists(place / entry.name)]
     for name in names:
         (fresh / name).rename(place / name)
     return len(names)
@@ -68,4 +68,4 @@ def _placed(fresh: Path, place: Path) -> int:
 def _free(path: Path) -> Path:
     """This path, or one that is like it, where nothing is."""
     others = (path.with_name(f"{path.name}.{number}") for number in count(1))
-    return next(each for each in chain((path,), others) if not os.path.lexists(each))
+    return next(candidate for candidate in chain((path,), others) if not os.path.lexists(candidate))

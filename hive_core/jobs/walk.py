@@ -21,12 +21,12 @@ def files(git: Git, tree: str, caps: Caps) -> Files:
     Few objects can stand for files without number (https://kate.io/blog/git-bomb/), so entries are
     counted before their contents are read.
     """
-    found = dict(_listed(git, tree, caps))
+    listed = dict(_listed(git, tree, caps))
     contents: Files = {}
     total = 0
-    oids = (oid for _, oid in found.values())
+    oids = (oid for _, oid in listed.values())
     for (path, (executable, _)), (oid, kind, data) in zip(
-        found.items(), _read(git, oids, caps.blob, found), strict=True
+        listed.items(), _read(git, oids, caps.blob, listed), strict=True
     ):
         total += len(data)
         if kind != "blob":
@@ -72,10 +72,10 @@ def _entries(git: Git, level: dict[str, str]) -> Iterator[tuple[str, objects.Ent
 
 
 def _read(
-    git: Git, oids: Iterator[str], most: int, found: dict[str, tuple[bool, str]]
+    git: Git, oids: Iterator[str], most: int, listed: dict[str, tuple[bool, str]]
 ) -> Iterator[tuple[str, str, bytes]]:
     """The same as git gives them, but a fault says in which file it is."""
-    paths = iter(found)
+    paths = iter(listed)
     read = git.contents(oids, most)
     while True:
         path = next(paths, "")

@@ -32,8 +32,8 @@ class Warnings:
         self._some: dict[str, None] = {}
         self._more = 0
 
-    def add(self, found: Iterable[str]) -> None:
-        for text in found:
+    def add(self, texts: Iterable[str]) -> None:
+        for text in texts:
             if len(self._some) < MOST:
                 self._some.setdefault(shown(text)[:_TEXT_MOST])
             else:
@@ -57,7 +57,7 @@ def about_text(place: str, text: str) -> Iterator[str]:
     """Flags of one line, which is spelled out already."""
     if codes := hidden(text):
         yield f"{place}: hidden characters: {', '.join(codes[:5])}"
-    for each in alike(text):
-        yield f"{place}: {each}"
+    for reason in alike(text):
+        yield f"{place}: {reason}"
     if _FAR.search(text):
         yield f"{place}: goes on far to the right"

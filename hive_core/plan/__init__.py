@@ -1,1 +1,1 @@
-"""What then: actions as values, and how each is rendered; pure."""
+"""Planning: compares desired with observed state and gives actions as values. Pure."""

@@ -3,8 +3,8 @@
 An action names agents, short ids and images; it never carries a path, a flag or a program of the
 host. `parse` is the only way from the wire to an action and refuses every unknown key, kind and
 type with the name of the field. Each docstring says what the action does, what privd checks again
-on the machine, and which value of `plan/results.py` comes back. Every action is idempotent, so a
-pass that died half way is simply repeated.
+on the machine, and which value of `plan/results.py` it returns. Every action is idempotent, so the
+reconciler simply repeats a pass that was interrupted.
 """
 
 from collections.abc import Mapping
@@ -75,8 +75,9 @@ class MakeNode(_Action):
 class MoveNode(_Action):
     """Rename a node to its new place; running containers see it at once. -> `Done`
 
-    privd checks that the own id stays the same, that nothing is in the way and that no step is
-    anything but a real directory. Source gone and target there is success: it was moved before.
+    privd checks that the node's own id stays the same, that the target is free and that every step
+    is a real directory. If the source is missing and the target exists, the node was moved before:
+    that is success.
     """
 
     source: Lineage
@@ -107,16 +108,18 @@ class DropArchive(_OfAgent):
 
 
 class OpenDoor(_OfAgent):
-    """Make `/run/hive/agents/UUID/{run,view}`, which hived fills and the container sees. -> `Done`
+    """Make an agent's socket directory `/run/hive/agents/UUID/{run,view}`. -> `Done`
 
-    What is there already stays as it is: a container bound to it would never see a new one.
+    hived fills it and the container sees it. privd keeps one that exists: a container bound to it
+    would never see a new one.
     """
 
 
 class CloseDoor(_OfAgent):
-    """Remove the door of an agent, with what hived put into it, and its exit record. -> `Done`
+    """Remove an agent's socket directory with all that hived put there, and its exit record.
 
-    Also takes the UUID of a job, which has only the latter. privd walks by descriptors.
+    -> `Done`. Also takes the UUID of a job, which has an exit record only. privd walks by
+    descriptors.
     """
 
 
@@ -158,11 +161,12 @@ class Unmount(_OfAgent):
 
 
 class ShowStore(_OfAgent):
-    """Let a running container see a repository of hived's, or see it no more. -> `Done`
+    """Show a repository of hived's to a running container, or hide it. -> `Done`
 
-    privd mounts it read-only at the leaf of the door that was bound as `/meta` or `/applied`, with
-    hived's own id alone shown as the container's root. It opens both by descriptor, and clears
-    the leaf before a start: what is mounted then is locked into the container for good.
+    privd mounts it read-only at the entry of the socket directory that the container has bound as
+    `/meta` or `/applied`, and maps hived's own id, and no other, to the container's root. It opens
+    both by descriptor. It unmounts the entry before a start: systemd-nspawn locks whatever is
+    mounted then into the container for good.
     """
 
     store: Annotated[str, matcher("meta|applied", "must be meta or applied")]
@@ -171,13 +175,13 @@ class ShowStore(_OfAgent):
 
 
 class StartUnit(_OfUnit):
-    """Have systemd start the container of an agent; it does not run yet then. -> `Done`
+    """Ask systemd to start the container of an agent, without waiting for it. -> `Done`
 
     privd checks that root and node are mounted with exactly this range and that no unit of this
-    name is loaded, writes the command to a file of its own, and renders every flag itself. It is up
-    when its command is executed, or its init says so; one that is not within `patience` has failed.
-    A unit that ended is unloaded, however it ended; `/run/hive/exits/UUID` tells. No command: it
-    holds.
+    name is loaded, writes the command to a file of its own, and renders every flag itself. The
+    container is up when its command is executed, or when its init says so; systemd fails a start
+    that takes longer than `patience`. systemd unloads a unit that ended, however it ended;
+    `/run/hive/exits/UUID` says how. Without a command the container sleeps.
     """
 
     nonce: Annotated[int, between(0, 2**63)]
@@ -196,14 +200,14 @@ class StartUnit(_OfUnit):
 class StopUnit(_OfUnit):
     """Begin a graceful stop. -> `Done`; privd checks that the unit is this UUID's.
 
-    One that ended meanwhile is stopped: nothing changes then.
+    If the unit ended meanwhile, nothing changes.
     """
 
 
 class KillUnit(_OfAgent):
     """Kill every process of the unit at once. -> `Done`; privd checks that it is this UUID's.
 
-    Without a name it is the unit of the job with this UUID.
+    Without a name, the unit is that of the job with this UUID.
     """
 
     name: Name | None
@@ -212,7 +216,7 @@ class KillUnit(_OfAgent):
 class SetSlice(_Action):
     """Set the limits of a subtree's slice until the next boot. -> `Done`
 
-    The empty path is the slice of all agents. Limits not named are lifted.
+    The empty path is the slice of all agents. A limit that is not given is removed.
     """
 
     path: SlicePath
@@ -220,7 +224,7 @@ class SetSlice(_Action):
 
 
 class ObserveUnit(_OfUnit):
-    """Say what only root can see of a running agent. -> `UnitFacts`
+    """Read what only root can see of a running agent. -> `UnitFacts`
 
     `pid` is the main process as the bus tells it; privd compares its cgroup with the unit.
     """
@@ -231,16 +235,16 @@ class ObserveUnit(_OfUnit):
 
 
 class ObserveStorage(_Action):
-    """List what is on disk and mounted, whoever it belongs to. -> `StorageFacts`"""
+    """List everything on disk and mounted, of all agents and jobs. -> `StorageFacts`"""
 
 
 class RunJob(_Action):
-    """Run one job in a small container: throw-away range, no network, bounded. -> `Done`
+    """Start one job in a small container: throw-away range, no network, bounded. -> `Done`
 
-    Its end is that of `hive-job@JOB.service`, told by `/run/hive/exits/JOB`; `Unmount(JOB)` is
-    next. `JobKind` says which fields each kind takes. privd refuses a root that is mounted and a
-    job that was not cleaned up, and takes the paths of trees and imports from tables of its own.
-    What hived and the job hand each other lies in `/var/lib/hive/work/JOB/{in,out}`.
+    The job ends with the unit `hive-job@JOB.service`; `/run/hive/exits/JOB` says how. hived then
+    applies `Unmount(JOB)`. `JobKind` says which fields each kind takes. privd refuses a root that
+    is mounted and a job that was not cleaned up, and reads the paths of trees and imports from
+    tables of its own. hived and the job exchange files in `/var/lib/hive/work/JOB/{in,out}`.
     """
 
     job: Uuid
@@ -275,7 +279,7 @@ def parse(value: object) -> Action:
     if isinstance(action, StartUnit) and (action.image == NIX) != (action.system is not None):
         raise Malformed("system", "goes with the image nix, and only with it")
     if isinstance(action, RunJob):
-        given = {each for each in ("uuid", "image", "lineage") if getattr(action, each)}
-        if given != action.work.job.takes or (action.words and not action.work.exchanges):
+        named = {field for field in ("uuid", "image", "lineage") if getattr(action, field)}
+        if named != action.work.job.takes or (action.words and not action.work.exchanges):
             raise Malformed("work", f"takes {sorted(action.work.job.takes)}")
     return action

@@ -1,4 +1,4 @@
-"""The next steps of one living agent: its door, its unit, its mounts."""
+"""The next steps of one living agent: its socket directory, its unit, its mounts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from hive_core.plan.placement import Place
 from hive_core.plan.state import Phase, Trouble, phase, trouble
 
 Act = tuple[Action | Local, str]
-POLL_FIRST, POLL_MOST = 0.005, 0.5  # seconds between looks at a unit whose payload is not seen yet
+POLL_FIRST, POLL_MOST = 0.005, 0.5  # seconds between checks of a unit whose payload does not run
 KILL_AGAIN = 1.0
-# The main process has ended, and ExecStopPost writes down how: a kill would hit that alone, and the
-# end would be taken for one that nobody saw. systemd bounds its time (TimeoutStopSec).
+# The main process has ended, and ExecStopPost records how. A kill would hit only ExecStopPost, and
+# the exit would seem unrecorded. systemd bounds its time (TimeoutStopSec).
 # https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html#ExecStopPost=
 STOP_POST: Final = "stop-post"
 NOT_UP = "it does not come up"
@@ -41,12 +41,12 @@ _KEYS = UUID("6b1f0a52-3c57-4d0e-9b6e-0f5c2f0e7d11")
 
 
 def job_id(uuid: str, kind: JobKind) -> str:
-    """The id of a job is that of its work, so a repeated pass repeats no work."""
+    """The id of a job follows from its work, so a repeated pass starts no second job."""
     return str(uuid5(UUID(uuid), kind))
 
 
 def job_of(key: str, kind: JobKind) -> str:
-    """The id of a job that is done for an approval, or whatever else has a key."""
+    """The id of a job that is done for an approval, or for anything else that has a key."""
     return str(uuid5(_KEYS, f"{kind} {key}"))
 
 
@@ -57,13 +57,13 @@ def copy_of(uuid: str) -> str:
 
 
 def work(uuid: str, kind: JobKind, image: str | None = None) -> RunJob:
-    """A job; who runs it gives it a uid range that is free, the one here is a stand-in."""
+    """The action of a job. Its uid range is a placeholder; the job port picks a free one."""
     target = None if kind is JobKind.COPY_TREE else uuid
     return RunJob(job_id(uuid, kind), kind, JOB_BASES[0], target, image)
 
 
 def shows(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
-    """What an agent is shown in its door, where it is not so yet."""
+    """Updates of what the agent sees in its socket directory; none for what is up to date."""
     if machine.identity != place.identity:
         yield ShowIdentity(place.uuid, place.document, place.identity), "it changed"
     if machine.view != place.view:
@@ -74,26 +74,28 @@ def shows(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
 
 
 def stores(desired: Desired, place: Place, machine: Machine) -> Iterator[Act]:
-    """What it sees of hived's repositories, where that is not as it should be.
+    """Show or hide hived's repositories, where the agent's view of them is not as it should be.
 
-    Only while it runs: what hangs in the door at the start is locked into the container. Who sees
-    one no more may hold it open, or have mounted it elsewhere, and loses it with a fresh start.
+    Only while the agent runs: systemd-nspawn locks what is mounted at the start into the container.
+    An agent that loses a repository may hold it open, or have mounted it elsewhere, so it is
+    restarted.
     """
     base, replaced = desired.bases.get(place.uuid, 0), _is_replaced(desired, machine)
     runs = machine.active == "active" and machine.verified and machine.executed and not replaced
     wanted = place.stores if runs else place.stores & machine.stores
     lost = machine.stores - place.stores
     if lost and runs:
-        yield Renew(place.uuid), "it may still hold what it is to see no more"
+        yield Renew(place.uuid), "may still hold a revoked mount"
     for store in sorted(wanted ^ machine.stores):
-        why = "it may see it" if store in wanted else "it may not see it"
+        why = "access was granted" if store in wanted else "access was revoked"
         yield ShowStore(place.uuid, store, base, store in wanted), why
 
 
 def _takes_config(desired: Desired, machine: Machine) -> bool:
-    """Whether it runs, or is about to: files that are damaged must not keep it from being stopped.
+    """Whether the agent gets its configuration now: it runs, or is about to start.
 
-    What is up and gives way to a fresh start does not see what only that one gets.
+    Damaged files must not prevent a stop, so an agent that should stop gets none. An agent that is
+    about to be restarted gets none before the restart.
     """
     run = desired.runs.get(machine.uuid)
     wanted = run is not None and run.wanted is DesiredState.RUNNING
@@ -101,7 +103,7 @@ def _takes_config(desired: Desired, machine: Machine) -> bool:
 
 
 def _is_replaced(desired: Desired, machine: Machine) -> bool:
-    """Whether what is up gives way to a fresh start."""
+    """Whether the running unit is about to be replaced by a fresh start."""
     run = desired.runs.get(machine.uuid)
     stale = run is not None and run.wanted is DesiredState.RUNNING and run.nonce != machine.nonce
     return stale and phase(machine) is not Phase.DOWN
@@ -109,7 +111,7 @@ def _is_replaced(desired: Desired, machine: Machine) -> bool:
 
 @dataclass(slots=True)
 class Chain:
-    """One agent under the eyes of the planner. `wait` and a slot are what it asks for beside."""
+    """The steps of one living agent. Beside them it asks for a timer (`wait`) and a start slot."""
 
     desired: Desired
     place: Place
@@ -126,7 +128,7 @@ class Chain:
 
     @property
     def settled(self) -> bool:
-        """Nothing to do, said quickly: most agents in most passes."""
+        """A quick test for "nothing to do", which holds for most agents in most passes."""
         place, machine, run = self.place, self.machine, self.run
         return (
             machine.active == "active"
@@ -162,14 +164,14 @@ class Chain:
         if base is None:
             return
         if not machine.socket_directory:
-            yield OpenDoor(uuid), "it has none"
+            yield OpenDoor(uuid), "it is missing"
         if not machine.listening:
             yield Listen(uuid, base), "it is closed"
         yield from shows(self.desired, place, machine)
         yield from stores(self.desired, place, machine)
 
     def must_stop(self) -> str:
-        """Why a unit that is up may not stay as it is; empty: it may."""
+        """Why a unit that is up must stop; empty when it may stay."""
         run, machine = self.run, self.machine
         reasons = (
             (run.wanted is not DesiredState.RUNNING, run.reason or run.wanted.value),
@@ -183,9 +185,9 @@ class Chain:
 
     @property
     def _is_overdue(self) -> bool:
-        """Whether systemd calls it up and root does not find there what should run.
+        """Whether systemd calls the unit active, but its payload has not started in time.
 
-        A start that takes too long systemd ends itself, by the `patience` of the action.
+        systemd itself ends a start that takes too long, by the `patience` of the action.
         """
         up = phase(self.machine) is Phase.UP and not self._healthy
         deadline = self.machine.since + self.desired.settings.grace.start
@@ -217,7 +219,7 @@ class Chain:
 
     @property
     def _pause(self) -> float:
-        """Until the next look. systemd tells when it is up, and the payload follows at once."""
+        """Seconds until the next check. The payload starts soon after the unit becomes active."""
         if phase(self.machine) is Phase.COMING:
             return POLL_MOST
         age = self.moment.monotonic - self.machine.since
@@ -228,7 +230,7 @@ class Chain:
         if self.machine.sub == STOP_POST:
             self.wait = self.moment.monotonic + KILL_AGAIN
         elif self.machine.fault or self.moment.monotonic >= deadline:
-            yield KillUnit(self.place.uuid, self.place.name), "its grace is over"
+            yield KillUnit(self.place.uuid, self.place.name), "its grace period is over"
             self.wait = self.moment.monotonic + KILL_AGAIN
         else:
             self.wait = deadline
@@ -243,7 +245,7 @@ class Chain:
         if pause > 0:
             self.wait = self.moment.monotonic + pause
             if self.machine.mounted:
-                yield Unmount(self.place.uuid), "it waits for its next try"
+                yield Unmount(self.place.uuid), "it waits before its next try"
             return
         self.wants_slot = True
 
@@ -271,7 +273,7 @@ class Chain:
         return Mount(place.uuid, place.lineage, base, place.image, *place.room)
 
     def start(self) -> Iterator[Act]:
-        """What it takes to start the unit, once there is a slot for it."""
+        """The actions that start the unit, once there is a slot for it."""
         place, why = self.place, "it should run"
         if place.image not in (HOST_IMAGE, NIX_IMAGE) and not self.machine.root:
             yield work(place.uuid, JobKind.COPY_TREE, place.image), why

@@ -1,7 +1,7 @@
-"""What hived does by itself on the change road: sockets, identity, view, configuration, and two
-ledger rows.
+"""Actions of the change path that hived does itself: sockets, identity, view, configuration, and
+two ledger rows.
 
-Beside `plan/actions.py`, which is what it asks the root helper for.
+`plan/actions.py` has the actions that hived asks the root helper for.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Open the agent's socket in its door; only peers inside its uid range are heard."""
+    """Open the agent's socket in its socket directory; it accepts peers of its uid range only."""
 
     uuid: str
     base: int
@@ -26,7 +26,7 @@ class Hush:
 
 @dataclass(frozen=True, slots=True)
 class ShowIdentity:
-    """Replace `identity.json` in the agent's door."""
+    """Replace `identity.json` in the agent's socket directory."""
 
     uuid: str
     document: dict[str, object]
@@ -35,7 +35,7 @@ class ShowIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ShowView:
-    """Bring the symlinks of the agent's `/agents` up to date: these and no others."""
+    """Make the symlinks in the agent's `/agents` exactly these."""
 
     uuid: str
     links: tuple[tuple[str, str], ...]
@@ -44,7 +44,7 @@ class ShowView:
 
 @dataclass(frozen=True, slots=True)
 class ShowConfig:
-    """Have `/run/hive/config` lead to the files of this commit, which must have the hash `nar`."""
+    """Point `/run/hive/config` at the files of this commit, which must have the hash `nar`."""
 
     uuid: str
     commit: str
@@ -53,14 +53,14 @@ class ShowConfig:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Ask for a fresh start of an agent that is to see a repository no more and may hold it."""
+    """Request a restart of an agent that lost access to a repository and may still hold it."""
 
     uuid: str
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Drop the last rows of a destroyed agent; its uid range may be used again."""
+    """Delete the last rows of a destroyed agent; its uid range may be used again."""
 
     uuid: str
 

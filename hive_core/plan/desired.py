@@ -1,4 +1,4 @@
-"""The two sides of a diff and what comes out of it: desired, a moment, steps, a plan."""
+"""The input of a diff and its output: desired state, the time, steps, a plan."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _NONE: Mapping[str, float] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """Head and runs, with what the ledger keeps for the change road.
+    """The head commit and the ledger's rows for the change path.
 
-    `archives`: destroyed agents, and when their bytes go. `held`: agents that may not start until
-    access is revoked. `unclaimed`: nobody's, and to be cleared away.
+    `archives`: destroyed agents, and when their archives are deleted. `held`: agents that may not
+    start until access is revoked. `unclaimed`: UUIDs that belong to no agent; the planner clears
+    away what they left.
     """
 
     places: Places
@@ -43,7 +44,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action for one agent, and why."""
+    """One action for one agent, with its reason."""
 
     uuid: str
     name: str
@@ -52,13 +53,17 @@ class Step:
 
     @property
     def text(self) -> str:
-        """For people: `bob: StartUnit (wanted)`."""
+        """One line for people: `bob: StartUnit (it should run)`."""
         return f"{self.name}: {type(self.action).__name__} ({self.why})"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`waits`: when to look again, in monotonic seconds. `queued`: would start, no seat free."""
+    """The steps of one pass.
+
+    `tree` steps go first, one after another. `waits`: when to check an agent again, in monotonic
+    seconds. `queued`: agents that wait for a start slot.
+    """
 
     tree: tuple[Step, ...] = ()
     chains: Mapping[str, tuple[Step, ...]] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,4 +1,4 @@
-"""The next steps for an agent that was destroyed: ended, archived, deleted in due time."""
+"""The next steps for a destroyed agent: stop it, archive its node, delete the archive when due."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from hive_core.plan.desired import Desired, Moment
 from hive_core.plan.state import Phase, phase
 
 WHY = "it was destroyed"
+EXPIRED = "its archive expired"
 
 
 def unit_name(machine: Machine) -> str:
@@ -31,7 +32,10 @@ def unit_name(machine: Machine) -> str:
 
 @dataclass(slots=True)
 class Gone:
-    """One destroyed agent. `busy`: nodes lie below its own, or it moves along in this plan."""
+    """The steps of one destroyed agent.
+
+    `busy`: other nodes lie below its own, or this plan moves it.
+    """
 
     desired: Desired
     machine: Machine
@@ -50,7 +54,7 @@ class Gone:
                 if self.machine.sub == STOP_POST:
                     self.wait = self.moment.monotonic + KILL_AGAIN
                 elif self.moment.monotonic >= deadline:
-                    yield KillUnit(uuid, name), "its grace is over"
+                    yield KillUnit(uuid, name), "its grace period is over"
                     self.wait = self.moment.monotonic + KILL_AGAIN
                 else:
                     self.wait = deadline
@@ -80,6 +84,6 @@ class Gone:
             self.wait = self.moment.monotonic + pause
             return
         if self.machine.archived:
-            yield work(uuid, JobKind.PURGE_ARCHIVE), "its time is over"
-            yield DropArchive(uuid), "its time is over"
-        yield Forget(uuid), "its time is over"
+            yield work(uuid, JobKind.PURGE_ARCHIVE), EXPIRED
+            yield DropArchive(uuid), EXPIRED
+        yield Forget(uuid), EXPIRED

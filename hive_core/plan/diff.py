@@ -1,8 +1,8 @@
-"""Desired against observed: the steps that bring one to the other. Pure and level-triggered.
+"""Compares desired with observed state and gives the steps between them. Pure, level-triggered.
 
-`tree` steps change the shape of the storage and go first, one after another. Every agent then has
-a chain of its own, and chains go in parallel. A chain ends where something has to be waited for:
-the next look finds what is left to do. Applying a plan and planning again ends in no step.
+`tree` steps change the storage and go first, one after another. Then every agent has a list of
+steps of its own, and these lists run in parallel. A list ends where the daemon has to wait; the
+next pass plans the rest. Once all is applied, planning again gives no steps.
 """
 
 from __future__ import annotations
@@ -35,21 +35,23 @@ def plan(
     dirty: Iterable[str] | None = None,
     slots: StartSlots | None = None,
 ) -> Plan:
-    """The next steps of the `dirty` agents (None: of all); `slots`: who may start now."""
+    """The next steps of the `dirty` agents (None: of all). `slots` bounds the starts."""
     return _Planner(desired, observed, moment, slots).plan(dirty)
 
 
 def in_order(places: Places, uuids: Iterable[str]) -> list[str]:
-    """The living among them, parents before children."""
+    """Those of them that are in the tree, parents before children."""
     known = [places.by_uuid[uuid] for uuid in uuids if uuid in places.by_uuid]
-    return [each.uuid for each in sorted(known, key=lambda each: (len(each.lineage), each.name))]
+    return [
+        place.uuid for place in sorted(known, key=lambda place: (len(place.lineage), place.name))
+    ]
 
 
 def ahead(desired: Desired, machines: Mapping[str, Machine], dirty: Iterable[str]) -> Plan:
-    """What can be done about a new tree before anybody looks at a machine again.
+    """The steps for a new tree that need no fresh observation.
 
-    Nodes move by what is known of the storage. Then who is shown something else sees it, nearest
-    to the leaves first: those above see more, and their views take longer.
+    Nodes move by what is known of the storage. Then the agents' views are updated, leaves first:
+    ancestors see more, so their views take longer.
     """
     living = in_order(desired.places, dirty)
     tree = tuple(shape(desired, machines, living))
@@ -62,7 +64,7 @@ def ahead(desired: Desired, machines: Mapping[str, Machine], dirty: Iterable[str
 
 
 def starting(machines: Iterable[Machine]) -> dict[str, float]:
-    """Which machines are on their way up, and since when."""
+    """The machines that are starting, and since when."""
     return {machine.uuid: machine.since for machine in machines if is_starting(machine)}
 
 
@@ -114,17 +116,17 @@ class _Planner:
         return self._observed.machines.get(uuid) or Machine(uuid)
 
     def _blocked(self, living: Iterable[str]) -> set[str]:
-        """Agents that wait for a descendant which has to go down too: leaves first."""
-        places, found = self._desired.places, set[str]()
+        """Agents that stop only after a descendant has stopped: leaves stop first."""
+        places, blocked = self._desired.places, set[str]()
         if not any(map(self._ending, living)):
-            return found
+            return blocked
         for uuid in places.by_uuid:
             if self._ending(uuid):
-                found.update(place.uuid for place in places.above(uuid))
-        return found
+                blocked.update(place.uuid for place in places.above(uuid))
+        return blocked
 
     def _ending(self, uuid: str) -> bool:
-        """Whether its unit is not down yet and is to go down by somebody's wish."""
+        """Whether its unit is up and a stop or a restart was requested."""
         machine, run = self._observed.machines.get(uuid), self._desired.runs.get(uuid)
         if machine is None or machine.active == "inactive":
             return False
@@ -151,7 +153,7 @@ class _Planner:
             self._waits[uuid] = wait
 
     def _slotted(self, chain: Chain) -> Iterator[Act]:
-        """The start, when there is a slot and no older agent's unit has the name."""
+        """The start, when there is a slot and no destroyed agent's unit still has the name."""
         place = chain.place
         if agent_unit(place.name) in self._taken:
             chain.wait = self._moment.monotonic + POLL_MOST
@@ -163,7 +165,7 @@ class _Planner:
 
     @cached_property
     def _taken(self) -> set[str]:
-        """Units that still run for agents of the past, whose names may be in use again."""
+        """Units of destroyed agents that still run; a new agent may have the same name."""
         return {machine.unit for machine in self._past if phase(machine) is not Phase.DOWN}
 
     @cached_property
@@ -172,15 +174,15 @@ class _Planner:
         return [machines[uuid] for uuid in machines.keys() - places.keys()]
 
     def _slices(self, place: Place, *, loaded: bool = False) -> Iterator[Act]:
-        """Limits of the slices that the unit lies in; `loaded`: only those that exist already.
+        """Limits of the slices that contain the unit; `loaded`: only of slices that exist.
 
-        A slice comes and goes with its units, so its limits are set before the first of them.
+        A slice exists as long as it has units, so its limits are set before its first unit starts.
         """
         if not loaded or slice_unit(()) in self._observed.slices:
             yield from self._slice((), self._desired.settings.all_limits)
-        for each in (*self._desired.places.above(place.uuid), place):
-            if each.carries and (not loaded or each.slice_unit in self._observed.slices):
-                yield from self._slice(each.slice, each.spec.subtree)
+        for ancestor in (*self._desired.places.above(place.uuid), place):
+            if ancestor.carries and (not loaded or ancestor.slice_unit in self._observed.slices):
+                yield from self._slice(ancestor.slice, ancestor.spec.subtree)
 
     def _slice(self, path: tuple[str, ...], limits: SubtreeLimits | None) -> Iterator[Act]:
         wanted = subtree_limits(limits)
@@ -191,13 +193,13 @@ class _Planner:
 
     def _report(self, place: Place, machine: Machine) -> None:
         if machine.spec_hash != place.spec_hash:
-            detail = "changed since its start; the next start takes it up"
+            detail = "changed since its start; the next start applies it"
             self._reports.append(Orphan("spec", place.name, detail))
         elif machine.properties:
             wanted = {**USUAL, **limits_of(place.limits)}
             for key in sorted(wanted.keys() | machine.properties.keys()):
-                if (found := machine.properties.get(key)) != wanted.get(key):
-                    detail = f"{key} is {found}, not {wanted.get(key)}"
+                if (actual := machine.properties.get(key)) != wanted.get(key):
+                    detail = f"{key} is {actual}, not {wanted.get(key)}"
                     self._reports.append(Orphan("property", place.name, detail))
 
     def _gone(self, uuid: str, moved: set[str]) -> None:
@@ -207,7 +209,7 @@ class _Planner:
             self._reports.extend(_traces(machine))
             if uuid not in self._desired.unclaimed:
                 return
-            # What agents wrote is left to the operator: nobody knows whose it is.
+            # Files of unknown agents are left to the operator.
             machine, expires = replace(machine, node=(), archived=False), 0.0
         kids = self._kids(machine, moved)
         if any(phase(kid) is not Phase.DOWN for kid in kids if kid in self._past):
@@ -217,23 +219,27 @@ class _Planner:
         self._add(uuid, unit_name(machine) or uuid, list(gone.acts()), gone.wait)
 
     def _kids(self, machine: Machine, moved: set[str]) -> list[Machine]:
-        """Whose nodes lie below this one, and stay there when this plan's moves are done."""
+        """Machines whose nodes lie below this one, and still do after this plan's moves."""
         if not machine.node:
             return []
         depth, node = len(machine.node), machine.node
         return [
-            each for each in self._observed.machines.values()
-            if len(each.node) > depth and each.node[:depth] == node
-            and moved.isdisjoint(each.node[depth:])
+            other for other in self._observed.machines.values()
+            if len(other.node) > depth and other.node[:depth] == node
+            and moved.isdisjoint(other.node[depth:])
         ]  # fmt: skip
 
 
 def _traces(machine: Machine) -> Iterator[Orphan]:
-    """What is left of somebody that nobody knows."""
+    """What is left of an agent that neither the tree nor the ledger knows."""
     if phase(machine) is not Phase.DOWN:
         yield Orphan("unit", machine.unit, f"of {machine.uuid}")
     if machine.node:
         yield Orphan("node", "/".join(machine.node), f"of {machine.uuid}")
-    for kind in ("mounted", "root", "door", "archived"):
-        if getattr(machine, kind):
+    facts = {
+        "mounted": machine.mounted, "root": machine.root, "door": machine.socket_directory,
+        "archived": machine.archived,
+    }  # fmt: skip
+    for kind, exists in facts.items():
+        if exists:
             yield Orphan(kind, machine.uuid)

@@ -1,7 +1,7 @@
-"""What a proposal would make of an agent: its next spec, what it gains, what a deploy does. Pure.
+"""What a proposal changes for an agent: its next spec, its gains, the effect of a deploy. Pure.
 
-The daemon writes to the spec what was approved and nothing else, so everything here is a function
-of two specs and of what stands in `[request]`.
+The daemon writes only what was approved to the spec, so everything here is a function of two specs
+and of the `[request]` table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hive_core.model.config.agent_config import AgentConfig, Reload, Wishes
 from hive_core.model.config.approval import Effect
 from hive_core.model.config.settings import NIX_IMAGE
 
-# Of the spec: what a deploy may change, what a machine has from its start on, what tells files.
+# Fields of the spec: those that a deploy may change, that apply at the start only, that name files.
 FIELDS: Final = (
     "config", "nar", "system", "capabilities", "limits", "command", "boot", "harness",
 )  # fmt: skip
@@ -32,7 +32,7 @@ HELD, NEW, LOST, NONE, USELESS = "held", "new", "taken", "none", "refused: it ha
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An agent with one configuration: its spec, and what `agent.toml` says."""
+    """An agent with one configuration: its spec and its `agent.toml`."""
 
     spec: AgentSpec
     config: AgentConfig
@@ -40,9 +40,9 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One value of `[request]`. `gives`: the agent could not do that, or not so much, before.
+    """One value of `[request]`. `gives`: the agent gains something by it.
 
-    `kind` and `name` are hive's own words; `before` and `after` may be what an agent wrote.
+    `kind` and `name` are hive's own words; `before` and `after` may contain text of an agent.
     """
 
     kind: str
@@ -53,10 +53,11 @@ class Mark:
 
 
 def apply(spec: AgentSpec, wishes: Wishes) -> AgentSpec:
-    """The spec once the wishes are granted; InvalidArgument for what is on no closed list, and for
-    a right that it does not hold and that has no effect.
+    """The spec with the requested values granted.
 
-    More than its creator holds is possible here and only here: it is the operator who approves.
+    Raises InvalidArgument for an unknown value, and for a capability that the agent does not hold
+    and that would have no effect. Only here can an agent get more than its creator holds: the
+    operator approves it.
     """
     wanted: dict[str, object] = {
         "capabilities": check_grantable(
@@ -72,20 +73,22 @@ def apply(spec: AgentSpec, wishes: Wishes) -> AgentSpec:
 
 
 def fields(spec: AgentSpec) -> dict[str, Any]:
-    """What a deploy may change, as JSON: for the record of a generation."""
+    """The fields that a deploy may change, as JSON: for the record of a generation."""
     return {name: value for name, value in spec.model_dump(mode="json").items() if name in FIELDS}
 
 
 def back(now: AgentSpec, before: Mapping[str, object], after: Mapping[str, object]) -> AgentSpec:
-    """The spec as it was `before` a deploy made it `after`, and keeping what others did since.
+    """The spec with the deploy that changed `before` to `after` undone; later changes stay.
 
-    A capability that the operator took away meanwhile is not given back.
+    A capability that the operator revoked meanwhile is not given back.
     """
-    old, new = (AgentSpec.model_validate({"uuid": now.uuid, **each}) for each in (before, after))
-    given = set(new.capabilities) - set(old.capabilities)
+    old, new = (
+        AgentSpec.model_validate({"uuid": now.uuid, **values}) for values in (before, after)
+    )
+    added = set(new.capabilities) - set(old.capabilities)
     taken = set(old.capabilities) - set(new.capabilities)
     wanted: dict[str, object] = {
-        "capabilities": check_capabilities((set(now.capabilities) - given) | taken),
+        "capabilities": check_capabilities((set(now.capabilities) - added) | taken),
         "limits": Limits(**{
             name: getattr(old.limits, name) if value == getattr(new.limits, name) else value
             for name, value in now.limits.model_dump().items()
@@ -103,17 +106,19 @@ def rolled_back(
 ) -> AgentSpec:
     """The spec with the generation `then` in place of the `current` one.
 
-    It gives no capability: what was approved once may have been taken away since.
+    It adds no capability: one that was approved once may have been revoked since.
     """
-    found = back(now, then, current)
-    kept = tuple(each for each in found.capabilities if each in now.capabilities)
-    return found.model_copy(update={"capabilities": kept})
+    spec = back(now, then, current)
+    capabilities = tuple(
+        capability for capability in spec.capabilities if capability in now.capabilities
+    )
+    return spec.model_copy(update={"capabilities": capabilities})
 
 
 def effect(before: Shown, after: Shown, changed: Collection[str]) -> Effect:
-    """What a deploy does to the agent while it runs; `changed` are the paths that differ."""
-    found = (_by_spec(before.spec, after.spec), _by_files(before, after, changed))
-    return max(found, key=_ORDER.index)
+    """What a deploy does to the running agent; `changed` are the paths that differ."""
+    effects = (_by_spec(before.spec, after.spec), _by_files(before, after, changed))
+    return max(effects, key=_ORDER.index)
 
 
 def _by_spec(before: AgentSpec, after: AgentSpec) -> Effect:
@@ -121,7 +126,7 @@ def _by_spec(before: AgentSpec, after: AgentSpec) -> Effect:
     bounds = {name for name, value in before.limits if value != getattr(after.limits, name)}
     if (
         any(getattr(before, name) != getattr(after, name) for name in _AT_START)
-        or any(each.startswith(_NETWORK) for each in moved)
+        or any(capability.startswith(_NETWORK) for capability in moved)
         or bounds - _LIVE_LIMITS
     ):
         return Effect.RESTART
@@ -131,9 +136,9 @@ def _by_spec(before: AgentSpec, after: AgentSpec) -> Effect:
 
 
 def _by_files(before: Shown, after: Shown, changed: Collection[str]) -> Effect:
-    """A module of the system is switched to; other files are the harness's to take up.
+    """The effect of changed files: a system module needs a switch, others go to the harness.
 
-    It does so while it runs if it said so already when it was started, and still says so.
+    The harness reloads files while it runs if both the old and the new `agent.toml` say so.
     """
     module = after.spec.image == NIX_IMAGE and MODULE in changed
     if not set(changed) - {MODULE} if module else not changed:
@@ -145,7 +150,7 @@ def _by_files(before: Shown, after: Shown, changed: Collection[str]) -> Effect:
 
 
 def marks(spec: AgentSpec, wishes: Wishes) -> tuple[Mark, ...]:
-    """Every value that is asked for, and everything that the agent would lose by asking."""
+    """Every requested value, and everything that the agent would lose by the request."""
     return (
         *_capabilities(spec, wishes),
         *_limits(spec.limits, wishes.limits),
@@ -156,14 +161,14 @@ def marks(spec: AgentSpec, wishes: Wishes) -> tuple[Mark, ...]:
 def _capabilities(spec: AgentSpec, wishes: Wishes) -> Iterator[Mark]:
     held, after = set(spec.capabilities), set(wishes.capabilities_over(spec.capabilities))
     named = _named(wishes)
-    for each in sorted(after & (named | (after - held))):
-        new = each not in held
-        if new and no_effect_reason(each):
-            yield Mark(*_kind(each), "", USELESS, gives=False)
+    for capability in sorted(after & (named | (after - held))):
+        new = capability not in held
+        if new and no_effect_reason(capability):
+            yield Mark(*_kind(capability), "", USELESS, gives=False)
             continue
-        yield Mark(*_kind(each), "" if new else HELD, NEW if new else HELD, gives=new)
-    for each in sorted(held - after):
-        yield Mark(*_kind(each), HELD, LOST, gives=False)
+        yield Mark(*_kind(capability), "" if new else HELD, NEW if new else HELD, gives=new)
+    for capability in sorted(held - after):
+        yield Mark(*_kind(capability), HELD, LOST, gives=False)
     for kind, values in (
         ("capability", wishes.capabilities), ("mount", wishes.mounts), ("secret", wishes.secrets),
     ):  # fmt: skip
@@ -174,13 +179,13 @@ def _capabilities(spec: AgentSpec, wishes: Wishes) -> Iterator[Mark]:
 
 
 def _named(wishes: Wishes) -> set[str]:
-    """The capabilities that the wishes spell out, one way or another."""
+    """The capabilities that the request names, directly or by another key."""
     only = wishes.model_copy(update={"capabilities": wishes.capabilities or ()})
     return set(only.capabilities_over(()))
 
 
 def _kind(capability: str) -> tuple[str, str]:
-    """How a capability is called to those who decide."""
+    """The kind and the name of a capability, as the approver sees them."""
     word, _, argument = capability.partition(":")
     match word:
         case "network" | "secret":
@@ -194,7 +199,7 @@ def _kind(capability: str) -> tuple[str, str]:
 def _limits(before: Limits, wanted: Limits) -> Iterator[Mark]:
     for name, value in wanted.model_dump(exclude_none=True).items():
         old = getattr(before, name)
-        # Without a limit of its own it has the host's default, which is not known here.
+        # An agent without a limit of its own has the host's default, which is not known here.
         more = old is None or value > old
         shown = "" if old is None else str(old)
         yield Mark("limit", name, shown, str(value), gives=more)

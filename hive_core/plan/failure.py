@@ -1,11 +1,12 @@
 """What an exit means: intended, ended, or a failure with a pause before the next try. Pure.
 
-Who is started again after a failure: agents whose role says so (`daemon`) and the root agent.
-Everybody else stays `failed` until an ancestor or the operator starts it; its parent is told in any
-case. When nspawn itself was killed, from the host, the agent did not fail: every role but the
-one-shot ones comes back; the same holds when the host went down and nobody wrote down how it ended.
-After `failures` failures within `window` who comes back is parked; the root agent never is. An end
-with 0 is the agent's own wish: it counts as stopped, except for the root agent, which comes back.
+After a failure, the daemon restarts agents of the role `daemon` and the root agent. Every other
+agent stays `failed` until an ancestor or the operator starts it. Its parent gets a message in any
+case. When nspawn itself was killed from the host, the agent did not fail: the daemon restarts every
+role except the one-shot ones. The same holds when the host went down before the exit was recorded.
+An agent that failed `failures` times within `window` is parked, except the root agent. An exit with
+status 0 means that the agent stopped itself: it counts as stopped, except for the root agent, which
+is restarted.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from hive_core.plan.placement import Place
 from hive_core.plan.state import Trouble, trouble
 
 REPEATED = 2  # failures in a row
-KEPT = 16  # failures remembered; the pause has long reached its longest by then
+KEPT = 16  # failures that are remembered; the pause reaches its maximum before that
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one exit means. `crash`: the parent is told. `ended`: the wish becomes stopped."""
+    """What one exit means. `crash`: notify the parent. `ended`: the agent is wanted stopped."""
 
     starts: FailureHistory
     crash: bool = False
@@ -45,13 +46,13 @@ def restarts(place: Place, settings: Settings) -> bool:
 
 
 def comes_back(place: Place, settings: Settings, end: Exit) -> bool:
-    """Whether the machine is started again after this end, when its pause is over."""
+    """Whether the daemon restarts the machine after this exit, when its pause is over."""
     stays = ROLE_DEFAULTS[place.spec.role].after_task is AfterTask.STAYS
     return restarts(place, settings) or end.reboot or (end.from_outside and stays)
 
 
 def pause(back_off: BackOff, uuid: str, count: int) -> float:
-    """Seconds before try number `count`; chance comes from the agent, so it can be repeated."""
+    """Seconds before try number `count`; the jitter is derived from the agent, so it is stable."""
     drawn = sha256(f"{uuid}:{count}".encode()).digest()
     chance = int.from_bytes(drawn[:4], "big") / 2**32
     times = count if back_off.growth == "add" else 1 << min(count - 1, 32)
@@ -65,10 +66,11 @@ def alarm_without_parent(
     settings: Settings,
     now: float,
 ) -> str:
-    """What the operator is told of failures of an agent that has no parent to be told.
+    """The operator's alarm about failures of an agent that has no parent to notify.
 
-    Empty where there is nothing to tell: also after one failure from which it comes back, and once
-    it has been up for so long that failures are forgotten. `status` says of its own what is parked.
+    Empty when there is nothing to report. That includes a single failure after which the agent
+    restarts, and an agent that has been up for so long that its failures no longer count. `status`
+    lists parked agents by itself.
     """
     if place.parent is not None or run is None or starts is None:
         return ""
@@ -77,13 +79,13 @@ def alarm_without_parent(
         return f"{place.name} failed and stays down, and has no parent to start it: {starts.why}"
     count, up = len(starts.failures), now - starts.next_at
     times = f"{KEPT} times or more" if count == KEPT else f"{count} times"
-    told = f"{place.name} failed {times} in a row, and has no parent to be told: {starts.why}"
-    return told if failed and count >= REPEATED and up < settings.back_off.healthy else ""
+    text = f"{place.name} failed {times} in a row, and has no parent to notify: {starts.why}"
+    return text if failed and count >= REPEATED and up < settings.back_off.healthy else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One agent with its wish and its failures so far."""
+    """One agent with its run request and its failures so far, to judge its exits by."""
 
     place: Place
     run: DesiredRun
@@ -93,9 +95,9 @@ class Case:
     def judge(self, end: Exit, now: float) -> Verdict:
         """Count one exit. Nothing changes when it was counted before, or when it was intended.
 
-        An intended one needs no note: it never matters to a later run, which has another nonce.
+        An intended exit needs no record: a later run has another nonce, so it never matters there.
         """
-        parked = trouble(self.run, self.starts) is Trouble.PARKED  # it was brought down for that
+        parked = trouble(self.run, self.starts) is Trouble.PARKED  # the daemon stopped it for that
         seen = end.invocation == self.starts.exit_seen or end.asked or parked
         if seen or self.run.wanted is not DesiredState.RUNNING or end.nonce != self.run.nonce:
             return Verdict(self.starts)
@@ -107,7 +109,7 @@ class Case:
         return self._failed(end, now)
 
     def weigh(self, over: ExitEvent, now: float) -> Verdict:
-        """The same for an end of which there may be no record."""
+        """The same for an end that may have no exit record."""
         if over.exit is not None:
             return self.judge(over.exit, now)
         wanted = self.run.wanted is DesiredState.RUNNING and over.nonce == self.run.nonce
@@ -118,28 +120,28 @@ class Case:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it comes back after an end that was not its own."""
+        """Whether the daemon restarts it after an end that the agent did not cause."""
         stays = ROLE_DEFAULTS[self.place.spec.role].after_task is AfterTask.STAYS
         return stays or restarts(self.place, self.settings)
 
     def is_asked(self, over: ExitEvent) -> bool:
-        """Whether somebody wanted this end: by a stop, by a fresh start, or by hand."""
+        """Whether this end was requested: by a stop, by a restart, or on the host by hand."""
         by_hand = over.exit is not None and over.exit.asked
         other = self.run.wanted is not DesiredState.RUNNING or over.nonce != self.run.nonce
         return other or by_hand
 
     def returns(self, over: ExitEvent, verdict: Verdict) -> bool:
-        """Whether it is started again after this end without a word from anybody."""
+        """Whether the daemon starts it again after this end without a new request."""
         if self.run.wanted is not DesiredState.RUNNING or verdict.ended:
             return False
-        found = trouble(self.run, verdict.starts)
-        tried = found is Trouble.FAILED and verdict.starts.returns
-        return over.nonce != self.run.nonce or found is Trouble.NONE or tried
+        state = trouble(self.run, verdict.starts)
+        tried = state is Trouble.FAILED and verdict.starts.returns
+        return over.nonce != self.run.nonce or state is Trouble.NONE or tried
 
     def _failed(self, end: Exit, now: float) -> Verdict:
         figures = self.settings.back_off
         failures = (*self._earlier(now), now)[-KEPT:]
-        recent = [each for each in failures if each > now - figures.window]
+        recent = [at for at in failures if at > now - figures.window]
         returns = comes_back(self.place, self.settings, end)
         parked = (
             returns and len(recent) >= figures.failures and not is_root(self.place, self.settings)
@@ -156,7 +158,7 @@ class Case:
         return Verdict(starts, crash=parked or not (end.clean or end.reboot), parked=parked)
 
     def _earlier(self, now: float) -> tuple[float, ...]:
-        """Failures that still count: of this run, and not before a long healthy time."""
+        """Failures that still count: those of this run since its last long healthy time."""
         starts = self.starts
         if starts.nonce != self.run.nonce:
             return ()

@@ -1,7 +1,7 @@
-"""What a field of an action may hold, and how a dataclass is built of decoded JSON, strictly.
+"""Builds a dataclass from decoded JSON, with a strict check of every field.
 
-A field says it in its annotation: `Annotated[int, check]` calls the check, which gives the reason
-of a refusal or None. Standard library only: the root helper judges what it is asked with this.
+A field names its check in its annotation: `Annotated[int, check]`. The check returns the reason of
+a refusal, or None. Standard library only: the root helper checks every request with this module.
 """
 
 import re
@@ -19,7 +19,7 @@ COMMAND_MAX: Final = 65536
 
 
 class Malformed(ValueError):
-    """A value that is no action: `field` says where, `reason` why."""
+    """A value that is not a valid action: `field` says where, `reason` why."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -43,7 +43,7 @@ def start_of(bases: range) -> Check:
 
 
 def path(least: int, most: int) -> Check:
-    """Check a path of short ids; no id may come twice, so nothing can lie below itself."""
+    """Check a path of short ids; no id may occur twice, so no node can lie below itself."""
 
     def fault(value: tuple[str, ...]) -> str | None:
         if not least <= len(value) <= most or len(set(value)) != len(value):
@@ -54,14 +54,14 @@ def path(least: int, most: int) -> Check:
 
 
 def command(value: tuple[str, ...]) -> str | None:
-    """Say why the words cannot be executed."""
+    """Say why the words are not a command that can be executed."""
     if re.search("[\0\ud800-\udfff]", "".join(value)) or (value and not value[0]):
         return "must start with a program and hold neither NUL nor half characters"
     return None if sum(map(len, value)) <= COMMAND_MAX else f"must be within {COMMAND_MAX} letters"
 
 
 def build(kind: type[T], value: object, where: str = "") -> T:
-    """Build one dataclass from a decoded object; every field strictly, none unknown or missing."""
+    """Build one dataclass from a decoded object; refuse unknown and missing fields."""
     if not isinstance(value, Mapping):
         raise Malformed(where, "must be an object")
     hints, prefix = get_type_hints(kind, include_extras=True), f"{where}." if where else ""

@@ -1,9 +1,9 @@
 """The generated `flake.nix`: one system for each agent of the image `nix`. Pure.
 
-Everything that somebody chose stands in a quoted string (`quoted`), so no name and no reference can
-become code; the same hive gives the same bytes. An agent's module is no input of the flake, else
-each deploy would rewrite `flake.lock` (H13): it is pinned by path and hash.
-https://nix.dev/manual/nix/latest/language/string-literals tells what is special within quotes.
+Every name and reference is rendered as a quoted string, so none of them can become code. The same
+hive gives the same bytes. An agent's module is pinned by path and hash; as an input of the flake,
+each deploy would rewrite `flake.lock` (H13).
+https://nix.dev/manual/nix/latest/language/string-literals lists what is special within quotes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import NIX_IMAGE, Nix
 
 RUNTIME: Final = "/run/hive"
-NEEDED: Final = ("hive", "nixpkgs")  # inputs without which no system can be made
+NEEDED: Final = ("hive", "nixpkgs")  # inputs that every system needs
 MODULE: Final = "agent.nix"
 _HEAD: Final = """\
 # Written by hive with every commit: changes by hand are overwritten, and never used.
@@ -43,7 +43,7 @@ _ESCAPES: Final = {"\\": r"\\", '"': r"\"", "$": r"\$", "\n": r"\n", "\r": r"\r"
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One agent of the flake: who it is, and exactly which files it is made from."""
+    """One agent of the flake: its identity, and exactly which files it is built from."""
 
     name: str
     uuid: str
@@ -55,15 +55,15 @@ class Pin:
 
     @property
     def path(self) -> str:
-        """Where an evaluation finds the files of the commit: where they are shown to the agent.
+        """The path where an evaluation finds the files of the commit: the one that the agent has.
 
-        So what is deployed can be evaluated by hand on the host; jobs put it there themselves.
+        So the operator can evaluate a deployed flake on the host. Jobs put the files there.
         """
         return f"{self.runtime}/agents/{self.uuid}/run/.configs/{self.commit}"
 
     @classmethod
     def of(cls, name: str, parent: str | None, spec: AgentSpec) -> Self | None:
-        """None: the agent is not made by Nix, or has no configuration yet."""
+        """None when the agent is not built by Nix, or has no configuration yet."""
         if spec.image != NIX_IMAGE or spec.config is None or spec.nar is None:
             return None
         return cls(name, spec.id, parent, spec.capabilities, spec.config, spec.nar)
@@ -72,8 +72,8 @@ class Pin:
 def pins(hive: Hive) -> list[Pin]:
     """The agents that the flake holds."""
     parents = hive.topology.parents
-    found = (Pin.of(name, parents[name], spec) for name, spec in hive.specs.items())
-    return [pin for pin in found if pin is not None]
+    candidates = (Pin.of(name, parents[name], spec) for name, spec in hive.specs.items())
+    return [pin for pin in candidates if pin is not None]
 
 
 def users(hive: Hive) -> list[str]:
@@ -85,7 +85,7 @@ def users(hive: Hive) -> list[str]:
 
 
 def render(nix: Nix, agents: Iterable[Pin]) -> bytes:
-    """The whole file. Without the inputs that every system needs it holds none."""
+    """The whole file. Without the inputs that every system needs, it contains no system."""
     whole = all(name in nix.inputs for name in NEEDED)
     lines = [_HEAD, "  inputs = {\n", *_inputs(nix.inputs), "  };\n"]
     lines.append(_AGENT % (quoted(nix.system), MODULE))
@@ -94,9 +94,9 @@ def render(nix: Nix, agents: Iterable[Pin]) -> bytes:
 
 
 def quoted(text: str) -> str:
-    """A string literal of the Nix language that stands for exactly this text."""
+    """A string literal of the Nix language for exactly this text."""
     if "\0" in text:
-        raise ValueError("no text of Nix can hold NUL")
+        raise ValueError("a Nix string cannot contain NUL")
     return '"' + "".join(_ESCAPES.get(char, char) for char in text) + '"'
 
 
@@ -108,7 +108,7 @@ def _inputs(inputs: Mapping[str, str]) -> Iterable[str]:
 
 
 def _agent(pin: Pin) -> str:
-    capabilities = "".join(f" {quoted(each)}" for each in sorted(pin.capabilities))
+    capabilities = "".join(f" {quoted(capability)}" for capability in sorted(pin.capabilities))
     fields = {
         "parent": "null" if pin.parent is None else quoted(pin.parent),
         "capabilities": f"[{capabilities} ]",

@@ -1,8 +1,8 @@
-"""Words that look like other words: letters of two scripts in one, or of one that pass for Latin.
+"""Finds words that look like other words: of two scripts, or of letters that look like Latin.
 
-Flags for whoever reads, and no more: a word may be meant as it is. Standard library only: jobs
-import this file. https://www.unicode.org/reports/tr39/ lists all that can be confused; here stand
-the letters that look the same in common fonts.
+It only warns the reader, since such a word may be intended. Standard library only: jobs import this
+file. https://www.unicode.org/reports/tr39/ lists all confusable characters; this module knows those
+that look the same in common fonts.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _FOREIGN: Final = re.compile(r"[^\x00-\x7f]")
-# Scripts with letters that pass for each other; others may well stand in one word.
+# Scripts with letters that look alike; a word may mix others.
 _SCRIPTS: Final = frozenset(
     {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "GEORGIAN", "LISU", "DESERET",
      "GOTHIC", "OLD", "PHOENICIAN", "CARIAN", "LYCIAN", "LYDIAN", "TIFINAGH", "VAI", "WARANG"}
 )  # fmt: skip
 _LATIN_LIKE: Final = frozenset("аеорсухіјѕԁһӏԛԝьАВЕКМНОРСТХІЈЅԌԚԜҮѴοανρυικΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹϳօոսցհԼՍՕ")
-# Signs that pass for those that programs give a meaning.
+# Signs that look like those with a meaning for programs.
 _SIGNS: Final = {
     "\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2024": ".", "\ua789": ":", "\u2236": ":",
     "\u01c3": "!", "\u02d0": ":", "\u2216": "\\", "\u29f5": "\\", "\u037e": ";", "\u201a": ",",
@@ -29,11 +29,11 @@ _SIGNS: Final = {
 
 
 def alike(text: str) -> Iterator[str]:
-    """What in a line may be taken for something else, in words; nothing for plain ASCII."""
+    """Describe each part of a line that may be confused with other text; none for plain ASCII."""
     if text.isascii():
         return
-    for found in _WORD.finditer(text):
-        word = found.group()
+    for match in _WORD.finditer(text):
+        word = match.group()
         if not word.isascii() and (reason := _fault(word)):
             yield f"{_quoted(word)} {reason}"
     for char in dict.fromkeys(_FOREIGN.findall(text)):
@@ -58,7 +58,7 @@ def _script(char: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _twin(char: str) -> str:
-    """The letter, digit or sign of ASCII that it passes for, in another dress or by its look."""
+    """The ASCII character that this one looks like, by compatibility or by shape."""
     plain = unicodedata.normalize("NFKC", char)
     folds = len(plain) == 1 and plain.isascii() and plain.isprintable() and plain != " "
     return plain if folds else _SIGNS.get(char, "")

@@ -1,4 +1,4 @@
-"""How much a proposed commit may bring: handed to the jobs that judge it, as one plain word.
+"""How large a proposed commit may be. The daemon passes this to the review jobs as one word.
 
 Standard library only: jobs import this file.
 """
@@ -13,7 +13,7 @@ _LONG: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The figures of `[intake]` in the settings, which say what each one means."""
+    """The values of `[intake]` in the settings; the settings describe each one."""
 
     pack: int
     objects: int
@@ -27,17 +27,17 @@ class Caps:
     @property
     def word(self) -> str:
         """As `pack=67108864,objects=20000,...`."""
-        return ",".join(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
+        return ",".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
     @classmethod
     def of(cls, word: str) -> Self:
-        """Read what `word` wrote; ValueError for anything else."""
+        """Parse what `word` gives; ValueError for anything else."""
         pairs = [part.partition("=") for part in word.split(",")]
-        if [name for name, _, _ in pairs] != [each.name for each in fields(cls)]:
-            raise ValueError(f"{word!r} does not name the caps in their order")
+        if [name for name, _, _ in pairs] != [field.name for field in fields(cls)]:
+            raise ValueError(f"{word!r} does not name the limits in their order")
         *counts, seconds = (value for _, _, value in pairs)
         pack, objects, blob, depth, files, tree, diff = map(int, counts)
-        found = cls(pack, objects, blob, depth, files, tree, diff, float(seconds))
-        if min(pack, objects, blob, depth, files, tree, diff) < 1 or not 0 < found.seconds < _LONG:
-            raise ValueError(f"{word!r} allows nothing, or too much")
-        return found
+        limits = cls(pack, objects, blob, depth, files, tree, diff, float(seconds))
+        if min(pack, objects, blob, depth, files, tree, diff) < 1 or not 0 < limits.seconds < _LONG:
+            raise ValueError(f"{word!r} has a limit that is out of range")
+        return limits

@@ -1,6 +1,6 @@
-"""The kinds of jobs: what each is given and how much it may take, in one table.
+"""The kinds of jobs: their inputs, outputs and limits, in one table.
 
-Standard library only: the root helper judges and mounts with this.
+Standard library only: the root helper checks and mounts by this table.
 """
 
 from enum import StrEnum
@@ -8,10 +8,10 @@ from typing import NamedTuple, Self
 
 
 class Job(NamedTuple):
-    """What a kind of job is given: `takes` names fields of `RunJob`, the rest are bounds.
+    """One kind of job: `takes` names the fields of `RunJob` that it needs, the rest are limits.
 
-    `reads` and `writes`: its places by name in the container and what lies there. `in` and `out`
-    of the exchange are hived's, all others belong to agents (`privd/mounts.py`).
+    `reads` and `writes`: its directories by name in the container, and what is mounted there. `in`
+    and `out` of the exchange belong to hived, all others to agents (`privd/mounts.py`).
     """
 
     takes: set[str]
@@ -27,17 +27,17 @@ _OLD, _STATE = {"in": "in", "in2": "import"}, {**_OUT, "agent": "state"}
 
 
 class JobKind(StrEnum):
-    """What a job container does. From `fetch` on it is a program of `hive_core/jobs`.
+    """What a job container does. From `fetch` on, the job is a program of `hive_core/jobs`.
 
-    Purges delete the bytes of an archived node or a copied root; a copy is that of a prepared
-    tree, into a root named like the job; a measure says how much there is in the nodes of an agent
-    without parent and below. A clone is one that an agent made of another's configuration.
-    `own_inodes` copies each file of a node and below that has a hard link elsewhere. Only
-    `lock` has a network.
+    A purge deletes the files of an archived node or of a copied root. `copy_tree` copies a prepared
+    tree into a root with the name of the job. `measure` counts the files in the node of a root
+    agent and in all nodes below. `fetch_clone` fetches from a clone that an agent made of another
+    agent's configuration. `own_inodes` copies each file in a node and below that has a hard link
+    elsewhere. Only `lock` has network access.
     """
 
     job: Job
-    exchanges: bool  # whether hived and the job hand each other files, and words
+    exchanges: bool  # whether hived and the job exchange files, and words
     PURGE_ARCHIVE = "purge_archive", Job({"uuid"}, {}, {"out": "archive"})
     PURGE_ROOT = "purge_root", Job({"uuid"}, {}, {"out": "root"})
     COPY_TREE = "copy_tree", Job({"image"}, {"in": "image"}, {"out": "root"})

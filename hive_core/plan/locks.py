@@ -1,7 +1,7 @@
-"""What newer inputs would change: the nodes of `flake.lock`, compared. Pure.
+"""Compares two versions of `flake.lock`: which inputs change, and which lines. Pure.
 
-The file is Nix's own, made from what the operator named in hive.toml; its texts may come from
-anywhere, so they are shown escaped. https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-flake
+Nix writes the file from the inputs in hive.toml. Its texts may come from anywhere, so they are
+shown escaped. https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-flake
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CONTEXT: Final = 3
 
 
 class Change(NamedTuple):
-    """One input: what it is locked to, before and after; empty: it is not there."""
+    """One input with its old and its new lock; empty where the file does not have it."""
 
     input: str
     old: str
@@ -27,7 +27,7 @@ class Change(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of a difference, as a review has it."""
+    """One line of a difference, in the format of a review."""
 
     path: str
     old: int | None
@@ -37,46 +37,46 @@ class Line(NamedTuple):
 
 
 def nodes(lock: bytes) -> Mapping[str, Mapping[str, object]]:
-    """What is locked, by name; InvalidArgument for anything that is no lock."""
+    """The locked inputs by name; InvalidArgument for anything that is not a flake.lock."""
     if not lock:
         return {}
     try:
-        found = json.loads(lock)
-        top, every = found["root"], found["nodes"]
+        document = json.loads(lock)
+        top, every = document["root"], document["nodes"]
         return {str(name): dict(node) for name, node in every.items() if name != top}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidArgument("this is no flake.lock", field=_FILE) from error
+        raise InvalidArgument("this is not a flake.lock file", field=_FILE) from error
 
 
 def changes(before: bytes, after: bytes) -> list[Change]:
-    """Inputs that would be locked otherwise, in one line each."""
+    """The inputs whose lock changes, in one line each."""
     old, new = nodes(before), nodes(after)
     names = sorted(old.keys() | new.keys())
-    found = (Change(_plain(name), _text(old.get(name)), _text(new.get(name))) for name in names)
-    return [each for each in found if each.old != each.new]
+    rows = (Change(_plain(name), _text(old.get(name)), _text(new.get(name))) for name in names)
+    return [row for row in rows if row.old != row.new]
 
 
 def difference(before: bytes, after: bytes) -> list[Line]:
-    """The lines of the file that would change, with those around them."""
+    """The lines of the file that change, with their context."""
     old, new = _lines(before), _lines(after)
-    found: list[Line] = []
+    rows: list[Line] = []
     for group in difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_grouped_opcodes(
         _CONTEXT
     ):
         first, last = group[0], group[-1]
         passage = f"{first[1] + 1}-{last[2]} of before, {first[3] + 1}-{last[4]} of after"
-        found.append(Line(_FILE, None, None, "@", passage))
+        rows.append(Line(_FILE, None, None, "@", passage))
         for kind, a, b, c, d in group:
             if kind == "equal":
-                found += [Line(_FILE, a + n + 1, c + n + 1, " ", old[a + n]) for n in range(b - a)]
+                rows += [Line(_FILE, a + n + 1, c + n + 1, " ", old[a + n]) for n in range(b - a)]
             else:
-                found += [Line(_FILE, n + 1, None, "-", old[n]) for n in range(a, b)]
-                found += [Line(_FILE, None, n + 1, "+", new[n]) for n in range(c, d)]
-    return found
+                rows += [Line(_FILE, n + 1, None, "-", old[n]) for n in range(a, b)]
+                rows += [Line(_FILE, None, n + 1, "+", new[n]) for n in range(c, d)]
+    return rows
 
 
 def as_jsonl(lines: list[Line]) -> bytes:
-    """The lines as they are kept beside a proposal."""
+    """The lines in the format in which a proposal stores them."""
     rows = (json.dumps(line._asdict(), ensure_ascii=True) for line in lines)
     return "".join(f"{row}\n" for row in rows).encode()
 
@@ -86,7 +86,7 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _text(node: Mapping[str, object] | None) -> str:
-    """`github:NixOS/nixpkgs 4f1b2c3d 2026-01-31 sha256-...`: what it is, when, and its hash."""
+    """`github:NixOS/nixpkgs 4f1b2c3d 2026-01-31 sha256-...`: source, date and hash."""
     if node is None:
         return ""
     locked = node.get("locked")
@@ -109,7 +109,7 @@ def _day(locked: Mapping[str, object]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Printable ASCII, other characters spelled out."""
+    """Printable ASCII; other characters as their code."""
     return "".join(
         char
         if " " <= char <= "~"

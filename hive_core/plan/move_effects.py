@@ -1,4 +1,4 @@
-"""What a move of an agent brings for others, before it is done. Pure: two snapshots compared."""
+"""What a move or a restore does to other agents: restarts, and access gained or lost. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from hive_core.plan.placement import NESTED_LIMITS, subtree_limits
 
 @dataclass(frozen=True, slots=True)
 class Consequences:
-    """`crossing`: units that change their slice, so they are restarted. `lost`: who is above the
-    agent no more, the highest first. `losing`: those, and whoever is below them and did not move
-    along: nothing shows all that they may still hold, so they are restarted too.
+    """What one move does to other agents.
+
+    `crossing`: agents whose unit changes its slice, so they are restarted. `lost`: agents that are
+    not above the moved agent any more, the highest first. `losing`: those, and all agents below
+    them that did not move along. They may still hold open handles of the moved agent's files, and
+    the kernel cannot list all of these, so they are restarted too.
     """
 
     crossing: tuple[str, ...]
@@ -24,7 +27,7 @@ class Consequences:
 
 
 def consequences(before: Hive, after: Hive, agent: str) -> Consequences:
-    """What follows when `agent` hangs in `after` where it does, and not where it did."""
+    """Compare the place of `agent` in two snapshots."""
     old, new = before.topology.lineage(agent), after.topology.lineage(agent)
     lost = tuple(name for name in reversed(old) if name not in new)
     crosses = _slices(before, old) != _slices(after, new)
@@ -37,20 +40,20 @@ def consequences(before: Hive, after: Hive, agent: str) -> Consequences:
 
 
 def losing(hive: Hive, lost: Iterable[str], agent: str) -> tuple[str, ...]:
-    """Who may hold what these agents had of `agent`: they, and all below them; parents first.
+    """The agents that may hold files of `agent`: those in `lost`, and all below them.
 
-    Whoever is above the agent (again) has not lost it.
+    Parents come first. An agent that is above `agent` (again) has not lost access.
     """
     along = {agent, *hive.topology.subtree(agent)}
     if agent in hive.topology:
         along.update(hive.topology.lineage(agent))
     tops = [name for name in lost if name in hive.topology and name not in along]
-    found = (each for name in tops for each in hive.topology.subtree(name))
-    return tuple(dict.fromkeys(each for each in found if each not in along))
+    names = (name for top in tops for name in hive.topology.subtree(top))
+    return tuple(dict.fromkeys(name for name in names if name not in along))
 
 
 def _slices(hive: Hive, lineage: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the ancestors that carry a limit for their subtree, root first."""
+    """The ancestors that have a limit for their subtree, root first."""
     above = (name for name in reversed(lineage))
     carriers = [name for name in above if subtree_limits(hive.spec(name).subtree) != Limits()]
     return tuple(hive.spec(name).id for name in carriers[:NESTED_LIMITS])

@@ -1,7 +1,7 @@
-"""Files as a Nix archive: the one form in which a configuration is hashed, kept and handed on.
+"""Files as a Nix archive: the one format in which a configuration is hashed, stored and passed on.
 
-https://nix.dev/manual/nix/2.26/protocols/nix-archive describes it. Ours hold plain files in folders
-and nothing else, and no empty folder but the top one, so that each set of files has one archive.
+https://nix.dev/manual/nix/2.26/protocols/nix-archive describes it. Our archives contain only plain
+files in folders, and no empty folder except the top one, so each set of files has one archive.
 Standard library only: jobs import this file.
 """
 
@@ -22,7 +22,7 @@ _LENGTH: Final = struct.Struct("<Q")
 
 
 class BadArchive(ValueError):
-    """Not an archive, or not one that we make."""
+    """Not an archive, or not one that `pack` could have made."""
 
 
 def pack(files: Files) -> bytes:
@@ -54,10 +54,10 @@ def _nested(files: Files) -> _Folder:
     for path, file in files.items():
         *above, name = path.encode().split(b"/")
         if len(above) > DEPTH_MAX or any(map(_bad_name, (*above, name))):
-            raise BadArchive(f"{path!r} is no path of a file")
+            raise BadArchive(f"{path!r} is not a valid path")
         folder = top
-        for each in above:
-            below = folder.setdefault(each, {})
+        for part in above:
+            below = folder.setdefault(part, {})
             if isinstance(below, tuple):
                 raise BadArchive(f"{path!r} lies in a file")
             folder = below
@@ -101,13 +101,13 @@ def _folder(folder: _Folder) -> Iterator[bytes]:
 
 
 def _entries(reader: _Reader, above: str, files: dict[str, tuple[bool, bytes]]) -> None:
-    """What a folder holds, up to the word that closes it."""
+    """Read the entries of a folder, up to the word that closes it."""
     before = b""
     while (word := reader.word()) == b"entry":
         reader.expect(b"(", b"name")
         name = reader.word()
         if _bad_name(name) or b"/" in name or name <= before:
-            raise BadArchive(f"{name!r} is no name, or out of order")
+            raise BadArchive(f"{name!r} is not a valid name, or is out of order")
         before = name
         reader.expect(b"node")
         _node(reader, above + _decoded(name), files)
@@ -176,8 +176,8 @@ class _Reader:
 
     def expect(self, *words: bytes) -> None:
         for word in words:
-            if (found := self.word()) != word:
-                raise BadArchive(f"{found!r} instead of {word!r}")
+            if (actual := self.word()) != word:
+                raise BadArchive(f"{actual!r} instead of {word!r}")
 
     def end(self) -> None:
         if self._at != len(self._data):

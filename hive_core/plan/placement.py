@@ -1,6 +1,6 @@
-"""Where every agent of one snapshot belongs: its node, its slice, and what it is shown.
+"""Where every agent of one snapshot belongs: its node, its slice, and what it sees.
 
-Built once per commit in one walk; an agent that did not change keeps its `Place`.
+Built once per commit in one walk; an agent that did not change keeps its object.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from hive_core.plan.render import STORES
 # A unit name holds 255 characters, and each level costs nine.
 # https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html
 NESTED_LIMITS = 26
-_OF_FILES = {"disk", "inodes"}  # what no unit can be held to
+_OF_FILES = {"disk", "inodes"}  # limits that no unit can enforce
 
 
 class Room(NamedTuple):
-    """Bytes and number of the files of one agent; None: as many as there is room for."""
+    """Limits for the files of one agent, in bytes and in number; None: no limit."""
 
     disk: int | None = None
     inodes: int | None = None
@@ -35,10 +35,11 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """One agent of the snapshot. `identity` and `view` are marks: equal marks, equal content.
+    """One agent of the snapshot.
 
-    `slice` holds the short ids of those above, or itself, that carry a limit for their subtree;
-    `carries` says that this agent does.
+    `identity` and `view` are hashes: equal hashes mean equal content. `slice` holds the short ids
+    of the ancestors, and of the agent itself, that have a limit for their subtree. `carries`: this
+    agent has one.
     """
 
     name: str
@@ -59,22 +60,22 @@ class Place:
 
     @cached_property
     def config(self) -> str:
-        """The commit that it is shown in `/run/hive/config`; empty: none."""
+        """The commit that the agent sees in `/run/hive/config`; empty: none."""
         return self.spec.config or ""
 
     @property
     def boots(self) -> bool:
-        """Whether an init runs inside, who can mount."""
+        """Whether an init runs inside the container; an init can mount."""
         return self.spec.boot or self.image == NIX_IMAGE
 
     @cached_property
     def stores(self) -> frozenset[str]:
-        """What it may see of hived's repositories: `meta`, `applied`."""
-        return frozenset(each for each in STORES if f"{each}.read" in self.spec.capabilities)
+        """The repositories of hived that the agent may see: `meta`, `applied`."""
+        return frozenset(store for store in STORES if f"{store}.read" in self.spec.capabilities)
 
     @property
     def document(self) -> dict[str, object]:
-        """What stands in `/run/hive/identity.json` of the container."""
+        """The content of `/run/hive/identity.json` in the container."""
         return {
             "name": self.name,
             "uuid": self.uuid,
@@ -87,24 +88,24 @@ class Place:
 
 
 def merged(limits: SpecLimits, defaults: SpecLimits) -> Limits:
-    """The agent's own limits over those of the host."""
+    """The agent's own limits, with the host's defaults for the others."""
     own = limits.model_dump(exclude_none=True, exclude=_OF_FILES)
     return Limits(**{**defaults.model_dump(exclude_none=True, exclude=_OF_FILES), **own})
 
 
 def room(limits: SpecLimits, defaults: SpecLimits) -> Room:
-    """How much its files may be: bytes and number, its own limits over those of the host."""
-    found = (getattr(limits, each) or getattr(defaults, each) for each in ("disk", "inodes"))
-    return Room(*found)
+    """The limits for the agent's files: its own, with the host's defaults for the others."""
+    bounds = (getattr(limits, field) or getattr(defaults, field) for field in ("disk", "inodes"))
+    return Room(*bounds)
 
 
 def image_label(image: str) -> str:
-    """The name of an image; one that the operator gave as a path is entered under its digest."""
+    """The name of an image; an image that the operator gave as a path is named by its digest."""
     return f"tree-{sha256(image.encode()).hexdigest()[:16]}" if "/" in image else image
 
 
 def hash_of(spec: AgentSpec, image: str, limits: Limits) -> str:
-    """A short digest of what a running unit was made from."""
+    """A short digest of everything that a running unit was started with."""
     parts = [spec.boot, image, list(spec.command), repr(limits)]
     return sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -132,7 +133,7 @@ class Places:
             parent = place.parent
 
     def links(self, uuid: str) -> Iterator[tuple[str, str]]:
-        """The symlinks below `/agents` in the container: name and where it leads."""
+        """The symlinks below `/agents` in the container: name and target."""
         own = self.by_uuid[uuid]
         depth = len(own.lineage)
         for name in self.hive.topology.subtree(own.name):
@@ -156,12 +157,12 @@ class _Walk:
         for name in reversed(order):
             kids = (self._views[kid] for kid in topology.children(name))
             self._views[name] = hash((name, ids[name], *kids))
-        found: dict[str, Place] = {}
+        places: dict[str, Place] = {}
         for name in order:
             parent = topology.parents[name]
-            above = found[ids[parent]] if parent is not None else None
-            found[ids[name]] = self._place(name, ids[name], above)
-        return found
+            above = places[ids[parent]] if parent is not None else None
+            places[ids[name]] = self._place(name, ids[name], above)
+        return places
 
     def _place(self, name: str, uuid: str, above: Place | None) -> Place:
         spec, old = self._hive.specs[name], self._before.get(uuid)
@@ -197,9 +198,9 @@ class _Walk:
 
 
 def subtree_limits(limits: SubtreeLimits | None) -> Limits:
-    """What the slice of a subtree is held to."""
-    found = limits or SubtreeLimits()
-    return Limits(memory_max=found.memory_max, tasks_max=found.tasks_max, cpu_quota=found.cpu_quota)
+    """The limits of the slice of a subtree."""
+    own = limits or SubtreeLimits()
+    return Limits(memory_max=own.memory_max, tasks_max=own.tasks_max, cpu_quota=own.cpu_quota)
 
 
 def limits_of(limits: Limits) -> dict[str, int]:

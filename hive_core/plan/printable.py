@@ -1,8 +1,8 @@
-"""Text that others wrote, shown as what it is: nothing in it is invisible or moves its neighbours.
+"""Escapes untrusted text, so that no character in it is invisible or changes its surroundings.
 
-What is escaped can be told from what was written like an escape, so that the original can be had
-back. Standard library only: jobs import this file.
-https://trojansource.codes tells what text can do to a reader (CVE-2021-42574).
+Text that looks like an escape is escaped too, so the original can be restored. Standard library
+only: jobs import this file. https://trojansource.codes shows what hidden characters can do
+(CVE-2021-42574).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 _ODD: Final = re.compile(r"[^\t\x20-\x7e]+")
 _BRACKETS: Final = "\u27e8\u27e9"  # of the escapes themselves
-# Letters, marks and signs that take no room or show nothing, though their category says otherwise.
+# Characters that are invisible, though their category says otherwise.
 _BLANK: Final = frozenset(
     map(
         chr,
@@ -25,15 +25,15 @@ _BLANK: Final = frozenset(
         ),
     )
 )  # fmt: skip
-_MARKS_MOST: Final = 2  # on one letter; more of them hide what is around
+_MARKS_MOST: Final = 2  # on one letter; more of them cover the text around
 _SPELLED: Final = re.compile(r"⟨(U\+[0-9A-F]{4,6})⟩")
-_BYTES: Final = range(0xDC80, 0xDD00)  # how Python hands on what is not UTF-8 (PEP 383)
+_BYTES: Final = range(0xDC80, 0xDD00)  # how Python represents bytes that are not UTF-8 (PEP 383)
 
 
 def shown(text: str) -> str:
-    """The text with every character that is not plainly visible spelled out as `⟨U+202E⟩`.
+    """The text with every character that is not plainly visible written as `⟨U+202E⟩`.
 
-    Tabs stay. Bytes that are no text, as `surrogateescape` hands them on, become `⟨0xFF00⟩`.
+    Tabs stay. Bytes that are not UTF-8, decoded with `surrogateescape`, become `⟨0xFF00⟩`.
     """
     return _ODD.sub(_spelled, text)
 
@@ -44,14 +44,14 @@ def shown_bytes(data: bytes) -> str:
 
 
 def hidden(text: str) -> list[str]:
-    """The codes of characters that `shown` spelled out in this text, each once; not of brackets."""
-    found = dict.fromkeys(_SPELLED.findall(text))
-    return [each for each in found if each not in ("U+27E8", "U+27E9")]
+    """The codes of the characters that are escaped in this text, each once; brackets left out."""
+    codes = dict.fromkeys(_SPELLED.findall(text))
+    return [code for code in codes if code not in ("U+27E8", "U+27E9")]
 
 
-def _spelled(found: re.Match[str]) -> str:
-    before = found.string[found.start() - 1 : found.start()]
-    return "".join(_runs(found.group(), before.isalpha()))
+def _spelled(match: re.Match[str]) -> str:
+    before = match.string[match.start() - 1 : match.start()]
+    return "".join(_runs(match.group(), before.isalpha()))
 
 
 def _runs(text: str, after_letter: bool) -> Iterator[str]:  # noqa: FBT001 - state of a scan
@@ -74,7 +74,7 @@ def _runs(text: str, after_letter: bool) -> Iterator[str]:  # noqa: FBT001 - sta
 
 @lru_cache(maxsize=1 << 16)
 def _kind(char: str) -> str:
-    """`L` for a letter, `M` for a mark on one, `V` for anything else that is seen, or nothing."""
+    """`L` for a letter, `M` for a mark on one, `V` for anything else visible; empty: invisible."""
     category = unicodedata.category(char)[0]
     if char in _BLANK or char in _BRACKETS or category in "CZ":
         return ""

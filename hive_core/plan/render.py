@@ -1,6 +1,6 @@
-"""How an action is rendered: properties of the unit, flags of systemd-nspawn, argv. Pure.
+"""Renders an action: properties of the unit, flags of systemd-nspawn, argv. Pure.
 
-RUNTIME in the design pages says why each flag stands here; systemd's own words are at
+The lists in `privd/units` say why each flag is needed. For their meaning see
 https://www.freedesktop.org/software/systemd/man/latest/systemd-nspawn.html
 """
 
@@ -21,16 +21,16 @@ DEFAULTS: Final = Limits(tasks_max=1024, cpu_weight=50, io_weight=50)  # of an a
 
 
 class Host(NamedTuple):
-    """What rendering has to know about the machine."""
+    """What rendering needs to know about the machine."""
 
     package: str  # the directory of hive_core
-    shared: tuple[str, ...] = ("/usr",)  # what is bound of SHARED, as far as it exists here
+    shared: tuple[str, ...] = ("/usr",)  # the paths of SHARED that exist here
     tun: bool = False  # systemd-nspawn 257 opens /dev/net/tun for every user namespace
-    path: str = "/usr/sbin:/usr/bin"  # systemd has none that helps on NixOS
+    path: str = "/usr/sbin:/usr/bin"  # systemd's default does not work on NixOS
 
 
 def listed(file: str, **fields: object) -> list[str]:
-    """Fill a list of properties, flags or words that lies beside the units, one a line."""
+    """Read a list of properties, flags or words from `privd/units`, one a line, and fill it in."""
     text = (Path(__file__).parents[1] / "privd/units" / file).read_text(encoding="utf-8")
     return [line.format(**fields) for line in text.splitlines() if not line.startswith("#")]
 
@@ -79,7 +79,7 @@ def _container(uuid: str, base: int, name: str) -> list[str]:
 
 
 def agent_argv(host: Host, action: StartUnit) -> list[str]:
-    """Render the container of an agent; the agent's own command comes last, verbatim."""
+    """Render the command line of an agent's container; the agent's own command comes last."""
     nix, uuid = action.image == NIX, action.uuid
     shared = {"host": host.shared, NIX: ("/nix/store",)}.get(action.image, ())
     argv = [*_container(uuid, action.base, action.name), *(f"--bind-ro={part}" for part in shared)]
@@ -96,7 +96,7 @@ def agent_argv(host: Host, action: StartUnit) -> list[str]:
 
 
 def job_argv(host: Host, action: RunJob) -> list[str]:
-    """Render the container of a job: a generated root, the host's programs, its few places."""
+    """Render the command line of a job's container: a generated root, host programs, its mounts."""
     mounts, job = f"{STATE}/mounts/{action.job}", action.work.job
     argv = _container(action.job, action.base, "job")
     argv += [] if action.work is JobKind.LOCK else ["--private-network"]
@@ -106,7 +106,7 @@ def job_argv(host: Host, action: RunJob) -> list[str]:
     argv += [f"--bind={mounts}/{leaf}:/{leaf}" for leaf in job.writes]
     program = ["/bin/sh", "/opt/hive/hive_core/privd/guest/job"]
     if action.work.exchanges:
-        # What keeps a result from being collected has to be there for the host too.
+        # The host must see the link that protects a result from Nix's garbage collector.
         argv.append(f"--bind={mounts}/out:{STATE}/work/{action.job}/out")
         program = ["/usr/bin/python3", "-I", "/opt/hive/hive_core/jobs/main.py"]
     return [*argv, *listed("job.flags", **host._asdict()), *program, action.work, *action.words]

@@ -1,4 +1,4 @@
-"""What hived says and hears: actions as they go out, and what the root helper answers to each."""
+"""Encodes actions for the root helper, and decodes its results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hive_core.plan.fields import build
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The state asked for is there; `changed` tells whether it was not before."""
+    """The requested state is reached; `changed`: it was not before."""
 
     changed: bool
 
@@ -21,9 +21,9 @@ class UnitFacts:
     """What root sees of a running agent.
 
     `ours`: the main process is in the unit's cgroup. `mapped`: its container's user namespace is
-    exactly the range. `payload`: it may execute, for its bounds are set. `tree`: `/tree` in the
-    container is the agent's node. With these four it runs when systemd calls it up. `leader` is the
-    container's first process, 0 while there is none.
+    exactly the range. `payload`: it may execute, because its limits are set. `tree`: `/tree` in the
+    container is the agent's node. If these four hold and systemd calls the unit active, the agent
+    runs. `leader` is the container's first process, 0 while there is none.
     """
 
     ours: bool
@@ -35,7 +35,7 @@ class UnitFacts:
 
 @dataclass(frozen=True, slots=True)
 class StorageFacts:
-    """What is there: lineages of nodes; UUIDs of agents and jobs for everything else."""
+    """What exists: lineages of nodes; UUIDs of agents and jobs for everything else."""
 
     nodes: tuple[tuple[str, ...], ...]
     archives: tuple[str, ...]
@@ -52,7 +52,7 @@ _OTHERS: Final[dict[type[Any], type[Any]]] = {
 
 
 def encode(action: Action) -> dict[str, object]:
-    """Turn an action into what goes over the wire as JSON."""
+    """Turn an action into its JSON object on the wire."""
     return {"kind": type(action).__name__, **asdict(action)}
 
 

@@ -10,4 +10,4 @@ def waves(agents: Sequence[str], first: int, share: float) -> tuple[tuple[str, .
     """The agents in their order, cut into at most three waves; none of them is empty."""
     second = first + math.ceil(len(agents) * share)
     cuts = (agents[:first], agents[first:second], agents[second:])
-    return tuple(tuple(each) for each in cuts if each)
+    return tuple(tuple(wave) for wave in cuts if wave)

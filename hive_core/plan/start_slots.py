@@ -1,8 +1,8 @@
-"""Who may start now: slots that branches share, so that starts which never end hold up nobody else.
+"""Bounds the starts that run at once. Branches share the slots, so no branch can block the others.
 
-A branch is a child of a root with everything below it, and a root by itself. It has at most half of
-the slots. A start that takes longer than starts take gives its slot to others, not to its own
-branch; so at most twice as many starts are under way as there are slots.
+A branch is a child of a root with everything below it, or a root by itself. It gets at most half of
+the slots. A start that takes unusually long gives its slot to other branches, not to its own; so at
+most twice as many starts run at once as there are slots.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SLOW_AFTER: Final = 2.0  # seconds; a container without an init takes 0.3
 
 
 def branch_of(places: Places, uuid: str) -> str:
-    """Name the branch of an agent; one that is in the tree no more is its own."""
+    """The branch of an agent; a destroyed agent is a branch of its own."""
     place = places.by_uuid.get(uuid)
     return place.lineage[:2][-1] if place else uuid
 
 
 class StartSlots:
-    """The slots while a plan is thought through. `starting`: who starts, and since when."""
+    """The free slots during one plan. `starting`: agents that start now, and since when."""
 
     def __init__(
         self, places: Places, limit: int, starting: Mapping[str, float], now: float
@@ -35,7 +35,7 @@ class StartSlots:
         self._used = len(starting) - min(limit, len(starting) - len(self._young))
 
     def take(self, uuid: str) -> bool:
-        """Take a slot for an agent, if there is one for its branch."""
+        """Take a slot for an agent, if its branch may have one."""
         branch = branch_of(self._places, uuid)
         if self._used >= self._limit or self._by_branch[branch] >= self._share:
             return False
@@ -45,11 +45,11 @@ class StartSlots:
 
     @property
     def next_slow(self) -> float | None:
-        """When the oldest start will have taken so long that its slot is another's."""
+        """When the oldest recent start becomes slow and gives up its slot."""
         return self._young[0] + SLOW_AFTER if self._young else None
 
     def share_out(self, queue: Iterable[str]) -> list[str]:
-        """Choose who in the queue can get a slot now, without taking any."""
+        """The agents of the queue that can get a slot now; takes none."""
         used, by_branch, chosen = self._used, self._by_branch.copy(), list[str]()
         for uuid in queue:
             if used >= self._limit:

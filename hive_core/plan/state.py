@@ -1,6 +1,6 @@
-"""The one table that names the state of a machine: ordered, first match wins, total.
+"""The table that gives the state of an agent: ordered, the first match wins, total.
 
-Nothing here is stored: the facts come from the wish (`runs`), the unit and the counted failures.
+The state is not stored: it follows from the run request, the unit and the counted failures.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hive_core.model.agents.machine import DesiredRun, DesiredState, FailureHist
 
 
 class Phase(StrEnum):
-    """What systemd says of a unit, in four words."""
+    """systemd's state of a unit, reduced to four."""
 
     DOWN = "down"
     COMING = "coming"
@@ -36,7 +36,7 @@ _PHASES: Final = {
     "refreshing": Phase.UP,
     "activating": Phase.COMING,
     "deactivating": Phase.GOING,
-}  # inactive, failed, maintenance and whatever a later systemd invents: down
+}  # inactive, failed, maintenance and anything that a later systemd adds: down
 
 
 def phase(machine: Machine) -> Phase:
@@ -44,7 +44,7 @@ def phase(machine: Machine) -> Phase:
 
 
 def trouble(run: DesiredRun, starts: FailureHistory | None) -> Trouble:
-    """Failures of an older nonce are forgotten: somebody asked for a fresh start."""
+    """Failures of an older nonce do not count: a fresh start was requested since."""
     if starts is None or starts.nonce < run.nonce or not starts.failures:
         return Trouble.NONE
     return Trouble.PARKED if starts.parked else Trouble.FAILED
@@ -52,7 +52,7 @@ def trouble(run: DesiredRun, starts: FailureHistory | None) -> Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything the table looks at. `wanted` None: no agent of the hive."""
+    """The inputs of the table. `wanted` None: not an agent of the hive."""
 
     wanted: DesiredState | None
     current: bool
@@ -90,7 +90,7 @@ def state_of(facts: Facts) -> State:
 
 
 def facts(run: DesiredRun | None, machine: Machine, starts: FailureHistory | None = None) -> Facts:
-    """The facts of one agent; `run` None: it is not in the hive (any more)."""
+    """The facts of one agent; `run` None: it is not in the hive."""
     return Facts(
         wanted=run.wanted if run else None,
         current=run is not None and run.nonce == machine.nonce,

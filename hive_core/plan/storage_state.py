@@ -1,4 +1,4 @@
-"""What lies on disk, is mounted and is shown, kept up to date by the actions that succeed."""
+"""What is on disk, mounted and shown; updated by observations and by actions that succeed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hive_core.plan.results import StorageFacts
 
 @dataclass(slots=True)
 class Storage:
-    """`parents`: nodes by short id, with the short id above. The rest goes by UUID."""
+    """`parents`: the parent's short id of each node, by short id. The rest goes by UUID."""
 
     parents: dict[str, str | None] = field(default_factory=dict)
     archives: set[str] = field(default_factory=set)
@@ -26,7 +26,7 @@ class Storage:
     stores: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def look(self, facts: StorageFacts) -> None:
-        """Take over a fresh look; a door that went took what was shown in it along."""
+        """Take over a fresh observation. What a removed socket directory showed is gone with it."""
         self.parents.clear()
         for lineage in facts.nodes:
             self._put(lineage)
@@ -36,21 +36,21 @@ class Storage:
         self._shut(self.identities.keys() - self.doors)
 
     def node(self, short: str) -> tuple[str, ...]:
-        """Where a node lies, root first; empty: nowhere."""
+        """The lineage of a node, root first; empty when it does not exist."""
         if short not in self.parents:
             return ()
-        found, parent = [short], self.parents[short]
-        while parent is not None and len(found) <= a.DEPTH_MAX:
-            found.append(parent)
+        lineage, parent = [short], self.parents[short]
+        while parent is not None and len(lineage) <= a.DEPTH_MAX:
+            lineage.append(parent)
             parent = self.parents.get(parent)
-        return tuple(reversed(found))
+        return tuple(reversed(lineage))
 
     def kids(self, short: str) -> Iterator[str]:
-        return (each for each, parent in self.parents.items() if parent == short)
+        return (child for child, parent in self.parents.items() if parent == short)
 
     @property
     def uuids(self) -> set[str]:
-        """Everybody that left a trace with a full id."""
+        """The UUIDs of everything on disk that is named by a full UUID."""
         return self.archives | self.roots | self.mounts | self.doors
 
     def nodes_without(self, shorts: Iterable[str]) -> Iterator[tuple[str, ...]]:
@@ -58,7 +58,7 @@ class Storage:
         return (self.node(short) for short in self.parents.keys() - set(shorts))
 
     def applied(self, action: a.Action | Local) -> None:
-        """Take note of an action that succeeded."""
+        """Record an action that succeeded."""
         match action:
             case a.MakeNode(lineage) | a.RestoreNode(_, lineage) | a.MoveNode(_, lineage):
                 self._put(lineage)

@@ -1,4 +1,4 @@
-"""The steps that bring the tree on disk into the shape of the topology."""
+"""The steps that make the tree on disk match the topology."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hive_core.plan.placement import Place
 
 
 class Forest:
-    """Nodes on disk while the steps of a plan are thought through: short id -> parent or None."""
+    """The nodes on disk as they will be after the steps so far: short id -> parent or None."""
 
     def __init__(self, machines: Iterable[Machine]) -> None:
         self._parents: dict[str, str | None] = {}
@@ -23,19 +23,19 @@ class Forest:
             self._parents[node[-1]] = node[-2] if len(node) > 1 else None
 
     def lineage(self, short: str) -> tuple[str, ...]:
-        """Where a node lies now; nodes above it that no agent accounts for cannot be walked."""
-        found = [short]
+        """The lineage of a node at this point; it ends below a node that belongs to no agent."""
+        lineage = [short]
         parent = self._parents.get(short)
-        while parent is not None and parent not in found:
-            found.append(parent)
+        while parent is not None and parent not in lineage:
+            lineage.append(parent)
             parent = self._parents.get(parent)
-        return tuple(reversed(found))
+        return tuple(reversed(lineage))
 
 
 def shape(
     desired: Desired, machines: Mapping[str, Machine], dirty: Iterable[str]
 ) -> Iterator[Step]:
-    """Make, restore and move nodes, parents first: a target's parent is always in place."""
+    """Make, restore and move nodes, parents first: a target's parent always exists by then."""
     forest: Forest | None = None
     for uuid in dirty:
         place = desired.places.by_uuid.get(uuid)

@@ -1,4 +1,4 @@
-"""`agent.toml` as plain JSON values, whatever somebody wrote there.
+"""Parses an untrusted `agent.toml` into plain JSON values.
 
 Standard library only: jobs import this file.
 """
@@ -13,26 +13,26 @@ from typing import Final
 FILE: Final = "agent.toml"
 BYTES_MOST: Final = 64 << 10
 DEPTH_MOST: Final = 16
-_NUMBER_MOST: Final = 1 << 53  # what every reader of JSON agrees on
+_NUMBER_MOST: Final = 1 << 53  # every reader of JSON supports integers up to this
 
 
 def parse(data: bytes) -> dict[str, object]:
-    """The tables of the file; ValueError says in one line why there are none.
+    """The tables of the file; ValueError with a one-line reason if it cannot be parsed.
 
-    Dates become text. Deep nesting ends tomllib with a RecursionError, a long number with a
-    ValueError of Python's own.
+    Dates become text. tomllib raises RecursionError for deep nesting, and Python raises ValueError
+    for a long number.
     """
     if len(data) > BYTES_MOST:
         raise ValueError(f"larger than {BYTES_MOST} bytes")
     try:
-        found = tomllib.loads(data.decode())
+        tables = tomllib.loads(data.decode())
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from error
     except RecursionError as error:
         raise ValueError("nested too deep") from error
     except ValueError as error:
         raise ValueError(" ".join(str(error).split())[:200]) from error
-    return {key: _plain(value, key, 1) for key, value in found.items()}
+    return {key: _plain(value, key, 1) for key, value in tables.items()}
 
 
 def _plain(value: object, where: str, depth: int) -> object:
@@ -42,7 +42,7 @@ def _plain(value: object, where: str, depth: int) -> object:
         case dict():
             return {key: _plain(below, f"{where}.{key}", depth + 1) for key, below in value.items()}
         case list():
-            return [_plain(each, where, depth + 1) for each in value]
+            return [_plain(item, where, depth + 1) for item in value]
         case date() | time():
             return value.isoformat()
         case int() if abs(value) > _NUMBER_MOST:

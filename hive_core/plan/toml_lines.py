@@ -1,7 +1,7 @@
-"""In which line of a TOML file a key stands.
+"""Finds the line of a key in a TOML file.
 
-`tomllib` forgets that. But what it makes of the first lines of a file shows which keys stand in
-them, whatever quotes and brackets they are written with.
+`tomllib` does not report lines. But parsing only the first lines of a file shows which keys they
+contain, however they are quoted and nested.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Final
 
 Place = tuple[int | str, ...]
 
-_LINES_MOST: Final = 2000  # each of them is read with all before it
+_LINES_MOST: Final = 2000  # each of them is parsed with all lines before it
 
 
 def find_lines(data: bytes, places: Iterable[Place]) -> dict[Place, int | None]:
-    """For each place the line, from 1, in which its key begins; None where there is no telling.
+    """For each key path the line, from 1, in which its key begins; None where it is unknown.
 
-    Of a place that is not in the file (a key that is missing) it is that of the table.
+    For a key that is missing in the file, it is the line of its table.
     """
-    found: dict[Place, int | None] = dict.fromkeys(places)
-    waiting = {place: _deepest(data, place) for place in found}
+    numbers: dict[Place, int | None] = dict.fromkeys(places)
+    waiting = {place: _deepest(data, place) for place in numbers}
     lines = data.decode(errors="replace").splitlines(keepends=True)
     start = 1
     for number in range(1, min(len(lines), _LINES_MOST) + 1):
@@ -32,14 +32,14 @@ def find_lines(data: bytes, places: Iterable[Place]) -> dict[Place, int | None]:
             continue  # within a value of several lines
         for place, wanted in list(waiting.items()):
             if wanted and _holds(tables, wanted):
-                found[place] = _first_word(lines, start, number)
+                numbers[place] = _first_word(lines, start, number)
                 waiting[place] = ()
         start = number + 1
-    return found
+    return numbers
 
 
 def _first_word(lines: list[str], start: int, end: int) -> int:
-    """The first line from `start` on that says something."""
+    """The first line from `start` on that is neither blank nor a comment."""
     for number in range(start, end + 1):
         if lines[number - 1].strip() and not lines[number - 1].lstrip().startswith("#"):
             return number
@@ -54,7 +54,7 @@ def _parsed(text: str) -> dict[str, object] | None:
 
 
 def _deepest(data: bytes, place: Place) -> Place:
-    """So much of a place as is in the file: what is below it is not there, or within one value."""
+    """The longest prefix of a key path that is in the file."""
     tables = _parsed(data.decode(errors="replace"))
     if tables is None:
         return ()

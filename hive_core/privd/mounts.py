@@ -179,15 +179,15 @@ def blind(uuid: str, *stores: str) -> bool:
     return True
 
 
-def _place(action: RunJob, what: str) -> tuple[tree.Steps, Ids]:
+def _place(action: RunJob, source: str) -> tuple[tree.Steps, Ids]:
     """Say where it lies what a job is given, and whose ids it gets; nothing else shows there."""
     uuid, node = action.uuid or action.job, tree.node(action.lineage or (action.job,))
     steps = {
         "in": (STATE, "work", action.job, "in"), "out": (STATE, "work", action.job, "out"),
         "config": (*node, "config"), "state": (*node, "state"), "root": (tree.ROOTS, uuid),
         "archive": (tree.ARCHIVE, uuid), "nodes": (tree.TREE, short(uuid)), "node": node,
-    }.get(what) or (tree.registered(what, action.image or ""),)  # fmt: skip
-    ids = {"in": _hive(), "out": _hive(), "image": _OWN, "import": _OWN}.get(what, _STORED)
+    }.get(source) or (tree.registered(source, action.image or ""),)  # fmt: skip
+    ids = {"in": _hive(), "out": _hive(), "image": _OWN, "import": _OWN}.get(source, _STORED)
     return steps, ids
 
 
@@ -197,7 +197,7 @@ def mount_job(action: RunJob) -> None:
     place, job = tree.MOUNTS / action.job, action.work.job
     if action.uuid and "root" in job.writes.values() and (tree.MOUNTS / action.uuid).exists():
         raise FileExistsError("it is mounted")
-    sources = {leaf: _place(action, what) for leaf, what in (job.reads | job.writes).items()}
+    sources = {leaf: _place(action, source) for leaf, source in (job.reads | job.writes).items()}
     place.mkdir()  # one that was not cleaned up after is in the way
     # A new installation of Nix has no store yet, and what is missing cannot be mounted. Its daemon
     # gives the directory its group and mode when it opens the store:

@@ -58,11 +58,11 @@ def answer(frame: bytes) -> dict[str, object]:
         done = _do(json.loads(frame))
     except Exception as error:  # noqa: BLE001 - the edge: every fault becomes a reply
         name = REFUSALS.get(getattr(error, "errno", 0)) or REFUSALS.get(type(error), "Internal")
-        told = {"reason": str(error) or type(error).__name__}
-        told = vars(error) if isinstance(error, Malformed) else told
+        parameters = {"reason": str(error) or type(error).__name__}
+        parameters = vars(error) if isinstance(error, Malformed) else parameters
         # What came in may stand in there, half characters too.
-        told = {key: ascii(text)[1:-1] for key, text in told.items()}
-        return {"error": f"org.hive.Broker.{name}", "parameters": told}
+        parameters = {key: ascii(text)[1:-1] for key, text in parameters.items()}
+        return {"error": f"org.hive.Broker.{name}", "parameters": parameters}
     return {"parameters": {"result": {"changed": done} if isinstance(done, bool) else done}}
 
 

@@ -57,9 +57,9 @@ def ours(name: str, uuid: str) -> str:
     return agent_unit(name)
 
 
-def show(unit: str, what: str) -> str:
+def show(unit: str, key: str) -> str:
     """Give one property of a unit that is loaded."""
-    return run("systemctl", "show", "--value", f"--property={what}", unit).strip()
+    return run("systemctl", "show", "--value", f"--property={key}", unit).strip()
 
 
 def stop(action: a.StopUnit) -> bool:
@@ -89,10 +89,10 @@ def kill(action: a.KillUnit) -> bool:
         return False  # it has just ended
 
 
-def control(group: str, what: str) -> Path:
+def control(group: str, file: str) -> Path:
     """Give a file of a control group; version 2 lies beside version 1, or is alone."""
     unified = Path("/sys/fs/cgroup/unified")
-    return Path(f"{unified if unified.exists() else unified.parent}{group}/cgroup.{what}")
+    return Path(f"{unified if unified.exists() else unified.parent}{group}/cgroup.{file}")
 
 
 def start(action: a.StartUnit | a.RunJob) -> bool:
@@ -124,8 +124,8 @@ def observe(action: a.ObserveUnit) -> dict[str, object]:
         steps = _cgroup(action.pid).split("/")
         # The outermost counts: an agent may give such a name to a cgroup in its own subtree.
         unit = next((step for step in steps if step.startswith("hive-agent@")), None)
-        if unit == agent_unit(action.name) and (found := _children(action.pid)):
-            facts |= {"ours": True, "leader": found[0], **_contained(action, found[0])}
+        if unit == agent_unit(action.name) and (children := _children(action.pid)):
+            facts |= {"ours": True, "leader": children[0], **_contained(action, children[0])}
     return facts
 
 

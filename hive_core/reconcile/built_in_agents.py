@@ -21,37 +21,37 @@ from hive_core.model.agents.machine import DesiredState
 from hive_core.model.agents.roles import default_capabilities
 from hive_core.model.config.seed import seed_of
 from hive_core.model.config.settings import Settings
-from hive_core.reconcile.deps import Broker
+from hive_core.reconcile.deps import BrokerHandle
 
 log = logging.getLogger(__name__)
 NAME: Final = "ensure_built_in"
 # The maid makes nobody in its own name, unless there are checks to have done.
 _MAID: Final = ("artifact.write", "escalate")
 _SPAWN: Final = "spawn"
-_GIVEN: Final = "maid spawn"  # the maid that was given it here
+_SPAWN_MARK: Final = "maid spawn"  # the maid that was given it here
 
 
-class Made(Result):
+class BuiltInCreated(Result):
     """A built-in daemon as it was made."""
 
     name: str
     uuid: str
 
 
-def ensure(broker: Broker, settings: Settings) -> Iterator[str]:
+def ensure_built_in_agents(broker: BrokerHandle, settings: Settings) -> Iterator[str]:
     """Make those that are wanted and not there; what stood in the way of one, in a sentence."""
-    for profile in missing(broker.hive(), settings):
+    for profile in missing_profiles(broker.hive(), settings):
         try:
-            made = broker.perform(NAME, maker(profile))
+            made = broker.perform(NAME, creation_of(profile))
         except HiveError as error:
             log.warning("Cannot make the %s: %s", profile.value, error)
             yield f"cannot make the {profile}: {error}"
         else:
             log.info("Created %s", made.name, extra={"HIVE_UUID": made.uuid})
-    yield from _fit(broker, settings)
+    yield from _adjust_maid(broker, settings)
 
 
-def _fit(broker: Broker, settings: Settings) -> Iterator[str]:
+def _adjust_maid(broker: BrokerHandle, settings: Settings) -> Iterator[str]:
     """Let a maid that was there before make those who do checks, as long as there are any.
 
     What the operator let it do beside that stays.
@@ -61,23 +61,23 @@ def _fit(broker: Broker, settings: Settings) -> Iterator[str]:
     if name is None or (_SPAWN in hive.spec(name).capabilities) == bool(settings.maid.checks):
         return
     try:
-        broker.perform(NAME, _fitted)
+        broker.perform(NAME, _change_maid)
     except HiveError as error:
         log.warning("Cannot fit the maid to the settings: %s", error)
         yield f"cannot fit the maid to the settings: {error}"
 
 
-def _fitted(call: Call) -> Change[Made] | Record[Made]:
+def _change_maid(call: Call) -> Change[BuiltInCreated] | Record[BuiltInCreated]:
     """A commit in which it holds what its checks take; none where that was not given by us."""
     name = call.hive.built_in_agent(Profile.MAID) or Profile.MAID.value
     spec, marks = call.hive.spec(name), call.ledger.marks
-    made = Made(name=name, uuid=spec.id)
+    made = BuiltInCreated(name=name, uuid=spec.id)
     if call.settings.maid.checks:
-        marks.put(_GIVEN, spec.id)
+        marks.put(_SPAWN_MARK, spec.id)
         held = check_capabilities((*spec.capabilities, _SPAWN))
         what = f"grant {name} spawn, for its checks"
-    elif marks.get(_GIVEN) == spec.id:
-        marks.drop(_GIVEN)
+    elif marks.get(_SPAWN_MARK) == spec.id:
+        marks.drop(_SPAWN_MARK)
         held = tuple(each for each in spec.capabilities if each != _SPAWN)
         what = f"revoke spawn from {name}: no checks are set"
     else:
@@ -86,7 +86,7 @@ def _fitted(call: Call) -> Change[Made] | Record[Made]:
     return Change(made, hive, what)
 
 
-def missing(hive: Hive, settings: Settings) -> Iterator[Profile]:
+def missing_profiles(hive: Hive, settings: Settings) -> Iterator[Profile]:
     """The queen first: the maid goes under her."""
     wanted = {Profile.QUEEN: settings.daemons.queen, Profile.MAID: settings.daemons.maid}
     for profile, enabled in wanted.items():
@@ -94,37 +94,37 @@ def missing(hive: Hive, settings: Settings) -> Iterator[Profile]:
             yield profile
 
 
-def maker(profile: Profile) -> Callable[[Call], Change[Made]]:
+def creation_of(profile: Profile) -> Callable[[Call], Change[BuiltInCreated]]:
     """A commit with this one, under the queen or the root agent."""
 
-    def make(call: Call) -> Change[Made]:
+    def make(call: Call) -> Change[BuiltInCreated]:
         settings, image = call.settings, call.settings.default_image
         config, nar = seed_of(image)
         spec = AgentSpec(
             uuid=uuid4(), role=Role.DAEMON, tier=Tier.TACTICAL, profile=profile,
             title=f"The {profile} of this host", image=image, config=config, nar=nar,
-            capabilities=_holds(profile, settings),
+            capabilities=_initial_capabilities(profile, settings),
             command=("hive-agent", profile.value), max_children=settings.limits.children,
         )  # fmt: skip
-        parent = _above(call, profile)
+        parent = _initial_parent(call, profile)
         hive = call.hive.with_agent(profile.value, parent, spec)
         call.ledger.ranges.allocate(spec.id, settings.uid_start, call.now)
         if _SPAWN in spec.capabilities and profile is Profile.MAID:
-            call.ledger.marks.put(_GIVEN, spec.id)
+            call.ledger.marks.put(_SPAWN_MARK, spec.id)
         call.ledger.runs.want(spec.id, DesiredState.RUNNING, call.now, reason=f"the {profile}")
-        made = Made(name=profile.value, uuid=spec.id)
+        made = BuiltInCreated(name=profile.value, uuid=spec.id)
         return Change(made, hive, f"create the {profile}", frozenset({f"run:{spec.id}"}))
 
     return make
 
 
-def _holds(profile: Profile, settings: Settings) -> tuple[str, ...]:
+def _initial_capabilities(profile: Profile, settings: Settings) -> tuple[str, ...]:
     if profile is not Profile.MAID:
         return default_capabilities(Role.DAEMON)
     return check_capabilities((*_MAID, _SPAWN) if settings.maid.checks else _MAID)
 
 
-def _above(call: Call, profile: Profile) -> str | None:
+def _initial_parent(call: Call, profile: Profile) -> str | None:
     queen = call.hive.built_in_agent(Profile.QUEEN) if profile is Profile.MAID else None
     root = call.settings.root.name
     return queen or (root if root in call.hive.topology else None)

@@ -22,10 +22,10 @@ class Perform(Protocol):
     def __call__(self, name: str, handler: Callable[[Call], Change[R] | Record[R]], /) -> R: ...
 
 
-class Hearer(Protocol):
+class TopicListener(Protocol):
     """Somebody who wants to know the topics of what was recorded."""
 
-    def heard(self, topics: frozenset[str], /) -> None: ...
+    def on_topics(self, topics: frozenset[str], /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerHandle:
     """The request road as this one sees it: the snapshot in force, whom to tell, what to do."""
 
     hive: Callable[[], Hive]

@@ -26,8 +26,8 @@ from hive_core.plan.agent_steps import job_id, work
 from hive_core.plan.disk_usage import Used, counts, left, reached, share, told
 from hive_core.plan.placement import Place
 from hive_core.plan.state import Trouble, trouble
-from hive_core.reconcile.deps import Broker, Ports
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.deps import BrokerHandle, Ports
+from hive_core.reconcile.observed import ObservedState
 
 log = logging.getLogger(__name__)
 LIMIT, WARNING = "disk_limit", "disk_warning"
@@ -40,20 +40,20 @@ _LINES_MOST, _READS, _PAUSE = 1000, 100, 0.05
 
 
 @dataclass
-class Bounds:
+class DiskLimiter:
     """`full` tells how full the file system is; `again(uuid)` has an agent looked at anew.
 
     `spare` frees the ballast of a full disk; whether there was any.
     """
 
     ports: Ports
-    broker: Broker
-    look: Look
-    full: Callable[[], Used]
-    again: Callable[[str], None]
-    spare: Callable[[], bool] = lambda: False
+    broker: BrokerHandle
+    observed: ObservedState
+    disk_usage: Callable[[], Used]
+    requeue: Callable[[str], None]
+    release_ballast: Callable[[], bool] = lambda: False
     used: dict[str, Used] = field(default_factory=dict)
-    beyond: set[str] = field(default_factory=set)
+    over_limit: set[str] = field(default_factory=set)
     _warned: set[str] = field(default_factory=set)
     _seen: Used | None = None
     _next: float = 0.0
@@ -62,59 +62,63 @@ class Bounds:
     async def run(self) -> None:
         """Look once a second, until cancelled."""
         while True:
-            if self.due():
-                await self.count()
+            if self.is_due():
+                await self.count_files()
             await asyncio.sleep(EVERY)
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Whether somebody may be beyond its bounds, or was started again although it is."""
         moment = self.ports.clock.monotonic()
-        if moment < self._next or not self.look.machines:  # nobody can be counted unseen
+        if moment < self._next or not self.observed.machines:  # nobody can be counted unseen
             return False
-        if self._seen is None or moment >= self._latest or any(map(self._up, self.beyond)):
+        if (
+            self._seen is None
+            or moment >= self._latest
+            or any(map(self._should_run, self.over_limit))
+        ):
             return True
-        now, places = self.full(), self.look.places.by_uuid
+        now, places = self.disk_usage(), self.observed.places.by_uuid
         grown = Used(now.disk - self._seen.disk, now.inodes - self._seen.inodes)
         return reached(grown, left(
             (place.room, self.used.get(uuid, Used()))
-            for uuid, place in places.items() if uuid not in self.beyond
+            for uuid, place in places.items() if uuid not in self.over_limit
         ))  # fmt: skip
 
-    async def count(self) -> None:
+    async def count_files(self) -> None:
         """Count what everybody has, and act on it."""
         clock = self.ports.clock
-        seen: Used | None = self.full()
+        seen: Used | None = self.disk_usage()
         began = clock.monotonic()
         try:
-            self._act(await self._counted())
+            self._enforce(await self._usage_by_agent())
         except (HiveError, ValueError) as error:
             # What was written until now is not counted: nobody may rely on it.
             seen, least = None, AFTER_FAULT
-            if isinstance(error, StorageFull) and self.spare():
+            if isinstance(error, StorageFull) and self.release_ballast():
                 least = 0.0  # who filled the disk can be ended with what was held back
             log.warning("Cannot count what agents wrote: %s", error)
-            self.look.troubles[TROUBLE] = f"cannot count what agents wrote: {error}"
+            self.observed.troubles[TROUBLE] = f"cannot count what agents wrote: {error}"
         else:
             least = 0.0
-            self.look.troubles.pop(TROUBLE, None)
+            self.observed.troubles.pop(TROUBLE, None)
         ended = clock.monotonic()
         self._seen, self._latest = seen, ended + LATEST
         self._next = ended + max(least, PART * (ended - began))
 
-    async def _counted(self) -> dict[str, Used]:
-        found, places = dict[str, Used](), self.look.places.by_uuid
+    async def _usage_by_agent(self) -> dict[str, Used]:
+        found, places = dict[str, Used](), self.observed.places.by_uuid
         nodes = {place.lineage[-1]: uuid for uuid, place in places.items()}
         for place in [each for each in places.values() if each.parent is None]:
-            machine = self.look.machine(place.uuid)
+            machine = self.observed.machine(place.uuid)
             if machine is None or machine.node != place.lineage:
                 continue
-            for node, used in counts(await self._said(place.uuid)).items():
+            for node, used in counts(await self._job_output(place.uuid)).items():
                 uuid = nodes.get(place.lineage[-1] if node == "." else node)
                 if uuid is not None:
                     found[uuid] = used
         return found
 
-    async def _said(self, uuid: str) -> list[str]:
+    async def _job_output(self, uuid: str) -> list[str]:
         """What the job said; the last of it may reach the journal after its end."""
         job, since = job_id(uuid, JobKind.MEASURE), self.ports.clock.now()
         await self.ports.jobs.run(work(uuid, JobKind.MEASURE))
@@ -126,34 +130,34 @@ class Bounds:
             await asyncio.sleep(_PAUSE)
         raise Internal("the job left no figures in the journal")
 
-    def _act(self, found: dict[str, Used]) -> None:
-        places, topics = self.look.places.by_uuid, set[str]()
+    def _enforce(self, found: dict[str, Used]) -> None:
+        places, topics = self.observed.places.by_uuid, set[str]()
         shares = {uuid: share(places[uuid].room, each) for uuid, each in found.items()
                   if uuid in places}  # fmt: skip
-        self.used, self.beyond = found, {uuid for uuid, each in shares.items() if each > 1}
+        self.used, self.over_limit = found, {uuid for uuid, each in shares.items() if each > 1}
         self._warned &= {uuid for uuid, each in shares.items() if each >= NEARLY}
         with self.ports.ledger.transaction():
             for uuid, each in shares.items():
                 text = told(places[uuid].name, places[uuid].room, found[uuid])
-                if uuid in self.beyond and self._up(uuid):
+                if uuid in self.over_limit and self._should_run(uuid):
                     topics |= self._park(places[uuid], text)
-                elif each >= NEARLY and uuid not in self.beyond | self._warned:
+                elif each >= NEARLY and uuid not in self.over_limit | self._warned:
                     self._warned.add(uuid)
-                    topics |= self._tell(places[uuid], WARNING, text)
-        self.look.wishes.refresh(self.beyond)
+                    topics |= self._notify_parent(places[uuid], WARNING, text)
+        self.observed.cache.refresh(self.over_limit)
         self.broker.touch(frozenset(topics))
-        for uuid in self.beyond:
-            self.again(uuid)
+        for uuid in self.over_limit:
+            self.requeue(uuid)
 
-    def _up(self, uuid: str) -> bool:
+    def _should_run(self, uuid: str) -> bool:
         """Whether it should run and nothing speaks against it yet."""
-        run, starts = self.look.wishes.runs.get(uuid), self.look.wishes.starts.get(uuid)
+        run, starts = self.observed.cache.runs.get(uuid), self.observed.cache.starts.get(uuid)
         wanted = run is not None and run.wanted is DesiredState.RUNNING
         return run is not None and wanted and trouble(run, starts) is not Trouble.PARKED
 
     def _park(self, place: Place, text: str) -> set[str]:
         """Without grace: it would go on writing. Whoever starts it again clears this."""
-        ledger, now, run = self.ports.ledger, self.ports.clock.now(), self.look.wishes.runs
+        ledger, now, run = self.ports.ledger, self.ports.clock.now(), self.observed.cache.runs
         log.warning("%s: it is parked", text, extra={"HIVE_UUID": place.uuid})
         again = ledger.runs.want(place.uuid, DesiredState.RUNNING, now, grace=0.0,
                                  reason=run[place.uuid].reason)  # fmt: skip
@@ -162,15 +166,15 @@ class Bounds:
         )
         ledger.events.append(AuditEntry(
             kind="limit", caller=DAEMON, operation="watch", target=place.uuid, allowed=None,
-            rule="", reason=text, commit=self.look.places.hive.commit, request="", now=now,
+            rule="", reason=text, commit=self.observed.places.hive.commit, request="", now=now,
             fields={"target_name": place.name, "parked": True},
         ))  # fmt: skip
-        return {"events", *self._tell(place, LIMIT, f"{text}: it is parked")}
+        return {"events", *self._notify_parent(place, LIMIT, f"{text}: it is parked")}
 
-    def _tell(self, place: Place, kind: str, text: str) -> set[str]:
+    def _notify_parent(self, place: Place, kind: str, text: str) -> set[str]:
         if place.parent is None:
             return set()
-        parent = self.look.places.named(place.parent)
+        parent = self.observed.places.named(place.parent)
         letter = NewMessage(
             sender=DAEMON, sender_name=DAEMON, recipient=parent.uuid, recipient_name=parent.name,
             relation=Relation.DAEMON, body=text, kind=kind, priority=1,

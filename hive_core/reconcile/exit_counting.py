@@ -18,88 +18,98 @@ from hive_core.model.agents.exits import ExitEvent, LifeRecord, StartEvent, unre
 from hive_core.model.agents.machine import Cpu, DesiredRun, FailureHistory, Machine
 from hive_core.plan.failure import Case
 from hive_core.plan.state import Phase, phase
-from hive_core.reconcile.exits import WATCH, Counted, Lines, Told, last_lines, started, write
-from hive_core.reconcile.runner import Work
-from hive_core.reconcile.timers.cpu_meter import keep
+from hive_core.reconcile.exits import (
+    WATCH,
+    CountedExit,
+    Lines,
+    WatchResult,
+    last_lines,
+    record_exit,
+    record_start,
+)
+from hive_core.reconcile.runner import ActionRunner
+from hive_core.reconcile.timers.cpu_meter import record_cpu
 
 # What the journal knows this kind of message by: `journalctl MESSAGE_ID=...`.
 CRASHED: Final = "7f0d4c1e6b1a4d0d9a5e3c5d2b8a6f41"
-AGAIN: Final = 1.0
+RETRY_AFTER: Final = 1.0
 log = logging.getLogger(__name__)
-Judged = StartEvent | Counted
+JudgedChange = StartEvent | CountedExit
 
 
 @dataclass
-class Counting:
-    work: Work
+class ExitCounter:
+    runner: ActionRunner
     _lives: dict[str, LifeRecord] = field(default_factory=dict)
     _read: bool = False
 
-    def count(self, dirty: set[str]) -> set[str]:
+    def count_exits(self, dirty: set[str]) -> set[str]:
         """Tell what was not told; gives those of whom more is to come: their last lines are read.
 
         In most passes nothing has happened to anybody: that is seen without a look at the disk.
         Whose news cannot be written down is left alone for a while; the others are not.
         """
         if not self._read:
-            self._lives, self._read = self.work.ports.ledger.lives.all(), True
-        news = [uuid for uuid in sorted(dirty) if self._news(uuid)]
-        spoke = {uuid for uuid in news if self._is_heard(uuid)}
+            self._lives, self._read = self.runner.ports.ledger.lives.all(), True
+        news = [uuid for uuid in sorted(dirty) if self._unrecorded(uuid)]
+        spoke = {uuid for uuid in news if self._needs_last_lines(uuid)}
         for uuid in spoke:
-            self.work.spawn(uuid, self._listened(uuid))
+            self.runner.spawn(uuid, self._record_with_last_lines(uuid))
         rest = [uuid for uuid in news if uuid not in spoke]
-        departed = self._departed(dirty)
+        departed = self._cpu_of_destroyed(dirty)
         try:
-            self._tell(rest, {})
-            keep(self.work.ports, self.work.broker, departed)
+            self._record(rest, {})
+            record_cpu(self.runner.ports, self.runner.broker, departed)
         except HiveError as error:
-            return spoke | self._put_off((*rest, *departed), error)
-        self.work.look.troubles.pop(WATCH, None)
+            return spoke | self._defer((*rest, *departed), error)
+        self.runner.observed.troubles.pop(WATCH, None)
         return spoke
 
-    def _departed(self, dirty: Iterable[str]) -> dict[str, Cpu]:
+    def _cpu_of_destroyed(self, dirty: Iterable[str]) -> dict[str, Cpu]:
         """Nobody is told of the ends of those who are gone; what they used until then counts."""
-        machines, places = self.work.look.machines, self.work.look.places.by_uuid
+        machines, places = self.runner.observed.machines, self.runner.observed.places.by_uuid
         gone = [machines[uuid] for uuid in dirty if uuid not in places and uuid in machines]
         ended = {each.uuid: each.exit.cpu for each in gone if each.exit and each.exit.cpu}
-        known = self.work.ports.ledger.budgets.rollups.of(ended)
+        known = self.runner.ports.ledger.budgets.departed.of(ended)
         return {uuid: cpu for uuid, cpu in ended.items() if uuid in known}
 
-    def _put_off(self, uuids: Iterable[str], error: HiveError) -> set[str]:
+    def _defer(self, uuids: Iterable[str], error: HiveError) -> set[str]:
         """Nothing is done for them before that: a machine that starts anew hides its last end."""
         log.warning("Cannot write down what happened to machines: %s", error)
-        self.work.look.troubles[WATCH] = f"cannot write down what happened to machines: {error}"
+        self.runner.observed.troubles[WATCH] = (
+            f"cannot write down what happened to machines: {error}"
+        )
         for uuid in uuids:
-            self.work.later(uuid, self.work.ports.clock.monotonic() + AGAIN)
+            self.runner.requeue_at(uuid, self.runner.ports.clock.monotonic() + RETRY_AFTER)
         return {*uuids}
 
-    def _news(self, uuid: str) -> list[ExitEvent | StartEvent]:
-        machine, life = self.work.look.machines.get(uuid), self._lives.get(uuid)
-        if machine is not None and life is not None and _is_same(life, machine):
+    def _unrecorded(self, uuid: str) -> list[ExitEvent | StartEvent]:
+        machine, life = self.runner.observed.machines.get(uuid), self._lives.get(uuid)
+        if machine is not None and life is not None and _is_unchanged(life, machine):
             return []  # most agents in most passes
-        if machine is None or uuid not in self.work.look.places.by_uuid:
+        if machine is None or uuid not in self.runner.observed.places.by_uuid:
             self._lives.pop(uuid, None)
             return []
-        return list(_happened(life or LifeRecord(uuid), machine))
+        return list(_changes_since(life or LifeRecord(uuid), machine))
 
-    def _is_heard(self, uuid: str) -> bool:
+    def _needs_last_lines(self, uuid: str) -> bool:
         """Whether its last words matter to somebody."""
-        return any(each.is_heard for each in self._seen(uuid))
+        return any(each.needs_last_lines for each in self._unrecorded_exits(uuid))
 
-    def _seen(self, uuid: str) -> list[Counted]:
-        wishes = self.work.look.wishes
+    def _unrecorded_exits(self, uuid: str) -> list[CountedExit]:
+        wishes = self.runner.observed.cache
         known = wishes.runs.get(uuid), wishes.starts.get(uuid)
-        found = self._judged(uuid, self._news(uuid), *known)
-        return [each for each in found if isinstance(each, Counted)]
+        found = self._judge(uuid, self._unrecorded(uuid), *known)
+        return [each for each in found if isinstance(each, CountedExit)]
 
-    def _judged(
+    def _judge(
         self,
         uuid: str,
         news: Iterable[ExitEvent | StartEvent],
         run: DesiredRun | None,
         starts: FailureHistory | None,
-    ) -> Iterator[Judged]:
-        place, settings = self.work.look.places.by_uuid.get(uuid), self.work.ports.settings
+    ) -> Iterator[JudgedChange]:
+        place, settings = self.runner.observed.places.by_uuid.get(uuid), self.runner.ports.settings
         starts = starts or FailureHistory()
         if run is None or place is None:
             return
@@ -108,58 +118,58 @@ class Counting:
                 yield each
                 continue
             case = Case(place, run, starts, settings)
-            verdict = case.weigh(each, self.work.ports.clock.now())
-            yield Counted(case, each, verdict)
+            verdict = case.weigh(each, self.runner.ports.clock.now())
+            yield CountedExit(case, each, verdict)
             starts = verdict.starts
 
-    async def _listened(self, uuid: str) -> None:
-        journal, words = self.work.ports.journal, dict[str, Lines]()
-        for each in self._seen(uuid):
-            if each.is_heard:
+    async def _record_with_last_lines(self, uuid: str) -> None:
+        journal, words = self.runner.ports.journal, dict[str, Lines]()
+        for each in self._unrecorded_exits(uuid):
+            if each.needs_last_lines:
                 words[each.over.invocation] = await last_lines(journal, each)
-        self._tell([uuid], words)
+        self._record([uuid], words)
 
-    def _tell(self, news: Sequence[str], words: Mapping[str, Lines]) -> None:
+    def _record(self, news: Sequence[str], words: Mapping[str, Lines]) -> None:
         """In one transaction, by what the ledger says then. `words`: last lines by invocation."""
         if not news:
             return
 
-        def told(call: Call) -> Record[Told]:
+        def told(call: Call) -> Record[WatchResult]:
             topics = frozenset[str]()
             for uuid in news:
-                topics |= self._one(call, uuid, words)
-            return Record(Told(agents=len(news)), topics, audited=True)
+                topics |= self._record_agent(call, uuid, words)
+            return Record(WatchResult(agents=len(news)), topics, audited=True)
 
-        self.work.broker.perform(WATCH, told)
-        ledger = self.work.ports.ledger
+        self.runner.broker.perform(WATCH, told)
+        ledger = self.runner.ports.ledger
         self._lives.update((uuid, ledger.lives.get(uuid)) for uuid in news)
-        self.work.look.wishes.refresh(news)
+        self.runner.observed.cache.refresh(news)
 
-    def _one(self, call: Call, uuid: str, words: Mapping[str, Lines]) -> frozenset[str]:
+    def _record_agent(self, call: Call, uuid: str, words: Mapping[str, Lines]) -> frozenset[str]:
         topics, ledger = frozenset[str](), call.ledger
-        machine = self.work.look.machines.get(uuid) or Machine(uuid)
+        machine = self.runner.observed.machines.get(uuid) or Machine(uuid)
         if call.hive.name(uuid) is None:
             return topics  # destroyed meanwhile: that was told
-        news = list(_happened(ledger.lives.get(uuid), machine))
+        news = list(_changes_since(ledger.lives.get(uuid), machine))
         known = ledger.runs.get(uuid), ledger.starts.get(uuid)
-        for each in self._judged(uuid, news, *known):
+        for each in self._judge(uuid, news, *known):
             if isinstance(each, StartEvent):
-                topics |= started(call, uuid, each)
+                topics |= record_start(call, uuid, each)
                 continue
-            topics |= write(call, each, words.get(each.over.invocation, ()))
+            topics |= record_exit(call, each, words.get(each.over.invocation, ()))
             if each.verdict.crash:
                 what = {"HIVE_UUID": uuid, "MESSAGE_ID": CRASHED}
                 log.warning("%s", each.why, extra=what)
         return topics
 
 
-def _is_same(life: LifeRecord, machine: Machine) -> bool:
+def _is_unchanged(life: LifeRecord, machine: Machine) -> bool:
     """Whether it runs as it was told last; said quickly."""
     there = life.up and machine.invocation == life.invocation and machine.active == "active"
     return there and (machine.exit is None or machine.exit.invocation == life.ended)
 
 
-def _happened(life: LifeRecord, machine: Machine) -> Iterator[ExitEvent | StartEvent]:
+def _changes_since(life: LifeRecord, machine: Machine) -> Iterator[ExitEvent | StartEvent]:
     there = phase(machine)
     healthy = there is Phase.UP and machine.verified and machine.executed
     return unreported_events(life, machine, alive=there is not Phase.DOWN, healthy=healthy)

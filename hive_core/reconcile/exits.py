@@ -37,14 +37,14 @@ _FRAME: Final = re.compile(
 )
 
 
-class Told(Result):
+class WatchResult(Result):
     """Of how many agents something was told."""
 
     agents: int
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedExit:
     """One end with what it means, ready to be written down."""
 
     case: Case
@@ -59,9 +59,9 @@ class Counted:
     @property
     def why(self) -> str:
         """`bob crashed: killed with KILL; next try in 2 s`."""
-        return self.why_now(None)
+        return self.why_with(None)
 
-    def why_now(self, run: DesiredRun | None) -> str:
+    def why_with(self, run: DesiredRun | None) -> str:
         """The same, with what is wanted after all that followed from this end."""
         place, starts = self.case.place, self.verdict.starts
         wanted = run is not None and run.wanted is DesiredState.RUNNING
@@ -82,11 +82,11 @@ class Counted:
         return self.case.returns(self.over, self.verdict)
 
     @property
-    def is_asked(self) -> bool:
+    def was_requested(self) -> bool:
         return self.case.is_asked(self.over)
 
     @property
-    def is_heard(self) -> bool:
+    def needs_last_lines(self) -> bool:
         """Whether its last lines are kept: it ended by itself, or it was there for one task."""
         once = after_task(self.case.place.spec) is AfterTask.EXITS
         stays = self.case.run.wanted is not DesiredState.SLEEPING and not self.returns
@@ -96,10 +96,10 @@ class Counted:
     def reason(self) -> str:
         """Who asked for it says why; else it is how it ended."""
         run = self.case.run
-        return (run.reason or run.wanted.value) if self.is_asked else self.how
+        return (run.reason or run.wanted.value) if self.was_requested else self.how
 
 
-async def last_lines(journal: Journal, counted: Counted) -> Sequence[LogLine]:
+async def last_lines(journal: Journal, counted: CountedExit) -> Sequence[LogLine]:
     """What the agent wrote last; a journal that does not answer must not hide the end."""
     place, settings = counted.case.place, counted.case.settings
     query = LogQuery(
@@ -113,16 +113,16 @@ async def last_lines(journal: Journal, counted: Counted) -> Sequence[LogLine]:
         return ()
 
 
-def started(call: Call, uuid: str, began: StartEvent) -> frozenset[str]:
+def record_start(call: Call, uuid: str, began: StartEvent) -> frozenset[str]:
     """Inside a transaction: one start, and what follows from it; topics to touch."""
     name = call.hive.names[uuid]
     call.ledger.lives.mark_running(uuid, began.invocation, began.nonce)
     fields = {"invocation": began.invocation, "nonce": began.nonce}
-    _event(call, "start", (uuid, name), f"{name} runs", fields)
+    _append_event(call, "start", (uuid, name), f"{name} runs", fields)
     return frozenset({"events"}) | happened(call, AgentStarted(uuid, name, began.nonce))
 
 
-def write(call: Call, counted: Counted, lines: Lines) -> frozenset[str]:
+def record_exit(call: Call, counted: CountedExit, lines: Lines) -> frozenset[str]:
     """Inside a transaction: the count, the wish, the event, what follows; topics to touch."""
     case, over, verdict = counted.case, counted.over, counted.verdict
     place, ledger = case.place, call.ledger
@@ -134,21 +134,21 @@ def write(call: Call, counted: Counted, lines: Lines) -> frozenset[str]:
         reason = f"{ENDED}: {counted.how}"
         ledger.runs.want(place.uuid, DesiredState.STOPPED, call.now, reason=reason)
     kind = "crash" if verdict.crash else "exit"
-    text = counted.why if verdict.crash else f"{place.name} {_said(counted)}"
-    _event(call, kind, (place.uuid, place.name), text, _fields(counted))
+    text = counted.why if verdict.crash else f"{place.name} {_description(counted)}"
+    _append_event(call, kind, (place.uuid, place.name), text, _fields(counted))
     # It is written down here, and a secret is not. No more is looked through than is kept.
-    output, masks = "\n".join(own_lines(lines)), ledger.events.masks
+    output, masks = "\n".join(agent_lines(lines)), ledger.events.masks
     parent = call.hive.topology.parent(call.hive.names[place.uuid])
     # A task may have another try, for which the agent is started: its parent is told what is so.
-    topics |= happened(call, _ended(counted, masks.hide_end(output, OUTPUT_MOST)))
+    topics |= happened(call, _ended_notice(counted, masks.hide_end(output, OUTPUT_MOST)))
     if verdict.crash and parent is not None:
-        head, why = masks.hide(output, BODY_MOST), counted.why_now(ledger.runs.get(place.uuid))
+        head, why = masks.hide(output, BODY_MOST), counted.why_with(ledger.runs.get(place.uuid))
         body = f"{why}\n\nlast lines:\n{head}" if head else why
         topics |= tell(call, call.hive, parent, CRASH, body[:BODY_MOST])
     return topics
 
 
-def own_lines(lines: Lines) -> list[str]:
+def agent_lines(lines: Lines) -> list[str]:
     """What the agent wrote, without what nspawn says around it."""
     texts = [line.text for line in lines]
     while texts and _FRAME.match(texts[-1]):
@@ -156,25 +156,25 @@ def own_lines(lines: Lines) -> list[str]:
     return texts
 
 
-def _said(counted: Counted) -> str:
-    return f"{counted.how} ({counted.reason})" if counted.is_asked else counted.how
+def _description(counted: CountedExit) -> str:
+    return f"{counted.how} ({counted.reason})" if counted.was_requested else counted.how
 
 
-def _fields(counted: Counted) -> dict[str, object]:
+def _fields(counted: CountedExit) -> dict[str, object]:
     end, over = counted.over.exit, counted.over
     return {
         "invocation": over.invocation, "result": end.result if end else "",
         "status": end.status if end else "", "parked": counted.verdict.parked,
-        "asked": counted.is_asked, "returns": counted.returns,
+        "asked": counted.was_requested, "returns": counted.returns,
     }  # fmt: skip
 
 
-def _ended(counted: Counted, output: str) -> AgentEnded:
+def _ended_notice(counted: CountedExit, output: str) -> AgentEnded:
     case, over = counted.case, counted.over
     end, ended = over.exit, counted.verdict.ended
     return AgentEnded(
         case.place.uuid, case.place.name, end.number if end else None, counted.reason,
-        clean=end is not None and end.clean, asked=counted.is_asked,
+        clean=end is not None and end.clean, asked=counted.was_requested,
         wanted=(DesiredState.STOPPED if ended else case.run.wanted).value, returns=counted.returns,
         fields={
             "invocation": over.invocation, "nonce": over.nonce, "output": output,
@@ -183,7 +183,7 @@ def _ended(counted: Counted, output: str) -> AgentEnded:
     )  # fmt: skip
 
 
-def _event(
+def _append_event(
     call: Call, kind: str, agent: tuple[str, str], reason: str, fields: dict[str, object]
 ) -> None:
     uuid, name = agent

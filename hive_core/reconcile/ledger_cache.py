@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 @dataclass
-class Wishes:
+class LedgerCache:
     """What the ledger wants. `load` reads everything, `take` what may have changed."""
 
     ledger: Ledger
@@ -37,9 +37,9 @@ class Wishes:
         self.runs = self.ledger.runs.all()
         self.bases = self.ledger.ranges.all()
         self.starts = self.ledger.starts.all()
-        self.take(())
+        self.reload(())
 
-    def take(self, uuids: Iterable[str]) -> None:
+    def reload(self, uuids: Iterable[str]) -> None:
         """Read the rows of these agents again, and the short lists as a whole.
 
         For the moment at which the tree is taken over as well.
@@ -80,22 +80,24 @@ class Wishes:
         """Jobs that wait until access is revoked."""
         return frozenset(each.job for each in self.revocations.values() if each.state in PENDING)
 
-    def held(self, places: Places) -> frozenset[str]:
+    def held_agents(self, places: Places) -> frozenset[str]:
         """Who may not start until access is revoked."""
-        return frozenset().union(*(held(each, places) for each in self.revocations.values()))
+        return frozenset().union(
+            *(agents_held_down(each, places) for each in self.revocations.values())
+        )
 
-    def disown(self, seen: Iterable[str], places: Places) -> None:
+    def find_unclaimed(self, seen: Iterable[str], places: Places) -> None:
         """Row H30: whoever left something, be it a uid range, and is known to nobody any more."""
         self.unclaimed = {*seen, *self.bases} - places.by_uuid.keys() - self.archives.keys()
 
-    def desired(self, places: Places) -> Desired:
+    def desired_state(self, places: Places) -> Desired:
         return Desired(
             places, self.settings, self.runs, self.bases, self.starts, self.archives,
-            self.held(places), self.unclaimed,
+            self.held_agents(places), self.unclaimed,
         )  # fmt: skip
 
 
-def losers(revocation: Revocation, places: Places) -> frozenset[str]:
+def agents_losing_access(revocation: Revocation, places: Places) -> frozenset[str]:
     """Who may hold what it is about: those who were told to restart, and all below those who lost.
 
     Whoever came to be below them meanwhile is among them: it may have been handed something. So is
@@ -121,18 +123,18 @@ def _may_hold(
             yield uuid
 
 
-def left(revocation: Revocation, places: Places) -> frozenset[str]:
+def agents_left_running(revocation: Revocation, places: Places) -> frozenset[str]:
     """Who of those that were not restarted still runs on; who was destroyed does not."""
     if revocation.state is not RevocationState.LEFT:
         return frozenset()
     return frozenset(revocation.nonces.keys() & places.by_uuid.keys())
 
 
-def held(revocation: Revocation, places: Places) -> frozenset[str]:
+def agents_held_down(revocation: Revocation, places: Places) -> frozenset[str]:
     """Who may not start before it is done."""
     own = {revocation.agent} if revocation.came_back and revocation.state in PENDING else set()
     if revocation.state in (RevocationState.RESTARTING, RevocationState.CLOSING):
-        return losers(revocation, places) | own
+        return agents_losing_access(revocation, places) | own
     return frozenset(own)
 
 

@@ -18,16 +18,16 @@ from hive_core.plan.placement import Places
 from hive_core.plan.state import facts, state_of
 from hive_core.ports import Clock
 from hive_core.reconcile import placed_agents
-from hive_core.reconcile.ledger_cache import Wishes, left
+from hive_core.reconcile.ledger_cache import LedgerCache, agents_left_running
 
 NAMES: Final = 20  # in an alarm
 
 
 @dataclass
-class Look:
+class ObservedState:
     """The last look at the host beside the wishes of the moment."""
 
-    wishes: Wishes
+    cache: LedgerCache
     places: Places
     clock: Clock
     started: float
@@ -38,35 +38,35 @@ class Look:
     configs: dict[str, str] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
     parked: list[tuple[str, str]] = field(default_factory=list)
-    left_changed: list[str] = field(default_factory=list)
+    changed_paths: list[str] = field(default_factory=list)
     damage: str = ""
     faults: list[str] = field(default_factory=list)
-    short_of_room: Callable[[], bool] = lambda: False
+    disk_is_full: Callable[[], bool] = lambda: False
     unseen: set[str] = field(default_factory=set)
 
     @classmethod
     def build(cls, ledger: Ledger, settings: Settings, hive: Hive, clock: Clock) -> Self:
-        wishes = Wishes(ledger, settings)
+        wishes = LedgerCache(ledger, settings)
         wishes.load()
         return cls(wishes, Places.build(hive, settings), clock, clock.now())
 
     # Who should be here (the roster of `host/systemd/machines.py`).
 
-    def known(self) -> Iterable[str]:
-        return (*self.places.by_uuid, *self.wishes.archives)
+    def uuids(self) -> Iterable[str]:
+        return (*self.places.by_uuid, *self.cache.archives)
 
     def name(self, uuid: str) -> str | None:
         place = self.places.by_uuid.get(uuid)
         return place.name if place else None
 
     def base(self, uuid: str) -> int | None:
-        return self.wishes.bases.get(uuid)
+        return self.cache.bases.get(uuid)
 
     @property
     def observed(self) -> Observed:
         return Observed(self.machines, self.strays, self.slices)
 
-    def take(self, found: Observed, *, whole: bool) -> None:
+    def update(self, found: Observed, *, whole: bool) -> None:
         """Take over a look at some agents, or at the whole host."""
         if whole:
             self.machines.clear()
@@ -74,11 +74,11 @@ class Look:
         self.machines.update(found.machines)
         self.slices = found.slices
 
-    def name_states(self, uuids: set[str]) -> set[str]:
+    def update_states(self, uuids: set[str]) -> set[str]:
         """Judge the states of these agents anew; topics of those that changed."""
         changed = set()
         for uuid in uuids:
-            state = self._judged(uuid)
+            state = self._current_state(uuid)
             if self.states.get(uuid) is not state:
                 changed.add(f"state:{uuid}")
             shown = self.machines[uuid].config if uuid in self.machines else ""
@@ -92,13 +92,13 @@ class Look:
                 self.configs.pop(uuid, None)
         return changed
 
-    def _judged(self, uuid: str) -> State:
-        return self._judge(uuid, self.wishes.runs.get(uuid))
+    def _current_state(self, uuid: str) -> State:
+        return self._state_for(uuid, self.cache.runs.get(uuid))
 
-    def _judge(self, uuid: str, wish: DesiredRun | None) -> State:
+    def _state_for(self, uuid: str, wish: DesiredRun | None) -> State:
         run = wish if uuid in self.places.by_uuid else None
         machine = self.machines.get(uuid) or Machine(uuid)
-        return state_of(facts(run, machine, self.wishes.starts.get(uuid)))
+        return state_of(facts(run, machine, self.cache.starts.get(uuid)))
 
     @property
     def moment(self) -> Moment:
@@ -112,18 +112,18 @@ class Look:
         Else who asks right after a restart was told the state from before it.
         """
         if uuid in self.unseen:
-            return self._judge(uuid, self.wishes.ledger.runs.get(uuid))
-        return self.states.get(uuid) or self._judged(uuid)
+            return self._state_for(uuid, self.cache.ledger.runs.get(uuid))
+        return self.states.get(uuid) or self._current_state(uuid)
 
     def activity(self, uuid: str) -> str:
         """What an agent is at."""
-        return self.wishes.ledger.activity(uuid)
+        return self.cache.ledger.activity(uuid)
 
     def machine(self, uuid: str) -> Machine | None:
         return self.machines.get(uuid)
 
     def plan(self) -> Plan:
-        return plan(self.wishes.desired(self.places), self.observed, self.moment)
+        return plan(self.cache.desired_state(self.places), self.observed, self.moment)
 
     def refused(self) -> Sequence[tuple[str, str]]:
         return self.parked
@@ -135,27 +135,27 @@ class Look:
         """Damage, steps that fail, agents that gave up, a work tree somebody left changed."""
         names = self.places.by_uuid
         given_up = (
-            f"{names[uuid].name} is parked: {self.wishes.starts[uuid].why}"
+            f"{names[uuid].name} is parked: {self.cache.starts[uuid].why}"
             for uuid, state in self.states.items()
-            if state is State.PARKED and uuid in names and uuid in self.wishes.starts
+            if state is State.PARKED and uuid in names and uuid in self.cache.starts
         )
         held = (
             f"may still hold files of {each.name}, and were not restarted: {self._names(each)}"
-            for each in self.wishes.revocations.values()
-            if left(each, self.places)
+            for each in self.cache.revocations.values()
+            if agents_left_running(each, self.places)
         )
-        dirty = (f"in the folder of meta, and in no commit: {path}" for path in self.left_changed)
-        damage = [each for each in (self.damage, *self.wishes.ledger.alarms()) if each]
-        if self.short_of_room():
+        dirty = (f"in the folder of meta, and in no commit: {path}" for path in self.changed_paths)
+        damage = [each for each in (self.damage, *self.cache.ledger.alarms()) if each]
+        if self.disk_is_full():
             damage.append("the disk is full: make room; stopping works meanwhile")
         troubles = (*self.faults, *self.troubles.values(), *sorted(given_up), *held)
-        root = self.wishes.settings.root.name
-        hung = placed_agents.alarms(self.wishes.ledger, self.places, root, self.clock.now())
-        return [*damage, *troubles, *self._without_parent(), *dirty, *hung]
+        root = self.cache.settings.root.name
+        hung = placed_agents.alarms(self.cache.ledger, self.places, root, self.clock.now())
+        return [*damage, *troubles, *self._failures_without_parent(), *dirty, *hung]
 
-    def _without_parent(self) -> Iterator[str]:
+    def _failures_without_parent(self) -> Iterator[str]:
         """Failures of agents above which there is nobody but the operator."""
-        now, wishes = self.clock.now(), self.wishes
+        now, wishes = self.clock.now(), self.cache
         for uuid, starts in wishes.starts.items():
             place, run = self.places.by_uuid.get(uuid), wishes.runs.get(uuid)
             if place is not None:
@@ -164,6 +164,8 @@ class Look:
 
     def _names(self, revocation: Revocation) -> str:
         """Some of those who were left running, for people."""
-        names = sorted(self.places.by_uuid[uuid].name for uuid in left(revocation, self.places))
+        names = sorted(
+            self.places.by_uuid[uuid].name for uuid in agents_left_running(revocation, self.places)
+        )
         more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
         return ", ".join(names[:NAMES]) + more

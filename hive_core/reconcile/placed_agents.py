@@ -14,7 +14,7 @@ _MOST: Final = 20
 _MARK: Final = "placed"
 
 
-def note(ledger: Ledger, uuids: Iterable[str], now: float) -> None:
+def record_placed(ledger: Ledger, uuids: Iterable[str], now: float) -> None:
     """Inside a transaction: these were placed under the root agent."""
     rows = [*_rows(ledger), *([uuid, now] for uuid in uuids)]
     ledger.marks.put(_MARK, json.dumps(rows[-_MOST:]))

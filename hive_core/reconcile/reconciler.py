@@ -20,18 +20,18 @@ from hive_core.plan.diff import ahead, in_order, plan, starting
 from hive_core.plan.placement import Places
 from hive_core.plan.start_slots import StartSlots
 from hive_core.plan.state import Phase, phase
-from hive_core.reconcile.deps import Broker, Ports
-from hive_core.reconcile.exit_counting import Counting
-from hive_core.reconcile.jobs.goals import MOVED, Scene, restarting
-from hive_core.reconcile.ledger_cache import Wishes
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.deps import BrokerHandle, Ports
+from hive_core.reconcile.exit_counting import ExitCounter
+from hive_core.reconcile.jobs.goals import MOVED, JobGoals, restarted_agents
+from hive_core.reconcile.ledger_cache import LedgerCache
+from hive_core.reconcile.observed import ObservedState
 from hive_core.reconcile.revocation import Revoker
-from hive_core.reconcile.runner import Work
-from hive_core.reconcile.storage_applier import Shaping
+from hive_core.reconcile.runner import ActionRunner
+from hive_core.reconcile.storage_applier import StorageApplier
 
 log = logging.getLogger(__name__)
 FULL_EVERY: Final = 60.0
-AGAIN: Final = 1.0
+RETRY_AFTER: Final = 1.0
 SLICE: Final = 100  # agents planned before the loop gets a turn
 FULL = ""  # the name of the timer for full looks
 
@@ -41,18 +41,18 @@ class Reconciler:
     """Call `heard` and `changed` when something happened; `run` does the rest."""
 
     ports: Ports
-    broker: Broker
-    look: Look
-    wishes: Wishes
-    work: Work
-    counting: Counting
-    shaping: Shaping
+    broker: BrokerHandle
+    observed: ObservedState
+    cache: LedgerCache
+    runner: ActionRunner
+    exit_counter: ExitCounter
+    storage: StorageApplier
     revoker: Revoker
-    looked: asyncio.Event = field(default_factory=asyncio.Event)
+    first_observation: asyncio.Event = field(default_factory=asyncio.Event)
     _dirty: dict[str, None] = field(default_factory=dict)
     _stale: set[str] = field(default_factory=set)
     _queued: dict[str, None] = field(default_factory=dict)
-    _coming: dict[str, float] = field(default_factory=dict)
+    _machines_starting: dict[str, float] = field(default_factory=dict)
     _whole: bool = True
     _tree: bool = False
     _sweep: bool = False
@@ -61,23 +61,27 @@ class Reconciler:
 
     @classmethod
     def build(
-        cls, ports: Ports, broker: Broker, look: Look, fatal: Callable[[BaseException], None]
+        cls,
+        ports: Ports,
+        broker: BrokerHandle,
+        look: ObservedState,
+        fatal: Callable[[BaseException], None],
     ) -> Self:
-        work = Work(ports, broker, look, fatal)
+        work = ActionRunner(ports, broker, look, fatal)
         awake = asyncio.Event()
         revoker = Revoker.build(work, awake.set, fatal)
         found = cls(
-            ports, broker, look, look.wishes, work, Counting(work), Shaping(work, revoker),
+            ports, broker, look, look.cache, work, ExitCounter(work), StorageApplier(work, revoker),
             revoker, _awake=awake,
         )  # fmt: skip
-        work.again = found.changed
-        ports.machines.subscribe(found.changed)
-        found.changed(FULL)
+        work.requeue = found.requeue
+        ports.machines.subscribe(found.requeue)
+        found.requeue(FULL)
         return found
 
     # Waking.
 
-    def heard(self, topics: frozenset[str]) -> None:
+    def on_topics(self, topics: frozenset[str]) -> None:
         """The request road has written something down."""
         for topic in topics:
             kind, _, uuid = topic.partition(":")
@@ -85,7 +89,7 @@ class Reconciler:
                 self._tree = True
             elif kind == "run":
                 self._stale.add(uuid)
-                self.look.unseen.add(uuid)
+                self.observed.unseen.add(uuid)
                 self._dirty[uuid] = None
             elif kind in ("converge", "gc"):
                 self._whole = True
@@ -94,7 +98,7 @@ class Reconciler:
                 continue
             self._awake.set()
 
-    def changed(self, uuid: str) -> None:
+    def requeue(self, uuid: str) -> None:
         """Something may have happened to this machine; empty: to any of them."""
         if uuid:
             self._dirty[uuid] = None
@@ -106,7 +110,7 @@ class Reconciler:
     def idle(self) -> bool:
         """Nothing is dirty and nothing under way; timers may still be set."""
         asked = self._whole or self._tree or self._dirty or self._stale
-        return not (asked or self.work.busy or self.revoker.busy or self._next_in_queue())
+        return not (asked or self.runner.busy or self.revoker.busy or self._next_in_queue())
 
     async def fresh_plan(self) -> Plan:
         """What the next pass would do, after a look at the whole host.
@@ -114,7 +118,7 @@ class Reconciler:
         A look of its own: taken over, it would undo what a pass under way has learned since.
         """
         found = await self.ports.machines.observe()
-        return plan(self.wishes.desired(self.look.places), found, self.look.moment)
+        return plan(self.cache.desired_state(self.observed.places), found, self.observed.moment)
 
     async def run(self) -> None:
         """Pass after pass, until cancelled."""
@@ -126,144 +130,148 @@ class Reconciler:
             except HiveError as error:
                 # The disk is full, or systemd does not answer: nothing is lost by waiting.
                 log.warning("Cannot converge: %s", error)
-                self.look.troubles[FULL] = f"cannot converge: {error}"
+                self.observed.troubles[FULL] = f"cannot converge: {error}"
                 self._whole = True
-                self.ports.clock.call_at(self.ports.clock.monotonic() + AGAIN, self._awake.set)
+                self.ports.clock.call_at(
+                    self.ports.clock.monotonic() + RETRY_AFTER, self._awake.set
+                )
 
     # One pass.
 
     async def converge(self) -> None:
         """One pass over what is dirty."""
-        if self._take_rows() and self.looked.is_set():
+        if self._reload_rows() and self.first_observation.is_set():
             desired, idle = (
-                self.wishes.desired(self.look.places),
-                {*self._dirty} - {*self.work.busy},
+                self.cache.desired_state(self.observed.places),
+                {*self._dirty} - {*self.runner.busy},
             )
-            await self.shaping.ahead(ahead(desired, self.look.machines, idle))
+            await self.storage.apply_early(ahead(desired, self.observed.machines, idle))
         whole, dirty = self._take_dirty()
         if not (whole or dirty):
             self.revoker.advance()
             return
         dirty = await self._observe(whole=whole, dirty=dirty)
-        dirty -= self.counting.count(dirty)
-        self._judge(dirty)
-        self.looked.set()
+        dirty -= self.exit_counter.count_exits(dirty)
+        self._update_states(dirty)
+        self.first_observation.set()
         self.revoker.advance()
         for part in self._parts(dirty):
             await self._apply(part, self._plan(part))
             await asyncio.sleep(0)
         self._await_slots()
-        self.look.troubles.pop(FULL, None)
+        self.observed.troubles.pop(FULL, None)
 
-    def _take_rows(self) -> bool:
+    def _reload_rows(self) -> bool:
         """What the ledger and the head say now; whether that is another tree."""
         if another := self._tree:
             self._tree = False
-            before = self.look.places
+            before = self.observed.places
             places = Places.build(self.broker.hive(), self.ports.settings, before)
-            self.look.places = places
+            self.observed.places = places
             for uuid in before.by_uuid.keys() | places.by_uuid.keys():
                 if before.by_uuid.get(uuid) is not places.by_uuid.get(uuid):
                     self._dirty[uuid] = None
                     self._stale.add(uuid)
         for uuid in self._stale:
-            self.work.settled(uuid)  # what went wrong before counts no more: it is wanted anew
+            self.runner.forget(uuid)  # what went wrong before counts no more: it is wanted anew
         if self._stale or self._whole or another:  # two moves may end in the tree from before
-            self.wishes.take(self._stale)
+            self.cache.reload(self._stale)
             self._stale.clear()
         if another or self._whole:
-            self._declare()
+            self._add_missing_rows()
         return another
 
-    def _declare(self) -> None:
+    def _add_missing_rows(self) -> None:
         """Agents that came with a hand commit have no rows yet: they should run."""
-        known = self.look.places.by_uuid.keys()
-        missing = (known - self.wishes.runs.keys()) | (known - self.wishes.bases.keys())
+        known = self.observed.places.by_uuid.keys()
+        missing = (known - self.cache.runs.keys()) | (known - self.cache.bases.keys())
         if not missing:
             return
         ledger, now = self.ports.ledger, self.ports.clock.now()
         with ledger.transaction():
             for uuid in sorted(missing):
-                if uuid not in self.wishes.runs:
+                if uuid not in self.cache.runs:
                     ledger.runs.want(uuid, DesiredState.RUNNING, now, reason="declared")
                 ledger.ranges.allocate(uuid, self.ports.settings.uid_start, now)
-        self.wishes.refresh(missing)
+        self.cache.refresh(missing)
         self._dirty.update(dict.fromkeys(missing))
 
     def _take_dirty(self) -> tuple[bool, set[str]]:
         whole, self._whole = self._whole, False
-        dirty = {*self._dirty, *self._next_in_queue()} - self.work.busy.keys()
+        dirty = {*self._dirty, *self._next_in_queue()} - self.runner.busy.keys()
         # What was heard since the rows were taken waits for the next pass, which takes them: by the
         # old rows nothing would be to do, and nobody would come back to it.
         dirty -= self._stale
         self._dirty = {
-            uuid: None for uuid in self._dirty if uuid in self.work.busy or uuid in self._stale
+            uuid: None for uuid in self._dirty if uuid in self.runner.busy or uuid in self._stale
         }
         for uuid in dirty:
             self._queued.pop(uuid, None)
         if whole:
-            self.work.later(FULL, self.ports.clock.monotonic() + FULL_EVERY)
+            self.runner.requeue_at(FULL, self.ports.clock.monotonic() + FULL_EVERY)
         return whole, dirty
 
     async def _observe(self, *, whole: bool, dirty: set[str]) -> set[str]:
         # The look may miss what is done for these meanwhile; they come again when it is done.
-        busy = {*self.work.busy}
+        busy = {*self.runner.busy}
         try:
             found = await self.ports.machines.observe(None if whole else dirty)
         except HiveError:
             self._dirty.update(dict.fromkeys(dirty))
             raise
-        self.look.take(found, whole=whole)
+        self.observed.update(found, whole=whole)
         if whole:
-            self._coming.clear()
-            everyone = {*self.look.places.by_uuid, *found.machines, *self.wishes.archives}
+            self._machines_starting.clear()
+            everyone = {*self.observed.places.by_uuid, *found.machines, *self.cache.archives}
             if self._sweep:
                 self._sweep = False
-                self.wishes.disown(found.machines, self.look.places)
-            dirty = (everyone | self.wishes.unclaimed | dirty) - busy
+                self.cache.find_unclaimed(found.machines, self.observed.places)
+            dirty = (everyone | self.cache.unclaimed | dirty) - busy
         for uuid in found.machines:
             machine = found.machines[uuid]
-            self._coming.pop(uuid, None)
-            self._coming |= starting([machine])
+            self._machines_starting.pop(uuid, None)
+            self._machines_starting |= starting([machine])
             if uuid not in busy:  # nor may it have been told to start during this look
-                self.work.starting.pop(uuid, None)
+                self.runner.starting.pop(uuid, None)
         return dirty
 
-    def _judge(self, dirty: set[str]) -> None:
+    def _update_states(self, dirty: set[str]) -> None:
         """Name the states anew, and finish the jobs that waited for them."""
-        before = {uuid: self.look.states.get(uuid) for uuid in dirty}
-        topics = self.look.name_states(dirty)
-        self.look.unseen &= self._stale
-        self._wake_above(uuid for uuid in dirty if self.look.states.get(uuid) is not before[uuid])
-        topics |= self._finish(dirty)
+        before = {uuid: self.observed.states.get(uuid) for uuid in dirty}
+        topics = self.observed.update_states(dirty)
+        self.observed.unseen &= self._stale
+        self._requeue_ancestors(
+            uuid for uuid in dirty if self.observed.states.get(uuid) is not before[uuid]
+        )
+        topics |= self._finish_jobs(dirty)
         self.broker.touch(frozenset(topics))
 
-    def _wake_above(self, changed: Iterable[str]) -> None:
+    def _requeue_ancestors(self, changed: Iterable[str]) -> None:
         """Who went down may have kept those above from going down."""
         above, past = set[str](), False
         for uuid in changed:
-            if phase(self.look.machines.get(uuid) or Machine(uuid)) is not Phase.DOWN:
+            if phase(self.observed.machines.get(uuid) or Machine(uuid)) is not Phase.DOWN:
                 continue
-            if uuid in self.look.places.by_uuid:
-                above.update(place.uuid for place in self.look.places.above(uuid))
+            if uuid in self.observed.places.by_uuid:
+                above.update(place.uuid for place in self.observed.places.above(uuid))
             else:
                 past = True
         if past:
-            above.update(each for each in self.wishes.archives if each in self.look.machines)
+            above.update(each for each in self.cache.archives if each in self.observed.machines)
         for each in above:
-            self.changed(each)
+            self.requeue(each)
 
-    def _finish(self, dirty: set[str]) -> set[str]:
-        scene = Scene(
-            self.look.places, self.look.machines, self.wishes.runs, self.wishes.starts,
-            self.look.states, self.work.stuck, self.wishes.revoking,
+    def _finish_jobs(self, dirty: set[str]) -> set[str]:
+        scene = JobGoals(
+            self.observed.places, self.observed.machines, self.cache.runs, self.cache.starts,
+            self.observed.states, self.runner.stuck, self.cache.revoking,
         )  # fmt: skip
         ended: dict[str, str] = {}
-        for job in self.wishes.jobs.values():
-            moving = MOVED in job.goals.values() or restarting(job)
+        for job in self.cache.jobs.values():
+            moving = MOVED in job.goals.values() or restarted_agents(job)
             if moving or not dirty.isdisjoint(job.goals):
                 verdict = scene.verdict(job)
-                waits = verdict == "" and not self.work.busy.keys().isdisjoint(job.goals)
+                waits = verdict == "" and not self.runner.busy.keys().isdisjoint(job.goals)
                 if verdict is not None and not waits:  # of the busy only old facts are known
                     ended[job.id] = verdict
         if ended:
@@ -271,26 +279,30 @@ class Reconciler:
                 for job_id, error in ended.items():
                     self.ports.ledger.jobs.finish(job_id, error, self.ports.clock.now())
             for job_id in ended:
-                del self.wishes.jobs[job_id]
+                del self.cache.jobs[job_id]
         return {f"job:{job_id}" for job_id in ended}
 
     def _parts(self, dirty: set[str]) -> Iterator[list[str]]:
         """In tree order, so many at a time that the loop is not held up."""
-        places = self.look.places
+        places = self.observed.places
         order = [*in_order(places, dirty), *sorted(dirty - places.by_uuid.keys())]
         for start in range(0, len(order), SLICE):
             yield order[start : start + SLICE]
 
     def _plan(self, part: list[str]) -> Plan:
-        desired = self.wishes.desired(self.look.places)
-        return plan(desired, self.look.observed, self.look.moment, part, self._slots())
+        desired = self.cache.desired_state(self.observed.places)
+        return plan(desired, self.observed.observed, self.observed.moment, part, self._slots())
 
     def _slots(self) -> StartSlots:
         limit, now = self.ports.settings.limits.starts_at_once, self.ports.clock.monotonic()
-        return StartSlots(self.look.places, limit, self.work.starting | self._coming, now)
+        return StartSlots(
+            self.observed.places, limit, self.runner.starting | self._machines_starting, now
+        )
 
     def _next_in_queue(self) -> list[str]:
-        return self._slots().share_out(each for each in self._queued if each not in self.work.busy)
+        return self._slots().share_out(
+            each for each in self._queued if each not in self.runner.busy
+        )
 
     def _await_slots(self) -> None:
         """Look at the queue again when a start has taken so long that its slot is another's."""
@@ -305,14 +317,14 @@ class Reconciler:
         self._awake.set()
 
     async def _apply(self, part: Iterable[str], found: Plan) -> None:
-        failed = await self.shaping.apply(found.tree)
+        failed = await self.storage.apply(found.tree)
         for uuid in part:
             if uuid in found.waits:
-                self.work.later(uuid, found.waits[uuid])
-            if uuid in self.work.busy or uuid in failed:
+                self.runner.requeue_at(uuid, found.waits[uuid])
+            if uuid in self.runner.busy or uuid in failed:
                 continue
             if chain := found.chains.get(uuid):
-                self.work.begin(uuid, chain)
+                self.runner.start_steps(uuid, chain)
             elif uuid not in failed:
-                self.work.settled(uuid)
+                self.runner.forget(uuid)
         self._queued.update(dict.fromkeys(found.queued))

@@ -25,10 +25,10 @@ from hive_core.plan.actions import JOB_BASES, JobKind, MoveNode, RunJob
 from hive_core.plan.agent_steps import job_of
 from hive_core.plan.placement import Place
 from hive_core.plan.state import Phase, Trouble, phase, trouble
-from hive_core.reconcile.deploy.background_tasks import Tasks
+from hive_core.reconcile.deploy.background_tasks import BackgroundTasks
 from hive_core.reconcile.jobs.goals import MOVED, RESTARTING
-from hive_core.reconcile.ledger_cache import left, losers
-from hive_core.reconcile.runner import Work, restart
+from hive_core.reconcile.ledger_cache import agents_left_running, agents_losing_access
+from hive_core.reconcile.runner import ActionRunner, restart
 
 log = logging.getLogger(__name__)
 LOOK: Final = 0.5  # seconds between looks at who is to finish first
@@ -42,14 +42,14 @@ _S = RevocationState
 class Revoker:
     """`advance` takes each revocation as far as it can be; call it in every pass."""
 
-    work: Work
-    tasks: Tasks
+    runner: ActionRunner
+    tasks: BackgroundTasks
 
     @classmethod
     def build(
-        cls, work: Work, wake: Callable[[], None], fatal: Callable[[BaseException], None]
+        cls, work: ActionRunner, wake: Callable[[], None], fatal: Callable[[BaseException], None]
     ) -> Self:
-        return cls(work, Tasks(work.ports.clock, lambda _: wake(), fatal))
+        return cls(work, BackgroundTasks(work.ports.clock, lambda _: wake(), fatal))
 
     @property
     def busy(self) -> bool:
@@ -60,8 +60,12 @@ class Revoker:
 
         So it is after a commit by hand.
         """
-        look, ledger, now = self.work.look, self.work.ports.ledger, self.work.ports.clock.now()
-        wanted = list(self._unannounced(moves))
+        look, ledger, now = (
+            self.runner.observed,
+            self.runner.ports.ledger,
+            self.runner.ports.clock.now(),
+        )
+        wanted = list(self._moves_without_revocation(moves))
         if not wanted:
             return
         with ledger.transaction():
@@ -69,10 +73,12 @@ class Revoker:
                 name = look.places.by_uuid[uuid].name
                 job = ledger.jobs.create("move", DAEMON, {uuid: MOVED}, now)
                 ledger.revocations.create(NewRevocation(job.id, uuid, name, lost), now)
-        look.wishes.refresh(())
+        look.cache.refresh(())
 
-    def _unannounced(self, moves: Iterable[MoveNode]) -> Iterator[tuple[str, tuple[str, ...]]]:
-        places, known = self.work.look.places.by_uuid, self.work.look.wishes
+    def _moves_without_revocation(
+        self, moves: Iterable[MoveNode]
+    ) -> Iterator[tuple[str, tuple[str, ...]]]:
+        places, known = self.runner.observed.places.by_uuid, self.runner.observed.cache
         asked = {uuid for job in known.jobs.values() for uuid in job.goals}
         asked |= {each.agent for each in known.revocations.values()}
         shorts = {uuid[:8]: uuid for uuid in places}
@@ -84,112 +90,112 @@ class Revoker:
                 yield uuid, above
 
     def advance(self) -> None:
-        for revocation in list(self.work.look.wishes.revocations.values()):
+        for revocation in list(self.runner.observed.cache.revocations.values()):
             if str(revocation.id) not in self.tasks.busy:
                 self._advance(revocation)
 
     def _advance(self, revocation: Revocation) -> None:
         match revocation.state:
             case _S.WAITING if not revocation.restart:
-                self._split(revocation, "leave")
+                self._start_split(revocation, "leave")
             case _S.WAITING:
                 self._restart_when_due(revocation)
-            case _S.RESTARTING if self._all_down(revocation):
-                self._split(revocation, "end")
+            case _S.RESTARTING if self._are_all_down(revocation):
+                self._start_split(revocation, "end")
             case _S.RESTARTING:
                 self._restart_newcomers(revocation)
-            case _S.LEFT if not left(revocation, self.work.look.places):
+            case _S.LEFT if not agents_left_running(revocation, self.runner.observed.places):
                 self._step(revocation, "close")
             case _S.CLOSING:
-                self._split(revocation, "end")
+                self._start_split(revocation, "end")
             case _:
                 pass
 
     # Going down.
 
     def _restart_when_due(self, revocation: Revocation) -> None:
-        look, clock = self.work.look, self.work.ports.clock
-        agents = losers(revocation, look.places)
+        look, clock = self.runner.observed, self.runner.ports.clock
+        agents = agents_losing_access(revocation, look.places)
         if revocation.latest is not None and clock.now() < revocation.latest:
             up = (uuid for uuid in agents if not self._is_down(uuid))
             if any(look.activity(uuid) != IDLE for uuid in up):
                 self._note(revocation, agents)
-                self.tasks.later(str(revocation.id), clock.monotonic() + LOOK)
+                self.tasks.requeue_at(str(revocation.id), clock.monotonic() + LOOK)
                 return
-        with self.work.ports.ledger.transaction():
-            self.work.ports.ledger.revocations.note(revocation.id, dict.fromkeys(agents, 0))
-            self._tell_to_restart(revocation, self._running(agents))
-            self.work.ports.ledger.revocations.step(revocation.id, "restart", clock.now())
-        self._take_up(revocation, agents)
+        with self.runner.ports.ledger.transaction():
+            self.runner.ports.ledger.revocations.note(revocation.id, dict.fromkeys(agents, 0))
+            self._request_restarts(revocation, self._runs_to_restart(agents))
+            self.runner.ports.ledger.revocations.step(revocation.id, "restart", clock.now())
+        self._requeue_all(revocation, agents)
 
     def _restart_newcomers(self, revocation: Revocation) -> None:
         """Who came to be below a loser that is down, and runs: all wait until nobody does."""
-        agents = losers(revocation, self.work.look.places) - revocation.notified
+        agents = agents_losing_access(revocation, self.runner.observed.places) - revocation.notified
         up = {uuid for uuid in agents if self._is_up(uuid)}
-        if runs := [*self._running(up)]:
-            with self.work.ports.ledger.transaction():
-                self._tell_to_restart(revocation, runs)
-            self._take_up(revocation, up)
+        if runs := [*self._runs_to_restart(up)]:
+            with self.runner.ports.ledger.transaction():
+                self._request_restarts(revocation, runs)
+            self._requeue_all(revocation, up)
 
-    def _tell_to_restart(self, revocation: Revocation, runs: Iterable[DesiredRun]) -> None:
+    def _request_restarts(self, revocation: Revocation, runs: Iterable[DesiredRun]) -> None:
         why = f"{revocation.name} is not below it any more"
-        nonces = {run.agent: restart(self.work.ports, run, why) for run in runs}
-        self.work.ports.ledger.revocations.note(revocation.id, nonces)
+        nonces = {run.agent: restart(self.runner.ports, run, why) for run in runs}
+        self.runner.ports.ledger.revocations.note(revocation.id, nonces)
 
     def _note(self, revocation: Revocation, agents: frozenset[str]) -> None:
         """By the time of their restart they may be elsewhere, with what they were handed."""
         if new := agents - revocation.nonces.keys():
-            with self.work.ports.ledger.transaction():
-                self.work.ports.ledger.revocations.note(revocation.id, dict.fromkeys(new, 0))
-            self.work.look.wishes.refresh(())
+            with self.runner.ports.ledger.transaction():
+                self.runner.ports.ledger.revocations.note(revocation.id, dict.fromkeys(new, 0))
+            self.runner.observed.cache.refresh(())
 
-    def _running(self, agents: Iterable[str]) -> Iterator[DesiredRun]:
+    def _runs_to_restart(self, agents: Iterable[str]) -> Iterator[DesiredRun]:
         """Who runs or is on its way up. Who is down after a failure holds nothing, and waits on."""
-        look = self.work.look
+        look = self.runner.observed
         for uuid in agents:
-            run = look.wishes.runs.get(uuid)
+            run = look.cache.runs.get(uuid)
             if run is None or run.wanted is not DesiredState.RUNNING:
                 continue
-            failed = trouble(run, look.wishes.starts.get(uuid)) is not Trouble.NONE
+            failed = trouble(run, look.cache.starts.get(uuid)) is not Trouble.NONE
             if not (failed and self._is_down(uuid)):
                 yield run
 
     def _is_up(self, uuid: str) -> bool:
-        machine = self.work.look.machines.get(uuid) or Machine(uuid)
-        return phase(machine) is not Phase.DOWN or uuid in self.work.starting
+        machine = self.runner.observed.machines.get(uuid) or Machine(uuid)
+        return phase(machine) is not Phase.DOWN or uuid in self.runner.starting
 
     def _is_down(self, uuid: str) -> bool:
-        machine = self.work.look.machines.get(uuid) or Machine(uuid)
-        there = uuid in self.work.busy or uuid in self.work.starting
+        machine = self.runner.observed.machines.get(uuid) or Machine(uuid)
+        there = uuid in self.runner.busy or uuid in self.runner.starting
         return phase(machine) is Phase.DOWN and not there
 
-    def _all_down(self, revocation: Revocation) -> bool:
-        agents = losers(revocation, self.work.look.places)
+    def _are_all_down(self, revocation: Revocation) -> bool:
+        agents = agents_losing_access(revocation, self.runner.observed.places)
         agents |= {revocation.agent} if revocation.came_back else set()
-        return all(map(self._is_down, agents)) and self._in_place(revocation)
+        return all(map(self._is_down, agents)) and self._is_in_place(revocation)
 
-    def _in_place(self, revocation: Revocation) -> bool:
+    def _is_in_place(self, revocation: Revocation) -> bool:
         """Whether the agent's node is where nobody reaches it who lost it."""
-        place = self.work.look.places.by_uuid.get(revocation.agent)
-        machine = self.work.look.machines.get(revocation.agent)
+        place = self.runner.observed.places.by_uuid.get(revocation.agent)
+        machine = self.runner.observed.machines.get(revocation.agent)
         node = machine.node if machine is not None else ()
         return node == (() if place is None else place.lineage)
 
     # Hard links.
 
-    def _split(self, revocation: Revocation, event: str) -> None:
-        if self._in_place(revocation):
-            self.tasks.begin(str(revocation.id), self._splitting(revocation, event))
+    def _start_split(self, revocation: Revocation, event: str) -> None:
+        if self._is_in_place(revocation):
+            self.tasks.start(str(revocation.id), self._run_split(revocation, event))
 
-    async def _splitting(self, revocation: Revocation, event: str) -> None:
+    async def _run_split(self, revocation: Revocation, event: str) -> None:
         key = f"revocation {revocation.id}"
         try:
             links = await self._own_inodes(revocation)
         except HiveError as error:
             text = f"cannot take access to {revocation.name} away: {error}"
-            self.work.look.troubles[key] = text
+            self.runner.observed.troubles[key] = text
             raise
-        self.work.look.troubles.pop(key, None)
+        self.runner.observed.troubles.pop(key, None)
         self._step(revocation, event, links)
 
     async def _own_inodes(self, revocation: Revocation) -> int:
@@ -197,8 +203,8 @@ class Revoker:
         links = 0.0
         for place in self._nodes(revocation):
             id_ = job_of(f"{revocation.id} {place.uuid}", JobKind.OWN_INODES)
-            with exchange(self.work.ports.settings.paths.work, id_) as box:
-                await self.work.ports.jobs.run(
+            with exchange(self.runner.ports.settings.paths.work, id_) as box:
+                await self.runner.ports.jobs.run(
                     RunJob(id_, JobKind.OWN_INODES, JOB_BASES[0], place.uuid, None, place.lineage)
                 )
                 said = Said.read(box.read(SAID, SAID_MOST))
@@ -212,11 +218,11 @@ class Revoker:
 
         Not of those who are above the agent (again): there it runs, and changes its files.
         """
-        places, machines = self.work.look.places.by_uuid, self.work.look.machines
-        agents = losers(revocation, self.work.look.places)
+        places, machines = self.runner.observed.places.by_uuid, self.runner.observed.machines
+        agents = agents_losing_access(revocation, self.runner.observed.places)
         agents |= {revocation.agent} if revocation.came_back else set()
         if revocation.agent in places:
-            agents -= {each.uuid for each in self.work.look.places.above(revocation.agent)}
+            agents -= {each.uuid for each in self.runner.observed.places.above(revocation.agent)}
         found = [
             places[uuid] for uuid in agents
             if uuid in places and uuid in machines and machines[uuid].node == places[uuid].lineage
@@ -230,20 +236,20 @@ class Revoker:
     # Its end.
 
     def _step(self, revocation: Revocation, event: str, links: int = 0) -> None:
-        ledger, now = self.work.ports.ledger, self.work.ports.clock.now()
-        agents = losers(revocation, self.work.look.places)
+        ledger, now = self.runner.ports.ledger, self.runner.ports.clock.now()
+        agents = agents_losing_access(revocation, self.runner.observed.places)
         topics = {f"job:{revocation.job}"}
         with ledger.transaction():
             after = ledger.revocations.step(revocation.id, event, now)
             if event != "close":
-                topics |= self._tell(after, links)
-        self._take_up(revocation, agents)
-        self.work.broker.touch(frozenset(topics))
+                topics |= self._record_result(after, links)
+        self._requeue_all(revocation, agents)
+        self.runner.broker.touch(frozenset(topics))
 
-    def _tell(self, revocation: Revocation, links: int) -> set[str]:
+    def _record_result(self, revocation: Revocation, links: int) -> set[str]:
         """Inside a transaction: the event, and the progress of the job."""
-        ledger, now = self.work.ports.ledger, self.work.ports.clock.now()
-        hive = self.work.look.places.hive
+        ledger, now = self.runner.ports.ledger, self.runner.ports.clock.now()
+        hive = self.runner.observed.places.hive
         lost, agents = (
             sorted(hive.name(uuid) or uuid for uuid in each)
             for each in (revocation.lost, revocation.notified)
@@ -270,9 +276,9 @@ class Revoker:
         ))  # fmt: skip
         return {"events"}
 
-    def _take_up(self, revocation: Revocation, agents: Iterable[str]) -> None:
+    def _requeue_all(self, revocation: Revocation, agents: Iterable[str]) -> None:
         """What was written counts from now on; everybody whom it concerns is looked at again."""
         everybody = {*agents, revocation.agent}
-        self.work.look.wishes.refresh(everybody)
+        self.runner.observed.cache.refresh(everybody)
         for uuid in everybody:
-            self.work.again(uuid)
+            self.runner.requeue(uuid)

@@ -14,14 +14,14 @@ from hive_core.model.config.seed import seed_of
 NAME = "ensure_root"
 
 
-class Made(Result):
+class RootCreated(Result):
     """The root agent as it was made."""
 
     name: str
     uuid: str
 
 
-def make(call: Call) -> Change[Made]:
+def create_root_agent(call: Call) -> Change[RootCreated]:
     """A commit with the root agent (row H16)."""
     settings = call.settings
     root = settings.root
@@ -36,6 +36,6 @@ def make(call: Call) -> Change[Made]:
     hive = call.hive.with_agent(root.name, None, spec)
     call.ledger.ranges.allocate(spec.id, settings.uid_start, call.now)
     call.ledger.runs.want(spec.id, DesiredState.RUNNING, call.now, reason="the root agent")
-    made = Made(name=root.name, uuid=spec.id)
+    made = RootCreated(name=root.name, uuid=spec.id)
     wakes = frozenset({f"run:{spec.id}"})
     return Change(made, hive, f"create the root agent {root.name}", wakes=wakes)

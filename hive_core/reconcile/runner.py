@@ -14,8 +14,8 @@ from hive_core.plan import actions as a
 from hive_core.plan.daemon_actions import Forget, Local, Renew
 from hive_core.plan.desired import Step
 from hive_core.plan.results import Done
-from hive_core.reconcile.deps import Broker, Ports
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.deps import BrokerHandle, Ports
+from hive_core.reconcile.observed import ObservedState
 
 log = logging.getLogger(__name__)
 RETRY_FIRST, RETRY_MOST = 0.2, 30.0
@@ -39,7 +39,7 @@ def restart(ports: Ports, run: DesiredRun, why: str) -> int:
 
 
 @dataclass
-class Work:
+class ActionRunner:
     """`again(uuid)` is called when an agent should be looked at anew.
 
     `fatal` ends the daemon: after a fault in here only a fresh start is safe. `starting` holds who
@@ -47,15 +47,15 @@ class Work:
     """
 
     ports: Ports
-    broker: Broker
-    look: Look
+    broker: BrokerHandle
+    observed: ObservedState
     fatal: Callable[[BaseException], None]
-    again: Callable[[str], None] = lambda _: None
+    requeue: Callable[[str], None] = lambda _: None
     busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     starting: dict[str, float] = field(default_factory=dict)
     _failures: dict[str, int] = field(default_factory=dict)
-    _unheard: set[str] = field(default_factory=set)
-    _short_of_room: set[str] = field(default_factory=set)
+    _unanswered: set[str] = field(default_factory=set)
+    _disk_full: set[str] = field(default_factory=set)
     _last: dict[str, tuple[Step, ...]] = field(default_factory=dict)
     _timers: dict[str, Callable[[], None]] = field(default_factory=dict)
 
@@ -63,13 +63,15 @@ class Work:
     def stuck(self) -> dict[str, str]:
         """Agents whose steps failed again and again, with what: a full disk passes."""
         return {
-            uuid: f"{'StorageFull' if uuid in self._short_of_room else 'Internal'}:"
-            f" {self.look.troubles[uuid]}"
+            uuid: f"{'StorageFull' if uuid in self._disk_full else 'Internal'}:"
+            f" {self.observed.troubles[uuid]}"
             for uuid, count in self._failures.items()
-            if count >= STUCK_AFTER and uuid in self.look.troubles and uuid not in self._unheard
+            if count >= STUCK_AFTER
+            and uuid in self.observed.troubles
+            and uuid not in self._unanswered
         }
 
-    def later(self, uuid: str, when: float) -> None:
+    def requeue_at(self, uuid: str, when: float) -> None:
         """Look at the agent again at `when`, in monotonic seconds; the last word counts."""
         if cancel := self._timers.pop(uuid, None):
             cancel()
@@ -77,88 +79,88 @@ class Work:
 
     def _due(self, uuid: str) -> None:
         self._timers.pop(uuid, None)  # nobody may ever ask for this agent again
-        self.again(uuid)
+        self.requeue(uuid)
 
     def spawn(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
         """Do something for one agent beside the loop; nothing else is done for it meanwhile."""
-        self.busy[uuid] = asyncio.create_task(self._guarded(uuid, work))
+        self.busy[uuid] = asyncio.create_task(self._run_task(uuid, work))
 
-    async def _guarded(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_task(self, uuid: str, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except HiveError as error:
             self.starting.pop(uuid, None)
-            self.failed(uuid, self._name(uuid), error)
+            self.record_failure(uuid, self._name(uuid), error)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - a task would keep it to itself
             self.fatal(error)
         else:
-            self.again(uuid)
+            self.requeue(uuid)
         finally:
             self.busy.pop(uuid, None)
 
     def _name(self, uuid: str) -> str:
-        place = self.look.places.by_uuid.get(uuid)
+        place = self.observed.places.by_uuid.get(uuid)
         return place.name if place else uuid
 
-    def failed(self, uuid: str, name: str, error: HiveError) -> None:
+    def record_failure(self, uuid: str, name: str, error: HiveError) -> None:
         """Try again later, and later still; the operator sees what is wrong meanwhile."""
         self._last.pop(uuid, None)
         # Nobody answered: that says nothing against the steps, and no job fails for it.
         if isinstance(error, NO_ANSWER):
-            self._unheard.add(uuid)
+            self._unanswered.add(uuid)
         else:
-            self._unheard.discard(uuid)
+            self._unanswered.discard(uuid)
         full = isinstance(error, StorageFull)
-        (self._short_of_room.add if full else self._short_of_room.discard)(uuid)
-        self.look.troubles[uuid] = f"cannot reconcile agent {name}: {error}"
-        log.warning("Cannot reconcile agent %s (try %d): %s", name, self._pause(uuid), error)
+        (self._disk_full.add if full else self._disk_full.discard)(uuid)
+        self.observed.troubles[uuid] = f"cannot reconcile agent {name}: {error}"
+        log.warning("Cannot reconcile agent %s (try %d): %s", name, self._back_off(uuid), error)
 
-    def _pause(self, uuid: str) -> int:
+    def _back_off(self, uuid: str) -> int:
         """Twice as long as the time before; how often by now."""
         count = self._failures[uuid] = self._failures.get(uuid, 0) + 1
         pause = min(RETRY_MOST, RETRY_FIRST * 2 ** min(count - 1, 16))
-        self.later(uuid, self.ports.clock.monotonic() + pause)
+        self.requeue_at(uuid, self.ports.clock.monotonic() + pause)
         return count
 
-    def settled(self, uuid: str) -> None:
+    def forget(self, uuid: str) -> None:
         """Nothing is left to do for this agent."""
         if self._failures.pop(uuid, None) is not None:
-            self.look.troubles.pop(uuid, None)
+            self.observed.troubles.pop(uuid, None)
         self._last.pop(uuid, None)
-        self._unheard.discard(uuid)
-        self._short_of_room.discard(uuid)
+        self._unanswered.discard(uuid)
+        self._disk_full.discard(uuid)
 
-    def begin(self, uuid: str, chain: tuple[Step, ...]) -> None:
+    def start_steps(self, uuid: str, chain: tuple[Step, ...]) -> None:
         """Do the steps of one agent, one after another, in a task."""
         if self._last.pop(uuid, None) == chain:
-            self._pause(uuid)  # done before and still to do: no reason to hurry
+            self._back_off(uuid)  # done before and still to do: no reason to hurry
             return
         self._last[uuid] = chain
         if any(isinstance(step.action, a.StartUnit) for step in chain):
             self.starting[uuid] = self.ports.clock.monotonic()
-        self.spawn(uuid, self._walk(uuid, chain))
+        self.spawn(uuid, self._run_steps(uuid, chain))
 
-    async def _walk(self, uuid: str, chain: tuple[Step, ...]) -> None:
-        wish = self._wish(uuid)
+    async def _run_steps(self, uuid: str, chain: tuple[Step, ...]) -> None:
+        wish = self._request(uuid)
         for step in chain:
-            if self._wish(uuid) != wish:
+            if self._request(uuid) != wish:
                 return  # wanted otherwise by now
             level = logging.DEBUG if isinstance(step.action, Local) else logging.INFO
             log.log(level, "%s", step.text, extra={"HIVE_UUID": uuid, "HIVE_NAME": step.name})
-            await self.do(step)
+            await self.run_step(step)
 
-    def _wish(self, uuid: str) -> tuple[object, object]:
-        return self.look.wishes.runs.get(uuid), self.look.places.by_uuid.get(uuid)
+    def _request(self, uuid: str) -> tuple[object, object]:
+        return self.observed.cache.runs.get(uuid), self.observed.places.by_uuid.get(uuid)
 
-    async def do(self, step: Step) -> None:
+    async def run_step(self, step: Step) -> None:
         """One step, with what it means for the ledger."""
         match step.action:
             case Renew():
-                self._renew(step)
+                self._request_restart(step)
             case Forget(uuid):
-                self._forget(uuid)
+                self._forget_agent(uuid)
             case a.RunJob() as job:
                 await self.ports.jobs.run(job)
             case action:
@@ -166,26 +168,26 @@ class Work:
                 if isinstance(result, Done) and not result.changed:
                     log.debug("%s: no change", step.text)
 
-    def _renew(self, step: Step) -> None:
-        run = self.look.wishes.runs.get(step.uuid)
-        if step.uuid not in self.look.places.by_uuid or run is None:
+    def _request_restart(self, step: Step) -> None:
+        run = self.observed.cache.runs.get(step.uuid)
+        if step.uuid not in self.observed.places.by_uuid or run is None:
             return
         with self.ports.ledger.transaction():
             restart(self.ports, run, step.why)
-        self._told(set(), step.uuid)
+        self._refresh(set(), step.uuid)
 
-    def _forget(self, uuid: str) -> None:
+    def _forget_agent(self, uuid: str) -> None:
         ledger = self.ports.ledger
         with ledger.transaction():
             ledger.archives.drop(uuid)
             ledger.ranges.release(uuid)
             ledger.runs.drop(uuid)
             ledger.starts.clear(uuid)
-            ledger.lives.delete(uuid)
-        self._told({f"gone:{uuid}"}, uuid)
-        self.look.wishes.unclaimed.discard(uuid)
-        self.look.machines.pop(uuid, None)
+            ledger.lives.drop(uuid)
+        self._refresh({f"gone:{uuid}"}, uuid)
+        self.observed.cache.unclaimed.discard(uuid)
+        self.observed.machines.pop(uuid, None)
 
-    def _told(self, topics: set[str], uuid: str) -> None:
-        self.look.wishes.refresh((uuid,))
+    def _refresh(self, topics: set[str], uuid: str) -> None:
+        self.observed.cache.refresh((uuid,))
         self.broker.touch(frozenset(topics))

@@ -9,22 +9,22 @@ from hive_core.errors import HiveError
 from hive_core.plan import actions as a
 from hive_core.plan.desired import Plan, Step
 from hive_core.reconcile.revocation import Revoker
-from hive_core.reconcile.runner import Work
+from hive_core.reconcile.runner import ActionRunner
 
 
 @dataclass
-class Shaping:
-    work: Work
+class StorageApplier:
+    runner: ActionRunner
     revoker: Revoker
 
-    async def ahead(self, found: Plan) -> None:
+    async def apply_early(self, found: Plan) -> None:
         """Steps that need no fresh look. What cannot be done comes again with one, and is told."""
         self._announce(found.tree)
         for step in found.steps:
             with suppress(HiveError):
-                await self.work.do(step)
+                await self.runner.run_step(step)
                 if step in found.tree:
-                    self._came_along(step)
+                    self._requeue_subtree(step)
 
     async def apply(self, tree: tuple[Step, ...]) -> set[str]:
         """Steps on the tree go one after another; what could not be done comes again."""
@@ -32,22 +32,22 @@ class Shaping:
         failed = set()
         for step in tree:
             try:
-                await self.work.do(step)
+                await self.runner.run_step(step)
             except HiveError as error:
-                self.work.failed(step.uuid, step.name, error)
+                self.runner.record_failure(step.uuid, step.name, error)
                 failed.add(step.uuid)
             else:
-                self._came_along(step)
+                self._requeue_subtree(step)
         return failed
 
     def _announce(self, steps: tuple[Step, ...]) -> None:
         """Before anything moves: who loses sight of it."""
         self.revoker.announce(each.action for each in steps if isinstance(each.action, a.MoveNode))
 
-    def _came_along(self, step: Step) -> None:
+    def _requeue_subtree(self, step: Step) -> None:
         """Everybody whose facts this step changed is looked at again."""
-        for name in self.work.look.places.hive.topology.subtree(step.name):
-            self.work.again(self.work.look.places.named(name).uuid)
+        for name in self.runner.observed.places.hive.topology.subtree(step.name):
+            self.runner.requeue(self.runner.observed.places.named(name).uuid)
         if isinstance(step.action, a.MoveNode):
-            for uuid in self.work.look.wishes.archives:
-                self.work.again(uuid)
+            for uuid in self.runner.observed.cache.archives:
+                self.runner.requeue(uuid)

@@ -27,8 +27,8 @@ class MemoryJournal:
     async def read(self, query: LogQuery) -> Sequence[LogLine]:
         if self.fault is not None:
             raise self.fault
-        found = self._matching(query)
-        return found[: query.lines] if query.after else found[-query.lines :]
+        lines = self._matching(query)
+        return lines[: query.lines] if query.after else lines[-query.lines :]
 
     def _matching(self, query: LogQuery) -> list[LogLine]:
         return [

@@ -49,10 +49,10 @@ class MemoryMachines:
     _serial: count[int] = field(default_factory=lambda: count(1))
 
     async def observe(self, uuids: Iterable[str] | None = None) -> Observed:
-        found = self.look(uuids)
+        observed = self.look(uuids)
         while self.meanwhile:
             self.meanwhile.pop(0)()
-        return found
+        return observed
 
     async def apply(self, action: a.Action | Local) -> Result:
         result = self.do(action)

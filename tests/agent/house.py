@@ -17,8 +17,8 @@ from hive_core.errors import HIVE, InvalidArgument
 from hive_core.model.agents.agent import Profile
 from hive_core.model.config.settings import Settings
 from hive_core.model.work.checks import MaidCheck
-from hive_core.model.work.checks import MaidConfig as Table
-from hive_core.reconcile.built_in_agents import maker
+from hive_core.model.work.checks import Maid as Table
+from hive_core.reconcile.built_in_agents import creation_of
 from hive_core.varlink import Message
 
 CALM = Sample(0.3, 0.4)
@@ -106,6 +106,6 @@ def house(settings: Settings) -> Iterator[House]:
     """Under the root agent a queen, and under her a maid."""
     with world(settings) as made:
         for profile in (Profile.QUEEN, Profile.MAID):
-            made.broker.perform("ensure", maker(profile))
+            made.broker.perform("ensure", creation_of(profile))
         runs(made, "root", "queen", "maid")
         yield House(made)

@@ -31,9 +31,9 @@ from hive_core.model.wire.record import OPERATOR
 from hive_core.operations import load
 from hive_core.operations.triggers.runs import fire_triggers
 from hive_core.plan.desired import Plan
-from hive_core.reconcile.deps import Broker as Given
+from hive_core.reconcile.deps import BrokerHandle as Given
 from hive_core.reconcile.deps import Ports
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.observed import ObservedState
 from hive_core.reconcile.timers.upkeep import Upkeep
 from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
 
@@ -52,18 +52,15 @@ class Stage:
         self.clock = ManualClock()
         self.stores = Stores.open(self.settings)
         ledger, repo = self.stores.ledger, self.stores.repo
-        self.look = Look.build(ledger, self.settings, self.stores.hive, self.clock)
+        self.look = ObservedState.build(ledger, self.settings, self.stores.hive, self.clock)
         self.look.damage = self.stores.damage
         kept = self.stores.vault, self.stores.contents
         world = Services(ledger, repo, self.settings, self.look, self.clock, *kept)
         registry = self.stores.answerable(load())
         self.broker = Broker(world, self.stores.hive, registry, {})
         self.ballast = Ballast(paths.ballast, ballast)
-        self.look.short_of_room = lambda: self.ballast.short
-        self.broker.release_ballast, self.broker.disk_full = (
-            self.ballast.release,
-            lambda: self.ballast.spent,
-        )
+        self.look.disk_is_full = lambda: self.ballast.short
+        self.broker.release_ballast, self.broker.disk_full = self.ballast.release, lambda: self.ballast.spent
         self.hand = HandCommits(repo, self.broker, self.look)
         self.broker.branch_moved = self.hand.look_again
         if self.stores.recovery is not None:

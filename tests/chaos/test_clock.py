@@ -32,7 +32,7 @@ def running() -> Iterator[Stage]:
         stage.call("spawn", name="root", parent="")
         stage.call("spawn", name="lead", parent="root")
         upkeep = stage.upkeep
-        stage.broker.listeners.append(upkeep.heard)
+        stage.broker.listeners.append(upkeep.on_topics)
         upkeep.start()
         yield stage
         stage.close()

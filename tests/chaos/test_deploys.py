@@ -102,8 +102,8 @@ class Cancelled(Trouble):
         uuid = self.stage.uuid("bob")
         with self.stage.ledger.transaction():
             self.stage.ledger.runs.want(uuid, DesiredState.STOPPED, self.stage.clock.now())
-        self.stage.road.heard(frozenset({f"run:{uuid}"}))
-        self.stage.deploys.heard(frozenset({f"run:{uuid}"}))
+        self.stage.road.on_topics(frozenset({f"run:{uuid}"}))
+        self.stage.deploys.on_topics(frozenset({f"run:{uuid}"}))
 
 
 KINDS: dict[str, type[Trouble]] = {

@@ -66,11 +66,11 @@ def test_files_that_would_be_refused_are_told(hive: Hive, folder: Path) -> None:
     with (folder / "large").open("wb") as file:
         file.truncate(6 << 20)
     assert faults(hive, folder) == {
-        "a": "differs from 'A' by case alone",
+        "a": "differs from 'A' only in case",
         "caf\u00e9": "is not plain ASCII",
         "large": "is larger than 5242880 bytes",
         "link": "is a symbolic link",
-        "sub/.GIT": "is git's own name, or can be taken for it",
+        "sub/.GIT": "is reserved by git, or some file systems treat it as such",
     }
 
 

@@ -115,14 +115,14 @@ def test_the_root_agent_comes_back_by_itself(host: HiveHost) -> None:
 
 
 def test_a_root_agent_that_crashes_again_and_again_is_an_alarm(host: HiveHost) -> None:
-    """It has no parent to be told: `status` and `todo` say it."""
+    """It has no parent to notify: `status` and `todo` say it."""
     pids = {host.main_pid("root")}
     for _ in range(2):
         host.run("kill", "-KILL", str(host.main_pid("root")))
         host.until(lambda: host.main_pid("root") not in {0, *pids}, "came back", 40)
         host.wait("running", "root")
         pids.add(host.main_pid("root"))
-    expected = r"root failed \d+ times in a row, and has no parent to be told: killed with KILL"
+    expected = r"root failed \d+ times in a row, and has no parent to notify: killed with KILL"
     assert re.search(expected, host.hive("status"))
     (row,) = [each for each in host.json("todo") if each["kind"] == "alarm"]
     assert re.fullmatch(expected, row["text"])

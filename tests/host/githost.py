@@ -44,7 +44,7 @@ from hive_core.model.config.settings import Paths, Settings
 from hive_core.operations import load
 from hive_core.plan.actions import RunJob
 from hive_core.plan.results import Done, Result
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.observed import ObservedState
 from hive_core.surfaces.service import fixed
 from hive_core.varlink import Client
 
@@ -160,7 +160,7 @@ def _family(ledger: Ledger, repo: MetaRepo) -> Hive:
 def _pushes(folder: Path, settings: Settings, broker: Broker, applied: Applied) -> Pushes:
     world, paths = broker.world, settings.paths
     assert isinstance(world.repo, MetaRepo)
-    look = Look.build(world.ledger, settings, broker.hive, world.clock)
+    look = ObservedState.build(world.ledger, settings, broker.hive, world.clock)
     hand = HandCommits(world.repo, broker, look)
     signatures = Signatures(folder / "signers", os.geteuid())
     signed = SignedApprovals(broker, applied.repo, signatures)

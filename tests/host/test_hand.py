@@ -21,7 +21,7 @@ from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.agent import AgentSpec
 from hive_core.model.config.settings import Paths, Settings
 from hive_core.operations import load
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.observed import ObservedState
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def found() -> Iterator[World]:
 
 def hand(world_: World) -> HandCommits:
     parts = world_.broker.world
-    look = Look.build(parts.ledger, parts.settings, world_.broker.hive, parts.clock)
+    look = ObservedState.build(parts.ledger, parts.settings, world_.broker.hive, parts.clock)
     made = HandCommits(world_.repo, world_.broker, look)
     world_.broker.branch_moved = made.look_again
     return made
@@ -124,7 +124,7 @@ def test_a_spec_without_a_place_hangs_under_the_root_agent(found: World) -> None
     assert "placed under root: dora" in str(event["reason"])
 
     def said() -> list[str]:
-        look = Look.build(found.ledger, found.settings, found.hive, found.clock)
+        look = ObservedState.build(found.ledger, found.settings, found.hive, found.clock)
         return [each for each in look.alarms() if PLACED in each]
 
     assert said() == [f"dora {PLACED} (`hive move`)"]
@@ -221,7 +221,7 @@ def test_a_refused_commit_is_shown_recorded_and_in_nobodys_way(found: World) -> 
     assert (event["kind"], event["allowed"], event["commit"]) == ("refusal", False, bad)
     assert "cycle" in str(event["reason"])
     hands.look_again()
-    assert hands.look.left_changed == []
+    assert hands.look.changed_paths == []
 
 
 def test_attack_59_what_is_changed_in_the_work_tree_is_restored_at_the_next_look(
@@ -237,7 +237,7 @@ def test_attack_59_what_is_changed_in_the_work_tree_is_restored_at_the_next_look
     hands.look_again()
     for file, data in before.items():
         assert (path(found) / file).read_bytes() == data
-    assert hands.look.left_changed == ["mine.txt"]
+    assert hands.look.changed_paths == ["mine.txt"]
     assert "in the folder of meta, and in no commit: mine.txt" in hands.look.alarms()
     (path(found) / "mine.txt").unlink()
     hands.look_again()

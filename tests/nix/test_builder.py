@@ -29,8 +29,8 @@ from hive_core.plan import nar
 from hive_core.plan.actions import JobKind, RunJob
 from hive_core.plan.results import Done
 from hive_core.reconcile.deploy.build import BuildFailed, NixBuilder, NixJobs
-from hive_core.reconcile.deploy.context import Applied
-from hive_core.reconcile.deploy.inputs import NewInputs
+from hive_core.reconcile.deploy.context import AppliedRepoSource
+from hive_core.reconcile.deploy.inputs import LockUpdates
 
 PROGRAMS = {
     JobKind.EVALUATE: nix_evaluate.main,
@@ -95,9 +95,9 @@ class Bench:
         self.files = Files()
         self.nix = NixJobs(self.settings, self.jobs)
         self.builder = NixBuilder(
-            self.nix, cast("Applied", self.files), self.profiles, lambda: self.fault
+            self.nix, cast("AppliedRepoSource", self.files), self.profiles, lambda: self.fault
         )
-        self.inputs = NewInputs(self.nix, self.profiles, KeptLocks(self.settings.paths.applied))
+        self.inputs = LockUpdates(self.nix, self.profiles, KeptLocks(self.settings.paths.applied))
         self.fault = ""
         self.hive = family("bob", "carl").with_lock(shop.lock)
         self.agent(PLAIN)
@@ -119,7 +119,7 @@ class Bench:
     def build(self, **changes: object) -> tuple[str, dict[str, Any]]:
         approval = replace(self.approval(), **cast("dict[str, Any]", changes))
         built = wait(self.builder.build(approval, self.hive, "bob"))
-        return built.system, cast("dict[str, Any]", dict(built.said))
+        return built.system, cast("dict[str, Any]", dict(built.report))
 
     def refusal(self, **changes: object) -> BuildFailed:
         with pytest.raises(BuildFailed) as caught:
@@ -313,5 +313,5 @@ def test_those_who_are_built_from_the_inputs_follow_parents_first(bench: Bench) 
         return hive.with_spec(name, hive.spec(name).model_copy(update=made))
 
     hive = built(built(bench.hive.with_parent("bob", "carl"), "bob"), "carl")
-    assert bench.inputs.touched(hive) == ["carl", "bob"]
-    assert bench.inputs.touched(bench.hive) == []
+    assert bench.inputs.built_agents(hive) == ["carl", "bob"]
+    assert bench.inputs.built_agents(bench.hive) == []

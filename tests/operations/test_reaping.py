@@ -94,7 +94,7 @@ def test_what_is_due_survives_a_clock_that_is_set(world: World) -> None:
     with world.ledger.transaction():
         world.ledger.shifts.move(1e6, world.clock.now() + 1e6, 0)
     world.clock.time += 1e6
-    world.agenda.moved()
+    world.agenda.on_clock_set()
     world.advance(9)
     assert "once" in world.hive.specs
     world.advance(2)

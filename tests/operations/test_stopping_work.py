@@ -162,7 +162,9 @@ def test_what_runs_is_told_first_however_much_waits_and_whoever_else_is_ended(
         world.call("operator", "assign_task", agent="b1", description="x")
     running = give(world, "a", "a1")
     waiting = [give(world, "a", "a2", needs=[running]) for _ in range(40)]
-    world.broker.listeners.remove(world.agenda.heard)  # what takes turns of its own does not come
+    world.broker.listeners.remove(
+        world.agenda.on_topics
+    )  # what takes turns of its own does not come
     world.call("b", "destroy", agent="b1")
     said = world.call("a", "stop_work", reason="enough")
     assert state(world, running) == "stopping"
@@ -197,7 +199,7 @@ def test_nothing_that_waits_is_begun_because_another_one_ends(world: World) -> N
         world.call("operator", "assign_task", agent="a1", description="x")["task"]
         for _ in range(40)
     ]
-    world.broker.listeners.remove(world.agenda.heard)
+    world.broker.listeners.remove(world.agenda.on_topics)
     world.call("a", "stop_work", reason="enough")
     states = [state(world, str(each)) for each in tasks]
     assert (states.count("cancelled"), set(states)) == (32, {"cancelled", "queued"})

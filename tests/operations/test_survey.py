@@ -16,7 +16,7 @@ from hive_core.model.config.settings import Settings
 from hive_core.model.work.checks import MaidCheck
 from hive_core.model.work.checks import MaidConfig as Table
 from hive_core.plan.desired import Plan
-from hive_core.reconcile.built_in_agents import maker
+from hive_core.reconcile.built_in_agents import creation_of
 
 
 @pytest.fixture(name="world")
@@ -24,7 +24,7 @@ def _world() -> Iterator[World]:
     """A queen with a lead below her; the maid beside that one; another branch."""
     with world(Settings(), "root/other:lead", "other/stranger:task") as made:
         for profile in (Profile.QUEEN, Profile.MAID):
-            made.broker.perform("ensure", maker(profile))
+            made.broker.perform("ensure", creation_of(profile))
         made.grow("queen/lead:lead", "lead/once:task", "lead/work:worker")
         runs(made, "root", "queen", "maid", "lead", "once", "work", "other", "stranger")
         yield made
@@ -122,7 +122,7 @@ def test_many_go_at_once_and_never_more_than_a_call_may_take(world: World) -> No
 def test_there_is_one_of_each_on_a_host(world: World) -> None:
     """K33, K36: a second is refused; and nobody makes one by a spawn."""
     with pytest.raises(AlreadyExists, match="there is a maid already: maid"):
-        world.broker.perform("ensure", maker(Profile.MAID))
+        world.broker.perform("ensure", creation_of(Profile.MAID))
     with pytest.raises(InvalidParameter):
         world.call("root", "spawn", name="x", profile="maid")
 

@@ -8,7 +8,7 @@ from operations.lives import ends, run_of, runs
 from operations.world import World, rows
 
 from hive_core.errors import Conflict
-from hive_core.reconcile.deps import Broker, Ports
+from hive_core.reconcile.deps import BrokerHandle, Ports
 from hive_core.reconcile.timers.upkeep import Upkeep
 from hive_core.testing import MemoryJobs, MemoryJournal, MemoryMachines
 
@@ -183,9 +183,9 @@ def upkeep(world: World) -> None:
     machines, broker = MemoryMachines(), world.broker
     jobs, clock = MemoryJobs(machines), world.clock
     ports = Ports(machines, MemoryJournal(), jobs, clock, world.ledger, world.settings)
-    made = Upkeep(ports, Broker(lambda: broker.hive, broker.touch, broker.perform))
+    made = Upkeep(ports, BrokerHandle(lambda: broker.hive, broker.touch, broker.perform))
     made.start()
-    broker.listeners.append(made.heard)
+    broker.listeners.append(made.on_topics)
 
 
 def test_a_task_whose_letter_is_given_up_ends_and_its_giver_is_told(world: World) -> None:

@@ -149,7 +149,7 @@ class World:
         self.broker = Broker(parts, hive, load(), {})
         self.broker.attach(self)
         self.agenda = Agenda(self.clock, self.ledger, self.broker.perform, DUES)
-        self.broker.listeners.append(self.agenda.heard)
+        self.broker.listeners.append(self.agenda.on_topics)
         self.agenda.start()
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class World:
             self.ledger.shifts.move(seconds, self.clock.now() + seconds, longest)
             self.ledger.messages.shift(seconds)
         self.clock.follow()
-        self.agenda.moved()
+        self.agenda.on_clock_set()
         self.advance(0)
 
     def _check_stored(self) -> None:

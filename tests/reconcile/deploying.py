@@ -41,12 +41,12 @@ from hive_core.plan.actions import Action, JobKind, RunJob
 from hive_core.plan.daemon_actions import Local, ShowConfig
 from hive_core.plan.effect import Shown, effect
 from hive_core.plan.results import Result as Outcome
-from hive_core.reconcile.deploy.context import Built, Means, Taken, nothing
-from hive_core.reconcile.deploy.deployer import Deploys
-from hive_core.reconcile.deploy.effects import changed, config_in, files_of
-from hive_core.reconcile.deps import Broker as Given
+from hive_core.reconcile.deploy.context import BuiltSystem, CheckedRequest, DeployContext, no_hook
+from hive_core.reconcile.deploy.deployer import Deployer
+from hive_core.reconcile.deploy.effects import changed_paths, config_in, files_of
+from hive_core.reconcile.deps import BrokerHandle as Given
 from hive_core.reconcile.deps import Ports
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.observed import ObservedState
 from hive_core.reconcile.reconciler import Reconciler
 from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
 
@@ -111,7 +111,7 @@ class MemoryIntake:
     checks: int = 0
     gate: asyncio.Event | None = None
 
-    async def take_in(self, approval: Approval, hive: Hive) -> Taken:
+    async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest:
         self.checks += 1
         if self.gate is not None:
             await self.gate.wait()
@@ -123,12 +123,12 @@ class MemoryIntake:
         spec = hive.spec(hive.names[approval.agent])
         before = files_of(self.applied, spec)
         shown = Shown(spec, config_in(before)), Shown(spec, config_in(found.files))
-        does = effect(*shown, changed(before, found.files))
+        does = effect(*shown, changed_paths(before, found.files))
         binding = Binding(
             found.binding.commit, found.binding.tree, found.binding.nar, spec.config or "",
             meta=hive.commit,
         )  # fmt: skip
-        return Taken(binding, does, found.wishes, {"files": len(found.files)}, found.parts)
+        return CheckedRequest(binding, does, found.wishes, {"files": len(found.files)}, found.parts)
 
 
 @dataclass
@@ -137,11 +137,13 @@ class MemoryBuilder:
     fault: HiveError | None = None
     builds: int = 0
 
-    async def build(self, approval: Approval, hive: Hive, name: str) -> Built:
+    async def build(self, approval: Approval, hive: Hive, name: str) -> BuiltSystem:
         self.builds += 1
         if self.fault is not None:
             raise self.fault
-        return Built(self.system, {"approval": approval.id, "name": name, "hive": hive.commit})
+        return BuiltSystem(
+            self.system, {"approval": approval.id, "name": name, "hive": hive.commit}
+        )
 
 
 @dataclass
@@ -167,9 +169,9 @@ class Stage:
 
     def __init__(self, folder: Path, **settings: object) -> None:
         self.folder = folder
-        self.step: Callable[[str], None] = nothing
+        self.step: Callable[[str], None] = no_hook
         self.last = ""
-        self.commits: Callable[[str], None] = nothing  # called between the parts of a COMMIT
+        self.commits: Callable[[str], None] = no_hook  # called between the parts of a COMMIT
         paths = Paths(state=folder / "state", runtime=folder / "run")
         self.settings = Settings.model_validate(settings).model_copy(update={"paths": paths})
         self.clock = ManualClock()
@@ -192,8 +194,8 @@ class Stage:
         self.repo.recover(self.ledger.head, lambda _, __: None)
         hive = self.repo.read(self.ledger.head) if self.ledger.head else Hive()
         self.host.forget_watchers()
-        self.look = Look.build(self.ledger, self.settings, hive, self.clock)
-        self.host.known = self.look.known
+        self.look = ObservedState.build(self.ledger, self.settings, hive, self.clock)
+        self.host.known = self.look.uuids
         world = Services(self.ledger, self.repo, self.settings, self.look, self.clock)
         self.broker = Broker(world, hive, {}, {})
         self.jobs = MemoryJobs(self.host, work=self.settings.paths.work)
@@ -207,12 +209,12 @@ class Stage:
         self.applied.open()
         self.host.source = self.applied.nar
         self.intake = MemoryIntake(self.applied, self.known)
-        means = Means(
+        means = DeployContext(
             self.ports, self.look, lambda: self.broker.hive, self.broker.perform, self.applied,
             self.intake, self.builder, step=self._stepping,
         )  # fmt: skip
-        self.deploys = Deploys.build(means, self.faults.append)
-        self.broker.listeners += [self.road.heard, self.deploys.heard]
+        self.deploys = Deployer.build(means, self.faults.append)
+        self.broker.listeners += [self.road.on_topics, self.deploys.on_topics]
 
     def _stepping(self, name: str) -> None:
         self.last = name
@@ -223,11 +225,11 @@ class Stage:
 
     def _touched(self, topics: frozenset[str]) -> None:
         self.broker.touch(topics)
-        self.deploys.heard(topics)
+        self.deploys.on_topics(topics)
 
     async def kill(self) -> None:
         """The process is gone, between two instructions."""
-        roads = (self.road.work, self.deploys.tasks, self.road.revoker.tasks)
+        roads = (self.road.runner, self.deploys.tasks, self.road.revoker.tasks)
         tasks = [each for road in roads for each in road.busy.values()]
         await asyncio.sleep(0)  # what was only just begun could not be told to end
         for task in tasks:
@@ -238,9 +240,9 @@ class Stage:
     async def settle(self) -> None:
         for _ in range(MANY):
             await self.road.converge()
-            await self.deploys.turn()
+            await self.deploys.run_once()
             for busy in (
-                self.road.work.busy, self.deploys.tasks.busy, self.road.revoker.tasks.busy,
+                self.road.runner.busy, self.deploys.tasks.busy, self.road.revoker.tasks.busy,
             ):  # fmt: skip
                 while busy:
                     await asyncio.gather(*busy.values(), return_exceptions=True)

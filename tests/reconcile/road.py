@@ -24,8 +24,8 @@ from hive_core.model.config.settings import Paths, Settings
 from hive_core.model.wire.record import DAEMON, Job, Message
 from hive_core.plan.actions import JobKind, RunJob
 from hive_core.plan.move_effects import consequences
-from hive_core.reconcile.deps import Broker, Ports
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.deps import BrokerHandle, Ports
+from hive_core.reconcile.observed import ObservedState
 from hive_core.reconcile.reconciler import Reconciler
 from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
 
@@ -56,12 +56,12 @@ class Road:
     def restart(self) -> None:
         """The daemon starts anew: what it remembered is gone, the host is not."""
         self.host.forget_watchers()
-        look = Look.build(self.ledger, self.settings, self.hive, self.clock)
+        look = ObservedState.build(self.ledger, self.settings, self.hive, self.clock)
         ports = Ports(self.host, self.journal, self.jobs, self.clock, self.ledger, self.settings)
-        given = Broker(lambda: self.hive, self.topics.extend, self._perform)
+        given = BrokerHandle(lambda: self.hive, self.topics.extend, self._perform)
         self.road = Reconciler.build(ports, given, look, self.faults.append)
         self.look = look
-        self.host.known = look.known
+        self.host.known = look.uuids
 
     def _own_inodes(self, _: RunJob, folder: Path) -> None:
         figures = {"files": 9, "links": self.links}
@@ -75,15 +75,14 @@ class Road:
                 DAEMON, DAEMON, name, self.clock.now(), self.hive, self.ledger, self.settings,
                 self.look, topics,
             ))  # fmt: skip
-        topics += found.wakes
-        self.topics.extend(topics)
-        self.road.heard(frozenset(topics))
+        self.topics.extend(found.wakes)
+        self.road.on_topics(found.wakes)
         return found.result
 
     async def settle(self) -> None:
         for _ in range(MANY):
             await self.road.converge()
-            while busy := [*self.road.work.busy.values(), *self.road.revoker.tasks.busy.values()]:
+            while busy := [*self.road.runner.busy.values(), *self.road.revoker.tasks.busy.values()]:
                 await asyncio.gather(*busy)
             if self.road.idle:
                 assert not self.faults, self.faults
@@ -124,7 +123,7 @@ class Road:
                     if self.how.get("restart", True):
                         noted = {hive.spec(each).id: 0 for each in what.losing}
                         self.ledger.revocations.note(id_, noted)
-        self.road.heard(frozenset({"tree"}))
+        self.road.on_topics(frozenset({"tree"}))
         return job
 
     async def want(
@@ -142,7 +141,7 @@ class Road:
                 self.ledger.runs.want(uuid, wanted, self.clock.now(), grace=grace, fresh=fresh)
             goals = dict.fromkeys(uuids, goal or wanted.value)
             job = self.ledger.jobs.create("test", "operator", goals, self.clock.now())
-        self.road.heard(frozenset(f"run:{uuid}" for uuid in uuids))
+        self.road.on_topics(frozenset(f"run:{uuid}" for uuid in uuids))
         await self.settle()
         return self.job(job.id)
 
@@ -173,7 +172,7 @@ class Road:
         self.host.refused[action] = error
 
     async def close(self) -> None:
-        for task in (*self.road.work.busy.values(), *self.road.revoker.tasks.busy.values()):
+        for task in (*self.road.runner.busy.values(), *self.road.revoker.tasks.busy.values()):
             task.cancel()
         self.ledger.close()
 

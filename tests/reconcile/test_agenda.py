@@ -17,7 +17,7 @@ from hive_core.errors import StorageFull
 from hive_core.ledger.core.ledger import Ledger
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import Settings
-from hive_core.reconcile.timers.agenda import AGAIN, Agenda
+from hive_core.reconcile.timers.agenda import RETRY_AFTER, Agenda
 from hive_core.testing import ManualClock
 
 R = TypeVar("R", bound=Result)
@@ -57,7 +57,7 @@ class House:
 
     def add(self, *after: float) -> None:
         self.moments += [self.now + each for each in after]
-        self.agenda.heard(frozenset({"bell:anna"}))
+        self.agenda.on_topics(frozenset({"bell:anna"}))
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_something_earlier_comes_earlier(house: House) -> None:
 def test_other_topics_look_at_nothing(house: House) -> None:
     house.agenda.start()
     house.moments.append(house.now + 1)
-    house.agenda.heard(frozenset({"inbox:anna", "events"}))
+    house.agenda.on_topics(frozenset({"inbox:anna", "events"}))
     house.clock.advance(2)
     assert not house.done
 
@@ -112,9 +112,9 @@ def test_what_fails_is_tried_again_and_not_in_a_rush(house: House) -> None:
     house.clock.advance(5)
     assert not house.done
     house.full = False
-    house.clock.advance(AGAIN / 2)
+    house.clock.advance(RETRY_AFTER / 2)
     assert not house.done
-    house.clock.advance(AGAIN)
+    house.clock.advance(RETRY_AFTER)
     assert len(house.done) == 1
 
 
@@ -123,7 +123,7 @@ def test_a_clock_that_was_set_is_looked_at_anew(house: House) -> None:
     house.add(3600)
     house.clock.set(7200)
     house.clock.follow()
-    house.agenda.moved()
+    house.agenda.on_clock_set()
     house.clock.advance(0)
     assert len(house.done) == 1
 

@@ -15,7 +15,7 @@ from hive_core.plan.actions import JobKind, RunJob
 from hive_core.plan.agent_steps import job_id
 from hive_core.plan.disk_usage import Used, counts, size
 from hive_core.plan.results import Done, Result
-from hive_core.reconcile.disk_limits import LATEST, Bounds
+from hive_core.reconcile.disk_limits import LATEST, DiskLimiter
 
 MIB = 1 << 20
 TREE = {"root": None, "ann": "root", "bob": "ann"}
@@ -34,7 +34,7 @@ class Disk:
         self.used = dict.fromkeys(TREE, Used())
         self.counted = 0
         ports = replace(road.road.ports, jobs=self)
-        self.bounds = Bounds(ports, road.road.broker, road.look, self.full, road.road.changed)
+        self.bounds = DiskLimiter(ports, road.road.broker, road.look, self.full, road.road.requeue)
 
     def full(self) -> Used:
         return Used(*map(sum, zip(*self.used.values(), strict=True)))
@@ -53,8 +53,8 @@ class Disk:
     async def look(self) -> None:
         """Whatever a second brings."""
         self.road.clock.advance(60)
-        if self.bounds.due():
-            await self.bounds.count()
+        if self.bounds.is_due():
+            await self.bounds.count_files()
         await self.road.settle()
 
 
@@ -194,7 +194,7 @@ def test_nobody_is_counted_before_the_host_was_looked_at(tmp_path: Path) -> None
         road.restart()
         disk = Disk(road)
         disk.used["bob"] = Used(11 * MIB, 20)
-        assert not disk.bounds.due()
+        assert not disk.bounds.is_due()
         await road.settle()
         await disk.look()
         assert road.state("bob") is State.PARKED
@@ -211,12 +211,12 @@ def test_who_filled_the_disk_is_parked_with_what_was_held_back(tmp_path: Path) -
             road.journal.fault = None
             return held.pop()
 
-        disk.bounds.spare = spare
-        assert disk.bounds.due()
-        await disk.bounds.count()
+        disk.bounds.release_ballast = spare
+        assert disk.bounds.is_due()
+        await disk.bounds.count_files()
         road.clock.advance(1)
-        assert disk.bounds.due()  # at once
-        await disk.bounds.count()
+        assert disk.bounds.is_due()  # at once
+        await disk.bounds.count_files()
         await road.settle()
         assert road.state("bob") is State.PARKED
         assert not held

@@ -14,8 +14,8 @@ from hive_core.model.config.limits import BuiltIn
 from hive_core.model.config.settings import RootAgent, Settings
 from hive_core.model.work.checks import MaidCheck
 from hive_core.model.work.checks import MaidConfig as Table
-from hive_core.reconcile.built_in_agents import ensure
-from hive_core.reconcile.deps import Broker
+from hive_core.reconcile.built_in_agents import ensure_built_in_agents
+from hive_core.reconcile.deps import BrokerHandle
 
 BOTH = Settings(daemons=BuiltIn(queen=True, maid=True))
 
@@ -28,8 +28,8 @@ def _world() -> Iterator[World]:
 
 def start(world: World) -> list[str]:
     """What stands in the way at a start of the daemon."""
-    given = Broker(lambda: world.hive, world.broker.touch, world.broker.perform)
-    return list(ensure(given, world.settings))
+    given = BrokerHandle(lambda: world.hive, world.broker.touch, world.broker.perform)
+    return list(ensure_built_in_agents(given, world.settings))
 
 
 def test_they_are_made_once(world: World) -> None:

@@ -45,7 +45,7 @@ class Walk:
         self.total += millis
 
     async def is_measured(self) -> None:
-        await meter(self.road).write_down()
+        await meter(self.road).record_all()
 
     async def is_stopped(self) -> None:
         await self.road.want(DesiredState.STOPPED, "bob")

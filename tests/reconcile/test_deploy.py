@@ -443,12 +443,12 @@ def test_who_is_approved_waits_for_no_hostile_proposal_and_checks_have_their_tur
             stage.request("ann", proposal({"AGENTS.md": str(number)}), "root")
             for number in range(6)
         ]
-        await stage.deploys.turn()
+        await stage.deploys.run_once()
         assert len(stage.deploys.tasks.busy) == AT_ONCE
         stage.decide(asked)
         while stage.state_of(asked) is not S.WATCHING:
             await stage.road.converge()
-            await stage.deploys.turn()
+            await stage.deploys.run_once()
             await asyncio.sleep(0)
         stage.intake.gate.set()
         await stage.settle()

@@ -13,7 +13,7 @@ from hive_core.model.wire.masks import Masks
 from hive_core.model.wire.record import OPERATOR, LogLine
 from hive_core.model.work.task import TaskRequest
 from hive_core.operations import load
-from hive_core.reconcile.exits import BODY_MOST, OUTPUT_MOST, own_lines
+from hive_core.reconcile.exits import BODY_MOST, OUTPUT_MOST, agent_lines
 
 load()
 
@@ -79,7 +79,7 @@ def test_what_nspawn_says_at_an_end_is_none_of_the_agents_lines() -> None:
         "Container bob terminated by signal KILL.",
     ]
     lines = [LogLine(1.0, "hive-agent@bob.service", each) for each in (*said, *frame)]
-    assert own_lines(lines) == said
+    assert agent_lines(lines) == said
 
 
 class Counting(Masks):

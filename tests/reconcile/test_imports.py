@@ -14,8 +14,8 @@ from hive_core.errors import Internal
 from hive_core.model.config.settings import Paths, Settings
 from hive_core.model.wire.record import OPERATOR
 from hive_core.plan.actions import JobKind, RunJob
-from hive_core.reconcile.deps import Broker, Ports
-from hive_core.reconcile.jobs.import_state import TRIES, Imports
+from hive_core.reconcile.deps import BrokerHandle, Ports
+from hive_core.reconcile.jobs.import_state import TRIES, ImportJobs
 from hive_core.testing import MemoryJobs, MemoryJournal, MemoryMachines
 
 SOURCE = "import-0123456789abcdef"
@@ -35,19 +35,21 @@ class Host:
         )
         self.imports = self.again()
 
-    def again(self) -> Imports:
+    def again(self) -> ImportJobs:
         """Another daemon's."""
-        broker = Broker(lambda: self.world.hive, self.world.broker.touch, self.world.broker.perform)
-        found = Imports.build(self.ports, broker, self._fatal)
+        broker = BrokerHandle(
+            lambda: self.world.hive, self.world.broker.touch, self.world.broker.perform
+        )
+        found = ImportJobs.build(self.ports, broker, self._fatal)
         self.world.broker.listeners[:] = [self._heard]
         self.imports = found
         return found
 
     def _heard(self, topics: frozenset[str]) -> None:
-        self.world.loop.call_soon(self.imports.heard, topics)
+        self.world.loop.call_soon(self.imports.on_topics, topics)
 
     def begin(self) -> None:
-        self.world.loop.call_soon(self.imports.begin)
+        self.world.loop.call_soon(self.imports.start)
 
     def _fatal(self, error: BaseException) -> None:
         raise error

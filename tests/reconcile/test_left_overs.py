@@ -37,7 +37,7 @@ def test_what_is_left_of_nobody_goes_with_gc_alone(tmp_path: Path) -> None:
         await road.settle()
         assert NOBODY in road.host.units
         assert THIRD in road.ledger.ranges.all()
-        road.road.heard(frozenset({"gc"}))
+        road.road.on_topics(frozenset({"gc"}))
         await road.settle()
         store = road.host.storage
         assert NOBODY not in {*road.host.units, *store.mounts, *store.doors}

@@ -179,7 +179,7 @@ def test_an_end_that_cannot_be_written_down_is_told_later(tmp_path: Path) -> Non
 
         object.__setattr__(road.road.broker, "perform", full)
         await road.road.converge()
-        await asyncio.gather(*road.road.work.busy.values())
+        await asyncio.gather(*road.road.runner.busy.values())
         assert ends(road, "lead") == []
         assert road.mail("root") == []
         object.__setattr__(road.road.broker, "perform", kept)
@@ -272,10 +272,10 @@ async def _act(road: Road, act: str, name: str) -> None:
         wanted = wishes.get(act, DesiredState.RUNNING)
         with road.ledger.transaction():
             road.ledger.runs.want(uuid, wanted, road.clock.now(), fresh=act == "restart")
-        road.road.heard(frozenset({f"run:{uuid}"}))
+        road.road.on_topics(frozenset({f"run:{uuid}"}))
     elif act == "reboot":
         road.host.reboot()
-        road.road.changed("")
+        road.road.requeue("")
     elif act == "daemon":
         road.restart()
     elif there:

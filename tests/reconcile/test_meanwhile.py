@@ -33,10 +33,10 @@ def test_a_job_that_comes_during_a_look_waits_for_the_next_one(tmp_path: Path, o
 
         def meanwhile() -> None:
             jobs.append(road.begin(change(road.hive), **goals).id)
-            road.look.wishes.refresh((road.uuid("ann"),))
+            road.look.cache.refresh((road.uuid("ann"),))
 
         road.host.meanwhile.append(meanwhile)
-        road.road.changed("")
+        road.road.requeue("")
         await road.road.converge()
         assert road.job(jobs[0]).state == "running"
         await road.settle()
@@ -62,7 +62,7 @@ def test_what_is_wanted_while_a_new_tree_is_put_in_place_is_not_forgotten(
             with road.ledger.transaction():
                 uuid, now = road.uuid("dan"), road.clock.now()
                 road.ledger.runs.want(uuid, wanted, now, grace=0.0, fresh=True)
-            road.road.heard(frozenset({f"run:{uuid}"}))
+            road.road.on_topics(frozenset({f"run:{uuid}"}))
 
         road.host.beside["MoveNode"] = meanwhile
         road.begin(road.hive.with_parent("cat", "root"), cat="moved")

@@ -12,7 +12,7 @@ from hive_core.ledger.budgets.usage_rollup import DestroyedAgent
 from hive_core.model.agents.machine import Cpu, DesiredState, Machine
 from hive_core.model.work.budget import CPU
 from hive_core.operations import load
-from hive_core.reconcile.timers.cpu_meter import Meter, keep
+from hive_core.reconcile.timers.cpu_meter import CpuMeter, record_cpu
 
 load()
 TREE = {"root": None, "ann": "root", "bob": "ann"}
@@ -36,11 +36,11 @@ def used(road: Road, uuid: str) -> int:
     return sum(amount for (_, kind, _), amount in found.items() if kind == CPU)
 
 
-def meter(road: Road) -> Meter:
+def meter(road: Road) -> CpuMeter:
     def read(machine: Machine) -> Cpu | None:
         return road.host.used.get(machine.uuid)
 
-    return Meter(road.road.ports, road.road.broker, road.look, read)
+    return CpuMeter(road.road.ports, road.road.broker, road.look, read)
 
 
 async def destroy(road: Road, name: str) -> None:
@@ -83,7 +83,7 @@ def test_what_was_written_down_meanwhile_is_not_counted_again(tmp_path: Path) ->
         bob = road.uuid("bob")
         for so_far in (SECOND, SECOND, 2 * SECOND):
             road.host.used[bob] = Cpu("1", so_far)
-            await meter(road).write_down()
+            await meter(road).record_all()
             assert used(road, bob) == so_far // 1000
         await road.want(DesiredState.STOPPED, "bob")
         assert used(road, bob) == 2000
@@ -94,9 +94,9 @@ def test_what_was_written_down_meanwhile_is_not_counted_again(tmp_path: Path) ->
 def test_nothing_is_written_where_nothing_is_new(tmp_path: Path) -> None:
     async def tell(road: Road) -> None:
         road.host.used[road.uuid("bob")] = Cpu("1", SECOND)
-        await meter(road).write_down()
+        await meter(road).record_all()
         before = road.ledger.connection.value("SELECT total_changes()")
-        await meter(road).write_down()
+        await meter(road).record_all()
         assert road.ledger.connection.value("SELECT total_changes()") == before
 
     story(tmp_path, tell)
@@ -106,7 +106,7 @@ def test_a_host_that_goes_down_takes_only_what_was_not_written(tmp_path: Path) -
     async def tell(road: Road) -> None:
         bob = road.uuid("bob")
         road.host.used[bob] = Cpu("1", SECOND)
-        await meter(road).write_down()
+        await meter(road).record_all()
         road.host.used[bob] = Cpu("1", 2 * SECOND)
         road.host.reboot()
         road.restart()
@@ -136,7 +136,7 @@ def test_the_end_before_the_last_counts_once_for_who_is_destroyed(tmp_path: Path
         await road.want(DesiredState.STOPPED, "bob")
         await road.want(DesiredState.RUNNING, "bob")
         road.host.used[bob] = Cpu("2", 50 * SECOND)
-        await meter(road).write_down()
+        await meter(road).record_all()
         road.host.used[bob] = Cpu("2", 60 * SECOND)
         await destroy(road, "bob")
         assert used(road, bob) == 160_000
@@ -149,7 +149,7 @@ def test_an_end_that_is_told_when_the_next_machine_is_measured_counts_once(tmp_p
         bob = road.uuid("bob")
         for group, so_far in (("1", 60), ("2", 5), ("1", 100), ("1", 60), ("2", 80)):
             found = {bob: Cpu(group, so_far * SECOND)}
-            keep(road.road.ports, road.road.broker, found)
+            record_cpu(road.road.ports, road.road.broker, found)
         assert used(road, bob) == 180_000
 
     story(tmp_path, tell)

@@ -387,7 +387,7 @@ def test_such_a_restart_is_no_failure_and_forgives_none(tmp_path: Path) -> None:
         )
         with road.ledger.transaction():
             road.ledger.starts.put(uuid, failed)
-        road.road.heard(frozenset({f"run:{uuid}"}))
+        road.road.on_topics(frozenset({f"run:{uuid}"}))
         await road.settle()
         await road.commit(road.hive.with_parent("bob", "dan"), bob="moved")
         found = road.ledger.starts.get(uuid)
@@ -416,7 +416,7 @@ def test_a_move_by_hand_takes_access_away_like_any_other(tmp_path: Path) -> None
     async def story(road: Road) -> None:
         before = invocations(road)
         road.hive = road.hive.with_parent("ann", None)
-        road.road.heard(frozenset({"tree"}))
+        road.road.on_topics(frozenset({"tree"}))
         await road.settle()
         after = invocations(road)
         assert {name for name in TREE if before[name] != after[name]} == {"root", "dan"}

@@ -162,7 +162,7 @@ def test_failures_in_a_row_of_an_agent_without_a_parent_are_an_alarm(tmp_path: P
         for number in range(1, 5):
             road.host.crash(uuid, str(number))
             await road.settle()
-            told = f"root failed {number} times in a row, and has no parent to be told: ended with"
+            told = f"root failed {number} times in a row, and has no parent to notify: ended with"
             expected = [f"{told} {number}"] if number > 1 else []
             assert road.look.alarms() == expected
             await road.advance(20)
@@ -284,15 +284,15 @@ def test_who_is_told_to_start_during_a_look_keeps_its_seat(tmp_path: Path) -> No
         async def long(_: object = None) -> Observed:
             found = road.host.look()
             gate.set()
-            await asyncio.gather(*road.road.work.busy.values())
+            await asyncio.gather(*road.road.runner.busy.values())
             return found
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(road.host, "apply", late)
             await road.road.converge()
-            assert len(road.road.work.busy) == 3
+            assert len(road.road.runner.busy) == 3
             patch.setattr(road.host, "observe", long)
-            road.road.changed("")
+            road.road.requeue("")
             await road.road.converge()
         await road.settle()
         units = road.host.units.values()
@@ -430,11 +430,11 @@ def test_a_wish_that_changes_while_it_is_carried_out_is_heard(tmp_path: Path) ->
         await road.want(DesiredState.STOPPED, "bob")
         with road.ledger.transaction():
             road.ledger.runs.want(road.uuid("bob"), DesiredState.RUNNING, road.clock.now())
-        road.road.heard(frozenset({f"run:{road.uuid('bob')}"}))
+        road.road.on_topics(frozenset({f"run:{road.uuid('bob')}"}))
         await road.road.converge()
         with road.ledger.transaction():
             road.ledger.runs.want(road.uuid("bob"), DesiredState.STOPPED, road.clock.now())
-        road.road.heard(frozenset({f"run:{road.uuid('bob')}"}))
+        road.road.on_topics(frozenset({f"run:{road.uuid('bob')}"}))
         await road.settle()
         assert road.state("bob") is State.STOPPED
 
@@ -496,7 +496,7 @@ def test_a_wish_counts_for_who_asks_before_anybody_looked_again(tmp_path: Path) 
         uuid = road.uuid("bob")
         with road.ledger.transaction():
             road.ledger.runs.want(uuid, DesiredState.RUNNING, road.clock.now(), fresh=True)
-        road.road.heard(frozenset({f"run:{uuid}"}))
+        road.road.on_topics(frozenset({f"run:{uuid}"}))
         assert road.look.state(uuid) is State.STOPPING
         await road.settle()
         assert road.look.state(uuid) is State.RUNNING

@@ -18,7 +18,7 @@ from hive_core.ledger.mail.letters import NewMessage
 from hive_core.model.agents.machine import FailureHistory
 from hive_core.model.config.settings import Bounds, Retention, Settings
 from hive_core.model.wire.record import Relation
-from hive_core.reconcile.deps import Broker, Ports
+from hive_core.reconcile.deps import BrokerHandle, Ports
 from hive_core.reconcile.timers.upkeep import HOUR, Upkeep
 from hive_core.testing import ManualClock, MemoryJobs, MemoryJournal, MemoryMachines
 
@@ -39,7 +39,7 @@ class House:
         ports = Ports(
             host, MemoryJournal(), MemoryJobs(host), self.clock, self.ledger, settings
         )  # fmt: skip
-        given = Broker(lambda: hive({}), self.topics.extend, _nobody)
+        given = BrokerHandle(lambda: hive({}), self.topics.extend, _nobody)
         self.ports, self.given, self.reloads = ports, given, 0
         self.upkeep = self.again()
 
@@ -61,7 +61,7 @@ class House:
         letter = NewMessage(ANN, "ann", BOB, "bob", Relation.SIBLING, "hello", ttl=ttl)
         with self.ledger.transaction():
             self.ledger.messages.send(letter, self.clock.now())
-        self.upkeep.heard(frozenset({f"inbox:{BOB}"}))
+        self.upkeep.on_topics(frozenset({f"inbox:{BOB}"}))
 
     def event(self) -> int:
         with self.ledger.transaction():

@@ -37,7 +37,7 @@ def test_the_limits_of_all_agents_together_are_put_right(tmp_path: Path) -> None
         road = Road(tmp_path, hive({"root": None, "bob": "root"}), settings)
         await road.settle()
         road.host.slices["hive.slice"] = {"tasks_max": 9}
-        road.road.changed("")
+        road.road.requeue("")
         await road.settle()
         assert road.host.slices["hive.slice"] == {"tasks_max": 5000}
         await road.close()

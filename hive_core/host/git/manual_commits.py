@@ -24,7 +24,7 @@ from hive_core.model.config.push import NO_OBJECT
 from hive_core.model.config.settings import Bounds, Settings
 from hive_core.model.wire.record import DAEMON, OPERATOR, Relation
 from hive_core.reconcile import placed_agents
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.observed import ObservedState
 
 log = logging.getLogger(__name__)
 MOVED: Final = "moved"
@@ -68,7 +68,7 @@ class HandCommits:
 
     repo: MetaRepo
     broker: Broker
-    look: Look
+    look: ObservedState
     _looks: int = 0
     _glances: int = 0
 
@@ -115,7 +115,7 @@ class HandCommits:
             if self.repo.refresh():  # else somebody's git is at work in it right now
                 if restored := self.repo.restore():
                     log.warning("Restored what was changed in meta: %s", ", ".join(restored))
-                self.look.left_changed = self.repo.dirty()
+                self.look.changed_paths = self.repo.dirty()
             self._check()
         except HiveError as error:
             log.warning("Cannot look at the meta repo: %s", error)
@@ -160,7 +160,9 @@ class HandCommits:
         after = found.hive or before
         now, wakes = self.broker.world.clock.now(), set[str]()
         if found.placed:
-            placed_agents.note(self._ledger, [after.spec(name).id for name in found.placed], now)
+            placed_agents.record_placed(
+                self._ledger, [after.spec(name).id for name in found.placed], now
+            )
         for uuid in sorted(before.names.keys() - after.names.keys()):
             wakes |= self._archive(before, uuid, now)
         for uuid in sorted(after.names.keys() - before.names.keys()):

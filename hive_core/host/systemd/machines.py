@@ -47,7 +47,7 @@ _STATIC: Final = (
 class Roster(Protocol):
     """Who should be here: needed to ask about somebody of whom there is nothing to see."""
 
-    def known(self) -> Iterable[str]: ...
+    def uuids(self) -> Iterable[str]: ...
     def name(self, uuid: str) -> str | None: ...
     def base(self, uuid: str) -> int | None: ...
 
@@ -120,7 +120,7 @@ class NspawnMachines:
         self._suspected = self._next_suspected()
         self._slices = await self._loaded_slices()
         labels = {label.uuid for unit in units if (label := Label.of(unit))}
-        everyone = {*self._roster.known(), *self._storage.uuids, *labels}
+        everyone = {*self._roster.uuids(), *self._storage.uuids, *labels}
         found = await self._observed(everyone, units)
         return replace(found, orphans=tuple(self._strays(everyone, units)))
 

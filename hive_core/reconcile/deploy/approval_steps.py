@@ -20,12 +20,18 @@ from hive_core.model.config.settings import NIX_IMAGE
 from hive_core.operations.approvals.input_followers import list_followers, strongest_effect
 from hive_core.operations.approvals.outcome import end
 from hive_core.reconcile.deploy import transactions
-from hive_core.reconcile.deploy.context import Built, Inputs, Intake, Means, Taken
-from hive_core.reconcile.deploy.effects import HELD, effect_between, revoked, wanted
+from hive_core.reconcile.deploy.context import (
+    BuiltSystem,
+    CheckedRequest,
+    DeployContext,
+    InputUpdates,
+    RequestIntake,
+)
+from hive_core.reconcile.deploy.effects import HELD, effect_between, next_spec, revoked_capabilities
 from hive_core.reconcile.deploy.health import is_up
 from hive_core.reconcile.deploy.parking import lacks_system, park
-from hive_core.reconcile.deploy.transactions import Done, Voided
-from hive_core.reconcile.deploy.trial_state import Scenes
+from hive_core.reconcile.deploy.transactions import DeployResult, Voided
+from hive_core.reconcile.deploy.trial_state import TrialReader
 
 UNSETTLED: Final = (StorageFull, Busy, Unreachable)  # they say nothing about what was asked for
 OVERTAKEN: Final = "another configuration came in between"
@@ -38,19 +44,19 @@ _TAGS: Final = {
 
 
 @dataclass
-class Walk:
+class ApprovalSteps:
     """`built`: systems of approvals that are being deployed; a fresh daemon builds them again."""
 
-    means: Means
-    scenes: Scenes
+    context: DeployContext
+    trials: TrialReader
     failures: Callable[[str], int]
-    _built: dict[str, Built] = field(default_factory=dict)
+    _built: dict[str, BuiltSystem] = field(default_factory=dict)
 
     # Received: check it.
 
     async def take_in(self, approval: Approval) -> None:
         """Have it checked; it waits for the operator, or is refused."""
-        means = self.means
+        means = self.context
         means.step("received")
         try:
             found = await self._intake(approval).take_in(approval, means.hive())
@@ -60,56 +66,58 @@ class Walk:
                 await asyncio.to_thread(repo.promote, approval.id, found.binding, found.parts)
             means.step("promoted")
         except HiveError as error:
-            if self._tries_again(approval, error):
+            if self._is_retried(approval, error):
                 raise
             self.finish(approval, "refuse", error.reason)
             return
-        self.means.perform("check_request", lambda call: self._pending(call, approval, found))
+        self.context.perform("check_request", lambda call: self._pending(call, approval, found))
         means.step("pending")
 
-    def _intake(self, approval: Approval) -> Intake | Inputs:
+    def _intake(self, approval: Approval) -> RequestIntake | InputUpdates:
         if approval.kind is not Kind.INPUTS:
-            return self.means.intake
-        if self.means.inputs is None:
+            return self.context.intake
+        if self.context.inputs is None:
             raise Conflict("there are no inputs: hive.toml offers no image `nix`")
-        return self.means.inputs
+        return self.context.inputs
 
-    def _tries_again(self, approval: Approval, error: HiveError) -> bool:
+    def _is_retried(self, approval: Approval, error: HiveError) -> bool:
         late = isinstance(error, TimedOut) and self.failures(approval.id) + 1 < TRIES
         return late or isinstance(error, UNSETTLED)
 
-    def _pending(self, call: Call, approval: Approval, found: Taken) -> Record[Done]:
+    def _pending(
+        self, call: Call, approval: Approval, found: CheckedRequest
+    ) -> Record[DeployResult]:
         still = call.ledger.approvals.get(approval.id)
         if still is None or still.state is not _S.RECEIVED:
-            return Record(Done(text="it has ended meanwhile"))
+            return Record(DeployResult(text="it has ended meanwhile"))
         name = call.hive.name(approval.agent)
         held = {HELD: list(call.hive.spec(name).capabilities)} if name else {}
         effect = found.effect
         if approval.kind is Kind.INPUTS:
             effect = strongest_effect(list_followers(call))
         call.ledger.approvals.judged(
-            approval.id, found.binding, effect, found.wishes, {**found.review, **held}
+            approval.id, found.binding, effect, found.request, {**found.review, **held}
         )
         call.ledger.approvals.move(approval.id, "check", call.now)
-        return Record(Done(text="pending"), frozenset({f"approval:{approval.id}"}))
+        return Record(DeployResult(text="pending"), frozenset({f"approval:{approval.id}"}))
 
     # Approved: bind, build, put in place.
 
     async def begin(self, approval: Approval) -> None:
         """Its turn has come, if what was approved is what is there."""
-        if fault := await self._fault(approval):
+        if fault := await self._binding_fault(approval):
             self.finish(approval, "void", fault)
             return
         self._propose(approval)
         by = f"approved by {approval.decided_by}"
         self.tag(approval, "approved", f"{by}\n{approval.message}")
-        self.means.step("tagged approved")
+        self.context.step("tagged approved")
         self._move(approval, "build", _S.APPROVED)
-        self.means.step("building")
+        self.context.step("building")
 
     async def build(self, approval: Approval) -> None:
         """Build what has to be built, and put it in place."""
-        means = self.means
+        means = self.context
         self.tag(approval, "building", "its turn has come")
         means.step("tagged building")
         try:
@@ -118,14 +126,14 @@ class Walk:
                 return
             built = await self._build(approval)
             means.step("built")
-            if fault := await self._fault(approval):
+            if fault := await self._binding_fault(approval):
                 self.finish(approval, "void", fault)
                 return
             await self._deploy(approval, built)
         except Voided as error:
             self.finish(approval, "void", error.reason)
         except HiveError as error:
-            if self._tries_again(approval, error):
+            if self._is_retried(approval, error):
                 raise
             self.finish(approval, "fail", error.reason, str(getattr(error, "lines", "")))
         else:
@@ -133,35 +141,37 @@ class Walk:
 
     def _bump(self, approval: Approval) -> None:
         """Newer inputs touch nobody by themselves: who is built from them follows in waves."""
-        inputs = self.means.inputs
+        inputs = self.context.inputs
         if inputs is None:
             raise Conflict("there are no inputs any more")
-        self.means.perform("bump_inputs", lambda call: transactions.bump(call, approval, inputs))
-        self.means.step("bumped")
+        self.context.perform(
+            "bump_inputs", lambda call: transactions.update_inputs(call, approval, inputs)
+        )
+        self.context.step("bumped")
 
-    async def _build(self, approval: Approval) -> Built:
+    async def _build(self, approval: Approval) -> BuiltSystem:
         """Once for each approval, as long as this daemon lives."""
         name = self.name(approval)
-        if approval.kind is Kind.ROLLBACK or self.means.hive().spec(name).image != NIX_IMAGE:
-            return Built()
+        if approval.kind is Kind.ROLLBACK or self.context.hive().spec(name).image != NIX_IMAGE:
+            return BuiltSystem()
         if approval.id not in self._built:
-            built = await self.means.builder.build(approval, self.means.hive(), name)
+            built = await self.context.builder.build(approval, self.context.hive(), name)
             self._built[approval.id] = built
         return self._built[approval.id]
 
-    async def _deploy(self, approval: Approval, built: Built) -> None:
-        means, name = self.means, self.name(approval)
+    async def _deploy(self, approval: Approval, built: BuiltSystem) -> None:
+        means, name = self.context, self.name(approval)
         before = means.hive().spec(name)
-        after = wanted(before, approval, built, self._generations(approval))
-        if fault := revoked(before, after, approval):
+        after = next_spec(before, approval, built, self._generations(approval))
+        if fault := revoked_capabilities(before, after, approval):
             raise Voided(fault)
         effect = await asyncio.to_thread(effect_between, means.applied, before, after)
         if means.hive().specs.get(name) is not before:
             raise Busy("the agent was changed meanwhile")
-        up = is_up(self.scenes.scene(approval.agent))
+        up = is_up(self.trials.state(approval.agent))
         if effect is Effect.SWITCH and not up:
             effect = Effect.RESTART  # there is nobody inside to switch
-        step = transactions.Step(approval, name, after, effect, up, built.said)
+        step = transactions.DeployStep(approval, name, after, effect, up, built.report)
         means.step("deploying")
         means.perform("deploy", lambda call: transactions.put_in_place(call, step))
         means.step("deployed")
@@ -169,7 +179,7 @@ class Walk:
     def _generations(self, approval: Approval) -> tuple[Generation, ...]:
         if approval.kind is not Kind.ROLLBACK:
             return ()
-        generations = self.means.ports.ledger.generations
+        generations = self.context.ports.ledger.generations
         target = generations.get(approval.agent, int(str(approval.review.get("generation", 0))))
         current = generations.newest(approval.agent)
         if target is None or current is None:
@@ -178,36 +188,36 @@ class Walk:
 
     # What is bound.
 
-    async def _fault(self, approval: Approval) -> str:
+    async def _binding_fault(self, approval: Approval) -> str:
         """Why what was approved is not what is there (attack 21); empty: it is."""
         if approval.kind is Kind.INPUTS:
             return ""  # looked at by `Inputs.change`, in the transaction itself
-        name = self.means.hive().name(approval.agent)
+        name = self.context.hive().name(approval.agent)
         if name is None:
             return "the agent was destroyed"
-        spec = self.means.hive().spec(name)
+        spec = self.context.hive().spec(name)
         if (spec.config or "") != approval.binding.base:
             return OVERTAKEN
         return self._lock_fault(spec, approval) or await self._content_fault(spec, approval)
 
     def _lock_fault(self, spec: AgentSpec, approval: Approval) -> str:
         bound = approval.kind is Kind.CONFIG and spec.image == NIX_IMAGE
-        same = approval.binding.lock == self.means.hive().lock_hash
+        same = approval.binding.lock == self.context.hive().lock_hash
         return "" if same or not bound else "the inputs changed since it was asked for"
 
     async def _content_fault(self, spec: AgentSpec, approval: Approval) -> str:
         if approval.kind is not Kind.CONFIG:
             return await self._files_fault(spec, approval)
-        repo = self.means.applied.repo(approval.agent)
+        repo = self.context.applied.repo(approval.agent)
         return await asyncio.to_thread(repo.fault, approval.binding)
 
     async def _files_fault(self, spec: AgentSpec, approval: Approval) -> str:
         """The files of what goes back, or is built anew, are there and whole."""
-        built = Built(spec.system or "")
+        built = BuiltSystem(spec.system or "")
         try:
-            after = wanted(spec, approval, built, self._generations(approval))
+            after = next_spec(spec, approval, built, self._generations(approval))
             if after.config:
-                read = self.means.applied.nar
+                read = self.context.applied.nar
                 await asyncio.to_thread(read, spec.id, after.config, after.nar or "")
         except StorageFull:
             raise
@@ -220,59 +230,61 @@ class Walk:
     def finish(self, approval: Approval, event: str, reason: str, lines: str = "") -> None:
         """Its end, unless somebody else was first."""
 
-        def handler(call: Call) -> Record[Done]:
+        def handler(call: Call) -> Record[DeployResult]:
             found = call.ledger.approvals.get(approval.id)
             if found is None or not found.open or found.state is not approval.state:
-                return Record(Done(text="it has ended meanwhile"))
+                return Record(DeployResult(text="it has ended meanwhile"))
             wakes = end(call, found, event, reason=reason, lines=lines)
             if _was_first(call, found) and reason != OVERTAKEN:  # else the other one is built
                 wakes |= park(call, found.agent, f"cannot be built: {reason}")
-            return Record(Done(text=reason), wakes, {"approval": approval.id, "reason": reason})
+            return Record(
+                DeployResult(text=reason), wakes, {"approval": approval.id, "reason": reason}
+            )
 
-        self.means.perform(f"{event}_request", handler)
-        self.means.step(f"ended by {event}")
+        self.context.perform(f"{event}_request", handler)
+        self.context.step(f"ended by {event}")
 
     def settle(self, approval: Approval) -> None:
         """After its end: the tag that says so, `main`, and what is not kept any more."""
         kind = _TAGS.get(approval.state)
-        repo = self.means.applied.repo(approval.agent) if approval.agent else None
+        repo = self.context.applied.repo(approval.agent) if approval.agent else None
         if kind is None or repo is None or not repo.exists or not approval.binding.commit:
             return
         if repo.proposed(approval.id):
             by = f" by {approval.decided_by}" if approval.state is _S.DENIED else ""
             self.tag(approval, kind, f"{approval.state}{by}\n{approval.reason}")
-            self.means.step("tagged at its end")
-        name = self.means.hive().name(approval.agent)
-        if name is not None and (config := self.means.hive().spec(name).config):
+            self.context.step("tagged at its end")
+        name = self.context.hive().name(approval.agent)
+        if name is not None and (config := self.context.hive().spec(name).config):
             repo.lead(config)
-        self.means.step("settled")
+        self.context.step("settled")
 
     def tag(self, approval: Approval, kind: str, text: str) -> None:
         if not approval.agent:
             return  # the meta repo itself says what became of inputs
-        repo = self.means.applied.repo(approval.agent)
-        at = self.means.ports.clock.now()
+        repo = self.context.applied.repo(approval.agent)
+        at = self.context.ports.clock.now()
         repo.tag(Tag(kind, approval.id, approval.binding.commit, text, at))
 
     def _propose(self, approval: Approval) -> None:
         """A way back is a proposal of what there was before."""
         if not approval.agent:
             return
-        repo = self.means.applied.repo(approval.agent)
+        repo = self.context.applied.repo(approval.agent)
         if approval.kind is not Kind.CONFIG and not repo.proposed(approval.id):
             repo.propose(approval.id, approval.binding.commit)
 
     def _move(self, approval: Approval, event: str, state: ApprovalState) -> None:
-        def handler(call: Call) -> Record[Done]:
+        def handler(call: Call) -> Record[DeployResult]:
             found = call.ledger.approvals.get(approval.id)
             if found is not None and found.state is state:
                 call.ledger.approvals.move(approval.id, event, call.now)
-            return Record(Done(text=event), frozenset({f"approval:{approval.id}"}))
+            return Record(DeployResult(text=event), frozenset({f"approval:{approval.id}"}))
 
-        self.means.perform(f"{event}_request", handler)
+        self.context.perform(f"{event}_request", handler)
 
     def name(self, approval: Approval) -> str:
-        name = self.means.hive().name(approval.agent)
+        name = self.context.hive().name(approval.agent)
         if name is None:
             raise Conflict("the agent was destroyed")
         return name

@@ -16,43 +16,43 @@ FIRST, MOST = 0.5, 30.0
 _DOUBLED: Final = 16
 
 # Of the disk, or of what somebody put into a repository by hand: told, and no reason to end.
-ODD: Final = (OSError, ValueError)
+UNEXPECTED: Final = (OSError, ValueError)
 
 
-def odd(error: Exception) -> Internal:
+def internal_error(error: Exception) -> Internal:
     return Internal(f"{type(error).__name__}: {error}")
 
 
 @dataclass
-class Tasks:
+class BackgroundTasks:
     """`again(key)` is called when something has ended or is due. `fatal` ends the daemon."""
 
     clock: Clock
-    again: Callable[[str], None]
+    requeue: Callable[[str], None]
     fatal: Callable[[BaseException], None]
     troubles: dict[str, str] = field(default_factory=dict)
     busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _failures: dict[str, int] = field(default_factory=dict)
     _timers: dict[str, Callable[[], None]] = field(default_factory=dict)
 
-    def begin(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, key: str, work: Coroutine[Any, Any, None]) -> None:
         """Do it beside the loop; nothing else is done for this key meanwhile."""
-        self.busy[key] = asyncio.create_task(self._guarded(key, work))
+        self.busy[key] = asyncio.create_task(self._run_task(key, work))
 
-    async def _guarded(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_task(self, key: str, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except HiveError as error:
-            self.failed(key, error)
-        except ODD as error:
-            self.failed(key, odd(error))
+            self.record_failure(key, error)
+        except UNEXPECTED as error:
+            self.record_failure(key, internal_error(error))
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - a task would keep it to itself
             self.fatal(error)
         else:
-            self.settled(key)
-            self.again(key)
+            self.forget(key)
+            self.requeue(key)
         finally:
             if self.busy.get(key) is asyncio.current_task():
                 del self.busy[key]
@@ -62,31 +62,31 @@ class Tasks:
         if task := self.busy.pop(key, None):
             task.cancel()
 
-    def failed(self, key: str, error: HiveError) -> int:
+    def record_failure(self, key: str, error: HiveError) -> int:
         """Try again later; how often it failed by now."""
         count = self._failures[key] = self._failures.get(key, 0) + 1
         pause = min(MOST, FIRST * 2 ** min(count - 1, _DOUBLED))
         self.troubles[key] = f"cannot go on with {key}: {error}"
         log.warning("Cannot go on with %s (try %d): %s", key, count, error)
-        self.later(key, self.clock.monotonic() + pause)
+        self.requeue_at(key, self.clock.monotonic() + pause)
         return count
 
-    def failures(self, key: str) -> int:
+    def failure_count(self, key: str) -> int:
         return self._failures.get(key, 0)
 
-    def settled(self, key: str) -> None:
+    def forget(self, key: str) -> None:
         self._failures.pop(key, None)
         self.troubles.pop(key, None)
 
-    def later(self, key: str, when: float) -> None:
+    def requeue_at(self, key: str, when: float) -> None:
         """Look again at `when`, in monotonic seconds; the last word counts."""
-        self.forget(key)
+        self.cancel_timer(key)
         self._timers[key] = self.clock.call_at(when, lambda: self._due(key))
 
-    def forget(self, key: str) -> None:
+    def cancel_timer(self, key: str) -> None:
         if cancel := self._timers.pop(key, None):
             cancel()
 
     def _due(self, key: str) -> None:
         self._timers.pop(key, None)
-        self.again(key)
+        self.requeue(key)

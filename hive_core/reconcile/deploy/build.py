@@ -24,7 +24,7 @@ from hive_core.model.config.settings import NIX_IMAGE, Settings
 from hive_core.plan import flake
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
 from hive_core.ports import Jobs
-from hive_core.reconcile.deploy.context import Applied, Built
+from hive_core.reconcile.deploy.context import AppliedRepoSource, BuiltSystem
 
 
 class BuildFailed(Conflict):
@@ -36,11 +36,11 @@ class BuildFailed(Conflict):
 
 
 Read = Callable[[str, int], bytes]
-Words = Callable[[str], Sequence[str]]
-Taking = Callable[[NixSaid, Read], None]
+JobWords = Callable[[str], Sequence[str]]
+ResultHandler = Callable[[NixSaid, Read], None]
 
 
-def _ignored(_said: NixSaid, _read: Read) -> None:
+def _discard(_said: NixSaid, _read: Read) -> None:
     """Nothing beside the answer is wanted."""
 
 
@@ -53,7 +53,11 @@ class NixJobs:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(
-        self, kind: JobKind, files: Mapping[str, bytes], words: Words, taken: Taking = _ignored
+        self,
+        kind: JobKind,
+        files: Mapping[str, bytes],
+        words: JobWords,
+        taken: ResultHandler = _discard,
     ) -> NixSaid:
         """What the job said. `taken` is called while what it left is still there, if all is well.
 
@@ -79,17 +83,17 @@ class NixBuilder:
     """Builds what an approval would have an agent run."""
 
     nix: NixJobs
-    applied: Applied
+    applied: AppliedRepoSource
     profiles: Profiles
     fault: Callable[[], str] = nixconf.fault
 
-    async def build(self, approval: Approval, hive: Hive, name: str) -> Built:
+    async def build(self, approval: Approval, hive: Hive, name: str) -> BuiltSystem:
         """The system of one agent; BuildFailed with the reason when there is none to be had."""
         spec = hive.spec(name)
         if spec.image != NIX_IMAGE:
-            return Built()
+            return BuiltSystem()
         if approval.kind is Kind.ROLLBACK:
-            return Built()  # it was built then, and kept
+            return BuiltSystem()  # it was built then, and kept
         self._check(approval, hive)
         pin = _pin(name, hive, approval, str(self.nix.settings.paths.runtime))
         evaluated = await self._evaluate(hive, pin)
@@ -104,7 +108,7 @@ class NixBuilder:
 
         said = await self.nix.run(JobKind.BUILD, {}, words, keep)
         told = {"drv": evaluated.drv, "built": said.built, "closure": said.closure.model_dump()}
-        return Built(evaluated.out or "", told)
+        return BuiltSystem(evaluated.out or "", told)
 
     def _check(self, approval: Approval, hive: Hive) -> None:
         settings = self.nix.settings.nix

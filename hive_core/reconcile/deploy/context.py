@@ -11,17 +11,17 @@ from hive_core.host.git.applied_repository import AppliedRepo, Parts
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.approval import Approval, Binding, Effect
 from hive_core.reconcile.deps import Perform, Ports
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.observed import ObservedState
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
-def nothing(step: str) -> None:
+def no_hook(step: str) -> None:
     """Where a test may end the process; here it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class CheckedRequest:
     """What the check of a request found. `wishes`: values of `[request]`, as they were granted.
 
     `parts`: what the applied repository of the agent takes over; None when that is not its affair.
@@ -29,32 +29,32 @@ class Taken:
 
     binding: Binding
     effect: Effect = Effect.NOTHING
-    wishes: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    request: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
     review: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
     parts: Parts | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltSystem:
     """What an agent of image `nix` would run, and what the build has to say."""
 
     system: str = ""
-    said: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    report: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
 
 
-class Intake(Protocol):
+class RequestIntake(Protocol):
     """Has a request checked in jobs; raises InvalidArgument or Conflict for one that is refused."""
 
-    async def take_in(self, approval: Approval, hive: Hive) -> Taken: ...
+    async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest: ...
 
 
-class Builder(Protocol):
+class SystemBuilder(Protocol):
     """Has a system built in jobs; raises HiveError when it cannot be built."""
 
-    async def build(self, approval: Approval, hive: Hive, name: str) -> Built: ...
+    async def build(self, approval: Approval, hive: Hive, name: str) -> BuiltSystem: ...
 
 
-class Applied(Protocol):
+class AppliedRepoSource(Protocol):
     """The applied repositories."""
 
     def repo(self, uuid: str) -> AppliedRepo: ...
@@ -66,20 +66,20 @@ class Applied(Protocol):
     ) -> None: ...
 
 
-class Inputs(Protocol):
+class InputUpdates(Protocol):
     """Newer inputs of the flake: a request is checked by jobs too; `change` gives the next hive."""
 
-    async def take_in(self, approval: Approval, hive: Hive) -> Taken: ...
+    async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest: ...
 
     def change(self, approval: Approval, hive: Hive) -> Hive: ...
 
-    def touched(self, hive: Hive) -> list[str]:
+    def built_agents(self, hive: Hive) -> list[str]:
         """The agents that are built from them, in the order in which they should be tried."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class DeployContext:
     """Everything that the road reaches.
 
     `followed` is called when the hive has changed; `spare` frees the ballast of a full disk; `step`
@@ -87,13 +87,13 @@ class Means:
     """
 
     ports: Ports
-    look: Look
+    observed: ObservedState
     hive: Callable[[], Hive]
     perform: Perform
-    applied: Applied
-    intake: Intake
-    builder: Builder
-    inputs: Inputs | None = None
-    followed: Callable[[], None] = lambda: None
-    spare: Callable[[], bool] = lambda: False
-    step: Callable[[str], None] = nothing
+    applied: AppliedRepoSource
+    intake: RequestIntake
+    builder: SystemBuilder
+    inputs: InputUpdates | None = None
+    on_tree_followed: Callable[[], None] = lambda: None
+    release_ballast: Callable[[], bool] = lambda: False
+    step: Callable[[str], None] = no_hook

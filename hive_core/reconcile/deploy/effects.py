@@ -11,7 +11,7 @@ from hive_core.model.config.agent_config import FILE, AgentConfig, Wishes, check
 from hive_core.model.config.approval import Approval, Effect, Generation, Kind
 from hive_core.plan import nar, toml
 from hive_core.plan.effect import Shown, apply, effect, rolled_back
-from hive_core.reconcile.deploy.context import Applied, Built
+from hive_core.reconcile.deploy.context import AppliedRepoSource, BuiltSystem
 
 HELD: Final = "held"  # in the review: what the agent held when it was checked
 Files = Mapping[str, tuple[bool, bytes]]
@@ -26,20 +26,20 @@ def config_in(files: Files) -> AgentConfig:
         return AgentConfig()
 
 
-def changed(before: Mapping[str, V], after: Mapping[str, V]) -> frozenset[str]:
+def changed_paths(before: Mapping[str, V], after: Mapping[str, V]) -> frozenset[str]:
     """Paths that differ."""
     paths = before.keys() | after.keys()
     return frozenset(each for each in paths if before.get(each) != after.get(each))
 
 
-def files_of(applied: Applied, spec: AgentSpec) -> Files:
+def files_of(applied: AppliedRepoSource, spec: AgentSpec) -> Files:
     """What an agent runs with; nothing for one that was given none."""
     if not spec.config:
         return {}
     return nar.unpack(applied.nar(spec.id, spec.config, spec.nar or ""))
 
 
-def wanted(spec: AgentSpec, approval: Approval, built: Built, then: tuple[Generation, ...]
+def next_spec(spec: AgentSpec, approval: Approval, built: BuiltSystem, then: tuple[Generation, ...]
 ) -> AgentSpec:  # fmt: skip
     """The spec that was approved. `then`: for a way back, the generation and the current one."""
     if approval.kind is Kind.ROLLBACK:
@@ -53,7 +53,7 @@ def wanted(spec: AgentSpec, approval: Approval, built: Built, then: tuple[Genera
     return apply(spec, wishes).model_copy(update=files)
 
 
-def revoked(now: AgentSpec, after: AgentSpec, approval: Approval) -> str:
+def revoked_capabilities(now: AgentSpec, after: AgentSpec, approval: Approval) -> str:
     """Why an approval may not give what was taken from the agent since it was checked.
 
     Then the agent held it, so nobody was shown that it would be given; empty: nothing is.
@@ -64,8 +64,8 @@ def revoked(now: AgentSpec, after: AgentSpec, approval: Approval) -> str:
     return f"{', '.join(lost)} was revoked since it was checked" if lost else ""
 
 
-def effect_between(applied: Applied, before: AgentSpec, after: AgentSpec) -> Effect:
+def effect_between(applied: AppliedRepoSource, before: AgentSpec, after: AgentSpec) -> Effect:
     """What it takes to run with `after` in place of `before`."""
     old, new = files_of(applied, before), files_of(applied, after)
     shown = Shown(before, config_in(old)), Shown(after, config_in(new))
-    return effect(*shown, changed(old, new))
+    return effect(*shown, changed_paths(old, new))

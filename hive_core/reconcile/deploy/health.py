@@ -23,7 +23,7 @@ from hive_core.reconcile.jobs.goals import ENDED, UP
 SAID_MOST: Final = 500
 
 
-class Say(StrEnum):
+class TrialOutcome(StrEnum):
     WAIT = "wait"  # look again when something changes, or at `until`
     GOOD = "good"
     BAD = "bad"
@@ -31,8 +31,8 @@ class Say(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    say: Say
+class TrialVerdict:
+    outcome: TrialOutcome
     why: str = ""
     until: float | None = None
 
@@ -50,7 +50,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class TrialState:
     """One agent as it is now. `spec` None: it was destroyed.
 
     `held`: it is down until others' access is revoked; `released`: when it last was not any more.
@@ -79,84 +79,86 @@ class Scene:
         return self.run.nonce if self.run else 0
 
 
-def is_up(scene: Scene) -> bool:
+def is_up(scene: TrialState) -> bool:
     """Whether it runs as it should, by the start that is wanted."""
     return scene.state in UP and scene.machine.nonce == scene.nonce
 
 
-def placed(trial: Trial, scene: Scene) -> Verdict:
+def judge_placement(trial: Trial, scene: TrialState) -> TrialVerdict:
     """Whether the agent has what was deployed; GOOD also when there is nothing to wait for."""
-    return next(_placed(trial, scene))
+    return next(_placement_verdicts(trial, scene))
 
 
-def watched(trial: Trial, scene: Scene) -> Verdict:
+def judge_health(trial: Trial, scene: TrialState) -> TrialVerdict:
     """Whether the agent is healthy, once the window is over."""
-    return next(_watched(trial, scene))
+    return next(_health_verdicts(trial, scene))
 
 
 # The first word counts.
 
 
-def _placed(trial: Trial, scene: Scene) -> Iterator[Verdict]:
-    yield from _decided(trial, scene)
+def _placement_verdicts(trial: Trial, scene: TrialState) -> Iterator[TrialVerdict]:
+    yield from _final_verdicts(trial, scene)
     due, switches = max(trial.at, scene.released) + trial.patience, trial.effect is Effect.SWITCH
     shown = scene.machine.config == scene.config and is_up(scene)
     if shown and (not switches or _has_switched(trial, scene)):
-        yield Verdict(Say.GOOD)
+        yield TrialVerdict(TrialOutcome.GOOD)
     if scene.now >= due and not scene.held:
         what = "has not switched" if switches else "did not come up"
-        yield Verdict(Say.BAD, f"it {what} within {trial.patience:.0f} s")
-    yield Verdict(Say.WAIT, until=None if scene.held else due)
+        yield TrialVerdict(TrialOutcome.BAD, f"it {what} within {trial.patience:.0f} s")
+    yield TrialVerdict(TrialOutcome.WAIT, until=None if scene.held else due)
 
 
-def _watched(trial: Trial, scene: Scene) -> Iterator[Verdict]:
-    yield from _decided(trial, scene)
+def _health_verdicts(trial: Trial, scene: TrialState) -> Iterator[TrialVerdict]:
+    yield from _final_verdicts(trial, scene)
     until = trial.until or scene.now
     if is_up(scene) and trial.invocation and scene.machine.invocation != trial.invocation:
-        yield Verdict(Say.ANEW)
+        yield TrialVerdict(TrialOutcome.ANEW)
     if scene.now < until:
-        yield Verdict(Say.WAIT, until=until)
+        yield TrialVerdict(TrialOutcome.WAIT, until=until)
     if scene.state is not State.RUNNING or scene.machine.nonce != scene.nonce:
         latest = max(until, scene.released) + trial.patience
         if scene.now >= latest and not scene.held:
-            yield Verdict(Say.BAD, f"it is {scene.state} at the end of the window")
-        yield Verdict(Say.WAIT, until=None if scene.held else latest)
+            yield TrialVerdict(TrialOutcome.BAD, f"it is {scene.state} at the end of the window")
+        yield TrialVerdict(TrialOutcome.WAIT, until=None if scene.held else latest)
     if scene.spec and scene.spec.harness and not _has_said_hello(trial, scene):
-        yield Verdict(Say.BAD, "it has not said hello")
-    yield Verdict(Say.GOOD)
+        yield TrialVerdict(TrialOutcome.BAD, "it has not said hello")
+    yield TrialVerdict(TrialOutcome.GOOD)
 
 
-def _decided(trial: Trial, scene: Scene) -> Iterator[Verdict]:
+def _final_verdicts(trial: Trial, scene: TrialState) -> Iterator[TrialVerdict]:
     """What ends the trial whatever the clock says."""
     if scene.spec is None:
-        yield Verdict(Say.BAD, "it was destroyed")
+        yield TrialVerdict(TrialOutcome.BAD, "it was destroyed")
     elif why := _failure(trial, scene):
-        yield Verdict(Say.BAD, why)
+        yield TrialVerdict(TrialOutcome.BAD, why)
     elif not scene.wanted:
-        yield _unwanted(trial, scene, scene.spec)
+        yield _stopped_verdict(trial, scene, scene.spec)
     hello = scene.hello
     if hello and hello.fault and hello.at >= trial.at and hello.nonce == scene.nonce:
-        yield Verdict(Say.BAD, f"it says: {hello.fault[:SAID_MOST]}")
+        yield TrialVerdict(TrialOutcome.BAD, f"it says: {hello.fault[:SAID_MOST]}")
 
 
-def _failure(trial: Trial, scene: Scene) -> str:
+def _failure(trial: Trial, scene: TrialState) -> str:
     starts = scene.starts
     if starts is None or starts.nonce < scene.nonce or not starts.failures:
         return ""
     return f"it crashed: {starts.why}" if starts.failures[-1] > trial.at else ""
 
 
-def _unwanted(trial: Trial, scene: Scene, spec: AgentSpec) -> Verdict:
+def _stopped_verdict(trial: Trial, scene: TrialState, spec: AgentSpec) -> TrialVerdict:
     """It is stopped: by somebody, or it ended by itself with success."""
     run, starts = scene.run, scene.starts
     if run is None or not run.reason.startswith(ENDED) or run.since < trial.at:
-        return Verdict(Say.GOOD, "it is stopped")
+        return TrialVerdict(TrialOutcome.GOOD, "it is stopped")
     if ROLE_DEFAULTS[spec.role].after_task is AfterTask.EXITS:
-        return Verdict(Say.GOOD, "its work is done")
-    return Verdict(Say.BAD, f"it ended by itself: {starts.why if starts else run.reason}")
+        return TrialVerdict(TrialOutcome.GOOD, "its work is done")
+    return TrialVerdict(
+        TrialOutcome.BAD, f"it ended by itself: {starts.why if starts else run.reason}"
+    )
 
 
-def _has_switched(trial: Trial, scene: Scene) -> bool:
+def _has_switched(trial: Trial, scene: TrialState) -> bool:
     """A claim; that it is healthy afterwards is found out by watching it."""
     hello, spec = scene.hello, scene.spec
     if hello is None or spec is None or hello.at < trial.at:
@@ -164,7 +166,7 @@ def _has_switched(trial: Trial, scene: Scene) -> bool:
     return hello.nonce == scene.nonce and hello.system == (spec.system or "")
 
 
-def _has_said_hello(trial: Trial, scene: Scene) -> bool:
+def _has_said_hello(trial: Trial, scene: TrialState) -> bool:
     hello = scene.hello
     if hello is None or hello.at < trial.at:
         return False

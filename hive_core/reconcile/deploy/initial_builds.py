@@ -17,41 +17,41 @@ from hive_core.model.config.settings import NIX_IMAGE
 from hive_core.operations.approvals.history import updating
 from hive_core.operations.approvals.outcome import topic
 from hive_core.plan.state import Trouble, trouble
-from hive_core.reconcile.deploy.context import Means
+from hive_core.reconcile.deploy.context import DeployContext
 from hive_core.reconcile.deploy.parking import lacks_system
-from hive_core.reconcile.deploy.transactions import Done
+from hive_core.reconcile.deploy.transactions import DeployResult
 
-Try = tuple[str, str, str]
+BuildKey = tuple[str, str, str]
 
 
 @dataclass
-class FirstBuilds:
+class InitialBuilds:
     """`_tried`: what this daemon has asked for, and for which start; forgotten with the agents."""
 
-    means: Means
-    _tried: dict[Try, int] = field(default_factory=dict)
+    context: DeployContext
+    _tried: dict[BuildKey, int] = field(default_factory=dict)
     _waiting: frozenset[str] = frozenset()
 
-    def look(self) -> None:
+    def request_missing(self) -> None:
         """Ask for what is missing; one transaction, none when nothing is."""
-        made = {each: name for name, each in _made(self.means.hive())}
-        specs = self.means.hive().specs
+        made = {each: name for name, each in _nix_agents(self.context.hive())}
+        specs = self.context.hive().specs
         missing = {each: name for each, name in made.items() if lacks_system(specs[name])}
         self._waiting = frozenset(uuid for uuid, *_ in missing)
         self._tried = {each: nonce for each, nonce in self._tried.items() if each in made}
         wanted = [each for each in missing if self._is_due(each)]
         if wanted:
             names = [missing[each] for each in wanted]
-            self.means.perform("build_first", lambda call: _ask(call, names))
+            self.context.perform("build_first", lambda call: _request_builds(call, names))
             self._tried.update({each: self._nonce(each) for each in wanted})
-            self.means.step("asked for first systems")
+            self.context.step("asked for first systems")
 
-    def awaits(self, uuid: str) -> bool:
+    def is_waiting(self, uuid: str) -> bool:
         """Whether another start of this agent, or the end of a request, is to be looked at."""
         return uuid in self._waiting
 
-    def _is_due(self, each: Try) -> bool:
-        uuid, ledger = each[0], self.means.ports.ledger
+    def _is_due(self, each: BuildKey) -> bool:
+        uuid, ledger = each[0], self.context.ports.ledger
         if ledger.approvals.of_agent(uuid):
             return False  # its end is looked at
         if each not in self._tried:
@@ -60,20 +60,20 @@ class FirstBuilds:
         parked = run is not None and trouble(run, ledger.starts.get(uuid)) is Trouble.PARKED
         return not parked and self._nonce(each) > self._tried[each]
 
-    def _nonce(self, each: Try) -> int:
-        run = self.means.ports.ledger.runs.get(each[0])
+    def _nonce(self, each: BuildKey) -> int:
+        run = self.context.ports.ledger.runs.get(each[0])
         return run.nonce if run is not None else 0
 
 
-def _made(hive: Hive) -> Iterator[tuple[str, Try]]:
+def _nix_agents(hive: Hive) -> Iterator[tuple[str, BuildKey]]:
     for name, spec in hive.specs.items():
         if spec.image == NIX_IMAGE and spec.config is not None:
             yield name, (spec.id, spec.config, hive.lock_hash)
 
 
-def _ask(call: Call, names: list[str]) -> Record[Done]:
+def _request_builds(call: Call, names: list[str]) -> Record[DeployResult]:
     topics = set[str]()
     for name in names:
         if name in call.hive.specs and not call.ledger.approvals.of_agent(call.hive.spec(name).id):
             topics.add(topic(updating(call, name).id))
-    return Record(Done(text=", ".join(names)), frozenset(topics), {"agents": len(topics)})
+    return Record(DeployResult(text=", ".join(names)), frozenset(topics), {"agents": len(topics)})

@@ -19,20 +19,20 @@ from hive_core.model.config.build_result import NixSaid
 from hive_core.plan import flake, locks
 from hive_core.plan.actions import JobKind
 from hive_core.reconcile.deploy.build import BuildFailed, NixJobs
-from hive_core.reconcile.deploy.context import Taken
+from hive_core.reconcile.deploy.context import CheckedRequest
 
 SHOWN_MOST = 100
 
 
 @dataclass
-class NewInputs:
+class LockUpdates:
     """What the deploy road asks about approvals of the kind `inputs`."""
 
     nix: NixJobs
     profiles: Profiles
-    kept: KeptLocks
+    pending_locks: KeptLocks
 
-    async def take_in(self, approval: Approval, hive: Hive) -> Taken:
+    async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest:
         """Lock the inputs that were asked for; Conflict when nothing is newer."""
         asked = approval.review.get("inputs")
         names = [str(each) for each in asked] if isinstance(asked, list | tuple) else []
@@ -50,31 +50,33 @@ class NewInputs:
         except BuildFailed as error:
             reason = f"the inputs cannot be locked: {error.reason}"
             raise InvalidArgument(reason, "inputs") from error
-        return self._taken(approval, hive, found[0], names)
+        return self._checked_request(approval, hive, found[0], names)
 
-    def _taken(self, approval: Approval, hive: Hive, lock: bytes, names: list[str]) -> Taken:
+    def _checked_request(
+        self, approval: Approval, hive: Hive, lock: bytes, names: list[str]
+    ) -> CheckedRequest:
         changes = locks.changes(hive.lock, lock)
         if lock == hive.lock or not changes:
             raise Conflict("the inputs are the newest")
         difference = locks.as_jsonl(locks.difference(hive.lock, lock))
-        self.kept.put(approval.id, lock, difference)
+        self.pending_locks.put(approval.id, lock, difference)
         binding = replace(
             approval.binding, commit=sha256(lock).hexdigest()[:40], lock=hive.lock_hash
         )
         rows = [each._asdict() for each in changes[:SHOWN_MOST]]
         review = {"inputs": names, "changes": rows, "more": max(0, len(changes) - SHOWN_MOST)}
-        return Taken(binding, Effect.NOTHING, review=review)
+        return CheckedRequest(binding, Effect.NOTHING, review=review)
 
     def change(self, approval: Approval, hive: Hive) -> Hive:
         """The hive with the lock that was approved; Conflict when either is another by now."""
         if approval.binding.lock != hive.lock_hash:
             raise Conflict("flake.lock changed since this was asked for")
-        lock = self.kept.lock(approval.id)
+        lock = self.pending_locks.lock(approval.id)
         if sha256(lock).hexdigest()[:40] != approval.binding.commit:
             raise Conflict("the lock that is kept is not the one that was approved")
         return hive.with_lock(lock)
 
     @staticmethod
-    def touched(hive: Hive) -> list[str]:
+    def built_agents(hive: Hive) -> list[str]:
         """The agents that have a system already, parents first: who comes in which wave."""
         return [name for name in flake.users(hive) if hive.specs[name].system]

@@ -26,7 +26,7 @@ from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
 from hive_core.plan.effect import Shown, apply, effect
 from hive_core.plan.intake_limits import Caps
 from hive_core.ports import Jobs
-from hive_core.reconcile.deploy.context import Applied, Taken
+from hive_core.reconcile.deploy.context import AppliedRepoSource, CheckedRequest
 from hive_core.reconcile.deploy.effects import config_in
 
 NO_BASE: Final = "none"
@@ -39,7 +39,7 @@ class JobIntake:
 
     settings: Settings
     jobs: Jobs
-    applied: Applied
+    applied: AppliedRepoSource
 
     @property
     def _work(self) -> Path:
@@ -49,7 +49,7 @@ class JobIntake:
     def _caps(self) -> Caps:
         return Caps(**self.settings.intake.model_dump())
 
-    async def take_in(self, approval: Approval, hive: Hive) -> Taken:
+    async def take_in(self, approval: Approval, hive: Hive) -> CheckedRequest:
         """Conflict or InvalidArgument for a commit that is refused."""
         name = hive.name(approval.agent)
         if name is None:
@@ -62,7 +62,7 @@ class JobIntake:
         pack = await self._fetch(approval, hive, name)
         parts = await self._review(approval, spec, pack, base)
         review = Review.read(parts.review)
-        return self._taken(approval, hive, Judged(spec, base, parts, review))
+        return self._checked_request(approval, hive, ReviewedCommit(spec, base, parts, review))
 
     async def _fetch(self, approval: Approval, hive: Hive, name: str) -> bytes:
         """The history of the commit as a pack, out of the agent's clone, or its ancestor's."""
@@ -92,7 +92,9 @@ class JobIntake:
             _check(box)
             return await asyncio.to_thread(_parts, box, caps)
 
-    def _taken(self, approval: Approval, hive: Hive, found: Judged) -> Taken:
+    def _checked_request(
+        self, approval: Approval, hive: Hive, found: ReviewedCommit
+    ) -> CheckedRequest:
         review, spec = found.review, found.spec
         if review.commit != approval.binding.commit:
             raise Conflict("the job judged another commit")
@@ -105,11 +107,11 @@ class JobIntake:
         )  # fmt: skip
         wishes = config.request.model_dump(mode="json", exclude_none=True)
         figures = {**review.figures, "warnings": list(review.warnings)}
-        return Taken(binding, found.effect(config), wishes, figures, found.parts)
+        return CheckedRequest(binding, found.effect(config), wishes, figures, found.parts)
 
 
 @dataclass(frozen=True)
-class Judged:
+class ReviewedCommit:
     """What the jobs brought, beside what the agent has."""
 
     spec: AgentSpec

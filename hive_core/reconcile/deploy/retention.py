@@ -12,36 +12,36 @@ from dataclasses import dataclass
 
 from hive_core.errors import Internal
 from hive_core.model.config.seed import kind_of, seed_of
-from hive_core.reconcile.deploy.context import Means
+from hive_core.reconcile.deploy.context import DeployContext
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class Keeping:
-    means: Means
+class Retention:
+    context: DeployContext
 
     async def follow(self) -> None:
         """Repositories for those who live, out of sight those of who was destroyed."""
-        ledger = self.means.ports.ledger
+        ledger = self.context.ports.ledger
         archived = {each.uuid for each in ledger.archives.all()}
-        await self.means.applied.follow(self.means.hive(), archived, self._is_dead)
-        self.means.followed()
+        await self.context.applied.follow(self.context.hive(), archived, self._is_dead)
+        self.context.on_tree_followed()
 
     def _is_dead(self, uuid: str) -> bool:
-        ledger = self.means.ports.ledger
+        ledger = self.context.ports.ledger
         return ledger.archives.is_tombstone(uuid) and ledger.archives.get(uuid) is None
 
     def tidy(self, agent: str) -> None:
         """Drop old proposals of one agent."""
-        name = self.means.hive().name(agent)
-        if name is None or not (repo := self.means.applied.repo(agent)).exists:
+        name = self.context.hive().name(agent)
+        if name is None or not (repo := self.context.applied.repo(agent)).exists:
             return
-        ledger, keep = self.means.ports.ledger, self.means.ports.settings.deploy.generations
+        ledger, keep = self.context.ports.ledger, self.context.ports.settings.deploy.generations
         ended = ledger.approvals.ended(agent, keep)
         generations = ledger.generations.all(agent)
         kept = [*ledger.approvals.of_agent(agent), *ended]
-        spec = self.means.hive().spec(name)
+        spec = self.context.hive().spec(name)
         approvals = {*(each.id for each in kept), *(each.approval for each in generations)}
         commits = {
             *(each.binding.commit for each in kept), *(each.commit for each in generations),
@@ -52,4 +52,4 @@ class Keeping:
         except Internal as error:  # told, and left as it is: nothing goes that may be needed
             log.warning("Cannot tidy the repository of %s: %s", name, error)
             repo.mend(kind_of(spec.image))
-        self.means.step("tidied")
+        self.context.step("tidied")

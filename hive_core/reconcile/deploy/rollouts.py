@@ -17,29 +17,29 @@ from hive_core.ledger.approvals.rollouts import DONE, FAILED, RUNNING, STOPPED, 
 from hive_core.model.config.approval import ApprovalState, Kind
 from hive_core.operations.approvals.history import updating
 from hive_core.operations.approvals.outcome import called, topic
-from hive_core.reconcile.deploy.context import Means
-from hive_core.reconcile.deploy.transactions import Done
+from hive_core.reconcile.deploy.context import DeployContext
+from hive_core.reconcile.deploy.transactions import DeployResult
 
 _WHY: Final = "stopped after the first failure"
 
 
 @dataclass
 class Rollouts:
-    means: Means
+    context: DeployContext
 
     @property
     def open(self) -> list[str]:
-        return self.means.ports.ledger.waves.open()
+        return self.context.ports.ledger.waves.open()
 
-    def look(self, rollout: str) -> None:
+    def advance(self, rollout: str) -> None:
         """Take note of who has come out, and begin or end what follows from that."""
-        rows = self.means.ports.ledger.waves.rows(rollout)
+        rows = self.context.ports.ledger.waves.rows(rollout)
         if any(each.state in (WAITING, RUNNING) for each in rows):
-            self.means.perform("roll_out", lambda call: _turn(call, rollout))
-            self.means.step("rolled out")
+            self.context.perform("roll_out", lambda call: _advance(call, rollout))
+            self.context.step("rolled out")
 
 
-def _turn(call: Call, rollout: str) -> Record[Done]:
+def _advance(call: Call, rollout: str) -> Record[DeployResult]:
     waves = call.ledger.waves
     for row in waves.rows(rollout):
         if row.state == RUNNING and (state := _outcome(call, row)):
@@ -51,11 +51,11 @@ def _turn(call: Call, rollout: str) -> Record[Done]:
         for row in waiting:
             waves.mark(rollout, row.agent, STOPPED)
     elif waiting and not running:
-        topics |= _begin(call, [each for each in waiting if each.wave == waiting[0].wave])
+        topics |= _start_wave(call, [each for each in waiting if each.wave == waiting[0].wave])
     rows = waves.rows(rollout)
     if not any(each.state in (WAITING, RUNNING) for each in rows):
-        topics |= _end(call, rollout, rows)
-    return Record(Done(text=rollout), frozenset(topics), {"rollout": rollout})
+        topics |= _finish_job(call, rollout, rows)
+    return Record(DeployResult(text=rollout), frozenset(topics), {"rollout": rollout})
 
 
 def _outcome(call: Call, row: Wave) -> str:
@@ -68,20 +68,20 @@ def _outcome(call: Call, row: Wave) -> str:
     return FAILED if call.hive.name(row.agent) else STOPPED
 
 
-def _begin(call: Call, rows: Iterable[Wave]) -> set[str]:
+def _start_wave(call: Call, rows: Iterable[Wave]) -> set[str]:
     topics = {"rollout:" + each.rollout for each in rows}
     for row in rows:
         name = call.hive.name(row.agent)
         if name is None:
             call.ledger.waves.mark(row.rollout, row.agent, STOPPED)
             continue
-        approval = _approval(call, name, row.agent)
+        approval = _update_request(call, name, row.agent)
         call.ledger.waves.mark(row.rollout, row.agent, RUNNING, approval)
         topics.add(topic(approval))
     return topics
 
 
-def _approval(call: Call, name: str, uuid: str) -> str:
+def _update_request(call: Call, name: str, uuid: str) -> str:
     """One of its own, or the one that is under way already."""
     try:
         return updating(call, name).id
@@ -90,7 +90,7 @@ def _approval(call: Call, name: str, uuid: str) -> str:
         return next(each.id for each in open_ if each.kind is Kind.UPDATE)
 
 
-def _end(call: Call, rollout: str, rows: Iterable[Wave]) -> set[str]:
+def _finish_job(call: Call, rollout: str, rows: Iterable[Wave]) -> set[str]:
     job = call.ledger.jobs.get(rollout)
     if job is None or job.ended is not None:
         return set()

@@ -23,9 +23,9 @@ from hive_core.model.config.seed import kind_of
 from hive_core.model.wire.record import Job
 from hive_core.operations.approvals.proposals import SEED
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
-from hive_core.reconcile.deploy.background_tasks import Tasks
-from hive_core.reconcile.deploy.context import Means
-from hive_core.reconcile.deploy.transactions import Done
+from hive_core.reconcile.deploy.background_tasks import BackgroundTasks
+from hive_core.reconcile.deploy.context import DeployContext
+from hive_core.reconcile.deploy.transactions import DeployResult
 
 KEY: Final = f"{SEED}:"
 AT_ONCE: Final = 2  # so that requests have room
@@ -34,41 +34,41 @@ _UNSETTLED: Final = (StorageFull, Busy, Unreachable)  # they say nothing about w
 
 
 @dataclass
-class Seeding:
+class SeedJobs:
     """Jobs of `init_config` that have not ended, by keys of their own among those of the road."""
 
-    means: Means
-    tasks: Tasks
+    context: DeployContext
+    tasks: BackgroundTasks
 
     @property
     def keys(self) -> Iterator[str]:
-        for job in self.means.ports.ledger.jobs.open():
+        for job in self.context.ports.ledger.jobs.open():
             if SEED in job.goals.values():
                 yield KEY + job.id
 
-    def look(self, key: str) -> None:
+    def start_when_free(self, key: str) -> None:
         """Begin it, if it is not under way and there is room; else one that ends looks again."""
-        job = self.means.ports.ledger.jobs.get(key.removeprefix(KEY))
+        job = self.context.ports.ledger.jobs.get(key.removeprefix(KEY))
         if job is None or job.ended is not None or key in self.tasks.busy:
             return
         if sum(each.startswith(KEY) for each in self.tasks.busy) < AT_ONCE:
-            self.tasks.begin(key, self._seed(job))
+            self.tasks.start(key, self._seed(job))
         else:
-            self.tasks.later(key, self.means.ports.clock.monotonic() + _PAUSE)
+            self.tasks.requeue_at(key, self.context.ports.clock.monotonic() + _PAUSE)
 
     async def _seed(self, job: Job) -> None:
         error = ""
         try:
             for uuid in job.goals:
-                await self._run(job, self.means.hive(), uuid)
+                await self._run(job, self.context.hive(), uuid)
         except _UNSETTLED:
             raise
         except HiveError as fault:
             error = f"{type(fault).__name__}: {fault.reason}"
-        self.means.step("seeded")
-        self.means.perform("seed_config", lambda call: _finished(call, job.id, error))
+        self.context.step("seeded")
+        self.context.perform("seed_config", lambda call: _finish(call, job.id, error))
         for each in self.keys:
-            self.tasks.again(each)
+            self.tasks.requeue(each)
 
     async def _run(self, job: Job, hive: Hive, uuid: str) -> None:
         name = hive.name(uuid)
@@ -78,9 +78,9 @@ class Seeding:
         action = RunJob(
             job.id, JobKind.SEED, JOB_BASES[0], uuid, lineage=hive.path(name), words=(_time(job),)
         )
-        with exchange(self.means.ports.settings.paths.work, job.id) as box:
+        with exchange(self.context.ports.settings.paths.work, job.id) as box:
             await asyncio.to_thread(seed.write, kind, Path(box.folder, "in", SEED))
-            await self.means.ports.jobs.run(action)
+            await self.context.ports.jobs.run(action)
             said = Said.read(await asyncio.to_thread(box.read, SAID, SAID_MOST))
         if not said.ok:
             raise NotFound(said.reason)
@@ -92,10 +92,10 @@ def _time(job: Job) -> str:
     return f"{whole}{round(job.started % 1 * 1_000_000) % 1_000_000:06d}"
 
 
-def _finished(call: Call, job: str, error: str) -> Record[Done]:
+def _finish(call: Call, job: str, error: str) -> Record[DeployResult]:
     found = call.ledger.jobs.get(job)
     if found is None or found.ended is not None:
-        return Record(Done(text="it has ended meanwhile"))
+        return Record(DeployResult(text="it has ended meanwhile"))
     call.ledger.jobs.finish(job, error, call.now)
     fields = {"job": job, **({"error": error} if error else {})}
-    return Record(Done(text=error or "seeded"), frozenset({f"job:{job}"}), fields)
+    return Record(DeployResult(text=error or "seeded"), frozenset({f"job:{job}"}), fields)

@@ -21,7 +21,7 @@ from hive_core.operations.approvals.input_followers import list_followers, stron
 from hive_core.operations.approvals.outcome import called, end, overtaken, topic
 from hive_core.plan.effect import back, fields
 from hive_core.plan.rollout_waves import waves
-from hive_core.reconcile.deploy.context import Inputs
+from hive_core.reconcile.deploy.context import InputUpdates
 from hive_core.reconcile.deploy.parking import lacks_system, park
 from hive_core.reconcile.jobs.goals import ENDED
 
@@ -33,14 +33,14 @@ class Voided(Conflict):
     """What was approved is not what would be put in place."""
 
 
-class Done(Result):
+class DeployResult(Result):
     """What a transaction came to, for the log."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DeployStep:
     """What was worked out beforehand: the next spec, its effect, whether the agent runs now."""
 
     approval: Approval
@@ -48,14 +48,14 @@ class Step:
     after: AgentSpec
     effect: Effect
     is_up: bool
-    said: Mapping[str, object]  # by the build
+    build_report: Mapping[str, object]  # by the build
 
 
-def put_in_place(call: Call, step: Step) -> Change[Done]:
+def put_in_place(call: Call, step: DeployStep) -> Change[DeployResult]:
     """Spec, generation and start of the next one; from now on it is the one in force."""
     approval, ledger = step.approval, call.ledger
     spec, uuid = call.hive.spec(step.name), step.after.id
-    _still(call, approval.id, _S.BUILDING)
+    _require_state(call, approval.id, _S.BUILDING)
     if spec.config != (approval.binding.base or None):
         raise Voided("another configuration came in between")
     run = ledger.runs.get(uuid)
@@ -74,22 +74,22 @@ def put_in_place(call: Call, step: Step) -> Change[Done]:
     ))  # fmt: skip
     before = {"fields": fields(spec), "after": fields(after), "effect": step.effect, "tries": 0}
     ledger.deploys.put(Deploy(approval.id, number, call.hive.commit, before, nonce))
-    built = {"built": dict(step.said)} if step.said else {}
+    built = {"built": dict(step.build_report)} if step.build_report else {}
     review = {**approval.review, **built}
     ledger.approvals.judged(approval.id, approval.binding, step.effect, approval.wishes, review)
     ledger.approvals.move(approval.id, "deploy", call.now)
-    told = f"{_word(approval)} {step.name} {(after.config or '-')[:12]} (generation {number})"
+    told = f"{_verb(approval)} {step.name} {(after.config or '-')[:12]} (generation {number})"
     return Change(
-        Done(text=told), call.hive.with_spec(step.name, after), told,
+        DeployResult(text=told), call.hive.with_spec(step.name, after), told,
         frozenset({topic(approval.id), f"run:{uuid}"}),
         {"approval": approval.id, "generation": number, "effect": step.effect},
         _trailers(call, approval, step.effect),
     )  # fmt: skip
 
 
-def bump(call: Call, approval: Approval, inputs: Inputs) -> Change[Done]:
+def update_inputs(call: Call, approval: Approval, inputs: InputUpdates) -> Change[DeployResult]:
     """Another `flake.lock`; who is built from it is given its turn in waves."""
-    _still(call, approval.id, _S.BUILDING)
+    _require_state(call, approval.id, _S.BUILDING)
     hive = inputs.change(approval, call.hive)
     follows = list_followers(call)
     effect = strongest_effect(follows)
@@ -97,28 +97,28 @@ def bump(call: Call, approval: Approval, inputs: Inputs) -> Change[Done]:
     ledger.judged(approval.id, approval.binding, effect, approval.wishes, approval.review)
     ledger.move(approval.id, "deploy", call.now)
     topics = end(call, call.ledger.approvals.move(approval.id, "watch", call.now), "confirm")
-    bounds, touched = call.settings.deploy, inputs.touched(call.hive)
+    bounds, touched = call.settings.deploy, inputs.built_agents(call.hive)
     for number, wave in enumerate(waves(touched, bounds.first_wave, bounds.second_wave)):
         for name in wave:
             call.ledger.waves.put(approval.job or approval.id, number, call.hive.spec(name).id)
     who = "1 agent follows" if len(follows) == 1 else f"{len(follows)} agents follow"
     told = f"update inputs ({who})"
     return Change(
-        Done(text=told), hive, told, topics | {f"rollout:{approval.job or approval.id}"},
+        DeployResult(text=told), hive, told, topics | {f"rollout:{approval.job or approval.id}"},
         {"approval": approval.id}, _trailers(call, approval, effect),
     )  # fmt: skip
 
 
-def watch(call: Call, approval: Approval, until: float) -> Record[Done]:
+def watch(call: Call, approval: Approval, until: float) -> Record[DeployResult]:
     """It is in place; the window begins, or begins anew."""
     if approval.state is _S.DEPLOYING:
         call.ledger.approvals.move(approval.id, "watch", call.now)
-    found = _row(call, approval.id)
+    found = _deploy_row(call, approval.id)
     call.ledger.deploys.put(replace(found, until=until))
-    return Record(Done(text="watched"), frozenset({topic(approval.id)}))
+    return Record(DeployResult(text="watched"), frozenset({topic(approval.id)}))
 
 
-def confirm(call: Call, approval: Approval) -> Record[Done]:
+def confirm(call: Call, approval: Approval) -> Record[DeployResult]:
     """It was healthy for the whole window, or there was nobody to watch."""
     ledger, found = call.ledger, approval
     if found.state is _S.DEPLOYING:
@@ -126,11 +126,11 @@ def confirm(call: Call, approval: Approval) -> Record[Done]:
     topics = end(call, found, "confirm") | overtaken(call, found)
     ledger.deploys.drop(found.id)
     ledger.generations.prune(found.agent, call.settings.deploy.generations)
-    return Record(Done(text="deployed"), topics, {"approval": found.id})
+    return Record(DeployResult(text="deployed"), topics, {"approval": found.id})
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class DeployFailure:
     """Why a deploy is taken back, the last lines of the agent, and what the way back takes."""
 
     why: str
@@ -139,18 +139,20 @@ class Failure:
     is_up: bool
 
 
-def take_back(call: Call, approval: Approval, failure: Failure) -> Change[Done] | Record[Done]:
+def take_back(
+    call: Call, approval: Approval, failure: DeployFailure
+) -> Change[DeployResult] | Record[DeployResult]:
     """What was before is in force again; the agent starts with it unless it runs on.
 
     What others changed meanwhile stays. The generation that failed is kept for inspection. Who had
     nothing to run before is parked.
     """
-    found, name = _row(call, approval.id), call.hive.name(approval.agent)
+    found, name = _deploy_row(call, approval.id), call.hive.name(approval.agent)
     call.ledger.generations.fail(approval.agent, found.generation, failure.why)
     topics = end(call, approval, "fail", reason=failure.why, lines=failure.lines)
     if name is None:
         call.ledger.deploys.drop(approval.id)
-        return Record(Done(text="it was destroyed"), topics)
+        return Record(DeployResult(text="it was destroyed"), topics)
     spec = back(call.hive.spec(name), found.part("fields"), found.part("after"))
     if lacks_system(spec):
         topics |= park(call, approval.agent, f"what was built is not healthy: {failure.why}")
@@ -163,14 +165,14 @@ def take_back(call: Call, approval: Approval, failure: Failure) -> Change[Done] 
     number = current.number if current else 0
     told = f"take back {name} {(spec.config or '-')[:12]} (generation {number} again)"
     return Change(
-        Done(text=told), call.hive.with_spec(name, spec), told,
+        DeployResult(text=told), call.hive.with_spec(name, spec), told,
         frozenset({*topics, f"run:{approval.agent}"}),
         {"approval": approval.id, "generation": number, "reason": failure.why},
         _trailers(call, approval, Effect(str(found.before["effect"]))),
     )  # fmt: skip
 
 
-def try_again(call: Call, found: Deploy, uuid: str, patience: float) -> Record[Done]:
+def try_again(call: Call, found: Deploy, uuid: str, patience: float) -> Record[DeployResult]:
     """An agent that went back did not come up with what it ran with before: once more."""
     run = call.ledger.runs.get(uuid)
     if run is None or run.wanted is not DesiredState.RUNNING:
@@ -182,15 +184,17 @@ def try_again(call: Call, found: Deploy, uuid: str, patience: float) -> Record[D
     before = {**found.before, "tries": tries}
     until = call.now + patience
     call.ledger.deploys.put(replace(found, before=before, nonce=wish.nonce, until=until))
-    return Record(Done(text=f"try {tries + 1}"), frozenset({f"run:{uuid}"}))
+    return Record(DeployResult(text=f"try {tries + 1}"), frozenset({f"run:{uuid}"}))
 
 
-def _starts(step: Step) -> bool:
+def _starts(step: DeployStep) -> bool:
     """Also one that is down though it should run: what is new may be what it was waiting for."""
     return step.effect is Effect.RESTART or not step.is_up
 
 
-def _start_again(call: Call, approval: Approval, found: Deploy, failure: Failure) -> int | None:
+def _start_again(
+    call: Call, approval: Approval, found: Deploy, failure: DeployFailure
+) -> int | None:
     run = call.ledger.runs.get(approval.agent)
     if run is None or (found.nonce is None and failure.is_up):
         return None
@@ -216,20 +220,20 @@ def _first_generation(call: Call, spec: AgentSpec, requested: float) -> None:
         ))  # fmt: skip
 
 
-def _still(call: Call, approval: str, state: ApprovalState) -> None:
+def _require_state(call: Call, approval: str, state: ApprovalState) -> None:
     found = call.ledger.approvals.get(approval)
     if found is None or found.state is not state:
         raise Conflict("it was decided otherwise meanwhile")
 
 
-def _row(call: Call, approval: str) -> Deploy:
+def _deploy_row(call: Call, approval: str) -> Deploy:
     found = call.ledger.deploys.get(approval)
     if found is None:
         raise Conflict(f"nothing is known of the deploy of {approval}")
     return found
 
 
-def _word(approval: Approval) -> str:
+def _verb(approval: Approval) -> str:
     return {Kind.ROLLBACK: "roll back", Kind.UPDATE: "update"}.get(approval.kind, "deploy")
 
 

@@ -11,21 +11,21 @@ from hive_core.model.agents.machine import Machine
 from hive_core.model.config.approval import Approval, ApprovalState, Effect
 from hive_core.model.names import agent_unit
 from hive_core.model.wire.record import LogQuery
-from hive_core.reconcile.deploy.context import Means
-from hive_core.reconcile.deploy.health import Scene, Trial
+from hive_core.reconcile.deploy.context import DeployContext
+from hive_core.reconcile.deploy.health import Trial, TrialState
 
 log = logging.getLogger(__name__)
 BYTES_MOST = 8000
 
 
 @dataclass
-class Scenes:
-    means: Means
+class TrialReader:
+    context: DeployContext
 
-    def scene(self, uuid: str) -> Scene:
-        ports, look, hive = self.means.ports, self.means.look, self.means.hive()
+    def state(self, uuid: str) -> TrialState:
+        ports, look, hive = self.context.ports, self.context.observed, self.context.hive()
         name = hive.name(uuid)
-        return Scene(
+        return TrialState(
             ports.clock.now(), hive.spec(name) if name else None, ports.ledger.runs.get(uuid),
             look.machine(uuid) or Machine(uuid), look.state(uuid), ports.ledger.starts.get(uuid),
             ports.ledger.hellos.get(uuid), uuid in ports.ledger.revocations.restarting(),
@@ -33,7 +33,7 @@ class Scenes:
         )  # fmt: skip
 
     def trial(self, approval: Approval, found: Deploy, invocation: str) -> Trial:
-        generation = self.means.ports.ledger.generations.get(approval.agent, found.generation)
+        generation = self.context.ports.ledger.generations.get(approval.agent, found.generation)
         at = generation.at if generation else approval.created
         effect = Effect(str(found.before.get("effect", Effect.RESTART)))
         back = approval.state is ApprovalState.FAILED
@@ -44,14 +44,14 @@ class Scenes:
 
     def patience(self, effect: Effect) -> float:
         """How long it may take until it is in place, the end of what runs now included."""
-        settings = self.means.ports.settings
+        settings = self.context.ports.settings
         if effect is Effect.SWITCH:
             return settings.deploy.switch
         return settings.grace.start + settings.grace.stop
 
     async def last_lines(self, uuid: str) -> str:
         """What the agent wrote last; a journal that does not answer must not hold up a way back."""
-        ports, hive = self.means.ports, self.means.hive()
+        ports, hive = self.context.ports, self.context.hive()
         name, most = hive.name(uuid), ports.settings.grace.crash_lines
         if name is None or not most:
             return ""

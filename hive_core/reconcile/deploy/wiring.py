@@ -12,32 +12,36 @@ from hive_core.host.storage.secrets import Vault
 from hive_core.model.agents.hive import Hive
 from hive_core.model.config.settings import NIX_IMAGE
 from hive_core.reconcile.deploy.build import NixBuilder, NixJobs
-from hive_core.reconcile.deploy.context import Applied, Means
-from hive_core.reconcile.deploy.inputs import NewInputs
+from hive_core.reconcile.deploy.context import AppliedRepoSource, DeployContext
+from hive_core.reconcile.deploy.inputs import LockUpdates
 from hive_core.reconcile.deploy.intake import JobIntake
 from hive_core.reconcile.deps import Perform, Ports
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.observed import ObservedState
 
 
 @dataclass
-class Works:
+class DeployWiring:
     ports: Ports
-    applied: Applied
+    applied: AppliedRepoSource
     profiles: Profiles
 
-    def means(
-        self, look: Look, hive: Callable[[], Hive], perform: Perform, spare: Callable[[], bool]
-    ) -> Means:
+    def context(
+        self,
+        look: ObservedState,
+        hive: Callable[[], Hive],
+        perform: Perform,
+        spare: Callable[[], bool],
+    ) -> DeployContext:
         """With jobs of our own; `spare` frees the ballast of a full disk."""
         ports, settings = self.ports, self.ports.settings
         nix = NixJobs(settings, ports.jobs)
         kept = KeptLocks(settings.paths.applied)
-        return Means(
+        return DeployContext(
             ports, look, hive, perform, self.applied,
             JobIntake(settings, ports.jobs, self.applied),
             NixBuilder(nix, self.applied, self.profiles),
-            NewInputs(nix, self.profiles, kept) if NIX_IMAGE in settings.image_names else None,
-            followed=partial(self._follow, hive), spare=spare,
+            LockUpdates(nix, self.profiles, kept) if NIX_IMAGE in settings.image_names else None,
+            on_tree_followed=partial(self._follow, hive), release_ballast=spare,
         )  # fmt: skip
 
     def _follow(self, hive: Callable[[], Hive]) -> None:

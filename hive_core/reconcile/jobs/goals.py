@@ -20,14 +20,14 @@ DOWN = (State.STOPPED, State.SLEEPING, State.ABSENT)
 TROUBLE = (State.FAILED, State.PARKED)
 
 
-def restarting(job: Job) -> Sequence[str]:
+def restarted_agents(job: Job) -> Sequence[str]:
     """Who was restarted because of a job, as far as it was written down."""
     found = job.progress.get(RESTARTING, ())
     return found if isinstance(found, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class JobGoals:
     """What goals are judged by. `stuck`: agents whose steps keep failing, with the error.
 
     `revoking`: jobs that wait until access is revoked.
@@ -49,10 +49,10 @@ class Scene:
 
     def verdict(self, job: Job) -> str | None:
         """None: not yet. Empty: all reached. Else what went wrong."""
-        if job.id in self.revoking or not all(map(self._is_back, restarting(job))):
+        if job.id in self.revoking or not all(map(self._is_back, restarted_agents(job))):
             return None
         found = [
-            None if goal.startswith(OTHERS) else self._judge(uuid, goal)
+            None if goal.startswith(OTHERS) else self._agent_verdict(uuid, goal)
             for uuid, goal in job.goals.items()
         ]
         faults = [each for each in found if each]
@@ -67,26 +67,26 @@ class Scene:
             return True
         return state in TROUBLE or (state in UP and self.machine(uuid).nonce == run.nonce)
 
-    def _judge(self, uuid: str, goal: str) -> str | None:
+    def _agent_verdict(self, uuid: str, goal: str) -> str | None:
         if uuid in self.stuck and goal != "stopped":
             return self.stuck[uuid]
         place = self.places.by_uuid.get(uuid)
         if goal == "absent":
-            return self._absent(uuid, place)
+            return self._absent_verdict(uuid, place)
         if place is None:
             return "" if goal == "stopped" else "NotFound: it was destroyed meanwhile"
-        return self._living(place, goal)
+        return self._living_verdict(place, goal)
 
-    def _living(self, place: Place, goal: str) -> str | None:
+    def _living_verdict(self, place: Place, goal: str) -> str | None:
         match goal:
             case "stopped":
-                return self._stopped(place.uuid, place)
+                return self._stop_verdict(place.uuid, place)
             case "moved":
-                return self._moved(place)
+                return self._move_verdict(place)
             case _:
-                return self._running(place.uuid, place)
+                return self._start_verdict(place.uuid, place)
 
-    def _running(self, uuid: str, place: Place) -> str | None:
+    def _start_verdict(self, uuid: str, place: Place) -> str | None:
         run, state, starts = self.runs.get(uuid), self.state(uuid), self.starts.get(uuid)
         if run is None or run.wanted is not DesiredState.RUNNING:
             own = run is not None and run.reason.startswith(ENDED)
@@ -96,29 +96,29 @@ class Scene:
             return f"NotRunning: {place.name} {why}"
         return "" if state in UP else None
 
-    def _stopped(self, uuid: str, place: Place) -> str | None:
+    def _stop_verdict(self, uuid: str, place: Place) -> str | None:
         run = self.runs.get(uuid)
         if run is not None and run.wanted is DesiredState.RUNNING:
             return f"Conflict: {place.name} was started meanwhile"
         return "" if self.state(uuid) in DOWN else None
 
-    def _absent(self, uuid: str, place: Place | None) -> str | None:
+    def _absent_verdict(self, uuid: str, place: Place | None) -> str | None:
         if place is not None:
             return f"Conflict: {place.name} was restored meanwhile"
         machine = self.machine(uuid)
         left = machine.node or machine.mounted or machine.socket_directory
         return None if left or phase(machine) is not Phase.DOWN else ""
 
-    def _moved(self, place: Place) -> str | None:
+    def _move_verdict(self, place: Place) -> str | None:
         subtree = self.places.hive.topology.subtree(place.name)
         pending = (
             self.machine(place.uuid).node != place.lineage
-            or not all(self._shown(self.places.named(name)) for name in subtree)
-            or not all(self._shown(each) for each in self.places.above(place.uuid))
+            or not all(self._is_up_to_date(self.places.named(name)) for name in subtree)
+            or not all(self._is_up_to_date(each) for each in self.places.above(place.uuid))
         )
         return None if pending else ""
 
-    def _shown(self, place: Place) -> bool:
+    def _is_up_to_date(self, place: Place) -> bool:
         """Whether the agent sees what it should, from the slice that it should be in."""
         machine = self.machine(place.uuid)
         shown = (machine.identity, machine.view) == (place.identity, place.view)

@@ -17,58 +17,60 @@ from hive_core.model.config.review import SAID, SAID_MOST, Said
 from hive_core.model.wire.record import Job
 from hive_core.plan.actions import JOB_BASES, JobKind, RunJob
 from hive_core.plan.agent_steps import job_of
-from hive_core.reconcile.deploy.background_tasks import Tasks
-from hive_core.reconcile.deploy.transactions import Done
-from hive_core.reconcile.deps import Broker, Ports
+from hive_core.reconcile.deploy.background_tasks import BackgroundTasks
+from hive_core.reconcile.deploy.transactions import DeployResult
+from hive_core.reconcile.deps import BrokerHandle, Ports
 
 GOAL: Final = "import"
 TRIES: Final = 5
 
 
 @dataclass
-class Imports:
+class ImportJobs:
     """Call `heard` with every topic, and `begin` once jobs of an earlier daemon are gone."""
 
     ports: Ports
-    broker: Broker
-    tasks: Tasks
-    _begun: bool = False
+    broker: BrokerHandle
+    tasks: BackgroundTasks
+    _started: bool = False
 
     @classmethod
-    def build(cls, ports: Ports, broker: Broker, fatal: Callable[[BaseException], None]) -> Self:
-        tasks = Tasks(ports.clock, lambda _: None, fatal)
+    def build(
+        cls, ports: Ports, broker: BrokerHandle, fatal: Callable[[BaseException], None]
+    ) -> Self:
+        tasks = BackgroundTasks(ports.clock, lambda _: None, fatal)
         found = cls(ports, broker, tasks)
-        tasks.again = lambda _: found.resume()
+        tasks.requeue = lambda _: found.resume()
         return found
 
-    def begin(self) -> None:
-        self._begun = True
+    def start(self) -> None:
+        self._started = True
         self.resume()
 
-    def heard(self, topics: frozenset[str]) -> None:
-        if self._begun and any(topic.startswith(f"{GOAL}:") for topic in topics):
+    def on_topics(self, topics: frozenset[str]) -> None:
+        if self._started and any(topic.startswith(f"{GOAL}:") for topic in topics):
             self.resume()
 
     def resume(self) -> None:
         """Do whatever has not ended and is not under way."""
         for job in self.ports.ledger.jobs.open():
             if job.operation == "import_state" and job.id not in self.tasks.busy:
-                self.tasks.begin(job.id, self._run(job))
+                self.tasks.start(job.id, self._run(job))
 
     async def _run(self, job: Job) -> None:
         (uuid, goal), *_ = job.goals.items()
         try:
-            figures = await self._copied(job, uuid, goal)
+            figures = await self._copy_files(job, uuid, goal)
         except (Conflict, NotFound) as error:
             self._finish(job, f"{type(error).__name__}: {error.reason}", {})
         except HiveError as error:
-            if self.tasks.failures(job.id) + 1 < TRIES:
+            if self.tasks.failure_count(job.id) + 1 < TRIES:
                 raise
             self._finish(job, f"{type(error).__name__}: {error.reason}", {})
         else:
             self._finish(job, "", figures)
 
-    async def _copied(self, job: Job, uuid: str, goal: str) -> dict[str, object]:
+    async def _copy_files(self, job: Job, uuid: str, goal: str) -> dict[str, object]:
         _, source, into = goal.split(":")
         hive = self.broker.hive()
         name = hive.name(uuid)
@@ -84,11 +86,13 @@ class Imports:
             return _figures(box.read(SAID, SAID_MOST))
 
     def _finish(self, job: Job, error: str, figures: dict[str, object]) -> None:
-        def finish(call: Call) -> Record[Done]:
+        def finish(call: Call) -> Record[DeployResult]:
             call.ledger.jobs.progress(job.id, figures)
             call.ledger.jobs.finish(job.id, error, call.now)
             fields = {"job": job.id, **({"error": error} if error else {})}
-            return Record(Done(text=error or "copied"), frozenset({f"job:{job.id}"}), fields)
+            return Record(
+                DeployResult(text=error or "copied"), frozenset({f"job:{job.id}"}), fields
+            )
 
         self.broker.perform("end_import", finish)
 

@@ -14,7 +14,7 @@ from hive_core.ports import Clock
 from hive_core.reconcile.deps import Perform
 
 log = logging.getLogger(__name__)
-AGAIN: Final = 1.0
+RETRY_AFTER: Final = 1.0
 # After so many turns in a row, or so many seconds, other callers get theirs.
 _IN_A_ROW: Final = 8
 _SECONDS: Final = 0.02
@@ -30,26 +30,28 @@ class Agenda:
     dues: Mapping[str, Due]
     _at: dict[str, float | None] = field(default_factory=dict)
     _cancel: dict[str, Callable[[], None]] = field(default_factory=dict)
-    _awaited: dict[str, tuple[Due, ...]] = field(default_factory=dict)
+    _dues_by_topic: dict[str, tuple[Due, ...]] = field(default_factory=dict)
 
     def start(self) -> None:
         """Find what is to come, and do what became due while no daemon ran."""
         kinds = {topic for each in self.dues.values() for topic in each.topics}
-        self._awaited = {
+        self._dues_by_topic = {
             kind: tuple(each for each in self.dues.values() if kind in each.topics)
             for kind in kinds
         }
-        self.moved()
+        self.on_clock_set()
 
-    def moved(self) -> None:
+    def on_clock_set(self) -> None:
         """The clock was set, or times in the ledger were: nothing is where it was."""
         self._at.clear()
         self._arm(self.dues.values())
 
-    def heard(self, topics: frozenset[str]) -> None:
+    def on_topics(self, topics: frozenset[str]) -> None:
         """Something was recorded that may be due earlier than anything else."""
-        kinds = {topic.partition(":")[0] for topic in topics} & self._awaited.keys()
-        self._arm({each.name: each for kind in kinds for each in self._awaited[kind]}.values())
+        kinds = {topic.partition(":")[0] for topic in topics} & self._dues_by_topic.keys()
+        self._arm(
+            {each.name: each for kind in kinds for each in self._dues_by_topic[kind]}.values()
+        )
 
     def _arm(self, dues: Iterable[Due]) -> None:
         for each in dues:
@@ -57,10 +59,10 @@ class Agenda:
                 at = each.next(self.ledger)
             except HiveError as error:
                 log.warning("Cannot see what is due (%s): %s", each.name, error)
-                at = self.clock.now() + AGAIN
-            self._set(each, at)
+                at = self.clock.now() + RETRY_AFTER
+            self._schedule(each, at)
 
-    def _set(self, due: Due, at: float | None, pause: float = 0.0) -> None:
+    def _schedule(self, due: Due, at: float | None, pause: float = 0.0) -> None:
         if not pause and due.name in self._cancel and self._at.get(due.name, -1.0) == at:
             return
         self._cancel.pop(due.name, lambda: None)()
@@ -69,9 +71,9 @@ class Agenda:
             return
         clock = self.clock
         when = clock.monotonic() + max(pause, at - clock.now())
-        self._cancel[due.name] = clock.call_at(when, lambda: self._come(due))
+        self._cancel[due.name] = clock.call_at(when, lambda: self._run_due(due))
 
-    def _come(self, due: Due) -> None:
+    def _run_due(self, due: Due) -> None:
         """Do what is due, a bounded number of times; then see when the next thing is."""
         self._cancel.pop(due.name, None)
         clock, ledger = self.clock, self.ledger
@@ -87,6 +89,6 @@ class Agenda:
             at = due.next(ledger)
         except HiveError as error:
             log.warning("Cannot do what is due (%s): %s", due.name, error)
-            self._set(due, clock.now() + AGAIN, pause=AGAIN)
+            self._schedule(due, clock.now() + RETRY_AFTER, pause=RETRY_AFTER)
         else:
-            self._set(due, at)
+            self._schedule(due, at)

@@ -23,39 +23,39 @@ _OFF: Final = 3600.0
 
 
 @dataclass
-class Jumps:
+class ClockJumps:
     """`moved` is called when times in the ledger have changed."""
 
     ports: Ports
-    moved: Callable[[], None]
+    on_clock_set: Callable[[], None]
 
     def start(self) -> None:
         """Compare with what the daemon before this one saw; then look now and then."""
         clock, shifts = self.ports.clock, self.ports.ledger.shifts
         now, seen = clock.now(), shifts.known.seen or clock.now()
         if now < seen - _SLACK:
-            moved = self._move(now - seen, now, mail=True)
+            moved = self._shift_times(now - seen, now, mail=True)
         elif now > seen + _OFF:
             # Mail was told how long to live in real time, and its leases have ended either way.
-            moved = self._move(now - seen - _OFF, now, mail=False)
+            moved = self._shift_times(now - seen - _OFF, now, mail=False)
         else:
             moved = False
-            self._see(now)
+            self._record_time(now)
         if moved:
-            self.moved()
-        self._later()
+            self.on_clock_set()
+        self._schedule_check()
 
-    def look(self) -> None:
-        self._later()
+    def check(self) -> None:
+        self._schedule_check()
         clock = self.ports.clock
-        if (by := clock.jumped()) and self._move(by, clock.now() + by, mail=True):
+        if (by := clock.jumped()) and self._shift_times(by, clock.now() + by, mail=True):
             clock.follow()
-            self.moved()
+            self.on_clock_set()
 
-    def _later(self) -> None:
-        self.ports.clock.call_at(self.ports.clock.monotonic() + LOOK, self.look)
+    def _schedule_check(self) -> None:
+        self.ports.clock.call_at(self.ports.clock.monotonic() + LOOK, self.check)
 
-    def _see(self, now: float) -> None:
+    def _record_time(self, now: float) -> None:
         """So that the next start takes no time in which a daemon ran for one in which none did."""
         try:
             with self.ports.ledger.transaction():
@@ -63,7 +63,7 @@ class Jumps:
         except HiveError as error:
             log.warning("Cannot write down what the clock says: %s", error)
 
-    def _move(self, by: float, now: float, *, mail: bool) -> bool:
+    def _shift_times(self, by: float, now: float, *, mail: bool) -> bool:
         ledger, kept = self.ports.ledger, self.ports.settings.retention
         longest = max(kept.archive, kept.keys, kept.jobs, kept.events, kept.dead_letters)
         try:

@@ -15,9 +15,9 @@ from hive_core.broker.call import Call, Record
 from hive_core.errors import HiveError
 from hive_core.model.agents.machine import Cpu, Machine
 from hive_core.operations.budgets.cpu_time import add_cpu, has_new_cpu
-from hive_core.reconcile.deps import Broker, Ports
-from hive_core.reconcile.exits import Told
-from hive_core.reconcile.observed import Look
+from hive_core.reconcile.deps import BrokerHandle, Ports
+from hive_core.reconcile.exits import WatchResult
+from hive_core.reconcile.observed import ObservedState
 
 log = logging.getLogger(__name__)
 METER: Final = "meter"
@@ -26,12 +26,12 @@ AT_ONCE: Final = 50
 
 
 @dataclass
-class Meter:
+class CpuMeter:
     """`read` gives what the kernel has counted of a machine; None where it does not."""
 
     ports: Ports
-    broker: Broker
-    look: Look
+    broker: BrokerHandle
+    observed: ObservedState
     read: Callable[[Machine], Cpu | None]
 
     async def run(self) -> None:
@@ -39,37 +39,37 @@ class Meter:
         while True:
             await asyncio.sleep(EVERY)
             try:
-                await self.write_down()
+                await self.record_all()
             except HiveError as error:
                 log.warning("Cannot write down what machines use: %s", error)
 
-    async def write_down(self) -> None:
+    async def record_all(self) -> None:
         """A few at a time, each part read and written in one go: calls come in between."""
-        uuids = [*self.look.machines]
+        uuids = [*self.observed.machines]
         for start in range(0, len(uuids), AT_ONCE):
-            keep(self.ports, self.broker, self._read(uuids[start : start + AT_ONCE]))
+            record_cpu(self.ports, self.broker, self._read(uuids[start : start + AT_ONCE]))
             await asyncio.sleep(0)
 
     def _read(self, uuids: Iterable[str]) -> dict[str, Cpu]:
         found = {}
         for uuid in uuids:
-            machine = self.look.machines.get(uuid)
-            if machine is None or uuid not in self.look.places.by_uuid:
+            machine = self.observed.machines.get(uuid)
+            if machine is None or uuid not in self.observed.places.by_uuid:
                 continue
             if (cpu := self.read(machine)) is not None:
                 found[uuid] = cpu
         return found
 
 
-def keep(ports: Ports, broker: Broker, found: Mapping[str, Cpu]) -> None:
+def record_cpu(ports: Ports, broker: BrokerHandle, found: Mapping[str, Cpu]) -> None:
     """Add what is new to the sums; nothing is written where nothing is."""
     news = {uuid: cpu for uuid, cpu in found.items() if has_new_cpu(ports.ledger, uuid, cpu)}
     if not news:
         return
 
-    def add(call: Call) -> Record[Told]:
+    def add(call: Call) -> Record[WatchResult]:
         for uuid, cpu in news.items():
             add_cpu(call, uuid, cpu)
-        return Record(Told(agents=len(news)), audited=True)
+        return Record(WatchResult(agents=len(news)), audited=True)
 
     broker.perform(METER, add)

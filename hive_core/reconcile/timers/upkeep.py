@@ -12,12 +12,12 @@ from hive_core.broker.hooks import MessageGivenUp, happened
 from hive_core.broker.operation import Result
 from hive_core.errors import HiveError
 from hive_core.model.wire.record import DAEMON, Message
-from hive_core.reconcile.deps import Broker, Ports
-from hive_core.reconcile.timers.clock_jumps import Jumps
+from hive_core.reconcile.deps import BrokerHandle, Ports
+from hive_core.reconcile.timers.clock_jumps import ClockJumps
 
 log = logging.getLogger(__name__)
 HOUR: Final = 3600.0
-AGAIN: Final = 1.0
+RETRY_AFTER: Final = 1.0
 PAUSE: Final = 0.05  # between pages of the audit log, and parts of a sweep
 
 
@@ -27,7 +27,7 @@ class LettersGivenUp(Result):
     letters: int
 
 
-def given_up(call: Call, letters: Sequence[Message]) -> Record[LettersGivenUp]:
+def give_up_letters(call: Call, letters: Sequence[Message]) -> Record[LettersGivenUp]:
     """What follows from letters of the daemon that nobody took."""
     topics = frozenset[str]().union(*(happened(call, MessageGivenUp(each)) for each in letters))
     return Record(LettersGivenUp(letters=len(letters)), topics, audited=True)
@@ -38,32 +38,32 @@ class Upkeep:
     """`heard` sets the timer for the next message that is due; `sweep` sets its own."""
 
     ports: Ports
-    broker: Broker
-    idle: Callable[[], object] = lambda: None
+    broker: BrokerHandle
+    after_sweep: Callable[[], object] = lambda: None
     alarm: Callable[[str], None] = lambda _: None
     reload: Callable[[], object] = lambda: None
-    moved: Callable[[], object] = lambda: None
+    on_clock_set: Callable[[], object] = lambda: None
     _due: float | None = None
     _cancel: Callable[[], None] = field(default=lambda: None)
 
     def start(self) -> None:
-        Jumps(self.ports, self._moved).start()
-        self._arm()
+        ClockJumps(self.ports, self._on_clock_set).start()
+        self._schedule_mail()
         self.audit()
         self._after(HOUR, self.sweep)
 
-    def _moved(self) -> None:
+    def _on_clock_set(self) -> None:
         """Times in the ledger have changed: nobody may rely on what they were."""
         self.reload()
-        self._arm()
-        self.moved()
+        self._schedule_mail()
+        self.on_clock_set()
 
-    def heard(self, topics: frozenset[str]) -> None:
+    def on_topics(self, topics: frozenset[str]) -> None:
         """The request road touched something; mail may be due earlier now."""
         if any(topic.startswith("inbox:") for topic in topics):
-            self._arm()
+            self._schedule_mail()
 
-    def _arm(self) -> None:
+    def _schedule_mail(self) -> None:
         due = self.ports.ledger.messages.next_due()
         if due == self._due:
             return
@@ -84,15 +84,15 @@ class Upkeep:
             with ledger.transaction():
                 dead = ledger.messages.expire(now)
             if ours := [each for each in dead if each.sender == DAEMON]:
-                self.broker.perform("give_up", lambda call: given_up(call, ours))
+                self.broker.perform("give_up", lambda call: give_up_letters(call, ours))
         except HiveError as error:
             log.warning("Cannot look after the mail: %s", error)
-            self._after(AGAIN, self._arm)
+            self._after(RETRY_AFTER, self._schedule_mail)
             return
         # The sender has a message about it; the recipient may get what stood behind the dead one.
         parties = {party for each in dead for party in (each.sender, each.recipient)}
         self.broker.touch(frozenset(f"inbox:{party}" for party in parties))
-        self._arm()
+        self._schedule_mail()
 
     def audit(self) -> None:
         """Follow the chain of the audit log, a page at a time (row H27)."""
@@ -127,13 +127,13 @@ class Upkeep:
                 ledger.events.notes.tidy()
                 ledger.stored.tidy()
                 ledger.forget_leavings(now - ledger.shifts.ahead(now) - kept.archive)
-            self._forget()
+            self._prune_page()
             ledger.checkpoint()
-            self.idle()
+            self.after_sweep()
         except HiveError as error:
             log.warning("Cannot sweep up: %s", error)
 
-    def _forget(self) -> None:
+    def _prune_page(self) -> None:
         """A bounded number at a time, so that calls get their turn, until nothing is left."""
         ledger, kept, now = self.ports.ledger, self.ports.settings.retention, self.ports.clock.now()
         try:
@@ -150,7 +150,7 @@ class Upkeep:
             log.warning("Cannot forget what is old: %s", error)
         else:
             if gone:
-                self._after(PAUSE, self._forget)
+                self._after(PAUSE, self._prune_page)
 
     def _first_event_after(self, moment: float) -> int:
         """The number of the oldest event that is kept: they are in order of time."""
