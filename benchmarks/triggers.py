@@ -109,7 +109,9 @@ async def lateness(folder: str, count: int, seconds: float, *, at_once: bool) ->
     wanted = settings(folder)
     stores, clock = Stores.open(wanted), SystemClock()
     look = ObservedState.build(stores.ledger, wanted, stores.hive, clock)
-    broker = Broker(Services(stores.ledger, stores.repo, wanted, look, clock), stores.hive, load(), {})
+    broker = Broker(
+        Services(stores.ledger, stores.repo, wanted, look, clock), stores.hive, load(), {}
+    )
     # Setting them takes a while, in which some become due: those do not count.
     start = time.time() + 3.0 + count / 500
     fill(stores, crowd(broker), count, lambda number: rules(number, start, at_once=at_once))

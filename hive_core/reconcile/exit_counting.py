@@ -70,7 +70,7 @@ class ExitCounter:
         machines, places = self.runner.observed.machines, self.runner.observed.places.by_uuid
         gone = [machines[uuid] for uuid in dirty if uuid not in places and uuid in machines]
         ended = {each.uuid: each.exit.cpu for each in gone if each.exit and each.exit.cpu}
-        known = self.runner.ports.ledger.budgets.departed.of(ended)
+        known = self.runner.ports.ledger.budgets.rollups.of(ended)
         return {uuid: cpu for uuid, cpu in ended.items() if uuid in known}
 
     def _defer(self, uuids: Iterable[str], error: HiveError) -> set[str]:

@@ -183,7 +183,7 @@ class ActionRunner:
             ledger.ranges.release(uuid)
             ledger.runs.drop(uuid)
             ledger.starts.clear(uuid)
-            ledger.lives.drop(uuid)
+            ledger.lives.delete(uuid)
         self._refresh({f"gone:{uuid}"}, uuid)
         self.observed.cache.unclaimed.discard(uuid)
         self.observed.machines.pop(uuid, None)

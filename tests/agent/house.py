@@ -17,7 +17,7 @@ from hive_core.errors import HIVE, InvalidArgument
 from hive_core.model.agents.agent import Profile
 from hive_core.model.config.settings import Settings
 from hive_core.model.work.checks import MaidCheck
-from hive_core.model.work.checks import Maid as Table
+from hive_core.model.work.checks import MaidConfig as Table
 from hive_core.reconcile.built_in_agents import creation_of
 from hive_core.varlink import Message
 

@@ -60,7 +60,10 @@ class Stage:
         self.broker = Broker(world, self.stores.hive, registry, {})
         self.ballast = Ballast(paths.ballast, ballast)
         self.look.disk_is_full = lambda: self.ballast.short
-        self.broker.release_ballast, self.broker.disk_full = self.ballast.release, lambda: self.ballast.spent
+        self.broker.release_ballast, self.broker.disk_full = (
+            self.ballast.release,
+            lambda: self.ballast.spent,
+        )
         self.hand = HandCommits(repo, self.broker, self.look)
         self.broker.branch_moved = self.hand.look_again
         if self.stores.recovery is not None:

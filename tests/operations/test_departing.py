@@ -65,7 +65,7 @@ def many(world: World, number: int, days: int = 1) -> list[DestroyedAgent]:
                     day - each % days, f"old-{each}", kind, "measured", "", "", 2000
                 )
                 world.ledger.budgets.usage.add(figure)
-            world.ledger.budgets.departed.add(found[each], world.clock.now() - number + each)
+            world.ledger.budgets.rollups.add(found[each], world.clock.now() - number + each)
             world.ledger.budgets.cpu.save(f"old-{each}", Cpu("1", 5))
     world.agenda.on_clock_set()
     return found

@@ -44,8 +44,7 @@ OF_HOST = f"{NSPAWN} {SHARED} {BINDS}".replace("SEED", "host")
 PATH = "PATH=/opt/hive/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = f"""
 --setenv=HIVE_NAME=bob --setenv=HIVE_PARENT=alice --setenv=HIVE_SOCKET=/run/hive/broker.sock
---setenv={PATH} --setenv=PYTHONPATH=/opt/hive/hive_core/agent/python
---setenv=HOME=/tree/state
+--setenv={PATH} --setenv=HOME=/tree/state
 --setenv=CREDENTIALS_DIRECTORY=/run/hive/credentials
 """
 BOOT = f"""
